@@ -1,4 +1,4 @@
-"""BlockBuilder: programs built by calls.
+"""BlockBuilder: imperative construction of programs.
 
     bb = BlockBuilder()
     n = tir.Var("n", "int64")
@@ -10,7 +10,7 @@
         bb.emit_func_output(gv)
     mod = bb.get()
 
-What is emitted is brought into normal form, its struct info derived, and errors are raised on the spot.
+Emitted expressions are normalised, their struct info is derived, and errors are raised immediately.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ _FILE: Final = "block_builder.py"
 
 
 class BuilderError(DiagnosticError, RuntimeError):
-    """A method of a BlockBuilder that is called where it cannot be; the error points at the call."""
+    """Raised for a BlockBuilder method called in an invalid state; the error points at the call."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Diagnostic("E4302", message, user_span(_FILE)))
 
 
-"""This file: a call of the builder comes from the user's code if it comes from outside of the package but for it."""
+"""This file: the only package file allowed on the stack between the user's code and a builder call."""
 
 
 @dataclass(slots=True)
 class _OpenFunction:
-    """The function being built by ``with bb.function(...)``."""
+    """State of the function under construction in ``with bb.function(...)``."""
 
     name: str
     params: tuple[Var, ...] | None
@@ -82,9 +82,9 @@ class _OpenFunction:
 
 
 class BlockBuilder(Normalizer):
-    """Builds functions binding by binding, and the module that holds them; see the module's docstring.
+    """Builder of functions, binding by binding, and of their module; see the module's docstring.
 
-    `mod` gives functions that the new ones may call; they are part of the result.
+    The functions of `mod` may be called by new ones and are part of the result.
     """
 
     _stack: ClassVar[threading.local] = threading.local()
@@ -95,12 +95,12 @@ class BlockBuilder(Normalizer):
         self._open: _OpenFunction | None = None
         self._by_hash: dict[type[BaseFunc], dict[int, list[GlobalVar]]] = {}
         self._given_out: dict[str, int] = {}
-        """The last number that made a global name unique, per name."""
+        """Last suffix used to make a global name unique, per name."""
         self._split: list[BindingBlock] = []
 
     @staticmethod
     def current() -> BlockBuilder | None:
-        """The builder whose ``function`` scope is the innermost open one, None outside of any."""
+        """Builder of the innermost open ``function`` scope, None outside of any."""
         builders: list[BlockBuilder] = getattr(BlockBuilder._stack, "builders", [])
         return builders[-1] if builders else None
 
@@ -117,18 +117,19 @@ class BlockBuilder(Normalizer):
     ) -> Generator[None]:
         """Build a function: emit its bindings inside, and its result with `emit_func_output`.
 
-        A function begun inside another is a function of the module too, and sees nothing of the one around it.
+        A function opened inside another is also a function of the module, and does not see the variables of the outer
+        one.
 
         Parameters
         ----------
         name
             The name of the function in the module.
         params
-            Its parameters; they may also be given to `emit_func_output`.
+            Its parameters; they may also be passed to `emit_func_output`.
         attrs
             Its attributes.
         private
-            True if it is no entry point.
+            True if it is not an entry point.
         pure
             False if it has effects.
         """
@@ -175,7 +176,7 @@ class BlockBuilder(Normalizer):
 
     @contextmanager
     def testing_scope(self, def_vars: Sequence[PrimVar] = ()) -> Generator[None]:
-        """A scope to emit into without a function, with these shape variables in scope; nothing of it is kept."""
+        """A scope to emit into without a function, with these shape variables in scope; its bindings are discarded."""
         depth = len(self.scopes), len(self.frames)
         self.begin_scope(())
         self.add_shape_vars(def_vars)
@@ -206,13 +207,13 @@ class BlockBuilder(Normalizer):
         try:
             yield
         finally:
-            # Whatever was begun inside and not ended goes with the error on its way out.
+            # Discard frames left open by an exception.
             del self.frames[depth:]
             opened.blocks += self.close_frame()
             self.open_frame(False)
 
     def emit_func_output(self, output: Any, params: Var | Sequence[Var] | None = None) -> GlobalVar:
-        """Finish the open function with its result, and add it to the module.
+        """Complete the open function with its result, and add it to the module.
 
         Parameters
         ----------
@@ -339,14 +340,14 @@ class BlockBuilder(Normalizer):
         return var
 
     def match_cast(self, value: Any, struct_info: StructInfo, name_hint: str = "") -> Var:
-        """Bind a check that a value is as described; it binds the new shape variables of the description.
+        """Bind a run-time check of a value's struct info; it binds the new shape variables of `struct_info`.
 
         Parameters
         ----------
         value
             The value.
         struct_info
-            What it is said to be, such as ``R.Tensor((n, 4), "float32")``.
+            The struct info to check, such as ``R.Tensor((n, 4), "float32")``.
         name_hint
             A name for the variable.
 
@@ -367,9 +368,9 @@ class BlockBuilder(Normalizer):
         return var
 
     def emit_normalized(self, binding: Binding) -> None:
-        """Append a binding whose value is in normal form; its variable is the one given.
+        """Append a binding whose value is in normal form, keeping its variable.
 
-        Raises TypeError for what is no binding, RuntimeError outside of a block.
+        Raises TypeError for a value that is not a binding, RuntimeError outside of a block.
         """
         self._require_block("emit_normalized")
         match binding:
@@ -417,7 +418,7 @@ class BlockBuilder(Normalizer):
         name_hint: str = "",
         **kwargs: Any,
     ) -> Var:
-        """Emit what `call_te` makes: ``bb.emit_te(topi.add, x, y)``."""
+        """Emit the result of `call_te`: ``bb.emit_te(topi.add, x, y)``."""
         self._require_block("emit_te")
         return self.emit(call_te(self, func, args, kwargs, primfunc_name_hint, primfunc_attrs), name_hint)
 
@@ -428,7 +429,7 @@ class BlockBuilder(Normalizer):
             )
 
     def normalize(self, expr: Any) -> RelaxExpr:
-        """The expression in normal form, with struct info; nested expressions are bound in the open block."""
+        """Return the expression in normal form, with struct info; nested expressions are bound in the open block."""
         return self.visit(convert(expr))
 
     # -- blocks, as mutators make them
@@ -445,7 +446,7 @@ class BlockBuilder(Normalizer):
         return self.in_dataflow
 
     def end_block(self) -> BindingBlock:
-        """Close the open block. Raises DiagnosticError if what was emitted does not fit one block: see `end_blocks`."""
+        """Close the open block. Raises DiagnosticError if the bindings do not fit one block: see `end_blocks`."""
         blocks = self.end_blocks()
         if len(blocks) == 1:
             return blocks[0]
@@ -457,38 +458,38 @@ class BlockBuilder(Normalizer):
         )
 
     def end_blocks(self, original: BindingBlock | None = None) -> list[BindingBlock]:
-        """Close the open block; several if a SeqExpr with a dataflow block was flattened into it.
+        """Close the open block; returns several blocks if a SeqExpr with a dataflow block was flattened into it.
 
-        Gives back `original` if it has the very same bindings. Raises RuntimeError if no block is open.
+        Returns `original` if it has the identical bindings. Raises RuntimeError if no block is open.
         """
         if not self.frames:
             raise BuilderError("BlockBuilder: end_block without a block that was begun")
         return self.close_frame(original)
 
     def end_block_keeping(self, original: BindingBlock) -> BindingBlock:
-        """`end_blocks` for a mutator: the last block; those split off before it wait for `take_split_blocks`."""
+        """`end_blocks` for a mutator: return the last block; `take_split_blocks` returns those split off before it."""
         blocks = self.end_blocks(original)
         self._split += blocks[:-1]
         return blocks[-1]
 
     def take_split_blocks(self) -> list[BindingBlock]:
-        """The blocks split off since the last call."""
+        """Blocks split off since the last call."""
         taken, self._split = self._split, []
         return taken
 
     # -- the module
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
-        """Add a function to the module under a name made unique; a function equal to one there is that one.
+        """Add a function to the module under a unique name; an equal function already there is reused.
 
-        A function visible from outside is so under its new name (rule 13).
+        A public function takes the new name as its global symbol (rule 13).
 
         Parameters
         ----------
         func
             The function.
         func_name
-            The name wished for.
+            The preferred name.
 
         Returns
         -------
@@ -519,7 +520,7 @@ class BlockBuilder(Normalizer):
         return global_var
 
     def _equal_function(self, func: BaseFunc, key: int) -> GlobalVar | None:
-        """The function of the module that equals one with this hash."""
+        """Function of the module structurally equal to one with this hash, or None."""
         for known in self._hashes(type(func)).get(key, ()):
             other = self.functions[known.name_hint]
             if structural_equal(other, func) and _sizes_among(other) == _sizes_among(func):
@@ -531,7 +532,7 @@ class BlockBuilder(Normalizer):
             table.pop(global_var.name_hint, None)
 
     def update_func(self, gvar: GlobalVar, updated_func: BaseFunc) -> None:
-        """Replace a function of the module. Raises KeyError if it has no function of this name."""
+        """Replace a function of the module. Raises KeyError if there is no function of this name."""
         if gvar.name_hint not in self.globals:
             known = ", ".join(self.globals) or "none"
             raise KeyError(f"the module has no function {gvar.name_hint!r} (it has: {known})")
@@ -557,7 +558,7 @@ class BlockBuilder(Normalizer):
         return func
 
     def _hashes(self, kind: type[BaseFunc]) -> dict[int, list[GlobalVar]]:
-        """The functions of one class by their hashes, made when first asked for."""
+        """Functions of one class by structural hash, computed at the first call."""
         table = self._by_hash.get(kind)
         if table is None:
             table = self._by_hash[kind] = {}
@@ -567,7 +568,7 @@ class BlockBuilder(Normalizer):
         return table
 
     def unique_global_name(self, name: str) -> str:
-        """A name no function of the module has: the name itself, then name1, name2 and so on."""
+        """A name unused in the module: `name` itself, or else name1, name2 and so on."""
         candidate, count = name, self._given_out.get(name, 1)
         while candidate in self.globals:
             candidate = f"{name}{count}"
@@ -576,12 +577,12 @@ class BlockBuilder(Normalizer):
         return candidate
 
     def get(self) -> IRModule:
-        """The module as it stands: what was given, and every function finished so far."""
+        """Current module: the given functions, and every function completed so far."""
         table = {self.globals[name]: function for name, function in self.functions.items()}
         return self._mod.with_functions(table)
 
     def finalize(self) -> IRModule:
-        """The finished module. Raises RuntimeError while a function is being built."""
+        """Completed module. Raises RuntimeError while a function is under construction."""
         if self._open is not None and not self._open.finished:
             raise BuilderError(
                 f"BlockBuilder: function {self._open.name!r} is not finished; call emit_func_output first"
@@ -589,7 +590,7 @@ class BlockBuilder(Normalizer):
         return self.get()
 
     def get_context_module(self) -> IRModule:
-        """The module as it stands."""
+        """Current module."""
         return self.get()
 
 
@@ -604,6 +605,6 @@ def _params(params: Var | Sequence[Var] | None) -> tuple[Var, ...] | None:
 
 
 def _sizes_among(func: BaseFunc) -> list[bool]:
-    """For each parameter, whether it is a scalar known to be a size, which is passed and checked otherwise."""
+    """Per parameter, True for a scalar known to be a size, which is passed and checked differently."""
     params: tuple[Any, ...] = getattr(func, "params", ())
     return [isinstance(param, PrimVar) and param.nonnegative for param in params]

@@ -1,4 +1,4 @@
-"""The expressions of Relax (language.md §1).
+"""Expressions of Relax (language.md §1).
 
 Expr    ::= Constant | Var | DataflowVar | GlobalVar | Tuple | ShapeExpr | PrimValue | StringImm | DataTypeImm
           | SeqExpr(blocks, body) | Function(params, body, ret_struct_info?, is_pure, attrs)
@@ -43,20 +43,20 @@ from .runtime.rounding import convert_array, exact_array
 from .runtime.tensor import copy_of_numpy, numpy_view, tensor_under
 
 Expr = RelaxExpr
-"""The base of all expressions; GlobalVar, Op, PrimFunc and Function are expressions too."""
+"""Base class of all expressions; GlobalVar, Op, PrimFunc and Function are expressions too."""
 
 
 class ExprWithOp(RelaxExpr):
-    """An expression with Python operators, which stand for the operators of Relax."""
+    """An expression with Python operators, which build Relax operators."""
 
     __slots__ = ()
 
     def __call__(self, *args: Any, attrs: Node | None = None) -> Call:
-        """A call of this value."""
+        """Build a call of this value."""
         return Call(self, args, attrs)
 
     def __getitem__(self, index: Any) -> TupleGetItem:
-        """A field of a tuple. Raises IndexError past the end of a tuple of known length."""
+        """Field of a tuple. Raises IndexError past the end of a tuple of known length."""
         position = operator.index(index)
         fields = getattr(self.struct_info_, "fields", None)
         if fields is not None and not -len(fields) <= position < len(fields):
@@ -66,7 +66,7 @@ class ExprWithOp(RelaxExpr):
         return TupleGetItem(self, position)
 
     def __iter__(self) -> Iterator[TupleGetItem]:
-        """The fields of a tuple of known length, so that it can be unpacked. Raises TypeError otherwise."""
+        """Iterate over the fields of a tuple of known length, for unpacking. Raises TypeError for other values."""
         fields = getattr(self.struct_info_, "fields", None)
         if fields is None:
             raise TypeError(
@@ -140,35 +140,35 @@ _HOMES: Final = {
     "bind_params": "relax.transform.bind_params",
     "bind_symbolic_vars": "relax.transform.bind_symbolic_vars",
 }
-"""The modules that register a function here when they are imported; `relax.op.hooks` registers all others."""
+"""Modules that register operator hooks here when they are imported; `relax.op.hooks` registers all others."""
 
 
 def register_operator_hooks(functions: Mapping[str, Callable[..., ExprWithOp]]) -> None:
-    """The operator room stands above this one, and says here what ``+`` and its kin build."""
+    """Register the functions that build ``+``, ``-``, …; called by the operator package, which imports this module."""
     _OPERATORS.update(functions)
 
 
 def operator_hook(name: str) -> Callable[..., ExprWithOp]:
-    """The function registered for a Python operator, or for a method that is a pass; its room is loaded for it."""
+    """Function registered for a Python operator or for a method that is a pass; loads its package."""
     if name not in _OPERATORS:
         importlib.import_module(_HOMES.get(name, "relax.op.hooks"))
     return _OPERATORS[name]
 
 
 class Leaf(ExprWithOp):
-    """An expression that says itself what it is: its struct info is found when first asked for."""
+    """An expression that determines its own struct info, which is computed at the first access."""
 
     __slots__ = ()
 
     @property
     def struct_info(self) -> StructInfo:
-        """The struct info. Raises ValueError when a part's is not known yet."""
+        """Struct info. Raises ValueError while that of a part is unknown."""
         info = self.struct_info_
         return info if info is not None else super().struct_info
 
     @property
     def struct_info_(self) -> StructInfo | None:
-        """The struct info, None as long as a part's is not known."""
+        """Struct info, None while that of a part is unknown."""
         info: StructInfo | None = getattr(self, "_struct_info", None)
         if info is None:
             info = _leaf_struct_info(self)
@@ -181,7 +181,7 @@ class Leaf(ExprWithOp):
 
 
 def _load_leaf_struct_info(leaf: Leaf) -> StructInfo | None:
-    """The function, before its module is loaded."""
+    """Initial hook, which loads the module that registers the function."""
     importlib.import_module("relax.struct_info")
     return _leaf_struct_info(leaf)
 
@@ -190,13 +190,13 @@ _leaf_struct_info: Callable[[Leaf], StructInfo | None] = _load_leaf_struct_info
 
 
 def register_leaf_struct_info(function: Callable[[Leaf], StructInfo | None]) -> None:
-    """The kinds of struct info are defined above this module, and what a leaf's is, is said there."""
+    """Register the function that computes a leaf's struct info; the struct info classes import this module."""
     global _leaf_struct_info
     _leaf_struct_info = function
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array of a scalar, a list, an array, or a tensor that has `numpy()`."""
+    """Convert a scalar, list, array, or tensor with `numpy()` to a NumPy array."""
     source: Any = value
     if not isinstance(value, np.ndarray) and hasattr(value, "numpy"):
         source = value.numpy()
@@ -206,22 +206,22 @@ def as_array(value: Any) -> np.ndarray[Any, Any]:
 
 @final
 class ConstantData(np.ndarray[Any, Any]):
-    """The elements of a constant: a NumPy array that also answers to ``.numpy()``, as tensors do."""
+    """Elements of a constant: a NumPy array with the method ``.numpy()`` of tensors."""
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The elements as a plain NumPy array, not copied."""
+        """Elements as a plain NumPy array, without a copy."""
         return np.asarray(cast(Any, self))
 
 
 def _array(value: Any) -> ConstantData:
-    """A read-only array with a dtype the language has; elements in a file stay there."""
+    """Read-only array with a dtype of the language; elements in a file stay there."""
     if isinstance(value, StoredArray):
         return cast(Any, value)
     if isinstance(value, ConstantData) and not value.flags.writeable:
         return value
     array: np.ndarray[Any, Any] = as_array(value)
     DataType(array.dtype.name)
-    # A read-only view may look at memory that its owner goes on writing to.
+    # The owner of a read-only view's memory may still write to it.
     if array.flags.writeable or array.base is not None:
         if array.nbytes < _LARGE or array.dtype.hasobject or not array.dtype.isnative:
             array = np.array(array)
@@ -232,7 +232,7 @@ def _array(value: Any) -> ConstantData:
 
 
 _LARGE: Final = 1 << 12
-"""Bytes from which on the elements of a constant are in the memory of a tensor."""
+"""Size in bytes from which a constant's elements are kept in tensor memory."""
 
 
 @final
@@ -240,15 +240,15 @@ _LARGE: Final = 1 << 12
 class Constant(Leaf):
     """A tensor constant; `data` is a read-only NumPy array (of an ml_dtypes type where NumPy has none).
 
-    It is made of an array, or of a `StoredArray`: then the elements are read each time that `data` is asked for, and
-    who asks for the shape or the number of bytes only takes `content`.
+    Built from an array, or from a `StoredArray`, whose elements are read at each access of `data`; use `content` for
+    the shape or the number of bytes.
     """
 
     data: ConstantData = child(converter=_array)
 
     @property
     def content(self) -> ConstantData | StoredArray:
-        """The array, or the place in a file, that has the elements."""
+        """Array, or location in a file, of the elements."""
         return _CONTENT.__get__(self)
 
     @property
@@ -256,7 +256,7 @@ class Constant(Leaf):
         return DataType(self.content.dtype.name)
 
     def replace(self, **changes: Any) -> Constant:
-        """A copy with some fields changed; elements in a file stay there."""
+        """Copy with some fields changed; elements in a file stay there."""
         content, span = changes.pop("data", self.content), changes.pop("span", self.span)
         if content is self.content and span is self.span and not changes:
             return self
@@ -264,7 +264,7 @@ class Constant(Leaf):
 
     @property
     def tensor(self) -> tvm_ffi.Tensor:
-        """The elements as a tensor that nobody may write to: their own memory where that is a tensor's, else a copy."""
+        """Elements as a read-only tensor: their own memory if that is a tensor's, otherwise a copy."""
         content = self.content
         if isinstance(content, StoredArray):
             return content.tensor()
@@ -273,7 +273,7 @@ class Constant(Leaf):
 
 
 def constant_of(array: np.ndarray[Any, Any]) -> Constant:
-    """The constant of an array that nobody writes to any more: in its memory if that is a tensor's, else in a copy."""
+    """Constant of an array that is not modified any more: shares tensor memory, copies any other."""
     if tensor_under(array) is None:
         return Constant(array)
     array.flags.writeable = False
@@ -281,7 +281,7 @@ def constant_of(array: np.ndarray[Any, Any]) -> Constant:
 
 
 _CONTENT: Final[Any] = Constant.__dict__["data"]
-"""The slot of a constant's elements; the name `data` reads them."""
+"""Slot of a constant's elements, read through `data`."""
 
 
 def _data(constant: Constant) -> ConstantData:
@@ -301,9 +301,9 @@ type.__setattr__(Constant, "__content__", staticmethod(_field))
 
 @node
 class Var(ExprWithOp):
-    """A variable, identified by the object, not by its name.
+    """A variable, compared by identity, not by name.
 
-    `annotation` is the struct info it was declared with; `struct_info` that, or what derivation found.
+    `annotation` is the declared struct info; `struct_info` the declared or derived one.
     """
 
     __is_variable__: ClassVar[bool] = True
@@ -337,11 +337,11 @@ class Tuple(Leaf):
     fields: tuple[RelaxExpr, ...] = child(converter=_exprs)
 
     def __getitem__(self, index: int) -> Any:  # type: ignore[override]
-        """The field itself."""
+        """Return the field itself, without a TupleGetItem."""
         return self.fields[index]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        """The fields themselves."""
+        """Iterate over the fields themselves."""
         return iter(self.fields)
 
     def __len__(self) -> int:
@@ -351,16 +351,16 @@ class Tuple(Leaf):
 @final
 @node
 class ShapeExpr(Leaf):
-    """A shape value: its dimensions, expressions over shape variables in scope."""
+    """A shape value; its dimensions are expressions over shape variables in scope."""
 
     values: tuple[prim.PrimExpr, ...] = child(converter=prim.dimensions)
 
     def __getitem__(self, index: int) -> Any:  # type: ignore[override]
-        """The dimension itself."""
+        """Return the dimension itself."""
         return self.values[index]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        """The dimensions themselves."""
+        """Iterate over the dimensions themselves."""
         return iter(self.values)
 
     def __len__(self) -> int:
@@ -368,7 +368,7 @@ class ShapeExpr(Leaf):
 
 
 def _prim_value(value: Any) -> prim.PrimExpr:
-    """Python ints are int64 and floats float64, as they arrive at run time."""
+    """Convert a scalar; Python ints become int64 and floats float64, as at run time."""
     if isinstance(value, (bool, np.bool_)):
         return prim.const(value, "bool")
     if isinstance(value, int):
@@ -405,13 +405,13 @@ class DataTypeImm(Leaf):
 @final
 @node
 class ExternFunc(BaseFunc, Leaf):
-    """A packed function, found by name at run time; a module may give it a name of its own."""
+    """A packed function, looked up by name at run time; a module may bind it to a name of its own."""
 
     global_symbol: str
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """None: it is no function of the program's own."""
+        """No attributes: an extern function is not defined by the program."""
         return {}
 
     def _with_attrs(self, attrs: dict[str, Any]) -> Any:
@@ -427,7 +427,7 @@ def _op(value: Any) -> RelaxExpr:
 class Call(ExprWithOp):
     """A call of an operator, a function value, or a packed function.
 
-    `attrs` is the operator's instance; `sinfo_args` belongs to intrinsics, and says what they return.
+    `attrs` is the operator's instance; `sinfo_args` is used by intrinsics for the struct info of their results.
     """
 
     op: RelaxExpr = child(converter=_op)
@@ -439,7 +439,7 @@ class Call(ExprWithOp):
 @final
 @node
 class If(ExprWithOp):
-    """One of two branches, as the bool scalar `cond` says."""
+    """A conditional: one of two branches is evaluated, selected by the bool scalar `cond`."""
 
     cond: RelaxExpr
     true_branch: RelaxExpr
@@ -456,7 +456,7 @@ class TupleGetItem(ExprWithOp):
 
 
 class Binding(Node):
-    """The base of bindings."""
+    """Base class of bindings."""
 
     __slots__ = ()
 
@@ -478,7 +478,7 @@ class VarBinding(Binding):
 class MatchCast(Binding):
     """``var = match_cast(value, struct_info)``: check at run time, and bind the new shape variables.
 
-    In the language `var` is optional; a cast for its check alone binds a variable nobody uses.
+    In the language `var` is optional; a cast used only as a check binds an unused variable.
     """
 
     var: Var = binder()
@@ -491,7 +491,7 @@ class MatchCast(Binding):
 
 @node
 class BindingBlock(Node):
-    """Bindings run in order."""
+    """A block of bindings, evaluated in order."""
 
     bindings: tuple[Binding, ...] = child(converter=tuple)
 
@@ -505,7 +505,7 @@ class DataflowBlock(BindingBlock):
 @final
 @node
 class SeqExpr(ExprWithOp):
-    """Blocks run in order, then the value of the body."""
+    """A sequence: blocks evaluated in order, then the value of the body."""
 
     blocks: tuple[BindingBlock, ...] = child(converter=tuple)
     body: RelaxExpr
@@ -539,22 +539,22 @@ class Function(BaseFunc, ExprWithOp):
         attrs: Mapping[str, Any] | None = None,
         span: Span | None = None,
     ) -> Function:
-        """A function whose body is the unit tuple: a signature, where only that is needed."""
+        """A function whose body is the empty tuple, for use as a signature."""
         return Function(params, SeqExpr((), Tuple(())), ret_struct_info, is_pure, attrs, span=span)
 
     def bind_params(self, binding_map: Mapping[Any, Any]) -> Function:
-        """The function with parameters, by name or Var, replaced by values (see transform.BindParams)."""
+        """Return the function with parameters, by name or Var, replaced by values (see transform.BindParams)."""
         bound: Any = operator_hook("bind_params")(self, binding_map)
         return bound
 
     def bind_symbolic_vars(self, binding_map: Mapping[Any, Any]) -> Function:
-        """The function with shape variables replaced by sizes (see transform.BindSymbolicVars)."""
+        """Return the function with shape variables replaced by sizes (see transform.BindSymbolicVars)."""
         bound: Any = operator_hook("bind_symbolic_vars")(self, binding_map)
         return bound
 
 
 def bind_dimensions(struct_info: StructInfo) -> None:
-    """Record that shape variables standing alone in a dimension of an annotation are sizes, hence ≥ 0."""
+    """Record that shape variables used alone as a dimension of an annotation are sizes, hence ≥ 0."""
 
     def visit(item: Node) -> bool:
         values: Any = getattr(item, "values", None)
@@ -571,8 +571,8 @@ def bind_dimensions(struct_info: StructInfo) -> None:
 def const(value: Any, dtype: str | None = None) -> Constant:
     """A tensor constant from a scalar, (nested) list, array or tensor.
 
-    Python floats are float32 and ints int32 unless `dtype` says otherwise, as in TVM. A number is rounded to the
-    nearest of `dtype` (65505 to 65504 in float16); one out of its range raises ValueError, where an array is cast.
+    As in TVM, Python floats become float32 and ints int32 unless `dtype` is set. A number is rounded to nearest in
+    `dtype` (65505 to 65504 in float16) and raises ValueError if out of range; an array is cast.
     """
     if dtype is not None:
         kind = DataType(dtype)
@@ -596,7 +596,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
 
 
 def _in_range(source: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> bool:
-    """True if the numbers of one array are in the other as they are, or rounded to nearest."""
+    """True if `array` represents the numbers of `source`, exactly or rounded to nearest."""
     target = DataType(array.dtype.name)
     if target.is_integer and source.dtype.kind == "O":  # numbers of more than 64 bits, or of both signs
         return [int(number) for number in source.ravel().tolist()] == array.ravel().tolist()
@@ -610,12 +610,12 @@ def _in_range(source: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> bool
 
 
 def extern(name: str) -> ExternFunc:
-    """The packed function of this name."""
+    """Reference the packed function of this name."""
     return ExternFunc(name)
 
 
 def convert(value: Any) -> RelaxExpr:
-    """A Relax expression from what users write as an argument.
+    """Convert a user's argument to a Relax expression.
 
     Expressions pass; tuples and lists become Tuple; str StringImm; bool, int, float and PrimExpr PrimValue; arrays
     Constant. Raises TypeError for anything else.

@@ -1,4 +1,4 @@
-"""Structural information: what is known of a value (language.md §6).
+"""Structural information: the static type of a value (language.md §6).
 
 StructInfo ::= Object() | Prim(dtype, value?) | Shape(values?, ndim) | Tensor(shape?, dtype, ndim, vdevice?)
              | Tuple(fields) | Func(params?, ret, purity, derive_func?)
@@ -34,7 +34,7 @@ class ObjectStructInfo(StructInfo):
 @final
 @node
 class PrimStructInfo(StructInfo):
-    """A scalar: ``PrimStructInfo("int64")``, or of a known value ``PrimStructInfo(value=n)``."""
+    """A scalar: ``PrimStructInfo("int64")``, or with a known value ``PrimStructInfo(value=n)``."""
 
     dtype: DataType = child(default=None)
     value: PrimExpr | None = child(default=None, converter=lambda v: None if v is None else convert(v))
@@ -52,7 +52,7 @@ class PrimStructInfo(StructInfo):
 @final
 @node
 class ShapeStructInfo(StructInfo):
-    """A shape: its dimensions if known, else their number, else (-1) nothing."""
+    """A shape: its dimensions if known, otherwise its rank, or -1."""
 
     values: tuple[PrimExpr, ...] | None = child(
         default=None, converter=lambda v: None if v is None else dimensions(v)
@@ -82,7 +82,7 @@ def _vdevice(value: Any) -> VDevice | None:
 @final
 @node
 class TensorStructInfo(StructInfo):
-    """A tensor. `shape` is a ShapeExpr or a Var that holds a shape; dtype "" and ndim -1 mean not known."""
+    """A tensor. `shape` is a ShapeExpr or a Var that holds a shape; dtype "" and ndim -1 mean unknown."""
 
     shape: RelaxExpr | None = child(default=None, converter=_shape)
     dtype: DataType = child(default="float32", converter=DataType)
@@ -99,7 +99,7 @@ class TensorStructInfo(StructInfo):
 
     @property
     def dims(self) -> tuple[PrimExpr, ...] | None:
-        """The dimensions, None unless they are known (also through a Var of known shape)."""
+        """Dimensions if known, also through a Var of known shape; otherwise None."""
         if isinstance(self.shape, ShapeExpr):
             return self.shape.values
         if isinstance(self.shape, Var) and isinstance(self.shape.struct_info_, ShapeStructInfo):
@@ -110,7 +110,7 @@ class TensorStructInfo(StructInfo):
 @final
 @node
 class TupleStructInfo(StructInfo):
-    """A tuple, field by field."""
+    """A tuple, with the struct info of each field."""
 
     fields: tuple[StructInfo, ...] = child(converter=tuple)
 
@@ -122,10 +122,10 @@ def _params(value: Iterable[StructInfo] | None) -> tuple[StructInfo, ...] | None
 @final
 @node
 class FuncStructInfo(StructInfo):
-    """A function: its parameters and result; or, of a packed function, how to derive the result of a call.
+    """A function: its parameters and result; or for a packed function, the derivation of a call's result.
 
-    `derive_func` names a registered derivation; exactly one of `params` and `derive_func` is given. What the
-    parameters bind means nothing outside.
+    `derive_func` names a registered derivation; exactly one of `params` and `derive_func` is given. Shape variables
+    bound by the parameters are local to the function.
     """
 
     __is_scope__: ClassVar[bool] = True
@@ -143,28 +143,28 @@ class FuncStructInfo(StructInfo):
     def opaque_func(
         *, ret: StructInfo | None = None, derive_func: str | None = None, purity: bool = False
     ) -> FuncStructInfo:
-        """A packed function's: by default the derivation that reads the call's sinfo_args."""
+        """Struct info of a packed function; by default its derivation reads the call's sinfo_args."""
         return FuncStructInfo(
             None, ret if ret is not None else ObjectStructInfo(), purity, derive_func or DEFAULT_DERIVATION
         )
 
 
 DEFAULT_DERIVATION = "relax.default_derivation"
-"""Object for no sinfo_args, the one given, a Tuple of several."""
+"""Default derivation: Object without sinfo_args, the only one, or a Tuple of several."""
 
 DeriveFunc = Callable[[Any, Any], StructInfo]
-"""(call, block builder) -> struct info of the result."""
+"""A derivation: (call, block builder) -> struct info of the result."""
 
 _DERIVATIONS: dict[str, DeriveFunc] = {}
 
 
 def register_derivation(name: str, function: DeriveFunc) -> None:
-    """Register a derivation of a packed function's result, to be named by FuncStructInfo.derive_func."""
+    """Register a derivation of a packed function's result under the name used in FuncStructInfo.derive_func."""
     _DERIVATIONS[name] = function
 
 
 def get_derivation(name: str) -> DeriveFunc | None:
-    """The derivation registered under a name, None if there is none."""
+    """Derivation registered under a name, None if there is none."""
     return _DERIVATIONS.get(name)
 
 

@@ -1,7 +1,7 @@
 """Reasoning about integers under TVM's names (``tvm.arith``), on the one prover of `relax.prim`.
 
-`Analyzer` simplifies, proves and bounds. Affine iteration maps are in `relax.prim.iter_map` and `iter_divide`; here
-stand sets of integers, regions of buffers, and the solvers of linear systems.
+`Analyzer` simplifies, proves and bounds. Affine iteration maps are in `relax.prim.iter_map` and `iter_divide`; this
+package has integer sets, buffer regions, and solvers of linear systems.
 """
 
 from __future__ import annotations

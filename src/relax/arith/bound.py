@@ -31,13 +31,13 @@ from .pattern import linear_terms
 def deduce_bound(
     var: Var, cond: Any, hint_map: Domains | None = None, relax_map: Domains | None = None
 ) -> IntervalSet:
-    """The values of a variable for which a comparison holds, whatever the variables in `relax_map` are in their sets.
+    """Interval of a variable in which a comparison holds for all values of the variables in `relax_map`.
 
         deduce_bound(x, x * 4 + y < n, {}, {y: IntervalSet(0, 3)})        up to (n - 4) // 4
 
-    `hint_map` says where other variables lie, which may decide the sign of a factor; the result speaks of them as they
-    are. The empty set where no bound is found: the variable is not reached through sums, products with factors of known
-    sign, and quotients.
+    `hint_map` holds the domains of other variables, which may decide the sign of a factor; they may occur in the
+    result. Returns the empty set if no bound is found: the variable must be under sums, products with factors of known
+    sign, and quotients only.
     """
     condition = convert(cond)
     hints, relaxed = hint_map or {}, relax_map or {}
@@ -63,7 +63,7 @@ def deduce_bound(
 
 
 class _Unsolved(Exception):
-    """A condition is not solved for the variable."""
+    """Raised if a condition cannot be solved for the variable."""
 
 
 def _analyzer(domains: Mapping[Var, Any]) -> Analyzer:
@@ -78,7 +78,7 @@ def _analyzer(domains: Mapping[Var, Any]) -> Analyzer:
 
 
 def _solved(var: Var, condition: CompareExpr, at_most: bool, analyzer: Analyzer) -> tuple[PrimExpr, bool]:
-    """The greatest (or least) value of the variable, and which of them, where a ≤ b (or a ≥ b) in the condition."""
+    """Return (bound of the variable, True if it is the maximum), for a ≤ b (`at_most`) or a ≥ b in the condition."""
     left, right = condition.a, condition.b
     if isinstance(condition, LT):
         right = right - 1
@@ -96,7 +96,7 @@ def _solved(var: Var, condition: CompareExpr, at_most: bool, analyzer: Analyzer)
 def _step(
     var: Var, left: PrimExpr, right: PrimExpr, at_most: bool, analyzer: Analyzer
 ) -> tuple[PrimExpr, PrimExpr, bool]:
-    """Take away the outermost operation on the left, on which alone the variable stands."""
+    """Move the outermost operation of the left side, which contains the variable, to the right side."""
     if isinstance(left, (Add, Sub, Mul)) and uses(left.a, var) and uses(left.b, var):
         terms = linear_terms(left, {var})
         if terms is None:
@@ -120,7 +120,7 @@ def _step(
 
 
 def _divided(right: PrimExpr, factor: PrimExpr, at_most: bool, analyzer: Analyzer) -> tuple[PrimExpr, bool]:
-    """The bound of x where x · factor is at most (or at least) `right`."""
+    """Bound of x, where x · factor is at most (or at least) `right`."""
     if analyzer.can_prove(factor < 0):
         right, at_most = analyzer.simplify(-right), not at_most
         factor = IntImm(factor.dtype, -factor.value) if isinstance(factor, IntImm) else -factor

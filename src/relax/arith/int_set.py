@@ -1,4 +1,4 @@
-"""Sets of integers between two symbolic ends, and the values an expression takes while its variables are in such sets.
+"""Integer intervals with symbolic ends, and the interval of an expression over variables with such domains.
 
     IntervalSet(0, n - 1)               the integers from 0 to n - 1
     IntervalSet(neg_inf(), 7)           those up to 7
@@ -48,20 +48,20 @@ _POS_INF = Var("pos_inf", "handle")
 _NEG_INF = Var("neg_inf", "handle")
 
 Ends: TypeAlias = "tuple[PrimExpr | None, PrimExpr | None]"
-"""The least and the greatest value; None where there is none."""
+"""Minimum and maximum; None if unbounded."""
 Domains: TypeAlias = "Mapping[Var, Any]"
-"""For each variable an IntSet, or anything with `min` and `extent`."""
+"""Domain of each variable: an IntSet, or an object with `min` and `extent`."""
 
 EVERYTHING: Ends = (None, None)
 
 
 def pos_inf() -> Var:
-    """The end of a set without a greatest integer."""
+    """End of a set without an upper bound."""
     return _POS_INF
 
 
 def neg_inf() -> Var:
-    """The end of a set without a least integer."""
+    """End of a set without a lower bound."""
     return _NEG_INF
 
 
@@ -78,7 +78,7 @@ class IntSet(Node):
 
     @staticmethod
     def vector(vec: Any) -> IntervalSet:
-        """The set that the lanes of a vector lie in."""
+        """The set that contains the lanes of a vector."""
         return as_set(ends_of(convert(vec), {}, PrimAnalyzer()))
 
     @staticmethod
@@ -116,7 +116,7 @@ class IntervalSet(IntSet):
     __str__ = __repr__
 
     def is_nothing(self) -> bool:
-        """True if there is certainly no integer in the set."""
+        """True if the set is proved empty."""
         if self.min_value is _POS_INF or self.max_value is _NEG_INF:
             return True
         low, high = as_ends(self)
@@ -128,13 +128,13 @@ class IntervalSet(IntSet):
 
 
 def as_set(ends: Ends) -> IntervalSet:
-    """The set between two ends."""
+    """Set between two ends."""
     low, high = ends
     return IntervalSet(_NEG_INF if low is None else low, _POS_INF if high is None else high)
 
 
 def as_ends(domain: Any) -> Ends:
-    """The ends of an IntSet or of anything with `min` and `extent`."""
+    """Ends of an IntSet or of an object with `min` and `extent`."""
     if isinstance(domain, IntervalSet):
         low, high = domain.min_value, domain.max_value
         return (None if low is _NEG_INF else low), (None if high is _POS_INF else high)
@@ -142,20 +142,20 @@ def as_ends(domain: Any) -> Ends:
 
 
 class Analyzer(PrimAnalyzer):
-    """The analyzer of `relax.prim`, which also answers with sets; spelled as TVM's."""
+    """Analyzer of `relax.prim` with TVM's names and integer sets."""
 
     def int_set(self, expr: Any, dom_map: Domains | None = None) -> IntervalSet:
-        """The values of an expression while its variables are in the sets of `dom_map`; others are symbols."""
+        """Set of an expression's values for variables in the domains of `dom_map`; other variables are symbolic."""
         return as_set(ends_of(convert(expr), dom_map or {}, self))
 
 
 def ends_of(expr: PrimExpr, domains: Domains, analyzer: PrimAnalyzer) -> Ends:
-    """The least and the greatest value of an expression, in terms of the variables without a domain."""
+    """Minimum and maximum of an expression, in terms of the variables without a domain."""
     return _Evaluation({var: as_ends(domain) for var, domain in domains.items()}, analyzer).ends(expr)
 
 
 class _Evaluation:
-    """The ends of each object in an expression, worked out once."""
+    """Evaluation of an expression's ends, cached per object."""
 
     def __init__(self, domains: dict[Var, Ends], analyzer: PrimAnalyzer) -> None:
         self.domains = domains
@@ -249,7 +249,7 @@ class _Evaluation:
         return EVERYTHING
 
     def _quotient_of_sets(self, a: Ends, least: PrimExpr, greatest: PrimExpr | None) -> Ends:
-        """The quotients by divisors between two: for one dividend, those by the ends are the extremes."""
+        """Ends of quotients by a divisor interval: for each dividend, the divisor's ends give the extremes."""
         if greatest is None or not self.analyzer.can_prove(least > 0):
             return EVERYTHING
         low, high = a
@@ -279,7 +279,7 @@ class _Evaluation:
         return self.remainder(a, b) if self._floors(a, b) else EVERYTHING
 
     def _floors(self, a: Ends, b: Ends) -> bool:
-        """True if truncation is rounding down: neither operand is negative."""
+        """True if truncation equals floor: neither operand is negative."""
         prove = self.analyzer.can_prove
         return a[0] is not None and b[0] is not None and prove(a[0] >= 0) and prove(b[0] > 0)
 
@@ -335,5 +335,5 @@ def _union(a: Ends, b: Ends) -> Ends:
 
 
 def union(a: Ends, b: Ends) -> Ends:
-    """The smallest interval around two."""
+    """Smallest interval that contains two intervals."""
     return _union(a, b)

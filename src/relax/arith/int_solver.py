@@ -1,8 +1,8 @@
 """Systems of linear equations and inequalities over the integers.
 
-Equations are solved exactly: elementary operations on rows and columns bring the matrix to a diagonal, and the columns
-give the old variables in terms of new ones (Smith's normal form). Inequalities are solved by elimination of one
-variable after the other (Fourier and Motzkin): each gets a range in terms of those that follow.
+Equations are solved exactly: elementary operations on rows and columns bring the matrix to Smith normal form, and the
+column operations express the old variables in terms of new ones. Inequalities are solved by Fourier-Motzkin
+elimination: each variable gets a range in terms of the following ones.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ FALSE = IntImm("bool", 0)
 Matrix: TypeAlias = "list[list[int]]"
 
 MOST = 1000
-"""Elimination ends when there are more inequalities than this."""
+"""Maximum number of inequalities; elimination raises ValueError beyond it."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntConstraints:
-    """Integer variables, the ranges of some of them, and relations between them."""
+    """Integer variables, optional ranges for them, and relations between them."""
 
     variables: tuple[Var, ...]
     ranges: dict[Var, Range]
@@ -50,14 +50,14 @@ class IntConstraints:
 
 @dataclass(frozen=True, slots=True)
 class IntConstraintsTransform:
-    """Two systems that say the same, and the variables of each in terms of the other's."""
+    """Two equivalent systems, and the variables of each in terms of the other's."""
 
     src: IntConstraints
     dst: IntConstraints
     src_to_dst: dict[Var, PrimExpr]
-    """The variables of `src` in terms of those of `dst`."""
+    """Variables of `src` in terms of those of `dst`."""
     dst_to_src: dict[Var, PrimExpr]
-    """The variables of `dst` in terms of those of `src`."""
+    """Variables of `dst` in terms of those of `src`."""
 
 
 def _variables(conditions: Sequence[PrimExpr], variables: Sequence[Var] | None) -> tuple[Var, ...]:
@@ -72,14 +72,14 @@ def _variables(conditions: Sequence[PrimExpr], variables: Sequence[Var] | None) 
 def solve_linear_equations(
     equations: Any, variables: Sequence[Var] | None = None, ranges: Mapping[Var, Range] | None = None
 ) -> IntConstraintsTransform:
-    """The solutions of linear equations in terms of as few new variables as possible.
+    """Solve linear equations in terms of as few new variables as possible.
 
         solve_linear_equations([EQ(x + y, 20), EQ(x - y, 10)], [x, y])        x: 15, y: 5, no new variable
         solve_linear_equations([EQ(x + y, 0)], [x, y])                        x: n0, y: -n0, or the reverse
 
-    `variables` are all that occur unless given; others are symbols. Relations of `dst` say what symbols must fulfil,
-    and what is left of `ranges`; the relation False, and no variables, if there is no solution. Raises ValueError for
-    an equation that is not linear with constant coefficients.
+    `variables` default to all that occur; other variables are symbols. Relations of `dst` are conditions on symbols,
+    and the remaining constraints of `ranges`; without a solution, `dst` has no variables and the relation False. Raises
+    ValueError for an equation that is not linear with constant coefficients.
     """
     conditions = _conditions(equations)
     names = _variables(conditions, variables)
@@ -115,7 +115,7 @@ def _conditions(equations: Any) -> list[PrimExpr]:
 
 
 def _system(conditions: Sequence[PrimExpr], variables: Sequence[Var]) -> tuple[Matrix, list[PrimExpr]]:
-    """The matrix and the right sides of equations."""
+    """Matrix and right-hand sides of equations."""
     matrix: Matrix = []
     right: list[PrimExpr] = []
     for condition in conditions:
@@ -132,7 +132,7 @@ def _system(conditions: Sequence[PrimExpr], variables: Sequence[Var]) -> tuple[M
 
 
 def _row(expr: PrimExpr, variables: Sequence[Var]) -> tuple[list[int], PrimExpr] | None:
-    """The constant coefficients of the variables, and the base."""
+    """Constant coefficients of the variables, and the base."""
     terms = linear_terms(expr, set(variables))
     if terms is None:
         return None
@@ -146,7 +146,7 @@ def _row(expr: PrimExpr, variables: Sequence[Var]) -> tuple[list[int], PrimExpr]
 
 
 class _Smith:
-    """rows · matrix · columns is diagonal, with `inverse` that of `columns`; all with integers only."""
+    """Smith normal form: rows · matrix · columns is diagonal, `inverse` is that of `columns`; all over the integers."""
 
     def __init__(self, matrix: Matrix, width: int) -> None:
         self.matrix = [list(row) for row in matrix]
@@ -159,7 +159,7 @@ class _Smith:
             self.rank += 1
 
     def _pivot(self, k: int) -> bool:
-        """Bring the smallest entry that is left to place k; False if only zeros are left."""
+        """Move the smallest remaining entry to the diagonal index k; False if only zeros remain."""
         places = [
             (abs(entry), i, j)
             for i, row in enumerate(self.matrix[k:], k)
@@ -178,7 +178,7 @@ class _Smith:
         return True
 
     def _clear(self, k: int) -> None:
-        """Make row k and column k zero but for the pivot; each rest is smaller, and the next pivot."""
+        """Reduce row k and column k to zeros beside the pivot; each smaller remainder becomes the next pivot."""
         while True:
             pivot = self.matrix[k][k]
             for i in range(k + 1, len(self.matrix)):
@@ -191,7 +191,7 @@ class _Smith:
             self._pivot_line(k)
 
     def _pivot_line(self, k: int) -> None:
-        """Bring the smallest entry of row k and column k to place k."""
+        """Move the smallest entry of row k and column k to the diagonal index k."""
         rows = [(abs(self.matrix[i][k]), i, k) for i in range(k, len(self.matrix)) if self.matrix[i][k]]
         columns = [(abs(self.matrix[k][j]), k, j) for j in range(k, len(self.columns)) if self.matrix[k][j]]
         _, i, j = min(rows + columns)
@@ -219,7 +219,7 @@ def _identity(size: int) -> Matrix:
 def _diagonal(
     smith: _Smith, right: Sequence[PrimExpr], analyzer: Analyzer
 ) -> tuple[list[PrimExpr], list[PrimExpr]]:
-    """The values that the diagonal system gives, and what must hold for them to be integers and to exist."""
+    """Values of the diagonal system, and the conditions under which they are integers and exist."""
     values: list[PrimExpr] = []
     relations: list[PrimExpr] = []
     for k, row in enumerate(smith.rows):
@@ -238,7 +238,7 @@ def _diagonal(
 
 
 def _combination(factors: Sequence[int], values: Sequence[PrimExpr], dtype: str) -> PrimExpr:
-    """The sum of values times factors."""
+    """Sum of values times factors."""
     total: PrimExpr = const(0, dtype)
     for factor, value in zip(factors, values, strict=True):
         if factor:
@@ -249,7 +249,7 @@ def _combination(factors: Sequence[int], values: Sequence[PrimExpr], dtype: str)
 def _moved_ranges(
     ranges: Mapping[Var, Range], images: Mapping[Var, PrimExpr], fresh: Sequence[Var], analyzer: Analyzer
 ) -> tuple[dict[Var, Range], list[PrimExpr]]:
-    """The ranges of the new variables that follow from those of the old, and the conditions that say the rest."""
+    """Ranges of the new variables implied by those of the old, and conditions for the remaining constraints."""
     conditions: list[PrimExpr] = []
     for var, domain in ranges.items():
         image = images.get(var, var)
@@ -265,7 +265,7 @@ def _moved_ranges(
 
 
 def _open(conditions: Sequence[PrimExpr], analyzer: Analyzer) -> list[PrimExpr]:
-    """The conditions that are not known to hold."""
+    """Conditions that are not proved to hold."""
     result: list[PrimExpr] = []
     for condition in conditions:
         answer = analyzer.prove(condition)
@@ -285,14 +285,14 @@ def solve_linear_inequalities(
     ranges: Mapping[Var, Range] | None = None,
     deskew_range: bool = False,
 ) -> IntConstraints | IntConstraintsTransform:
-    """The range of each variable in terms of those that follow, such that the system holds.
+    """Solve linear inequalities: a range for each variable in terms of the following ones.
 
         solve_linear_inequalities([x + y <= 20, x - y >= 10], [x, y])
             x in [y + 10, 20 - y];  y <= 5
 
-    Relations are bounds of variables that have no other bound, conditions on symbols, and what is not linear with
-    constant coefficients. Ranges and relations together say what the system says; the relation False stands for one
-    without solutions. With `deskew_range`, a transform to new variables whose ranges start at 0.
+    Relations are bounds of variables bounded on one side only, conditions on symbols, and conditions that are not
+    linear with constant coefficients. Ranges and relations together are equivalent to the system; the relation False
+    means that it has no solution. With `deskew_range`, returns a transform to new variables whose ranges start at 0.
     """
     conditions = _conditions(equations)
     names = _variables(conditions, variables)
@@ -303,14 +303,14 @@ def solve_linear_inequalities(
 
 @dataclass(frozen=True, slots=True)
 class _Inequality:
-    """sum of coefficients · variables + rest ≤ 0."""
+    """The inequality Σ coefficients · variables + rest ≤ 0."""
 
     coefficients: tuple[int, ...]
     rest: PrimExpr
 
 
 class _Elimination:
-    """The variables are eliminated in their order."""
+    """Elimination of the variables, in order."""
 
     def __init__(
         self, variables: Sequence[Var], conditions: Sequence[PrimExpr], ranges: Mapping[Var, Range]
@@ -346,7 +346,7 @@ class _Elimination:
             self._add([-c for c in coefficients], negative + 1 if isinstance(condition, GT) else negative)
 
     def _add(self, coefficients: Sequence[int], rest: PrimExpr) -> None:
-        """Add an inequality, unless it is known to hold or one as strong is there."""
+        """Add an inequality, unless it is proved or implied by a present one."""
         rest, terms = self.sizes.simplified(rest), tuple(coefficients)
         if not any(terms):
             answer = self.sizes.analyzer.prove(rest <= 0)
@@ -380,13 +380,13 @@ class _Elimination:
         return IntConstraints(self.variables, ranges, (*relations, *self.others))
 
     def _bounds(self, k: int) -> tuple[list[_Inequality], list[_Inequality]]:
-        """The inequalities that bound variable k from below, and from above."""
+        """Inequalities that bound variable k from below, and from above."""
         lower = [inequality for inequality in self.inequalities if inequality.coefficients[k] < 0]
         upper = [inequality for inequality in self.inequalities if inequality.coefficients[k] > 0]
         return lower, upper
 
     def _eliminate(self, k: int, lower: list[_Inequality], upper: list[_Inequality]) -> None:
-        """Leave the inequalities without variable k, and those that follow for the others."""
+        """Replace the inequalities with variable k by those they imply for the others."""
         self.inequalities = [inequality for inequality in self.inequalities if not inequality.coefficients[k]]
         for low in lower:
             for high in upper:
@@ -395,7 +395,7 @@ class _Elimination:
                 self._add(terms, low.rest * a + high.rest * b)
 
     def _end(self, k: int, inequality: _Inequality) -> PrimExpr:
-        """The bound of variable k that an inequality is."""
+        """Bound of variable k given by an inequality."""
         factor = inequality.coefficients[k]
         others = [0 if j == k else c for j, c in enumerate(inequality.coefficients)]
         rest = _combination(others, self.variables, inequality.rest.dtype) + inequality.rest
@@ -418,11 +418,11 @@ class _Elimination:
         return var <= end if inequality.coefficients[k] > 0 else var >= end
 
     def bounds_alone(self, var: Var) -> bool:
-        """True if inequalities in which no other variable occurs bound a variable on both sides."""
+        """True if inequalities in a single variable bound it on both sides."""
         return all(self._alone(self.variables.index(var)))
 
     def alone(self, var: Var) -> Range:
-        """The range that those give."""
+        """Range given by the inequalities in a single variable."""
         k = self.variables.index(var)
         return self._range(k, *self._alone(k))
 
@@ -437,7 +437,7 @@ def _matched(var: Var, end: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 
 
 def _deskewed(src: IntConstraints, solved: IntConstraints) -> IntConstraintsTransform:
-    """New variables, each the old one less its minimum."""
+    """Substitute new variables, each the old one minus its minimum."""
     if solved.relations and solved.relations[0] is FALSE:
         return IntConstraintsTransform(src, IntConstraints((), {}, (FALSE,)), {}, {})
     analyzer = Analyzer()

@@ -1,4 +1,4 @@
-"""Recognising linear expressions and bounds."""
+"""Recognition of linear expressions and bounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..prim.learn import conjuncts
 
 
 def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]:
-    """The coefficients of the variables in a linear expression, and last its base; [] if it is not linear.
+    """Coefficients of the variables in a linear expression, followed by its base; [] if it is not linear.
 
     detect_linear_equation(x * 4 + y * 6 + 7, [x])      [4, y * 6 + 7]
     """
@@ -42,11 +42,11 @@ def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]
 
 
 Linear = tuple[dict[Var, PrimExpr], PrimExpr]
-"""The coefficient of each variable, and the base."""
+"""Coefficient of each variable, and the base."""
 
 
 def linear_terms(expr: PrimExpr, variables: set[Var]) -> Linear | None:
-    """The coefficients and the base of an expression that is linear in the variables."""
+    """Coefficients and base of an expression that is linear in the variables; None otherwise."""
     zero, one = const(0, expr.dtype), const(1, expr.dtype)
     if isinstance(expr, Var) and expr in variables:
         return {expr: one}, zero
@@ -75,7 +75,7 @@ def _times(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | None]:
-    """The bounds that a conjunction sets to variables: [min, max, min, max, ...], None where there is none.
+    """Bounds of variables in a conjunction: [min, max, min, max, ...], None for a missing one.
 
         detect_clip_bound(And(x + 1 < n, x >= 2), [x])        [2, n - 2]
 
@@ -97,7 +97,7 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | Non
 def _bound(
     condition: PrimExpr, variables: Mapping[Var, Any]
 ) -> tuple[Var, PrimExpr | None, PrimExpr | None] | None:
-    """The variable that a comparison bounds, its least and its greatest value."""
+    """Variable that a comparison bounds, with its minimum and maximum."""
     if not isinstance(condition, (LT, LE, GT, GE, EQ)) or not condition.a.dtype.is_integer:
         return None
     terms = linear_terms(condition.a - condition.b, set(variables))

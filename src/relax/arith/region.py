@@ -1,8 +1,8 @@
-"""Regions that accesses cover while their iterators run.
+"""Regions covered by accesses over the values of their iterators.
 
     for i, j in grid(16, 4):  A[i * 4 + j : i * 4 + j + 8]       covers A[0 : 71]
 
-A lower bound is covered for certain, an upper bound covers for certain, a strict one is exact.
+A lower bound is a subset of the covered region, an upper bound a superset, a strict bound is exact.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .int_set import Ends, IntervalSet, IntSet, as_ends, as_set, ends_of, union
 def estimate_region_strict_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Any], predicate: Any = True
 ) -> list[IntervalSet] | None:
-    """The box that a region covers exactly, the union over all values of the iterators; None if it is not proved.
+    """Box exactly covered by a region, united over all values of the iterators; None if not proved.
 
         [i * 4 : i * 4 + 8], i in [0, 16)       IntervalSet(0, 67)
         [i * 4 : i * 4 + 2], i in [0, 16)       None: there are gaps
 
-    `predicate` is what the iterators fulfil. If there are no iterations, the box is empty.
+    `predicate` is a condition on the iterators. If there are no iterations, the box is empty.
     """
     if not all(_is_fixed(dim.extent, var_dom) for dim in region):
         return None
@@ -54,14 +54,14 @@ def estimate_region_strict_bound(
 def estimate_region_lower_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Any], predicate: Any = True
 ) -> list[IntervalSet] | None:
-    """A box of which a region certainly covers all, the union over all values of the iterators; None without one."""
+    """Box completely covered by a region, united over all values of the iterators; None if there is none."""
     return estimate_region_strict_bound(region, var_dom, predicate)
 
 
 def estimate_region_upper_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Any], predicate: Any = True
 ) -> list[IntervalSet]:
-    """A box that a region, the union over all values of the iterators, certainly does not leave."""
+    """Box that contains a region, united over all values of the iterators."""
     exact = estimate_region_strict_bound(region, var_dom, predicate)
     return [_around(dim, var_dom, predicate) for dim in region] if exact is None else exact
 
@@ -71,7 +71,7 @@ def _is_fixed(expr: PrimExpr, var_dom: Mapping[Var, Any]) -> bool:
 
 
 def _covered(index: IterSumExpr, extent: PrimExpr, analyzer: Analyzer) -> Ends | None:
-    """The ends of ``index : index + extent`` over all digits; None if they leave gaps."""
+    """Ends of ``index : index + extent`` over all digits; None if there are gaps."""
     simplify = analyzer.simplify
     if not index.args:
         return index.base, simplify(index.base + extent - 1)
@@ -89,7 +89,7 @@ def _covered(index: IterSumExpr, extent: PrimExpr, analyzer: Analyzer) -> Ends |
 
 
 def _around(dim: Range, var_dom: Mapping[Var, Any], predicate: Any) -> IntervalSet:
-    """An interval around one dimension."""
+    """Interval that contains one dimension."""
     analyzer = Analyzer()
     detected = detect_iter_map([dim.min], var_dom, predicate, IterMapLevel.NoCheck)
     if detected.errors or not _is_fixed(dim.extent, var_dom):
@@ -112,12 +112,12 @@ def _around(dim: Range, var_dom: Mapping[Var, Any], predicate: Any) -> IntervalS
 def domain_touched(
     stmt: Stmt, buffer: Buffer, consider_loads: bool = True, consider_stores: bool = True
 ) -> list[Range] | None:
-    """The box of a buffer that a statement accesses, in terms of the variables it does not bind; None if there is none.
+    """Box of a buffer accessed by a statement, in terms of the statement's free variables; None if there is none.
 
         for i in range(n):  A[i + 1] = A[i]             [0 : n + 1] of A
 
-    Accesses are the loads and stores of the buffer and the regions that blocks view. Their box is never too small;
-    where there is no bound, the whole dimension is taken.
+    Accesses are the loads and stores of the buffer and the regions that blocks view. The box covers all of them; an
+    unbounded dimension is taken whole.
     """
     collector = _Touched(buffer, consider_loads, consider_stores)
     collector.visit(stmt)
@@ -178,7 +178,9 @@ class _Touched(StmtExprVisitor):
         self.visit_accesses(node.block)
 
     def visit_accesses(self, block: Block) -> None:
-        """The statements of a block; the regions it declares are no accesses, those it views are taken whole."""
+        """Visit the accesses of a block; its declared regions are not accesses, but regions that it views count as a
+        whole.
+        """
         for view in block.match_buffers:
             if view.source.buffer is self.buffer:
                 self.touch([dim.min for dim in view.source.region])

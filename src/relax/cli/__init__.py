@@ -1,1 +1,1 @@
-"""The command `relax`. Nothing is imported here, so that ``relax --help`` answers at once."""
+"""The command `relax`. This module has no imports, so that ``relax --help`` starts fast."""

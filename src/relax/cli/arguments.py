@@ -1,4 +1,4 @@
-"""Arguments that several commands take, declared once."""
+"""Command-line arguments shared by several commands."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MODEL_KINDS = "model.onnx, model.py (TVMScript), model.json or model.relax"
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """The model, and how it is read."""
+    """Declare the model argument, and how the model is read."""
     parser.add_argument("model", type=Path, help=MODEL_KINDS)
     add_reading(parser)
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """The options of how a model is read."""
+    """Declare the options for reading a model."""
     parser.add_argument(
         "--shape",
         metavar="NAME=DIMS",
@@ -34,7 +34,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def add_building(parser: argparse.ArgumentParser) -> None:
-    """The options of how a model is compiled."""
+    """Declare the options for compiling a model."""
     parser.add_argument(
         "--target", metavar="TARGET", help='the machine: "llvm -mcpu=znver4" (default: this one)'
     )
@@ -43,7 +43,7 @@ def add_building(parser: argparse.ArgumentParser) -> None:
 
 
 def add_inputs(parser: argparse.ArgumentParser, size: Callable[[str], tuple[str, Any]] | None = None) -> None:
-    """The inputs of a run; `size` reads what is written for the size of a dimension (by default, one size)."""
+    """Declare the inputs of a run; `size` parses the size of a dimension (default: one size)."""
     parser.add_argument(
         "--input",
         "-i",
@@ -69,7 +69,7 @@ def add_inputs(parser: argparse.ArgumentParser, size: Callable[[str], tuple[str,
 
 
 def one_size(text: str) -> tuple[str, int]:
-    """``n=4``"""
+    """Parse a dimension with one size: ``n=4``."""
     name, (size, *more) = several_sizes(text)
     if more:
         raise argparse.ArgumentTypeError(f"{text!r} gives {len(more) + 1} sizes, expected one")
@@ -77,7 +77,7 @@ def one_size(text: str) -> tuple[str, int]:
 
 
 def several_sizes(text: str) -> tuple[str, tuple[int, ...]]:
-    """``n=1,16,256``"""
+    """Parse a dimension with several sizes: ``n=1,16,256``."""
     name, equals, listed = text.partition("=")
     sizes = listed.split(",")
     if not name or not equals or not all(size.isascii() and size.isdigit() for size in sizes):
@@ -86,7 +86,7 @@ def several_sizes(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def named_dims(text: str) -> tuple[str, tuple[int | str, ...]]:
-    """``x=1,n,224``"""
+    """Parse named dimensions: ``x=1,n,224``."""
     name, equals, listed = text.partition("=")
     dims = [dim.strip() for dim in listed.strip("()[]").split(",") if dim.strip()]
     fine = all((dim.isascii() and dim.isdigit()) or dim.isidentifier() for dim in dims)
@@ -96,14 +96,14 @@ def named_dims(text: str) -> tuple[str, tuple[int | str, ...]]:
 
 
 def natural(text: str) -> int:
-    """An integer from 0 on."""
+    """Parse an integer ≥ 0."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 0 on")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """An integer from 1 on."""
+    """Parse an integer ≥ 1."""
     number = natural(text)
     if not number:
         raise argparse.ArgumentTypeError("0 is too few")
@@ -111,7 +111,7 @@ def positive(text: str) -> int:
 
 
 def once(pairs: Sequence[tuple[str, Any]], option: str) -> dict[str, Any]:
-    """Pairs of an option that may be repeated, as a table. Raises DiagnosticError for a name that is given twice."""
+    """Convert pairs of a repeatable option to a dict. Raises DiagnosticError for a repeated name."""
     table: dict[str, Any] = {}
     for name, value in pairs:
         if name in table:

@@ -1,4 +1,4 @@
-"""``relax bench``: how long a model takes."""
+"""``relax bench``: measure a model's run time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXAMPLES = """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Declare the arguments of the command."""
     add_model(parser)
     add_inputs(parser, several_sizes)
     parser.add_argument(
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the arguments ask; the exit status."""
+    """Run the command; returns the exit status."""
     executable = load(options.model, options).executable
     signature = signature_of(executable, options.entry)
     other = None
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _combinations(sizes: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:
-    """Every choice of one of the sizes of each dimension."""
+    """All combinations of one size per dimension."""
     for chosen in itertools.product(*sizes.values()):
         yield dict(zip(sizes, chosen, strict=True))
 
@@ -81,7 +81,7 @@ def _measured(
     sizes: Mapping[str, int],
     options: argparse.Namespace,
 ) -> Iterator[list[str]]:
-    """The rows of the table for one choice of sizes."""
+    """Table rows for one choice of sizes."""
     shown = " ".join(f"{name}={size}" for name, size in sizes.items())
     machine = VirtualMachine(executable)
     machine.save_function(entry, "measured", *values, include_return=False)
@@ -94,7 +94,7 @@ def _measured(
 
 
 def timed(call: Callable[[], object], runs: int, warmup: int) -> list[float]:
-    """Seconds of each of some calls, after some that are not counted."""
+    """Run times of calls in seconds, after uncounted warm-up calls."""
     seconds: list[float] = []
     with running_program(), progress("measuring", runs + warmup) as meter:
         for index in range(runs + warmup):

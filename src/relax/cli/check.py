@@ -1,4 +1,4 @@
-"""``relax check``: everything that is wrong with models."""
+"""``relax check``: report all errors of models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ exit status: 0 if nothing is wrong, 1 if there are errors
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("model", type=Path, nargs="+", help="models, as in relax compile; or executables")
     add_reading(parser)
     parser.add_argument(
@@ -37,13 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the arguments ask; the exit status."""
+    """Run the command; returns the exit status."""
     results = [_check(path, options) for path in options.model]
     return SUCCESS if all(results) else FAILURE
 
 
 def _check(path: Path, options: argparse.Namespace) -> bool:
-    """Check one model, and say what is wrong; true if nothing is."""
+    """Check one model and print its errors; True if there are none."""
     told: dict[str, None] = {}
     errors = 0
     summary = ""
@@ -66,7 +66,7 @@ def _check(path: Path, options: argparse.Namespace) -> bool:
 
 
 def _checked(path: Path, options: argparse.Namespace) -> str:
-    """A summary of a model that is right. Raises DiagnosticError with all that is wrong."""
+    """Summary of a valid model. Raises DiagnosticError with all errors."""
     if path.suffix == ".relax":
         executable = read_executable(path)
         return f"an executable with {', '.join(executable.entry_points)}"

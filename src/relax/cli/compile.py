@@ -1,4 +1,4 @@
-"""``relax compile``: a model becomes an executable file."""
+"""``relax compile``: compile a model to an executable file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Declare the arguments of the command."""
     add_model(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="the file to write (default: MODEL.relax)"
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the arguments ask; the exit status."""
+    """Run the command; returns the exit status."""
     model: Path = options.model
     output: Path = options.output or model.with_suffix(".relax")
     if output.exists() and output.samefile(model):

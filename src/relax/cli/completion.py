@@ -1,7 +1,7 @@
 """``relax completion``: a script that completes the command's arguments in a shell.
 
-The script is generated from the parsers and calls nothing, so that completing takes no time. It completes commands,
-options and their choices; everything else is a file.
+The script is generated from the parsers and starts no process, so that completion is fast. It completes commands,
+options and their choices; other words are completed as files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXAMPLES = """
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a command: its spellings, its help, whether it takes a value, and which."""
+    """An option of a command: its spellings, its help, whether it takes a value, and the choices of the value."""
 
     flags: tuple[str, ...]
     help: str
@@ -37,25 +37,25 @@ class Option:
 
 @dataclass(frozen=True)
 class Surface:
-    """The arguments of a command: its options, and the choices of its first argument."""
+    """Arguments of a command: its options, and the choices of its first argument."""
 
     options: tuple[Option, ...]
     choices: tuple[str, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("shell", choices=tuple(WRITERS), help="the shell")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the arguments ask; the exit status."""
+    """Run the command; returns the exit status."""
     sys.stdout.write(WRITERS[options.shell](surfaces()))
     return SUCCESS
 
 
 def surfaces() -> dict[str, Surface]:
-    """The arguments of every command, from its parser."""
+    """Arguments of every command, from its parser."""
     return {name: _surface(name) for name in COMMANDS}
 
 

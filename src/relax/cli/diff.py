@@ -40,7 +40,7 @@ exit status: 0 if they agree, 1 if they differ
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("model", type=Path, help=MODEL_KINDS)
     parser.add_argument(
         "side", nargs="*", help="two engines; or another model (default: interpreter compiled)"
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the arguments ask; the exit status."""
+    """Run the command; returns the exit status."""
     first, second = _sides(options)
     one, other = (_Comparand(side, side.program(options)) for side in (first, second))
     program = one.mod or other.mod or _executable(first, second)
@@ -90,7 +90,7 @@ def _sides(options: argparse.Namespace) -> tuple[Side, Side]:
 
 
 def _executable(first: Side, second: Side) -> Executable:
-    """The executable of sides that are no programs."""
+    """Executables of sides that are not programs."""
     paths = [side.path for side in (first, second) if side.path.suffix == ".relax"]
     if not paths:
         raise failure(UNSUITABLE, "both sides are ONNX Runtime", hint="compare it with: compiled")
@@ -102,19 +102,19 @@ def _executable(first: Side, second: Side) -> Executable:
 
 @dataclass(frozen=True)
 class _Comparand:
-    """A side, and its program if it has one that can be changed."""
+    """A side, and its program if that can be instrumented."""
 
     side: Side
     mod: IRModule | None
 
     def outcome(self, entry: str, inputs: Sequence[Input], options: argparse.Namespace) -> Outcome:
-        """The outcome of running it."""
+        """Outcome of running the side."""
         return observed(self.side.function(self.mod, entry, options), [entry.value for entry in inputs])
 
     def values(
         self, entry: str, inputs: Sequence[Input], options: argparse.Namespace
     ) -> dict[str, tuple[Any, RelaxExpr | None]] | None:
-        """The values it computes on the way, by variable, in order; None if they cannot be told."""
+        """Intermediate values by variable, in order; None if they are not accessible."""
         args = [value.value for value in inputs]
         if self.side.engine == NAME:
             names = inner_values(self.side.path)
@@ -138,14 +138,14 @@ def _named(names: Sequence[str], values: Sequence[Any]) -> dict[str, tuple[Any, 
 def _first_difference(
     one: _Comparand, other: _Comparand, entry: str, inputs: Sequence[Input], options: argparse.Namespace
 ) -> str:
-    """The first variable whose values differ, in words."""
+    """Description of the first variable whose values differ."""
     expected = one.values(entry, inputs, options)
     actual = None if expected is None else other.values(entry, inputs, options)
     if expected is None or actual is None:
         side = one if expected is None else other
         return f"the values that {side.side.name} computes on the way cannot be told"
     common = [name for name in expected if name in actual]
-    # The side with a program knows the places; the order is its own, too.
+    # The side with a program provides the source locations and the order.
     ordered = common if one.mod is not None else [name for name in actual if name in expected]
     for name in ordered:
         (mine, left), (theirs, right) = expected[name], actual[name]
@@ -170,7 +170,7 @@ def _described(name: str, difference: str, expr: RelaxExpr | None) -> str:
 
 
 def _agreement(expected: Outcome, actual: Outcome) -> str:
-    """The distance of two outcomes that agree, in words."""
+    """Description of the distance between two outcomes that agree."""
     if expected.error is not None:
         first = (str(expected.error).splitlines() or [""])[0]
         return f": both fail with {type(expected.error).__name__}: {first}"

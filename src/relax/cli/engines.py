@@ -1,4 +1,4 @@
-"""The two sides of a comparison: a program, or a model, and what runs it.
+"""The two sides of a comparison: a program or model, and its engine.
 
 interpreter             the definition of the language
 interpreter:graph       the interpreter, after the passes of a pipeline
@@ -37,19 +37,19 @@ class Side:
     """A model and an engine that runs it."""
 
     name: str
-    """The name it has in messages."""
+    """Name of the side in messages."""
     path: Path
     engine: str
     pipeline: str | None = None
 
     def program(self, options: argparse.Namespace) -> IRModule | None:
-        """The program, None if the side has none that can be changed: an executable, or a model ONNX Runtime reads."""
+        """Program of the side; None for an executable, or a model that ONNX Runtime reads."""
         if self.engine == NAME or self.path.suffix == ".relax":
             return None
         return read_module(self.path, once(options.shape, "--shape"), options.entry)
 
     def function(self, mod: IRModule | None, entry: str, options: argparse.Namespace) -> Call:
-        """The entry point of a program, ready to be called."""
+        """Entry point of a program, ready to be called."""
         if self.engine == NAME:
             return OnnxRuntime(self.path)
         if mod is None:
@@ -63,7 +63,7 @@ class Side:
 
 
 def side_of(word: str, model: Path) -> Side:
-    """A side as it is written on the command line: an engine for the model, or another model."""
+    """Parse a side of the command line: an engine for the model, or another model."""
     engine, colon, pipeline = word.partition(":")
     if engine in ENGINES and not (engine == NAME and colon):
         return Side(word, model, engine, pipeline if colon else None)

@@ -1,8 +1,8 @@
-"""Running a command: its parser, and its errors as diagnostics instead of tracebacks.
+"""Execution of a command: its parser, and errors shown as diagnostics instead of tracebacks.
 
 A command is a module with `DESCRIPTION`, `EXAMPLES`, ``add_arguments(parser)`` and ``run(options) -> int``, the exit
-status. Whatever it raises is printed to stderr: a DiagnosticError as it renders; an error of the running program by
-its message and the places in the program; anything else as an internal error. RELAX_TRACEBACK=1 shows the traceback.
+status. Exceptions are printed to stderr: a DiagnosticError as rendered; an error of the running program with its
+message and program locations; any other as an internal error. RELAX_TRACEBACK=1 shows the traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .failures import FAILURE, SUCCESS, ProgramError
 
 
 class Command(Protocol):
-    """A module of this package that is a command."""
+    """Interface of a module of this package that is a command."""
 
     DESCRIPTION: str
     EXAMPLES: str
@@ -32,7 +32,7 @@ class Command(Protocol):
 
 
 def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
-    """The parser of a command."""
+    """Argument parser of a command."""
     examples = command.EXAMPLES.strip("\n")
     parser = argparse.ArgumentParser(
         prog=f"relax {name}",
@@ -45,7 +45,7 @@ def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
 
 
 def execute(name: str, command: Command, words: Sequence[str]) -> int:
-    """Run a command with the words after its name; the exit status."""
+    """Run a command with its arguments; returns the exit status."""
     options = parser_of(name, command).parse_args(words)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
@@ -69,7 +69,7 @@ def _show_warning(message: Warning | str, *_: Any) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """The text for an error that ended a command."""
+    """Text for an error that ended a command."""
     if isinstance(error, DiagnosticError):
         return str(error).strip()
     if isinstance(error, ProgramError) and isinstance(error.__cause__, Exception):
@@ -92,7 +92,7 @@ def error_text(error: Exception) -> str:
 
 
 def _program_text(error: Exception) -> str:
-    """An error of the running program: its message, then the places in the program."""
+    """Text for an error of the running program: its message, then its locations in the program."""
     if isinstance(error, DiagnosticError):
         return str(error).strip()
     lines = (str(error).strip() or type(error).__name__).splitlines()

@@ -1,4 +1,4 @@
-"""``relax explain``: what a diagnostic code means."""
+"""``relax explain``: explain a diagnostic code."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ EXAMPLES = """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("code", metavar="CODE", type=explained, help="a code, as diagnostics show it: E3102")
 
 
 def explained(code: str) -> str:
-    """The text about a code."""
+    """Explanation of a code."""
     try:
         return explanation(code)
     except ValueError as error:
@@ -28,6 +28,6 @@ def explained(code: str) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the arguments ask; the exit status."""
+    """Run the command; returns the exit status."""
     sys.stdout.write(options.code)
     return SUCCESS

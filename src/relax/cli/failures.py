@@ -11,7 +11,7 @@ from ..ir import Diagnostic, DiagnosticError
 
 SUCCESS: Final = 0
 FAILURE: Final = 1
-"""The exit status for an error in what was given, or a difference that was looked for."""
+"""Exit status for an error in the input, or for a difference found by a comparison."""
 
 UNREADABLE: Final = "E7001"
 """A model that cannot be read."""
@@ -20,7 +20,7 @@ MISFIT_INPUT: Final = "E7002"
 NO_PACKAGE: Final = "E7003"
 """An optional package that is not installed."""
 UNSUITABLE: Final = "E7004"
-"""A request that does not suit the model."""
+"""A request that does not apply to the model."""
 
 _OF_PROGRAMS: Final = (
     ValueError,
@@ -31,16 +31,16 @@ _OF_PROGRAMS: Final = (
     RecursionError,
     RuntimeError,
 )
-"""Errors that a running program raises: values that do not fit, indices out of range, those of packed functions."""
+"""Exceptions of a running program: invalid values, indices out of range, errors of packed functions."""
 
 
 class ProgramError(Exception):
-    """An error that came out of a running program; `__cause__` is the error itself."""
+    """Wrapper of an exception raised by a running program, its `__cause__`."""
 
 
 @contextmanager
 def running_program() -> Generator[None]:
-    """Within the ``with``, errors are those of the user's program that runs, not of this package."""
+    """Context manager: attribute exceptions to the user's running program, not to this package."""
     try:
         yield
     except DiagnosticError:
@@ -50,12 +50,12 @@ def running_program() -> Generator[None]:
 
 
 def failure(code: str, message: str, *notes: str, hint: str = "") -> DiagnosticError:
-    """An error of the command line, as a diagnostic."""
+    """Build a DiagnosticError of the command line."""
     return DiagnosticError(Diagnostic(code, message, notes=notes, hint=hint))
 
 
 def optional_package(name: str, extra: str, purpose: str) -> Any:
-    """An optional package. Raises DiagnosticError, saying how to install it, if it is not there."""
+    """Import an optional package. Raises DiagnosticError with install instructions if it is missing."""
     package = installed_package(name)
     if package is None:
         raise failure(
@@ -65,7 +65,7 @@ def optional_package(name: str, extra: str, purpose: str) -> Any:
 
 
 def installed_package(name: str) -> Any:
-    """An optional package, None if it is not installed."""
+    """Import an optional package, None if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -1,4 +1,4 @@
-"""A flame graph as a page of HTML that needs nothing else: a box for each function, as wide as its share."""
+"""Flame graph as a self-contained HTML page: a box per function, with a width proportional to its time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TEMPLATE = Path(__file__).with_name("flame_page.html")
 
 @dataclass
 class _Box:
-    """A function in a stack, and those it called."""
+    """A function in a stack, and the functions it called."""
 
     name: str
     seconds: float = 0.0
@@ -22,7 +22,7 @@ class _Box:
 
 
 def flame_page(title: str, stacks: Mapping[tuple[str, ...], float]) -> str:
-    """The page for seconds by stack, outermost first."""
+    """HTML page for seconds by stack, outermost function first."""
     root = _Box("all", sum(stacks.values()))
     for stack, seconds in stacks.items():
         box = root
@@ -41,7 +41,7 @@ def flame_page(title: str, stacks: Mapping[tuple[str, ...], float]) -> str:
 
 
 def _boxes(root: _Box) -> list[str]:
-    """The boxes as HTML, each inside of its caller's."""
+    """HTML of the boxes, nested by caller."""
     out: list[str] = []
     pending: list[tuple[_Box | None, float]] = [(root, root.seconds)]
     while pending:
@@ -63,5 +63,5 @@ def _boxes(root: _Box) -> list[str]:
 
 
 def _tone(name: str) -> int:
-    """A warm hue that is the same for the same name."""
+    """A warm hue determined by a name."""
     return sum(ord(char) * (index + 1) for index, char in enumerate(name)) % 50

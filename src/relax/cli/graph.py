@@ -1,7 +1,7 @@
-"""The dataflow of a program as graphs: a node for each input and each computed value, an edge for each use.
+"""Dataflow graphs of a program: a node for each input and each computed value, an edge for each use.
 
-A function is one graph; so is each branch of an ``if`` and each local function in it, whose inputs are what it uses of
-its surroundings. Aliases and tuples are no nodes: edges go to what they stand for.
+A function is one graph; so is each branch of an ``if`` and each local function in it, whose inputs are the values it
+uses from outside. Aliases and tuples are not nodes: edges lead to the values they refer to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..ir import GlobalVar, IRModule, RelaxExpr, StructInfo, children_of
 from ..struct_info import ShapeStructInfo, TensorStructInfo
 
 LONGEST_TEXT = 2000
-"""Characters of a node's expression that are kept."""
+"""Maximum characters of a node's expression."""
 
 _CALLS = (
     "call_tir",
@@ -45,7 +45,7 @@ _CALLS = (
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A value: what it is computed by, its name, and its shape."""
+    """A value: the expression that computes it, its name, and its shape."""
 
     kind: str
     """``input``, ``constant``, ``operator``, ``call``, ``control`` or ``output``."""
@@ -53,12 +53,12 @@ class GraphNode:
     name: str
     shape: str
     text: str = ""
-    """The expression, the whole struct info, and the place in the source."""
+    """Tooltip: the expression, the whole struct info, and the source location."""
 
 
 @dataclass
 class Graph:
-    """One function or branch. Nodes are in an order in which every edge goes forward."""
+    """One function or branch. Nodes are in topological order."""
 
     name: str
     nodes: list[GraphNode] = field(default_factory=list[GraphNode])
@@ -66,7 +66,7 @@ class Graph:
 
 
 def graphs_of(mod: IRModule) -> list[Graph]:
-    """The graphs of all Relax functions of a program, entry points first, each followed by those inside of it."""
+    """Graphs of all Relax functions of a program, entry points first, each followed by its inner ones."""
     mod = normalize_module(mod)
     functions = [(g.name_hint, f) for g, f in mod.functions.items() if isinstance(f, Function)]
     functions.sort(key=lambda item: "global_symbol" not in item[1].attrs)
@@ -94,7 +94,7 @@ def _add(name: str, inputs: Sequence[Var], body: RelaxExpr, graphs: list[Graph])
 
 
 class _Builder:
-    """Builds the graph of one function or branch."""
+    """Builder of the graph of one function or branch."""
 
     def __init__(self, name: str) -> None:
         self.graph = Graph(name)
@@ -102,14 +102,14 @@ class _Builder:
         self.inside: list[tuple[str, Sequence[Var], RelaxExpr]] = []
 
     def add(self, node: GraphNode, sources: Sequence[int]) -> int:
-        """Add a node that uses others; its number."""
+        """Add a node with its operands; returns its index."""
         number = len(self.graph.nodes)
         self.graph.nodes.append(node)
         self.graph.edges += [(source, number) for source in dict.fromkeys(sources)]
         return number
 
     def sequence(self, body: RelaxExpr) -> None:
-        """All bindings, then the result."""
+        """Add all bindings, then the result."""
         result = body
         if isinstance(body, SeqExpr):
             for block in body.blocks:
@@ -121,7 +121,7 @@ class _Builder:
         self.add(node, self.nodes(self.value(result)))
 
     def binding(self, binding: Binding) -> None:
-        """One binding: a node, or another name for values there are."""
+        """Add one binding: a node, or an alias of existing values."""
         var = binding.var
         if isinstance(binding, MatchCast):
             sources = self.nodes(self.value(binding.value))
@@ -160,7 +160,7 @@ class _Builder:
         return self.add(GraphNode(kind, title, var.name_hint, shape_text(info), details), sources)
 
     def value(self, expr: RelaxExpr) -> Any:
-        """The value of an expression that computes nothing."""
+        """Value of an expression that computes nothing."""
         match expr:
             case Var():
                 return self.values.get(expr)
@@ -176,14 +176,14 @@ class _Builder:
                 return None
 
     def nodes(self, value: Any) -> list[int]:
-        """The nodes a value consists of."""
+        """Nodes of which a value consists."""
         if isinstance(value, tuple):
             return [node for part in cast("tuple[Any, ...]", value) for node in self.nodes(part)]
         return [] if value is None else [value]
 
 
 def call_title(call: Call) -> tuple[str, str]:
-    """The kind of a call's node, and what it is called: an operator, or the function that is called."""
+    """Return (kind of a call's node, name of the operator or called function)."""
     op = call.op
     name = getattr(op, "name", None) or getattr(op, "name_hint", None) or getattr(op, "global_symbol", "")
     title = str(name).removeprefix("relax.")
@@ -197,7 +197,7 @@ def call_title(call: Call) -> tuple[str, str]:
 
 
 def shape_text(info: StructInfo | None) -> str:
-    """The struct info of a value in a line: ``n x 4, float32``."""
+    """Struct info of a value in one line: ``n x 4, float32``."""
     match info:
         case TensorStructInfo():
             dims = info.dims
@@ -221,7 +221,7 @@ def _info(info: StructInfo | None) -> str:
 
 
 def _text(expr: RelaxExpr) -> str:
-    """An expression as text, without what stands in branches."""
+    """Text of an expression, without the contents of branches."""
     return _bounded(expr.script())
 
 
@@ -230,5 +230,5 @@ def _bounded(text: str) -> str:
 
 
 def as_table(graph: Graph) -> dict[str, Any]:
-    """A graph as JSON can hold it."""
+    """Convert a graph to JSON values."""
     return dataclasses.asdict(graph)

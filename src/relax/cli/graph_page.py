@@ -1,4 +1,4 @@
-"""Graphs as a page of HTML that needs nothing else: SVG, and a few lines of JavaScript to zoom, pan and search."""
+"""Graphs as a self-contained HTML page: SVG, and JavaScript to zoom, pan and search."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .layout import GraphLayout, place
 
 NODE_HEIGHT = 48.0
 CHARACTER = 6.8
-"""The width of a character of a node's text."""
+"""Width of a character of a node's text."""
 LONGEST_LINE = 36
 
 _TEMPLATE = Path(__file__).with_name("graph_page.html")
 
 
 def graph_page(title: str, graphs: Sequence[Graph]) -> str:
-    """The page."""
+    """HTML page of the graphs."""
     choices = "".join(f'<option value="{i}">{escape(g.name)}</option>' for i, g in enumerate(graphs))
     drawn = "\n".join(_drawn(index, graph) for index, graph in enumerate(graphs))
     page = _TEMPLATE.read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ def graph_page(title: str, graphs: Sequence[Graph]) -> str:
 
 
 def _drawn(index: int, graph: Graph) -> str:
-    """One graph as an SVG group; hidden, unless it is the first."""
+    """One graph as an SVG group; hidden unless it is the first."""
     widths = [_width(node) for node in graph.nodes]
     layout = place(widths, graph.edges)
     hidden = ' style="display:none"' if index else ""
@@ -43,7 +43,7 @@ def _drawn(index: int, graph: Graph) -> str:
 
 
 def _lines(node: GraphNode) -> tuple[str, str]:
-    """The two lines of a node: name and what computes it, and its shape."""
+    """The two lines of a node: its name and expression, and its shape."""
     first = node.title if not node.name else f"{node.name} = {node.title}"
     if node.kind == "input":
         first = node.name

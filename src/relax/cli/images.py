@@ -1,4 +1,4 @@
-"""Images as inputs: pixels put into the layout, size and dtype that a parameter declares. Needs Pillow."""
+"""Images as inputs: pixels converted to the layout, size and dtype that a parameter declares. Requires Pillow."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .failures import MISFIT_INPUT, failure, optional_package
 IMAGES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
 _MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
-"""Pillow's names of what has so many channels."""
+"""Pillow's image modes, by number of channels."""
 
 Array = np.ndarray[Any, Any]
 
 
 def read_image(path: Path, info: Info | None) -> Array:
-    """The pixels of an image file, as a parameter takes them: resized to its height and width where they are fixed.
+    """Read the pixels of an image file for a parameter, resized to its height and width where they are static.
 
-    Floats are from 0 to 1, integers from 0 to 255. The layout is NCHW or NHWC (or without N), told by where the
-    number of channels is 1, 3 or 4. Raises DiagnosticError.
+    Floats are from 0 to 1, integers from 0 to 255. The layout is NCHW or NHWC (or without N), detected from the
+    dimension that is 1, 3 or 4, the channels. Raises DiagnosticError.
     """
     pillow = optional_package("PIL.Image", "relax[images]", f"reading {path}")
     layout, channels, size = image_layout(path, info)
@@ -40,7 +40,7 @@ def read_image(path: Path, info: Info | None) -> Array:
 
 
 def image_layout(path: Path, info: Info | None) -> tuple[str, int, tuple[int, int]]:
-    """The layout of a parameter that takes an image, its channels, and its height and width (0 where open)."""
+    """Layout of a parameter that takes an image, its channels, and its height and width (0 if dynamic)."""
     if isinstance(info, TensorInfo) and info.dims is not None and len(info.dims) in (3, 4):
         batch = "N" * (len(info.dims) - 3)
         for layout in (f"{batch}CHW", f"{batch}HWC"):
@@ -58,7 +58,7 @@ def image_layout(path: Path, info: Info | None) -> tuple[str, int, tuple[int, in
 
 
 def arranged(pixels: Array, layout: str, dtype: str) -> Array:
-    """Pixels (height, width, channels), or without channels, in a layout and a dtype."""
+    """Convert pixels (height, width[, channels]) to a layout and a dtype."""
     image: Any = pixels[:, :, None] if pixels.ndim == 2 else pixels
     if is_float(dtype):
         image = image.astype("float32") / 255

@@ -1,4 +1,4 @@
-"""The inputs of a run: from .npy, .npz and image files, the others random to the declared sizes."""
+"""Inputs of a run: from .npy, .npz and image files, or random arrays of the declared shapes."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from .images import IMAGES, read_image
 from .models import ModelSignature
 
 RANDOM_INTEGERS: Final = 10
-"""Random integers are below this, so that they may be indices of most tables."""
+"""Upper limit of random integers, so that they are valid indices of most tables."""
 
 LARGEST: Final = 1 << 34
-"""Elements of the largest random input; more is a mistyped size."""
+"""Maximum elements of a random input; more is probably a mistyped size."""
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Input:
-    """The value of a parameter, and where it comes from."""
+    """Value of a parameter, and its source."""
 
     name: str
     value: Any
@@ -54,7 +54,7 @@ class Input:
 def gather_inputs(
     signature: ModelSignature, options: argparse.Namespace, sizes: Mapping[str, int]
 ) -> list[Input]:
-    """The inputs of a function, in order. Raises DiagnosticError with all that is missing or does not fit."""
+    """Collect the inputs of a function, in order. Raises DiagnosticError with all that are missing or do not fit."""
     params = dict(signature.params)
     files = _files(options.input, signature)
     env: dict[str, Dim] = {}
@@ -85,7 +85,7 @@ def _info_of(value: Any) -> Info:
 
 
 def _check_sizes(signature: ModelSignature, sizes: Mapping[str, int], env: Mapping[str, Dim]) -> None:
-    """Raise DiagnosticError for sizes of dimensions that are not there, or that files contradict."""
+    """Raise DiagnosticError for sizes of dimensions that do not exist or that files contradict."""
     names = variables(info for _, info in signature.params)
     for name, size in sizes.items():
         if name not in names:
@@ -105,7 +105,7 @@ def _check_sizes(signature: ModelSignature, sizes: Mapping[str, int], env: Mappi
 
 
 def _files(words: Sequence[str], signature: ModelSignature) -> dict[str, Input]:
-    """The inputs that files give, by name."""
+    """Inputs given by files, by name."""
     params = dict(signature.params)
     files: dict[str, Input] = {}
     for word in words:
@@ -137,7 +137,7 @@ def _no_input(name: str, path: Path, params: Mapping[str, Info]) -> Exception:
 
 
 def _single(path: Path, name: str, info: Info | None) -> Any:
-    """The array in a file that holds one."""
+    """Array of a file with a single array."""
     if path.suffix.lower() in IMAGES:
         return read_image(path, info)
     arrays = _archive(path) if path.suffix == ".npz" else {name: _load(path)}
@@ -163,7 +163,7 @@ def _archive(path: Path) -> dict[str, Any]:
 
 
 def _load(path: Path) -> Any:
-    """The contents of a NumPy file; pickles are refused."""
+    """Contents of a NumPy file; pickles are rejected."""
     if path.suffix not in (".npy", ".npz"):
         kinds = ", ".join([".npy", ".npz", *IMAGES])
         raise failure(MISFIT_INPUT, f"--input {path}: inputs are read from {kinds} files")
@@ -179,7 +179,7 @@ def _broken(path: Path, error: Exception) -> Exception:
 
 
 def _typed(value: Any, info: Info) -> Any:
-    """An array read from a file as the parameter takes it.
+    """Convert an array read from a file to its parameter's dtype and kind.
 
     NumPy's files forget the names of bfloat16 and the 8-bit floats, whose bits they keep; a scalar or a shape is
     stored as an array.
@@ -199,7 +199,7 @@ def _typed(value: Any, info: Info) -> Any:
 
 
 def random_value(name: str, info: Info, random: np.random.Generator) -> Any:
-    """A value of a parameter. Raises DiagnosticError where the declaration does not say enough: a size is open."""
+    """Random value of a parameter. Raises DiagnosticError if a dimension is dynamic without a given size."""
     match info:
         case TensorInfo(dims=dims, dtype=dtype) if dims is not None and dtype in NUMPY_DTYPES:
             return nd.array(random_array(_sizes(name, info, dims), dtype, random))
@@ -232,7 +232,7 @@ def _sizes(name: str, info: Info, dims: Sequence[Dim]) -> tuple[int, ...]:
 
 
 def _open_sizes(name: str, info: Info, names: Sequence[str]) -> Exception:
-    if not names:  # computed by what the run time does not know
+    if not names:  # computed from values unknown at run time
         return failure(
             MISFIT_INPUT, f"{name}: the sizes of {info} are not known", hint=f"give it: --input {name}=FILE"
         )
@@ -254,5 +254,5 @@ def random_array(shape: Sequence[int], dtype: str, random: np.random.Generator) 
 
 
 def described_dims(dims: Sequence[Dim]) -> str:
-    """Dimensions as they are shown in tables: ``n x 4``."""
+    """Dimensions as text for tables: ``n x 4``."""
     return " x ".join(map(dim_text, dims)) or "scalar"

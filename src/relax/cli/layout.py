@@ -1,4 +1,4 @@
-"""Places for the nodes of a graph, in layers from top to bottom.
+"""Layout of a graph's nodes, in layers from top to bottom.
 
 Every edge leads to a lower layer. An edge that spans several layers is led past the nodes between by bends, one a
 layer. Within a layer, nodes are ordered to have few crossings (each near the mean of its neighbours, swept down and
@@ -17,12 +17,12 @@ LAYER_HEIGHT = 96.0
 BEND_WIDTH = 4.0
 SWEEPS = 6
 MOST_BENDS = 30_000
-"""Bends of a graph; the edges after these go straight."""
+"""Maximum bends of a graph; further edges are straight."""
 
 
 @dataclass
 class GraphLayout:
-    """The centre of each node; for each edge, the bends between its ends; the size of the whole."""
+    """Centres of the nodes, bends of the edges, and size of the whole."""
 
     places: list[tuple[float, float]]
     bends: list[list[tuple[float, float]]]
@@ -32,7 +32,7 @@ class GraphLayout:
 
 @dataclass
 class _Layers:
-    """Nodes and bends (numbered after the nodes), layer by layer, and their neighbours above and below."""
+    """Nodes and bends (numbered after the nodes) by layer, and their neighbours above and below."""
 
     rows: list[list[int]]
     widths: list[float]
@@ -41,7 +41,7 @@ class _Layers:
 
 
 def place(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> GraphLayout:
-    """Places for nodes of these widths. Edges go from lower to higher numbers."""
+    """Lay out nodes of these widths. Edges go from lower to higher indices."""
     layer = _layers_of(len(widths), edges)
     layers, chains = _with_bends(list(widths), edges, layer)
     _reduce_crossings(layers)
@@ -58,7 +58,7 @@ def place(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> GraphLay
 
 
 def _layers_of(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The layer of each node: below all it uses; a node that uses nothing, right above its first user."""
+    """Layer of each node: below all its operands; a node without operands, right above its first user."""
     layer = [0] * count
     users: list[list[int]] = [[] for _ in range(count)]
     uses: list[list[int]] = [[] for _ in range(count)]
@@ -76,7 +76,7 @@ def _layers_of(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 def _with_bends(
     widths: list[float], edges: Sequence[tuple[int, int]], layer: list[int]
 ) -> tuple[_Layers, list[list[int]]]:
-    """The layers, with bends in them; and the bends of each edge."""
+    """Layers including bends, and the bends of each edge."""
     rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
     for node, index in enumerate(layer):
         rows[index].append(node)
@@ -115,7 +115,7 @@ def _reduce_crossings(layers: _Layers) -> None:
 
 
 def _positions(layers: _Layers) -> list[float]:
-    """The horizontal centre of every item."""
+    """Horizontal centre of every item."""
     x = [0.0] * len(layers.widths)
     for row in layers.rows:
         spread(row, layers.widths, x)
@@ -130,9 +130,10 @@ def _positions(layers: _Layers) -> list[float]:
 
 
 def spread(row: Sequence[int], widths: Sequence[float], x: list[float]) -> None:
-    """Move the items of a row apart as little as possible (in squares), so that they keep order and overlap nowhere.
+    """Move the items of a row apart with the least sum of squared shifts, so that they keep their order without
+    overlaps.
 
-    Without widths, that is the nearest ascending sequence: neighbours that stand in each other's way share their mean.
+    Without widths, this is isotonic regression: conflicting neighbours are pooled at their mean.
     """
     offsets: list[float] = []
     offset = 0.0

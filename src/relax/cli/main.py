@@ -1,11 +1,11 @@
-"""The command `relax`: its commands by name, each loaded when it is used.
+"""The command `relax`: its commands by name, each loaded at its use.
 
     relax compile model.onnx -o model.relax
     relax --help
     relax --explain E3102          what a diagnostic code means, and the way out
 
-Exit status: 0 for success, 1 for an error in what was given or a difference that was looked for, 2 for a wrong command
-line, 130 if interrupted. This module imports nothing but argparse and importlib: it is what ``relax --help`` loads.
+Exit status: 0 for success, 1 for an error in the input or a difference found by a comparison, 2 for a wrong command
+line, 130 if interrupted. This module imports nothing but argparse and importlib: ``relax --help`` loads nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "explain": "say what a diagnostic code means",
     "completion": "print a script that completes commands in a shell",
 }
-"""The commands, each with its summary; a command is the module of this package called like it."""
+"""Summaries of the commands; a command is the module of this package with its name."""
 
 _EPILOG: Final = """\
 examples:
@@ -43,7 +43,7 @@ exit status: 0 success, 1 an error or a difference, 2 a wrong command line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments (of the process, if there are none) ask; the exit status."""
+    """Run the command line given by `arguments` (default: the process's); returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if words and words[0] in COMMANDS:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _general(words: Sequence[str]) -> int:
-    """The command line without a command."""
+    """Handle a command line without a command."""
     parser = argparse.ArgumentParser(
         prog="relax",
         description="Compile and run deep-learning models with dimensions of any size.",
@@ -86,7 +86,7 @@ def _general(words: Sequence[str]) -> int:
 
 
 def _execute(name: str, words: Sequence[str]) -> int:
-    """Load a command, and run it. No other module of this package imports by name, except for optional packages."""
+    """Import a command's module and run it."""
     command = importlib.import_module(f".{name}", __package__)
     execution: Any = importlib.import_module(".execution", __package__)
     return cast(int, execution.execute(name, command, words))

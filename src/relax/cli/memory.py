@@ -1,4 +1,4 @@
-"""``relax memory``: where the tensors of a model lie, and how little memory would do."""
+"""``relax memory``: show a model's memory plan and its lower bound."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Declare the arguments of the command."""
     add_model(parser)
     parser.add_argument(
         "--size",
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the arguments ask; the exit status."""
+    """Run the command; returns the exit status."""
     mod = read_module(options.model, once(options.shape, "--shape"), options.entry)
     name = chosen_entry(entry_points(mod), options.entry)
     with progress("planning memory"):

@@ -1,4 +1,4 @@
-"""From a path to a program, by the suffix of the file.
+"""Readers of programs, selected by file suffix.
 
 model.onnx     an ONNX model, if the package onnx is installed
 model.py       TVMScript; the text is interpreted, never executed as Python
@@ -44,12 +44,12 @@ from .progress import BuildProgress, progress
 _JOBS: Final = "RELAX_JOBS"
 
 Shapes = Mapping[str, Sequence["int | str"]]
-"""Dimensions of inputs by name; a dimension alone stands for itself: ``{"n": (4,)}``."""
+"""Dimensions of inputs by name; a single dimension represents itself: ``{"n": (4,)}``."""
 
 
 @dataclass(frozen=True)
 class ModelSignature:
-    """The entry point of a program: its parameters, each with its run-time struct info."""
+    """Entry point of a program: its parameters, each with its run-time struct info."""
 
     name: str
     params: tuple[tuple[str, Info], ...]
@@ -59,7 +59,7 @@ class ModelSignature:
 
 
 def read_module(path: Path, shapes: Shapes | None = None, entry: str | None = None) -> IRModule:
-    """The program in a file. Raises DiagnosticError for what cannot be read, executables among it."""
+    """Read the program in a file. Raises DiagnosticError for an unreadable file or an executable."""
     if path.suffix == ".relax":
         raise failure(
             UNSUITABLE,
@@ -74,7 +74,7 @@ def read_module(path: Path, shapes: Shapes | None = None, entry: str | None = No
 
 
 def read_executable(path: Path) -> Executable:
-    """The executable in a file."""
+    """Read the executable in a file."""
     try:
         return Executable.load(path)
     except ExecutableError as error:
@@ -85,7 +85,7 @@ def read_executable(path: Path) -> Executable:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The contents of a file. Raises DiagnosticError."""
+    """Read a file's contents. Raises DiagnosticError."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -141,7 +141,7 @@ def _read_json(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
 
 
 def _read_onnx(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
-    """An ONNX model: shapes of inputs are the importer's business, sizes of dimensions are set afterwards."""
+    """Import an ONNX model: the importer sets shapes of inputs; sizes of dimensions are set afterwards."""
     sizes = {key: dims for key, dims in shapes.items() if len(dims) == 1 and isinstance(dims[0], int)}
     try:
         mod = read_onnx(path, {key: dims for key, dims in shapes.items() if key not in sizes})
@@ -158,7 +158,7 @@ READERS: Final[Mapping[str, Callable[[Path, Shapes, str | None], IRModule]]] = {
 
 
 def check_program(mod: IRModule) -> None:
-    """Raise DiagnosticError with all that is wrong with a program: by its rules, then in its normal form."""
+    """Raise DiagnosticError with all errors of a program: of its rules, then of its normal form."""
     wrong = check_well_formed(mod)
     if not wrong:
         normal = normalize_module(mod)
@@ -173,7 +173,7 @@ def check_program(mod: IRModule) -> None:
 
 
 def entry_points(mod: IRModule) -> list[str]:
-    """The functions that can be called from outside."""
+    """Public functions of a program."""
     return [
         global_var.name_hint
         for global_var, function in mod.functions.items()
@@ -182,7 +182,7 @@ def entry_points(mod: IRModule) -> list[str]:
 
 
 def chosen_entry(names: Sequence[str], chosen: str | None) -> str:
-    """The entry point asked for; by default main, or the only one. Raises DiagnosticError."""
+    """Name of the requested entry point; by default main, or the only one. Raises DiagnosticError."""
     listed = ", ".join(names) or "none"
     if chosen is not None:
         if chosen in names:
@@ -202,7 +202,7 @@ def chosen_entry(names: Sequence[str], chosen: str | None) -> str:
 
 
 def entry_function(mod: IRModule, entry: str | None) -> tuple[str, Function]:
-    """The entry point of a program, by name, and its function."""
+    """Return (name, function) of a program's entry point."""
     name = chosen_entry(entry_points(mod), entry)
     function = mod[name]
     assert isinstance(function, Function)
@@ -210,7 +210,7 @@ def entry_function(mod: IRModule, entry: str | None) -> tuple[str, Function]:
 
 
 def signature_of(program: IRModule | Executable, entry: str | None) -> ModelSignature:
-    """The signature of the entry point of a program, or of an executable."""
+    """Signature of the entry point of a program, or of an executable."""
     if isinstance(program, Executable):
         name = chosen_entry(program.entry_points, entry)
         code = program.functions[name]
@@ -221,7 +221,7 @@ def signature_of(program: IRModule | Executable, entry: str | None) -> ModelSign
 
 
 def with_shapes(mod: IRModule, shapes: Shapes, entry: str | None) -> IRModule:
-    """The program with dimensions of its entry point fixed. Raises DiagnosticError for what does not fit."""
+    """Fix dimensions of a program's entry point. Raises DiagnosticError for sizes that do not fit."""
     if not shapes:
         return mod
     name, function = entry_function(mod, entry)
@@ -246,7 +246,7 @@ def with_shapes(mod: IRModule, shapes: Shapes, entry: str | None) -> IRModule:
 
 
 def _sizes_of(param: Var, dims: Sequence[int | str]) -> dict[str, int]:
-    """The sizes that dimensions of a parameter give its shape variables."""
+    """Values of shape variables from the dimensions of a parameter."""
     info = param.struct_info_
     declared = info.dims if isinstance(info, TensorStructInfo) else None
     if isinstance(info, ShapeStructInfo):
@@ -272,14 +272,14 @@ def _sizes_of(param: Var, dims: Sequence[int | str]) -> dict[str, int]:
 
 
 def compile_program(mod: IRModule, options: Any) -> Executable:
-    """Compile a program as the options of `add_building` say, showing progress."""
+    """Compile a program with the options of `add_building`, showing progress."""
     with _jobs(options.jobs), BuildProgress():
         return build(mod, _target(options.target), pipeline=options.pipeline)
 
 
 @contextmanager
 def _jobs(count: int | None) -> Generator[None]:
-    """Within the ``with``, so many processes compile at once; without a count, as many as the environment says."""
+    """Context manager: compile with `count` processes; without a count, as many as the environment says."""
     before = os.environ.get(_JOBS)
     if count is not None:
         os.environ[_JOBS] = str(count)
@@ -300,14 +300,14 @@ def _target(text: str | None) -> Target:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The executable of a model, and the names of its outputs where the model has them (ONNX)."""
+    """Executable of a model, and the names of its outputs if the model has them (ONNX)."""
 
     executable: Executable
     outputs: tuple[str, ...] = ()
 
 
 def load(path: Path, options: Any) -> Loaded:
-    """The executable of a model: read from a file, or compiled."""
+    """Load the executable of a model, from a file or by compilation."""
     if path.suffix == ".relax":
         if options.shape:
             hint = "give --shape when the model is compiled"

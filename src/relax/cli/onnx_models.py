@@ -1,4 +1,4 @@
-"""ONNX models as programs. Reading one imports the package ``onnx``, which is optional, so it is imported then."""
+"""ONNX models as programs. The optional package ``onnx`` is imported only when a model is read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .failures import optional_package
 
 
 def read_onnx(path: Path, shapes: Mapping[str, Sequence[int | str]]) -> IRModule:
-    """The program that an ONNX model is. Raises DiagnosticError, OSError if the file cannot be read."""
+    """Import an ONNX model. Raises DiagnosticError, or OSError if the file cannot be read."""
     optional_package("onnx", "relax[onnx]", "reading an ONNX model")
     return _frontend().from_onnx(path, shape_dict=dict(shapes) or None)
 
 
 def variable_name(name: str) -> str:
-    """The name of the variable for a value of an ONNX model."""
+    """Name of the variable for a value of an ONNX model."""
     return _frontend().emitter.identifier(name)
 
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime as another engine to compare with, where it is installed."""
+"""ONNX Runtime as an optional engine for comparisons."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .onnx_models import variable_name
 NAME: Final = "onnxruntime"
 
 _ERRORS_ONLY: Final = 3
-"""ONNX Runtime's number of the log level that leaves out warnings."""
+"""ONNX Runtime's log level that suppresses warnings."""
 
 
 def is_installed() -> bool:
-    """True if ONNX Runtime can be compared with."""
+    """True if ONNX Runtime is installed."""
     return installed_package(NAME) is not None
 
 
 class OnnxRuntime:
-    """A session of ONNX Runtime for one model; called like a function of the compiled program."""
+    """An ONNX Runtime session for one model, callable like a function of the compiled program."""
 
     def __init__(self, path: Path, extra_outputs: Sequence[str] = ()) -> None:
-        """Load a model; `extra_outputs` are values inside of it to be returned after its own."""
+        """Load a model; `extra_outputs` are inner values to return after its own outputs."""
         if path.suffix != ".onnx":
             raise failure(UNSUITABLE, f"ONNX Runtime runs .onnx files, not {path}")
         self._package = optional_package(NAME, NAME, "comparing with ONNX Runtime")
@@ -42,7 +42,7 @@ class OnnxRuntime:
         self._names: list[str] = [entry.name for entry in self._session.get_inputs()]
 
     def feeds(self, values: Sequence[Any]) -> Mapping[str, Any]:
-        """The inputs by name, as ONNX Runtime takes them."""
+        """Inputs by name, for ONNX Runtime."""
         if len(values) != len(self._names):
             raise failure(
                 UNSUITABLE, f"ONNX Runtime takes {len(self._names)} inputs, the program {len(values)}"
@@ -67,7 +67,7 @@ def _first_line(error: Exception) -> str:
 
 
 def inner_values(path: Path) -> dict[str, str]:
-    """The values that a model's nodes compute, except for its outputs, by the names that variables get."""
+    """Values that a model's nodes compute, except its outputs, under the names of their variables."""
     model = _model(path)
     outputs = {output.name for output in model.graph.output}
     names = [name for node in model.graph.node for name in node.output if name and name not in outputs]
@@ -79,7 +79,7 @@ def _model(path: Path) -> Any:
 
 
 def _with_outputs(path: Path, names: Sequence[str]) -> bytes:
-    """The bytes of a model that returns more of its values."""
+    """Serialised model with additional outputs."""
     onnx = optional_package("onnx", "relax[onnx]", "looking inside an ONNX model")
     model = _model(path)
     model.graph.output.extend([onnx.ValueInfoProto(name=name) for name in names])

@@ -1,4 +1,4 @@
-"""The results of a run: as a table of what they are, or in a file."""
+"""Results of a run: summarised in a table, or saved to a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def parts_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The values a result consists of, named by their places: ``output[0]``, ``output[1][0]``."""
+    """Values of which a result consists, named by index: ``output[0]``, ``output[1][0]``."""
     if isinstance(value, tuple) and not isinstance(value, ShapeTuple):
         for index, part in enumerate(cast("tuple[Any, ...]", value)):
             yield from parts_of(part, f"{name}[{index}]")
@@ -25,7 +25,7 @@ def parts_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def named_parts(value: Any, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """The values a result consists of, under the names of its outputs if there is one for each."""
+    """Values of which a result consists, under its output names if there is one for each."""
     outputs: tuple[Any, ...] = (value,)
     if isinstance(value, tuple) and len(names) != 1:
         outputs = cast("tuple[Any, ...]", value)
@@ -37,7 +37,7 @@ def named_parts(value: Any, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 
 def array_of(value: Any) -> Array | None:
-    """A value as an array, None if it is none."""
+    """Convert a value to an array, None if it has no such form."""
     if isinstance(value, NDArray):
         return cast("Array", value.numpy())
     if isinstance(value, np.ndarray):
@@ -50,7 +50,7 @@ def array_of(value: Any) -> Array | None:
 
 
 def summary(values: Sequence[tuple[str, Any, str]]) -> str:
-    """A table of values with their names, and a last column of remarks."""
+    """Table of values with their names, and a last column of remarks."""
     rows = [[name, *_described(value), remark] for name, value, remark in values]
     header = ["name", "shape", "dtype", "min", "mean", "max", "nan", ""]
     if not any(remark for *_, remark in values):
@@ -59,7 +59,7 @@ def summary(values: Sequence[tuple[str, Any, str]]) -> str:
 
 
 def _described(value: Any) -> list[str]:
-    """Shape, dtype, least, mean, greatest, number of NaNs."""
+    """Row of shape, dtype, minimum, mean, maximum and number of NaNs."""
     array = array_of(value)
     if array is None:
         return ["", type(value).__name__ if value is not None else "null", "", "", "", ""]

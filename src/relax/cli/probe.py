@@ -1,11 +1,11 @@
-"""A program that also returns the values it computes on the way, to find the first that is wrong.
+"""Instrumentation of a program to return its intermediate values, to find the first wrong one.
 
     Before   def main(x):                     After   def main(x):
                  lv = R.exp(x)                            lv = R.exp(x)
                  gv = R.add(lv, lv)                       gv = R.add(lv, lv)
                  return gv                                return gv, (lv, gv)
 
-Only bindings of the entry point itself are told, not those in branches, local functions and functions it calls.
+Only bindings of the entry point itself are returned, not those in branches, local functions and functions it calls.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _TOLD = (TensorStructInfo, ShapeStructInfo, PrimStructInfo)
 
 @dataclass(frozen=True)
 class Probed:
-    """A program whose entry point returns its result and a tuple of values it computes."""
+    """A program whose entry point returns its result and a tuple of intermediate values."""
 
     mod: IRModule
     values: tuple[tuple[str, RelaxExpr], ...]
-    """The variables of these values by name, each with the expression it is bound to."""
+    """Variables of the intermediate values by name, each with its expression."""
 
 
 def probed(mod: IRModule, entry: str) -> Probed | None:
-    """The program with its values told; None where that would change it.
+    """Instrument a program; None if that would change its behaviour.
 
-    It would where a function calls the entry point, and where a value is written over after it was computed.
+    It would if a function calls the entry point, or if a value is overwritten in place.
     """
     mod = ToNonDataflow()(normalize_module(mod))
     if any(entry in global_vars_in(function) for function in mod.functions.values()):

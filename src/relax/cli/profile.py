@@ -1,4 +1,4 @@
-"""``relax profile``: how long each kernel of a model takes, what it computes, and how many bytes it moves."""
+"""``relax profile``: time, operations and memory traffic of each kernel of a model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BUILTIN = "vm.builtin."
 
 @dataclass(frozen=True)
 class Key:
-    """A line of a profile: a function called, by which functions under way (outermost first), and where."""
+    """A line of a profile: called function, call stack (outermost first), and source location."""
 
     functions: tuple[str, ...]
     place: str
@@ -46,7 +46,7 @@ class Key:
 
 @dataclass
 class Spent:
-    """Calls, time, bytes and arithmetic operations of one run; no operations if those of a call are not known."""
+    """Calls, time, bytes and arithmetic operations of one run; operations are None if unknown for a call."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -54,7 +54,7 @@ class Spent:
     flops: int | None = None
 
     def add(self, other: Spent) -> None:
-        """Add what another has."""
+        """Add another total."""
         unknown = other.flops is None or (self.calls > 0 and self.flops is None)
         self.flops = None if unknown else (self.flops or 0) + (other.flops or 0)
         self.calls += other.calls
@@ -64,20 +64,20 @@ class Spent:
 
 @dataclass
 class Profile:
-    """The time of one run, line by line: the medians over some runs."""
+    """Profile of a model by line: medians over several runs."""
 
     seconds: float
-    """The median of runs that were not watched."""
+    """Median time of runs without instrumentation."""
     lines: dict[Key, Spent]
 
     @property
     def own(self) -> float:
-        """The time of the virtual machine itself."""
+        """Time spent in the VM itself."""
         return max(self.seconds - sum(spent.seconds for spent in self.lines.values()), 0.0)
 
     @property
     def whole(self) -> float:
-        """The time that shares are shares of: watched calls take a little longer."""
+        """Total time on which percentages are based; instrumented calls take slightly longer."""
         return self.own + sum(spent.seconds for spent in self.lines.values())
 
     @property
@@ -87,7 +87,7 @@ class Profile:
 
 
 class Recorder:
-    """Takes down the calls of one run."""
+    """Recorder of the calls of one run."""
 
     def __init__(self, kernels: Mapping[str, KernelInfo]) -> None:
         self.lines: dict[Key, Spent] = {}
@@ -105,7 +105,7 @@ class Recorder:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Declare the arguments of the command."""
     add_model(parser)
     add_inputs(parser)
     parser.add_argument(
@@ -128,7 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the arguments ask; the exit status."""
+    """Run the command; returns the exit status."""
     executable = load(options.model, options).executable
     signature = signature_of(executable, options.entry)
     values = [entry.value for entry in gather_inputs(signature, options, once(options.size, "--size"))]
@@ -145,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def profiled(machine: VirtualMachine, entry: str, values: Sequence[Any], runs: int, warmup: int) -> Profile:
-    """The profile of a call: each run that is watched comes after one that is not."""
+    """Profile a call; instrumented runs alternate with uninstrumented ones."""
     machine.save_function(entry, "profiled", *values, include_return=False)
     call = machine["profiled"]
     unwatched: list[float] = []
@@ -168,13 +168,13 @@ def profiled(machine: VirtualMachine, entry: str, values: Sequence[Any], runs: i
 
 
 def _median(key: Key, runs: Sequence[dict[Key, Spent]]) -> Spent:
-    """The run whose time for a line is in the middle."""
+    """Run with the median time for a line."""
     spent = sorted((lines.get(key, Spent()) for lines in runs), key=lambda part: part.seconds)
     return spent[len(spent) // 2]
 
 
 def profile_table(profile: Profile, by: str, top: int) -> str:
-    """The table, what takes most time first."""
+    """Table of the profile, in descending order of time."""
     lines: dict[tuple[str, str], Spent] = {}
     for key, spent in profile.lines.items():
         lines.setdefault((key.name, key.place if by == "place" else ""), Spent()).add(spent)
@@ -194,7 +194,7 @@ def profile_table(profile: Profile, by: str, top: int) -> str:
 
 
 def _row(name: str, place: str, spent: Spent, whole: float) -> list[str]:
-    """A line of the table."""
+    """Table row of a line."""
     share = spent.seconds / whole if whole else 0.0
     nbytes = byte_size(spent.nbytes) if spent.nbytes else ""
     rate = f"{byte_size(spent.nbytes / spent.seconds)}/s" if spent.nbytes and spent.seconds else ""

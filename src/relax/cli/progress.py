@@ -1,4 +1,4 @@
-"""Progress on a terminal: for what takes over a second, a line that says what is being done; silence in a pipe."""
+"""Progress on a terminal: a status line for jobs of more than a second; no output in a pipe."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..ir.transform import PassContext, PassInfo, PassInstrument
 from ..tir import PrimFunc
 
 PATIENCE: Final = 1.0
-"""Seconds before anything is shown."""
+"""Seconds before progress is shown."""
 
 
 class Meter:
-    """A line that says what is being done, and how much of it; shown on a terminal from `PATIENCE` seconds on."""
+    """A status line with the current job and its progress, shown on a terminal after `PATIENCE` seconds."""
 
     def __init__(self, text: str, total: int | None, console: Console) -> None:
         bar = [BarColumn()] if total is not None else []
@@ -32,11 +32,11 @@ class Meter:
         self._active = console.is_terminal
 
     def describe(self, text: str) -> None:
-        """Say what is being done now."""
+        """Set the description of the current job."""
         self._progress.update(self._task, description=text)
 
     def advance(self) -> None:
-        """One step of `total` is done."""
+        """Count one of `total` steps as done."""
         self._progress.advance(self._task)
 
     def __enter__(self) -> Meter:
@@ -53,7 +53,7 @@ class Meter:
 
 @contextmanager
 def progress(text: str, total: int | None = None) -> Generator[Meter]:
-    """Within the ``with``, progress is shown where there is somebody to see it."""
+    """Context manager: show progress if stderr is a terminal."""
     with Meter(text, total, Console(file=sys.stderr)) as meter:
         yield meter
 
@@ -79,7 +79,7 @@ class _NamePasses(PassInstrument):
 
 
 class BuildProgress:
-    """Within the ``with``, a build says which of its passes is running."""
+    """Context manager: show the running pass of a build."""
 
     def __init__(self) -> None:
         self._meter = Meter("compiling", None, Console(file=sys.stderr))

@@ -1,4 +1,4 @@
-"""``relax run``: a model is run once."""
+"""``relax run``: run a model once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Declare the arguments of the command."""
     add_model(parser)
     add_inputs(parser)
     parser.add_argument(
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the arguments ask; the exit status."""
+    """Run the command; returns the exit status."""
     loaded = load(options.model, options)
     executable = loaded.executable
     signature = signature_of(executable, options.entry)

@@ -1,4 +1,4 @@
-"""``relax show``: a model as text, its dataflow as a picture, or the loops of its kernels with their machine code."""
+"""``relax show``: show a model as text, its dataflow graph, or the loops of its kernels with their machine code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXAMPLES = """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Declare the arguments of the command."""
     add_model(parser)
     parser.add_argument("--function", metavar="NAME", help="show only this function")
     parser.add_argument(
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the arguments ask; the exit status."""
+    """Run the command; returns the exit status."""
     model: Path = options.model
     if model.suffix == ".relax":
         if options.graph or options.machine or options.function or options.pipeline:
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show_machine_code(mod: IRModule, page: Path) -> int:
-    """Write the page about the loops of the kernels."""
+    """Write the page about the kernels' loops."""
     with progress("compiling the kernels"):
         explanation = explain(mod)
         explanation.save(page)
@@ -90,7 +90,7 @@ def _show_machine_code(mod: IRModule, page: Path) -> int:
 
 
 def _only(mod: IRModule, name: str) -> IRModule:
-    """The module with one of its functions."""
+    """Module with only one of its functions."""
     chosen = {g: f for g, f in mod.functions.items() if g.name_hint == name}
     if not chosen:
         relax_first = sorted(mod.functions.items(), key=lambda item: not isinstance(item[1], Function))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
-    """Columns two spaces apart; those in `right` are aligned right."""
+    """Format a table with columns two spaces apart; those in `right` are right-aligned."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
 
@@ -22,14 +22,14 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Coll
 
 
 def figure(number: float) -> str:
-    """A number in four digits."""
+    """Format a number with four digits."""
     if math.isfinite(number) and number == int(number) and abs(number) < 1e6:
         return str(int(number))
     return f"{number:.4g}"
 
 
 def duration(seconds: float) -> str:
-    """A time with its unit: ``12.3 us``."""
+    """Format a time with its unit: ``12.3 us``."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
@@ -37,7 +37,7 @@ def duration(seconds: float) -> str:
 
 
 def byte_size(number: float) -> str:
-    """A number of bytes with its unit: ``1.5 MB``."""
+    """Format a number of bytes with its unit: ``1.5 MB``."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= scale:
             return f"{number / scale:.3g} {unit}"
@@ -45,7 +45,7 @@ def byte_size(number: float) -> str:
 
 
 def count(number: float) -> str:
-    """A number of things in three digits and a prefix: ``1.5 M``."""
+    """Format a count with three digits and a prefix: ``1.5 M``."""
     for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= scale:
             return f"{number / scale:.3g} {prefix}"

@@ -1,14 +1,14 @@
-"""Code generation: PrimFuncs to LLVM IR, and by the farm (`relax.farm`) to machine code that runs.
+"""Code generation: PrimFuncs to LLVM IR, and through the farm (`relax.farm`) to machine code.
 
-What compiled code promises:
+Semantics of compiled code:
 
-* Integers wrap around; division is defined for every pair but zero, which is an error; shifts beyond the width are
-  defined. An index outside of its buffer is an error, whether it depends on data or not. Errors are Python exceptions
-  that name the function; nothing a program does ends the process.
-* Floating point is rounded after every operation, without fast-math, with one exception: where a loop adds up a sum in
-  memory (``s[i] = s[i] + x``), the terms may be added in another order and a product may be fused into the addition.
-  float16, bfloat16 and the 8-bit floats are computed in float32 and rounded after every operation, sums included.
-* Results do not depend on the number of threads. (Parallel loops run serially so far.)
+* Integers wrap around; division is defined except by zero, which is an error; shifts beyond the width are defined. An
+  index outside of its buffer is an error, whether it depends on data or not. Errors are Python exceptions that name the
+  function; no program can abort the process.
+* Floating point is rounded after every operation, without fast-math, with one exception: in a reduction in memory
+  (``s[i] = s[i] + x``), terms may be reordered and a product may be fused into the addition. float16, bfloat16 and the
+  8-bit floats are computed in float32 and rounded after every operation, sums included.
+* Results do not depend on the number of threads.
 * Parameters of a function with the attribute ``tir.noalias`` must not overlap if one of them is written.
 """
 

@@ -1,9 +1,9 @@
-"""Storage of a function's own: on the stack if small and of known size, else from the heap.
+"""Allocation of a function's own buffers: small buffers of constant size on the stack, others on the heap.
 
-A buffer of scope "local" is a tile: once its indices are constants, its elements live in registers.
+A buffer of scope "local" is a register tile: once its indices are constants, its elements live in registers.
 
-Heap storage is aligned to 64 bytes and given back on every way out, errors included. A dimension that is no size, or
-more bytes than can be counted, is an error before anything is asked for.
+Heap storage is aligned to 64 bytes and freed on every exit, errors included. An invalid dimension, or a size in bytes
+that overflows, is an error raised before the allocation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STACK_TOTAL: Final = 64 << 10
 
 @contextmanager
 def allocate(cx: Context, buffer: Buffer) -> Generator[None]:
-    """Storage for a buffer while the ``with`` lasts."""
+    """Context manager: allocate `buffer` for the duration of the ``with`` block."""
     size = _constant_bytes(buffer)
     outside = cx.error_label
     heap = size is None or size > _STACK_EACH or cx.stack_bytes + size > _STACK_TOTAL
@@ -64,7 +64,7 @@ def _element_bytes(buffer: Buffer) -> int:
 
 
 def _constant_bytes(buffer: Buffer) -> int | None:
-    """The bytes a buffer takes, if that is known now (and its dimensions are sizes)."""
+    """Size of the buffer in bytes; None unless it is constant and each dimension is valid."""
     size = _element_bytes(buffer) * max(buffer.dtype.lanes, 1)
     for extent in _extents(buffer):
         if not isinstance(extent, IntImm) or not is_size(extent.value):
@@ -74,12 +74,12 @@ def _constant_bytes(buffer: Buffer) -> int | None:
 
 
 def _extents(buffer: Buffer) -> tuple[PrimExpr, ...]:
-    """Numbers whose product is the count of elements to reserve."""
+    """Factors whose product is the number of elements to reserve."""
     return (buffer.shape[0] * buffer.strides[0],) if buffer.strides else buffer.shape
 
 
 def _from_heap(cx: Context, buffer: Buffer) -> tuple[Operand, Val]:
-    """The pointer to storage for a buffer, and its bytes."""
+    """Allocate a buffer on the heap; return (pointer, size in bytes)."""
     name = f"buffer {escaped(buffer.name)}"
     with cx.exactly():
         for axis, extent in enumerate(buffer.shape):
@@ -99,7 +99,7 @@ def _from_heap(cx: Context, buffer: Buffer) -> tuple[Operand, Val]:
 
 
 def _checked_product(cx: Context, buffer: Buffer, name: str) -> Val:
-    """The bytes of a buffer; an error if they would be more than 2^62 with 1 for every dimension of 0."""
+    """Size of the buffer in bytes. Fails at run time if it would exceed 2^62, counting dimensions of 0 as 1."""
     total = cx.i64(_element_bytes(buffer) * max(buffer.dtype.lanes, 1))
     overflow = empty = Val(cx.b, "i1", 1, "false")
     multiply = cx.b.module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")

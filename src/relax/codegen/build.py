@@ -1,4 +1,4 @@
-"""From PrimFuncs to something that runs: the entry points of code generation."""
+"""Entry points of code generation: compile PrimFuncs and load them."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ from .module import NONE_LATER, Elsewhere, LaterFunctions, Lowering, kernel_text
 
 @dataclass
 class CompileStatistics:
-    """Counts of compilations since the process began (or `reset`)."""
+    """Counts of compilations since the start of the process (or `reset`)."""
 
     modules: int = 0
-    """Modules that became an archive, compiled or from the cache."""
+    """Modules built into an archive, compiled or taken from the cache."""
     functions: int = 0
     llvm_runs: int = 0
-    """Objects that LLVM compiled, since the cache did not have them."""
+    """Objects compiled by LLVM because they were not in the cache."""
     seconds: float = 0.0
-    """Seconds in which modules became archives: their code is compiled in them, and mostly written."""
+    """Seconds spent building archives: compiling, and most of writing LLVM IR."""
 
     def reset(self) -> None:
-        """Start counting anew."""
+        """Reset all counts."""
         self.__init__()
 
 
@@ -61,7 +61,7 @@ hold_at_fork(_lock)
 
 
 def compile_count() -> int:
-    """The number of modules of kernels compiled or taken from the cache so far. Running compiled code adds none."""
+    """Number of kernel modules compiled or taken from the cache so far. Running compiled code does not change it."""
     return statistics.modules
 
 
@@ -75,14 +75,13 @@ def compile_module(
     lowering: Lowering | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> bytes:
-    """An archive of objects, which `relax.runtime` loads, with a packed function per lowered PrimFunc (`tir.lower`).
+    """Return an archive of objects for `relax.runtime`, with a packed function per lowered PrimFunc (`tir.lower`).
 
-    Kernels that do not call each other are compiled and cached one by one, small Relax functions in batches; `jobs`
-    processes compile at once (default: RELAX_JOBS, or one per processor), or the `compilers` that were told to expect
-    kernels. Of those in `remembered`, whatever they hold, the objects of then are taken. The `later` functions follow,
-    and are made while others are compiled. With `lowering`, the functions are lowered in the same way, a few at
-    once, but those that are lowered and written `elsewhere`. Raises DiagnosticError with everything in the functions
-    that there is no code for.
+    Kernels that do not call each other are compiled and cached individually, small Relax functions in batches, in
+    `jobs` parallel processes (default: RELAX_JOBS, or one per processor) or by the existing `compilers`. Objects of
+    kernels in `remembered` are reused without a comparison. The `later` functions are appended, and created while
+    others are compiled. With `lowering`, functions are lowered first, a few at a time, except those lowered and written
+    `elsewhere`. Raises DiagnosticError with all errors in the functions.
     """
     chosen = resolve(target)
     new = {name: func for name, func in funcs.items() if name not in remembered.recalled}
@@ -127,7 +126,7 @@ def _compile(
 
 
 class CompiledFunction:
-    """A compiled PrimFunc, called with arrays (written in place), tensors and numbers."""
+    """A compiled PrimFunc, callable with arrays (written in place), tensors and numbers."""
 
     def __init__(self, name: str, packed: tvm_ffi.Function) -> None:
         self.name = name
@@ -141,7 +140,7 @@ class CompiledFunction:
 
 
 def _argument(function: str, position: int, arg: Any) -> Any:
-    """An argument as the packed function takes it; arrays share their memory, so that results arrive."""
+    """Convert an argument for the packed function; arrays share their memory, so results are written in place."""
     if isinstance(arg, np.ndarray):
         array = cast("np.ndarray[Any, Any]", arg)
         if not array.flags.writeable:
@@ -202,7 +201,7 @@ class CompiledModule:
         repeats_to_cooldown: int = 1,
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """A function that, called with arguments of `func_name`, runs it `repeat` times `number` times.
+        """Return a function that runs `func_name` with its arguments `repeat` times `number` times.
 
         The conversion of the arguments is not measured.
         """
@@ -219,7 +218,7 @@ class CompiledModule:
         return evaluate
 
     def get_source(self, kind: str = "ll") -> str:
-        """The code as text: ``ll``, LLVM IR as it was written; ``opt``, optimised; ``asm``, the assembly.
+        """Source code as text: ``ll`` (LLVM IR as generated), ``opt`` (optimised LLVM IR) or ``asm`` (assembly).
 
         Raises ValueError for another kind.
         """
@@ -240,7 +239,7 @@ def build_module(
 ) -> CompiledModule:
     """Compile PrimFuncs and load them. A lone PrimFunc is called by its global_symbol, or main.
 
-    Raises DiagnosticError for a module that holds other functions, and for an error in one of these.
+    Raises DiagnosticError if the module holds other kinds of functions, or for an error in one of the PrimFuncs.
     """
     if isinstance(mod, PrimFunc):
         mod = IRModule.from_expr(mod)

@@ -1,7 +1,7 @@
-"""Calls between PrimFuncs of one module: straight to the inner function, with raw pointers and sizes.
+"""Direct calls between PrimFuncs of one module: to the inner function, with raw pointers and sizes.
 
 An argument for a buffer parameter is the data variable of one of the caller's buffers and stands for that buffer: its
-sizes bind the callee's variables, and what must agree is compared.
+sizes bind the callee's variables; dimensions that must agree are compared.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .matching import WrittenMatching, checked_signature
 
 
 def inner_symbol(unit: Unit, name: str) -> str:
-    """The symbol of a PrimFunc's body, which takes raw pointers and sizes."""
+    """Symbol of a PrimFunc's inner function, which takes raw pointers and sizes."""
     return f"@{BODY}{unit.numbers[name]}"
 
 
 def call_function(cx: Context, call: Call, callee: str) -> None:
-    """A call of another PrimFunc, as a statement; its error is the caller's."""
+    """Write a call of another PrimFunc as a statement; an error in the callee is propagated."""
     operands = operands_of(cx, call, callee)
     if operands is None:
         return
@@ -39,7 +39,7 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
 def operands_of(
     cx: Context, call: Call, callee: str, inside: Callable[[], None] | None = None
 ) -> list[str] | None:
-    """The operands of a call, with their types; None if the call was reported as wrong.
+    """Typed operands of a call; None if the call was reported as wrong.
 
     `inside` is called in a context in which the callee's scalars and sizes have their values.
     """
@@ -89,10 +89,10 @@ _MATCHED = "match it to a buffer in the function: T.match_buffer({}, shape)"
 
 
 def _may_point(cx: Context, func: PrimFunc, param: Var, arg: PrimExpr) -> bool:
-    """True if a pointer may be passed as it is: it came as a parameter, or the function does not look behind it.
+    """True if a pointer may be passed on: a parameter of the caller, or one through which `func` accesses no memory.
 
-    A function believes what its callers outside say of a bare pointer. What a program makes of its own buffers has an
-    extent, which would be lost on the way.
+    A function trusts the extent that external callers state for a bare pointer. A pointer to one of the program's own
+    buffers has a known extent, which the call would lose.
     """
     caller = cx.unit.functions[cx.name]
     if any(arg is mine and mine not in caller.buffer_map for mine in caller.params):
@@ -110,7 +110,7 @@ def _may_point(cx: Context, func: PrimFunc, param: Var, arg: PrimExpr) -> bool:
 
 
 def _require_aligned(cx: Context, callee: str, wanted: Buffer, storage: Storage) -> None:
-    """Check that elements are where the callee expects them: a view may begin anywhere in narrower elements."""
+    """Check the alignment of the first element: a view may begin at an offset counted in narrower elements."""
     needed = max(wanted.dtype.bits // 8, 1)
     if storage.align >= needed:
         return
@@ -120,7 +120,7 @@ def _require_aligned(cx: Context, callee: str, wanted: Buffer, storage: Storage)
 
 
 def _storage_of_argument(cx: Context, callee: str, wanted: Buffer, arg: PrimExpr) -> Storage | None:
-    """The caller's buffer that an argument means."""
+    """The caller's buffer that `arg` refers to."""
     if isinstance(arg, BufferLoad) and all(_is_zero(i) for i in arg.indices):
         found = arg.buffer
     else:
@@ -147,7 +147,7 @@ def _is_zero(expr: PrimExpr) -> bool:
 
 
 class _Matching(WrittenMatching):
-    """The matching of the sizes of buffers that a function passes on."""
+    """Matching of buffer sizes at a call between functions of the module."""
 
     def __init__(self, cx: Context, callee: str, known: Signature, places: dict[int, Storage]) -> None:
         super().__init__(cx, known, f"call of {callee}: ")

@@ -1,4 +1,4 @@
-"""The intrinsics of compiled Relax functions (`relax.prim.cells`), most of which call the support code (`cells`)."""
+"""Intrinsics of compiled Relax functions (`relax.prim.cells`), most of which call the support code (`cells`)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from .context import Context
 
 _RAW_STRING: Final = 8
 _TOLD: Final = 4
-"""Arguments from which on a packed call gets them by a table: fewer are stored by less code than a loop runs."""
+"""Number of arguments from which a packed call passes them as a constant table; below it, direct stores are less code.
+"""
 NOTHING: Final = ("i64 0", "i64 0")
-"""The words of a cell that holds nothing."""
+"""The two words of an empty cell."""
 
 
 def cell(cx: Context, expr: PrimExpr) -> Operand:
-    """The address of a cell; that of nothing for the number 0."""
+    """Address of a cell; null for the constant 0."""
     if isinstance(expr, IntImm):
         return "null"
     call = cast(Call, expr)
@@ -44,10 +45,10 @@ def _at(cx: Context, base: Operand, number: int) -> Operand:
 
 
 def load_cell(b: FunctionBuilder, at: Operand, *, constant: bool = False) -> tuple[Operand, ...]:
-    """A cell as the words that `store_cell` stores, with their types.
+    """Load a cell as typed words, in the form `store_cell` takes.
 
-    LLVM's fast instruction selector knows no integers of 128 bits. Cells of the program's table, which are `constant`,
-    are read as vectors; others in two halves, as somebody may have written the halves just before.
+    LLVM's fast instruction selector does not support 128-bit integers. Cells of the program's table (`constant`) are
+    loaded as vectors; others in two halves, since their halves may just have been stored separately (store forwarding).
     """
     if constant:
         return (f"<2 x i64> {b.op(f'load <2 x i64>, ptr {at}, align 8')}",)
@@ -56,19 +57,19 @@ def load_cell(b: FunctionBuilder, at: Operand, *, constant: bool = False) -> tup
 
 
 def store_cell(b: FunctionBuilder, words: tuple[Operand, ...], at: Operand) -> None:
-    """Write a cell, of the words that `load_cell` gave; or of two of 64 bits."""
+    """Store a cell from the words returned by `load_cell`, or from two 64-bit words."""
     b.do(f"store {words[0]}, ptr {at}, align 8")
     if len(words) > 1:
         b.do(f"store {words[1]}, ptr {half(b, at)}")
 
 
 def half(b: FunctionBuilder, at: Operand) -> Operand:
-    """The address of the second half of a cell: its value."""
+    """Address of the second half of a cell, its value."""
     return b.op(f"getelementptr i8, ptr {at}, i64 8")
 
 
 def _support(cx: Context, name: str, *operands: Operand) -> Operand:
-    """A call of the support code; the operands have their types. Empty for one without a result."""
+    """Call a function of the support code with typed operands. Return an empty string if it has no result."""
     result, symbol = cell_function(cx.b.module, name)
     text = f"call {result} {symbol}({', '.join(operands)})"
     if result == "void":
@@ -78,7 +79,7 @@ def _support(cx: Context, name: str, *operands: Operand) -> Operand:
 
 
 def _dtype_word(name: PrimExpr) -> int:
-    """A dtype as the 32 bits of DLPack; 0 for any."""
+    """DLPack code of a dtype in 32 bits; 0 for any dtype."""
     text = cast(StringImm, name).value
     if not text:
         return 0
@@ -87,7 +88,7 @@ def _dtype_word(name: PrimExpr) -> int:
 
 
 def _dims(cx: Context, dims: Sequence[PrimExpr]) -> list[Operand]:
-    """Sizes in memory, as their number and address."""
+    """Store dimensions in memory; return their number and address as operands."""
     at = cx.b.scratch("i64", len(dims))
     for i, dim in enumerate(dims):
         place = at if i == 0 else cx.b.op(f"getelementptr i64, ptr {at}, i64 {i}")
@@ -96,7 +97,7 @@ def _dims(cx: Context, dims: Sequence[PrimExpr]) -> list[Operand]:
 
 
 def _arguments(cx: Context, args: Sequence[PrimExpr]) -> list[Operand]:
-    """The arguments of a packed call in memory, as their address and number."""
+    """Store the arguments of a packed call in memory; return their address and number as operands."""
     values = [_argument(cx, arg) for arg in args]
     at = cx.b.scratch(ANY_TYPE, len(args))
     for i, words in enumerate(values):
@@ -105,7 +106,7 @@ def _arguments(cx: Context, args: Sequence[PrimExpr]) -> list[Operand]:
 
 
 def _argument(cx: Context, arg: PrimExpr) -> tuple[Operand, ...]:
-    """An argument as the words of a cell."""
+    """The typed words of an argument's cell."""
     if isinstance(arg, Call) and arg.intrinsic == "anylist_getitem":
         constant = arg.args[0] is cx.unit.functions[cx.name].params[1]
         return load_cell(cx.b, cell(cx, arg), constant=constant)
@@ -114,7 +115,7 @@ def _argument(cx: Context, arg: PrimExpr) -> tuple[Operand, ...]:
 
 
 def _typed(cx: Context, arg: PrimExpr) -> tuple[int, Operand]:
-    """The type index of an argument that is no cell, and its payload with its type."""
+    """Type index and typed payload of an argument that is not a cell."""
     if isinstance(arg, StringImm):
         return _RAW_STRING, f"ptr {cx.b.module.string(arg.value)}"
     if isinstance(arg, Call) and arg.intrinsic == "cell_value":
@@ -144,7 +145,7 @@ def _call_packed(cx: Context, call: Call) -> Val:
 
 
 def _told(cx: Context, args: Sequence[PrimExpr]) -> list[Operand] | None:
-    """Arguments as a constant table, with the lists and the pointer that it speaks of; None where they are others."""
+    """Arguments as a constant table, with the lists and the pointer it uses; None if an argument does not fit."""
     lists = {
         cx.vars[param].ref: kind
         for param, kind in zip(cx.unit.functions[cx.name].params, _LISTS, strict=True)
@@ -171,11 +172,11 @@ def _told(cx: Context, args: Sequence[PrimExpr]) -> list[Operand] | None:
 
 
 _LISTS: Final = (Passed.REGISTER, Passed.CELL)
-"""The parameters of a compiled function, as tables of arguments speak of them."""
+"""Codes of a compiled function's parameters in tables of arguments."""
 
 
 def _called_compiled(last: bool) -> Callable[[Context, Call], Val]:
-    """The callee's own code is called, with the table as its context; see `entry`."""
+    """Writer of direct calls to the callee's code, with the table as its context; see `entry`."""
 
     def write(cx: Context, call: Call) -> Val:
         return _call_compiled(cx, call, last)
@@ -204,9 +205,9 @@ def _call_compiled(cx: Context, call: Call, last: bool) -> Val:
 
 
 def _tell_depth(cx: Context, result: Operand, last: bool) -> None:
-    """Write into the place of a result what the callee asks there: the depth of the call, and where the stack began.
+    """Write the call's depth and the stack's base address into the result cell, where the callee reads them.
 
-    A function has both in the cell behind its registers.
+    A function keeps both in the cell behind its registers.
     """
     func = cx.unit.functions[cx.name]
     own = _at(cx, cx.vars[func.params[0]].ref, frame_cell(func.attrs))
@@ -217,12 +218,12 @@ def _tell_depth(cx: Context, result: Operand, last: bool) -> None:
 
 
 def frame_cell(attrs: Mapping[str, Any]) -> int:
-    """The number of the cell, behind the registers of a compiled function, that holds its depth and stack."""
+    """Index of the cell, behind the registers of a compiled function, that holds its call depth and stack base."""
     return max(int(attrs[REGISTERS]), len(cast("list[Any]", attrs[PARAMETERS])) + 1)
 
 
 def _call_kernel(cx: Context, call: Call) -> Val:
-    """The body of a kernel is called: the program has seen to it that the arguments fit."""
+    """Call a kernel's inner function. The calling code has checked that the arguments fit."""
     name_, *args = call.args
     symbol = body_symbol(cast(StringImm, name_).value)
     types = [register_type(arg.dtype) for arg in args]
@@ -233,7 +234,7 @@ def _call_kernel(cx: Context, call: Call) -> Val:
 
 
 def _data(cx: Context, call: Call) -> Val:
-    """Values of the machine begin where their data does: they have no offset."""
+    """Data pointer of a tensor; tensors of the VM have no byte offset."""
     at = cx.b.op(f"getelementptr i8, ptr {cell(cx, call.args[0])}, i64 8")
     object_ = cx.b.op(f"load ptr, ptr {at}")
     tensor = cx.b.op(f"getelementptr i8, ptr {object_}, i64 {OBJECT_HEADER}")
@@ -266,7 +267,7 @@ def _keep_apart(cx: Context, call: Call) -> Val:
 
 
 def _fits(cx: Context, call: Call) -> Val:
-    """A call of a check of `cells.matching`; its numbers are a constant table, in the form of cells."""
+    """Call a check of `cells.matching`, with its constants in a table of cells."""
     check, value, heap, other, *numbers = call.args
     words = [str(_word(number)) for number in numbers]
     table = "null"
@@ -280,7 +281,7 @@ def _fits(cx: Context, call: Call) -> Val:
 
 
 def _word(number: PrimExpr) -> int:
-    """A number of a check, as the signed 64 bits of a cell: an integer, a dtype, or the bits of a float."""
+    """A constant of a check as the signed 64 bits of a cell: an integer, a dtype, or the bits of a float."""
     match number:
         case StringImm():
             return _dtype_word(number)
@@ -291,7 +292,7 @@ def _word(number: PrimExpr) -> int:
 
 
 def _question(name: str, type_: str) -> Callable[[Context, Call], Val]:
-    """A question about a cell; further arguments are int64 numbers."""
+    """Writer of a query of a cell; further arguments are int64 numbers."""
 
     def write(cx: Context, call: Call) -> Val:
         numbers = [f"i64 {cx.value(arg).to('i64').ref}" for arg in call.args[1:]]
@@ -301,7 +302,7 @@ def _question(name: str, type_: str) -> Callable[[Context, Call], Val]:
 
 
 def _make(cx: Context, name: str, cells: Sequence[PrimExpr], *operands: Operand) -> Val:
-    """A call of the support code that makes a value into the first of the cells, or asks the builtin in the second."""
+    """Call support code that writes a new value to the first cell, or calls the builtin in the second one."""
     cx.leave_unless_zero(_support(cx, name, *(f"ptr {cell(cx, part)}" for part in cells), *operands))
     return cx.i64(0)
 
@@ -344,7 +345,7 @@ def _field(cx: Context, call: Call) -> Val:
 
 @contextmanager
 def located_at(cx: Context, place: PrimExpr) -> Generator[None]:
-    """Write statements whose errors are noted, before they go on, to have passed a place of the program."""
+    """Context manager: errors of the statements written inside get a source location before they propagate."""
     outside, inside = cx.error_label, cx.b.label("at")
     table = cx.vars[cx.unit.functions[cx.name].params[1]].ref
     number = cx.b.module.message(cast(StringImm, place).value, "")
@@ -367,4 +368,4 @@ TABLE: Final[dict[str, Callable[[Context, Call], Val]]] = {
     "cell_storage": _storage, "cell_view": _view, "cell_reshape": _reshape,
     "cell_copy": _copy, "cell_shape": _shape, "cell_field": _field,
 }  # fmt: skip
-"""The functions that write the code of these intrinsics, by name."""
+"""Code-writing functions of these intrinsics, by name."""

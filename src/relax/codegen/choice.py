@@ -1,4 +1,4 @@
-"""Choosing between two values: straight-line code where evaluating both is harmless, a branch where it is not."""
+"""Selection between two values: straight-line code if evaluating both is harmless, else a branch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from . import division
 from .context import Context
 
 MOST_DOUBTS: Final = 64
-"""The loads of a function that the prover looks at in vain. A tree of choices, as a concatenation of many tensors
-is, has one for each: after so many, what numbers do not show to be in bounds is taken to need a branch.
+"""Maximum number of loads per function on which the prover may fail. A tree of choices, such as a concatenation of many
+tensors, has one load per choice; beyond the limit, a load that interval arithmetic cannot bound is written as a branch.
 """
 
 
 def needs_care(cx: Context, expr: PrimExpr) -> bool:
-    """True if evaluating an expression may fail or have effects: then it is evaluated only when needed."""
+    """True if evaluating an expression may fail or have effects, so that it must be evaluated only when needed."""
     found = False
 
     def visit(part: PrimExpr) -> None:
@@ -56,7 +56,7 @@ def _surely_in_bounds(cx: Context, expr: BufferLoad) -> bool:
 
 
 def choice(cx: Context, condition: PrimExpr, if_true: PrimExpr, if_false: PrimExpr) -> Val:
-    """One of two values; the other is not evaluated if it might fail."""
+    """Select one of two values; the other is not evaluated if it might fail."""
     c = cx.value(condition)
     if c.ref in ("true", "false"):
         holds = c.ref == "true"
@@ -76,7 +76,7 @@ def either(
     if_false: Callable[[], Val],
     stable: bool,
 ) -> Val:
-    """Branch, evaluate one of two values, and join; `stable` says that no part of it changes memory."""
+    """Branch, evaluate one of two values, and join. `stable`: no part changes memory."""
     b = cx.b
     then, otherwise, join = b.label("then"), b.label("else"), b.label("join")
     b.branch_if(c.ref, then, otherwise)

@@ -1,7 +1,7 @@
-"""The state of code generation for one function: builder, variables, buffers, ways to fail.
+"""State of code generation for one function: builder, variables, buffers, error exits.
 
-A failing check branches to a cold block that sets the error and leaves through `error_label`; storage that is live
-there has put a block of its own in that way, which gives it back.
+A failing check branches to a cold block that sets the error and jumps to `error_label`. Each live heap allocation puts
+a block that frees it in front of that label.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..tir.signature import Text
 from .facts import Knowledge
 
 Rule: TypeAlias = "Callable[[Context, PrimExpr], Val]"
-"""Writes the code of one kind of expression."""
+"""Writer of one kind of expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Storage:
     shape: tuple[Operand, ...]
     strides: tuple[Operand, ...] | None
     offset: Operand = "0"
-    """The elements between the data variable's pointer and the first element."""
+    """Number of elements between the data variable's pointer and the first element."""
     align: int = 1
-    """The bytes by which the first element is known to be aligned, as far as they matter: those of an element."""
+    """Known alignment of the first element in bytes, at most the size of one lane of an element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +60,33 @@ class Unit:
     small_floats: SmallFloats
     functions: dict[str, PrimFunc]
     symbols: frozenset[str] = frozenset()
-    """Symbols by which all functions being compiled, also those of other LLVM modules, are known outside."""
+    """Symbols of all functions being compiled, including those of other LLVM modules."""
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     loops: list[MarkedLoop] | None = None
-    """The loops in the order of writing, where their instructions are marked."""
+    """Loops in the order of writing, if their instructions are marked; otherwise None."""
     unbound: set[Var] = field(default_factory=set[Var])
-    """Variables of signatures that nothing binds: they have been reported, their uses need not be."""
+    """Unbound variables of signatures: already reported, so their uses are not reported again."""
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """Numbers of the functions, by which symbols call them: names are no part of the code."""
+        """Numbers of the functions, used in their symbols so that names do not affect the code."""
         return {name: i for i, name in enumerate(self.functions)}
 
     def report(self, function: str, diagnostic: Diagnostic) -> None:
-        """Note an error; the same one is noted once per function."""
+        """Add an error, unless it was already added for the function."""
         diagnostic = located(function, self.functions[function], diagnostic)
         if diagnostic not in self.diagnostics:
             self.diagnostics.append(diagnostic)
 
 
 def located(name: str, func: PrimFunc, diagnostic: Diagnostic) -> Diagnostic:
-    """A diagnostic with the function it is about."""
+    """Add the name of the function to a diagnostic."""
     label = diagnostic.label or f"in PrimFunc {name}"
     return replace(diagnostic, span=diagnostic.span or func.span, label=label)
 
 
 class Context:
-    """The state of writing one function's body."""
+    """State of code generation for one function's body."""
 
     def __init__(self, unit: Unit, b: FunctionBuilder, name: str, rules: Mapping[type, Rule]) -> None:
         self.unit = unit
@@ -128,7 +128,7 @@ class Context:
     # ------------------------------------------------------------------ values computed already
 
     def known(self, expr: PrimExpr, wide: bool = False) -> Val | None:
-        """The value of an expression object computed before on every way that leads here."""
+        """Value of an expression object that was computed before in a dominating block; None if there is none."""
         for layer in self._wide_memo if wide else self._memo:
             found = layer.get(expr)
             if found is not None:
@@ -140,13 +140,13 @@ class Context:
         return value
 
     def forget(self) -> None:
-        """Memory has changed: what was computed may be computed anew."""
+        """Discard cached values, since memory has changed."""
         for layer in (*self._memo, *self._wide_memo):
             layer.clear()
 
     @contextmanager
     def sometimes(self) -> Generator[None]:
-        """Write code that does not run on every way to what follows: its values stay inside."""
+        """Context manager: write code that is executed conditionally; its values are not reused after it."""
         self._memo.append({})
         self._wide_memo.append({})
         self.b.enter()
@@ -157,9 +157,9 @@ class Context:
 
     @contextmanager
     def elsewhere(self) -> Generator[None]:
-        """Write code here about the variables of another function: ours, and what is known of them, are hidden.
+        """Context manager: write code about another function's variables; this function's are hidden.
 
-        They may be the same objects, when a function calls itself.
+        The variables may be the same objects if a function calls itself.
         """
         hidden = self.vars, self.wide, self.facts, self._memo, self._wide_memo
         self.vars, self.wide, self.facts, self._memo, self._wide_memo = {}, {}, Knowledge(), [{}], [{}]
@@ -168,7 +168,7 @@ class Context:
 
     @contextmanager
     def marked(self, loop: For | While) -> Generator[None]:
-        """Write the code of a loop; where loops are marked, its instructions end in ``!dbg !loop`` and its number."""
+        """Context manager: write a loop. If loops are marked, its instructions end in ``!dbg !loop<number>``."""
         loops, parent, outside = self.unit.loops, self.loop, self.b.mark
         if loops is not None:
             self.loop = len(loops)
@@ -179,7 +179,7 @@ class Context:
 
     @contextmanager
     def exactly(self) -> Generator[None]:
-        """Write code that computes sizes: int64 arithmetic that overflows is an error."""
+        """Context manager: write size arithmetic, in which int64 overflow is an error."""
         outside = self.exact, self._memo, self._wide_memo
         self.exact, self._memo, self._wide_memo = (
             True,
@@ -192,7 +192,7 @@ class Context:
     # ------------------------------------------------------------------ values
 
     def value(self, expr: PrimExpr) -> Val:
-        """The value of an expression, in the register form of its dtype."""
+        """Value of an expression, in the register form of its dtype."""
         if isinstance(expr, IntImm):
             return self.constant(expr.dtype, expr.value)
         if isinstance(expr, Var):
@@ -224,7 +224,7 @@ class Context:
 
     @contextmanager
     def bound(self, var: Var, expr: PrimExpr) -> Generator[None]:
-        """A context in which `var` has the value of an expression."""
+        """Context manager: `var` has the value of `expr`."""
         self.vars[var] = self.value(expr)
         if expr.dtype.is_bool and expr.dtype.lanes > 1:
             self.masks[var] = expr
@@ -240,27 +240,27 @@ class Context:
         return constant(self.b, "i64", 1, value)
 
     def val(self, dtype: DataType, ref: Operand) -> Val:
-        """A value of a dtype by its operand."""
+        """Value of `dtype` from its operand."""
         return Val(self.b, element_type(dtype), max(dtype.lanes, 1), ref)
 
     def anything(self, dtype: DataType) -> Val:
-        """A substitute for a value whose expression was reported as an error."""
+        """Substitute (poison) for a value whose expression was reported as an error."""
         try:
             return self.val(dtype, "poison")
         except DiagnosticError:
             return Val(self.b, "i64", 1, "poison")
 
     def report(self, code: str, message: str, node: PrimExpr | None = None, hint: str = "") -> None:
-        """Note an error in the program being compiled."""
+        """Report an error in the program being compiled."""
         own = node.span if node is not None and not node.__is_variable__ else None
         self.unit.report(self.name, Diagnostic(code, message, own or self.place, hint=hint))
 
     # ------------------------------------------------------------------ failing
 
     def fail_unless(self, condition: Val, kind: str, message: str, *arguments: Val) -> None:
-        """Leave with an error of `kind` unless the condition (a scalar i1) holds.
+        """Raise an error of `kind` at run time unless `condition` (a scalar i1) holds.
 
-        `message` is a printf format for the arguments: ``%lld`` for each. It follows the function's name.
+        `message` is a printf format with ``%lld`` for each argument. It follows the function's name.
         """
         if condition.ref == "true":
             return
@@ -271,7 +271,7 @@ class Context:
         self.b.start(ok)
 
     def require(self, condition: Val, message: Message, **fields: Text[Val]) -> None:
-        """Leave with an error of the table unless a condition holds. Numbers among its fields are shown."""
+        """Raise an error of the message table at run time unless a condition holds; numeric fields are formatted."""
         numbers: list[Val] = []
 
         def shown(field: Text[Val]) -> str:
@@ -283,7 +283,7 @@ class Context:
         self.fail_unless(condition, *message.printf(**texts), *numbers)
 
     def leave_unless_zero(self, status: Operand) -> None:
-        """Leave if a function that was called has failed; it has set the error."""
+        """Propagate the error of a function that was called, if `status` is not 0."""
         fine, bad = self.b.label("ok"), self.b.label("bad")
         self.b.branch_if(self.b.op(f"icmp eq i32 {status}, 0"), fine, bad, hint="then")
         with self.b.cold(bad):
@@ -291,7 +291,7 @@ class Context:
         self.b.start(fine)
 
     def fail(self, kind: str, message: str, *arguments: Val) -> None:
-        """Leave with an error."""
+        """Raise an error at run time."""
         # Shape arithmetic is part of the Relax function that calls it, and has no name to users.
         text = message if self.checked else f"{escaped(self.title)}: {message}"
         self.b.do(raise_error(self.b.module, kind, text, [a.to("i64").ref for a in arguments]))
@@ -299,5 +299,5 @@ class Context:
 
 
 def escaped(name: str) -> str:
-    """A name as part of a printf format."""
+    """Escape a name for a printf format."""
     return name.replace("%", "%%")

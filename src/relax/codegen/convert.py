@@ -1,7 +1,7 @@
 """Conversions between element types.
 
-Integers wrap; floats go to integers by truncation, saturating, NaN to 0; anything but zero is true. Floats are
-rounded to nearest, ties to even.
+Integers wrap around; floats are truncated to integers, saturating, with NaN as 0; every nonzero value converts to true.
+Floats are rounded to nearest, ties to even.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from .context import Context
 
 
 def rounded(cx: Context, dtype: DataType, value: Val) -> Val:
-    """The result of an operation on the dtype: of a small float, rounded to it."""
+    """Round the result of an operation to `dtype` if that is a small float; otherwise unchanged."""
     return cx.unit.small_floats.round(dtype, value) if is_small_float(dtype) else value
 
 
 def one_of(cx: Context, dtype: DataType, value: Val) -> Val:
-    """Expressions that choose one of their operands: of a small float, the result need not be rounded again."""
+    """Result of an expression that selects one of its operands: a small float is already rounded."""
     return cx.unit.small_floats.known(dtype, value) if is_small_float(dtype) else value
 
 
 def convert(cx: Context, value: Val, source: DataType, target: DataType) -> Val:
-    """A value of one dtype as another."""
+    """Convert a value between dtypes."""
     if source == target:
         return value
     if target.is_bool:
@@ -62,7 +62,7 @@ def _saturate(value: Val, target: DataType) -> Val:
 
 
 def _saturate_lanes(value: Val, target: DataType) -> Val:
-    """The same for a vector, of which LLVM converts one lane after the other: clamped first, then converted."""
+    """Saturating conversion of a vector. LLVM scalarises its own; clamp first, then convert."""
     least, most = int(target.min_value), int(target.max_value)
     digits = 53 if value.type == "double" else 24
     # The greatest float that is not above the greatest integer: of int32 it is not the integer itself.

@@ -1,9 +1,9 @@
-"""Integer division in its four kinds, defined for every pair of operands, and floor division of floats.
+"""The four kinds of integer division, defined for every pair of operands, and floor division of floats.
 
     Div, Mod             truncate toward zero, as C's / and %
     FloorDiv, FloorMod   round down, as Python's // and %
 
-A divisor of 0 is an error at run time. The one overflow, the least integer by -1, wraps around.
+A divisor of 0 is an error at run time. The one overflow, the minimum divided by -1, wraps around.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KINDS: Final = frozenset({Div, Mod, FloorDiv, FloorMod})
 
 
 def divide(cx: Context, expr: BinaryExpr, a: Val, b: Val) -> Val:
-    """A division of integers of the operands' dtype; `a` and `b` may have been computed in more bits."""
+    """Write an integer division; `a` and `b` may have more bits than the dtype of the operands."""
     if not cx.facts.nonzero(expr.b):
         _check_divisor(cx, b, expr)
     remainder = isinstance(expr, (Mod, FloorMod))
@@ -74,10 +74,10 @@ def _divide_signed(a: Val, b: Val, divisor: int, remainder: bool, floored: bool)
 
 
 def floor_divide_floats(a: Val, b: Val) -> tuple[Val, Val]:
-    """Quotient and remainder of floats as NumPy's floor_divide and mod give them.
+    """Quotient and remainder of floats, equal to NumPy's floor_divide and mod.
 
-    The remainder is fmod's, moved to the divisor's side of zero; the quotient is the whole number
-    nearest to (a - remainder) / b. By zero, the quotient is a / b and the remainder NaN.
+    The remainder is fmod's, with the divisor's sign; the quotient is the integer nearest to (a - remainder) / b. For b
+    = 0, the quotient is a / b and the remainder NaN.
     """
     fmod = a.make(f"frem {a.full_type} {a.ref}, {b.ref}")
     quotient = (a - fmod) / b

@@ -1,8 +1,7 @@
-"""Dot products of narrow numbers (`T.dot_u8s8` and the like): one instruction where the machine has one.
+"""Dot products of narrow integers and bfloat16 (`T.dot_u8s8` and similar): one instruction if the target has it.
 
-The instructions and their meaning are facts of the architecture (`ISA.dots`). Without one, products of integers are
-multiplied in 32 bits and added by pairs (in which LLVM finds vpmaddwd and vpdpwssd), those of bfloat16 are products of
-float32.
+The architecture defines the instructions (`ISA.dots`). Without them, integers are multiplied in 32 bits and added in
+pairs (LLVM matches vpmaddwd and vpdpwssd), and bfloat16 is multiplied as float32.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def _dot(kind: str) -> Callable[[Context, Call], Val]:
 
 
 def _instruction(kind: str, machine: Machine, lanes: int) -> str | None:
-    """LLVM's intrinsic for the dot product of `lanes` words; None if the machine has no instruction for it."""
+    """LLVM intrinsic for the dot product of `lanes` packed groups; None if the target has no instruction for it."""
     bits = 32 * lanes
     instruction = machine.isa.dot(kind)
     if instruction is None or kind not in machine.dot_products or bits > machine.vector_bits:
@@ -48,7 +47,7 @@ def _native(kind: str, name: str, total: Val, a: Val, b: Val) -> Val:
 
 
 def _sum(kind: str, total: Val, a: Val, b: Val) -> Val:
-    """All products in 32 bits; those of a word are neighbours, which are added."""
+    """Sum of products in 32 bits; the neighbouring products of each packed group are added."""
     dot = DOTS[kind]
     product = _numbers(a, dot.left) * _numbers(b, dot.right)
     first, *rest = (_every(product, position, dot.group) for position in range(dot.group))
@@ -58,7 +57,7 @@ def _sum(kind: str, total: Val, a: Val, b: Val) -> Val:
 
 
 def _numbers(words: Val, dtype: str) -> Val:
-    """The numbers of words, one after the other, as i32."""
+    """Unpack groups into consecutive i32 lanes."""
     bits = int(dtype.rpartition("int")[2])
     count = words.lanes * 32 // bits
     narrow = words.b.op(f"bitcast {words.full_type} {words.ref} to {vector(f'i{bits}', count)}")
@@ -66,7 +65,7 @@ def _numbers(words: Val, dtype: str) -> Val:
 
 
 def _every(x: Val, first: int, step: int) -> Val:
-    """Each lane that is a number of steps behind the first one."""
+    """Every `step`-th lane, beginning with lane `first`."""
     count = x.lanes // step
     if count == 1:
         return Val(x.b, x.type, 1, x.b.op(f"extractelement {x.full_type} {x.ref}, i64 {first}"))
@@ -76,7 +75,7 @@ def _every(x: Val, first: int, step: int) -> Val:
 
 
 def _sum_of_floats(total: Val, a: Val, b: Val) -> Val:
-    """A number of bfloat16 is the upper half of a float."""
+    """Sum of bfloat16 products in float32: a bfloat16 is the upper half of a float."""
 
     def parts(words: Val) -> tuple[Val, Val]:
         return (words << 16).bitcast("float"), (words & -65536).bitcast("float")

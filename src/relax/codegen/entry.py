@@ -1,17 +1,17 @@
-"""The packed form of a compiled Relax function: registers around its body.
+"""The packed form of a compiled Relax function: sets up registers and calls the function's body.
 
     int relax.function.<number>(void *context, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result)
 
-The context is a table of the program (see `cells`), behind its number of references and of cells. The body,
-``i32 body(ptr r, ptr c)``, gets the registers, with the arguments in the first ones, and leaves its result in the one
-behind them. Arguments after those of the parameters, if the function takes any (`OUTPUTS`), follow there. However it
-ends, all that the registers still hold is released.
+The context is a table of the program (see `cells`), preceded by its reference count and number of cells. The body,
+``i32 body(ptr r, ptr c)``, receives the registers, beginning with the arguments, and leaves its result in the register
+after them. Additional arguments, if the function takes any (`OUTPUTS`), follow there. On every exit, the values left in
+registers are released.
 
-All that is done by one function of the support code, from a table of the function's numbers: written out in each
-function, it was most of the code of a short one.
+One function of the support code does all of this, driven by a table of the function's constants; inlined, it was most
+of the code of a short function.
 
-A compiled function that calls another one says in the place of the result how deep the call is, and at which address
-the stack of the first of them began (`INNER_CALL`). A call from outside has nothing there.
+A compiled function that calls another one writes the call depth, and the address at which the stack of the outermost
+call began, into the result cell (`INNER_CALL`). In a call from outside, that cell is empty.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CompiledKernels: PrimFuncs compiled and run once, while a program is compiled (FoldConstant)."""
+"""CompiledKernels: PrimFuncs compiled and run at compile time (FoldConstant)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..tir import PrimFunc
 from .build import CompiledFunction, build_module
 
 FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
-"""The errors that compiling or running a kernel may raise; a DiagnosticError is a ValueError."""
+"""Errors of compiling or running a kernel; a DiagnosticError is a ValueError."""
 
 
 class CompiledKernels:
-    """Runs PrimFuncs as machine code for a target, which must be one this machine executes (`host.executes`).
+    """Compile PrimFuncs for a target that this CPU executes (`host.executes`), and run them.
 
-    Equal PrimFuncs are compiled once. The arguments are arrays, written in place, and numbers.
+    Equal PrimFuncs are compiled once. Arguments are arrays, written in place, and numbers.
     """
 
     def __init__(self, target: Target | None = None) -> None:
@@ -27,7 +27,7 @@ class CompiledKernels:
         self._compiled: dict[int, list[tuple[PrimFunc, CompiledFunction | None]]] = {}
 
     def __call__(self, func: PrimFunc, args: Sequence[Any]) -> bool:
-        """Run a PrimFunc; False if it cannot be compiled, or fails."""
+        """Run a PrimFunc; return False if compiling or running it fails."""
         compiled = self._function(func)
         if compiled is None:
             return False
@@ -38,7 +38,7 @@ class CompiledKernels:
         return True
 
     def _function(self, func: PrimFunc) -> CompiledFunction | None:
-        """The compiled function; None if there is no code for it."""
+        """The compiled function; None if it cannot be compiled."""
         alike = self._compiled.setdefault(structural_hash(func), [])
         for known, compiled in alike:
             if structural_equal(known, func):

@@ -1,4 +1,4 @@
-"""Arithmetic of sizes: what leaves 64 bits is an error, not a small size."""
+"""Size arithmetic: overflow of 64 bits is an error and does not wrap around."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .context import Context, escaped
 
 
 def exact(cx: Context, op: str, a: Val, b: Val, expr: PrimExpr) -> Val:
-    """The sum, difference or product (``add``, ``sub``, ``mul``) of two int64, as `expr` has it."""
+    """Sum, difference or product (``add``, ``sub``, ``mul``) of two int64; overflow is an error about `expr`."""
     both = "{ i64, i1 }"
     function = a.b.module.intrinsic(f"llvm.s{op}.with.overflow.i64", both, "i64", "i64")
     pair = a.b.op(f"call {both} {function}(i64 {a.ref}, i64 {b.ref})")
@@ -18,5 +18,5 @@ def exact(cx: Context, op: str, a: Val, b: Val, expr: PrimExpr) -> Val:
 
 
 def require_fits(cx: Context, fits: Val, expr: PrimExpr) -> None:
-    """Leave with an error unless the value of `expr` fits into 64 bits."""
+    """Raise OverflowError at run time unless `fits` holds; the message names `expr`."""
     cx.fail_unless(fits, "OverflowError", f"a size does not fit into 64 bits: {escaped(str(expr))}")

@@ -1,8 +1,7 @@
-"""Scalar (and short vector) expressions to LLVM values: a table for the regular, a short match for the rest.
+"""Scalar and short vector expressions to LLVM values: a table for regular operations, a short match for others.
 
-Integers wrap around, floats are rounded after every operation. What may fail is not evaluated unless it is
-needed: `Select`, ``if_then_else``, `And` and `Or` branch where an operand may fail, and are straight-line code
-where none can.
+Integers wrap around, floats are rounded after every operation. Operands that may fail are evaluated only when needed:
+`Select`, ``if_then_else``, `And` and `Or` branch if an operand may fail, and are straight-line code otherwise.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _FLOAT_COMPARE: Final[dict[type, str]] = {
 }  # fmt: skip
 _INT_COMPARE: Final[dict[type, str]] = {EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge"}
 _COUNTED: Final = (("i32", 16), ("i16", 32), ("i8", 127), ("i16", 1 << 14))
-"""The types in which lanes are counted, by the most lanes: vectors of 512 bits, as far as the counts fit."""
+"""(Type of lane counts, maximum number of lanes): vectors of 512 bits as far as the counts fit."""
 _MOST_COUNTED: Final = max(most for _, most in _COUNTED)
 
 
@@ -98,7 +97,7 @@ def _float_binary(cx: Context, expr: BinaryExpr, a: Val, b: Val) -> Val:
 
 
 def nan_extremum(a: Val, b: Val, name: str) -> Val:
-    """The smaller or larger of two floats, NaN if either is."""
+    """Minimum or maximum of two floats; NaN if either is NaN."""
     t = a.full_type
     function = a.b.module.intrinsic(f"llvm.{name}.{suffix(a.type, a.lanes)}", t, t, t)
     return a.make(f"call nsz {t} {function}({t} {a.ref}, {t} {b.ref})")
@@ -117,10 +116,10 @@ def _compare(cx: Context, expr: PrimExpr) -> Val:
 
 
 def _first_lanes(cx: Context, expr: CompareExpr) -> Val | None:
-    """The lanes of neighbouring int64 numbers that are below a bound, or are not; None for another comparison.
+    """Mask of consecutive int64 lanes below (LT) or not below (GE) a bound; None for other comparisons.
 
-    They are the first ones, or all but them. To count them takes few instructions on scalars, and numbers of lanes are
-    narrow, while a vector of 16 numbers of 64 bits is two of the machine's.
+    The mask is a prefix of the lanes or its complement. Counting lanes takes few scalar instructions and a compare of
+    narrow integers; comparing 16 int64 lanes would take two vector registers.
     """
     match expr:
         case LT(Ramp(base, IntImm(_, 1), lanes), Broadcast(bound)) | GE(

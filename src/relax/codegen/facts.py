@@ -1,8 +1,8 @@
-"""Facts that hold at a point of the code: the ranges of loop variables, and the conditions that hold.
+"""Facts at a point of the code: ranges of loop variables, and conditions that hold.
 
-Most questions are answered by intervals of numbers; the prover is asked for the rest (symbolic sizes). Both take
-arithmetic as machines compute it: what may overflow its type, int64 included, has the range of the type. Sizes are less
-than 2^48, and products of sizes that are the size of a buffer were checked (`Knowledge.size`).
+Most queries are answered by interval arithmetic; the prover handles the others (symbolic sizes). Both use machine
+arithmetic: an expression that may overflow its type, int64 included, has the range of the type. Sizes are less than
+2^48, and products of sizes that are the size of a buffer were checked (`Knowledge.size`).
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ INT64 = DataType("int64")
 T = TypeVar("T")
 
 _Terms: TypeAlias = "dict[PrimExpr | None, int]"
-"""A sum: the factor of each term, and that of None, which is a number."""
+"""A sum: coefficient of each term; key None holds the constant."""
 
 
 class _Answers:
-    """Answers under some facts, and by what is told next, those under these facts and more.
+    """Cached answers under some facts, and, per further fact, a nested cache.
 
-    Where code is written again under the same facts, as each iteration of an unrolled loop is, nothing is asked anew.
+    Code written again under the same facts, such as each iteration of an unrolled loop, repeats no query.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _Answers:
         self._under: dict[tuple[object, ...], tuple[_Answers, tuple[object, ...]]] = {}
 
     def under(self, *facts: object) -> _Answers:
-        """The answers under further facts, told as objects."""
+        """Cached answers under the current and further facts, which are identified as objects."""
         key = _identities(facts)
         if key not in self._under:
             self._under[key] = _Answers(), facts
@@ -85,13 +85,13 @@ def _identities(parts: tuple[object, ...]) -> tuple[object, ...]:
 
 
 class _Product(NamedTuple):
-    """A number times factors that are not numbers, none of them negative."""
+    """A constant times symbolic factors, all nonnegative."""
 
     number: int
     factors: tuple[PrimExpr, ...]
 
     def divided_by(self, divisor: _Product) -> _Product | None:
-        """The product of which this one is a multiple; None if it is none, as far as the factors tell."""
+        """Quotient of this product by `divisor`; None unless the factors show that it divides evenly."""
         left = list(self.factors)
         for factor in divisor.factors:
             found = [i for i, one in enumerate(left) if one is factor or structural_equal(one, factor)]
@@ -103,7 +103,7 @@ class _Product(NamedTuple):
 
 
 class Knowledge:
-    """Facts in scopes: what a `with` adds is forgotten at its end."""
+    """Facts in scopes: those added in a `with` block are discarded at its end."""
 
     def __init__(self) -> None:
         self._ranges: dict[Var, Interval] = {}
@@ -135,7 +135,7 @@ class Knowledge:
 
     @contextmanager
     def _scope(self, conditions: Iterable[PrimExpr], within: _Answers) -> Generator[None]:
-        """A context in which conditions hold: all the facts there are those that `within` stands for."""
+        """Context manager: `conditions` hold; `within` caches the answers under all facts of the scope."""
         count, narrowed = len(self._assumed), len(self._narrowed)
         for condition in conditions:
             self.assume(condition)
@@ -149,7 +149,7 @@ class Knowledge:
 
     @contextmanager
     def loop(self, var: Var, start: PrimExpr, extent: PrimExpr) -> Generator[None]:
-        """In the body of a loop: `var` is in [start, start + extent)."""
+        """Context manager: the body of a loop, where `var` is in [start, start + extent)."""
         outside = self._answers
         (low, start_high), high = self.interval(start), self.interval(extent)[1]
         least, most = dtype_range(var.dtype)
@@ -175,7 +175,7 @@ class Knowledge:
         self._answers = outside
 
     def _factors(self, extent: PrimExpr) -> Iterator[PrimExpr]:
-        """The expressions that are at least 1 inside a loop: its length, or each size of which that is the product."""
+        """Expressions that are at least 1 inside a loop: its extent, or each size in the extent's product."""
         factors = list(_factors(extent))
         # A product of which one factor is 0 is 0, also where it wraps around.
         if len(factors) > 1 and all(self.interval(factor)[0] >= 0 for factor in factors):
@@ -188,7 +188,7 @@ class Knowledge:
 
     @contextmanager
     def binding(self, var: Var, value: PrimExpr) -> Generator[None]:
-        """A context in which `var` stands for `value`."""
+        """Context manager: `var` stands for `value`."""
         outside = self._answers
         if not var.dtype.is_integer:  # it says nothing of integers: what was asked outside is known
             with self._scope((), outside):
@@ -220,10 +220,9 @@ class Knowledge:
         self._answers = outside
 
     def _product_above(self, value: PrimExpr) -> _Product | None:
-        """The product that a digit of a loop's variable is below: s of i // b // c where i < s * b * c, and b of i % b.
+        """Exclusive bound of a digit of a loop variable: s of i // b // c for i < s * b * c, and b of i % b.
 
-        None for other expressions. That the loop's product may wrap around does not matter: it is less than the true
-        one then.
+        Returns None for other expressions. The loop's product may wrap around: it is then less than the true one.
         """
         match value:
             case Var():
@@ -242,7 +241,7 @@ class Knowledge:
         return self.interval(expr)[0] >= 1 and self.fits(expr) and not reads_memory(expr)
 
     def _product(self, expr: PrimExpr) -> _Product | None:
-        """An expression as a product of numbers ≥ 0; None if a factor may be negative."""
+        """An expression as a product of nonnegative factors; None if a factor may be negative."""
         number, others = 1, list[PrimExpr]()
         for factor in _factors(expr):
             if self.interval(factor)[0] < 0:
@@ -254,12 +253,12 @@ class Knowledge:
         return _Product(number, tuple(others))
 
     def _is_number_of(self, value: Min) -> bool:
-        """True if a minimum is ≥ 0: mostly of a block's size and of what is left, of which many indices are made."""
+        """True if a minimum is ≥ 0, which is typical of block sizes (minimum of the block and the remainder)."""
         return self.nonnegative(value.a) and self.nonnegative(value.b)
 
     @contextmanager
     def condition(self, condition: PrimExpr, holds: bool = True, stable: bool = False) -> Generator[None]:
-        """A context in which a condition holds (or does not). Values it reads from memory count only while `stable`."""
+        """Context manager: `condition` holds (or does not). Parts that read memory are used only if `stable`."""
         outside = self._answers
         parts = (part for part in _conjuncts(condition, holds) if stable or not reads_memory(part))
         with self._scope(parts, outside.under("condition", condition, holds, stable)):
@@ -267,7 +266,7 @@ class Knowledge:
         self._answers = outside
 
     def size(self, size: PrimExpr) -> None:
-        """From here on: the size of a dimension, checked to be ≥ 0 and less than 2^48."""
+        """For the rest of the scope: `size` is a dimension, checked to be ≥ 0 and less than 2^48."""
         most = min(dtype_range(size.dtype)[1], DIMENSION_LIMIT - 1)
         if isinstance(size, Var):
             self._set_range(size, (0, most))
@@ -276,7 +275,7 @@ class Knowledge:
             self.assume(LE(size, IntImm(size.dtype, most)))
 
     def sizes(self, buffer: Buffer) -> None:
-        """From here to the end of the scope: the dimensions of a buffer, which were checked (see `tir.sizes`)."""
+        """For the rest of the scope: the dimensions of `buffer` were checked (see `tir.sizes`)."""
         self._limit(buffer)
         for size in buffer.shape:
             self.size(size)
@@ -289,7 +288,7 @@ class Knowledge:
 
     @contextmanager
     def allocated(self, buffer: Buffer) -> Generator[None]:
-        """A context in which a buffer is allocated. Sizes read from memory are not known to be the same later."""
+        """Context manager: `buffer` is allocated. Sizes read from memory are not assumed to stay the same."""
         outside = self._answers
         with self._scope((), outside):
             if not any(reads_memory(size) for size in buffer.shape):
@@ -302,7 +301,7 @@ class Knowledge:
         self._answers = outside
 
     def assume(self, condition: PrimExpr) -> None:
-        """From here to the end of the scope: a condition that was checked, or is known from outside."""
+        """For the rest of the scope: `condition` holds (it was checked, or is guaranteed by callers)."""
         answers = self._answers.under("assumed", condition)
         self._assumed.append(condition)
         for var, (low, high) in narrowed_by(condition, self.interval):
@@ -313,7 +312,7 @@ class Knowledge:
         self._answers = answers
 
     def _analyzer(self) -> Analyzer:
-        """The prover under all that is assumed here; it is told what is new when it is asked."""
+        """The prover with all assumptions; new ones are added on demand."""
         for assumed in self._assumed[len(self._scopes) :]:
             prover = self._prover
             is_condition = isinstance(assumed, PrimExpr)
@@ -323,7 +322,7 @@ class Knowledge:
         return self._prover
 
     def in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
-        """True if 0 ≤ index, and index < size, for certain. A size read from memory may have changed since."""
+        """Prove 0 ≤ index and index < size, separately. A size read from memory may have changed since."""
         key, answers = (id(index), id(size)), self._answers.in_bounds
         known = answers.get(key)
         if known is None:
@@ -331,7 +330,7 @@ class Knowledge:
         return known[0]
 
     def answer(self, ask: Callable[[], T], *question: object) -> T:
-        """The answer that `ask` gives to a question; where it was asked under the same facts, what it gave then."""
+        """Return `ask()`, cached per question and facts."""
         key, answers = _identities(question), self._answers.others
         if key not in answers:
             answers[key] = question, ask()
@@ -339,14 +338,14 @@ class Knowledge:
         return result
 
     def evidently_in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
-        """The answer of `in_bounds` as far as numbers tell: the prover is not asked."""
+        """Answer of `in_bounds` by interval arithmetic alone, without the prover."""
         low, high = self._compared(index, *self.interval(index))
         return low >= 0 and high < 2**63, high < self.interval(size)[0] or self._plainly_below(index, size)
 
     def _compared(self, expr: PrimExpr, low: Bound, high: Bound) -> Interval:
-        """The interval of an expression, where conditions compare it, or what it adds a number to, with numbers.
+        """Interval of an expression, narrowed by conditions that compare it, or its non-constant part, with constants.
 
-        So index the arms of a tree of choices: ``strip * 8 + i - 4`` where ``strip * 8 + i < 6``. Variables have been
+        Typical in the arms of a tree of choices: ``strip * 8 + i - 4`` where ``strip * 8 + i < 6``. Variables have been
         narrowed by conditions already.
         """
         base, offset = expr, 0
@@ -379,9 +378,9 @@ class Knowledge:
         return above, below
 
     def _plainly_below(self, index: PrimExpr, size: PrimExpr) -> bool:
-        """True if index < size as it is written: a loop variable up to the size, or a minimum of size - 1 and more.
+        """True if index < size by form: a loop variable up to `size`, a minimum with one, or size minus a constant.
 
-        So too is what lies behind the beginning of a block, in a loop over those of the block that are within the size.
+        Also an offset from a block's start, in a loop over the part of the block within `size`.
         """
         match index:
             case Var() if index in self._sizes and same(self._sizes[index], size):
@@ -404,7 +403,7 @@ class Knowledge:
                 return False
 
     def _is_within(self, product: _Product | None, size: PrimExpr) -> bool:
-        """True if a product is at most a size, as far as its factors tell."""
+        """True if a product is at most `size`, judged by its factors."""
         if product is None or isinstance(size, IntImm) or not self.fits(size):
             return False
         limit = self._product(size)
@@ -412,9 +411,9 @@ class Knowledge:
         return limit is not None and rest is not None and not rest.factors and rest.number <= limit.number
 
     def _is_in_vector(self, index: Add, size: PrimExpr) -> bool:
-        """True if an index is in one of the whole vectors of a block that ends within the size.
+        """True if an index lies in a whole vector of a block that ends within `size`.
 
-        So is begin + v * 16 + 15 where v < count // 16, if begin + count ≤ size as `_ends_within` sees it.
+        Example: begin + v * 16 + 15 where v < count // 16, if begin + count ≤ size according to `_ends_within`.
         """
         terms = _terms(index, 1, {})
         number = terms.pop(None, 0)
@@ -428,7 +427,7 @@ class Knowledge:
         return False
 
     def _ends_within(self, begin: PrimExpr | _Terms, count: PrimExpr, size: PrimExpr) -> bool:
-        """True if begin + count ≤ size as it is written: the count is a minimum of size - begin and more."""
+        """True if begin + count ≤ size by form: the count is size - begin or a minimum with it."""
         match count:
             case Var():
                 return count in self._values and self._ends_within(begin, self._values[count], size)
@@ -445,14 +444,14 @@ class Knowledge:
                 return False
 
     def _is_assumed(self, condition: GE | LT) -> bool:
-        """True if a condition is, as it stands, among those that hold here: the prover need not be told of the rest."""
+        """True if a condition is literally among the current assumptions: the prover is not needed."""
         return any(
             type(assumed) is type(condition) and structural_equal(assumed, condition)
             for assumed in reversed(self._assumed)
         )
 
     def _follows_below(self, index: PrimExpr, size: PrimExpr) -> bool:
-        """True if index < size follows from one condition, as x + 31 < n says of x + y where y ≤ 31, by numbers."""
+        """True if index < size follows from one condition by intervals, such as x + y < n (y ≤ 31) from x + 31 < n."""
         if not self.fits(index):
             return False
         for assumed in reversed(self._assumed):
@@ -467,9 +466,9 @@ class Knowledge:
         return False
 
     def _proves_below(self, index: PrimExpr, size: PrimExpr, below: LT) -> bool:
-        """True if the prover says so; it is not asked of x + 1 where it did not see that x is below the same size.
+        """True if the prover shows `below`. Skips x + 1 if x < size could not be proven before.
 
-        Elements of unrolled loops differ in the number they add, and what cannot be proven takes the prover longest.
+        Elements of unrolled loops differ by a constant, and failing proofs take longest.
         """
         terms = _terms(index, 1, {})
         number = terms.pop(None, 0)
@@ -483,7 +482,7 @@ class Knowledge:
         return False
 
     def _highest(self, terms: _Terms) -> Bound:
-        """The greatest value that a sum can have, by the intervals of its terms."""
+        """Upper bound of a sum, by the intervals of its terms."""
         total: Bound = terms.get(None, 0)
         for term, factor in terms.items():
             if term is not None and factor:
@@ -498,7 +497,7 @@ class Knowledge:
         return not isinstance(expr, IntImm) and self.holds(NE(expr, IntImm(expr.dtype, 0)))
 
     def nonnegative(self, expr: PrimExpr) -> bool:
-        """True if an integer is ≥ 0 for certain."""
+        """True if an integer is provably ≥ 0."""
         if self.interval(expr)[0] >= 0:
             return True
         if isinstance(expr, IntImm):
@@ -506,11 +505,11 @@ class Knowledge:
         return self.answer(lambda: self.holds(GE(expr, IntImm(expr.dtype, 0))), "nonnegative", expr)
 
     def holds(self, condition: PrimExpr) -> bool:
-        """True if a condition is true for certain."""
+        """True if the prover shows the condition."""
         return self._analyzer().can_prove(condition)
 
     def fits(self, expr: PrimExpr) -> bool:
-        """True if nothing in an integer expression wraps around, as far as the numbers tell."""
+        """True if no operation in an integer expression wraps around, by interval arithmetic."""
         if not isinstance(expr, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
             return True
         fits = self._answers.fits
@@ -523,12 +522,12 @@ class Knowledge:
         return known
 
     def interval(self, expr: PrimExpr) -> Interval:
-        """The least and the greatest value an integer expression can have."""
+        """Bounds (minimum, maximum) of an integer expression."""
         found = self.range(expr)
         return found if within(found, expr.dtype) else dtype_range(expr.dtype)
 
     def range(self, expr: PrimExpr) -> Interval:
-        """The values an expression would have if its last operation did not wrap around."""
+        """Bounds of an expression if its last operation does not wrap around."""
         if isinstance(expr, (IntImm, Var)):
             return self._interval(expr)
         intervals = self._answers.intervals
@@ -543,7 +542,7 @@ class Knowledge:
 
 
 def compared_with_number(condition: PrimExpr, expr: PrimExpr) -> Interval:
-    """The interval in which an expression lies where it is compared with a number; all numbers for other conditions."""
+    """Interval of `expr` implied by a comparison with a constant; unbounded for other conditions."""
     negated = isinstance(condition, Not)
     comparison = condition.a if isinstance(condition, Not) else condition
     if not isinstance(comparison, (LT, GE)) or not isinstance(comparison.b, IntImm):
@@ -574,7 +573,7 @@ def _terms(expr: PrimExpr, factor: int, terms: _Terms) -> _Terms:
 
 
 def reads_memory(expr: PrimExpr) -> bool:
-    """True if the value of an expression depends on the contents of buffers, or on a call."""
+    """True if an expression depends on the contents of buffers, or on a call."""
     seen: set[int] = set()
     pending: list[PrimExpr] = [expr]
     while pending:
@@ -588,7 +587,7 @@ def reads_memory(expr: PrimExpr) -> bool:
 
 
 def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:
-    """The conditions that follow from one that holds (or does not)."""
+    """Conditions that follow if `condition` holds (or does not)."""
     if isinstance(condition, Not):
         yield from _conjuncts(condition.a, not holds)
     elif isinstance(condition, And if holds else Or):
@@ -599,7 +598,7 @@ def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:
 
 
 def _factors(product: PrimExpr) -> Iterator[PrimExpr]:
-    """The expressions of which a product is made; an expression that is no product as it is."""
+    """Factors of a product; an expression that is not a product is its only factor."""
     if isinstance(product, Mul):
         yield from _factors(product.a)
         yield from _factors(product.b)

@@ -1,13 +1,13 @@
-"""Long sequences of statements, written as several LLVM functions.
+"""Splitting of long sequences of statements into several LLVM functions.
 
-Some of LLVM's passes take time quadratic in the loops of one function (IndVarSimplify looks for what guards a loop
-through all loops before it), so a sequence of more than a few dozen is written in parts:
+Some LLVM passes are quadratic in the number of loops of a function (IndVarSimplify searches all earlier loops for a
+guard), so a sequence of more than a few dozen is written in parts:
 
     i32 body(ptr a, ptr b)             i32 part1(ptr a, ptr b)      the first loops; 0, or -1 with the error set
         loop; loop; loop; …     as     i32 part2(ptr a, ptr b)      the next ones
                                        i32 body(ptr a, ptr b)       part1(a, b); part2(a, b); …
 
-A part takes the values of its surroundings that it uses, under their names there.
+The parameters of a part are the surrounding values it uses, under the same names.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..tir import BufferStore, Evaluate, For, SeqStmt, Stmt, While
 from .context import Context
 
 _LOOP: Final = 16
-"""The weight of a loop; any other statement has weight 1."""
+"""Weight of a loop; every other statement has weight 1."""
 _MOST: Final = 32 * _LOOP
-"""The greatest weight of one part."""
+"""Maximum weight of one part."""
 
 _SIMPLE: Final = (BufferStore, Evaluate)
-"""Statements that hold no others."""
+"""Statements that contain no other statements."""
 
 _LOCAL: Final = re.compile(r"%[\w.]+")
 
 
 def parts_of(seq: Sequence[Stmt]) -> list[list[Stmt]]:
-    """Statements in groups, as few as can be, none of which weighs more than `_MOST` unless it is a single one."""
+    """Group statements into as few parts as possible; only a part of a single statement may exceed `_MOST`."""
     groups: list[list[Stmt]] = [[]]
     total = 0
     for stmt in seq:
@@ -62,13 +62,13 @@ def _weight(stmt: Stmt) -> int:
 
 
 Scope = Mapping[Operand, str]
-"""The values around a statement, with their types as LLVM text."""
+"""Values available around a statement, with their types as LLVM text."""
 
 
 def write_apart(cx: Context, scope: Scope, write: Callable[[], None]) -> None:
-    """Write code as a function of its own, and call it; an error in it is the caller's.
+    """Write code as a separate function and call it; an error in it is propagated.
 
-    `scope` is that of `scope_of` where the code stands: of a sequence it is the same for all its parts.
+    `scope` is the result of `scope_of` at this point, the same for all parts of a sequence.
     """
     b = cx.b
     label = cx.error_label
@@ -94,7 +94,7 @@ def write_apart(cx: Context, scope: Scope, write: Callable[[], None]) -> None:
 
 
 def scope_of(cx: Context) -> Scope:
-    """The values that are known where code is written next."""
+    """Values available to the code written next."""
     return dict(_values(cx))
 
 

@@ -1,7 +1,7 @@
-"""Indices and sizes: integers computed in 64 bits, whatever their dtype.
+"""Index and size arithmetic in 64 bits, whatever the dtype of the expression.
 
-An index that cannot wrap around in its own dtype has the same value in 64 bits, and there LLVM can follow it from
-one iteration to the next. What may wrap is computed in its dtype and extended.
+An index that cannot wrap around in its dtype has the same value in 64 bits, where LLVM can analyse its evolution over
+loop iterations. An index that may wrap is computed in its dtype and extended.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from .exact import exact
 
 
 def index(cx: Context, expr: PrimExpr) -> Val:
-    """An integer expression (scalar or vector) in 64 bits."""
+    """Value of an integer expression (scalar or vector) in 64 bits."""
     if expr.dtype.lanes > 1 or expr.dtype.is_bool or not (expr.dtype == "int64" or cx.facts.fits(expr)):
         return extended(cx.value(expr), expr)
     return _wide(cx, expr)
 
 
 def extended(value: Val, expr: PrimExpr) -> Val:
-    """A value of an integer expression, extended to 64 bits."""
+    """Extend the value of an integer expression to 64 bits."""
     return value.to("i64", signed=expr.dtype.is_int)
 
 
@@ -58,6 +58,6 @@ def _computed(cx: Context, expr: PrimExpr) -> Val:
 
 
 def _cannot_overflow(cx: Context, expr: PrimExpr) -> bool:
-    """True if an operation stays in 64 bits, as far as the numbers tell."""
+    """True if interval arithmetic shows that an operation stays within 64 bits."""
     low, high = cx.facts.range(expr)
     return low >= -(2**63) and high < 2**63

@@ -1,7 +1,7 @@
-"""Calls of intrinsics: a table from names to the functions that write their code.
+"""Calls of intrinsics: a table from names to code-writing functions.
 
-float32 functions that are common in networks are polynomials of our own (see `math`), and vectorise; the rest, and
-all of float64, are libm's. Small floats compute in float32 and are rounded.
+Common float32 functions are polynomials of our own (see `math`), which vectorise; all others, and all of float64, call
+libm. Small floats are computed in float32 and rounded.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Intrinsic = Callable[[Context, Call], Val]
 
 
 def _of_floats(function: Callable[[Val], Val]) -> Intrinsic:
-    """A function of one float, rounded to the dtype."""
+    """Writer of a function of one float, rounded to the dtype."""
 
     def write(cx: Context, call: Call) -> Val:
         return rounded(cx, call.dtype, function(cx.value(call.args[0])))
@@ -87,9 +87,10 @@ def _elementary(name: str) -> Intrinsic:
 
 
 def _call_own(x: Val, name: str, formula: Callable[[Val], Val]) -> Val:
-    """A call of the module's own copy of a function, which LLVM inlines before it vectorises.
+    """Call the module's own copy of a function, which LLVM inlines before it vectorises.
 
-    Where vectors of 16 lanes have tables and powers of 2 in one instruction, other vectors are computed in those.
+    On targets whose 16-lane vectors have instructions for table look-ups and powers of 2 (`ModuleBuilder.math`), other
+    vectors are computed in parts of 16 lanes.
     """
     module, t = x.b.module, x.full_type
     symbol = f"relax.{name}.{suffix(x.type, x.lanes)}"
@@ -111,7 +112,7 @@ def _sigmoid(x: Val) -> Val:
 
 
 def libm(name: str, *arguments: Val) -> Val:
-    """A call of a function of the C library, lane by lane."""
+    """Call a C library function lane by lane."""
     x = arguments[0]
     symbol = name if x.type == "double" else f"{name}f"
     function = x.b.module.declare(symbol, x.type, ", ".join([x.type] * len(arguments)), _PURE_LIBM)
@@ -156,7 +157,7 @@ def _abs(cx: Context, call: Call) -> Val:
 
 
 def _with_flag(x: Val, name: str) -> Val:
-    """An LLVM intrinsic whose second operand says whether a special input is undefined: it is not."""
+    """Call an LLVM intrinsic whose second operand (undefined result for a special input) is false."""
     t = x.full_type
     function = x.b.module.intrinsic(f"llvm.{name}.{suffix(x.type, x.lanes)}", t, t, "i1")
     return x.make(f"call {t} {function}({t} {x.ref}, i1 false)")
@@ -180,7 +181,7 @@ def _bitwise_not(cx: Context, call: Call) -> Val:
 
 
 def _shift(left: bool) -> Intrinsic:
-    """Shifts beyond the width give what shifting bit by bit gives: 0, or the sign everywhere."""
+    """Writer of shifts. Beyond the width they yield 0, or the sign in every bit, as repeated 1-bit shifts do."""
 
     def write(cx: Context, call: Call) -> Val:
         a, n = (cx.value(arg) for arg in call.args)
@@ -282,7 +283,7 @@ def _extern_type(call: Call) -> str:
 
 
 def _extern_argument(cx: Context, arg: PrimExpr) -> str:
-    """An argument as C passes it: type, extension and operand."""
+    """C ABI type, extension and operand of an argument."""
     value = cx.value(arg)
     if arg.dtype.is_bool:
         return f"i8 zeroext {value.to('i8', signed=False).ref}"
@@ -292,7 +293,7 @@ def _extern_argument(cx: Context, arg: PrimExpr) -> str:
 
 
 def _assume(cx: Context, call: Call) -> Val:
-    """A promise of the program's writer is not relied on: a broken one would otherwise make anything happen."""
+    """Ignore the assumption: relying on a wrong one would be undefined behaviour."""
     return cx.value(IntImm("bool", 1))
 
 
@@ -321,7 +322,7 @@ def _fma(cx: Context, call: Call) -> Val:
 
 
 def _reduce(cx: Context, call: Call) -> Val:
-    """Lanes combined by halves; of conditions, by one instruction."""
+    """Reduce lanes by halving the vector; conditions by one instruction."""
     x, kind = cx.value(call.args[0]), call.intrinsic.removeprefix("vector_reduce_")
     if kind in ("and", "or"):
         function = cx.b.module.intrinsic(f"llvm.vector.reduce.{kind}.v{x.lanes}i1", "i1", x.full_type)
@@ -342,7 +343,7 @@ def _combined(kind: str, a: Val, b: Val, unsigned: bool) -> Val:
 
 
 def _part(x: Val, start: int, count: int) -> Val:
-    """Lanes of a vector."""
+    """Lanes [start, start + count) of a vector."""
     if count == 1:
         return Val(x.b, x.type, 1, x.b.op(f"extractelement {x.full_type} {x.ref}, i64 {start}"))
     lanes = ", ".join(f"i32 {i}" for i in range(start, start + count))

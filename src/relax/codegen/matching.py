@@ -1,4 +1,4 @@
-"""Matching arguments with a signature (`relax.tir.signature`), written as code."""
+"""Matching of arguments with a signature (`relax.tir.signature`), written as code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .index import index
 
 
 class WrittenMatching(SizeMatching[Val]):
-    """Writes the checks into a function. Numbers are in 64 bits."""
+    """Write the checks into a function. Sizes are in 64 bits."""
 
     def __init__(self, cx: Context, known: Signature, prefix: str = "") -> None:
         super().__init__(known, prefix)
@@ -45,7 +45,7 @@ class WrittenMatching(SizeMatching[Val]):
 
 
 def checked_signature(unit: Unit, name: str, func: PrimFunc) -> Signature:
-    """The signature of a function; variables that nothing binds are reported."""
+    """Signature of a function; unbound variables are reported."""
     known = signature_of(func)
     scalars = {param for param, buffer in known.params if buffer is None}
     for place, expr in known.compared:

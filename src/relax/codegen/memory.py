@@ -1,7 +1,7 @@
 """Buffers: addresses, checked indices, loads and stores.
 
-An index is checked at run time unless it is proven to be within its dimension; ordinary loops over whole dimensions
-prove theirs, so they have no checks and vectorise. The offset of an element is computed in 64 bits.
+An index is checked at run time unless it is proven to be within its dimension. Ordinary loops over whole dimensions are
+proven, so they have no checks and vectorise. The offset of an element is computed in 64 bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .views import storage_of
 
 
 def _evaluated(cx: Context, indices: tuple[PrimExpr, ...]) -> dict[int, Val]:
-    """The indices by dimension, if one may fail: all are evaluated before one is reported as out of bounds."""
+    """Indices by dimension, evaluated before any bounds check if one of them may fail; empty otherwise."""
     scalars = {axis: expr for axis, expr in enumerate(indices) if expr.dtype.lanes == 1}
     if not any(needs_care(cx, expr) for expr in scalars.values()):
         return {}
@@ -51,10 +51,10 @@ def _checked(
     first_lane: bool,
     known: dict[int, Val],
 ) -> list[Val]:
-    """The indices in 64 bits, each within its dimension from here on, in the lanes that are active.
+    """Return the indices in 64 bits; each is checked or proven to be within its dimension in the active lanes.
 
-    Of a ramp that is the last index, the index of the first lane if that is all that is asked for. Indices that are
-    `known` were evaluated before.
+    With `first_lane`, a ramp in the last dimension yields the index of its first lane. `known` holds indices that were
+    evaluated before.
     """
     found: list[Val] = []
     for axis, (expr, size) in enumerate(zip(indices, buffer.shape, strict=True)):
@@ -75,15 +75,15 @@ def _checked(
 
 
 def _is_evident(index: int, size: PrimExpr) -> bool:
-    """True for a small number within a known size, as the slots of shape heaps are."""
+    """True for a small constant index within a constant size, such as slots of shape heaps."""
     return isinstance(size, IntImm) and 0 <= index < min(size.value, 2**32)
 
 
 def _without_large_numbers(cx: Context, at: Val, expr: PrimExpr) -> Val:
-    """The value of an index, so that LLVM sees no large number in its address.
+    """Hide large constants of an index from LLVM's address computation.
 
-    LLVM counts distances between addresses in 64 bits, and ends the process for some of about 2^63. A piece of
-    assembly of no instructions hides from it how the index was computed.
+    LLVM counts distances between addresses in 64 bits, and aborts for some of about 2^63. An empty piece of inline
+    assembly hides the computation of the index.
     """
     if cx.facts.answer(lambda: _bits_of_numbers(expr), "bits", expr) < _LARGE_NUMBERS:
         return at
@@ -105,7 +105,7 @@ def _bits_of_numbers(expr: PrimExpr) -> int:
 
 
 _LARGE_NUMBERS: Final = 40
-"""Of an index whose numbers have as many bits together, the address may have a number of more than 48."""
+"""Total number of bits of an index's constants from which its address may have a constant of more than 48 bits."""
 
 
 def _size(cx: Context, where: Storage, axis: int) -> Val:
@@ -126,7 +126,7 @@ def _checked_vector(
     active: _Mask | None,
     base: PrimExpr | None,
 ) -> Val:
-    """The index of each lane; that of the first one if it is asked for, as `base`."""
+    """Index of each lane, checked; only the first lane's index if `base` is given."""
     size = buffer.shape[axis]
     if active is not None:
         return _checked_lanes(cx, buffer, axis, expr, where, active, base)
@@ -169,7 +169,7 @@ def _checked_lanes(
     active: _Mask,
     base: PrimExpr | None,
 ) -> Val:
-    """The index of each lane, those of active lanes within the dimension; or that of the first lane."""
+    """Index of each lane, checked in active lanes; only the first lane's index if `base` is given."""
     if active.proves_inside(cx, expr, buffer.shape[axis]):
         return index(cx, expr if base is None else base)
     at = index(cx, expr)
@@ -183,13 +183,13 @@ def _checked_lanes(
 
 
 def _ends_tell(cx: Context, ramp: Ramp) -> bool:
-    """True if a ramp from one index within bounds to another stays between them: its steps cannot wrap around."""
+    """True if a ramp whose first and last lanes are within bounds is within bounds: its steps cannot wrap around."""
     low, high = cx.facts.interval(ramp.stride)
     return ramp.base.dtype.is_int and max(-low, high) * ramp.lanes < 2 ** (ramp.base.dtype.bits - 1)
 
 
 def _first_lane(cx: Context, inside: Val) -> Val:
-    """The number of the first lane where a condition does not hold (0 if there is none)."""
+    """Index of the first lane in which `inside` does not hold (0 if there is none)."""
     bits = f"i{inside.lanes}"
     mask = cx.b.op(f"bitcast {inside.full_type} {inside.ref} to {bits}")
     outside = cx.b.op(f"xor {bits} {mask}, -1")
@@ -206,9 +206,9 @@ def _lane(value: Val, lane: Operand) -> Val:
 
 
 def _offset(cx: Context, where: Storage, indices: list[Val], element_lanes: int, wraps: bool = False) -> Val:
-    """The distance of an element from the first, in lanes; of a vector of indices, a vector.
+    """Distance of an element from the first one, in lanes; a vector for vector indices.
 
-    Every index is within bounds and the buffer is in memory, so nothing overflows; unless it `wraps`.
+    Every index is within bounds and the buffer is in memory, so nothing overflows, except with `wraps`.
     """
     lanes = max((i.lanes for i in indices), default=1)
 
@@ -232,13 +232,13 @@ def _offset(cx: Context, where: Storage, indices: list[Val], element_lanes: int,
 
 
 class _Mask:
-    """The predicate of an access: the lanes that are read or written."""
+    """Predicate of an access: the lanes that are read or written."""
 
     def __init__(self, predicate: PrimExpr, value: Val) -> None:
         self.predicate, self.value = predicate, value
 
     def proves_inside(self, cx: Context, expr: PrimExpr, size: PrimExpr) -> bool:
-        """True if the index of every active lane is within [0, size), as far as can be proven."""
+        """True if the index of every active lane is proven to be within [0, size)."""
         question = "inside", self.predicate, expr, size
         return cx.facts.answer(lambda: self._proves_inside(cx, expr, size), *question)
 
@@ -255,7 +255,7 @@ class _Mask:
             return all(cx.facts.in_bounds(at, size))
 
     def _says_below(self, cx: Context, expr: PrimExpr, size: PrimExpr) -> bool:
-        """True if the predicate is the very comparison of a rising index with the size: nothing needs a proof."""
+        """True if the predicate itself compares a rising index with `size`: no proof is needed."""
         match self.predicate, expr:
             case LT(Ramp() as compared, Broadcast(bound)), Ramp(base, IntImm(_, stride), lanes):
                 low, high = cx.facts.interval(base)
@@ -266,12 +266,12 @@ class _Mask:
 
 
 def _defined(cx: Context, predicate: PrimExpr) -> PrimExpr:
-    """The condition for which the variable of a let stands; a predicate that is no such variable as it is."""
+    """Condition bound to a variable by a let; any other predicate unchanged."""
     return cx.masks.get(predicate, predicate) if isinstance(predicate, Var) else predicate
 
 
 def _of_lane(expr: PrimExpr, lane: Var) -> PrimExpr | None:
-    """The value of a vector expression in one lane; None for operations that are not known to go lane by lane."""
+    """Value of a vector expression in one lane; None for operations not known to be lane-wise."""
     if expr.dtype.lanes == 1:
         return expr
     match expr:
@@ -295,7 +295,7 @@ def _of_lane(expr: PrimExpr, lane: Var) -> PrimExpr | None:
 
 
 class _Address:
-    """The address of a load or store: one pointer to consecutive lanes, or a vector of pointers."""
+    """Address of a load or store: one pointer to consecutive lanes, or a vector of pointers."""
 
     def __init__(
         self,
@@ -361,7 +361,7 @@ class _Address:
         cx.b.do(f"call void {function}({self.type} {value.ref}, {self._place(pointers)})")
 
     def _masked(self, name: str) -> tuple[str, str]:
-        """The symbol of a masked access, and the type of its address."""
+        """Symbol of a masked access, and the type of its address."""
         short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(self.element, self.element)
         places = f"v{self.lanes}p0" if self.scattered else "p0"
         return (
@@ -370,7 +370,7 @@ class _Address:
         )
 
     def _place(self, pointers: str) -> str:
-        """The address and mask of a masked access, as arguments."""
+        """Address and mask arguments of a masked access."""
         mask = splat("i1", self.lanes, "true") if self.mask is None else self.mask.ref
         return f"{pointers} align {self.align} {self.pointer}, {vector('i1', self.lanes)} {mask}"
 
@@ -380,26 +380,26 @@ def _is_one(expr: PrimExpr) -> bool:
 
 
 def element_pointer(cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Operand:
-    """The address of an element, whose indices are checked like those of a load."""
+    """Address of an element; the indices are checked like those of a load."""
     return _Address(cx, buffer, indices).pointer
 
 
 def any_pointer(cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Operand:
-    """The address at which an element is, or would be if its indices were within bounds."""
+    """Address of an element whose indices may be out of bounds; they are not checked."""
     where = storage_of(cx, buffer)
     offset = _offset(cx, where, [index(cx, i) for i in indices], max(buffer.dtype.lanes, 1), wraps=True)
     return cx.b.op(f"getelementptr {memory_element(buffer.dtype)}, ptr {where.pointer}, i64 {offset.ref}")
 
 
 def load(cx: Context, expr: PrimExpr) -> Val:
-    """The value of a BufferLoad in its register form."""
+    """Value of a BufferLoad in its register form."""
     expr = cast(BufferLoad, expr)
     raw = _Address(cx, expr.buffer, expr.indices, expr.predicate).load(cx)
     return from_memory(cx, expr.buffer.dtype, raw)
 
 
 def store(cx: Context, stmt: BufferStore) -> None:
-    """Write an element (or a vector of them)."""
+    """Write a BufferStore of an element or vector."""
     # No index is reported as out of bounds before the others, or the value, have failed.
     known = _evaluated(cx, stmt.indices)
     raw = _memory_value(cx, stmt.value)
@@ -407,7 +407,7 @@ def store(cx: Context, stmt: BufferStore) -> None:
 
 
 def from_memory(cx: Context, dtype: DataType, raw: Val) -> Val:
-    """A loaded element, as a value."""
+    """Convert a loaded element to its register form."""
     if dtype.is_bool:
         return raw.ne(constant(cx.b, "i8", raw.lanes, 0))
     if is_small_integer(dtype):
@@ -416,14 +416,14 @@ def from_memory(cx: Context, dtype: DataType, raw: Val) -> Val:
 
 
 def to_memory(cx: Context, dtype: DataType, value: Val) -> Val:
-    """A value, as an element that is stored."""
+    """Convert a value to its form in memory."""
     if is_small_float(dtype):
         return cx.unit.small_floats.encode(dtype, value)
     return value.to("i8", signed=False) if dtype.is_bool or is_small_integer(dtype) else value
 
 
 def _memory_value(cx: Context, expr: PrimExpr) -> Val:
-    """A value as it is stored. Copies of small floats go bit by bit."""
+    """Value in its form in memory. Copies of small floats go bit by bit."""
     if is_small_float(expr.dtype) and isinstance(expr, BufferLoad):
         return _Address(cx, expr.buffer, expr.indices, expr.predicate).load(cx)
     return to_memory(cx, expr.dtype, cx.value(expr))

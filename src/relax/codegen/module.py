@@ -1,4 +1,4 @@
-"""PrimFuncs as LLVM IR: for each, an inner function and the packed wrapper around it."""
+"""PrimFuncs to LLVM IR: an inner function and a packed wrapper for each."""
 
 from __future__ import annotations
 
@@ -34,66 +34,65 @@ from .views import declare_memory
 from .wrapper import Wrapper
 
 _BATCH: Final = 80
-"""Registers of the compiled Relax functions of one LLVM module: a function of one call has five."""
+"""Maximum number of registers of the compiled Relax functions in one LLVM module; a function of one call has five."""
 
 _MANY: Final = 64
-"""Parameters of a body beyond which LLVM is told that another definition may replace it, which is never so.
-
-Its passes over all functions of a module then derive nothing of the parameters: they look at all operands of a call
-again for each one of which they learn something. Nobody would use it, as the wrapper is not optimised.
+"""Number of parameters above which LLVM is told that an inner function may be replaced at link time (it never is). Its
+interprocedural passes then derive nothing about the parameters; they rescan all operands of a call for each parameter
+they learn about. The wrapper is not optimised, so nothing is lost.
 """
 _AT_ONCE: Final = 4
-"""Kernels that are lowered together: the passes take half a millisecond each beside their work."""
+"""Number of kernels lowered together: each run of the passes has an overhead of half a millisecond."""
 
 _LARGE: Final = 2_000
-"""Nodes of a kernel from which on it is lowered by itself, which takes 0.2 s: others are left to other processes."""
+"""Number of nodes from which a kernel is lowered by itself (0.2 s), leaving others to other processes."""
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
 
 
 def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:
-    """LLVM IR for lowered functions by name, for people to read. Raises DiagnosticError with all that is wrong."""
+    """Human-readable LLVM IR of lowered functions. Raises DiagnosticError with all errors."""
     return "\n".join(kernel.shown(kernel.text) for kernel in kernel_texts(funcs, target))
 
 
 def kernel_texts(
     funcs: Mapping[str, PrimFunc], target: Target, *, mark_loops: bool = False
 ) -> list[KernelText]:
-    """LLVM IR for lowered functions by name, those that call each other together, small functions of Relax in batches.
+    """LLVM IR of lowered functions, a text per group of functions that call each other, or per batch of small ones.
 
-    With `mark_loops`, the instructions of loops end in ``!dbg !loop<number>``, which LLVM does not read as it stands.
-    Raises DiagnosticError with all that was found wrong.
+    With `mark_loops`, the instructions of loops end in ``!dbg !loop<number>``, which LLVM does not parse. Raises
+    DiagnosticError with all errors.
     """
     return list(written_kernels(funcs, target, mark_loops=mark_loops))
 
 
 class LaterFunctions(NamedTuple):
-    """Compiled Relax functions that are made while others are written already."""
+    """Compiled Relax functions created while others are being written."""
 
     names: Sequence[str] = ()
     made: Iterable[tuple[str, PrimFunc]] = ()
-    """The functions with their names, in this order; taken from once."""
+    """(Name, function) pairs in order; iterated once."""
 
 
 NONE_LATER: Final = LaterFunctions()
 
 Lowering: TypeAlias = "Callable[[dict[str, PrimFunc]], dict[str, PrimFunc]]"
-"""Lowers functions, among which are those they call; adds functions of their parallel loops behind them."""
+"""Lowers functions together with the functions they call; appends the functions of their parallel loops."""
 
 
 class Elsewhere(Protocol):
-    """Kernels that other processes lower and write."""
+    """Kernels lowered and written by other processes."""
 
     def has_begun(self, name: str, func: PrimFunc) -> bool:
-        """True if another process has begun with a function; if not, none will."""
+        """True if another process has begun with a function; if False, no process will."""
         ...
 
     def has_ended(self, name: str) -> bool:
-        """True if the text of a function that was begun with need not be waited for."""
+        """True if the text of a function that was begun is available without waiting."""
         ...
 
     def text(self, name: str) -> KernelText | None:
-        """The text of a function that was begun with, when it is there; None if there will be none."""
+        """Wait for the text of a function that was begun; None if it cannot be written."""
         ...
 
 
@@ -106,10 +105,10 @@ def written_kernels(
     lowering: Lowering | None = None,
     elsewhere: Elsewhere | None = None,
 ) -> Iterator[KernelText]:
-    """The texts of `kernel_texts`, each when it is written; after something wrong, no more texts but the error.
+    """Yield the texts of `kernel_texts` as they are written; after an error, only raise DiagnosticError.
 
-    `later` functions are made when those before them have been written. With `lowering`, so are `funcs` lowered, a few
-    at once; those that are written `elsewhere` come when they are there.
+    `later` functions are created once the functions before them have been written. With `lowering`, `funcs` are lowered
+    as well, a few at a time; those written `elsewhere` are yielded when they arrive.
     """
     writer = _Writer(target, [*funcs, *later.names], mark_loops)
     if lowering is None:
@@ -124,7 +123,7 @@ def written_kernels(
 
 
 def _bfloat_rounding(target: Target) -> BfloatRounding | None:
-    """The target's instruction that rounds to bfloat16: processors with dot products of bfloat16 have it."""
+    """The target's instruction for rounding to bfloat16 (implied by bfloat16 dot products); None if it has none."""
     rounding = target.isa.bfloat_rounding
     if rounding is None or "bf16" not in target.machine.dot_products or target.vector_bits < rounding.bits:
         return None
@@ -132,7 +131,7 @@ def _bfloat_rounding(target: Target) -> BfloatRounding | None:
 
 
 class _Writer:
-    """Writes functions, and collects what is wrong with them."""
+    """Writes functions and collects their errors."""
 
     def __init__(self, target: Target, names: Sequence[str], mark_loops: bool) -> None:
         self._target, self._mark_loops = target, mark_loops
@@ -143,7 +142,7 @@ class _Writer:
         self._not_lowered: dict[str, list[Diagnostic]] = {}
 
     def texts(self, groups: Iterable[dict[str, PrimFunc]]) -> Iterator[KernelText]:
-        """The text of each group of functions that call each other; none any more once something is wrong."""
+        """Text of each group of functions that call each other; stops at the first error."""
         for group in groups:
             text = self._text(group)
             if self.is_right:
@@ -151,7 +150,7 @@ class _Writer:
 
     @property
     def is_right(self) -> bool:
-        """True as long as nothing was wrong."""
+        """True if there has been no error."""
         return not (self._wrong or self._not_lowered)
 
     def _text(self, group: dict[str, PrimFunc]) -> KernelText:
@@ -169,7 +168,7 @@ class _Writer:
         return _text(unit, self._target)
 
     def lowered(self, groups: Sequence[dict[str, PrimFunc]], lowering: Lowering) -> list[dict[str, PrimFunc]]:
-        """Groups of functions lowered together; where one cannot be, each by itself, without that one."""
+        """Lower groups of functions together; if that fails, one by one, skipping those that fail."""
         try:
             return _groups(lowering({name: func for group in groups for name, func in group.items()}))
         except DiagnosticError as error:
@@ -179,7 +178,7 @@ class _Writer:
             return []
 
     def finish(self) -> None:
-        """Raise DiagnosticError with all that was wrong."""
+        """Raise DiagnosticError with all errors, if any."""
         for errors in (self._not_lowered, self._wrong):
             if errors:
                 raise DiagnosticError([d for name in sorted(errors, key=self._place) for d in errors[name]])
@@ -189,7 +188,7 @@ class _Writer:
 
 
 class _Lowered:
-    """Functions that are lowered here, a few at once, and those that are lowered elsewhere."""
+    """Functions lowered in this process, a few at a time, and functions lowered elsewhere."""
 
     def __init__(
         self, funcs: Mapping[str, PrimFunc], writer: _Writer, lowering: Lowering, elsewhere: Elsewhere | None
@@ -198,14 +197,14 @@ class _Lowered:
         groups = _joined(funcs, sizes)
         groups.sort(key=lambda group: -sum(sizes[name] for name in group))
         self._large = [group for group in groups if sum(sizes[name] for name in group) >= _LARGE]
-        """The groups that are lowered first, each by itself, the largest one before all others."""
+        """Groups lowered first, one at a time, largest first."""
         self._small = groups[len(self._large) :]
         self._writer, self._lowering, self._elsewhere = writer, lowering, elsewhere
         self._begun: dict[str, dict[str, PrimFunc]] = {}
-        """The groups, of one function each, that are lowered elsewhere."""
+        """Groups, of one function each, lowered elsewhere."""
 
     def texts(self) -> Iterator[KernelText]:
-        """The texts of the functions that nobody else has begun with, and of others that are there already."""
+        """Texts of the functions that no other process has begun, and of others that have already arrived."""
         for groups, at_once in ((self._large, 1), (self._small, _AT_ONCE)):
             waiting = filter(self._is_here, groups)
             while some := list(itertools.islice(waiting, at_once)):
@@ -215,7 +214,7 @@ class _Lowered:
                     yield from self._arrived(self._elsewhere, ended)
 
     def last_texts(self) -> Iterator[KernelText]:
-        """The texts of all others."""
+        """Texts of all remaining functions."""
         if self._elsewhere is not None:
             yield from self._arrived(self._elsewhere, list(self._begun))
 
@@ -253,16 +252,16 @@ def _text(unit: Unit, target: Target) -> KernelText:
 
 
 def _names(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The functions that can be called from outside, and bodies of parallel loops, which come after them."""
+    """Return (names of callable functions, names of bodies of parallel loops); the latter come last in `funcs`."""
     bodies = tuple(name for name, func in funcs.items() if PARALLEL_BODY in func.attrs)
     return tuple(funcs)[: len(funcs) - len(bodies)], bodies
 
 
 def _groups(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
-    """The functions in groups none of which calls another, in their order, bodies of parallel loops last.
+    """Group functions so that no group calls another, in their order, bodies of parallel loops last.
 
-    Compiled Relax functions call others by their symbols; small ones come together in batches, since each LLVM module
-    costs as much as a small function.
+    Compiled Relax functions call others by symbol. Small ones are batched, since each LLVM module takes as long as a
+    small function.
     """
     ordered = dict(sorted(funcs.items(), key=lambda item: PARALLEL_BODY in item[1].attrs))
     host = {name: func for name, func in ordered.items() if REGISTERS in func.attrs}
@@ -274,7 +273,7 @@ def _groups(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
 
 
 def _batches(funcs: Iterable[tuple[str, PrimFunc]]) -> Iterator[dict[str, PrimFunc]]:
-    """Compiled Relax functions in batches, none of which has more than `_BATCH` registers unless it is a single one."""
+    """Batch compiled Relax functions, with at most `_BATCH` registers per batch unless it is a single function."""
     batch: dict[str, PrimFunc] = {}
     total = 0
     for name, func in funcs:
@@ -289,7 +288,7 @@ def _batches(funcs: Iterable[tuple[str, PrimFunc]]) -> Iterator[dict[str, PrimFu
 
 
 def _joined(funcs: Mapping[str, PrimFunc], sizes: Counter[str] | None = None) -> list[dict[str, PrimFunc]]:
-    """The functions in groups of those that call each other; their nodes are counted in `sizes`."""
+    """Group functions that call each other; `sizes` receives their node counts."""
     leaders = {name: name for name in funcs}
 
     def leader(name: str) -> str:
@@ -313,7 +312,7 @@ def _joined(funcs: Mapping[str, PrimFunc], sizes: Counter[str] | None = None) ->
 
 
 def _write(unit: Unit, name: str, func: PrimFunc) -> None:
-    """Write a function and its wrapper, or report what is wrong with it."""
+    """Write a function and its wrapper, or report its errors."""
     _refuse_unknown(unit, name, func)
     try:
         known = checked_signature(unit, name, func)
@@ -337,7 +336,7 @@ def _refuse_unknown(unit: Unit, name: str, func: PrimFunc) -> None:
 
 
 def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> None:
-    """The body, on raw pointers and sizes: ``i32 body(ptr a, …, i64 n, …)``, 0 or -1 with the error set."""
+    """Write the inner function ``i32 body(ptr a, …, i64 n, …)``; it returns 0, or -1 with the error set."""
     alias = " noalias" if func.attrs.get("tir.noalias") else ""
     parameters: list[str] = []
     for i, (param, buffer) in enumerate(known.params):

@@ -29,24 +29,24 @@ from ..tir import PrimFunc, lower
 from .module import kernel_texts
 
 _PACKAGES: Final = ("relax", "numpy", "ml_dtypes", "builtins")
-"""The packages whose classes a helper makes objects of: it imports no module of a user."""
+"""Packages whose classes a worker process unpickles: it imports no user module."""
 
 _UNREADABLE: Final = (pickle.UnpicklingError, AttributeError, ImportError, LookupError, TypeError, ValueError)
-"""The errors of making objects that only the process that sent them knows, as operators that it registered."""
+"""Errors of unpickling objects known only to the sending process, such as operators it registered."""
 
 ERRANDS: Final = Errands(__name__, __file__)
-"""This module, for helpers."""
+"""Names this module for worker processes."""
 
 
 class KernelsApart:
-    """The kernels of a build that helpers may lower and write."""
+    """The kernels of a build that worker processes may lower and write."""
 
     def __init__(self, target: Target, compilers: Compilers) -> None:
         self._target, self._compilers = target, compilers
         self._errands: dict[str, tuple[PrimFunc, Errand]] = {}
 
     def offer(self, name: str, func: PrimFunc) -> bool:
-        """Let a helper lower and write a kernel. False if it was offered before, or calls other functions."""
+        """Offer a kernel to worker processes. Return False if it was offered before, or calls other functions."""
         if self._errands.get(name, (None,))[0] is func or callees(func):
             return False
         self._take_back(name)
@@ -56,7 +56,7 @@ class KernelsApart:
         return True
 
     def keep(self, names: Set[str]) -> None:
-        """Take back all kernels but these."""
+        """Withdraw all kernels except `names`."""
         for name in self._errands.keys() - names:
             self._take_back(name)
 
@@ -65,7 +65,7 @@ class KernelsApart:
             self._compilers.take_back(self._errands.pop(name)[1])
 
     def has_begun(self, name: str, func: PrimFunc) -> bool:
-        """True if a helper has begun with a function; if not, none will."""
+        """True if a worker has begun with a function; if False, none will."""
         offered, errand = self._errands.get(name, (None, None))
         if errand is None:
             return False
@@ -76,17 +76,17 @@ class KernelsApart:
         return False
 
     def has_ended(self, name: str) -> bool:
-        """True if the helper that has begun with a function is done with it."""
+        """True if the worker that has begun with a function has finished it."""
         return self._errands[name][1].answer is not None
 
     def text(self, name: str) -> KernelText | None:
-        """The text of a function that a helper has begun with; None if it could not write one."""
+        """Text of a function that a worker has begun with; None if it could not write it."""
         answer = self._compilers.answer(self._errands.pop(name)[1])
         return _read(answer) if answer else None
 
 
 def _ordering(name: str, func: PrimFunc, target: Target) -> Callable[[], bytes]:
-    """Makes the order to lower and to write a kernel; an empty one, if the kernel cannot be pickled."""
+    """Return a function that pickles the job of lowering and writing a kernel (empty if it cannot be pickled)."""
 
     def order() -> bytes:
         try:
@@ -98,7 +98,7 @@ def _ordering(name: str, func: PrimFunc, target: Target) -> Callable[[], bytes]:
 
 
 def answer(order: bytes) -> bytes:
-    """The text of the kernel of an order, for `worker`; nothing if it cannot be lowered or written."""
+    """Carry out a job, for `worker`: return the kernel's text, or nothing if lowering or writing fails."""
     try:
         name, func, target, machine = _Reader(io.BytesIO(order)).load()
     except _UNREADABLE:
@@ -125,10 +125,10 @@ def _read(answer: bytes) -> KernelText:
 
 
 class _Reader(pickle.Unpickler):
-    """Reads an order."""
+    """Unpickler of jobs."""
 
     def find_class(self, module: str, name: str, /) -> Any:
-        """A class of a package in `_PACKAGES`. Raises UnpicklingError for another."""
+        """Return a class of a package in `_PACKAGES`. Raises UnpicklingError for another."""
         if module.partition(".")[0] not in _PACKAGES:
             raise pickle.UnpicklingError(f"{module}.{name} is of no package of relax")
         return super().find_class(module, name)

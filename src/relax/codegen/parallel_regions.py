@@ -2,12 +2,12 @@
 
     T.parallel_for(cls.main_parallel(0, n, B.data, A.data), 1)
 as
-    relax.parallel.v1(region, &captures, n, grain)      captures: what the body takes beside its range
+    relax.parallel.v1(region, &captures, n, grain)      captures: operands of the body other than its range
     region(captures, begin, end)                        loads them, and calls the body
 
-The chunks depend on the loop's length and estimated work alone (`work`). A loop of little work is one chunk, which the
-calling thread runs. The grain is negative where the work is not much beside the bytes that are stored: such a loop runs
-on several threads only if others did so lately, which have parts of its operands in their caches.
+The chunks depend only on the loop's length and estimated work (`work`). A loop of little work is one chunk, run by the
+calling thread. The grain is negative if the work is small compared with the bytes stored: such a loop runs on several
+threads only soon after other loops that did, since parts of its operands are then in their cores' caches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .work import BYTE_WORK, CHUNK_WORK, LOOP_WORK, SPLIT_WORK, IterationWork, w
 
 
 def run_in_parallel(cx: Context, call: Call, callee: str) -> None:
-    """A call ``callee(begin, end, …)`` for all parts of a range, as a statement; its error is the caller's."""
+    """Write a call ``callee(begin, end, …)`` over all chunks of a range, as a statement; an error is propagated."""
     func = cx.unit.functions.get(callee)
     work: list[IterationWork | None] = []
     operands = operands_of(cx, call, callee, lambda: work.append(func and work_of_iteration(cx, func)))
@@ -54,9 +54,9 @@ def run_in_parallel(cx: Context, call: Call, callee: str) -> None:
 
 
 def _grain(cx: Context, count: Val, each: IterationWork | None) -> Val | None:
-    """The least number of iterations of a chunk; all, if they are too little work; None if that is known now.
+    """Minimum number of iterations per chunk (all of them for little work); None if the loop is known to run serially.
 
-    Negative where the loop is to run on several threads only after others that did.
+    Negative if the loop runs on several threads only right after other loops that did.
     """
     if each is None:
         return cx.i64(1)
@@ -84,16 +84,16 @@ def _grain(cx: Context, count: Val, each: IterationWork | None) -> Val | None:
 
 
 def _even(count: int, least: int, cores: int) -> int:
-    """The iterations of a chunk, at least some, so that there are as many chunks for each core, if they are several.
+    """Chunk size of at least `least` iterations, with an equal number of chunks per core if there are several.
 
-    The pool gives each thread whole chunks: with five of them for two threads one would have three.
+    The pool assigns whole chunks: with five chunks, one of two threads would get three.
     """
     several = count // least // cores * cores
     return max(-(-count // several), least) if several and least > 1 else least
 
 
 def _region(cx: Context, symbol: str, body: str, struct: str, types: list[str], bounds: str) -> str:
-    """The function that the pool calls."""
+    """LLVM text of the function called by the pool."""
     lines = [f"define internal i32 {symbol}(ptr %captures, i64 %begin, i64 %end) #{cx.attributes} {{"]
     for i, type_ in enumerate(types):
         lines.append(f"  %at{i} = getelementptr {struct}, ptr %captures, i32 0, i32 {i}")

@@ -53,7 +53,7 @@ from .views import declare_view
 
 
 def write(cx: Context, stmt: Stmt) -> None:
-    """Write the code of a statement."""
+    """Write a statement."""
     cx.forget()
     outer, cx.place = cx.place, stmt.span or cx.place
     rule = _RULES.get(type(stmt))
@@ -89,7 +89,7 @@ def _store(cx: Context, stmt: BufferStore) -> None:
 
 
 def _mark_reduction(cx: Context, stmt: BufferStore) -> None:
-    """Let the additions that lead from the old value to the new one be reordered and fused."""
+    """Allow reordering and fusing of the additions from the old value to the new one."""
     dtype = stmt.buffer.dtype
     if not dtype.is_float or is_small_float(dtype):
         return
@@ -141,7 +141,7 @@ def _for(cx: Context, stmt: For) -> None:
 
 
 def _counted(cx: Context, stmt: For) -> None:
-    """A loop that counts."""
+    """Write a counted loop."""
     start, extent = index(cx, stmt.min), index(cx, stmt.extent)
     if is_const(stmt.extent) and cast(Any, stmt.extent).value <= 0:
         return
@@ -163,7 +163,7 @@ def _counted(cx: Context, stmt: For) -> None:
 
 
 def _unrolled(cx: Context, stmt: For) -> None:
-    """The iterations of an unrolled loop, one after the other; what is proven of one is proven of all."""
+    """Write the iterations of an unrolled loop in sequence; proofs about the loop variable hold for all of them."""
     start, count = index(cx, stmt.min), cast(IntImm, stmt.extent).value
     with cx.facts.loop(stmt.loop_var, stmt.min, stmt.extent):
         for i in range(count):
@@ -182,7 +182,7 @@ def _bound(var: Var, value: PrimExpr | int) -> PrimExpr:
 
 
 def _check_range(cx: Context, stmt: For, start: Val, extent: Val) -> None:
-    """The last value of the variable must be one of its dtype."""
+    """Check that the last value of the loop variable fits its dtype."""
     dtype = stmt.loop_var.dtype
     top = dtype_range(dtype)[1]
     if top >= 2**63 - 1:
@@ -200,7 +200,7 @@ def _check_range(cx: Context, stmt: For, start: Val, extent: Val) -> None:
 
 
 def _checked_extent(cx: Context, stmt: For, start: Val, extent: Val) -> Val:
-    """The extent of a loop whose end can be counted in 64 bits: at least 0 where that is not plain from the numbers."""
+    """Extent of a loop, checked so that its end fits 64 bits and, unless evident, clamped to at least 0."""
     (low, high), (least, most) = cx.facts.interval(stmt.min), cx.facts.interval(stmt.extent)
     if low + least >= -(2**63) and high + most < 2**63:
         return extent
@@ -217,7 +217,7 @@ def _checked_extent(cx: Context, stmt: For, start: Val, extent: Val) -> Val:
 
 
 def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
-    """The loop from `start` up to, not including, `end`."""
+    """Write a loop from `start` to `end` (exclusive)."""
     b = cx.b
     b.module.has_loops = True
     b.module.has_scalar_loops |= _is_scalar(stmt) and not _is_rest(cx, stmt)
@@ -241,7 +241,7 @@ def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
 
 
 def _loop_metadata(cx: Context, stmt: For) -> str:
-    """Hints for LLVM's passes. To force a transformation would make LLVM warn on stderr where it declines."""
+    """Metadata with hints for LLVM's passes. Forcing a transformation makes LLVM warn on stderr when it declines."""
     if not _is_row(stmt):
         return ""
     hint = cx.b.module.metadata('!"llvm.loop.unroll.disable"')
@@ -249,9 +249,9 @@ def _loop_metadata(cx: Context, stmt: For) -> str:
 
 
 def _is_row(stmt: For) -> bool:
-    """An innermost loop of a known length that makes at least a vector.
+    """True for an innermost loop of constant length that fills at least a vector.
 
-    LLVM would unroll it before it looks for vectors, and then find none, or worse ones in the loop around.
+    LLVM would unroll it before vectorising, and then find no vectors, or worse ones in the outer loop.
     """
     extent = stmt.extent
     if not isinstance(extent, IntImm) or extent.value < _ROW or stmt.kind is ForKind.UNROLLED:
@@ -263,7 +263,7 @@ _ROW: Final = 8
 
 
 def _is_scalar(stmt: For) -> bool:
-    """True for an innermost loop that stores numbers, and no vectors. One that only prefetches has nothing to store."""
+    """True for an innermost loop that stores scalars and no vectors; False for one that only prefetches."""
 
     def matters(node: Node) -> bool:
         if isinstance(node, For):
@@ -275,16 +275,16 @@ def _is_scalar(stmt: For) -> bool:
 
 
 def _is_rest(cx: Context, stmt: For) -> bool:
-    """True for a loop over what is left behind the last whole vector: some elements, fewer than it has."""
+    """True for a remainder loop: a dynamic extent smaller than a vector."""
     return not isinstance(stmt.extent, IntImm) and cx.facts.interval(stmt.extent)[1] < _VECTOR
 
 
 _VECTOR: Final = 16
-"""The elements of a vector, of the size that most have."""
+"""Number of elements in a vector of the most common width."""
 
 
 def _contains(stmt: Stmt, condition: Callable[[Node], bool]) -> bool:
-    """True if a condition holds for a part of a statement."""
+    """True if a condition holds for some node of a statement."""
     result = False
 
     def visit(node: Node) -> bool:

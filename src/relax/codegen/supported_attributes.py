@@ -1,7 +1,6 @@
-"""Attributes, annotations and storage scopes that code generation knows, with their meaning; others are refused.
+"""Attributes, annotations and storage scopes supported by code generation, with their meaning; others are rejected.
 
-An annotation is a wish that some pass or schedule was meant to fulfil. One that reaches code generation unread would be
-dropped in silence.
+An annotation is a request for a pass or schedule. Code generation would silently drop one that no pass has consumed.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ LOOP_ANNOTATIONS: Final[Mapping[str, str]] = {
 }
 
 SCOPES: Final = frozenset({"global", "local"})
-"""Storage scopes in which a CPU has memory; the code is the same for both."""
+"""Storage scopes in CPU memory; the code is the same for both."""
 
 UNKNOWN: Final = "E5910"
 LOWER_FIRST: Final = "lower the module first: relax.tir.lower(mod)"
 
 
 def unknown_among(names: Iterable[str], known: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The names that are not known, each with a hint."""
+    """Unknown names, each with a hint."""
     return [(name, _hint(name, known)) for name in names if name not in known]
 
 

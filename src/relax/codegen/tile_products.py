@@ -1,8 +1,8 @@
-"""Products of tiles (`T.tile_dot_bf16` and the like) by tile registers (`ISA.tiles`; AMX of x86-64).
+"""Tile products (`T.tile_dot_bf16` and similar) by tile registers (`ISA.tiles`; AMX of x86-64).
 
-A function of the module does the work: up to four tiles of 16 x 16 sums are loaded, then in each step up to two tiles
-of each operand, and stored at the end. Numbers of rows and columns are part of the configuration of the registers,
-which is written anew in each call; which tiles there are is one of four ways through the function.
+A function of the module loads up to four tiles of 16 x 16 sums, loads and multiplies up to two tiles of each operand in
+each step, and stores the sums at the end. Numbers of rows and columns are part of the tile configuration, which is
+written in each call; the function has a path for each of the four combinations of tiles.
 
     tiles 0 1    sums, by halves of rows and columns        4 5    halves of the rows on the left
           2 3                                               6 7    halves of the columns on the right
@@ -42,7 +42,7 @@ def _tile_dot(kind: str) -> Callable[[Context, Call], Val]:
 
 
 def _numbers(kind: str) -> str:
-    """The numbers that are multiplied, for messages."""
+    """Element type of the operands, for messages."""
     return "bf16" if TILES[kind] == BF16 else "int8"
 
 
@@ -54,7 +54,7 @@ def _hint(tiles: Tiles | None, kind: str) -> str:
 
 
 def _function(module: ModuleBuilder, kind: str, tiles: Tiles) -> Operand:
-    """The function of a module that multiplies tiles."""
+    """The module's function that multiplies tiles; written on first use."""
     name = f"relax.tile_dot.{kind}"
 
     def write() -> None:
@@ -71,7 +71,7 @@ def _function(module: ModuleBuilder, kind: str, tiles: Tiles) -> Operand:
 
 
 def _text(name: str, kind: str, tiles: Tiles) -> str:
-    """The function's LLVM text."""
+    """LLVM text of the function."""
     parameters = ", ".join(f"ptr %{pointer}, i64 %{pointer}_words" for pointer in _POINTERS)
     lines = [
         f'define internal void @"{name}"({parameters}, i64 %rows, i64 %columns, i64 %steps) noinline nounwind {{'
@@ -121,13 +121,13 @@ def _text(name: str, kind: str, tiles: Tiles) -> str:
 
 
 def _present(value: str, half: int, size: str) -> str:
-    """A value, or 0 if the second half is asked for and absent."""
+    """A size, or 0 if the second half is requested (`half`) but absent."""
     condition = f"%has_{size}_1" if half else "true"
     return f"select i1 {condition}, i64 {value}, i64 0"
 
 
 def _stored(name: str, value: str, type_: str, offset: int) -> list[str]:
-    """Lines that store a number into the configuration."""
+    """Lines that store a number into the tile configuration."""
     return [
         f"  %{name}_n = trunc i64 {value} to {type_}",
         f"  %{name}_at = getelementptr i8, ptr %config, i64 {offset}",
@@ -140,7 +140,7 @@ def _moved(name: str, pointer: str, offset: str) -> str:
 
 
 def _way(label: str, tall: int, wide: int, kind: str, tiles: Tiles) -> list[str]:
-    """The blocks for one or two halves of the rows and of the columns."""
+    """Blocks for one or two halves of the rows (`tall`) and of the columns (`wide`)."""
     places = {(0, 0): "sums", (0, 1): "sums_01", (1, 0): "sums_1", (1, 1): "sums_11"}
     blocks = [(r, c) for r in range(tall + 1) for c in range(wide + 1)]
 

@@ -1,8 +1,8 @@
 """Integers and conditions of a typical iteration, for estimates of work.
 
-The variables of the function around an iteration have their values, each loop is in its middle: the tile of a tiled
-loop is a whole one there, and the sum over a triangle comes out right. Arithmetic is in 64 bits and has no checks: what
-overflows wraps around, a divisor below 1 counts as 1. Nothing may depend on such a value except speed.
+Variables of the function around an iteration have their values; each loop variable is in the middle of its range, so
+the tile of a tiled loop is a whole one, and the sum over a triangle is right. Arithmetic is in 64 bits and unchecked:
+overflow wraps around, a divisor below 1 counts as 1. Only speed may depend on these values.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from .context import Context
 from .index import extended
 
 Values: TypeAlias = "Mapping[Var, Val]"
-"""Values of variables that are bound inside the iteration."""
+"""Values of variables bound inside the iteration."""
 
 
 def typical(cx: Context, expr: PrimExpr, values: Values) -> Val | None:
-    """An integer in 64 bits, or a condition; None if it depends on memory, calls, or variables without a value."""
+    """Typical value of an integer (64 bits) or condition; None if it depends on memory, calls, or unknown variables."""
     if expr.dtype.lanes != 1 or not (expr.dtype.is_integer or expr.dtype.is_bool):
         return None
     match expr:
@@ -72,7 +72,7 @@ def typical(cx: Context, expr: PrimExpr, values: Values) -> Val | None:
 
 
 def middle(cx: Context, loop: For, values: Values) -> Val | None:
-    """The value of a loop's variable in the middle of the loop."""
+    """Value of a loop's variable in the middle of its range; None if that is unknown."""
     least, extent = typical(cx, loop.min, values), typical(cx, loop.extent, values)
     return None if least is None or extent is None else least + (extent >> 1)
 
@@ -85,7 +85,7 @@ def _variable(cx: Context, var: Var, values: Values) -> Val | None:
 
 
 def _quotient(a: Val, b: Val) -> Val:
-    """The quotient rounded down."""
+    """Quotient rounded down."""
     numbers = number_of(a.ref, "i64"), number_of(b.ref, "i64")
     if numbers[0] is not None and numbers[1] is not None:
         return a.constant(numbers[0] // max(numbers[1], 1))
@@ -95,7 +95,7 @@ def _quotient(a: Val, b: Val) -> Val:
 
 
 def _remainder(a: Val, b: Val) -> Val:
-    """The remainder of the quotient rounded down."""
+    """Remainder of the quotient rounded down."""
     return a - _quotient(a, b) * b.intrinsic("smax", 1)
 
 
@@ -122,4 +122,4 @@ _RULES: Final[dict[type[PrimExpr], Callable[[Val, Val], Val]]] = {
     And: Val.__and__,
     Or: Val.__or__,
 }
-"""Rules of operations. A division that truncates is estimated as one that rounds down."""
+"""Rules of operations. Truncating division is estimated as floor division."""

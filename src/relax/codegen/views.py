@@ -1,9 +1,9 @@
-"""Memory of buffers: where each buffer is, and that it lies inside of the memory it names.
+"""Memory of buffers: the location of each buffer, and checks that it lies inside its memory.
 
-A data variable stands for memory whose extent is known: that of a parameter's buffer, or an allocation. Every buffer
-over it must lie inside. What sizes known now decide is an error of the program; what they do not is checked where the
-buffer is declared, and nothing is checked that the prover can tell. A parameter that is a bare pointer points to as
-much memory as its caller says; it must not be null. Any other pointer (the result of a call or a choice) is refused.
+A data variable stands for memory of known extent: that of a parameter's buffer, or an allocation. Every buffer over it
+must lie inside. A violation between constant sizes is an error of the program; dynamic sizes are checked where the
+buffer is declared, unless the prover shows that they fit. A bare pointer parameter points to as much memory as its
+caller says; it must not be null. Any other pointer (the result of a call or a choice) is rejected.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _SHARED = "give each buffer a data variable of its own"
 
 
 def storage_of(cx: Context, buffer: Buffer) -> Storage:
-    """The location of a buffer. One that was not declared views the memory its data variable points to."""
+    """Location of a buffer. An undeclared buffer views the memory of its data variable."""
     known = cx.storage.get(buffer)
     return _view(cx, buffer) if known is None else known
 
 
 def declare_view(cx: Context, view: Buffer) -> None:
-    """Note where a view is, once it is known to lie inside of what it views."""
+    """Record the location of a view, after checking that it lies inside the viewed memory."""
     cx.storage[view] = _view(cx, view)
 
 
 def declare_memory(
     cx: Context, buffer: Buffer, pointer: Operand, align: int, size: Number | None = None
 ) -> None:
-    """Note memory: that of a parameter's buffer, or an allocation of `size` bytes."""
+    """Record memory: that of a parameter's buffer, or an allocation of `size` bytes."""
     if buffer.data in cx.memory:
         other = cx.memory[buffer.data].buffer
         message = f"buffers {other.name} and {buffer.name} are in different memory under one data variable"
@@ -61,7 +61,7 @@ def declare_memory(
 
 
 def require_offset(cx: Context, data: Var, dtype: DataType, offset: Val) -> None:
-    """Check that an offset, in elements of a dtype, from a data variable's pointer leads to its memory or its end."""
+    """Check that `offset`, in elements of `dtype` from the pointer of `data`, is within its memory or at its end."""
     memory = cx.memory.get(data)
     if memory is None:
         return
@@ -104,7 +104,7 @@ def _view(cx: Context, view: Buffer) -> Storage:
 
 
 def _placed(cx: Context, buffer: Buffer, pointer: Operand, align: int) -> Storage:
-    """A buffer at its offset from a pointer to memory that is aligned to so many bytes."""
+    """Location of a buffer at its offset from `pointer`, which is aligned to `align` bytes."""
     with cx.exactly():
         shape = tuple(index(cx, size).ref for size in buffer.shape)
         strides = tuple(index(cx, stride).ref for stride in buffer.strides) if buffer.strides else None
@@ -119,18 +119,18 @@ def _placed(cx: Context, buffer: Buffer, pointer: Operand, align: int) -> Storag
 
 
 def _offset(buffer: Buffer) -> PrimExpr | None:
-    """The offset of a buffer's first element, None if it is 0."""
+    """Offset of a buffer's first element; None if it is 0."""
     offset = buffer.elem_offset
     return None if isinstance(offset, IntImm) and offset.value == 0 else offset
 
 
 def _lane(buffer: Buffer) -> int:
-    """The bytes of one lane of an element."""
+    """Size of one lane of an element in bytes."""
     return max(buffer.dtype.bits // 8, 1)
 
 
 def _item(buffer: Buffer) -> int:
-    """The bytes of an element."""
+    """Size of an element in bytes."""
     return _lane(buffer) * max(buffer.dtype.lanes, 1)
 
 
@@ -138,10 +138,10 @@ def _item(buffer: Buffer) -> int:
 
 
 def _proven_inside(cx: Context, view: Buffer, source: Buffer) -> bool:
-    """True if a view lies inside of a buffer for certain, though their sizes are not known now.
+    """True if a view provably lies inside a buffer although dynamic sizes are involved.
 
-    Sizes that are read from memory may have changed. No product of the sizes of a buffer in memory leaves 64 bits; so
-    what equals it does not either.
+    Sizes read from memory may have changed. No product of the sizes of a buffer in memory exceeds 64 bits, so an equal
+    product does not either.
     """
     own, other = ((b.dtype, b.shape, b.strides, b.elem_offset) for b in (view, source))
     sizes = (*view.shape, *source.shape)
@@ -166,17 +166,17 @@ def _proven_inside(cx: Context, view: Buffer, source: Buffer) -> bool:
 
 @dataclass(frozen=True)
 class _Span:
-    """The bytes from `start` up to, not including, `end`, counted from a data variable's pointer."""
+    """Byte range from `start` to `end` (exclusive), counted from a data variable's pointer."""
 
     start: Number
     end: Number
     empty: Condition
     too_large: Condition
-    """True if they cannot be counted."""
+    """True if the range overflows 64 bits."""
 
 
 class _Counter:
-    """Arithmetic that notes when it leaves 64 bits."""
+    """Integer arithmetic that records overflow of 64 bits."""
 
     def __init__(self, cx: Context) -> None:
         self.cx = cx
@@ -213,14 +213,14 @@ class _Counter:
 
 
 def _extent(cx: Context, memory: Memory) -> _Span:
-    """The bytes of memory: those allocated, or those of a parameter's buffer."""
+    """Byte range of memory: an allocation, or a parameter's buffer."""
     if memory.size is not None:
         return _Span(0, _number(cx, memory.size.ref), False, False)
     return _span(cx, memory.buffer, cx.storage[memory.buffer])
 
 
 def _span(cx: Context, buffer: Buffer, storage: Storage) -> _Span:
-    """The bytes that the elements of a buffer take, from the first in memory to the last."""
+    """Byte range of a buffer's elements, from the first in memory to the last."""
     counter = _Counter(cx)
     sizes = [_number(cx, size) for size in storage.shape]
     offset = _number(cx, storage.offset)
@@ -284,7 +284,7 @@ def _fail_unless(cx: Context, condition: Condition, kind: str, message: str, *nu
 
 
 def _number(cx: Context, ref: Operand) -> Number:
-    """A 64-bit operand; as an integer, if it is a constant."""
+    """A 64-bit operand; an int if it is a constant."""
     return int(ref) if ref.lstrip("-").isdigit() else Val(cx.b, "i64", 1, ref)
 
 

@@ -1,12 +1,11 @@
-"""Estimates of a parallel loop: its work, which decides how many iterations a thread takes at once, and the bytes it
-stores.
+"""Estimates for a parallel loop: its work, which determines the chunk size, and the bytes it stores.
 
-The unit of work is one operation on one element: a load, a store, an addition; a tenth to a quarter of a nanosecond,
-because LLVM turns several of them into one instruction (AMD EPYC, Zen 4). What is vectors already counts by
-instructions: arithmetic, of which a core does two in a cycle, little; a load or a store as much as the second-level
-cache takes, unless its buffer is kept in registers; a function such as exp for what it is made of. Sizes and conditions
-that the function's parameters tell, or variables that are bound to such values on the way, count as they are when the
-loop runs, in the middle of the loops around them (`typical_iteration`).
+The unit of work is one operation on one element (a load, a store, an addition): 0.1 to 0.25 ns, since LLVM combines
+several of them in one instruction (AMD EPYC, Zen 4). Explicit vectors count by instruction: little for arithmetic, of
+which a core executes two per cycle; as much as the second-level cache takes for a load or a store, unless its buffer is
+kept in registers; a function such as exp by its instructions. Sizes and conditions that depend on the function's
+parameters, directly or through variables, are evaluated at run time, with enclosing loops in the middle of their ranges
+(`typical_iteration`).
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ from .context import Context
 from .typical_iteration import Values, middle, typical
 
 Work: TypeAlias = "float | Val"
-"""A number of operations: known when compiling, or a double."""
+"""Number of operations: a constant, or a double at run time."""
 
 CHUNK_WORK: Final = 16384
-"""The least work of one chunk: some microseconds, where claiming it takes 0.1 µs."""
+"""Minimum work of one chunk: some microseconds, while claiming it takes 0.1 µs."""
 LOOP_WORK: Final = 4 * CHUNK_WORK
-"""The least work of a loop that runs on several threads: to wake a thread takes as long."""
+"""Minimum work of a loop run on several threads, about the time of waking a thread."""
 
 SPLIT_WORK: Final = 1 << 18
-"""The work of a loop, some 30 to 60 microseconds, that runs on several threads whatever it stores."""
+"""Work, some 30 to 60 microseconds, from which a loop runs on several threads whatever it stores."""
 BYTE_WORK: Final = 16
-"""The work beside each stored byte that pays for several threads: of two, each finds half of its operands, and whoever
-reads the results half of these, in the cache of the other core. A line of 64 bytes takes 50 to 90 ns from there if
-cores share no cache.
+"""Work per stored byte that pays for several threads. With two, each finds half of its operands, and the consumer of
+the results half of these, in the other core's cache. A cache line of 64 bytes takes 50 to 90 ns from there if the cores
+share no cache.
 """
 
 _UNKNOWN_EXTENT: Final = 16.0
-"""The iterations of a loop whose length depends on memory."""
+"""Assumed iterations of a loop whose length depends on memory."""
 _UNKNOWN_CALL: Final = 1e4
 _ELEMENTARY: Final = 16.0
 _VECTOR_ARITHMETIC: Final = 0.5
@@ -68,28 +67,28 @@ _SIMPLE: Final = frozenset({
     "tir.isnan", "tir.bitwise_and", "tir.bitwise_or", "tir.bitwise_xor", "tir.bitwise_not", "tir.shift_left",
     "tir.shift_right",
 })  # fmt: skip
-"""Functions that are an instruction or two, or, as a prefetch, one that nothing waits for."""
+"""Functions of one or two instructions, or, as a prefetch, without latency."""
 
 
 class _Measure(NamedTuple):
-    """A quantity that is estimated: work, or bytes stored."""
+    """An estimated quantity: work, or bytes stored."""
 
     of: Callable[[Context, PrimExpr | BufferStore], float]
-    """The amount that an expression, or the store of its value, adds."""
+    """Amount added by an expression, or by the store of its value."""
     branch: Callable[[Context, Val | None, Work, Work], Work]
-    """The amount that a branch adds: a function of its condition, if that is known, and of the amounts of its arms."""
+    """Amount added by a branch, from its condition (None if unknown) and the amounts of its arms."""
 
 
 class IterationWork(NamedTuple):
-    """An estimate of one iteration of a parallel loop."""
+    """Estimate of one iteration of a parallel loop."""
 
     work: Work
     stored: Work
-    """Bytes."""
+    """Bytes stored."""
 
 
 def work_of_iteration(cx: Context, func: PrimFunc) -> IterationWork | None:
-    """The work of one iteration of the loop that an outlined function runs a part of; None if it has no such loop.
+    """Work of one iteration of the parallel loop in an outlined function; None if it has no such loop.
 
     The function's parameters and sizes must be bound in the context.
     """
@@ -103,14 +102,14 @@ def work_of_iteration(cx: Context, func: PrimFunc) -> IterationWork | None:
 
 
 def _allocated(loop: For) -> frozenset[Var]:
-    """The memory that each iteration has for itself."""
+    """Memory private to each iteration."""
     found: set[Var] = set()
     walk(loop, lambda node: found.add(node.buffer.data) if isinstance(node, AllocBuffer) else None)
     return frozenset(found)
 
 
 def _loop_of(cx: Context, func: PrimFunc, values: Values) -> tuple[For, Values] | None:
-    """The loop that an outlined function runs a part of, and the values of its variables and of those around it."""
+    """The parallel loop in an outlined function, with the values of its variable and of those around it."""
     body: Stmt = func.body
     while isinstance(body, (DeclBuffer, AllocBuffer, LetStmt, AssertStmt)):
         if isinstance(body, LetStmt):
@@ -122,7 +121,7 @@ def _loop_of(cx: Context, func: PrimFunc, values: Values) -> tuple[For, Values] 
 
 
 def _of_shared(cx: Context, call: Call, values: Values, measure: _Measure) -> Work:
-    """The work of a parallel loop inside of another one: the call of the function that has its iterations."""
+    """Work of a nested parallel loop: a call of the function with its iterations."""
     func = cx.unit.functions.get(call.op.name_hint) if isinstance(call.op, GlobalVar) else None
     passed: Values = {}
     for param, arg in zip(() if func is None else func.params, call.args, strict=False):
@@ -167,12 +166,12 @@ def _of(cx: Context, stmt: Stmt, values: Values, measure: _Measure) -> Work:
 
 
 def _with(values: Values, var: Var, value: Val | None) -> dict[Var, Val]:
-    """The values, and that of one more variable, if it has one."""
+    """Copy of `values` with `var` added, unless `value` is None."""
     return {**values} if value is None else {**values, var: value}
 
 
 def _either(cx: Context, met: Val | None, then: Work, otherwise: Work) -> Work:
-    """The work of a branch; of both ways, if nothing is known of the condition."""
+    """Work of a branch; of both arms if the condition is unknown."""
     if met is None:
         return _total([then, otherwise])
     if met.ref in ("true", "false"):
@@ -183,21 +182,21 @@ def _either(cx: Context, met: Val | None, then: Work, otherwise: Work) -> Work:
 
 
 def _greater(cx: Context, met: Val | None, then: Work, otherwise: Work) -> Work:
-    """The greater one of two ways: in the middle of loops over few rows and their margins nothing may be stored."""
+    """Maximum of both arms: in the middle of loops over few rows and their margins nothing may be stored."""
     if isinstance(then, Val):
         return then.intrinsic("maxnum", otherwise)
     return otherwise.intrinsic("maxnum", then) if isinstance(otherwise, Val) else max(then, otherwise)
 
 
 def _stored(own: frozenset[Var], _: Context, part: PrimExpr | BufferStore) -> float:
-    """The bytes of results that a statement stores: not in memory that an iteration has of its own."""
+    """Bytes of results that a statement stores, not counting memory private to an iteration."""
     if not isinstance(part, BufferStore) or part.buffer.data in own:
         return 0.0
     return part.value.dtype.lanes * max(part.value.dtype.bits // 8, 1)
 
 
 def _operations(cx: Context, expr: PrimExpr | BufferStore) -> float:
-    """The operations of an expression. Those on integers alone are index arithmetic, and cost next to nothing."""
+    """Work of an expression. Integer operations are index arithmetic and nearly free."""
     if isinstance(expr, BufferStore):
         return _operations(cx, expr.value) + _access(cx, expr.buffer, expr.value.dtype)
     total = 0.0
@@ -225,14 +224,14 @@ def _is_simple(call: Call) -> bool:
 
 
 def _access(cx: Context, buffer: Buffer, dtype: DataType) -> float:
-    """The operations of a load or a store."""
+    """Work of a load or a store."""
     if buffer.scope == "local":
         return 0.0
     return _vectors(cx, dtype) * _VECTOR_ACCESS or 1.0
 
 
 def _vectors(cx: Context, dtype: DataType) -> int:
-    """The number of the machine's vectors in a value; 0 for a single number."""
+    """Number of vector registers a value takes; 0 for a scalar."""
     return 0 if dtype.lanes <= 1 else -(-dtype.lanes * dtype.bits // cx.unit.target.vector_bits)
 
 

@@ -1,10 +1,10 @@
-"""The packed wrapper: what a PrimFunc looks like from outside.
+"""The packed wrapper: the external interface of a PrimFunc.
 
     int relax.function.<number>(void *self, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result)
 
 Every argument is checked before the body runs: count, then kind, device, dtype, rank, compactness, alignment of each
 by the support code (`argument_checks`), and each dimension against the sizes the parameters bind. Errors name the
-function, the argument, what was found and expected:
+function, the argument, the actual and the expected value:
 
     ValueError: matmul: argument B: dimension 0 is 783, expected n = 784 (n was bound by A, dimension 1)
 """
@@ -29,7 +29,7 @@ from .matching import WrittenMatching
 
 
 class Wrapper(WrittenMatching):
-    """Writes the packed wrapper of one function."""
+    """Writer of one function's packed wrapper."""
 
     def __init__(self, unit: Unit, name: str, known: Signature, rules: Mapping[type, Rule]) -> None:
         head = (
@@ -67,16 +67,16 @@ class Wrapper(WrittenMatching):
         cx.unit.module.define(b)
 
     def table(self, name: str, values: Sequence[str]) -> Operand:
-        """A table of the function."""
+        """Add a constant table that belongs to the function."""
         return self.b.module.table(f"relax.{name}.{self.cx.unit.numbers[self.cx.name]}", "i64", values)
 
     def word(self, place: int, type_: str = "i64") -> Val:
-        """A word about the arguments."""
+        """Load a word about the arguments."""
         at = self.b.op(f"getelementptr i64, ptr {self.words}, i64 {place}")
         return Val(self.b, type_, 1, self.b.op(f"load {type_}, ptr {at}"))
 
     def scalar(self, i: int, param: Var) -> Val:
-        """A scalar argument, which is bound to its parameter."""
+        """Check a scalar argument and bind it to its parameter."""
         dtype = param.dtype
         type_ = "double" if dtype.is_float else "ptr" if dtype.is_handle else "i64"
         value = self.word(self.places[i].first, type_)
@@ -88,7 +88,7 @@ class Wrapper(WrittenMatching):
         return value
 
     def tensor(self, i: int, buffer: Buffer) -> Val:
-        """The pointer to the first element; to where the offset is counted from, if the buffer has a named one."""
+        """Pointer to the first element; if the buffer has a named offset, the pointer it is counted from."""
         words = self.places[i]
         return self.word(words.start if buffer.elem_offset is None else words.data, "ptr")
 
@@ -110,7 +110,7 @@ class Wrapper(WrittenMatching):
             super().compare(place, size)
 
     def require_apart(self) -> None:
-        """Refuse tensors that overlap, where the function promises to be right only for others."""
+        """Reject overlapping tensors if the function's promise excludes them."""
         pairs: list[str] = []
         for i, j in self.known.apart:
             names = (escaped(self.known.buffer(k).name) for k in (i, j))

@@ -1,7 +1,7 @@
-"""Dataflow patterns: match parts of a program, and rewrite what matched.
+"""Dataflow patterns: match parts of a program and rewrite them.
 
-`pattern` has the patterns and the short functions that make them, `context` finds several together in a block,
-`rewrite` puts other expressions in the place of those that matched.
+`pattern` defines patterns and their constructor functions, `context` matches several related patterns in a block,
+`rewrite` replaces matched expressions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Patterns of Relax expressions, as a grammar of classes. The functions of `relax.dpl.pattern` make them.
+"""Pattern classes of Relax expressions, as a grammar. The functions of `relax.dpl.pattern` construct them.
 
     DFPattern ::= WildcardPattern | ExprPattern(expr) | VarPattern(name) | DataflowVarPattern(name)
                 | GlobalVarPattern(name) | ExternFuncPattern(name) | ConstantPattern | PrimArrPattern(fields)
@@ -13,12 +13,10 @@
     with_relu = dense | is_op("relax.nn.relu")(dense)
     with_relu.match(value, get_var2val(function))
 
-A pattern is an object with an identity: where one object occurs twice, both places must hold the same value. Variables
-are looked through to the values they are bound to, as far as `var2val` tells them. The operands of a commutative
-operator may come in either order. Matching tries all ways to fit the pattern before it gives up.
-
-`used_by`, `only_used_by`, ``^`` and ``>>`` relate patterns that a `PatternContext` finds in a block together
-(`relax.dpl.context`).
+Patterns are compared by identity: all occurrences of one pattern object must match the same value. Variables are
+resolved to the values they are bound to, as far as `var2val` has them. The operands of a commutative operator may come
+in either order. Matching backtracks over all alternatives. `used_by`, `only_used_by`, ``^`` and ``>>`` relate patterns
+that a `PatternContext` matches together in a block (`relax.dpl.context`).
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ from .matching import Match, Pattern
 
 
 class DFPattern(Pattern):
-    """The base of patterns: how they are combined, and matched."""
+    """Base class of patterns, with operators that combine and match them."""
 
     def __init__(self, *parts: DFPattern) -> None:
         self.parts = parts
@@ -63,9 +61,10 @@ class DFPattern(Pattern):
     def __call__(
         self, *args: DFPattern, varg_default_wildcard: bool = False, add_constraint: bool = True
     ) -> CallPattern:
-        """A call of what this matches; with `varg_default_wildcard`, further arguments may be anything.
+        """A call whose callee this pattern matches; `varg_default_wildcard` allows any further arguments.
 
-        `add_constraint` is TVM's. Here a part of a pattern is never looked for by itself.
+        `add_constraint` exists for compatibility with TVM and is ignored: parts of a pattern are never matched
+        separately.
         """
         return CallPattern(self, args, varg_default_wildcard)
 
@@ -91,38 +90,40 @@ class DFPattern(Pattern):
         return _operator("relax.divide")(self, other)
 
     def optional(self, option_constructor: Callable[[DFPattern], DFPattern]) -> OrPattern:
-        """This pattern, or what is made of it: ``conv.optional(lambda y: is_op("relax.nn.relu")(y))``."""
+        """This pattern, or one built from it: ``conv.optional(lambda y: is_op("relax.nn.relu")(y))``."""
         return OrPattern(self, option_constructor(self))
 
     def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
-        """This pattern, where a call, an operator or a function has these attributes."""
+        """This pattern, restricted to calls, operators or functions with these attributes."""
         return AttrPattern(self, attrs)
 
     def has_struct_info(self, struct_info: StructInfo) -> StructInfoPattern:
-        """This pattern, where the value is proved to be of some struct info."""
+        """This pattern, restricted to values proved to have some struct info."""
         return StructInfoPattern(self, struct_info)
 
     def has_dtype(self, dtype: str) -> DataTypePattern:
-        """This pattern, where the value has a dtype."""
+        """This pattern, restricted to values of a dtype."""
         return DataTypePattern(self, dtype)
 
     def has_shape(self, shape: Sequence[Any]) -> ShapePattern:
-        """This pattern, where the value is proved to have a shape."""
+        """This pattern, restricted to values proved to have a shape."""
         return ShapePattern(self, shape)
 
     def same_shape_as(self, *args: DFPattern) -> DFPattern:
-        """This pattern; the open PatternContext asks that all have one shape."""
+        """Require in the open PatternContext that this pattern and `args` match values of one shape; returns this
+        pattern.
+        """
         SameShapeConstraint(self, *args)
         return self
 
     # -- relating
 
     def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
-        """A value of this pattern is an operand of the other's: at position `index`, or anywhere (-1)."""
+        """Require that this pattern's value is an operand of the other's, at position `index` or anywhere (-1)."""
         return _followed(PatternSeq([self]), other, index, only=False)
 
     def only_used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
-        """As `used_by`, and nothing else uses the value."""
+        """Like `used_by`, and require that the value has no other use."""
         return _followed(PatternSeq([self]), other, index, only=True)
 
     def __xor__(self, other: DFPattern | PatternSeq) -> PatternSeq:
@@ -132,12 +133,12 @@ class DFPattern(Pattern):
         return self.only_used_by(other)
 
     def fork_to(self, *args: DFPattern | PatternSeq) -> None:
-        """A value of this pattern is an operand of each of the others."""
+        """Require that this pattern's value is an operand of each of the others."""
         for other in args:
             self.used_by(other)
 
     def dup(self) -> DFPattern:
-        """A pattern of the same form, of parts of its own, that may match another value."""
+        """Deep copy of a pattern, which may match another value."""
         return self._copy({})
 
     def _copy(self, copies: dict[DFPattern, DFPattern]) -> DFPattern:
@@ -156,7 +157,7 @@ class DFPattern(Pattern):
 
 
 def _copied(value: Any, copies: dict[DFPattern, DFPattern]) -> Any:
-    """A field of a pattern, with patterns in it copied."""
+    """Copy a field of a pattern, including patterns in it."""
     if isinstance(value, DFPattern):
         return value._copy(copies)  # pyright: ignore[reportPrivateUsage]
     if isinstance(value, tuple):
@@ -165,7 +166,7 @@ def _copied(value: Any, copies: dict[DFPattern, DFPattern]) -> Any:
 
 
 class _Computed(DFPattern):
-    """The base of patterns of what a binding computes."""
+    """Base class of patterns of values that a binding computes."""
 
     @property
     def is_computed(self) -> bool:
@@ -173,12 +174,12 @@ class _Computed(DFPattern):
 
 
 class PatternSeq:
-    """A chain of patterns, each used by the next; ``^`` and ``>>`` put another behind it."""
+    """A chain of patterns, each used by the next; ``^`` and ``>>`` append another."""
 
     def __init__(self, patterns: Sequence[DFPattern], only_use: bool = False) -> None:
         self.patterns = list(patterns)
         self.uses: list[Use] = []
-        """The way each pattern is used by the next."""
+        """Kind of use of each pattern by the next."""
         for first, second in itertools.pairwise(self.patterns):
             self.uses.append(_related(first, second, -1, only_use))
 
@@ -189,11 +190,11 @@ class PatternSeq:
         return len(self.patterns)
 
     def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
-        """The value of the last pattern is an operand of the other's first."""
+        """Require that the last pattern's value is an operand of the other's first."""
         return _followed(self, other, index, only=False)
 
     def only_used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
-        """As `used_by`, and nothing else uses the value."""
+        """Like `used_by`, and require that the value has no other use."""
         return _followed(self, other, index, only=True)
 
     def __xor__(self, other: DFPattern | PatternSeq) -> PatternSeq:
@@ -203,7 +204,7 @@ class PatternSeq:
         return self.only_used_by(other)
 
     def dup(self) -> PatternSeq:
-        """A chain of the same form, of patterns of its own."""
+        """Deep copy of the chain."""
         new = PatternSeq([pattern.dup() for pattern in self.patterns[:1]])
         for pattern, use in zip(self.patterns[1:], self.uses, strict=True):
             new = _followed(new, pattern.dup(), use.position, use.only)
@@ -241,7 +242,7 @@ class WildcardPattern(DFPattern):
 
 
 class ExprPattern(DFPattern):
-    """An expression structurally equal to one; variables equal themselves."""
+    """An expression structurally equal to a given one; variables compare by identity."""
 
     def __init__(self, expr: RelaxExpr) -> None:
         super().__init__()
@@ -254,7 +255,7 @@ class ExprPattern(DFPattern):
 
 
 class _Named(DFPattern):
-    """The base of patterns of what has a name; an empty one stands for any."""
+    """Base class of patterns of named values; an empty name matches any."""
 
     def __init__(self, name: str = "") -> None:
         super().__init__()
@@ -266,7 +267,7 @@ class _Named(DFPattern):
 
 
 class VarPattern(_Named):
-    """A variable, perhaps of a certain name."""
+    """A variable, optionally of a given name."""
 
     def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
         if isinstance(expr, Var):
@@ -274,7 +275,7 @@ class VarPattern(_Named):
 
 
 class DataflowVarPattern(_Named):
-    """A dataflow variable, perhaps of a certain name."""
+    """A dataflow variable, optionally of a given name."""
 
     def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
         if isinstance(expr, DataflowVar):
@@ -282,7 +283,7 @@ class DataflowVarPattern(_Named):
 
 
 class GlobalVarPattern(_Named):
-    """A function of the module, perhaps of a certain name."""
+    """A function of the module, optionally of a given name."""
 
     def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
         if isinstance(expr, GlobalVar):
@@ -307,7 +308,7 @@ class ConstantPattern(DFPattern):
 
 
 class PrimArrPattern(DFPattern):
-    """A shape proved to be equal to one."""
+    """A shape proved to be equal to a given one."""
 
     def __init__(self, fields: Sequence[Any]) -> None:
         super().__init__()
@@ -323,10 +324,9 @@ class PrimArrPattern(DFPattern):
 
 
 class CallPattern(_Computed):
-    """A call of what one pattern matches, on what others match.
+    """A call whose callee and arguments match.
 
-    Arguments are as written: what an optional operand was left out of is no argument. The two operands of a
-    commutative operator are tried in both orders.
+    Omitted optional operands are not arguments. The two operands of a commutative operator are tried in both orders.
     """
 
     def __init__(self, op: DFPattern, args: Sequence[DFPattern], varg_default_wildcard: bool = False) -> None:
@@ -391,7 +391,7 @@ class UnorderedTuplePattern(_Computed):
 
 
 class TupleGetItemPattern(_Computed):
-    """A field of a tuple that matches: the one of this index, or any (None)."""
+    """A field of a matching tuple: that of `index`, or any (None)."""
 
     def __init__(self, tuple: DFPattern, index: int | None = None) -> None:
         super().__init__(tuple)
@@ -428,7 +428,7 @@ class FunctionPattern(DFPattern):
 
 
 class OrPattern(DFPattern):
-    """A pattern of what one of two patterns matches; the left one is tried first."""
+    """Alternative of two patterns; the left one is tried first."""
 
     def __init__(self, left: DFPattern, right: DFPattern) -> None:
         super().__init__(left, right)
@@ -445,7 +445,7 @@ class OrPattern(DFPattern):
 
 
 class AndPattern(DFPattern):
-    """A pattern of what both of two patterns match."""
+    """Conjunction of two patterns."""
 
     def __init__(self, left: DFPattern, right: DFPattern) -> None:
         super().__init__(left, right)
@@ -461,7 +461,7 @@ class AndPattern(DFPattern):
 
 
 class NotPattern(DFPattern):
-    """A pattern of all that another does not match."""
+    """Negation: matches everything that another pattern does not."""
 
     def __init__(self, reject: DFPattern) -> None:
         super().__init__(reject)
@@ -475,7 +475,7 @@ class NotPattern(DFPattern):
 
 
 class _Refined(DFPattern):
-    """The base of patterns that ask more of what another one matches."""
+    """Base class of patterns that restrict another one."""
 
     def __init__(self, pattern: DFPattern) -> None:
         super().__init__(pattern)
@@ -494,7 +494,7 @@ class _Refined(DFPattern):
 
 
 class AttrPattern(_Refined):
-    """A call, operator or function that has attributes of these values."""
+    """A call, operator or function with given attribute values."""
 
     def __init__(self, pattern: DFPattern, attrs: Mapping[str, Any]) -> None:
         super().__init__(pattern)
@@ -513,7 +513,7 @@ class AttrPattern(_Refined):
 
 
 def _is_spelled(attrs: Any, name: str, expected: Any) -> bool:
-    """True if an attribute has the expected value, which may be in any spelling that its operator takes."""
+    """True if an attribute has the expected value, in any spelling that its operator accepts."""
     found = getattr(attrs, name)
     if same_attr(expected, found) or not isinstance(attrs, Operator):
         return same_attr(expected, found)
@@ -524,7 +524,7 @@ def _is_spelled(attrs: Any, name: str, expected: Any) -> bool:
 
 
 class StructInfoPattern(_Refined):
-    """A value proved to be of some struct info."""
+    """A value proved to have some struct info."""
 
     def __init__(self, pattern: DFPattern, struct_info: StructInfo) -> None:
         super().__init__(pattern)
@@ -548,7 +548,7 @@ class DataTypePattern(_Refined):
 
 
 class ShapePattern(_Refined):
-    """A tensor or shape of proved sizes."""
+    """A tensor or shape proved to have given dimensions."""
 
     def __init__(self, pattern: DFPattern, shape: Sequence[Any]) -> None:
         super().__init__(pattern)

@@ -1,4 +1,4 @@
-"""Comparisons used by patterns: sizes by proof, attributes by value or structure."""
+"""Comparisons for patterns: dimensions by proof, attributes by value or structure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..struct_info import ShapeStructInfo, TensorStructInfo
 
 
 def dims_of(expr: RelaxExpr) -> Sequence[PrimExpr] | None:
-    """The sizes of a tensor or a shape, None if they are not known."""
+    """Dimensions of a tensor or a shape, None if unknown."""
     match expr.struct_info_:
         case TensorStructInfo() as info:
             return info.dims
@@ -24,14 +24,14 @@ def dims_of(expr: RelaxExpr) -> Sequence[PrimExpr] | None:
 
 
 def same_dims(expected: Sequence[PrimExpr], dims: Sequence[PrimExpr] | None) -> bool:
-    """True if sizes provably equal the expected ones."""
+    """True if dimensions are proved equal to the expected ones."""
     if dims is None or len(dims) != len(expected):
         return False
     return prove_shape_equal(expected, dims) is Verdict.YES
 
 
 def same_attr(expected: Any, found: Any) -> bool:
-    """True if the value of an attribute equals the expected one."""
+    """True if an attribute's value equals the expected one."""
     if isinstance(found, DataType):
         return found == expected
     if isinstance(expected, list | tuple) and isinstance(found, list | tuple):

@@ -1,7 +1,8 @@
-"""Relations between patterns: uses of one's value by another's, and shapes that agree. A PatternContext collects them.
+"""Constraints between patterns, collected by a PatternContext: uses of one pattern's value by another's, and equal
+shapes.
 
-`Rules` is what a context collects while it is open. Patterns made meanwhile are looked for together, each in a binding
-of its own; a pattern that became part of another is found with that one.
+`Rules` holds the patterns and constraints created while a context is open. Root patterns match separate bindings; a
+pattern that is part of another is matched with that one.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from .matching import Pattern
 
 
 class Use(NamedTuple):
-    """The value of one pattern is an operand of the other's: at a position, or anywhere (-1)."""
+    """Constraint: the value of one pattern is an operand of the other's, at a position or anywhere (-1)."""
 
     used: Pattern
     user: Pattern
     position: int
     only: bool
-    """True if nothing else uses the value."""
+    """True if the value has no other use."""
 
 
 class SameShapeConstraint:
-    """All values that some patterns match have one shape."""
+    """Constraint: the values of several patterns have one shape."""
 
     def __init__(self, *args: Pattern) -> None:
         self.patterns = args
@@ -36,15 +37,15 @@ class SameShapeConstraint:
 
 @dataclass
 class Rules:
-    """The patterns and relations of a context."""
+    """Patterns and constraints of a context."""
 
     wholes: dict[Pattern, None] = field(default_factory=dict[Pattern, None])
-    """The patterns that are no part of others, in order: of calls, fields and tuples, and those in relations."""
+    """Root patterns in order: those of calls, fields and tuples, and those in constraints."""
     uses: list[Use] = field(default_factory=list[Use])
     same_shapes: list[SameShapeConstraint] = field(default_factory=list[SameShapeConstraint])
 
     def built(self, pattern: Pattern, parts: Iterable[Pattern]) -> None:
-        """Note a new pattern, of which others are parts."""
+        """Record a new pattern; its parts cease to be roots unless they have a use constraint."""
         for part in parts:
             if not any(part in use[:2] for use in self.uses):
                 self.wholes.pop(part, None)
@@ -52,13 +53,13 @@ class Rules:
             self.wholes[pattern] = None
 
     def add_use(self, use: Use) -> None:
-        """Note a use; both patterns are looked for."""
+        """Add a use; both patterns become roots."""
         self.uses.append(use)
         self.wholes.setdefault(use.used)
         self.wholes.setdefault(use.user)
 
     def copy(self) -> Rules:
-        """A copy that goes on by itself."""
+        """Return an independent copy."""
         return Rules(dict(self.wholes), list(self.uses), list(self.same_shapes))
 
 
@@ -66,16 +67,16 @@ _OPEN = threading.local()
 
 
 def active_rules() -> Rules | None:
-    """The rules of the innermost open context of this thread; None outside of any."""
+    """Rules of the innermost open context of this thread; None outside of any."""
     rules: list[Rules] = getattr(_OPEN, "rules", [])
     return rules[-1] if rules else None
 
 
 def open_rules(rules: Rules) -> None:
-    """Let new patterns and relations go to these rules."""
+    """Make these rules collect new patterns and constraints."""
     _OPEN.rules = [*getattr(_OPEN, "rules", []), rules]
 
 
 def close_rules() -> None:
-    """Go back to the rules that were active before."""
+    """Restore the previously active rules."""
     _OPEN.rules = _OPEN.rules[:-1]

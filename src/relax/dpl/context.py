@@ -1,16 +1,14 @@
-"""PatternContext: patterns that are found together in a dataflow block.
+"""PatternContext: patterns that are matched together in a dataflow block.
 
     with PatternContext() as context:
         conv, bias, relu = is_call_tir("conv2d"), is_call_tir("bias_add"), is_call_tir("relu")
         conv >> bias >> relu                     # each is used by the next one only
     context.match_dfb(block)                     # {conv: lv, bias: lv1, relu: lv2}, or None
 
-Patterns made while a context is open are looked for, each in a binding of its own, unless they became part of another
-pattern, or of an alternative. Patterns made before count if a relation names them. An operand of call_tir,
-call_tir_inplace and call_dps_packed counts by its place among the operands of the kernel.
-
-A variable that only gives another one a name (``b = a``) is seen through. "Only used by" asks about the block: a
-result that leaves it is used by others.
+Patterns created while a context is open each match a separate binding, unless they are part of another pattern or of an
+alternative. Patterns created earlier are included if a constraint names them. Operands of call_tir, call_tir_inplace
+and call_dps_packed are indexed among the kernel's operands. Aliases (``b = a``) are resolved. "Only used by" refers to
+the block: a value visible outside of it has other uses.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ from .matching import Match, Matched, Pattern
 
 
 class PatternContext:
-    """Patterns and relations that are looked for together; see the module's docstring.
+    """Patterns and constraints that are matched together; see the module's docstring.
 
-    With `incremental` a context begins with what the one around it holds.
+    With `incremental` a context starts with the rules of the enclosing one.
     """
 
     def __init__(self, incremental: bool = False) -> None:
@@ -52,9 +50,9 @@ class PatternContext:
     def match_dfb(
         self, dfb: BindingBlock, start_hint: Var | None = None, must_include_hint: bool = False
     ) -> Matched | None:
-        """The variable, or leaf, that each pattern matched in a block; None if there is no way to match all.
+        """Match all patterns in a block; returns each pattern's variable or leaf, or None without a match.
 
-        A match with `start_hint` in the place of some pattern is preferred; `must_include_hint` asks for one.
+        A match in which some pattern matches `start_hint` is preferred; with `must_include_hint` it is required.
         """
         return self.find(BlockFacts(dfb), start_hint, must_include_hint)
 
@@ -65,7 +63,7 @@ class PatternContext:
         must_include_hint: bool = False,
         skipped: frozenset[Var] = frozenset(),
     ) -> Matched | None:
-        """As `match_dfb`; no pattern that is looked for by itself is matched by a `skipped` variable."""
+        """Like `match_dfb`; root patterns do not match `skipped` variables."""
         search = _Search(self.rules, block, skipped)
         if start_hint is not None:
             for pattern in self.rules.wholes:
@@ -78,7 +76,7 @@ class PatternContext:
 
 
 class BlockFacts:
-    """Facts about a block: what its variables are bound to, and who uses them."""
+    """Definitions and uses of the variables of a block."""
 
     def __init__(self, block: BindingBlock) -> None:
         self.bound = [binding.var for binding in block.bindings]
@@ -87,9 +85,9 @@ class BlockFacts:
         }
         self.match = Match(self.values)
         self.users: dict[Var, dict[Var, None]] = {}
-        """The variables whose values use a variable; names of other variables do not count."""
+        """Users of each variable: variables whose values use it; aliases are not counted."""
         self.leaving: set[Var] = set()
-        """The variables, under the first of their names, whose values are seen outside."""
+        """Variables whose values are used outside of the block, as the first of their aliases."""
         for binding in block.bindings:
             if not isinstance(binding.var, DataflowVar):
                 self.leaving.add(cast(Var, self.match.holder(binding.var)))
@@ -99,7 +97,7 @@ class BlockFacts:
                     users[binding.var] = None
 
     def uses(self, use: Use, used: RelaxExpr, user: RelaxExpr) -> bool:
-        """True if the value of a variable is used by another's as a relation says."""
+        """True if the use of one variable's value by another's satisfies a constraint."""
         source = self.match.holder(used)
         if not isinstance(source, Var) or not isinstance(user, Var):
             return False
@@ -148,7 +146,7 @@ class _Search:
             ]
 
     def first(self, fixed: Mapping[Pattern, Var]) -> Matched | None:
-        """The first way to match, in which some patterns are matched by certain variables."""
+        """First match in which some patterns match given variables."""
         if not self.order:
             return None
         self.match.matched.clear()
@@ -157,7 +155,7 @@ class _Search:
         return None
 
     def step(self, at: int, fixed: Mapping[Pattern, Var]) -> Iterator[None]:
-        """The ways to match the patterns from a position in the order on."""
+        """Matches of the patterns from a position in the search order on."""
         if at == len(self.order):
             if all(map(self.same_shape, self.rules.same_shapes)):
                 yield
@@ -175,7 +173,7 @@ class _Search:
                     yield from self.step(at + 1, fixed)
 
     def related(self, pattern: Pattern) -> bool:
-        """True if the relations of a pattern to those matched before hold."""
+        """True if the constraints between a pattern and those already matched hold."""
         matched = self.match.matched
         return all(
             self.block.uses(use, matched[use.used], matched[use.user])
@@ -194,7 +192,7 @@ class _Search:
 
 
 def _connected(rules: Rules) -> list[Pattern]:
-    """The patterns to look for, those that are related to earlier ones first."""
+    """Root patterns in search order, each related to earlier ones if possible."""
     order: list[Pattern] = []
     waiting = dict(rules.wholes)
     while waiting:

@@ -1,4 +1,4 @@
-"""Match: the state of one attempt to fit a pattern to an expression."""
+"""Match: the state of one attempt to match a pattern with an expression."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from ..ir import RelaxExpr, structural_equal
 
 
 class Pattern:
-    """A pattern as matching sees it: it fits an expression in some ways. A pattern equals itself only."""
+    """Interface of patterns for matching. Patterns are compared by identity."""
 
     @property
     def is_computed(self) -> bool:
-        """True if whatever matches is computed by a binding: it is no variable from outside, and no constant."""
+        """True if only computed values match: no variables from outside, and no constants."""
         return False
 
     def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
-        """One step for each way in which this pattern fits an expression."""
+        """Yield once for each way in which this pattern matches an expression."""
         raise NotImplementedError
 
     def match(self, expr: RelaxExpr, var2val: Mapping[Var, RelaxExpr] | None = None) -> bool:
-        """True if an expression fits; `var2val` says the values of variables (`relax.analysis.get_var2val`)."""
+        """True if an expression matches; `var2val` maps variables to values (`relax.analysis.get_var2val`)."""
         return self.extract_matched_expr(expr, var2val) is not None
 
     def extract_matched_expr(
         self, expr: RelaxExpr, var2val: Mapping[Var, RelaxExpr] | None = None
     ) -> Matched | None:
-        """The expression each part of the pattern matched, as it stands in the program; None if it does not fit."""
+        """Expression in the program that each part of the pattern matched; None if it does not match."""
         match = Match(var2val)
         for _ in match.fit(self, expr):
             return dict(match.matched)
@@ -35,18 +35,18 @@ class Pattern:
 
 
 Matched = dict[Pattern, RelaxExpr]
-"""The expression that each part of a pattern matched."""
+"""Matched expression of each part of a pattern."""
 
 
 class Match:
-    """The state of one attempt to match: the values of variables, and what matched so far."""
+    """State of one attempt to match: the values of variables, and the parts matched so far."""
 
     def __init__(self, values: Mapping[Var, RelaxExpr] | None = None) -> None:
         self.values: Mapping[Var, RelaxExpr] = values or {}
         self.matched: Matched = {}
 
     def value(self, expr: RelaxExpr) -> RelaxExpr:
-        """The value of an expression: variables looked through, as far as their values are known."""
+        """Value of an expression, with variables resolved as far as their values are known."""
         while isinstance(expr, Var):
             bound = self.values.get(expr)
             if bound is None:
@@ -55,7 +55,7 @@ class Match:
         return expr
 
     def holder(self, expr: RelaxExpr) -> RelaxExpr:
-        """The first of the variables that are names of one value."""
+        """First of several variables bound to one value."""
         while isinstance(expr, Var):
             bound = self.values.get(expr)
             if not isinstance(bound, Var):
@@ -64,7 +64,7 @@ class Match:
         return expr
 
     def same(self, a: RelaxExpr, b: RelaxExpr) -> bool:
-        """True if two expressions are the same value."""
+        """True if two expressions denote the same value."""
         a, b = self.holder(a), self.holder(b)
         if a is b:
             return True
@@ -74,7 +74,7 @@ class Match:
         return is_leaf(first) and not isinstance(first, Constant) and structural_equal(first, second)
 
     def fit(self, pattern: Pattern, expr: RelaxExpr) -> Iterator[None]:
-        """Yield once for each way in which a pattern matches an expression; `matched` describes it meanwhile."""
+        """Yield once for each way in which a pattern matches an expression; `matched` holds the current match."""
         if pattern in self.matched:
             if self.same(self.matched[pattern], expr):
                 yield
@@ -88,7 +88,7 @@ class Match:
                 del self.matched[pattern]
 
     def fit_all(self, patterns: Sequence[Pattern], exprs: Sequence[RelaxExpr]) -> Iterator[None]:
-        """The ways in which patterns fit as many expressions, in order."""
+        """Yield once for each way in which patterns match expressions pairwise, in order."""
         if not patterns:
             yield
             return

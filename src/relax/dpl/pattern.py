@@ -1,6 +1,6 @@
-"""Short functions that make patterns: ``is_op("relax.nn.relu")(wildcard())``.
+"""Constructor functions of patterns: ``is_op("relax.nn.relu")(wildcard())``.
 
-The classes of patterns, which this module has under TVM's path too, are in `relax.dpl.classes`.
+The pattern classes are in `relax.dpl.classes`, and are exported here for TVM's import path.
 """
 
 from __future__ import annotations
@@ -85,17 +85,17 @@ def wildcard() -> WildcardPattern:
 
 
 def is_var(name: str = "") -> VarPattern:
-    """A variable, of this name unless it is empty."""
+    """A variable, of this name if it is not empty."""
     return VarPattern(name)
 
 
 def is_gv(name: str = "") -> GlobalVarPattern:
-    """A function of the module, of this name unless it is empty."""
+    """A function of the module, of this name if it is not empty."""
     return GlobalVarPattern(name)
 
 
 def is_dfv(name: str = "") -> DataflowVarPattern:
-    """A dataflow variable, of this name unless it is empty."""
+    """A dataflow variable, of this name if it is not empty."""
     return DataflowVarPattern(name)
 
 
@@ -115,17 +115,17 @@ def is_op(op_name: str) -> ExprPattern:
 
 
 def is_tuple(fields: Sequence[DFPattern], unordered: bool = False) -> TuplePattern | UnorderedTuplePattern:
-    """A tuple, whose fields come in this order, or in any."""
+    """A tuple whose fields match in this order, or in any."""
     return UnorderedTuplePattern(fields) if unordered else TuplePattern(fields)
 
 
 def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleGetItemPattern:
-    """A field of a tuple: the one of this index, or any."""
+    """A field of a tuple: that of this index, or any."""
     return TupleGetItemPattern(tuple_value, index)
 
 
 def is_shape(shape: Sequence[Any]) -> PrimArrPattern:
-    """A shape of these sizes."""
+    """A shape of these dimensions."""
     return PrimArrPattern(shape)
 
 
@@ -142,18 +142,18 @@ def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
 def is_call_tir(
     func_name: str, args: DFPattern | Sequence[DFPattern] | None = None, tir_vars: DFPattern | None = None
 ) -> CallPattern:
-    """A call_tir of a PrimFunc of the module; without `args`, on anything."""
+    """A call_tir of a PrimFunc of the module; without `args`, with any arguments."""
     rest = () if tir_vars is None else (tir_vars,)
     return is_op("relax.call_tir")(is_gv(func_name), _arguments(args), *rest)
 
 
 def is_call_dps_packed(func_name: str, args: DFPattern | Sequence[DFPattern] | None = None) -> CallPattern:
-    """A call_dps_packed of a packed function; without `args`, on anything."""
+    """A call_dps_packed of a packed function; without `args`, with any arguments."""
     return is_op("relax.call_dps_packed")(ExternFuncPattern(func_name), _arguments(args))
 
 
 def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> CallPattern:
-    """A call of a packed function; without `args`, on anything."""
+    """A call of a packed function; without `args`, with any arguments."""
     callee = ExternFuncPattern(func_name)
     return callee(varg_default_wildcard=True) if args is None else callee(*args)
 
@@ -170,7 +170,7 @@ def make_fused_bias_activation_pattern(
     activation: str | None = None,
     allow_reshape: bool = False,
 ) -> DFPattern:
-    """An operator of two operands, with the sum with a bias and an activation behind it.
+    """An operator of two operands, followed by an optional addition of a bias and an activation.
 
     With `allow_reshape` the result of the operator may be reshaped before the bias is added.
     """
@@ -188,7 +188,7 @@ def make_residual_block_pattern(
     binary_op: str = "relax.add",
     activation: str | None = None,
 ) -> tuple[DFPattern, Mapping[str, DFPattern]]:
-    """A residual block: a node's output and another value, joined by an operator, perhaps with an activation behind."""
+    """A residual block: a node's output and another value, combined by an operator, optionally with an activation."""
     names: Mapping[str, DFPattern] = {}
     if isinstance(node_output, tuple):
         output, names = node_output

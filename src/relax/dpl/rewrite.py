@@ -1,19 +1,18 @@
-"""Rewriting what patterns match: `rewrite_call` for one expression, `rewrite_bindings` for several of a block.
+"""Rewriting by patterns: `rewrite_call` replaces single expressions, `rewrite_bindings` several bindings of a block.
 
     x, y = wildcard(), wildcard()
     pattern = is_op("relax.add")(x, y)
 
     def callback(call, matched):                       # every call that the pattern matches
-        return R.multiply(matched[x], matched[y])      # what stands in its place; `call` itself to keep it
+        return R.multiply(matched[x], matched[y])      # its replacement; `call` itself to keep it
 
     new = rewrite_call(pattern, callback, func)
 
 Before   lv = R.add(a, b)                       After    lv = R.multiply(a, b)
 
-Calls are visited in the order of evaluation, and once each: what a callback returns is not matched again. Values are
-looked through as far as the result is certain to mean the same at the place of the call: not across a call that may
-change a tensor, not through a match_cast, and not to variables that are out of scope there. Bindings of dataflow
-variables that nobody uses any more are dropped.
+Calls are visited once, in evaluation order: results of a callback are not matched again. Variables are resolved to
+their values only if the value is unchanged and in scope at the call: not across a call that may modify a tensor, and
+not through a match_cast. Bindings of dataflow variables that become unused are dropped.
 """
 
 from __future__ import annotations
@@ -52,29 +51,31 @@ BindingsCallback = Callable[[Matched, dict[Var, RelaxExpr]], Mapping[Var, RelaxE
 
 
 def rewrite_call(pattern: DFPattern, callback: CallCallback, func: Function) -> Function:
-    """A function in which ``callback(expr, matched)`` stands for each call, tuple or field that the pattern matches."""
+    """Replace each call, tuple or field that the pattern matches by ``callback(expr, matched)``; returns the
+    function.
+    """
     return CallRewriter(pattern, callback).rewrite_function(func)
 
 
 def rewrite_bindings(ctx: PatternContext, callback: BindingsCallback, func: Function) -> Function:
-    """A function in whose dataflow blocks bindings that a context matches have other values.
+    """Replace values of bindings that a context matches in a function's dataflow blocks; returns the function.
 
-    ``callback(matched, values)`` returns the new values by variable; `values` holds what the block binds. Expressions
-    that occur in several of them, as one object, are computed once. Bindings are put in an order in which all is
-    computed before it is used. Blocks are matched until no more is found; a binding is matched once. Blocks in which a
-    tensor may be changed are left alone.
+    ``callback(matched, values)`` returns the new values by variable; `values` maps the block's variables to their
+    values. Expression objects shared between new values are computed once. Bindings are sorted by dependency. Blocks
+    are matched until there is no further match; a binding is matched once. Blocks in which a tensor may be modified are
+    skipped.
     """
     return _BindingsRewriter(ctx, callback).rewrite_function(func)
 
 
 class KnownValues(Rewriter):
-    """The base of rewriters that match: `values` holds the values that may be looked through where they stand."""
+    """Base class of rewriters that match; `values` holds the variables that may be replaced by their values."""
 
     def __init__(self, mod: IRModule | None = None) -> None:
         super().__init__(mod)
         self.values: dict[Var, RelaxExpr] = {}
         self.changes = False
-        """True if the function may change a tensor."""
+        """True if the function may modify tensors in place."""
 
     def function(self, function: Function) -> RelaxExpr:
         outer = self.values, self.changes
@@ -89,7 +90,7 @@ class KnownValues(Rewriter):
         new = super().block(block)
         if not isinstance(block, DataflowBlock):
             return new
-        # What a later block can name: neither the variables of this one, nor values that do.
+        # Keep values visible in later blocks: not dataflow variables of this block, or values that use them.
         for var in [var for var in self.values if var not in before]:
             if isinstance(var, DataflowVar) or any(
                 isinstance(used, DataflowVar) for used in uses_of(self.values[var]).variables
@@ -103,11 +104,11 @@ class KnownValues(Rewriter):
         return var
 
     def value(self, expr: RelaxExpr) -> RelaxExpr:
-        """The value of an expression: a variable looked through, as far as that is allowed here."""
+        """Value of an expression, with variables resolved where this is allowed."""
         return Match(self.values).value(expr)
 
     def note(self, var: Var, value: RelaxExpr) -> None:
-        """Remember the value of a variable, unless tensors may have changed since."""
+        """Record the value of a variable, unless tensors may have been modified since."""
         if isinstance(value, Call) and may_change(value, self.mod):
             self.values.clear()
         else:
@@ -115,7 +116,7 @@ class KnownValues(Rewriter):
 
 
 class CallRewriter(KnownValues):
-    """Replaces what one pattern matches."""
+    """Rewriter that replaces matches of one pattern."""
 
     def __init__(self, pattern: DFPattern, callback: CallCallback, mod: IRModule | None = None) -> None:
         super().__init__(mod)
@@ -132,7 +133,7 @@ class CallRewriter(KnownValues):
         return self.replaced(self.parts(expr))
 
     def replaced(self, expr: RelaxExpr) -> RelaxExpr:
-        """The expression in the place of one whose parts have been rewritten."""
+        """Replacement of an expression whose parts have already been rewritten."""
         matched = self.pattern.extract_matched_expr(expr, self.values)
         return expr if matched is None else convert(self.callback(expr, matched))
 
@@ -155,7 +156,8 @@ class _BindingsRewriter(Rewriter):
                 break
             matched_vars = [var for p in self.context.rules.wholes if isinstance(var := matched[p], Var)]
             new = with_values(new, self.callback(matched, dict(facts.values)))
-            bound = [var for var in matched_vars if var in facts.values]  # others may be matched again
+            # Other variables may be matched again.
+            bound = [var for var in matched_vars if var in facts.values]
             if not bound:
                 break
             done.update(bound)
@@ -170,7 +172,7 @@ def _may_change(block: BindingBlock) -> bool:
 
 
 def with_values(block: DataflowBlock, values: Mapping[Var, RelaxExpr]) -> DataflowBlock:
-    """A block in which variables have other values, ordered and swept; struct info is not derived yet.
+    """Replace values of variables in a block, sort its bindings and remove unused ones; struct info is not derived.
 
     Raises ValueError for a variable that the block does not bind, or whose new value depends on itself.
     """
@@ -194,19 +196,19 @@ def with_values(block: DataflowBlock, values: Mapping[Var, RelaxExpr]) -> Datafl
 
 
 class _Flattener:
-    """Binds nested expressions to variables; an object that occurs twice is bound once."""
+    """Binder of nested expressions to variables; a shared object is bound once."""
 
     def __init__(self) -> None:
         self.bindings: list[Binding] = []
         self.vars: dict[int, tuple[RelaxExpr, Var]] = {}
 
     def taken(self) -> list[Binding]:
-        """The bindings made since the last call."""
+        """Return the bindings created since the last call."""
         bindings, self.bindings = self.bindings, []
         return bindings
 
     def outermost(self, expr: RelaxExpr) -> RelaxExpr:
-        """An expression with its parts bound."""
+        """Bind the parts of an expression."""
         if id(expr) in self.vars:
             return self.vars[id(expr)][1]
         match expr:
@@ -235,13 +237,13 @@ class _Flattener:
 
 
 def in_order(bindings: Iterable[Binding]) -> list[Binding]:
-    """Bindings with each behind those it depends on, else in their order. Raises ValueError for a circle."""
+    """Sort bindings topologically, otherwise keeping their order. Raises ValueError for a cycle."""
     bindings = list(bindings)
     needed = dependencies(bindings)
     order: list[Binding] = []
     recursive = {b.var for b in bindings if not isinstance(b.value, Function) and b.var in free_vars(b.value)}
     state: dict[Binding, bool] = {}
-    """True for a binding that has its place, False for one whose dependencies are being placed."""
+    """True for a placed binding, False for one whose dependencies are being placed."""
     for first in bindings:
         pending = [first]
         while pending:
@@ -262,7 +264,7 @@ def in_order(bindings: Iterable[Binding]) -> list[Binding]:
 
 
 def dependencies(bindings: Iterable[Binding]) -> dict[Binding, list[Binding]]:
-    """For each of some bindings, those whose variables or sizes it uses."""
+    """Per binding, the bindings whose variables or shape variables it uses."""
     bindings = list(bindings)
     definers: dict[Var | ShapeVar, Binding] = {}
     uses = {binding: _uses(binding) for binding in bindings}
@@ -291,7 +293,7 @@ def _needed(binding: Binding, uses: Uses, definers: Mapping[Var | ShapeVar, Bind
 
 
 def without_unused(block: BindingBlock) -> BindingBlock:
-    """A dataflow block without the bindings of dataflow variables that nobody uses."""
+    """Remove the bindings of unused dataflow variables from a dataflow block."""
     live = Uses()
     kept: list[Binding] = []
     for binding in reversed(block.bindings):

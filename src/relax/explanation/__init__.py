@@ -1,4 +1,4 @@
-"""Explanations of kernels: what the machine code of each innermost loop does, and why it is not vectorised."""
+"""Explanations of kernels: the machine code of each innermost loop, and why it is not vectorised."""
 
 from __future__ import annotations
 

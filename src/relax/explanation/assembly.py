@@ -1,4 +1,4 @@
-"""The innermost loops of assembly text, as LLVM's own comments tell them.
+"""Innermost loops of assembly text, found by LLVM's comments.
 
 .LBB0_1:                                # %vector.body
                                         # =>This Inner Loop Header: Depth=1
@@ -27,7 +27,7 @@ class Instruction:
     operands: str
     comment: str
     line: int
-    """The line of its loop (see `lines`); 0 if its origin is not known."""
+    """Line of its loop (see `lines`); 0 if the origin is unknown."""
 
     @property
     def text(self) -> str:
@@ -36,18 +36,18 @@ class Instruction:
 
 @dataclass(slots=True)
 class MachineLoop:
-    """An innermost loop of a function: the instructions of its blocks, in their order in memory."""
+    """An innermost loop of a function: the instructions of its blocks, in memory order."""
 
     symbol: str
     header: str
     instructions: list[Instruction] = field(default_factory=list[Instruction])
     labels: set[str] = field(default_factory=set[str])
-    """Labels of its blocks."""
+    """Labels of the loop's blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A line of assembly in parts."""
+    """A parsed line of assembly."""
 
     label: str
     mnemonic: str
@@ -62,7 +62,7 @@ _INSIDE: Final = re.compile(r"in Loop: Header=(\S+)")
 
 
 def machine_loops(text: str, triple: str) -> list[MachineLoop]:
-    """The innermost loops in the order of their headers. Raises ValueError if its assembly is not read."""
+    """Innermost loops in the order of their headers. Raises ValueError if the architecture's assembly is not parsed."""
     isa = isa_of(triple)
     if isa.comment is None:
         raise ValueError(f"the assembly of {isa.name} is not read")
@@ -85,7 +85,7 @@ def _rows(text: str, sign: str) -> Iterator[_Row]:
 
 
 class _Reader:
-    """The state of reading: function, block, the loop that the block is in, and the line of its origin."""
+    """Parser state: function, block, the block's loop, and the current source line."""
 
     def __init__(self) -> None:
         self.loops: dict[str, MachineLoop] = {}
@@ -96,7 +96,7 @@ class _Reader:
         self._line = 0
 
     def read(self, row: _Row) -> None:
-        """Take a line."""
+        """Process a line."""
         if row.label and not row.label.startswith((".L", "$")):
             self._symbol, self._label, self._loop, self._line = row.label, "", None, 0
         elif row.label.startswith(".LBB") or _BLOCK.match(row.comment):
@@ -112,7 +112,7 @@ class _Reader:
             self._place(row.comment)
 
     def _place(self, comment: str) -> None:
-        """Take a comment on the block: the loop it is in."""
+        """Process a comment that names the block's loop."""
         header, inside = _HEADER.search(comment), _INSIDE.search(comment)
         if header is not None:
             key = self._label.removeprefix(".L")

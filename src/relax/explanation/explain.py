@@ -1,8 +1,7 @@
-"""Explaining kernels: from PrimFuncs to reports on the innermost loops of their machine code.
+"""Explanations of kernels: from PrimFuncs to reports on the innermost loops of their machine code.
 
-The kernels are written as always, with the instructions of each loop marked (`lines`). Another process lets LLVM
-compile them (`worker.emit_notes`), since LLVM's remarks are an option of a process. The marks arrive in the assembly
-as lines.
+Kernels are compiled as usual, with the instructions of each loop marked (`lines`). LLVM runs in another process
+(`worker.emit_notes`), since its remarks are a process-wide option. The marks appear in the assembly as line numbers.
 """
 
 from __future__ import annotations
@@ -32,11 +31,12 @@ from .shown import Explanation
 
 
 def explain(func: PrimFunc | IRModule, target: Target | str | None = None) -> Explanation:
-    """A report on each innermost loop of a PrimFunc's machine code, or of those of the PrimFuncs of a module.
+    """Report on each innermost loop in the machine code of a PrimFunc, or of the PrimFuncs of a module.
 
-    It says whether the loop is vectorised, and why not, and counts what an iteration does: ``explain(func).show()``,
-    ``.save("kernel.html")``, ``.loops``. Instructions are told apart for x86-64 and AArch64, loops also for RISC-V.
-    Raises DiagnosticError for what cannot be compiled, or is no PrimFunc; ValueError for other machines.
+    A report says whether the loop is vectorised, and why not, and counts the instructions of an iteration:
+    ``explain(func).show()``, ``.save("kernel.html")``, ``.loops``. Instructions are classified for x86-64 and AArch64;
+    loops are found for RISC-V as well. Raises DiagnosticError for code that cannot be compiled, or is not a PrimFunc;
+    ValueError for other architectures.
     """
     chosen = resolve(target)
     if chosen.isa.comment is None:
@@ -54,7 +54,7 @@ def explain(func: PrimFunc | IRModule, target: Target | str | None = None) -> Ex
 
 
 def _prim_funcs(func: object) -> IRModule:
-    """The PrimFuncs as a module. Raises DiagnosticError if there is none."""
+    """Module of the PrimFuncs. Raises DiagnosticError if there is none."""
     if isinstance(func, PrimFunc):
         return IRModule.from_expr(func)
     if isinstance(func, IRModule):
@@ -70,7 +70,7 @@ def _prim_funcs(func: object) -> IRModule:
 
 
 def _compiled(kernels: Sequence[KernelText], machine: Machine) -> list[tuple[str, str]]:
-    """The assembly with comments, and LLVM's remarks, of each kernel."""
+    """Commented assembly and LLVM's remarks of each kernel."""
     if not kernels:
         return []
     messages = [json.dumps(machine), *(with_lines(kernel.text) for kernel in kernels)]
@@ -96,7 +96,7 @@ def _compiled(kernels: Sequence[KernelText], machine: Machine) -> list[tuple[str
 
 
 class _Kernel:
-    """The loops of a kernel, and the reports on those that are innermost in its machine code."""
+    """Loops of a kernel, and reports on those that are innermost in its machine code."""
 
     def __init__(self, loops: Sequence[MarkedLoop], titles: dict[str, str], target: Target) -> None:
         self.loops = loops
@@ -104,7 +104,7 @@ class _Kernel:
         self.target = target
 
     def reports(self, found: Sequence[MachineLoop], remarks: dict[int, Remarks]) -> list[LoopReport]:
-        """Reports in the order of the program: on loops with machine code, and on innermost ones that are gone."""
+        """Reports in program order: on loops with machine code, and on innermost loops without any."""
         codes: dict[int, list[MachineCode]] = {}
         for machine_loop in found:
             number = self._owner(machine_loop)
@@ -118,7 +118,7 @@ class _Kernel:
         ]
 
     def _owner(self, machine_loop: MachineLoop) -> int | None:
-        """The innermost loop of the program around all instructions of known origin; the most frequent, if none is."""
+        """Innermost program loop around all instructions of known origin; the most frequent origin if none is."""
         numbers = [loop_at(instruction.line) for instruction in machine_loop.instructions]
         origins = [number for number in numbers if number is not None]
         if not origins:
@@ -128,7 +128,7 @@ class _Kernel:
         return common[0] if common else max(set(origins), key=origins.count)
 
     def _around(self, number: int) -> list[int]:
-        """A loop and those around it, innermost first."""
+        """A loop and its enclosing loops, innermost first."""
         path = [number]
         while (parent := self.loops[path[-1]].parent) is not None:
             path.append(parent)
@@ -172,7 +172,7 @@ class _Kernel:
 
 
 def _work(code: MachineCode) -> tuple[int, int, int]:
-    """The order of the loops made of one: the main one works on the widest vectors and computes most."""
+    """Sort key of the machine loops of one program loop: the main one has the widest vectors and most operations."""
     return code.vector_bits or 0, code.flops or 0, code.instructions
 
 

@@ -1,4 +1,4 @@
-"""The effects of machine instructions that matter to the speed of a loop."""
+"""Effects of machine instructions that matter to the speed of a loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .assembly import Instruction
 
 
 def effect_of(instruction: Instruction, triple: str) -> Effect:
-    """The effect of an instruction. Raises ValueError for an architecture whose instructions are not told apart."""
+    """Effect of an instruction. Raises ValueError for an architecture whose instructions are not classified."""
     isa = isa_of(triple)
     if isa.effect is None:
         raise ValueError(f"the instructions of {isa.name} are not told apart")
@@ -15,7 +15,7 @@ def effect_of(instruction: Instruction, triple: str) -> Effect:
 
 
 def split(operands: str) -> list[str]:
-    """Operands, separated at the commas outside of brackets."""
+    """Split operands at commas outside of brackets."""
     out = [""]
     depth = 0
     for char in operands:

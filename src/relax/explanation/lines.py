@@ -1,9 +1,9 @@
-"""Line tables for LLVM IR whose loops are marked, so that machine code says which loop each instruction is part of.
+"""Line tables for LLVM IR with marked loops, which relate machine instructions to loops.
 
     %v3 = fadd float %v1, %v2, !dbg !loop0     →     %v3 = fadd float %v1, %v2, !dbg !9
                                                      !9 = !DILocation(line: 2, scope: !8)
 
-Loop i is line i + 2. Line 1 stands for what is in no loop. Line tables do not change what LLVM makes of the code.
+Loop i is line i + 2; line 1 is code outside of loops. Line tables do not change the generated code.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 OUTSIDE: Final = 1
-"""The line of instructions in no loop."""
+"""Line of instructions outside of loops."""
 FILE: Final = "kernel"
-"""The file that LLVM's remarks name."""
+"""File name in LLVM's remarks."""
 
 _MARK: Final = re.compile(r"!loop(\d+)$")
 _DEFINED: Final = re.compile(r"^define [^@]*(@[^\s(]+)\(")
@@ -24,17 +24,17 @@ _NUMBER: Final = re.compile(r"^!(\d+) = ", re.MULTILINE)
 
 
 def line_of(loop: int) -> int:
-    """The line of a loop."""
+    """Line number of a loop."""
     return loop + OUTSIDE + 1
 
 
 def loop_at(line: int) -> int | None:
-    """The loop of a line; None for a line outside of loops, and for 0, the line of instructions of unknown origin."""
+    """Loop of a line; None for a line outside of loops, and for 0 (instructions of unknown origin)."""
     return line - OUTSIDE - 1 if line > OUTSIDE else None
 
 
 def with_lines(text: str) -> str:
-    """The text of a module with line tables in place of its marks."""
+    """Replace the marks in a module's text by line tables."""
     table = _LineTable(1 + max(map(int, _NUMBER.findall(text)), default=-1))
     lines = text.splitlines()
     parts: list[list[str]] = []
@@ -49,13 +49,13 @@ def with_lines(text: str) -> str:
 
 
 def _defined(line: str) -> str:
-    """The function that a line begins to define; empty for other lines."""
+    """Function whose definition begins in a line; empty for other lines."""
     match = _DEFINED.match(line)
     return "" if match is None else match[1]
 
 
 def _traced(functions: Mapping[str, Sequence[str]]) -> set[str]:
-    """The functions with marks and those that call them: lines of an inlined function stay if its caller has some."""
+    """Functions with marks and their callers: inlined lines are kept only if the caller has line tables."""
     calls = {name: set(_CALLED.findall("\n".join(lines))) for name, lines in functions.items()}
     traced = {name for name, lines in functions.items() if any(map(_MARK.search, lines))}
     while callers := {name for name, callees in calls.items() if callees & traced} - traced:
@@ -64,7 +64,7 @@ def _traced(functions: Mapping[str, Sequence[str]]) -> set[str]:
 
 
 class _LineTable:
-    """The nodes of the line tables of a module, numbered from `first`."""
+    """Metadata nodes of a module's line tables, numbered from `first`."""
 
     def __init__(self, first: int) -> None:
         self._next = first
@@ -91,7 +91,7 @@ class _LineTable:
         return name
 
     def function(self, lines: Sequence[str]) -> list[str]:
-        """The lines of a function, of which those that are marked have locations; LLVM asks for those of calls too."""
+        """Lines of a function, with locations on marked instructions and, as LLVM requires, on calls."""
         head, *body = lines
         scope = self._node(
             f'distinct !DISubprogram(name: "kernel", scope: {self._file}, file: {self._file}, line: {OUTSIDE}, '

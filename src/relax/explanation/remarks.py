@@ -1,4 +1,4 @@
-"""LLVM's remarks on loops, and what they mean for the program.
+"""LLVM's remarks on loops, translated into terms of the program.
 
 remark: kernel:5:0: loop not vectorized: cannot identify array bounds
 """
@@ -18,11 +18,11 @@ class Remarks:
     """The remarks on one loop of the program."""
 
     vectorised: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """For each copy of the loop that LLVM vectorised: the elements in a vector, and the vectors of an iteration."""
+    """For each copy of the loop that LLVM vectorised: (lanes of a vector, vectors per iteration)."""
     refusals: list[str] = field(default_factory=list[str])
-    """The reasons why a copy was not vectorised, in LLVM's words."""
+    """Reasons why a copy was not vectorised, as LLVM words them."""
     events: list[str] = field(default_factory=list[str])
-    """The ends of a loop that is gone: unrolled, or replaced by a call."""
+    """Transformations that removed the loop: unrolling, or replacement by a call."""
 
 
 _REMARK: Final = re.compile(rf"^remark: {FILE}:(\d+):\d+: (.*)$")
@@ -34,7 +34,7 @@ _REPLACED: Final = re.compile(r"\bcall to llvm\.(memset|memcpy|memmove)\b")
 
 
 def read_remarks(text: str) -> dict[int, Remarks]:
-    """Remarks by the loop of the program that they are about."""
+    """Remarks by loop of the program."""
     result: dict[int, Remarks] = {}
     for loop, remark in _by_loop(text):
         entry = result.setdefault(loop, Remarks())
@@ -92,7 +92,7 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
 
 
 def reason_of(refusals: Sequence[str]) -> str:
-    """The reason for which a loop was not vectorised, in terms of the program; LLVM's words if there are none."""
+    """Reason why a loop was not vectorised, in terms of the program, or in LLVM's words if no translation fits."""
     for words, reason in _REASONS:
         if any(words in refusal for refusal in refusals):
             return reason

@@ -1,4 +1,4 @@
-"""Reports on loops: what machine code does for one iteration of each innermost loop."""
+"""Reports on loops: machine code counts for one iteration of each innermost loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .instructions import Effect, effect_of
 
 @dataclass(frozen=True)
 class Core:
-    """Limits of a core for each cycle: typical numbers of large cores, no measured ones."""
+    """Limits of a core per cycle: typical values of large cores, not measured."""
 
     instructions: int = 4
     computations: int = 2
@@ -29,42 +29,43 @@ CORE: Final = Core()
 
 @dataclass(frozen=True)
 class MachineCode:
-    """The counts for one iteration of a loop of machine code; None where the instructions are not told apart."""
+    """Counts for one iteration of a machine loop; None if instructions are not classified."""
 
     instructions: int
     spills: int
-    """Registers written to the stack since there were not enough of them."""
+    """Registers spilled to the stack."""
     reloads: int
-    """Registers read back from there."""
+    """Registers reloaded from the stack."""
     exits: int
-    """Branches out of the loop, beside the one at its end."""
+    """Branches out of the loop besides the one at its end."""
     assembly: str
     loads: int | None = None
     stores: int | None = None
     flops: int | None = None
-    """Floating-point operations on elements; a fused multiply-add is two of them."""
+    """Floating-point operations on elements; a fused multiply-add counts as two."""
     fmas: int | None = None
     gathers: int | None = None
     scatters: int | None = None
     shuffles: int | None = None
     calls: tuple[str, ...] | None = None
-    """The functions it calls."""
+    """Functions called by the loop."""
     vector_bits: int | None = None
-    """The width of its vectors; 0 if it computes element by element."""
+    """Vector width in bits; 0 for scalar code."""
     scalar_floats: int | None = None
-    """Floating-point instructions on single elements."""
+    """Scalar floating-point instructions."""
     cycles: float | None = None
-    """A lower bound of the cycles of an iteration on a typical core (`CORE`), all data in the nearest cache; None with
-    calls. Waiting for results is not counted."""
+    """Lower bound of the cycles of an iteration on a typical core (`CORE`), with all data in the L1 cache and without
+    latencies; None with calls.
+    """
 
     @property
     def is_vectorised(self) -> bool | None:
-        """True if most of its work is on vectors; None if the instructions are not told apart."""
+        """True if most of the work is on vectors; None if instructions are not classified."""
         return None if self.vector_bits is None else self.vector_bits > 0
 
 
 def machine_code(loop: MachineLoop, triple: str) -> MachineCode:
-    """The counts of a loop."""
+    """Counts of a machine loop."""
     instructions = loop.instructions
     comments = [instruction.comment for instruction in instructions]
     text = "\n".join(instruction.text for instruction in instructions)
@@ -95,14 +96,17 @@ def machine_code(loop: MachineLoop, triple: str) -> MachineCode:
 
 
 def _exits(loop: MachineLoop, effects: Sequence[Effect]) -> int:
-    """The branches out of a loop. One of them is its end, unless its end is to go on behind a branch back."""
+    """Number of branches out of a loop besides its end.
+
+    A loop that ends in a conditional branch to its header has no other end.
+    """
     outside = {effect.target for effect in effects if effect.target} - loop.labels
     falls_through = any(effect.target == loop.header and effect.is_conditional for effect in effects)
     return len(outside) - (not falls_through and bool(outside))
 
 
 def _vector_bits(effects: Sequence[Effect]) -> int:
-    """The greatest width of vectors; 0 if there is more work on single elements."""
+    """Maximum vector width in bits; 0 if scalar instructions predominate."""
     vectors = [effect.vector_bits for effect in effects if effect.vector_bits]
     return max(vectors) if len(vectors) > sum(effect.is_scalar_float for effect in effects) else 0
 
@@ -125,35 +129,35 @@ def _cycles(effects: Sequence[Effect]) -> float:
 
 @dataclass(frozen=True)
 class LoopReport:
-    """An innermost loop of a kernel, and the machine code that was made of it."""
+    """An innermost loop of a kernel, and its machine code."""
 
     function: str
     path: tuple[str, ...]
-    """The names of the loops around, outermost first, and its own."""
+    """Names of the enclosing loops, outermost first, and of the loop."""
     loop: For | While
     number: int
-    """The loop's number in the kernel's text, in which loops are numbered from 0."""
+    """Number of the loop in the kernel's text, counting from 0."""
     main: MachineCode | None
-    """The loop that does most of the work; None if no loop is left."""
+    """Machine loop with most of the work; None if no loop is left."""
     others: tuple[MachineCode, ...]
-    """Further loops made of it, such as the one for the elements that fill no vector."""
+    """Other machine loops of this loop, such as the remainder loop."""
     copies: int
-    """The number of copies of the main loop: an unrolled loop around it repeats it."""
+    """Number of copies of the main loop, made by unrolling an outer loop."""
     lanes: int
-    """The elements in a vector, if it was LLVM that vectorised the loop; 0 otherwise."""
+    """Number of lanes if LLVM vectorised the loop; otherwise 0."""
     interleaved: int
-    """The vectors of one iteration, if it was LLVM that vectorised the loop; 0 otherwise."""
+    """Number of vectors per iteration if LLVM vectorised the loop; otherwise 0."""
     reason: str
-    """The reason why it is not vectorised, or what became of it if it is gone."""
+    """Reason why the loop is not vectorised, or what replaced it."""
 
     @property
     def name(self) -> str:
-        """The function and the loops, as ``gemm: jo > io > k``."""
+        """Function and loops, such as ``gemm: jo > io > k``."""
         return f"{self.function}: {' > '.join(self.path)}"
 
     @property
     def is_vectorised(self) -> bool | None:
-        """True if the main loop works on vectors; None if that is not known, or there is no loop."""
+        """True if the main loop is vectorised; None if that is unknown, or there is no loop."""
         return None if self.main is None else self.main.is_vectorised
 
     @property

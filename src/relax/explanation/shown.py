@@ -1,4 +1,4 @@
-"""Explanations as people see them: a table, the program with remarks at its loops, and a page of HTML."""
+"""Presentation of explanations: a table, the program with remarks at its loops, and an HTML page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Explanation:
     """Reports on the innermost loops of kernels."""
 
     module: IRModule
-    """The kernels as they are compiled: lowered to plain loops."""
+    """Kernels in the form in which they are compiled: lowered to plain loops."""
     target: Target
     loops: tuple[LoopReport, ...]
 
@@ -57,7 +57,7 @@ class Explanation:
         return "\n".join([*lines, *self._notes()])
 
     def html(self) -> str:
-        """A page of HTML that needs nothing else: the kernels, and beside them the reports."""
+        """Self-contained HTML page: the kernels, and the reports beside them."""
         page = _TEMPLATE.read_text(encoding="utf-8")
         parts = {
             "@title@": escape(", ".join(sorted({report.function for report in self.loops})) or "no loops"),
@@ -74,7 +74,7 @@ class Explanation:
         Path(path).write_text(self.html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        """The page, for notebooks, in a frame of its own."""
+        """HTML page in a frame, for notebooks."""
         return f'<iframe srcdoc="{escape(self.html())}" width="100%" height="600"></iframe>'
 
     # ------------------------------------------------------------------ parts
@@ -89,16 +89,16 @@ class Explanation:
         return table
 
     def _notes(self) -> list[str]:
-        """The lines below the table."""
+        """Lines below the table."""
         return [f"{report.name}: {'; '.join(notes)}" for report in self.loops if (notes := _notes(report))]
 
     @cached_property
     def _remarks(self) -> Mapping[Node, str]:
-        """Remarks by loop; loops that are printed in one line with others share theirs."""
+        """Remarks by loop; loops printed on one line share theirs."""
         return self._at_lines({index: _verdict(report) for index, report in enumerate(self.loops)})
 
     def _at_lines(self, texts: Mapping[int, str]) -> dict[Node, str]:
-        """Texts about reports by the loops at whose lines they stand."""
+        """Texts about reports, by the loop at whose line they are shown."""
         heads = self._heads()
         result: dict[Node, str] = {}
         for index, text in texts.items():
@@ -107,7 +107,7 @@ class Explanation:
         return result
 
     def _heads(self) -> dict[Node, Node]:
-        """For each loop, the loop that begins its line: ``for i, j in T.grid(…)`` is one line."""
+        """For each loop, the first loop on its line: ``for i, j in T.grid(…)`` is one line."""
         loops: list[Node] = []
         walk(self.module, lambda node: loops.append(node) if isinstance(node, (For, While)) else None)
         text = self.module.script(obj_to_annotate={loop: f"<{i}>" for i, loop in enumerate(loops)})
@@ -118,7 +118,7 @@ class Explanation:
         return heads
 
     def _marked_script(self) -> str:
-        """The kernels as HTML, with the numbers of reports at the lines of their loops."""
+        """Kernels as HTML, with the numbers of reports at the lines of their loops."""
         marks = self._at_lines({index: f"<{index}>" for index in range(len(self.loops))})
         out: list[str] = []
         for line in self.module.script(obj_to_annotate=marks).splitlines():
@@ -143,7 +143,7 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
 
 
 def _cells(report: LoopReport) -> tuple[str, ...]:
-    """A row of the table."""
+    """Row of the table for a report."""
     main = report.main
     if main is None:
         return report.name, "no loop", *[""] * (len(_COLUMNS) - 2)
@@ -175,7 +175,7 @@ def _vectors(report: LoopReport) -> str:
 
 
 def _verdict(report: LoopReport) -> str:
-    """The report in a few words."""
+    """Short verdict of a report."""
     if report.main is None:
         return report.reason
     if report.is_vectorised is None:
@@ -212,12 +212,12 @@ def _notes(report: LoopReport) -> list[str]:
 
 
 def _state(report: LoopReport) -> str:
-    """The class of a report in the page."""
+    """CSS class of a report."""
     return {True: "vectors", False: "scalar", None: "other"}[report.is_vectorised]
 
 
 def _card(index: int, report: LoopReport) -> str:
-    """A report as HTML."""
+    """HTML of a report."""
     cells = zip(_COLUMNS[1:], _cells(report)[1:], strict=True)
     counts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(cell)}</dd>" for name, cell in cells if cell)
     notes = "".join(f"<p>{escape(note)}</p>" for note in _notes(report))

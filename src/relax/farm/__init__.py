@@ -1,6 +1,6 @@
-"""The farm: LLVM, the worker processes that run it, and the cache of all that it compiled.
+"""The farm: LLVM, the worker processes that run it, and the cache of everything compiled.
 
-Text goes in (`kernel_text`), objects come out (`objects`). `worker` is LLVM's part, in this process and in others;
-`worker_processes` hands out texts and jobs; `cache` keeps objects, notes and whole programs on disk; `recall` finds
-kernels by their form before lowering; `host` describes machines. Nothing here writes code.
+Input is text (`kernel_text`), output is objects (`objects`). `worker` drives LLVM, in this process and in others;
+`worker_processes` distributes texts and jobs; `cache` keeps objects, notes and whole programs on disk; `recall` finds
+kernels in the cache before they are lowered; `host` describes CPUs. No code is generated here.
 """

@@ -1,6 +1,6 @@
-"""Work on the cache that goes on while the program that was built is used already: large files are written so.
+"""Background writes to the cache: large files are written while the built program is already in use.
 
-The interpreter waits for it at its end. The child of a fork has no part in it: its parent does it.
+The interpreter waits for pending writes at exit. A forked child leaves them to its parent.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from . import cache
 
 _lock: Final = threading.Lock()
 _pending: Final[dict[cache.Key, threading.Thread]] = {}
-"""The threads that write, by the key of what they write."""
+"""Writing threads, by cache key."""
 
 
 def do_later(key: cache.Key, work: Callable[[], None]) -> None:
-    """Do what a key stands for in a thread of its own; at once where none can be started."""
+    """Run `work` for a key in a thread; in this thread if none can be started."""
     wait_for(key)
     context = copy_context()
 
@@ -42,7 +42,7 @@ def do_later(key: cache.Key, work: Callable[[], None]) -> None:
 
 
 def wait_for(key: cache.Key) -> None:
-    """Wait until what is being done for a key is done."""
+    """Wait for the pending work of a key."""
     with _lock:
         thread = _pending.get(key)
     if thread is not None and thread.is_alive():
@@ -50,7 +50,7 @@ def wait_for(key: cache.Key) -> None:
 
 
 def wait_for_all() -> None:
-    """Wait until all is done."""
+    """Wait for all pending work."""
     with _lock:
         keys = list(_pending)
     for key in keys:

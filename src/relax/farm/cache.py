@@ -1,21 +1,21 @@
-"""The cache of what was compiled: one keyed store on disk (`store`) of kernels, notes and whole programs.
+"""The compilation cache: a keyed store on disk (`store`) of kernels, notes and whole programs.
 
-    kernel    the object of an IR text, in which functions, buffers and variables have no names, for a target and
-              versions (`objects`)
-    note      JSON: which object a PrimFunc became (`recall`), what LLVM says of a machine (`llvm_queries`), which file
-              a program became (`relax.vm.recall`)
-    program   a file by itself, as `Executable.save` writes it, named after its contents. Large ones are written while
-              they are used already (`background_writes`). Programs take at most three quarters of the cache: a few
-              large ones do not push out the kernels.
+    kernel    the object of an IR text, without names of functions, buffers and variables, for a target and versions
+              (`objects`)
+    note      JSON: the object of a PrimFunc (`recall`), an answer of LLVM about a machine (`llvm_queries`), the file
+              of a program (`relax.vm.recall`)
+    program   a file written by `Executable.save`, named after a digest of its contents. Large ones are written in the
+              background (`background_writes`). Programs take at most three quarters of the cache, so that a few large
+              ones do not evict the kernels.
 
-Nothing that goes wrong here fails a build: the object is compiled again.
+No failure of the cache fails a build: the object is compiled again.
 
-    RELAX_CACHE=0            switches the cache off
-    RELAX_CACHE_PROGRAMS=0   keeps and finds kernels, and no whole programs
-    RELAX_CACHE_DIR          where it is (else $XDG_CACHE_HOME/relax, else ~/.cache/relax)
-    RELAX_CACHE_SIZE         how large it may grow, e.g. 200M (default 2G, also for what is no size); the least
-                             recently used entries go first
-    RELAX_CACHE_DEBUG=1      says on stderr what was found, what was not, and why
+    RELAX_CACHE=0            disables the cache
+    RELAX_CACHE_PROGRAMS=0   caches kernels only, not whole programs
+    RELAX_CACHE_DIR          directory (default: $XDG_CACHE_HOME/relax, else ~/.cache/relax)
+    RELAX_CACHE_SIZE         maximum size, e.g. 200M (default 2G, also for invalid values); the least recently used
+                             entries are evicted
+    RELAX_CACHE_DEBUG=1      logs hits and misses on stderr, with reasons
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ _PROGRAM: Final = ".program"
 
 @dataclass
 class Statistics:
-    """Counts of cache events since the process began (or `reset`)."""
+    """Counts of cache events since the start of the process (or `reset`)."""
 
     hits: int = 0
     misses: Counter[str] = field(default_factory=Counter[str])
-    """Reason → count."""
+    """Number of misses by reason."""
     stored: int = 0
     evicted: int = 0
     problems: int = 0
     """Entries that could not be written or removed."""
     programs: int = 0
-    """Whole programs that were found."""
+    """Whole programs found in the cache."""
     programs_missed: Counter[str] = field(default_factory=Counter[str])
-    """Reason → count of programs that were not."""
+    """Number of programs not found, by reason."""
     programs_stored: int = 0
 
     def reset(self) -> None:
-        """Start counting anew."""
+        """Reset all counts."""
         self.__init__()
 
 
@@ -81,20 +81,20 @@ statistics: Final = Statistics()
 _lock = threading.Lock()
 _enabled: ContextVar[bool | None] = ContextVar("relax_cache_enabled", default=None)
 _waiting: Final[dict[Key, bytes]] = {}
-"""Notes to be kept with the first object."""
+"""Notes to be written with the first object."""
 
 
 # -------------------------------------------------------------------------------------- switches
 
 
 def enabled() -> bool:
-    """True if the cache is used here."""
+    """True if the cache is enabled in this context."""
     chosen = _enabled.get()
     return not _is_off("RELAX_CACHE") if chosen is None else chosen
 
 
 def keeps_programs() -> bool:
-    """True if whole programs are kept and looked for here."""
+    """True if whole programs are cached in this context."""
     return enabled() and not _is_off("RELAX_CACHE_PROGRAMS")
 
 
@@ -104,7 +104,7 @@ def _is_off(variable: str) -> bool:
 
 @contextlib.contextmanager
 def disabled() -> Generator[None]:
-    """Compile without the cache inside the ``with``."""
+    """Context manager: compile without the cache."""
     token = _enabled.set(False)
     try:
         yield
@@ -113,7 +113,7 @@ def disabled() -> Generator[None]:
 
 
 def directory() -> Path:
-    """The directory of entries; it need not exist. Raises OSError if the user has no home directory to keep them in."""
+    """Directory of the entries; it need not exist. Raises OSError if the user has no home directory."""
     chosen = os.environ.get("RELAX_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME")
     try:
@@ -128,7 +128,7 @@ def directory() -> Path:
 
 
 def size_limit() -> int:
-    """The bytes the cache may take; the default for a text that is no finite number."""
+    """Maximum size of the cache in bytes; the default if RELAX_CACHE_SIZE is not a finite number."""
     text = os.environ.get("RELAX_CACHE_SIZE", "").strip().upper().removesuffix("B")
     try:
         number = float(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else float(text)
@@ -138,12 +138,12 @@ def size_limit() -> int:
 
 
 def program_limit() -> int:
-    """The bytes that whole programs may take together."""
+    """Maximum total size of whole programs in bytes."""
     return _store.limit_of(_PROGRAM)
 
 
 def say(message: str, *arguments: object) -> None:
-    """Log a decision; on stderr under RELAX_CACHE_DEBUG."""
+    """Log a decision, on stderr if RELAX_CACHE_DEBUG is set."""
     if os.environ.get("RELAX_CACHE_DEBUG", "0") not in ("", "0") and not _log.handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("relax cache: %(message)s"))
@@ -160,12 +160,12 @@ _store: Final = Store(directory, size_limit, {_PROGRAM: Fraction(3, 4)})
 
 
 def load(key: Key, what: str = "module") -> bytes | None:
-    """The object stored under a key; None if there is none that can be trusted."""
+    """Object stored under a key; None if it is missing or fails its checks."""
     return load_all({key: what}).get(key)
 
 
 def load_noted(key: Key, what: str) -> bytes | None:
-    """The object that a note names; None, without a word, if it is not there any more."""
+    """Object that a note refers to; None, without logging, if it has been removed."""
     data = noted(key)
     if data is not None:
         say("%s: found %s", what, key.name)
@@ -175,20 +175,20 @@ def load_noted(key: Key, what: str) -> bytes | None:
 
 
 def noted(key: Key) -> bytes | None:
-    """The note stored under a key. Notes say where objects are, and count neither as hits nor as misses."""
+    """Note stored under a key. Notes refer to objects, and count neither as hits nor as misses."""
     return _read(key)[0] if enabled() else None
 
 
 def load_all(wanted: Mapping[Key, str]) -> dict[Key, bytes]:
-    """The objects stored under keys, without those of which there is none that can be trusted.
+    """Objects stored under keys, without those that are missing or fail their checks.
 
-    `wanted` says what to call each object in the log.
+    `wanted` maps each key to the object's name in the log.
     """
     return {key: data for key, data in load_each(wanted.items()) if data is not None}
 
 
 def load_each(wanted: Iterable[tuple[Key, str]]) -> Iterator[tuple[Key, bytes | None]]:
-    """The same one by one, while `wanted` is still being made; None for an object that there is not."""
+    """Like `load_all`, but lazily, one pair per element of `wanted`; None for a missing object."""
     used = enabled()
     absent: dict[Key, str] = {}
     for key, what in wanted:
@@ -215,7 +215,7 @@ def _missed(what: str, reason: str) -> None:
 
 
 def _read(key: Key) -> tuple[bytes | None, str]:
-    """An object, or why there is none; no reason for an entry that is not there."""
+    """Return (object, None) or (None, reason); the reason is empty if the entry does not exist."""
     try:
         return _store.read(key), ""
     except FileNotFoundError:
@@ -229,7 +229,7 @@ def _read(key: Key) -> tuple[bytes | None, str]:
 
 
 def store(key: Key, data: bytes) -> None:
-    """Keep an object. A disk that is full or read-only only means that it is not kept."""
+    """Store an object. A full or read-only disk is not an error: the object is not stored."""
     if note(key, data):
         with _lock:
             statistics.stored += 1
@@ -240,14 +240,17 @@ def store(key: Key, data: bytes) -> None:
 
 
 def note(key: Key, data: bytes) -> bool:
-    """Keep a note, as `store` keeps an object, but uncounted; True if it is kept."""
+    """Store a note like an object, but uncounted. Return True if it was stored."""
     if not enabled() or min(size_limit(), LARGEST_ENTRY) < len(data):
         return False
     return _kept(key, lambda: _store.write(key, data))
 
 
 def note_beside(key: Key, data: bytes) -> None:
-    """Keep a note once there is a cache; creating it here would hide that no kernel is in it yet."""
+    """Store a note, but only together with the first object if the cache directory does not exist.
+
+    Creating the directory for a note alone would make an empty cache look used.
+    """
     with contextlib.suppress(OSError):
         if enabled() and not _store.exists():
             with _lock:
@@ -257,12 +260,12 @@ def note_beside(key: Key, data: bytes) -> None:
 
 
 def was_stored_elsewhere(key: Key) -> bool:
-    """True if there is an entry of the same source for another environment."""
+    """True if there is an entry for the same source and another environment."""
     return key.source in _store.sources()
 
 
 def _kept(key: Key, write: Callable[[], Removed]) -> bool:
-    """Write an entry; True if it is kept."""
+    """Write an entry; return True if it was stored."""
     try:
         removed = write()
     except OSError as error:
@@ -278,7 +281,7 @@ def _kept(key: Key, write: Callable[[], Removed]) -> bool:
 
 
 def store_program(digest: bytes, pieces: Sequence[bytes | memoryview]) -> bool:
-    """Keep the file of a program under the digest of its contents; True if it is kept."""
+    """Store the file of a program under the digest of its contents; return True if it was stored."""
     size = sum(map(len, pieces))
     if not keeps_programs() or size > program_limit():
         say("a program of %d bytes is not kept: there is room for %d", size, program_limit())
@@ -292,7 +295,7 @@ def store_program(digest: bytes, pieces: Sequence[bytes | memoryview]) -> bool:
 
 
 def open_program(digest: bytes) -> io.BufferedReader | None:
-    """The file of a program, to be checked against the digest by the one who reads it; None if it cannot be opened."""
+    """Open the file of a program; None if that fails. The reader must check the contents against `digest`."""
     try:
         return _store.open(key_of_contents(digest, _PROGRAM))
     except OSError:
@@ -300,19 +303,19 @@ def open_program(digest: bytes) -> io.BufferedReader | None:
 
 
 def remove_program(digest: bytes) -> None:
-    """Remove the file of a program that turned out to be damaged."""
+    """Remove the damaged file of a program."""
     _store.remove(key_of_contents(digest, _PROGRAM))
 
 
 def program_found(name: str) -> None:
-    """Count a program that was found, and say so."""
+    """Count and log a program that was found."""
     with _lock:
         statistics.programs += 1
     say("program %s: found", name)
 
 
 def program_missed(name: str, reason: str) -> None:
-    """Count a program that is built, and say why."""
+    """Count and log a program that must be built, with the reason."""
     with _lock:
         statistics.programs_missed[reason] += 1
     say("program %s: built, since %s", name, reason)
@@ -322,25 +325,25 @@ def program_missed(name: str, reason: str) -> None:
 
 
 def entries() -> list[Entry]:
-    """Path, size and time of last use of every entry, the least recently used first."""
+    """Path, size and time of last use of every entry, least recently used first."""
     return _store.entries()
 
 
 def prune(limit: int | None = None) -> int:
-    """Remove the least recently used entries until a tenth of the limit is free again, if the cache has outgrown it.
+    """Remove the least recently used entries until a tenth of `limit` is free, if the cache exceeds it.
 
-    What writers that died left behind goes too. Returns how many files were removed.
+    Removes temporary files of interrupted writers as well. Returns the number of removed files.
     """
     return _count(_store.prune(limit))
 
 
 def clear() -> int:
-    """Remove every entry; how many there were."""
+    """Remove all entries; return their number."""
     return _count(_store.clear())
 
 
 def _count(removed: Removed) -> int:
-    """Count files that were removed, and say which could not be."""
+    """Count removed files, and log those that could not be removed."""
     for error in removed.problems:
         say("cannot remove %s: %s", error.filename, error)
     with _lock:

@@ -1,7 +1,7 @@
-"""Descriptions of machines, asked of LLVM and of this system.
+"""Descriptions of CPUs, from LLVM and the operating system.
 
-`resolve` gives a target the description of its machine. There is no table of processors here: tiny functions are
-compiled for the processor, and the instructions LLVM chose, which the architecture names (`ISA`), are the answer.
+`resolve` adds the description to a target. There is no table of CPUs: tiny functions are compiled for the CPU, and the
+instructions LLVM selects, which the architecture names (`ISA`), describe it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .worker import llvm
 
 
 def resolve(target: Target | str | None = None) -> Target:
-    """A target with the description of its machine; the current target, or the host, if none is given.
+    """Return a target with the description of its machine; default: the current target, or the host.
 
-    Raises ValueError when LLVM does not know the triple, the processor or a feature.
+    Raises ValueError if LLVM does not know the triple, the CPU or a feature.
     """
     if target is None:
         target = Target.current() or "llvm"
@@ -59,12 +59,12 @@ def resolve(target: Target | str | None = None) -> Target:
 
 
 def host_cpu() -> str:
-    """This machine's processor, as LLVM names it."""
+    """Name of this CPU in LLVM."""
     return host_facts().cpu
 
 
 def host_cores() -> int:
-    """The processors this process may run on."""
+    """Number of logical CPUs this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -72,7 +72,7 @@ def host_cores() -> int:
 
 @lru_cache(maxsize=1)
 def host_caches() -> Caches:
-    """The data caches of this machine's first core, as Linux describes them; typical sizes where it does not."""
+    """Data caches of the first core according to Linux; typical sizes on other systems."""
     sizes: dict[str, int] = {}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
@@ -86,14 +86,14 @@ def host_caches() -> Caches:
 
 
 def elf_triple(triple: str) -> str:
-    """The triple with ELF as its object format, which the loader reads on every system."""
+    """The triple with ELF as object format, which the loader reads on every system."""
     system_is_elf = not any(word in triple for word in ("darwin", "macos", "ios", "windows"))
     return triple if system_is_elf or triple.endswith("-elf") else f"{triple}-elf"
 
 
 @lru_cache(maxsize=64)
 def described(triple: str, cpu: str, features: str) -> Machine:
-    """The description of a machine without its caches and cores: from the cache, or from LLVM.
+    """Description of a machine without its caches and cores, from the cache or from LLVM.
 
     Raises ValueError as `check` does.
     """
@@ -111,7 +111,7 @@ def described(triple: str, cpu: str, features: str) -> Machine:
 
 _SETS = ("dot_products", "tiles")
 _PROBED = ("vector_bits", "vector_registers", "fma", "half_conversion", *_SETS)
-"""The fields of a machine that `probe` finds."""
+"""Fields of a machine determined by `probe`."""
 
 
 _ONLY = "target triple {}: only 64-bit little-endian machines are supported"
@@ -119,7 +119,7 @@ _ONLY = "target triple {}: only 64-bit little-endian machines are supported"
 
 @lru_cache(maxsize=64)
 def check(triple: str, cpu: str, features: str) -> None:
-    """Raise ValueError when LLVM does not know the triple, the processor or a feature, or has no 64-bit ELF for it."""
+    """Raise ValueError if LLVM does not know the triple, the CPU or a feature, or has no 64-bit ELF for it."""
     if isa_of(triple).pointer_bits != POINTER_BITS:
         raise ValueError(_ONLY.format(repr(triple)))
     worker.initialize(triple)
@@ -141,7 +141,7 @@ def check(triple: str, cpu: str, features: str) -> None:
 
 
 def _check_with_llvm(triple: str, cpu: str, features: str) -> None:
-    """LLVM only warns about unknown names, on stderr, or ends the process (`-sse`): so another process asks it."""
+    """Run the check in another process: LLVM only warns about unknown names on stderr, or aborts (`-sse`)."""
     code = "import sys, relax.farm.host as m; m.probe(*sys.argv[1:])"
     done = subprocess.run(
         [sys.executable, "-c", code, triple, cpu, features], capture_output=True, text=True, check=False
@@ -197,14 +197,14 @@ define i32 @dot_{name}(<16 x i8> %a, <16 x i8> %b) {{
 }}
 """
 _BYTES = {"uint8": "z", "int8": "s"}
-"""The extension, zext or sext, of a byte to 32 bits."""
+"""Extension of a byte to 32 bits: zext or sext."""
 _BASELINE = Vectors(128, 32, "", "")
-"""The vectors to write for a processor whose own are not known: LLVM splits them."""
+"""Vectors for a CPU with unknown vector registers: LLVM splits them."""
 
 
 @lru_cache(maxsize=64)
 def probe(triple: str, cpu: str, features: str) -> Machine:
-    """The description of a machine without its caches and cores, read from the code LLVM makes of small functions."""
+    """Description of a machine without its caches and cores, read from LLVM's code for small functions."""
     isa = isa_of(triple)
     body = _PROBE + "".join(map(_dot_text, isa.dots))
     if isa.widest > _BASELINE.bits:
@@ -228,7 +228,7 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
 
 
 def _dot_text(instruction: DotInstruction) -> str:
-    """The function by which an instruction is recognised, ``dot_u8s8``; none for numbers other than bytes."""
+    """Function by which an instruction is recognised, such as ``dot_u8s8``; empty unless its operands are bytes."""
     dot = instruction.dot
     if dot.left not in _BYTES:
         return ""
@@ -236,14 +236,14 @@ def _dot_text(instruction: DotInstruction) -> str:
 
 
 def _has_dot(text: str, instruction: DotInstruction) -> bool:
-    """True if assembly of the functions shows an instruction."""
+    """True if the assembly of the probe functions contains an instruction."""
     dot = instruction.dot
     function = f"dot_{kind_of(dot)}" if dot.left in _BYTES else "bf16"
     return re.search(instruction.pattern or rf"\b{instruction.mnemonic}\b", _body(text, function)) is not None
 
 
 def _tiles(features: str, tiles: Tiles) -> set[str]:
-    """The features that multiply tiles, without their prefix, among those that are switched on."""
+    """Enabled features for tile multiplication, without their prefix."""
     enabled = {name[1:]: name.startswith("+") for name in features.split(",") if name}
     if not enabled.get(f"{tiles.prefix}{tiles.feature}"):
         return set()
@@ -252,7 +252,7 @@ def _tiles(features: str, tiles: Tiles) -> set[str]:
 
 
 def assembly(ir: str, triple: str, cpu: str, features: str) -> str:
-    """The assembly text LLVM makes of IR, without optimising it first."""
+    """Assembly text for unoptimised IR."""
     machine = worker.target_machine(worker.Machine(triple, cpu, features, 3))
     module = llvm.parse_assembly(f'target triple = "{triple}"\n{ir}')
     return str(machine.emit_assembly(module))
@@ -265,12 +265,12 @@ def _body(text: str, function: str) -> str:
 
 
 def executes(target: Target) -> bool:
-    """True if this machine can execute code for a resolved target."""
+    """True if this CPU can execute code for a resolved target."""
     features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
     return loads(target) and target.mcpu in ("", host_cpu()) and not missing_features(features)
 
 
 def loads(target: Target) -> bool:
-    """True if this process can load the machine code for a resolved target, whatever its features."""
+    """True if this process can load the machine code for a resolved target, regardless of CPU features."""
     architecture = target.isa.machine_code
     return architecture is not None and architecture.elf_machine == host_machine()

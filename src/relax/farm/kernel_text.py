@@ -1,4 +1,4 @@
-"""LLVM IR of kernels, as it is written by code generation and compiled by the farm."""
+"""LLVM IR of kernels, as written by code generation and compiled by the farm."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..tir import For, While
 
 
 def symbol_name(name: str) -> str:
-    """The exported symbol of a PrimFunc: tvm-ffi's prefix and the name, so that tvm-ffi's own loader finds it too."""
+    """Exported symbol of a PrimFunc: tvm-ffi's prefix and the name, so that tvm-ffi's own loader finds it too."""
     return PACKED_PREFIX + name
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedLoop:
-    """A loop whose instructions are marked by its number: its function, and the number of the loop around it."""
+    """A loop with marked instructions: its function, and the number of the enclosing loop."""
 
     function: str
     loop: For | While
@@ -27,22 +27,22 @@ class MarkedLoop:
 
 @dataclass(frozen=True)
 class KernelText:
-    """LLVM IR of PrimFuncs that call each other, without names: those are put in when objects are linked."""
+    """LLVM IR of PrimFuncs that call each other, with numbers in place of names until objects are linked."""
 
     text: str
     names: tuple[str, ...]
     """Names of the functions; ``relax.function.0`` is the first."""
     bodies: tuple[str, ...]
-    """Names of the functions that only these call; they are numbered after them."""
+    """Names of functions called only by `names`; numbered after them."""
     messages: tuple[str, ...]
-    """Kinds and texts of the errors, alternately, in the order of their numbers."""
+    """Kinds and texts of the errors, alternating, in the order of their numbers."""
     loops: tuple[MarkedLoop, ...] = ()
-    """The loops by their numbers, where they are marked."""
+    """Marked loops by number."""
     support: tuple[str, ...] = ()
-    """The symbols of the support code that the text names, of those that not every archive has."""
+    """Symbols used from support code that not every archive contains."""
 
     def shown(self, code: str) -> str:
-        """Code made of the text, for people: with the names, and with the messages as comments before it."""
+        """Readable form of `code` derived from this text: with names, and with the messages as comments at the top."""
         pairs = zip(self.messages[::2], self.messages[1::2], strict=True)
         lines = [
             f"; message {i}: {kind}: {text}" if text else f"; message {i}: {kind}"

@@ -1,14 +1,14 @@
-"""Answers of LLVM about machines, kept in the cache, so that a build that finds its program there needs no LLVM.
+"""Cached answers of LLVM about machines, so that a build that finds its program in the cache does not load LLVM.
 
-To load LLVM takes 50 ms and 50 MB, and 30 MB more to have it compile anything. Its answers depend on the library, and
-those about this machine on the processor as the system shows it:
+Loading LLVM takes 50 ms and 50 MB, and compiling anything 30 MB more. Its answers depend on the library; those about
+this machine also on the system's description of the processor:
 
-    key     the question, the file of llvmlite's library (size and time), its version, the files that ask;
-            of this machine: the system, the processor's description
+    key     the query, llvmlite's library file (size and time), its version, the files that query it;
+            for this machine: the system, the processor's description
     note    the answer, as JSON
 
-Of this machine there is a key only on Linux, which describes processors in a file. Elsewhere, and where the cache is
-switched off, LLVM is asked in each process.
+Answers about this machine are cached on Linux only, which describes processors in a file. On other systems, and with
+the cache disabled, each process queries LLVM.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .store import digest
 from .worker import llvm
 
 _ASKING: Final = ("host.py", "llvm_queries.py", "worker.py")
-"""The files beside this one that decide what is asked and how answers are used; those of `isa` do too."""
+"""Files, beside those of `isa`, that determine the queries and the use of the answers."""
 
 _CHANGING: Final = frozenset(
     {
@@ -46,7 +46,7 @@ _CHANGING: Final = frozenset(
     }
     | {"initial apicid"}
 )
-"""The lines of a processor's description that say which one it is, or how fast it runs now."""
+"""Lines of a processor's description that identify it among others or show its present speed."""
 
 
 class HostFacts(NamedTuple):
@@ -55,15 +55,15 @@ class HostFacts(NamedTuple):
     triple: str
     """The triple of this process."""
     cpu: str
-    """This machine's processor, as LLVM names it."""
+    """Name of this CPU in LLVM."""
     features: str
-    """This machine's features, those switched off by the system or a hypervisor included, as LLVM text."""
+    """Features of this CPU as LLVM text, including those switched off by the system or a hypervisor."""
     llvm_version: str
 
 
 @lru_cache(maxsize=1)
 def host_facts() -> HostFacts:
-    """The facts about this machine: from the cache, or from LLVM."""
+    """Facts about this machine, from the cache or from LLVM."""
     processor = _processor()
     key = None if processor is None else question("host", processor, *platform.uname(), str(grants_tiles()))
     kept = answered(key)
@@ -80,13 +80,13 @@ def host_facts() -> HostFacts:
 
 
 def question(*words: str) -> cache.Key | None:
-    """The key of LLVM's answer to a question; None if nothing tells this LLVM from others."""
+    """Cache key of a query to LLVM; None if LLVM's version cannot be identified."""
     asking = _asking()
     return None if asking is None else cache.key_of("\n".join(words), "LLVM says", asking)
 
 
 def answered(key: cache.Key | None) -> Any:
-    """The answer that is kept; None if there is none."""
+    """Cached answer; None if there is none."""
     data = None if key is None else cache.noted(key)
     try:
         return None if data is None else json.loads(data)
@@ -95,14 +95,14 @@ def answered(key: cache.Key | None) -> Any:
 
 
 def answer(key: cache.Key | None, value: Any) -> None:
-    """Keep an answer, which JSON can hold."""
+    """Cache an answer, which must be JSON-serialisable."""
     if key is not None:
         cache.note_beside(key, json.dumps(value).encode())
 
 
 @lru_cache(maxsize=1)
 def _asking() -> str | None:
-    """The library that answers, and the files that ask; None if they are not to be seen."""
+    """LLVM library and contents of the files that query it, as text; None if they cannot be read."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
         return None
@@ -118,7 +118,7 @@ def _asking() -> str | None:
 
 
 def _processor() -> str | None:
-    """The system's description of the first processor; None where there is none."""
+    """Linux's description of the first processor; None on other systems."""
     if sys.platform != "linux":
         return None
     try:

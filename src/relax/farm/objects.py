@@ -1,4 +1,4 @@
-"""Kernels as objects: from the cache, or compiled; and the support code they share."""
+"""Objects of kernels, from the cache or compiled, and of their shared support code."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _T = TypeVar("_T")
 
 
 def machine_of(target: Target) -> worker.Machine:
-    """The machine of a target, for LLVM."""
+    """LLVM's description of the target machine."""
     return worker.Machine(target.triple, target.mcpu, target.features, target.opt_level)
 
 
 class CompiledObject(NamedTuple):
-    """A kernel with its object, and the key of that in the cache."""
+    """A kernel with its object and the object's cache key."""
 
     kernel: KernelText
     data: bytes
@@ -33,14 +33,14 @@ class CompiledObject(NamedTuple):
 
 
 class CompiledObjects(NamedTuple):
-    """Kernels with their objects, and how many of those had to be compiled."""
+    """Kernels with their objects, and the number of objects compiled now."""
 
     units: list[CompiledObject]
     compiled: int
 
 
 def compiled_objects(kernels: Iterable[KernelText], target: Target, compilers: Compilers) -> CompiledObjects:
-    """The object of every kernel; the first kernels are compiled while others are written."""
+    """Objects of all kernels. Compiling begins while later kernels are still being written."""
     machine = machine_of(target)
     environment = (*map(str, machine), compiler_version())
     written: list[tuple[KernelText, cache.Key]] = []
@@ -75,25 +75,25 @@ def compiled_objects(kernels: Iterable[KernelText], target: Target, compilers: C
 
 @lru_cache(maxsize=8)
 def support_object(machine: worker.Machine) -> bytes:
-    """The object of the support code of kernels: from the cache, or compiled."""
+    """Object of the support code of kernels, from the cache or compiled."""
     return _shared_object("support code of kernels", *_with_triple(support_text(), machine))
 
 
 @lru_cache(maxsize=8)
 def pool_object(machine: worker.Machine) -> bytes:
-    """The object of the thread pool: from the cache, or compiled."""
+    """Object of the thread pool, from the cache or compiled."""
     return _shared_object("the thread pool", *_pool(machine))
 
 
 @lru_cache(maxsize=8)
 def cells_object(triple: str) -> bytes:
-    """The object of the support code of compiled Relax functions: from the cache, or compiled."""
+    """Object of the support code of compiled Relax functions, from the cache or compiled."""
     return _shared_object("support code of compiled functions", *_cells(triple))
 
 
 @lru_cache(maxsize=8)
 def library_object(triple: str) -> bytes:
-    """The object of the support code of shared libraries, which is seldom run: from the cache, or compiled."""
+    """Object of the support code of shared libraries, from the cache or compiled. That code seldom runs."""
     return _shared_object("support code of shared libraries", *_library(triple))
 
 
@@ -114,21 +114,21 @@ def _with_triple(code: str, machine: worker.Machine) -> Aside:
 
 
 def expect_kernels(compilers: Compilers, count: int, target: Target) -> None:
-    """Have that many texts of kernels, and the support code of most programs, compiled by processes of their own."""
+    """Start worker processes for `count` kernel texts, and let them compile missing support code."""
     shared = (_pool(machine_of(target)), _cells(target.triple), _library(target.triple))
     wanted = count > 0 and cache.enabled()
     compilers.expect(count, [one for one in shared if wanted and cache.noted(_shared_key(*one)) is None])
 
 
 def keep_shared(compilers: Compilers) -> None:
-    """Put the support code that was compiled aside into the cache, where those who need it find it."""
+    """Store support code compiled in the background in the cache."""
     for (text, machine), data in compilers.done_aside.items():
         if data:
             cache.store(_shared_key(text, machine), data)
 
 
 def _any_processor(triple: str, opt_level: int) -> worker.Machine:
-    """The machine for code that all targets of a triple share, whatever their processors and levels."""
+    """Machine description for code shared by all targets of a triple."""
     return worker.Machine(triple, "", "", opt_level)
 
 
@@ -146,7 +146,7 @@ def _shared_object(name: str, text: str, machine: worker.Machine) -> bytes:
 
 
 def accepted(compile_: Callable[[], _T]) -> _T:
-    """The LLVM module of generated code. Raises DiagnosticError if it does not accept the code."""
+    """Run `compile_`; if LLVM rejects the generated code, raise DiagnosticError (E5909)."""
     try:
         return compile_()
     except RecursionError:  # of what writes the code

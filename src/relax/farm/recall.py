@@ -1,14 +1,14 @@
-"""Kernels that were compiled before, found by what they were before they were lowered.
+"""Compiled kernels in the cache, found by their form before lowering.
 
-The cache of objects (`cache`) finds an object by the LLVM IR it was compiled from. To lower a kernel and to write its
-IR takes longer than all else of a build that finds every object. So the cache has a note for each kernel as well:
+The cache of objects (`cache`) finds an object by its LLVM IR. Lowering a kernel and writing its IR takes longer than
+the rest of a build that finds all objects. Therefore the cache has a note for each kernel as well:
 
-    key     the digest of the scheduled PrimFunc, names included, of the target, and of the compiler's own files
-    note    the key of the object, the names of bodies of parallel loops, the messages
+    key     digest of the scheduled PrimFunc, names included, of the target, and of the compiler's own files
+    note    the object's key, the names of bodies of parallel loops, the messages
 
-A kernel is remembered by itself: one that calls another or a C function, or is called by one, is lowered each time.
-Nothing is recalled where the passes of the context are not the usual ones, or somebody looks on (PassContext's
-instruments).
+Only independent kernels have notes: a kernel that calls another kernel or a C function, or is called by a kernel, is
+lowered each time. Nothing is recalled if the context's passes are not the default ones, or if it has instruments that
+observe passes (PassContext).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .objects import CompiledObject
 from .versions import compiler_files, compiler_version, target_words, unedited, usual_passes
 
 _EXTERN: Final = ("call_extern", "call_pure_extern")
-"""Calls of C functions, whose names must not be those of functions of the module."""
+"""Intrinsics that call C functions, whose names must differ from those of the module's functions."""
 
 
 class Recalled(NamedTuple):
-    """The object of a kernel that was compiled before."""
+    """The object of a previously compiled kernel."""
 
     text: KernelText
     data: bytes
@@ -40,15 +40,15 @@ class Recalled(NamedTuple):
 
 @dataclass(frozen=True)
 class Recall:
-    """The kernels of a module that were compiled before, and the keys of those that were not."""
+    """Previously compiled kernels of a module, and the keys of the others."""
 
     recalled: Mapping[str, Recalled]
-    """By name, the kernels that need not be lowered."""
+    """Kernels, by name, that need not be lowered."""
     keys: Mapping[str, cache.Key]
-    """The keys of all the others that may be remembered."""
+    """Keys of all other kernels that may have notes."""
 
     def remember(self, compiled: Iterable[CompiledObject]) -> None:
-        """Keep a note of each kernel that was compiled by itself, unless the compiler changed in the meantime."""
+        """Write a note for each kernel compiled by itself, unless the compiler's files have changed."""
         if not unedited():
             return
         for unit in compiled:
@@ -61,7 +61,7 @@ NOTHING: Final = Recall({}, {})
 
 
 class KernelMemory:
-    """The kernels that were compiled before for a resolved target: of each, as soon as it is scheduled, and of all."""
+    """Previously compiled kernels for a resolved target: queried for each scheduled kernel, or for a module."""
 
     def __init__(self, target: Target) -> None:
         self._environment = _environment(target) if usual_passes() and cache.enabled() else None
@@ -72,7 +72,7 @@ class KernelMemory:
         return self._environment is not None and self._look(name, func, self._environment)[1] is not None
 
     def recall(self, mod: IRModule) -> Recall:
-        """The PrimFuncs of a scheduled module that were compiled before."""
+        """Previously compiled PrimFuncs of a scheduled module."""
         if self._environment is None:
             return NOTHING
         funcs = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
@@ -96,7 +96,7 @@ class KernelMemory:
 
 
 def callees(func: PrimFunc) -> set[str]:
-    """The names of the functions that a kernel calls; the empty name stands for C functions."""
+    """Names of the functions a kernel calls; the empty name stands for C functions."""
     names: set[str] = set()
 
     def see(node: Node) -> None:
@@ -110,7 +110,7 @@ def callees(func: PrimFunc) -> set[str]:
 
 
 def _joined(funcs: Mapping[str, PrimFunc]) -> set[str]:
-    """The functions whose code depends on others: those that call some, or a C function, and those that are called."""
+    """Functions whose code depends on others: callers of functions or of C functions, and their callees."""
     joined: set[str] = set()
     for name, func in funcs.items():
         names = callees(func)
@@ -130,7 +130,7 @@ def _note(unit: CompiledObject) -> bytes:
 
 
 def _recalled(name: str, key: cache.Key) -> Recalled | None:
-    """The object of a kernel, if both the note and the object are there."""
+    """Object of a kernel, if both the note and the object are in the cache."""
     data = cache.noted(key)
     if data is None:
         return None
@@ -144,7 +144,7 @@ def _recalled(name: str, key: cache.Key) -> Recalled | None:
 
 
 def _environment(target: Target) -> str | None:
-    """All that decides the code of a kernel beside the kernel; None if that cannot be said."""
+    """Text of all inputs to a kernel's code besides the kernel; None if the compiler's files cannot be read."""
     files = compiler_files()
     return None if files is None else "\n".join((files, compiler_version(), target_words(target)))
 

@@ -1,16 +1,16 @@
-"""A keyed store on disk: files in one directory, found by digests. The only place where the farm keeps anything.
+"""A keyed store on disk: files in one directory, named by digests. All persistent data of the farm are here.
 
-Every kind of entry (kernels, notes, answers of LLVM, whole programs) follows one discipline:
+All kinds of entries (kernels, notes, answers of LLVM, whole programs) follow the same rules:
 
-    key         `Key`: digests of the source and of everything else that decides the contents (`key_of`), and a kind
-    trust       entries hold code that will run: the directory is the user's alone (0700), and only regular files of
-                the user are opened; a directory that others own or can write to raises PermissionError
-    checksum    an entry that is read whole (`read`) carries one of its key and its contents, so that an entry under
-                another entry's name is none; the file of a kind that is opened (`open`) is checked by its reader
-    writing     atomic: a temporary file is renamed; of several writers the last one wins, and there are no locks
-    eviction    the least recently used entries go first; a kind with a share of the limit never takes more than it
+    key         `Key`: digests of the source and of everything else that determines the contents (`key_of`), and a kind
+    trust       entries hold code that will run: the directory belongs to the user alone (0700), and only regular files
+                of the user are opened; a directory that others own or can write to raises PermissionError
+    checksum    an entry that is read whole (`read`) carries a checksum of its key and contents, so that an entry under
+                another entry's name is invalid; an entry that is opened (`open`) is checked by its reader
+    writing     atomic: a temporary file is renamed; the last of several writers wins, and there are no locks
+    eviction    the least recently used entries are evicted; a kind with a share of the limit never exceeds it
 
-Failures raise OSError here; `cache` decides what they mean for a build.
+Failures raise OSError here; `cache` decides their effect on a build.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _MAGIC: Final = b"relax kernel 2\n"
 _CHECKSUM: Final = 32
 _HEADER: Final = len(_MAGIC) + _CHECKSUM
 LARGEST_ENTRY: Final = (1 << 30) - _HEADER
-"""Bytes of the largest entry that is read whole."""
+"""Maximum size in bytes of an entry that is read whole."""
 _PRUNES: Final = 32
-"""After how great a part of its size the store is looked through for what is to be removed."""
+"""The store is pruned after writing 1/32 of its limit."""
 _STALE_SECONDS: Final = 3600.0
 _TEMPORARY: Final = ".new-"
 
 
 def digest(parts: Iterable[bytes], size: int) -> bytes:
-    """The digest of parts one after the other, of `size` bytes: that of all keys and checksums."""
+    """Digest of `size` bytes of the concatenated parts, used for all keys and checksums."""
     state = hashlib.blake2b(digest_size=size)
     for part in parts:
         state.update(part)
@@ -54,36 +54,36 @@ def digest(parts: Iterable[bytes], size: int) -> bytes:
 
 @dataclass(frozen=True)
 class Key:
-    """The key of an entry: its source, and all else that decides its contents."""
+    """Key of an entry: digests of its source, and of everything else that determines its contents."""
 
     source: str
     environment: str
     kind: str = ""
-    """Suffix of the file's name: one of the kinds that have a share, or none."""
+    """Suffix of the file name: a kind with its own share of the limit, or empty."""
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Name of the file."""
         return f"{self.source}-{self.environment}{self.kind}"
 
 
 def key_of(text: str, *environment: str) -> Key:
-    """The key of an entry made from a text in an environment (target, versions)."""
+    """Key of an entry derived from a text in an environment (target, versions)."""
     return Key(digest([text.encode()], 20).hex(), digest(["\n".join(environment).encode()], 8).hex())
 
 
 def key_of_contents(contents: bytes, kind: str) -> Key:
-    """The key of an entry that is named after a digest of its contents."""
+    """Key of an entry named after a digest of its contents."""
     text = contents.hex()
     return Key(text[:40], text[40:56], kind)
 
 
 class CorruptedError(OSError):
-    """An entry's checksum does not fit."""
+    """The checksum of an entry does not match."""
 
 
 class NoStoreError(OSError):
-    """There is no directory yet."""
+    """The directory does not exist."""
 
 
 class Entry(NamedTuple):
@@ -96,16 +96,17 @@ class Entry(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The files that were removed, and the errors of those that could not be."""
+    """Number of removed files, and the errors of files that could not be removed."""
 
     files: int
     problems: list[OSError]
 
 
 class Store:
-    """The entries in a directory, within a limit of bytes; both are asked for anew each time, and may raise OSError.
+    """Entries in a directory, within a limit of bytes.
 
-    `shares` are the parts of the limit that entries of some kinds may take together.
+    `directory` and `limit` are called on each use, and may raise OSError. `shares` maps a kind to the part of the limit
+    its entries may take together.
     """
 
     def __init__(
@@ -121,20 +122,20 @@ class Store:
         """The names of files that the store makes; it removes no other file."""
 
     def limit_of(self, kind: str) -> int:
-        """The bytes that the entries of a kind may take together."""
+        """Maximum total size in bytes of the entries of a kind."""
         return int(self._limit() * self._shares.get(kind, Fraction(1)))
 
     def exists(self) -> bool:
-        """True if there is a directory. Raises OSError if it cannot be trusted."""
+        """True if the directory exists. Raises OSError if it is not trustworthy."""
         return self._trusted(create=False) is not None
 
     # -- reading
 
     def read(self, key: Key) -> bytes:
-        """The contents of an entry that was written with `write`.
+        """Contents of an entry written by `write`.
 
-        Raises FileNotFoundError if there is none, NoStoreError if there is no directory, CorruptedError if the entry
-        is damaged (it is removed), another OSError if it cannot be read.
+        Raises FileNotFoundError if there is none, NoStoreError if there is no directory, CorruptedError if the entry is
+        damaged (it is removed), another OSError if it cannot be read.
         """
         path = self._path(key)
         with _open_own_file(path, LARGEST_ENTRY + _HEADER) as file:
@@ -148,14 +149,14 @@ class Store:
         return body
 
     def open(self, key: Key) -> io.BufferedReader:
-        """The file of an entry that was written with `write_file`, for a reader who checks it. Raises OSError."""
+        """Open an entry written by `write_file`; the reader must check it. Raises OSError."""
         path = self._path(key)
         file = _open_own_file(path, self.limit_of(key.kind))
         _touch(path)
         return file
 
     def sources(self) -> frozenset[str]:
-        """The sources of all entries, whatever their environments."""
+        """Sources of all entries, in any environment."""
         with contextlib.suppress(OSError):
             return frozenset(entry.name.partition("-")[0] for entry in os.scandir(self._directory()))
         return frozenset()
@@ -163,11 +164,11 @@ class Store:
     # -- writing
 
     def write(self, key: Key, data: bytes) -> Removed:
-        """Write an entry with its checksum, and make room for it. Raises OSError."""
+        """Write an entry with its checksum, and prune the store if due. Raises OSError."""
         return self.write_file(key, (_MAGIC, _checksum(key, [data]), data))
 
     def write_file(self, key: Key, pieces: Iterable[bytes | memoryview]) -> Removed:
-        """Write an entry as it is, and make room for it. Raises OSError."""
+        """Write an entry unchanged, and prune the store if due. Raises OSError."""
         folder = self._trusted(create=True)
         if folder is None:
             raise FileNotFoundError(2, "the directory was removed")
@@ -180,7 +181,7 @@ class Store:
     # -- removing
 
     def entries(self) -> list[Entry]:
-        """All entries, the least recently used first."""
+        """All entries, least recently used first."""
         found: list[Entry] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self._directory()):
@@ -191,9 +192,9 @@ class Store:
         return sorted(found, key=lambda entry: entry.used)
 
     def prune(self, limit: int | None = None) -> Removed:
-        """Remove the least recently used entries until a tenth of the limit is free again, if there are too many.
+        """Remove the least recently used entries until a tenth of `limit` is free, if the store exceeds it.
 
-        Kinds that have outgrown their shares come first. What writers that died left behind goes too.
+        Kinds above their shares are pruned first. Temporary files of interrupted writers are removed as well.
         """
         limit = self._limit() if limit is None else limit
         found = self.entries()
@@ -206,11 +207,11 @@ class Store:
         return _removed(entry.path for entry in doomed)
 
     def clear(self) -> Removed:
-        """Remove every entry."""
+        """Remove all entries."""
         return _removed(entry.path for entry in self.entries())
 
     def remove(self, key: Key) -> None:
-        """Remove an entry that turned out to be damaged."""
+        """Remove a damaged entry."""
         with contextlib.suppress(OSError):
             (self._directory() / key.name).unlink()
 
@@ -223,7 +224,7 @@ class Store:
         return folder / key.name
 
     def _trusted(self, create: bool) -> Path | None:
-        """The directory, if it is the user's alone; None if there is none. Raises PermissionError if it is not."""
+        """The directory; None if it does not exist. Raises PermissionError unless it belongs to the user alone."""
         folder = self._directory()
         if create:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -240,18 +241,18 @@ class Store:
 
 
 def _checksum(key: Key, pieces: Iterable[bytes]) -> bytes:
-    """The digest stored in an entry: of its key, and of its contents."""
+    """Checksum of an entry: digest of its key and contents."""
     return digest([key.name.encode() + b"\n", *pieces], _CHECKSUM)
 
 
 def _touch(path: Path) -> None:
-    """Note that a file was used."""
+    """Set the time of last use of a file."""
     with contextlib.suppress(OSError):
         os.utime(path)
 
 
 def _open_own_file(path: Path, largest: int) -> io.BufferedReader:
-    """A regular file of the user's, of a size, open for reading. Raises OSError for all else, without opening it."""
+    """Open a regular file of the user's, of at most `largest` bytes. Raises OSError for others."""
     _check_file(path, os.lstat(path), largest)
     # What was put there in the meantime is not waited for.
     flags = (
@@ -280,7 +281,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def _write_atomically(folder: Path, name: str, pieces: Iterable[bytes | memoryview]) -> int:
-    """Write a file, which appears under its name when it is whole; its size."""
+    """Write a file under a temporary name and rename it; return its size."""
     descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=folder)  # mode 0600
     try:
         with open(descriptor, "wb") as file:
@@ -295,7 +296,7 @@ def _write_atomically(folder: Path, name: str, pieces: Iterable[bytes | memoryvi
 
 
 def _surplus(found: Collection[Entry], limit: int, room: int) -> list[Entry]:
-    """The least recently used entries, without which the others leave `room` below a limit; none if all fit."""
+    """Least recently used entries whose removal leaves `room` below `limit`; empty if all entries fit."""
     doomed: list[Entry] = []
     total = sum(entry.size for entry in found)
     if total > limit:
@@ -308,7 +309,7 @@ def _surplus(found: Collection[Entry], limit: int, room: int) -> list[Entry]:
 
 
 def _removed(paths: Iterable[Path]) -> Removed:
-    """Remove files."""
+    """Remove files; count them and collect the errors."""
     count = 0
     problems: list[OSError] = []
     for path in dict.fromkeys(paths):

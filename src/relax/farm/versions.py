@@ -1,7 +1,6 @@
-"""All that decides the code of a kernel beside the kernel, as text: part of the keys of the cache.
+"""Everything besides the kernel that determines its code, as text in cache keys.
 
-`build` asks for it before it knows whether anything is to be compiled, so that this file imports no part of the code
-generator that writes kernels.
+`build` needs these keys before it knows whether to compile anything, so this module does not import the code generator.
 """
 
 from __future__ import annotations
@@ -25,35 +24,35 @@ from .store import digest
 PIPELINE_VERSION = 5
 
 _ROOMS: Final = ("ir", "prim", "tir", "target", "runtime", "native", "farm", "codegen")
-"""The rooms whose files decide how a kernel is lowered and written."""
+"""Packages whose files determine how a kernel is lowered and written."""
 
 _ROOT: Final = Path(__file__).parent.parent
 
 _LOADED: Final = time.time()
-"""When this process began to load the compiler, of which it loads parts later, when they are used."""
+"""Time at which this process began to load the compiler; modules are loaded lazily."""
 
 
 def compiler_version() -> str:
-    """All that decides the machine code, beside the IR and the target, or that it must fit."""
+    """Versions that affect the machine code, besides the IR and the target, or its compatibility."""
     support = digest([support_text().encode()], 8).hex()
     numbers = host_facts().llvm_version
     return f"pipeline {PIPELINE_VERSION}, support {support}, llvmlite {version('llvmlite')}, LLVM {numbers}"
 
 
 def usual_passes() -> bool:
-    """True if the passes of the context are the usual ones, and nobody looks on."""
+    """True if the context has the default passes and no instruments that observe passes."""
     context = PassContext.current()
     watched = any(instrument.needs_passes for instrument in context.instruments)
     return not (watched or context.disabled_pass or context.required_pass)
 
 
 def target_words(target: Target) -> str:
-    """All that is known of a resolved target, the same in every process."""
+    """Text of a resolved target and its machine, the same in every process."""
     return f"{target}\n{_words(target.machine)}"
 
 
 def _words(value: Any) -> str:
-    """A description of a machine, the same in every process."""
+    """Text of a machine description, the same in every process."""
     if hasattr(value, "__dataclass_fields__"):
         return "".join(f"{f.name}({_words(getattr(value, f.name))})" for f in fields(value))
     if isinstance(value, frozenset):
@@ -63,9 +62,9 @@ def _words(value: Any) -> str:
 
 @lru_cache(maxsize=2)
 def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
-    """The digest of files of the compiler, given as folders and files of the package.
+    """Digest of files of the compiler, given as folders and files of the package.
 
-    None if they are not there, or newer than what this process runs.
+    Returns None if they cannot be read, or are newer than the code loaded in this process.
     """
     try:
         files = _files(rooms)
@@ -92,12 +91,12 @@ def unedited(rooms: tuple[str, ...] = _ROOMS) -> bool:
 
 
 def _are_loaded(files: Mapping[str, tuple[str, float]]) -> bool:
-    """True if there are files, all of them older than this process."""
+    """True if there are files, and all are older than this process."""
     return bool(files) and max(time for _, time in files.values()) < _LOADED
 
 
 def _files(rooms: tuple[str, ...]) -> dict[str, tuple[str, float]]:
-    """The paths of all Python files of some rooms, and when they were written, by their names inside the package."""
+    """Path and modification time of all Python files of some packages, by name inside the package."""
     found: dict[str, tuple[str, float]] = {}
     waiting = [(room, os.path.join(_ROOT, room)) for room in rooms]
     while waiting:

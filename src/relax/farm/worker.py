@@ -1,14 +1,14 @@
-"""LLVM's part of code generation: a text in, an object out. Imported by relax, and run alone as a helper process.
+"""LLVM's part of code generation: text in, object out. Imported by relax, and run by itself as a worker process.
 
-llvmlite lets one thread of a process at a time into LLVM, so several processors need several processes. This file is
-run by its path, and imports only llvmlite: a helper process starts in a fraction of the time relax takes to import.
-It imports a module of relax only if it is told to do errands, which that module's function `answer` does.
-A helper reads from standard input, and answers on standard output, messages of a length (4 bytes) and bytes:
+llvmlite admits one thread of a process to LLVM at a time, so using several cores needs several processes. This file is
+run by its path, and imports only llvmlite: a worker process starts in a fraction of relax's import time. It imports a
+module of relax only to do errands, by that module's function `answer`. A worker reads from standard input, and answers
+on standard output; messages are a length (4 bytes) and bytes:
 
     the machine and the module for errands, as JSON  →  "ready", or "ready for errands"
-    a machine, a line end, a text                    →  its object; nothing, if LLVM does not accept the text
-    "errand", a line end, an order                   →  the module's answer to the order
-    …                                                   until its input ends
+    a machine, a line end, a text                    →  its object; empty if LLVM rejects the text
+    "errand", a line end, a request                  →  the module's answer to the request
+    …                                                   until the end of input
 """
 
 from __future__ import annotations
@@ -29,57 +29,60 @@ from functools import lru_cache
 from typing import IO, Any, NamedTuple
 
 READY = b"ready"
-"""First answer of a helper that compiles texts."""
+"""First answer of a worker process that compiles texts."""
 
 READY_FOR_ERRANDS = b"ready for errands"
-"""First answer of a helper that does errands as well."""
+"""First answer of a worker process that also does errands."""
 
 
 class _Binding:
-    """llvmlite's binding, which loads LLVM: 50 MB that a build does without that finds its program in the cache."""
+    """llvmlite's binding, imported on first use.
+
+    It loads LLVM (50 MB), which a build that finds its program in the cache does not need.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module("llvmlite.binding"), name)
 
 
 llvm: Any = _Binding()
-"""The names of llvmlite's binding. It is imported when the first of them is used."""
+"""llvmlite's binding, imported on first use."""
 
 IN_ORDER = "; keep the order of instructions"
-"""First line of a text whose order of instructions LLVM's machine scheduler must not change.
+"""First line of a text whose instruction order LLVM's machine scheduler must keep.
 
-The scheduler hoists the loads of an unrolled kernel on tiles in registers until registers spill. The order in which
-such a kernel is written is right already.
+The scheduler hoists the loads of an unrolled register tile until registers spill; such kernels are written in the right
+order.
 """
 
 IN_VECTORS = "; operations on vectors are written out"
-"""Line behind it of a text whose loops LLVM need not look for vectors in: most of its time goes into that.
+"""Second line of a text without loops to vectorise; most of LLVM's time goes into vectorisation.
 
-In a text that has both lines there is nothing to move out of loops either. A few passes do for it.
+A text with both lines has no loop invariants to hoist either, so a few passes suffice.
 """
 
 AS_WRITTEN = "; few instructions are run twice"
-"""First line of a text that is compiled as it stands: of functions that call others, and have no loops.
+"""First line of a text compiled without optimisation: functions of calls without loops.
 
-To optimise it would take five times as long, and save a hundredth of the time of a call.
+Optimising it would take five times as long, and save a hundredth of the time of a call.
 """
 
 _scheduling = threading.Lock()
 _scheduled = [True]
-"""The present setting, which is that of the whole process."""
+"""Current state of LLVM's machine scheduler, an option of the whole process."""
 
 _LENGTH = struct.Struct("<I")
 
 
 class Errands(NamedTuple):
-    """The module whose function `answer` does errands, by its name, and by its file: it must be the one found there."""
+    """Module whose function `answer` does errands: its name, and the file it must be found in."""
 
     module: str = ""
     file: str = ""
 
 
 class Machine(NamedTuple):
-    """The machine that LLVM compiles for, and the level of optimisation."""
+    """LLVM's target machine and optimisation level."""
 
     triple: str
     cpu: str
@@ -89,7 +92,7 @@ class Machine(NamedTuple):
 
 @lru_cache(maxsize=8)
 def initialize(triple: str) -> None:
-    """Make LLVM ready to compile for a triple: for this kind of machine, or in 13 MB more for any it knows."""
+    """Initialise LLVM for a triple: the native target only, or all targets (13 MB more)."""
     if triple.partition("-")[0] == str(llvm.get_process_triple()).partition("-")[0]:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
@@ -100,7 +103,7 @@ def initialize(triple: str) -> None:
 
 @lru_cache(maxsize=8)
 def target_machine(machine: Machine) -> Any:
-    """LLVM's target machine, for position-independent code."""
+    """LLVM's target machine for position-independent code."""
     initialize(machine.triple)
     return llvm.Target.from_triple(machine.triple).create_target_machine(
         cpu=machine.cpu, features=machine.features, opt=machine.opt_level, reloc="pic", codemodel="small"
@@ -108,7 +111,7 @@ def target_machine(machine: Machine) -> Any:
 
 
 def optimised(text: str, machine: Machine) -> Any:
-    """The LLVM module of an IR text, verified and optimised. Raises RuntimeError if LLVM does not accept the text."""
+    """Verified and optimised LLVM module of an IR text. Raises RuntimeError if LLVM rejects the text."""
     module = llvm.parse_assembly(_with_class_instruction(text, machine))
     module.verify()
     if as_written(text):
@@ -130,9 +133,9 @@ def optimised(text: str, machine: Machine) -> Any:
 
 
 def _with_class_instruction(text: str, machine: Machine) -> str:
-    """A text that asks vfpclassps for floats that are NaN or subnormal, where the machine has it.
+    """Replace tests for NaN or subnormal floats by vfpclassps if the CPU has it.
 
-    Of its own general classes of floats LLVM 22 makes comparisons of integers, three or four instructions each.
+    LLVM 22 expands its generic llvm.is.fpclass to three or four integer instructions each.
     """
     lanes = {int(found[1]) for found in _RARE_CLASSES.finditer(text)}
     if not lanes or not _has_classes(machine):
@@ -145,7 +148,7 @@ def _with_class_instruction(text: str, machine: Machine) -> str:
 
 
 _RARE_CLASSES = re.compile(r"@llvm\.is\.fpclass\.v(8|16)f32\(([^()]*), i32 147\)")
-"""A call of LLVM's general classes: NaN and subnormal numbers, which are 161 as vfpclassps counts."""
+"""Call of LLVM's generic test for NaN and subnormal numbers; the mask for vfpclassps is 161."""
 
 
 def _class_function(lanes: int) -> str:
@@ -160,7 +163,7 @@ _LONG_TO_DOUBLE = """define <4 x double> @f(<4 x i64> %a) {
 
 @lru_cache(maxsize=8)
 def _has_classes(machine: Machine) -> bool:
-    """True if the machine has vfpclassps for vectors of all lengths: AVX512DQ and AVX512VL, as for vcvtqq2pd."""
+    """True if the CPU has vfpclassps for vectors of all lengths: AVX512DQ and AVX512VL, as for vcvtqq2pd."""
     module = llvm.parse_assembly(f'target triple = "{machine.triple}"\n{_LONG_TO_DOUBLE}')
     return re.search(r"vcvtqq2pd\s+%ymm", str(target_machine(machine).emit_assembly(module))) is not None
 
@@ -171,7 +174,7 @@ def as_written(text: str) -> bool:
 
 
 def in_vectors(text: str) -> bool:
-    """True for a text that says so."""
+    """True for a text with the line `IN_VECTORS`."""
     return IN_VECTORS in text[: len(IN_ORDER) + len(IN_VECTORS) + 2]
 
 
@@ -186,14 +189,14 @@ def _few_passes() -> Any:
 
 
 def emit_object(text: str, machine: Machine) -> bytes:
-    """A relocatable ELF object."""
+    """Compile a text to a relocatable ELF object."""
     data = _object(text, machine)
     careful = _without_lost_masks(data, text, machine)
     return data if careful is machine else _object(text, careful)
 
 
 def emit_assembly(text: str, machine: Machine) -> str:
-    """The assembly of what `emit_object` would give."""
+    """Assembly of the code that `emit_object` produces."""
     return _assembly(text, _without_lost_masks(_object(text, machine), text, machine))
 
 
@@ -210,23 +213,23 @@ def _assembly(text: str, machine: Machine) -> str:
 
 
 def _emitter(text: str, machine: Machine) -> Any:
-    """LLVM's target machine that makes code of a text's module."""
+    """LLVM's target machine for code generation from a text's module."""
     return target_machine(machine._replace(opt_level=0) if as_written(text) else machine)
 
 
 def _without_lost_masks(data: bytes, text: str, machine: Machine) -> Machine:
-    """The machine to compile a text for, given its object: without the instructions that LLVM is wrong about.
+    """Return the machine to compile a text for, given its object, without instructions that LLVM miscompiles.
 
-    LLVM 22 (its X86CompressEVEX) makes one instruction of a mask of signs and its copy to a general register,
+    LLVM 22 (its X86CompressEVEX) combines a mask of signs with its copy to a general register,
 
         vpmovq2m  %xmm0, %k0                       vmovmskpd %xmm0, %eax
         kmovd     %k0, %eax             gives      korw      %k0, %k1, %k0
         korw      %k0, %k1, %k0
 
-    also where, as here, the next instruction reads the mask before it writes to it: its result is then anything. What
-    is made of vpmovd2m and vpmovq2m shows as vmovmskps and vmovmskpd, of vpmovb2m as vpmovmskb. Where one of them
-    occurs, the text is compiled without AVX512DQ, or AVX512BW, to which the instructions for masks of signs belong.
-    Raises RuntimeError if it cannot be: the text calls an instruction that takes AVX512BW.
+    even if, as here, the next instruction reads the mask before writing it: its result is then undefined. Combined
+    vpmovd2m and vpmovq2m appear as vmovmskps and vmovmskpd, vpmovb2m as vpmovmskb. If the object has one of them, the
+    text is compiled without AVX512DQ, or AVX512BW, the extensions with masks of signs. Raises RuntimeError if that is
+    impossible because the text calls an instruction of AVX512BW.
     """
     if not _SIGNS.search(data) or not _has_masks(machine):
         return machine
@@ -254,14 +257,14 @@ _COMPARISON = """define <4 x i32> @f(<4 x i32> %a, <4 x i32> %b) {
 
 @lru_cache(maxsize=8)
 def _has_masks(machine: Machine) -> bool:
-    """True if the machine has vectors of 128 bits under masks that are registers (AVX512VL)."""
+    """True if the CPU has mask registers for 128-bit vectors (AVX512VL)."""
     module = llvm.parse_assembly(f'target triple = "{machine.triple}"\n{_COMPARISON}')
     return "%k" in str(target_machine(machine).emit_assembly(module))
 
 
 @contextmanager
 def _scheduler(text: str) -> Generator[None]:
-    """A context in which LLVM's machine scheduler is on, or off if the text asks for that."""
+    """Context manager: LLVM's machine scheduler is on, or off for a text with the line `IN_ORDER`."""
     wanted = not text.startswith(IN_ORDER)
     with _scheduling:
         if _scheduled[0] != wanted:
@@ -271,9 +274,9 @@ def _scheduler(text: str) -> Generator[None]:
 
 
 def emit_notes(text: str, machine: Machine) -> str:
-    """The assembly with LLVM's comments on loops and spills; remarks on what its loop passes did go to stderr.
+    """Assembly with LLVM's comments on loops and spills; remarks of its loop passes go to stderr.
 
-    Only for a process of its own: LLVM's options are those of the process.
+    Must run in a separate process: LLVM's options apply to the whole process.
     """
     initialize(machine.triple)
     for option in ("-pass-remarks", "-pass-remarks-missed", "-pass-remarks-analysis"):
@@ -285,7 +288,7 @@ def emit_notes(text: str, machine: Machine) -> str:
 
 
 def packed(data: bytes) -> bytes:
-    """A message."""
+    """Encode a message: length and bytes."""
     return _LENGTH.pack(len(data)) + data
 
 
@@ -308,7 +311,7 @@ def receive(stream: IO[bytes]) -> bytes:
 
 
 def unpacked(data: bytes) -> list[bytes]:
-    """The messages in bytes, as far as they are complete."""
+    """Decode the complete messages in `data`."""
     stream, messages = io.BytesIO(data), list[bytes]()
     try:
         while True:
@@ -318,17 +321,17 @@ def unpacked(data: bytes) -> list[bytes]:
 
 
 def setup(machine: Machine, errands: Errands) -> bytes:
-    """The first message to a helper."""
+    """First message to a worker process."""
     return json.dumps([machine, errands]).encode()
 
 
 def with_machine(text: str, machine: Machine) -> bytes:
-    """The order by which a helper compiles a text for a machine."""
+    """Message that lets a worker process compile a text for a machine."""
     return f"{json.dumps(machine)}\n{text}".encode()
 
 
 def as_errand(order: bytes) -> bytes:
-    """The message by which a helper does an errand."""
+    """Message that lets a worker process do an errand."""
     return _ERRAND + b"\n" + order
 
 
@@ -336,7 +339,7 @@ _ERRAND = b'"errand"'
 
 
 def serve() -> None:
-    """Do what comes in until nothing more does. Orders are read while others are done: nobody waits to send one."""
+    """Serve requests until the input ends. A thread reads requests in the meantime, so senders do not wait."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb the answers
     try:
@@ -358,7 +361,7 @@ def serve() -> None:
 
 
 def _read_orders(orders: queue.SimpleQueue[bytes | None]) -> None:
-    """Hand on what comes in, and None at the end."""
+    """Queue the requests from standard input, and None at its end."""
     try:
         while True:
             orders.put(receive(sys.stdin.buffer))
@@ -367,7 +370,7 @@ def _read_orders(orders: queue.SimpleQueue[bytes | None]) -> None:
 
 
 def _doer(errands: Errands) -> Callable[[bytes], bytes] | None:
-    """The function that does errands; None if the module is not there, or in another file than it was said to be."""
+    """Function that does errands; None if its module is missing, or was found in another file."""
     gc.disable()
     try:
         module: Any = importlib.import_module(errands.module) if errands.module else None
@@ -380,7 +383,7 @@ def _doer(errands: Errands) -> Callable[[bytes], bytes] | None:
 
 
 def _compiled(text: str, machine: Machine) -> bytes:
-    """The object of a text; nothing, if LLVM does not accept it."""
+    """Object of a text; empty if LLVM rejects it."""
     try:
         return emit_object(text, machine)
     except RuntimeError:
@@ -388,9 +391,9 @@ def _compiled(text: str, machine: Machine) -> bytes:
 
 
 def note() -> None:
-    """Answer each text by its assembly with comments, and end its remarks on stderr by a zero byte.
+    """Answer each text by its commented assembly, and end its remarks on stderr with a zero byte.
 
-    A text that LLVM does not accept ends the answers; the reason is on stderr.
+    Stops at a text that LLVM rejects; the reason is on stderr.
     """
     machine = Machine(*json.loads(receive(sys.stdin.buffer)))
     try:

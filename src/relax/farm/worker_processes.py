@@ -1,14 +1,14 @@
-"""Compiling many texts on all processors, with helper processes that run `worker`.
+"""Compilation of many texts on all cores, by worker processes that run `worker`.
 
-A helper is started by the interpreter's path, not by `multiprocessing`: it needs nothing of the program that runs (its
+A worker is started by the interpreter's path, not by `multiprocessing`: it is independent of the running program (its
 ``__main__``, its locks), so it works in notebooks, under ``python -c`` and in daemonic processes. This process compiles
-too, from the first moment on. A helper that does not start, or dies, is missed by nobody: its work is done here.
-Objects do not depend on who compiled them.
+as well, from the beginning, and takes over the work of a worker that does not start, or dies. Objects do not depend on
+the process that compiled them.
 
-Before texts are compiled, they are written. Helpers can do that as well: such work is an `Errand`, which this process
-does itself unless a helper has begun with it.
+Worker processes can also write the texts to be compiled: such a job is an `Errand`, which this process does itself
+unless a worker has begun with it.
 
-    RELAX_JOBS     how many processes compile at once, this one included (default: one per processor)
+    RELAX_JOBS     number of processes that compile, including this one (default: one per processor)
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from .host import host_cores
 from .worker import Errands, Machine, as_errand, receive, send, setup, with_machine
 
 TEXTS_PER_HELPER: Final = 8
-"""The number of texts that pays for the start of a helper: LLVM takes tens of milliseconds for each."""
+"""Number of texts that justifies another worker process: LLVM takes tens of milliseconds for each."""
 
 PATIENCE: Final = 60.0
-"""Seconds to wait for the last work of a helper; then it is ended, and the work done here."""
+"""Seconds to wait for a worker's last job; after that the worker is killed, and the job done in this process."""
 
 AHEAD: Final = 2
-"""The orders that a helper has at a time: it need not wait for the next one, until this process comes to it."""
+"""Number of jobs queued at a worker, so that it does not wait for this process between jobs."""
 
 NO_ERRANDS: Final = Errands()
 
 Aside: TypeAlias = "tuple[str, Machine]"
-"""A text that is compiled for a machine of its own, if there is time."""
+"""A text with its own machine, compiled in the background if there is time."""
 
 START: Final = (
     "import sys, json, runpy; sys.path[:] = json.loads(sys.argv[1]); "
@@ -49,22 +49,22 @@ START: Final = (
 
 
 def job_limit() -> int:
-    """The number of processes that may compile at once."""
+    """Maximum number of processes that compile at the same time."""
     text = os.environ.get("RELAX_JOBS", "")
     return max(1, int(text)) if text.isascii() and text.isdigit() else host_cores()
 
 
 def emit_objects(texts: Iterable[str], machine: Machine, jobs: int | None = None) -> list[bytes]:
-    """The object of every text. Raises RuntimeError for the first text that LLVM does not accept.
+    """Objects of all texts. Raises RuntimeError for the first text that LLVM rejects.
 
-    Helpers compile while this process still makes the texts; it compiles what they have not begun with after that.
+    Worker processes compile while this process still writes texts; afterwards it compiles the remaining ones.
     """
     with Compilers(machine, jobs) as compilers:
         return compilers.emit(texts)
 
 
 class Errand:
-    """Work that a helper may do in the place of this process, beside compiling texts."""
+    """A job other than compiling that a worker process may do in place of this process."""
 
     def __init__(self, order: Callable[[], bytes]) -> None:
         self.order = order
@@ -74,10 +74,9 @@ class Errand:
 
 
 class Compilers:
-    """The processes that compile the texts of one build: a context, at whose end none is left.
+    """Context manager of the processes that compile the texts of one build; at its end all have stopped.
 
-    A build that knows that texts will come has helpers started before it makes the first (`expect`). Helpers do
-    errands, the first before all else, if they have a module for them.
+    `expect` starts worker processes before the first text exists. Given a module for errands, they do those first.
     """
 
     def __init__(self, machine: Machine, jobs: int | None = None, errands: Errands = NO_ERRANDS) -> None:
@@ -102,30 +101,30 @@ class Compilers:
         self._started.clear()
 
     def expect(self, count: int, aside: Sequence[Aside] = ()) -> None:
-        """Start the helpers for that many texts; they compile what may be done aside as well."""
+        """Start worker processes for `count` texts; they compile the texts in `aside` as well."""
         self._shared.add_aside(aside)
         while len(self._started) < min(self._limit - 1, count // TEXTS_PER_HELPER):
             self._started.append(_Helper(self._shared, self._errands))
 
     def offer(self, errand: Errand) -> None:
-        """Let a helper do an errand, if one comes to it before it is taken back."""
+        """Offer an errand; a worker process does it unless it is taken back first."""
         self._shared.offer(errand)
 
     def take_back(self, errand: Errand) -> bool:
-        """True if no helper has begun with an errand, so that none will."""
+        """Withdraw an errand. Return False if a worker has begun with it."""
         return self._shared.take_back(errand)
 
     def answer(self, errand: Errand) -> bytes:
-        """The answer of the helper that has begun with an errand, empty if there is none.
+        """Answer of the worker that has begun with an errand; empty if it failed.
 
-        Until it is there, texts are compiled.
+        Compiles texts while waiting.
         """
         while (index := self._shared.text_before(errand)) is not None:
             self._compile(index)
         return errand.answer or b""
 
     def emit(self, texts: Iterable[str]) -> list[bytes]:
-        """The object of every text, once for all the texts there are. Raises RuntimeError as `emit_objects` does."""
+        """Objects of all texts; may be called once. Raises RuntimeError as `emit_objects` does."""
         shared = self._shared
         for text in texts:
             shared.add(text)
@@ -145,28 +144,28 @@ class Compilers:
 
     @property
     def done_aside(self) -> dict[Aside, bytes]:
-        """The objects that helpers made aside."""
+        """Objects that worker processes compiled in the background."""
         return self._shared.done_aside
 
 
 def _is_interpreter(path: str) -> bool:
-    """True for the path of a Python; in a program that embeds Python, it may be the program's own."""
+    """True for the path of a Python interpreter; in a program that embeds Python, it may be the program's path."""
     return Path(path).name.lower().startswith(("python", "pypy")) and not hasattr(sys, "frozen")
 
 
 class _Work(NamedTuple):
-    """Work for a helper."""
+    """A job for a worker process."""
 
     order: Callable[[], bytes]
-    """The message to it; none, if it cannot do the work."""
+    """Creates the request; empty if the job cannot be done there."""
     done: Callable[[bytes], None]
-    """Takes its answer, which is empty if it could not do the work."""
+    """Receives the answer; empty if the worker could not do the job."""
 
 
 class _Shared:
-    """Texts, of which each is given out once, the longest first; and the objects made of them so far.
+    """Queue of the texts, longest first, and the objects compiled so far.
 
-    Helpers are given errands before texts, in the order in which they were offered.
+    Worker processes get errands before texts, in the order in which they were offered.
     """
 
     def __init__(self, texts: Sequence[str], machine: Machine, complete: bool = True) -> None:
@@ -193,7 +192,7 @@ class _Shared:
             self._changed.notify()
 
     def add_aside(self, aside: Sequence[Aside]) -> None:
-        """Add texts that are compiled aside; each is compiled once."""
+        """Add texts to be compiled in the background; duplicates are dropped."""
         with self._changed:
             new = [one for one in aside if one not in self._known_aside]
             self._known_aside.update(new)
@@ -207,7 +206,7 @@ class _Shared:
             self._changed.notify_all()
 
     def take_back(self, errand: Errand) -> bool:
-        """True if no helper has begun with an errand, so that none will."""
+        """Withdraw an errand. Return False if a worker has begun with it."""
         with self._changed:
             if errand not in self._errands:
                 return False
@@ -215,9 +214,9 @@ class _Shared:
             return True
 
     def text_before(self, errand: Errand) -> int | None:
-        """The number of a text to compile before an errand has its answer.
+        """Index of a text to compile while waiting for an errand.
 
-        None if it has one, or seems to get none: after some time with nothing to compile.
+        Returns None once the errand has its answer, or if there is nothing to compile for `PATIENCE` seconds.
         """
         with self._changed:
             self._changed.wait_for(lambda: errand.answer is not None or self._waiting, PATIENCE)
@@ -226,7 +225,7 @@ class _Shared:
             return None
 
     def complete(self) -> None:
-        """Say that no more texts come."""
+        """Signal that no more texts will be added."""
         with self._changed:
             self._is_complete = True
             self._changed.notify_all()
@@ -235,7 +234,7 @@ class _Shared:
         return self
 
     def __next__(self) -> int:
-        """The number of a text that nobody has begun with; waits for one while more may come."""
+        """Index of a text not yet begun; waits while more may be added."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_complete or self._waiting)
             if not self._waiting:
@@ -243,7 +242,7 @@ class _Shared:
             return heapq.heappop(self._waiting)[1]
 
     def close(self) -> None:
-        """Give out no more work."""
+        """Stop handing out work."""
         with self._changed:
             self._waiting.clear()
             self.aside.clear()
@@ -252,7 +251,7 @@ class _Shared:
             self._changed.notify_all()
 
     def next_work(self, does_errands: bool, wait: bool = True) -> _Work | None:
-        """Work for a helper; None if there will be no more, or, without waiting, if there is none now."""
+        """Next job for a worker; None if there will be no more, or, without `wait`, if there is none at present."""
 
         def is_decided() -> bool:
             some = self._waiting or self.aside or (does_errands and self._errands)
@@ -293,7 +292,7 @@ class _Shared:
 
 
 class _Helper:
-    """A helper process, and the thread that gives it work."""
+    """A worker process, and the thread that feeds it."""
 
     def __init__(self, shared: _Shared, errands: Errands = NO_ERRANDS) -> None:
         self._shared = shared
@@ -336,7 +335,10 @@ class _Helper:
             pass  # the work it did not do is done by this process
 
     def finish(self) -> None:
-        """Wait for the work the helper is at, not for ever, and end it; one that is not ready yet is not waited for."""
+        """Wait at most `PATIENCE` seconds for the worker's present job, and kill the worker.
+
+        A worker that is not ready yet is killed at once.
+        """
         if self._process is None:
             return
         self._shared.close()
@@ -347,13 +349,13 @@ class _Helper:
         self._process.communicate()
 
     def kill(self) -> None:
-        """End the helper at once."""
+        """Kill the worker process."""
         if self._process is not None:
             self._process.kill()
 
 
 def _keep_busy(process: subprocess.Popen[bytes], shared: _Shared, does_errands: bool) -> None:
-    """Have a helper do work until there is no more. What it was told and did not do gets an empty answer."""
+    """Feed a worker process until there is no more work. Requests without an answer are completed with an empty one."""
     assert process.stdin is not None
     assert process.stdout is not None
     told: deque[_Work] = deque()

@@ -1,4 +1,4 @@
-"""The base of every IR: nodes, spans, diagnostics, dtypes, equality, modules, operators, passes."""
+"""Common base of all IRs: nodes, spans, diagnostics, dtypes, equality, modules, operators, passes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Walks of nodes that nest deeper than the Python stack of the thread at work takes.
+"""Traversal of nodes nested more deeply than the current thread's Python stack allows.
 
-Walks recurse. One that meets the recursion limit is run again in a thread of its own, with a stack of `STACK` bytes and
-a recursion limit to fit: for walks that change nothing. What nests deeper still is a DiagnosticError (E2106).
+Traversals recurse. One that reaches the recursion limit is run again in a new thread with a stack of `STACK` bytes and
+a matching recursion limit, so it must have no side effects. Deeper nesting raises DiagnosticError (E2106).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOCK = threading.Lock()
 
 
 def run_deep(what: str, done: str, function: Callable[[], T]) -> T:
-    """The function's result, on a larger stack if it needs one; for what nests deeper still, DiagnosticError."""
+    """Return `function()`, run on a larger stack if needed. Raises DiagnosticError if it nests deeper still."""
     try:
         return function()
     except RecursionError:
@@ -59,6 +59,6 @@ def _on_large_stack(what: str, done: str, function: Callable[[], T]) -> T:
 
 
 def nested_too_deeply(what: str, done: str, span: Span | None = None) -> Diagnostic:
-    """The complaint when walking a program meets the interpreter's recursion limit."""
+    """Diagnostic for a program whose traversal reaches the recursion limit."""
     hint = "bind parts of the expression to variables"
     return Diagnostic("E2106", f"{what} is nested too deeply to be {done}", span, hint=hint)

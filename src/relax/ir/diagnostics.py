@@ -35,12 +35,12 @@ _LONGEST_MESSAGE: Final = 2000
 _UNSEEN: Final = dict.fromkeys(
     [*range(9), *range(10, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "�"
 )
-"""Characters of a source line that command a terminal instead of being shown, or change the order of the others."""
+"""Control characters of terminals and bidirectional controls, which are not printed in source lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One complaint. `notes` are facts (operands, expected and found), `hint` says what to do."""
+    """A diagnostic. `notes` are facts (operands, expected and found), `hint` says what to do."""
 
     code: str
     message: str
@@ -51,7 +51,7 @@ class Diagnostic:
     level: Level = "error"
 
     def render(self) -> str:
-        """The text shown to the user, no line of it without bound. Never raises."""
+        """Text shown to the user, with lines of bounded length. Never raises."""
         out = [_bounded(f"{self.level}[{self.code}]: {self.message}")]
         gutter = 1
         if self.span is not None:
@@ -88,7 +88,7 @@ def _excerpt(span: Span, label: str, gutter: int) -> list[str]:
 
 
 def _bounded(text: str) -> str:
-    """A text without the middle of its very long lines: a name, a string or an annotation can have any length."""
+    """Abbreviate very long lines in the middle: names, strings and annotations can have any length."""
     if len(text) <= _LONGEST_MESSAGE:
         return text
     half = _LONGEST_MESSAGE // 2
@@ -99,10 +99,10 @@ def _bounded(text: str) -> str:
 
 
 def _window(text: str, start: int, end: int) -> tuple[str, int, int]:
-    """The part of a line to show, and where in it the marked characters are.
+    """Return (visible part of a line, start, end of the marked characters in it).
 
-    A line of up to `_LONGEST_LINE` characters is shown whole; of a longer one, as many around the start of the mark,
-    with … for what is left out.
+    A line of up to `_LONGEST_LINE` characters is shown whole, a longer one as a window around the start of the mark,
+    with … at cut ends.
     """
     if len(text) <= _LONGEST_LINE:
         return text, start, end
@@ -114,7 +114,7 @@ def _window(text: str, start: int, end: int) -> tuple[str, int, int]:
 
 
 def _blank(char: str) -> str:
-    """Space as wide as a character, so that carets stand under what they mean; a tab stays a tab."""
+    """White space as wide as a character, so that carets are aligned; a tab stays a tab."""
     if char == "\t":
         return "\t"
     if unicodedata.combining(char):
@@ -123,10 +123,10 @@ def _blank(char: str) -> str:
 
 
 class DiagnosticError(ValueError, TypeError):
-    """One or more errors in a user's program; `diagnostics` holds them all.
+    """One or more errors in a user's program, held in `diagnostics`.
 
-    A program may be wrong in its values and in its types: ``except ValueError`` and ``except TypeError`` catch it.
-    ``str(error)`` is the rendered text of every one.
+    Errors may concern values or types: both ``except ValueError`` and ``except TypeError`` catch it. ``str(error)`` is
+    the rendered text of all errors.
     """
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
@@ -136,7 +136,7 @@ class DiagnosticError(ValueError, TypeError):
         super().__init__("\n\n".join(d.render() for d in self.diagnostics))
 
     def placed(self, span: Span | None) -> DiagnosticError:
-        """The same errors, those without a place put at `span`."""
+        """The same errors, with `span` for those without one."""
         return DiagnosticError(d if d.span is not None else replace(d, span=span) for d in self.diagnostics)
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ class DiagnosticError(ValueError, TypeError):
         return "\n" + text
 
     def _render_traceback_(self) -> list[str]:
-        """The lines that IPython and notebooks print for an uncaught error."""
+        """Lines that IPython and notebooks print for an uncaught error."""
         if tracebacks.shows_all_frames():
             return traceback.format_exception(self)
         return "".join(tracebacks.shortened(self)).splitlines()
@@ -155,12 +155,12 @@ tracebacks.install(DiagnosticError)
 
 
 class RelaxWarning(UserWarning):
-    """A warning diagnostic, delivered through Python's `warnings`."""
+    """A warning delivered through Python's `warnings`."""
 
 
 @dataclass
 class DiagnosticContext:
-    """Collects the diagnostics of one stage, so that all are reported together."""
+    """Collector of one stage's diagnostics, which are reported together."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
@@ -183,7 +183,7 @@ class DiagnosticContext:
 
     @contextmanager
     def collect(self) -> Generator[None]:
-        """Turn a DiagnosticError raised inside into collected diagnostics, and go on."""
+        """Context manager: collect the diagnostics of a DiagnosticError raised inside, and continue after the block."""
         try:
             yield
         except DiagnosticError as error:
@@ -196,12 +196,12 @@ _delivered = 0
 
 
 def warning_count() -> int:
-    """The number of warnings delivered in this process so far."""
+    """Number of warnings delivered in this process so far."""
     return _delivered
 
 
 def emit_warning(diagnostic: Diagnostic) -> None:
-    """Deliver a warning diagnostic through Python's `warnings` (category RelaxWarning)."""
+    """Deliver a warning through Python's `warnings` (category RelaxWarning)."""
     global _delivered
     with _lock:
         _delivered += 1

@@ -28,7 +28,7 @@ _SMALL_FLOATS: Final = {
         "float4_e2m1fn",
     )
 }
-"""The floats of 8 and 4 bits: their names are not made of a code and a number of bits."""
+"""Floats of 8 and 4 bits, whose names are not a code followed by a number of bits."""
 _SMALL_INTEGERS: Final = {
     name: np.dtype(getattr(ml_dtypes, name)) for name in ("int2", "int4", "uint2", "uint4")
 }
@@ -36,12 +36,12 @@ _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 
 
 class DataType(str):
-    """An element type with a number of lanes, spelled as TVM spells it.
+    """An element type with a number of lanes, in TVM's spelling.
 
-    ``DataType("float32")``, ``DataType("int8x4")`` (a vector of four), ``DataType("bool")``
-    (also reached as ``uint1``), ``DataType("handle")``, ``DataType("")`` (void).
+    ``DataType("float32")``, ``DataType("int8x4")`` (a vector of four), ``DataType("bool")`` (alias ``uint1``),
+    ``DataType("handle")``, ``DataType("")`` (void).
 
-    Raises ValueError for text that names no type.
+    Raises ValueError for an invalid name.
     """
 
     __slots__ = (
@@ -67,13 +67,13 @@ class DataType(str):
     is_handle: bool
     is_bool: bool
     is_int: bool
-    """A signed integer."""
+    """True for signed integers."""
     is_uint: bool
-    """An unsigned integer; bool is not counted."""
+    """True for unsigned integers, not for bool."""
     is_integer: bool
-    """Signed or unsigned; bool is not counted."""
+    """True for signed and unsigned integers, not for bool."""
     is_float: bool
-    """Any floating-point type, bfloat16 and those of 8 and 4 bits included."""
+    """True for all floating-point types, including bfloat16 and those of 8 and 4 bits."""
     is_scalar: bool
     is_vector: bool
 
@@ -109,7 +109,7 @@ class DataType(str):
 
     @property
     def itemsize(self) -> int:
-        """Bytes one element takes in a tensor: one of a bool, and of an element of 2 or 4 bits."""
+        """Size of an element in a tensor in bytes; a bool and elements of 2 or 4 bits take one byte."""
         return (self.bits + 7) // 8 * self.lanes
 
     def with_lanes(self, lanes: int) -> DataType:
@@ -117,12 +117,12 @@ class DataType(str):
 
     @property
     def is_padded(self) -> bool:
-        """True for an element of 2 or 4 bits, which takes a whole byte in a tensor (`relax.runtime.dtypes`)."""
+        """True for elements of 2 or 4 bits, which take a whole byte in a tensor (`relax.runtime.dtypes`)."""
         return self.bits in (2, 4)
 
     @property
     def saturates(self) -> bool:
-        """True for a float without infinity and NaN: what is greater than its greatest value becomes that value."""
+        """True for a float without infinity and NaN: overflow saturates to the greatest value."""
         return self.code == "float4_e2m1fn"
 
     @property
@@ -131,7 +131,7 @@ class DataType(str):
         return self if self.lanes == 1 else self.with_lanes(1)
 
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy (or ml_dtypes) type of one element. Raises TypeError for void and handle."""
+        """NumPy (or ml_dtypes) type of one element. Raises TypeError for void and handle."""
         if self.code in _SMALL_FLOATS:
             return _SMALL_FLOATS[self.code]
         if self.code == "bfloat":
@@ -143,17 +143,17 @@ class DataType(str):
 
     @property
     def min_value(self) -> int | float:
-        """The least value; -inf for floats that have it."""
+        """Minimum value; -inf for floats with infinity."""
         return 0 if self.is_bool else _limits(self)[0]
 
     @property
     def max_value(self) -> int | float:
-        """The greatest value; +inf for floats that have it."""
+        """Maximum value; +inf for floats with infinity."""
         return 1 if self.is_bool else _limits(self)[1]
 
     @property
     def max_finite(self) -> float:
-        """The greatest finite value of a floating-point type."""
+        """Maximum finite value of a floating-point type."""
         return _max_finite(self)
 
 
@@ -172,7 +172,7 @@ def _spelling_of(text: Any) -> str:
 
 
 def _is_of_numpy(kind: Any) -> bool:
-    """True for a dtype or a class. Older versions of NumPy take anything that has a dtype for one."""
+    """True for a dtype or a class. Older versions of NumPy convert any object with a dtype attribute."""
     return isinstance(kind, (type, np.dtype))
 
 

@@ -1,4 +1,4 @@
-"""The expressions every language level shares: the base of Relax expressions, GlobalVar, and StructInfo's base."""
+"""Base of the expressions of all languages: base classes of Relax expressions and StructInfo, and GlobalVar."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .structural import structural_equal, structural_hash
 
 
 class StructInfo(Node):
-    """Structural information about a value: see relax.struct_info for the kinds.
+    """Structural information about a value; see relax.struct_info for the kinds.
 
-    ``==`` asks for structural equality, in which a variable that is not bound inside equals itself only.
+    ``==`` is structural equality, in which a free variable equals only itself.
     """
 
     __slots__ = ()
@@ -25,12 +25,12 @@ class StructInfo(Node):
         return structural_hash(self)
 
     def is_base_of(self, derived: StructInfo) -> bool:
-        """True if `derived` is provably at least as specific as this."""
+        """True if `derived` is provably at least as specific as this struct info."""
         return _is_base_of(self, derived)
 
 
 def _load_is_base_of(base: StructInfo, derived: StructInfo) -> bool:
-    """The relation, before its module is loaded."""
+    """Initial `is_base_of`, which loads the real one."""
     importlib.import_module("relax.info.relations")
     return _is_base_of(base, derived)
 
@@ -39,19 +39,19 @@ _is_base_of = _load_is_base_of
 
 
 def register_is_base_of(function: Any) -> None:
-    """The subtype relation stands above this room and registers itself here when its module is imported."""
+    """Register the subtype relation, which is defined in a higher package."""
     global _is_base_of
     _is_base_of = function
 
 
 class BaseExpr(Node):
-    """The base of all expressions, of Relax and of TIR."""
+    """Base class of the expressions of Relax and TIR."""
 
     __slots__ = ()
 
 
 class RelaxExpr(BaseExpr):
-    """An expression of Relax: it has struct info, derived once by normalisation."""
+    """An expression of Relax. Normalisation derives its struct info once."""
 
     __slots__ = ("_struct_info",)
 
@@ -59,7 +59,7 @@ class RelaxExpr(BaseExpr):
 
     @property
     def struct_info(self) -> StructInfo:
-        """The struct info. Raises ValueError before it has been derived."""
+        """Struct info. Raises ValueError if it has not been derived."""
         try:
             return self._struct_info
         except AttributeError:
@@ -71,7 +71,7 @@ class RelaxExpr(BaseExpr):
 
     @property
     def struct_info_(self) -> StructInfo | None:
-        """The struct info, None before it has been derived."""
+        """Struct info; None if it has not been derived."""
         return getattr(self, "_struct_info", None)
 
     def __extra_state__(self) -> Any:
@@ -83,26 +83,26 @@ class RelaxExpr(BaseExpr):
 
 
 def update_struct_info(expr: RelaxExpr, struct_info: StructInfo) -> None:
-    """Write the derived struct info of an expression. For normalisation only."""
+    """Set the derived struct info of an expression. For normalisation only."""
     set_slot(expr, "_struct_info", struct_info)
 
 
 @final
 @node
 class GlobalVar(RelaxExpr):
-    """A name bound in an IRModule. Two of one name are structurally equal."""
+    """A name bound in an IRModule. GlobalVars of the same name are structurally equal."""
 
     name_hint: str
 
     __is_variable__: ClassVar[bool] = False
 
     def __call__(self, *args: Any) -> Any:
-        """A call of the function this names."""
+        """Call of the named function."""
         return _make_global_call(self, args)
 
 
 def _load_calls(global_var: GlobalVar, args: tuple[Any, ...]) -> Any:
-    """The call of a global variable, before the module of calls is loaded."""
+    """Initial call of a global variable, which loads the real one."""
     importlib.import_module("relax.expr")
     return _make_global_call(global_var, args)
 
@@ -111,13 +111,13 @@ _make_global_call: Any = _load_calls
 
 
 def register_global_call(function: Any) -> None:
-    """Calls stand above this room; they register how one is made here."""
+    """Register the constructor of calls, which is defined in a higher package."""
     global _make_global_call
     _make_global_call = function
 
 
 class BaseFunc(RelaxExpr):
-    """A function of any language level that an IRModule can hold; it has `attrs`."""
+    """A function of any language in an IRModule; it has `attrs`."""
 
     __slots__ = ()
 
@@ -128,16 +128,16 @@ class BaseFunc(RelaxExpr):
         raise NotImplementedError
 
     def with_attr(self, key: str | dict[str, Any], value: Any = None) -> Any:
-        """A copy with one attribute set, or several given as a dict."""
+        """Copy with one attribute set, or several given as a dict."""
         changes = key if isinstance(key, dict) else {key: value}
         return self._with_attrs({**self.attrs, **changes})
 
     def with_attrs(self, attrs: Mapping[str, Any]) -> Any:
-        """A copy with these attributes added or replaced."""
+        """Copy with attributes added or replaced."""
         return self._with_attrs({**self.attrs, **attrs})
 
     def without_attr(self, key: str) -> Any:
-        """A copy without the attribute."""
+        """Copy without an attribute."""
         return self._with_attrs({k: v for k, v in self.attrs.items() if k != key})
 
     def _with_attrs(self, attrs: dict[str, Any]) -> Any:
@@ -151,7 +151,7 @@ class BaseFunc(RelaxExpr):
 @final
 @node
 class VDevice(Node):
-    """A virtual device that values may be placed on: target text, index, memory scope."""
+    """A virtual device for values: target text, index, memory scope."""
 
     target: str = "llvm"
     vdevice_id: int = 0

@@ -1,4 +1,4 @@
-"""TVM's name for what is called around passes; `pass_instrument` takes classes written for TVM.
+"""Instruments under TVM's name: `pass_instrument` accepts classes written for TVM.
 
 @relax.instrument.pass_instrument
 class Log:
@@ -26,7 +26,7 @@ from .transform import (
 
 
 def pass_instrument(pi_cls: type[Any] | None = None) -> Any:
-    """Make a class with some of TVM's instrument methods a class of instruments."""
+    """Decorator that turns a class with some of TVM's instrument methods into an instrument class."""
     return _instrument_class if pi_cls is None else _instrument_class(pi_cls)
 
 
@@ -71,7 +71,7 @@ def _instrument_class(target: type[Any]) -> type[PassInstrument]:
 
 
 def _takes(function: Any, count: int) -> bool:
-    """True if a function can be called with that many arguments."""
+    """True if a function accepts `count` positional arguments."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:

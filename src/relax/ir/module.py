@@ -42,12 +42,12 @@ def _definitions(value: Mapping[Any, Node] | None) -> dict[Node, Node]:
 
 
 def name_of(key: Any) -> str:
-    """The name that a GlobalVar or a GlobalTypeVar stands for."""
+    """Name of a GlobalVar or a GlobalTypeVar."""
     return key.name_hint
 
 
 class _ByName(Node):
-    """A slot for the names of a module's functions, written when the first is looked up."""
+    """Base class with a slot for the table of names, built on the first look-up."""
 
     __slots__ = ("_names",)
 
@@ -57,12 +57,11 @@ class _ByName(Node):
 @final
 @node
 class IRModule(_ByName):
-    """{GlobalVar: function}, attributes, global infos, and {GlobalTypeVar: type definition}.
+    """Functions by GlobalVar, attributes, global infos, and type definitions by GlobalTypeVar.
 
-    `functions` keeps insertion order; a key may be given as a string. Two functions of one name raise ValueError.
-    ``mod["f"] = function`` and `update` change the module itself, as in TVM; `with_function` and its kin return a
-    new one, which is what passes do: a pass never changes the module it is given. Relay's
-    modules have type definitions (`relay.TypeData`) too.
+    `functions` keeps insertion order; a key may be given as a string. Duplicate names raise ValueError. ``mod["f"] =
+    function`` and `update` modify the module in place, as in TVM; `with_function` and similar methods return a new one.
+    Passes never modify their input module. Relay's modules also have type definitions (`relay.TypeData`).
     """
 
     functions: dict[GlobalVar, BaseFunc] = child(default=None, converter=_functions)
@@ -71,7 +70,7 @@ class IRModule(_ByName):
     type_definitions: dict[Node, Node] = child(default=None, converter=_definitions)
 
     def get_global_var(self, name: str) -> GlobalVar:
-        """The GlobalVar of this name. Raises KeyError naming the functions there are."""
+        """GlobalVar of a name. Raises KeyError listing the module's functions."""
         global_var = self.global_vars_by_name.get(name)
         if global_var is not None:
             return global_var
@@ -80,7 +79,7 @@ class IRModule(_ByName):
 
     @property
     def global_vars_by_name(self) -> Mapping[str, GlobalVar]:
-        """The GlobalVars by their names; one table for all who ask."""
+        """GlobalVars by name, in a shared table."""
         known = getattr(self, "_names", None)
         if known is None or known[0] is not self.functions:
             known = self.functions, {global_var.name_hint: global_var for global_var in self.functions}
@@ -97,13 +96,13 @@ class IRModule(_ByName):
     def __getitem__(self, key: GlobalVar) -> BaseFunc: ...
 
     def __getitem__(self, key: str | GlobalVar) -> BaseFunc:
-        """A function. Of a name, type checkers take the result for the kind of function that the caller expects."""
+        """Function of a name or GlobalVar. For a name, type checkers infer the function class from the context."""
         if isinstance(key, GlobalVar) and key in self.functions:
             return self.functions[key]
         return self.functions[self.get_global_var(key if isinstance(key, str) else key.name_hint)]
 
     def get(self, key: str | GlobalVar) -> BaseFunc | None:
-        """The function of this name, None if there is none."""
+        """Function of a name; None if there is none."""
         return self[key] if key in self else None  # noqa: SIM401  (this is what `get` is made of)
 
     def __contains__(self, key: object) -> bool:
@@ -118,7 +117,7 @@ class IRModule(_ByName):
         return list(self.functions.items())
 
     def with_functions(self, functions: Mapping[Any, BaseFunc]) -> Self:
-        """The module holding exactly these functions; itself if they are the same objects in the same order."""
+        """Module with exactly these functions; the module itself if they are the same objects in the same order."""
         same = len(functions) == len(self.functions) and all(
             a is b and f is g
             for (a, f), (b, g) in zip(functions.items(), self.functions.items(), strict=True)
@@ -126,7 +125,7 @@ class IRModule(_ByName):
         return self if same else self.replace(functions=functions)
 
     def with_function(self, key: GlobalVar | str, function: BaseFunc) -> Self:
-        """The module with one function added, or replaced in its place."""
+        """Module with one function added or replaced."""
         name = key if isinstance(key, str) else key.name_hint
         if name in self:
             target = self.get_global_var(name)
@@ -135,7 +134,7 @@ class IRModule(_ByName):
         return self.with_functions({**self.functions, added: function})
 
     def without(self, names: Iterable[str]) -> Self:
-        """The module without the functions of these names."""
+        """Module without the functions of these names."""
         dropped = set(names)
         return self.with_functions({g: f for g, f in self.functions.items() if g.name_hint not in dropped})
 
@@ -143,15 +142,15 @@ class IRModule(_ByName):
         return self.replace(attrs={**self.attrs, key: value})
 
     def with_attrs(self, attrs: Mapping[str, Any]) -> Self:
-        """The module with these attributes added or replaced."""
+        """Module with attributes added or replaced."""
         return self.replace(attrs={**self.attrs, **attrs})
 
     def without_attr(self, key: str) -> Self:
-        """The module without the attribute."""
+        """Module without an attribute."""
         return self.replace(attrs={k: v for k, v in self.attrs.items() if k != key})
 
     def get_attr(self, key: str, default: Any = None) -> Any:
-        """The attribute, or `default`."""
+        """Attribute of a name, or `default`."""
         return self.attrs.get(key, default)
 
     def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
@@ -159,23 +158,23 @@ class IRModule(_ByName):
         return self.items()
 
     def clone(self) -> Self:
-        """A module of the same functions, which can be changed without changing this one."""
+        """Copy of the module that can be modified independently; functions are shared."""
         return type(self)(
             self.functions, self.attrs, self.global_infos, self.type_definitions, span=self.span
         )
 
     def __setitem__(self, key: str | GlobalVar, function: BaseFunc) -> None:
-        """Put a function in the place of the one of this name, or add it."""
+        """Add a function, or replace the one of the same name."""
         self.update({key: function})
 
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
-        """Put a function in the place of the one `var` names, or add it."""
+        """Add a function, or replace the one named by `var`."""
         self[var] = func
 
     def update(self, other: IRModule | Mapping[Any, BaseFunc]) -> None:
-        """Put in all functions and types of another module, or all functions of a table by name or GlobalVar.
+        """Add or replace the functions and types of another module, or the functions of a dict by name or GlobalVar.
 
-        Raises TypeError if the table holds something else; then no function of it is put in.
+        Raises TypeError if the dict holds another value; the module is then unchanged.
         """
         if isinstance(other, IRModule):
             for key, definition in other.type_definitions.items():
@@ -191,11 +190,11 @@ class IRModule(_ByName):
         set_slot(self, "functions", functions)
 
     def update_global_info(self, name: str, global_info: Iterable[VDevice]) -> None:
-        """Set the global infos of a name: ``mod.update_global_info("vdevice", [relax.ir.VDevice("llvm")])``."""
+        """Set the global infos under a name: ``mod.update_global_info("vdevice", [relax.ir.VDevice("llvm")])``."""
         self.global_infos[name] = tuple(global_info)
 
     def get_global_type_var(self, name: str) -> Any:
-        """The GlobalTypeVar of this name. Raises KeyError naming the types there are."""
+        """GlobalTypeVar of a name. Raises KeyError listing the module's types."""
         for key in self.type_definitions:
             if name_of(key) == name:
                 return key
@@ -206,13 +205,13 @@ class IRModule(_ByName):
         return list(self.type_definitions)
 
     def get_type(self, name: str) -> tuple[Any, ...]:
-        """The GlobalTypeVar of this name and the constructors of its definition, in order."""
+        """GlobalTypeVar of a name, followed by the constructors of its definition in order."""
         key = self.get_global_type_var(name)
         definition: Any = self.type_definitions[key]
         return key, *definition.constructors
 
     def update_type_definition(self, key: Node, definition: Node) -> None:
-        """Put a type definition in the place of the one of this name, or add it."""
+        """Add a type definition, or replace the one of the same name."""
         table = dict(self.type_definitions)
         same = next((other for other in table if name_of(other) == name_of(key)), key)
         table[same] = definition
@@ -220,5 +219,5 @@ class IRModule(_ByName):
 
     @staticmethod
     def from_expr(function: BaseFunc) -> IRModule:
-        """A module of one function, named by its global_symbol, or main."""
+        """Module of one function, named by its global_symbol, or main."""
         return IRModule({function.attrs.get("global_symbol", "main"): function})

@@ -1,4 +1,4 @@
-"""Nodes: one decorator turns a class of declared fields into an IR node.
+"""Nodes: a decorator turns a class of declared fields into an IR node.
 
     @node
     class For(Stmt):
@@ -6,18 +6,18 @@
         min: PrimExpr
         body: Stmt
 
-What a field is, is said in its declaration and nowhere else:
+The declaration of a field defines its role:
 
 * a plain annotation, or ``child(...)``: part of the node's value (nodes, tuples, dicts, scalars, arrays);
-* ``binder(...)``: a definition: variables met inside (also in the annotation of a variable) are
-  bound there for whatever follows, so structural equality matches them by position;
-* ``label(...)``: for display only (names, spans): structural equality and hash ignore it.
+* ``binder(...)``: a definition: variables in it (also in the annotation of a variable) are bound in the
+  fields that follow, so structural equality matches them by position;
+* ``label(...)``: for display only (names, spans), ignored by structural equality and hash.
 
-From the fields come the constructor (with converters), `fields_of`, `children_of`, `replace`, and, in
+The fields determine the constructor (with converters), `fields_of`, `children_of`, `replace`, and, in
 their own modules, structural equality, hash, difference, JSON and pickling. Nodes are frozen,
 slotted and compared by identity. The constructor sets slots through their descriptors, which is twice as fast as
-`object.__setattr__`. A class with an ``__init__`` of its own keeps it: it takes every field by name, and ends by
-giving them to `__fields_init__`.
+`object.__setattr__`. A class may define its own ``__init__``, which takes every field by name, and ends by
+passing them to `__fields_init__`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def child(
     converter: Callable[[Any], Any] | None = None,
     kw_only: bool = False,
 ) -> Any:
-    """A field that is part of the node's value."""
+    """Field that is part of the node's value."""
     return _field("child", default, default_factory, converter, kw_only)
 
 
@@ -64,7 +64,7 @@ def binder(
     converter: Callable[[Any], Any] | None = None,
     kw_only: bool = False,
 ) -> Any:
-    """A field whose variables are defined here."""
+    """Field that defines the variables in it."""
     return _field("binder", default, default_factory, converter, kw_only)
 
 
@@ -76,7 +76,7 @@ def label(
     kw_only: bool = False,
     alias: str | None = None,
 ) -> Any:
-    """A field for display only; equality ignores it. The constructor's parameter may have another name, `alias`."""
+    """Field for display only, ignored by equality. `alias`: another name for the constructor's parameter."""
     return _field("label", default, default_factory, converter, kw_only, alias)
 
 
@@ -93,25 +93,25 @@ def _field(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """A declared field of a node class."""
+    """Declaration of a field of a node class."""
 
     name: str
     kind: str
     parameter: str
-    """The constructor's parameter: the field's name, unless it has an alias."""
+    """Name of the constructor's parameter: the field's name or its alias."""
 
 
 @dataclass_transform(
     eq_default=False, frozen_default=True, field_specifiers=(child, binder, label, dataclasses.field)
 )
 def _has_fields(cls: type[T]) -> type[T]:
-    """For the type checker: subclasses inherit the fields declared in `cls`."""
+    """Mark a base class for the type checker: subclasses inherit the fields declared in `cls`."""
     return cls
 
 
 @_has_fields
 class Node:
-    """The base of everything in the IR."""
+    """Base class of all IR nodes."""
 
     __slots__ = ("__weakref__", "span")
 
@@ -122,20 +122,20 @@ class Node:
 
     __node_fields__: ClassVar[tuple[FieldSpec, ...]] = ()
     __child_names__: ClassVar[tuple[str, ...]] = ()
-    """The fields that are no labels."""
+    """Names of all fields except labels."""
     __part_names__: ClassVar[tuple[str, ...]] = ()
-    """Of these, the fields in which nodes can be, as far as their annotations tell."""
+    """Names of those fields that can contain nodes according to their annotations."""
     __parameters__: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """The constructor's parameters, and the fields they are of."""
+    """(Parameter, field) names of the constructor."""
     __is_variable__: ClassVar[bool] = False
-    """Variables are equal by where they are bound, not by their fields."""
+    """True for variables, which are equal if bound at corresponding positions, whatever their fields."""
     __content__: ClassVar[Callable[[Any, str], Any]] = getattr
-    """Gives a field as the digest of a program takes it: elements that are in a file stay there."""
+    """Getter of a field for program digests: constants stored in files are not loaded."""
     __is_scope__: ClassVar[bool] = False
     """True for functions: variables bound inside have no meaning outside."""
 
     def __children__(self) -> list[Node]:
-        """The nodes directly below: see `children_of`. `node` generates the method of each class."""
+        """Direct child nodes; see `children_of`. `node` generates this method for each class."""
         return []
 
     def __mapped__(self, function: Callable[[Node], Node]) -> Node:
@@ -143,11 +143,11 @@ class Node:
         return self
 
     def script(self, **options: Any) -> str:
-        """This node as TVMScript."""
+        """Text of this node as TVMScript."""
         return printing.script(self, **options)
 
     def show(self, **options: Any) -> None:
-        """Print this node as TVMScript, highlighted when the output is a terminal."""
+        """Print this node as TVMScript, highlighted on a terminal."""
         printing.show(self, **options)
 
     def __repr__(self) -> str:
@@ -161,9 +161,9 @@ class Node:
         return self is other
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed; the node itself if nothing differs.
+        """Copy with some fields changed; the node itself if nothing differs.
 
-        Slots outside the declared fields (derived struct info) are not carried over.
+        Slots outside the declared fields (derived struct info) are not copied.
         """
         if all(getattr(self, name) is value for name, value in changes.items()):
             return self
@@ -179,7 +179,7 @@ class Node:
         return _restore, (type(self), values, self.span), self.__extra_state__()
 
     def __extra_state__(self) -> Any:
-        """State outside the declared fields that a copy must keep."""
+        """State outside the declared fields that copies must keep."""
         return None
 
     def __setstate__(self, state: Any) -> None:
@@ -193,13 +193,13 @@ def _restore(cls: type[Node], values: tuple[Any, ...], span: Span | None) -> Nod
 
 
 NODE_CLASSES: dict[str, type[Node]] = {}
-"""Every loaded node class by its key; `node_class` loads the others."""
+"""All loaded node classes by key; `node_class` loads others."""
 
 
 def node_class(key: str) -> type[Node]:
-    """The node class of a key, for reading JSON. Raises KeyError if there is none.
+    """Node class of a key, for reading JSON. Raises KeyError if there is none.
 
-    A class that is not loaded is searched for by importing the modules of its room.
+    Imports the modules of the key's package if the class is not loaded.
     """
     room = key.partition(".")[0]
     if key not in NODE_CLASSES and room in _ROOMS_OF_NODES:
@@ -208,7 +208,7 @@ def node_class(key: str) -> type[Node]:
 
 
 _ROOMS_OF_NODES: Final = frozenset({"arith", "expr", "ir", "op", "prim", "relay", "struct_info", "te", "tir"})
-"""The rooms that declare node classes; a saved program, which may come from anywhere, has no others imported."""
+"""Packages that declare node classes. Reading a saved program, which may be untrusted, imports no others."""
 
 
 @dataclass_transform(
@@ -247,7 +247,7 @@ _SCALARS = frozenset({"int", "float", "bool", "str", "DataType", "ConstantData",
 
 
 def _is_scalar(annotation: Any) -> bool:
-    """True if the annotation of a field, as it is written, says that there are no nodes in it."""
+    """True if the annotation of a field, as text, excludes nodes."""
     if not isinstance(annotation, str):
         return False
     inner = annotation.removesuffix(" | None")
@@ -258,7 +258,7 @@ def _is_scalar(annotation: Any) -> bool:
 
 @functools.cache
 def node_key(cls: type[Node]) -> str:
-    """The stable name of a node class: room and class, e.g. ``tir.For``; outside of relax, module and class."""
+    """Stable key of a node class: package and class, such as ``tir.For``; outside of relax, module and class."""
     package, _, path = cls.__module__.partition(".")
     room = path.split(".")[0] if package == "relax" else cls.__module__
     return f"{room}.{cls.__name__}"
@@ -269,7 +269,7 @@ def _frozen(self: Node, name: str, *_: object) -> None:
 
 
 def _make_init(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> Any:
-    """Generate __init__: convert and store each field through its slot's descriptor."""
+    """Generate __init__, which converts each field and stores it through its slot's descriptor."""
     namespace: dict[str, Any] = {"_set_span": Node.span.__set__}  # type: ignore[attr-defined]
     positional: list[str] = []
     keyword: list[str] = []
@@ -313,18 +313,18 @@ def set_slot(target: Node, name: str, value: Any) -> None:
 
 
 def fields_of(value: Node) -> Iterator[tuple[str, Any]]:
-    """Names and values of a node's fields, in declaration order, labels included."""
+    """Pairs (name, value) of a node's fields in declaration order, labels included."""
     for spec in value.__node_fields__:
         yield spec.name, getattr(value, spec.name)
 
 
 def children_of(value: Node) -> list[Node]:
-    """The nodes directly below a node: fields in order, through tuples and dicts; labels are skipped."""
+    """Direct child nodes: fields in order, through tuples and dicts; labels are skipped."""
     return value.__children__()
 
 
 def _make_children(names: tuple[str, ...]) -> Any:
-    """Generate the method that lists the nodes in fields of these names: half of every walk is spent in it."""
+    """Generate the method that lists the child nodes in the given fields; half of each traversal is spent in it."""
     body = "".join(
         f"""
     part = self.{name}
@@ -340,7 +340,7 @@ def _make_children(names: tuple[str, ...]) -> Any:
 
 
 _CONTAINERS: Any = (tuple, dict)
-"""In which nodes can be. (A cast of what is in them would take as long as the look.)"""
+"""Collections that can contain nodes. (Untyped: a cast would take as long as the check.)"""
 
 
 def _collect(parts: tuple[Any, ...] | dict[Any, Any], found: list[Node]) -> None:
@@ -402,9 +402,9 @@ def _map_value(value: Any, function: Callable[[Node], Node]) -> Any:
 
 
 def walk(value: Node, pre: Callable[[Node], bool | None]) -> None:
-    """Call `pre` on a node and everything below, outermost first; below a node where it returns False, stop.
+    """Call `pre` on a node and its descendants, in preorder; return False from `pre` to skip the children.
 
-    An object that occurs in several places is visited once, a variable wherever it occurs.
+    A shared object is visited once, a variable at each occurrence.
     """
     stack = [value]
     seen: set[int] = set()

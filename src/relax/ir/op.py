@@ -1,8 +1,8 @@
-"""The registry of operators: an Op is a name, and a table of facts that rooms register on it.
+"""Registry of operators: an Op is a name with a table of attributes registered by other packages.
 
-The operators of Relax are declared in many modules. `declare_homes` says which names each declares, and the registry
-imports it when one of them is first asked for, after the room that says so (`_ROOMS`): the answer does not depend on
-what was imported before.
+Many modules declare Relax operators. `declare_homes` lists the names in each module; the registry imports a module when
+one of its names is first looked up, after the package that lists it (`_ROOMS`). Look-ups are therefore independent of
+earlier imports.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from .node import node
 _REGISTRY: dict[str, Op] = {}
 _ATTRIBUTES: dict[str, dict[str, Any]] = {}
 _HOMES: dict[str, str] = {}
-"""The modules of names that are declared when these are loaded."""
+"""Module that declares each name when it is imported."""
 _ROOMS: Final = {"relax": "relax.op", "tir": "relax.prim"}
-"""The rooms above this one that declare operators, or say where they are, by the first part of their names."""
+"""Packages that declare or list operators, by the first component of their names."""
 
 
 @final
 @node
 class Op(RelaxExpr):
-    """An operator known to the compiler; one object per name. Get it with `Op.get`."""
+    """An operator; one object per name, obtained by `Op.get`."""
 
     name: str
 
     @staticmethod
     def get(name: str) -> Op:
-        """The registered operator of this name. Raises KeyError, naming close matches, if there is none."""
+        """Registered operator of a name. Raises KeyError with similar names if there is none."""
         op = _find(name)
         if op is None:
             import_hint = ", ".join(close_names(name)) or "none is close"
@@ -51,21 +51,21 @@ class Op(RelaxExpr):
 
     @staticmethod
     def list_loaded_names() -> list[str]:
-        """The registered names whose modules are loaded, sorted: nobody can have changed facts of others."""
+        """Registered names from loaded modules, sorted; operators of other modules have their initial attributes."""
         return sorted(_REGISTRY)
 
     def has_attr(self, key: str) -> bool:
         return key in _ATTRIBUTES[self.name]
 
     def get_attr(self, key: str) -> Any:
-        """A registered fact, None if there is none."""
+        """Registered attribute; None if there is none."""
         return _ATTRIBUTES[self.name].get(key)
 
     def set_attr(self, key: str, value: Any) -> None:
         _ATTRIBUTES[self.name][key] = value
 
     def facts(self) -> Mapping[str, Any]:
-        """All registered facts."""
+        """All registered attributes."""
         return _ATTRIBUTES[self.name]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -73,15 +73,15 @@ class Op(RelaxExpr):
 
 
 def declare_homes(homes: Mapping[str, str]) -> None:
-    """Have each module of `homes` imported when one of its names is first asked for.
+    """Register the modules of operators, imported when one of their names is first looked up.
 
-    The names are those of operators, and of functions that are called like them.
+    `homes` maps names of operators, and of functions called like them, to modules.
     """
     _HOMES.update(homes)
 
 
 def load_home(name: str) -> None:
-    """Import the module that declares a name, if there is one."""
+    """Import the module that declares a name, if any."""
     home = _HOMES.get(name)
     if home is not None:
         importlib.import_module(home)  # in the module itself, which is being imported, this does nothing
@@ -107,7 +107,7 @@ def _find(name: str) -> Op | None:
 
 
 def register_op(name: str, **attributes: Any) -> Op:
-    """Register an operator (or add facts to one) and return it."""
+    """Register an operator, or add attributes to an existing one, and return it."""
     op = _find(name)
     if op is None:
         op = _REGISTRY[name] = Op(name)
@@ -117,7 +117,7 @@ def register_op(name: str, **attributes: Any) -> Op:
 
 
 def close_names(name: str) -> list[str]:
-    """Registered names that look like `name`."""
+    """Registered names similar to `name`."""
     load_homes()
     last = name.rsplit(".", 1)[-1]
     by_last = [known for known in sorted(_REGISTRY) if known.rsplit(".", 1)[-1] == last]

@@ -1,8 +1,8 @@
-"""Parts of what a span covers: the argument of a call, the condition of an ``if``.
+"""Spans of parts: the argument of a call, the condition of an ``if``.
 
-A variable's node is shared by all its uses, so it does not know where it is used. A complaint about one use finds the
-place by reading the text of the expression around it once more. Where that is not Python of the expected form (a span
-made by hand, a call that a pass has put in the place of another), the answer is None.
+All uses of a variable share its node, which has no position of a single use. A diagnostic about one use re-parses the
+text of the enclosing expression to find it. The result is None if that text is not Python of the expected form (a
+manually created span, a call replaced by a pass).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .span import Span
 
 
 def argument_span(call: Span | None, index: int, count: int) -> Span | None:
-    """The span of argument `index` of a call, if the text is a call of `count` plain positional arguments."""
+    """Span of argument `index` of a call; None unless the text is a call of `count` plain positional arguments."""
     node = _statement(call)
     value = node.value if isinstance(node, ast.Expr) else None
     if call is None or not isinstance(value, ast.Call):
@@ -24,13 +24,13 @@ def argument_span(call: Span | None, index: int, count: int) -> Span | None:
 
 
 def condition_span(statement: Span | None) -> Span | None:
-    """The span of the condition of an ``if``."""
+    """Span of the condition of an ``if``."""
     node = _statement(statement)
     return _span_of(node.test, statement) if isinstance(node, ast.If) and statement is not None else None
 
 
 def _statement(span: Span | None) -> ast.stmt | None:
-    """The syntax tree of a span's text, at its own columns, from line 2 on."""
+    """Syntax tree of a span's text, with its original columns, beginning in line 2."""
     if span is None:
         return None
     lines = [span.source.line(number) for number in range(span.line, span.end_line + 1)]
@@ -58,7 +58,7 @@ def _span_of(node: ast.expr, around: Span) -> Span:
 
 
 def _column(around: Span, line: int, offset: int) -> int:
-    """Python counts UTF-8 bytes; in the first line, what stands before the span was replaced by spaces."""
+    """Convert Python's UTF-8 byte offset to a column; the first line is padded with spaces up to the span."""
     text = around.source.line(line)
     lead = around.column - 1 if line == around.line else 0
     return lead + len(text[lead:].encode()[: offset - lead].decode(errors="replace")) + 1

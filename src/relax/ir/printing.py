@@ -1,8 +1,7 @@
-"""The way from a node to its printer.
+"""Access to the printer of nodes, which a higher package provides.
 
-The printer stands far above this room and enters itself in `provided` when it is loaded; a program that uses the lower
-rooms only has not loaded it, so that the first node to be printed does. Without it (or when it fails: broken IR must
-still print) a node shows as its class and fields.
+The printer registers itself in `provided` when it is loaded. Printing a node loads it on first use. If it is missing or
+fails (broken IR must still print), a node is shown as its class and fields.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from .provided import provide, provided
 
 
 class Printer(Protocol):
-    """The printer that the script room provides."""
+    """Interface of the printer in `relax.script`."""
 
     def script(self, node: Any, **options: Any) -> str: ...
 
@@ -26,7 +25,7 @@ class Printer(Protocol):
 
 
 def _loaded_printer() -> Printer | None:
-    """The printer; None where its room is not installed."""
+    """The printer; None if its package is not installed."""
     try:
         return cast(Printer, provided("printer"))
     except ImportError:
@@ -37,7 +36,7 @@ _dialects: list[tuple[Callable[[Any], bool], Printer]] = []
 
 
 def register_dialect(is_own: Callable[[Any], bool], printer: Printer) -> None:
-    """Print the nodes that `is_own` accepts by a printer of another language than TVMScript."""
+    """Use `printer` for the nodes accepted by `is_own`, which belong to another language than TVMScript."""
     _dialects.append((is_own, printer))
 
 
@@ -46,12 +45,12 @@ def _printer_of(node: Any) -> Printer | None:
 
 
 def register_printer(printer: Printer) -> None:
-    """Make `printer` the one behind `.script()`, `.show()` and `repr`."""
+    """Set the printer behind `.script()`, `.show()` and `repr`."""
     provide("printer", printer)
 
 
 def script(node: Any, **options: Any) -> str:
-    """A node as TVMScript; the plain form without a printer."""
+    """Text of a node as TVMScript; its class and fields without a printer."""
     printer = _printer_of(node)
     if printer is None:
         return plain(node)
@@ -71,7 +70,7 @@ def show(node: Any, **options: Any) -> None:
 
 
 def show_text(text: str, style: str | None = None) -> None:
-    """Print Python text, highlighted when the output is a terminal."""
+    """Print Python text, highlighted on a terminal."""
     printer = _loaded_printer()
     if printer is None:
         print(text)  # noqa: T201
@@ -80,7 +79,7 @@ def show_text(text: str, style: str | None = None) -> None:
 
 
 def represent(node: Any) -> str:
-    """`repr` of a node: its script, or the plain form if printing fails for whatever reason."""
+    """`repr` of a node: its script, or its class and fields if printing fails."""
     try:
         printer = _printer_of(node)
         return plain(node) if printer is None else printer.script(node)
@@ -89,7 +88,7 @@ def represent(node: Any) -> str:
 
 
 def plain(node: Any, depth: int = 3) -> str:
-    """Class and fields, `depth` levels deep."""
+    """Class and fields of a node, `depth` levels deep."""
     fields: tuple[Any, ...] | None = getattr(cast(Any, type(node)), "__node_fields__", None)
     if fields is None:
         return repr(node)

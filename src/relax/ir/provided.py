@@ -1,8 +1,8 @@
-"""Names of lower rooms whose code stands in a higher one.
+"""Late binding of names in lower packages to code in higher ones.
 
-`node.script()` knows every kind of node, `tir.explain` reads machine code: each is defined far above the room where
-users look for it. The higher room enters its object here when it is imported (`provide`). The lower room asks for it
-when the name is used (`provided`), which imports the higher room if nothing has done so yet. No import leads upwards.
+`node.script()` handles all kinds of nodes, `tir.explain` reads machine code: both are defined in packages above the one
+where users find them. The higher package registers its object on import (`provide`). The lower package looks it up on
+use (`provided`), which imports the higher package if necessary. No import statement points upwards.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import importlib
 from typing import Any, Final
 
 _PROVIDERS: Final = {"printer": "relax.script.printer", "explain": "relax.explanation"}
-"""The module that enters each name."""
+"""Module that provides each name."""
 
 _table: Final[dict[str, Any]] = {}
 
 
 def provide(name: str, value: Any) -> None:
-    """Enter the object of a name, in place of an earlier one."""
+    """Register the object of a name, replacing an earlier one."""
     assert name in _PROVIDERS
     _table[name] = value
 

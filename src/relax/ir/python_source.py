@@ -1,8 +1,9 @@
-"""The text that running Python code comes from, and the span of what a frame evaluates.
+"""Source text of running Python code, and the span a frame is evaluating.
 
-Programs of ``python -c``, ``python -`` and the interactive prompt stand in no file, and Python keeps the text of some
-nowhere (before 3.13, of none). It is taken from where it came: the command line, the file that is standard input, the
-buffer that a pipe was read through, the history of the prompt. It counts only if it compiles to the code in question.
+Programs of ``python -c``, ``python -`` and the interactive prompt are not in files, and Python does not keep the text
+of all of them (before 3.13, of none). Their text is recovered from its origin: the command line, the file behind
+standard input, the read buffer of a pipe, the history of the prompt. It is used only if it compiles to the code in
+question.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from .span import Source, Span
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
 
 _MOST_LINES: Final = 1_000
-"""Lines of the prompt's history that one statement may have."""
+"""Maximum number of history lines in one statement."""
 
 _FUTURE: Final = __future__.annotations.compiler_flag | __future__.barry_as_FLUFL.compiler_flag
-"""Flags of code by which ``from __future__ import`` changes what later text compiles to."""
+"""Code flags of ``from __future__ import`` statements that affect compilation."""
 
 
 _SOURCES: dict[str, tuple[list[str], Source]] = {}
-"""By file name: the lines that linecache held, and the source made of them."""
+"""By file name: the lines in linecache, and the source created from them."""
 
 
 def source_of(code: types.CodeType, module_globals: dict[str, Any] | None = None) -> Source | None:
-    """The text that a code object was compiled from, numbered as its lines are; None if it cannot be found."""
+    """Source text of a code object, with its line numbers; None if it cannot be found."""
     name = code.co_filename
     if os.path.exists(name):  # other entries (notebook cells, doctests) would be dropped as out of date
         linecache.checkcache(name)
@@ -53,9 +54,9 @@ def source_of(code: types.CodeType, module_globals: dict[str, Any] | None = None
 
 
 def caller_span(frame: types.FrameType) -> Span | None:
-    """The expression a running Python frame is evaluating (its line, before Python 3.11); None without its text.
+    """Span of the expression a Python frame is evaluating (its line, before Python 3.11); None without source text.
 
-    For what Python itself evaluates, before any parser sees it: decorators and annotations.
+    Used for decorators and annotations, which Python evaluates before any parser sees them.
     """
     code, line = frame.f_code, frame.f_lineno
     source = source_of(code, frame.f_globals)
@@ -83,10 +84,10 @@ def caller_span(frame: types.FrameType) -> Span | None:
 
 
 def user_span(*own: str) -> Span | None:
-    """The expression that a user's code is evaluating; None if this package called, or the text cannot be found.
+    """Span of the expression that user code is evaluating; None if the caller is in this package or has no source text.
 
-    `own` are the files and folders of this package, relative to it, through which the user's call came; context
-    managers of the library may stand between.
+    `own` lists files and folders of this package, relative to it, on the path of the user's call; frames of contextlib
+    may be in between.
     """
     skipped = (contextlib.__file__, *(_PACKAGE + part.replace("/", os.sep) for part in own))
     frame: types.FrameType | None = cast("Any", sys)._getframe(1)
@@ -98,7 +99,7 @@ def user_span(*own: str) -> Span | None:
 
 
 def _candidates(name: str) -> Iterator[str]:
-    """Texts that code of a nameless file may come from."""
+    """Possible source texts of code without a file."""
     if name == "<string>":
         yield from _command_line()
     elif name == "<stdin>":
@@ -107,7 +108,7 @@ def _candidates(name: str) -> Iterator[str]:
 
 
 def _command_line() -> Iterator[str]:
-    """The text behind ``-c``, which may be one word with it, or with options before it."""
+    """Text after ``-c``, which may be in the same argument, possibly after other options."""
     for i, word in enumerate(sys.orig_argv[1:], 1):
         option, c, rest = word.partition("c")
         if c and option.startswith("-") and not option.startswith("--"):
@@ -116,7 +117,7 @@ def _command_line() -> Iterator[str]:
 
 
 def _standard_input() -> Iterator[str]:
-    """The file that standard input is, or what a pipe gave; nothing for a terminal, which cannot be read twice."""
+    """Contents of the file behind standard input, or data read from a pipe; nothing for a terminal."""
     try:
         status = os.fstat(0)
         if stat.S_ISREG(status.st_mode) and hasattr(os, "pread"):
@@ -128,7 +129,7 @@ def _standard_input() -> Iterator[str]:
 
 
 def _texts_at_start(block: bytes) -> Iterator[str]:
-    """The texts that memory may begin with, the longest first; what stood there before comes after the last line."""
+    """Texts at the start of a memory block, longest first; stale bytes may follow the last line."""
     text = _NO_TEXT.split(block, maxsplit=1)[0]
     try:
         rest = text.decode()
@@ -143,10 +144,10 @@ def _texts_at_start(block: bytes) -> Iterator[str]:
 
 
 def _last_block() -> bytes:
-    """The buffer of the C library's standard input, which Python reads programs through.
+    """Buffer of the C library's standard input, through which Python reads programs.
 
-    It holds the last block read (4096 bytes of a pipe), so all of a program that is not longer, and other things after
-    it: a shell passes short here-documents by a pipe, long ones by a file. Only of glibc, whose FILE has had one layout
+    It holds the last block read (4096 bytes for a pipe), thus all of a shorter program, followed by stale data: a shell
+    passes short here-documents by a pipe, long ones by a file. Supported for glibc only, whose FILE has had one layout
     since 1997, and not with ``python -u`` or PYTHONUNBUFFERED, which leave no buffer.
     """
     if sys.platform != "linux":
@@ -169,7 +170,7 @@ def _last_block() -> bytes:
 
 
 class _File(ctypes.Structure):
-    """The beginning of glibc's FILE: flags, three pointers for reading, three for writing, both ends of the buffer."""
+    """Start of glibc's FILE: flags, three read pointers, three write pointers, both ends of the buffer."""
 
     _fields_: ClassVar = [("flags", ctypes.c_uint), ("pointers", ctypes.c_void_p * 8)]
 
@@ -179,11 +180,11 @@ _BUFFER, _BUFFER_END = 6, 7
 _LARGEST_BUFFER: Final = 1 << 20
 _NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _MOST_TEXTS: Final = 8
-"""Texts that are tried: a byte of what stood there before is a line's end once in hundreds."""
+"""Maximum number of candidate texts; a stale byte is a line end once in hundreds."""
 
 
 def _history() -> Iterator[str]:
-    """The last lines typed at the prompt, from each line that is not indented, the nearest first."""
+    """Last lines typed at the prompt, from each unindented line on, latest first."""
     readline = sys.modules.get("readline")
     if readline is None or not hasattr(sys, "ps1"):
         return
@@ -198,7 +199,7 @@ def _history() -> Iterator[str]:
 
 
 def _compiles_to(text: str, code: types.CodeType) -> bool:
-    """True if compiling a text gives such code, as a whole or as a part."""
+    """True if compiling a text yields code equivalent to `code`, as a whole or as a part."""
     flags = code.co_flags & _FUTURE
     return any(_alike(other, code) for other in _codes(text, flags))
 
@@ -219,7 +220,7 @@ def _codes(text: str, flags: int) -> tuple[types.CodeType, ...]:
 
 
 def _alike(a: types.CodeType, b: types.CodeType) -> bool:
-    """True if two code objects do the same on the same lines, wherever they come from."""
+    """True if two code objects have the same instructions on the same lines, regardless of file."""
     same = (
         a.co_code == b.co_code
         and a.co_name == b.co_name

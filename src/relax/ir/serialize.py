@@ -1,6 +1,6 @@
-"""Nodes to JSON and back: a table of nodes in which shared ones (variables above all) stand once.
+"""JSON serialisation of nodes: a table in which shared nodes, above all variables, occur once.
 
-The bytes of arrays stand in a list of their own, as base64, beside the table.
+Array contents are in a separate list, encoded in base64.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT = 2
 
 
 def save_json(value: Any) -> str:
-    """A node (or a tuple or dict of nodes) as JSON text. Spans are not kept."""
+    """Serialise a node (or a tuple or dict of nodes) to JSON text, without spans."""
 
     def text() -> str:
         writer = _Writer()
@@ -37,7 +37,7 @@ def save_json(value: Any) -> str:
 
 
 def load_json(text: str) -> Any:
-    """The value `save_json` wrote. Raises ValueError for text that is not such JSON."""
+    """Deserialise the text of `save_json`. Raises ValueError for invalid text."""
     try:
         document = json.loads(text)
         if document["format"] != FORMAT:

@@ -1,6 +1,7 @@
-"""The size of a node's text: a node is a graph of objects, and text is a tree of places.
+"""Size of a node's text: nodes form a graph of shared objects, but text is a tree of occurrences.
 
-``e = e + e``, sixty times, is sixty objects in 2**60 places. Whatever writes a node asks here first.
+Sixty times ``e = e + e`` is sixty objects with 2**60 occurrences. Code that writes nodes as text checks the size here
+first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Children = Callable[[Node], Iterable[Node]]
 
 
 def written_depth(node: Node, limit: int) -> int | None:
-    """The number of levels of a node that can be written in at most `limit` places; None if all can."""
+    """Number of levels of a node that can be written with at most `limit` occurrences; None if all can."""
     level = [node]
     places = depth = 0
     while level:
@@ -27,18 +28,18 @@ def written_depth(node: Node, limit: int) -> int | None:
 
 
 def is_excessive(node: Node, limit: int, children: Children = children_of) -> bool:
-    """True if a node takes more than `limit` places, and most of them only because objects stand in several."""
+    """True if a node has more than `limit` occurrences, mostly because of shared objects."""
     order = parts_first(node, children)
     return _places(order, children) > max(limit, 4 * len(order))
 
 
 def is_large(node: Node, limit: int, children: Children = children_of) -> bool:
-    """True if a node takes more than `limit` places in a text, whether objects stand in several of them or not."""
+    """True if a node has more than `limit` occurrences in its text, shared or not."""
     return _places(parts_first(node, children), children) > limit
 
 
 def _places(order: list[Node], children: Children) -> int:
-    """The places that the last of some objects takes, an object that stands in several counted in each."""
+    """Number of occurrences in the last of the ordered objects, counting shared ones repeatedly."""
     places: dict[int, int] = {}
     for part in order:
         places[id(part)] = 1 + sum(places[id(below)] for below in _below(part, children))
@@ -46,14 +47,14 @@ def _places(order: list[Node], children: Children) -> int:
 
 
 def shared_parts(node: Node, children: Children) -> list[Node]:
-    """The parts of a node that stand in several places and have parts of their own, inner ones first."""
+    """Shared parts of a node that have parts themselves, inner ones first."""
     order = parts_first(node, children)
     uses = Counter(id(below) for part in order for below in _below(part, children))
     return [part for part in order if uses[id(part)] > 1 and any(True for _ in _below(part, children))]
 
 
 def parts_first(node: Node, children: Children) -> list[Node]:
-    """Every object of a node once, each behind its parts."""
+    """All objects of a node once, in postorder."""
     order: list[Node] = []
     seen: set[int] = set()
     pending = [(node, False)]

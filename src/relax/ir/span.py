@@ -1,7 +1,7 @@
-"""Spans: the stretch of source text that a node came from.
+"""Spans: ranges of source text from which nodes were created.
 
-Spans hold a ``Source`` by reference, so an error can show the guilty line long after parsing, even when
-the text came from a string or a notebook cell.
+A span refers to its ``Source``, so an error can show the line long after parsing, even if the text came from a string
+or a notebook cell.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from functools import cached_property
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines as Python counts them; `str.splitlines` also ends one at form feeds and other separators."""
+    """Split text into lines as Python counts them; `str.splitlines` also splits at form feeds and other separators."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A text that was parsed: its display name (a path, or ``<string>``) and its lines."""
+    """A parsed text: its display name (a path, or ``<string>``) and its lines."""
 
     name: str
     text: str = field(repr=False)
     first_line: int = 1
-    """Line number, in the file called `name`, of the text's first line."""
+    """Number of the text's first line in the file `name`."""
 
     def line(self, number: int) -> str:
-        """The text of a line, numbered as in the file; empty when out of range."""
+        """Text of a line, numbered as in the file; empty if out of range."""
         index = number - self.first_line
         return self._lines[index] if 0 <= index < len(self._lines) else ""
 
@@ -36,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Lines and columns of a stretch of source; both count from 1, `end_column` is exclusive."""
+    """A range of source text; lines and columns count from 1, `end_column` is exclusive."""
 
     source: Source
     line: int
@@ -48,5 +48,5 @@ class Span:
         return f"{self.source.name}:{self.line}:{self.column}"
 
     def to(self, other: Span) -> Span:
-        """From the start of this span to the end of the other."""
+        """Span from the start of this span to the end of `other`."""
         return Span(self.source, self.line, self.column, other.end_line, other.end_column)

@@ -1,12 +1,12 @@
-"""Elements of constants that stay in a file: they are read when somebody asks for them, and given back after.
+"""Constants stored in files: their elements are read on demand, and released after use.
 
     file = StoredFile("model.onnx")
     weights = StoredArray(file, 4096, (1024, 768), "float32")
-    weights.array()        reads them; memory that is still in use is not read again
-    weights.digest()       their SHA-256, of which it reads a piece at a time
-    digest_beside([weights])   threads do so while the program goes on
+    weights.array()        reads the elements, unless an earlier array is still in use
+    weights.digest()       their SHA-256, computed block by block
+    digest_beside([weights])   compute digests in background threads
 
-A model that is built need not be in memory as well as what is made of it. The file stays open; it must stay as it is.
+A built model thus need not be in memory twice. The file stays open and must not be modified.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from .diagnostics import Diagnostic, DiagnosticError
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 CHANGED: Final = "E6006"
-"""A file that was written to while constants were in it."""
+"""Error code: a file was modified while constants referred to it."""
 
 
 _PIECE: Final = 4 * BLOCK
-"""The bytes that are read at once for a digest."""
+"""Bytes read at once for a digest."""
 
 _THREADS: Final = 4
 
 _lock: Final = threading.Lock()
 _own: Final = threading.local()
-"""Memory for pieces, of each thread."""
+"""Read buffers, one per thread."""
 
 
 @final
@@ -62,24 +62,24 @@ class StoredFile:
 
     @property
     def size(self) -> int:
-        """The bytes of the file."""
+        """Size of the file in bytes."""
         return self._state[0]
 
     def read(self, offset: int, memory: memoryview) -> None:
-        """Fill memory with what is in the file from an offset on. Raises DiagnosticError if it is not as it was."""
+        """Read from `offset` into `memory`. Raises DiagnosticError if the file has changed."""
         with self._lock:
             whole = read_places(self.stream, [(offset, memory)])
         self.check(whole)
 
     def check(self, whole: bool = True) -> None:
-        """Raise DiagnosticError if the file is not as it was, or what was read of it is not whole."""
+        """Raise DiagnosticError if the file has changed, or data read from it are incomplete (`whole` is False)."""
         if not whole or self._stat() != self._state:
             message = "the file has changed since it was imported, and constants of the program are in it"
             hint = "import it again; a file that is replaced, and not written to, does no harm"
             raise DiagnosticError(Diagnostic(CHANGED, message, None, self.name, (), hint))
 
     def contents(self, offset: int, size: int) -> bytes:
-        """Some bytes of the file. Raises DiagnosticError if it is not as it was."""
+        """Read bytes of the file. Raises DiagnosticError if it has changed."""
         data = bytearray(size)
         self.read(offset, memoryview(data))
         return bytes(data)
@@ -95,7 +95,7 @@ class StoredFile:
 
 @final
 class StoredArray:
-    """The elements of a constant in a file: little-endian, row-major, of a dtype whose elements take whole bytes."""
+    """Elements of a constant in a file: little-endian, row-major, of a dtype with whole bytes per element."""
 
     __slots__ = ("_array", "_digest", "_hashing", "_lock", "_tensor", "dtype", "file", "offset", "shape")
 
@@ -113,26 +113,26 @@ class StoredArray:
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the elements."""
+        """Size of the elements in bytes."""
         return self.size * self.dtype.itemsize
 
     def array(self) -> Array:
-        """The elements, read-only, in memory of a tensor. Raises DiagnosticError if the file has changed."""
+        """Read-only array of the elements, in tensor memory. Raises DiagnosticError if the file has changed."""
         with self._lock:
             return self._read()
 
     def tensor(self) -> tvm_ffi.Tensor:
-        """The elements as a tensor, the same each time. Raises DiagnosticError if the file has changed."""
+        """Elements as a tensor, which is cached. Raises DiagnosticError if the file has changed."""
         with self._lock:
             if self._tensor is None:
                 self._tensor = tensor_under(self._read())
@@ -152,7 +152,7 @@ class StoredArray:
         return array
 
     def digest(self) -> bytes:
-        """The SHA-256 of the elements, made once. Raises DiagnosticError if the file has changed."""
+        """SHA-256 of the elements, computed once. Raises DiagnosticError if the file has changed."""
         while self._digest is None:
             with _lock:  # a thread of the process that this one was forked from makes nothing here
                 other = (
@@ -183,7 +183,7 @@ class StoredArray:
         return digest.digest()
 
     def item(self, index: int) -> Any:
-        """One element, by its number in row-major order, as a number of Python."""
+        """One element by its row-major index, as a Python number."""
         array = None if self._array is None else self._array()
         if array is not None:
             return array.item(index)
@@ -191,7 +191,7 @@ class StoredArray:
         return np.frombuffer(self.file.contents(place, self.dtype.itemsize), self.dtype).item()
 
     def tobytes(self) -> bytes:
-        """The bytes of the elements. Raises DiagnosticError if the file has changed."""
+        """Elements as bytes. Raises DiagnosticError if the file has changed."""
         return self.array().tobytes()
 
     def __repr__(self) -> str:
@@ -199,7 +199,7 @@ class StoredArray:
 
 
 def digest_beside(arrays: Iterable[StoredArray]) -> list[threading.Thread]:
-    """Have threads make the digests of arrays, the largest first. Who asks for one waits for it, or makes it."""
+    """Compute digests of arrays in threads, largest first; `StoredArray.digest` waits for one in progress."""
     left = deque(sorted(arrays, key=lambda array: -array.nbytes))
     threads: list[threading.Thread] = []
 

@@ -22,14 +22,14 @@ from .stored import StoredArray
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Content: TypeAlias = "Array | StoredArray"
-"""The elements of a constant: in memory, or in a file."""
+"""Elements of a constant: in memory, or in a file."""
 SAMPLE = 16
-"""The number of elements of an array that are looked at before all are."""
+"""Number of elements of an array examined by quick hashes and first comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first difference of two trees: a path of field accesses, and the two parts."""
+    """First difference of two trees: a path of field accesses, and the two differing parts."""
 
     path: str
     lhs: Any
@@ -39,12 +39,12 @@ class Difference:
         return f"at {self.path or '<root>'}:\n  lhs: {self.lhs!s}\n  rhs: {self.rhs!s}"
 
     def below(self, step: str) -> Difference:
-        """The same difference of two trees that have these as parts."""
+        """The same difference relative to parent trees: prefix the path with `step`."""
         return Difference(step + self.path, self.lhs, self.rhs)
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
-    """True if two nodes (or tuples, dicts, arrays of them) mean the same.
+    """True if two nodes (or tuples, dicts, arrays of them) are structurally equal.
 
     With `map_free_vars`, free variables may correspond; otherwise they must be identical.
     """
@@ -52,12 +52,12 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
 
 
 def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False) -> Difference | None:
-    """The first place where two trees differ, None if they are structurally equal."""
+    """First difference of two trees; None if they are structurally equal."""
     return run_deep("the program", "compared", lambda: _Comparer(map_free_vars).compare(lhs, rhs, False))
 
 
 def matching_free_vars(lhs: Any, rhs: Any) -> dict[Node, Node] | None:
-    """For each free variable of `lhs` the one of `rhs` in its place; None if the trees differ in more than that."""
+    """Map each free variable of `lhs` to the corresponding one of `rhs`; None if the trees differ otherwise."""
 
     def match() -> dict[Node, Node] | None:
         comparer = _Comparer(map_free_vars=True)
@@ -67,7 +67,7 @@ def matching_free_vars(lhs: Any, rhs: Any) -> dict[Node, Node] | None:
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise ValueError, showing both programs and the path of the first difference, unless equal."""
+    """Raise ValueError, showing both programs and the path of the first difference, unless they are equal."""
     difference = first_difference(lhs, rhs, map_free_vars)
     if difference is not None:
         raise ValueError(
@@ -76,9 +76,9 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 
 
 def structural_hash(value: Any, map_free_vars: bool = False) -> int:
-    """A 64-bit hash, equal for structurally equal trees, the same in every process.
+    """64-bit hash, equal for structurally equal trees, and the same in every process.
 
-    (Without `map_free_vars`, a free variable hashes by identity, so then only within the process.)
+    Without `map_free_vars`, free variables are hashed by identity, so the hash is valid only within the process.
     """
 
     def digest() -> int:
@@ -90,9 +90,9 @@ def structural_hash(value: Any, map_free_vars: bool = False) -> int:
 
 
 def exact_digest(value: Any) -> bytes:
-    """A digest of 128 bits, equal for trees that are equal in everything but spans: names count as well.
+    """128-bit digest, equal for trees that are equal in everything except spans; names count.
 
-    It is the same in every process. Free variables count by where they occur first.
+    It is the same in every process. Free variables are numbered in order of occurrence.
     """
 
     def digest() -> bytes:
@@ -104,10 +104,10 @@ def exact_digest(value: Any) -> bytes:
 
 
 def program_digest(value: Any, array_digest: Callable[[Content], bytes]) -> bytes:
-    """A digest of 128 bits, equal only for trees from which a compiler makes the same: spans count as well.
+    """128-bit digest, equal only for trees that compile to the same program; spans count.
 
-    `array_digest` gives the digest of the elements of an array, or of a constant that is in a file. Raises TypeError
-    for a value that is neither node nor scalar, since nothing says when two of those are equal.
+    `array_digest` returns the digest of an array's elements, or of a constant stored in a file. Raises TypeError for
+    values other than nodes and scalars, whose equality is undefined.
     """
 
     def digest() -> bytes:
@@ -119,7 +119,7 @@ def program_digest(value: Any, array_digest: Callable[[Content], bytes]) -> byte
 
 
 def quick_hash(value: Any) -> int:
-    """A hash for tables within a process, equal for structurally equal trees; of an array it reads few elements."""
+    """Hash for tables within a process, equal for structurally equal trees; reads few elements of arrays."""
 
     def digest() -> int:
         hasher = _Hasher(False, _array_sample)
@@ -130,7 +130,7 @@ def quick_hash(value: Any) -> int:
 
 
 def variable_facts(variable: Node) -> tuple[Any, ...]:
-    """The facts that two corresponding variables must agree on where they are bound."""
+    """Attributes that two corresponding variables must agree on where they are bound."""
     own = getattr(variable, "__variable_facts__", None)
     if own is not None:
         return own()
@@ -190,9 +190,10 @@ class _Comparer:
         return None if found is None else found.below(".facts")
 
     def scope(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
-        """A function: what it binds means nothing outside, where passes may use the same object again.
+        """Compare functions: bindings inside have no meaning outside, where passes may reuse the variable objects.
 
-        A function type in an annotation that binds what it mentions first does so of its own parameters only.
+        A function type in an annotation that binds variables on first occurrence has scope only over its own
+        parameters.
         """
         pair = id(lhs), id(rhs), defining
         if pair in self.same:
@@ -254,14 +255,14 @@ def _different(lhs: Any, rhs: Any) -> Difference:
 
 @functools.cache
 def _fields(cls: type[Node], labels: bool) -> tuple[tuple[str, bool], ...]:
-    """The fields of a class that count, those for display only if `labels` do, and whether they define variables."""
+    """Relevant fields of a class, with display-only ones if `labels`, and whether each defines variables."""
     return tuple((s.name, s.kind == "binder") for s in cls.__node_fields__ if labels or s.kind != "label")
 
 
 class _Hasher:
-    """Every node has a digest of its own, made of those below it, so that an object in many places is hashed once.
+    """Hasher in which every node has its own digest, derived from its children, so that a shared object is hashed once.
 
-    A variable counts by its number; what is said of it where it is first met goes into a digest beside.
+    A variable is represented by a number; its annotation at the first occurrence goes into a separate digest.
     """
 
     def __init__(
@@ -285,11 +286,11 @@ class _Hasher:
         """Digests of nodes, by id, whether variables were defined in them, and the number of variables there were."""
 
     def result(self) -> int:
-        """The hash of what was fed."""
+        """64-bit hash of all values fed so far."""
         return int.from_bytes(self.whole()[:8], "little")
 
     def whole(self) -> bytes:
-        """The digest of what was fed."""
+        """Digest of all values fed so far."""
         self.digest.update(self.facts.digest())
         return self.digest.digest()
 
@@ -317,7 +318,7 @@ class _Hasher:
             update(_scalar_bytes(value, self.array_bytes))
 
     def node(self, value: Node, defining: bool) -> bytes:
-        """The digest of a node that is no variable."""
+        """Digest of a node that is not a variable."""
         count = len(self.numbers)
         known = self.known.get((id(value), defining, count))
         if known is not None:
@@ -373,7 +374,7 @@ def _span_bytes(value: Node) -> bytes:
 
 
 def _bound_by(scope: Node, candidates: list[Node]) -> set[Node]:
-    """Those of the variables that occur in what a scope's fields say it binds."""
+    """Subset of `candidates` bound by the fields of a scope."""
     found: set[Node] = set()
     for spec in scope.__node_fields__:
         if spec.kind == "binder":
@@ -388,12 +389,12 @@ def _new_digest(start: bytes = b"") -> hashlib.blake2b:
 
 @functools.cache
 def _begun(cls: type[Node]) -> hashlib.blake2b:
-    """The digest of a node of a class, before its fields are fed; to be copied."""
+    """Digest state of a node class before its fields are fed; copied for each node."""
     return _new_digest(b"N" + node_key(cls).encode())
 
 
 def _by_name(table: dict[Any, Any]) -> dict[str, Any] | None:
-    """The table keyed by text, if its keys are strings or named globals; else None (then order counts)."""
+    """Table keyed by text if its keys are strings or global variables; else None (then order counts)."""
     named: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(key, str):
@@ -407,11 +408,11 @@ def _by_name(table: dict[Any, Any]) -> dict[str, Any] | None:
 
 _SCALARS = frozenset((bool, int, float, str, bytes, type(None)))
 _HASHED = (bool, int, float, str, bytes, type(None), np.integer, np.ndarray, StoredArray)
-"""The values, beside nodes and collections of them, whose digest says all about them."""
+"""Types of values, other than nodes and collections, whose digest describes them completely."""
 
 
 def _plain(value: Any) -> Any:
-    """A tensor among attributes, as the array of its elements."""
+    """Convert a tensor in an attribute to an array of its elements."""
     if type(value) in _SCALARS or not (hasattr(value, "__dlpack__") and hasattr(value, "numpy")):
         return value
     return np.asarray(value.numpy())
@@ -446,7 +447,7 @@ def _bytes_of(content: Content) -> bytes:
 
 
 def _array_sample(array: Content) -> bytes:
-    """The bytes of at most `SAMPLE` elements, spread evenly."""
+    """Bytes of at most `SAMPLE` evenly spaced elements."""
     step = max(array.size // SAMPLE, 1)
     return b"".join(array.item(i).__repr__().encode() for i in range(0, step * min(array.size, SAMPLE), step))
 

@@ -1,6 +1,6 @@
-"""Tracebacks of errors in a user's program, without this package's own frames.
+"""Tracebacks of errors in user programs, without this package's own frames.
 
-A DiagnosticError points at the line of the program that is wrong; how this package came to see it helps no user. The
+A DiagnosticError points at the erroneous line of the program; frames of this package do not help the user. The
 environment variable ``RELAX_FULL_TRACEBACK=1`` shows all frames.
 """
 
@@ -15,16 +15,16 @@ from typing import Final
 
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
 _NOTEBOOK: Final = os.sep + os.path.join("IPython", "core", "")
-"""Part of the files of a notebook that run its cells."""
+"""Path component of the notebook files that run cells."""
 
 
 def shows_all_frames() -> bool:
-    """True if the user asked for whole tracebacks."""
+    """True if the user requested full tracebacks."""
     return os.environ.get("RELAX_FULL_TRACEBACK", "") not in ("", "0")
 
 
 def shortened(error: BaseException) -> list[str]:
-    """The lines of an error's traceback without frames of this package and of the notebook."""
+    """Lines of an error's traceback, without frames of this package and of the notebook."""
     described = traceback.TracebackException.from_exception(error)
     pending: list[traceback.TracebackException | None] = [described]
     while pending:
@@ -40,7 +40,7 @@ def _is_hidden(filename: str) -> bool:
 
 
 def install(kind: type[BaseException]) -> None:
-    """Print uncaught errors of this class shortened; others, and where another hook is set later, as before."""
+    """Install an excepthook that shortens tracebacks of uncaught errors of this class, and passes on all others."""
     previous = sys.excepthook
 
     def hook(error_type: type[BaseException], error: BaseException, frames: TracebackType | None, /) -> None:

@@ -1,4 +1,4 @@
-"""Passes: named rewrites of an IRModule, and the context they run in.
+"""Passes: named transformations of an IRModule, and their context.
 
     @module_pass
     def MyPass(mod: IRModule) -> IRModule: ...
@@ -8,7 +8,7 @@
     with PassContext(instruments=[VerifyInstrument(assert_well_formed), TimingInstrument()]):
         mod = pipeline(mod)
 
-A pass that changed nothing returns the very module it got, and the instruments are told so.
+A pass without an effect returns the same module object, and instruments are informed of that.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from .module import IRModule
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property of modules that passes need, give and break, by name; all that are made are listed in `PROPERTIES`.
+    """A property of modules that passes require, establish or break, by name; `PROPERTIES` lists all.
 
-    `violation` describes the first place where a module lacks it, and is empty if the module has it.
+    `violation` describes the first violation in a module; empty if the module has the property.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Property:
 PROPERTIES: list[Property] = []
 
 FAST_ALGORITHMS: Final = "relax.fast_algorithms"
-"""Configuration: True (the default) for algorithms that round differently from the operators as they are written."""
+"""Configuration: True (the default) permits algorithms with other rounding than the operators' definitions."""
 
 
 Properties = Iterable[Property]
@@ -58,11 +58,11 @@ Properties = Iterable[Property]
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """A pass's name, the least optimisation level it runs at, its promises, and the passes run right before it.
+    """Name of a pass, its minimum optimisation level, its properties, and the passes that must run right before it.
 
-    Those in `required` are found by the names they were declared under; see `pass_by_name`. Of a module that has the
-    properties `needs`, the pass makes one that has those it `gives`, and all others the module had but those it
-    `breaks`. A pass whose `breaks` is None promises nothing.
+    `required` lists declared names; see `pass_by_name`. For a module with the properties `needs`, the pass returns one
+    with the properties `gives`, and all others the module had except those it `breaks`. If `breaks` is None, no
+    property is guaranteed.
     """
 
     name: str
@@ -81,7 +81,7 @@ class PassInfo:
         gives: Properties = (),
         breaks: Properties | None = None,
     ) -> PassInfo:
-        """The info of a pass from what its decorator is told."""
+        """Info of a pass from the arguments of its decorator."""
         kept = None if breaks is None else frozenset(breaks)
         return PassInfo(name, opt_level, tuple(required or ()), frozenset(needs), frozenset(gives), kept)
 
@@ -90,22 +90,22 @@ _DECLARED: dict[str, Callable[[], Pass]] = {}
 
 
 def _key(name: str) -> str:
-    """The name that a pass is declared under: without its prefix, unless that is Relay's.
+    """Name under which a pass is declared: without its prefix, unless that is Relay's.
 
-    Relax and Relay have passes of the same names, as ``FoldConstant`` and ``relay.FoldConstant``.
+    Relax and Relay have passes of the same name, such as ``FoldConstant`` and ``relay.FoldConstant``.
     """
     return name if name.startswith("relay.") else name.rpartition(".")[2]
 
 
 def declare_pass(name: str, make: Callable[[], Pass]) -> None:
-    """Make a pass known to those that require it; the last one of a name counts."""
+    """Declare the factory of a pass, for passes that require it; a later declaration replaces an earlier one."""
     _DECLARED[_key(name)] = make
 
 
 def pass_by_name(name: str) -> Pass:
-    """A pass as it was last declared under a name (of ``relax.LambdaLift`` the last part counts), with its defaults.
+    """Create the pass last declared under a name, with default options; of ``relax.LambdaLift`` the last part counts.
 
-    A name without a prefix that no other pass has may be one of Relay's. Raises ValueError if none was.
+    A name without a prefix falls back to Relay's pass of that name. Raises ValueError if there is none.
     """
     make = _DECLARED.get(_key(name)) or _DECLARED.get(f"relay.{name}")
     if make is None:
@@ -115,26 +115,26 @@ def pass_by_name(name: str) -> Pass:
 
 
 class PassInstrument:
-    """Called around every pass. Override what is needed."""
+    """Hooks called around every pass; all are optional."""
 
     needs_passes: ClassVar[bool] = True
-    """False if it only shows what goes on: what was compiled before is not compiled again for its sake."""
+    """False if the instrument only displays progress: the build may then come from the cache."""
 
     def enter_pass_ctx(self) -> None:
-        """On entering the PassContext."""
+        """Called on entering the PassContext."""
 
     def exit_pass_ctx(self) -> None:
-        """On leaving it."""
+        """Called on leaving the PassContext."""
 
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """False skips the pass."""
+        """Return False to skip the pass."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Before the pass."""
+        """Called before a pass."""
 
     def run_after_pass(self, mod: IRModule, info: PassInfo, changed: bool) -> None:
-        """After the pass, with its result and whether it changed anything."""
+        """Called after a pass, with its result and whether it changed the module."""
 
 
 class PassContext:
@@ -162,14 +162,14 @@ class PassContext:
 
     @classmethod
     def current(cls) -> PassContext:
-        """The innermost context; a default one outside of any."""
+        """Innermost context; outside of any, a default one."""
         stack: list[PassContext] = getattr(cls._stack, "contexts", [])
         return stack[-1] if stack else PassContext()
 
     @classmethod
     @contextmanager
     def configured(cls, key: str, value: Any) -> Generator[None]:
-        """Within the ``with``, the current context has this entry of `config`, unless it has one already."""
+        """Context manager: set an entry of the current context's `config`, unless it is set."""
         context = cls.current()
         if key in context.config:
             yield
@@ -195,7 +195,7 @@ class PassContext:
         return self
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
-        """Leave the context's instruments, and enter others in their place."""
+        """Replace the context's instruments: exit the old ones and enter the new ones."""
         for instrument in self.instruments:
             instrument.exit_pass_ctx()
         self.instruments = tuple(instruments or ())
@@ -208,7 +208,7 @@ class PassContext:
             instrument.exit_pass_ctx()
 
     def runs(self, info: PassInfo) -> bool:
-        """True if this context lets a pass run. It is asked for by its name with or without ``relay.``."""
+        """True if this context runs a pass. Its name is matched with or without ``relay.``."""
         names = {info.name, info.name.removeprefix("relay.")}
         if not names.isdisjoint(self.disabled_pass):
             return False
@@ -216,7 +216,7 @@ class PassContext:
 
 
 class Pass:
-    """A rewrite from IRModule to IRModule; call it on a module."""
+    """A transformation of IRModules; call it on a module."""
 
     def __init__(self, info: PassInfo, options: Mapping[str, Any] | None = None) -> None:
         self.info = info
@@ -229,7 +229,7 @@ class Pass:
         raise AttributeError(f"the pass {type(self).__name__} has no attribute {name!r}")
 
     def transform(self, mod: IRModule) -> IRModule:
-        """The rewrite itself; to be overridden."""
+        """The transformation; subclasses override it."""
         raise NotImplementedError(type(self).__name__)
 
     def __call__(self, mod: IRModule) -> IRModule:
@@ -263,7 +263,7 @@ class Pass:
         return result
 
     def _prepared(self, mod: IRModule) -> IRModule:
-        """The module after the required passes."""
+        """Module after running the required passes."""
         info = self.info
         if not info.required:
             return mod
@@ -292,14 +292,14 @@ _WAITING: ContextVar[tuple[str, ...]] = ContextVar("passes whose required passes
 
 
 def _name_the_pass(error: Exception, name: str, before: list[str]) -> None:
-    """Say in an exception which pass raised it, and which ran before (from Python 3.11 on)."""
+    """Add to an exception a note of the pass that raised it and the passes before it (from Python 3.11 on)."""
     add_note: Callable[[str], None] | None = getattr(error, "add_note", None)
     if add_note is not None:
         add_note(f"in pass {name} (passes before it: {' -> '.join(before) or 'none'})")
 
 
 class Sequential(Pass):
-    """Passes run one after the other. `traceable` is TVM's, and says nothing here."""
+    """Passes run in sequence. `traceable` is accepted for TVM and ignored."""
 
     def __init__(
         self,
@@ -325,14 +325,14 @@ class Sequential(Pass):
 
 
 class Step(NamedTuple):
-    """One step of a pipeline: a factory of the pass, and the reason why it stands where it stands."""
+    """One step of a pipeline: a factory of the pass, and the reason for its position."""
 
     make: Callable[[], Pass]
     reason: str
 
 
 class ModulePass(Pass):
-    """A pass given by a function from module to module."""
+    """A pass given by a function from modules to modules."""
 
     def __init__(
         self,
@@ -351,10 +351,10 @@ _CONTEXTS = frozenset({"ctx", "_ctx", "_", "context", "_context", "pass_ctx"})
 
 
 def without_context(function: Callable[..., Any], subjects: int) -> Callable[..., Any]:
-    """A rewrite as a function of what it rewrites and its options; a parameter for the context gets that of the run.
+    """Return a function of the subjects and options; a parameter for the context receives the current one.
 
-    That parameter follows the `subjects`, the parameters for what is rewritten, and is known by its name. A method has
-    no options: any parameter there is for the context.
+    That parameter follows the `subjects` parameters for the transformed objects, and is recognised by name. A method
+    has no options: any further parameter is the context.
     """
     parameters = list(inspect.signature(function).parameters.values())
     names = [parameter.name for parameter in parameters[subjects : subjects + 1]]
@@ -378,7 +378,7 @@ def pass_class(
     subjects: int,
     rewrite: Callable[[Callable[..., Any]], Callable[[IRModule], IRModule]],
 ) -> type[ModulePass]:
-    """The class of passes that stands for the decorated class: its method `method` rewrites."""
+    """Pass class for the decorated class, whose method `method` performs the transformation."""
     if not hasattr(target, method):
         raise TypeError(f"{target.__name__}: a {cls.__name__} class needs a method {method}")
 
@@ -410,10 +410,10 @@ def module_pass(
     gives: Properties = (),
     breaks: Properties | None = None,
 ) -> Any:
-    """Make a pass of a function ``(mod, ctx, **options) -> IRModule``, or of a class with `transform_module`.
+    """Turn a function ``(mod, ctx, **options) -> IRModule``, or a class with `transform_module`, into a pass.
 
-    `ctx`, the PassContext, and options may be left out; `pass_factory` says how such a pass is used. `traceable` is
-    TVM's, and says nothing here. For `needs`, `gives` and `breaks` see PassInfo.
+    `ctx`, the PassContext, and options may be omitted; `pass_factory` describes the use of such a pass. `traceable` is
+    accepted for TVM and ignored. For `needs`, `gives` and `breaks` see PassInfo.
     """
 
     def decorate(target: Any) -> Any:
@@ -434,9 +434,9 @@ def function_pass(
     required: Sequence[str] | None = None,
     kind: type[BaseFunc] = BaseFunc,
 ) -> Any:
-    """Make ``f(func, mod, ctx, **options) -> function`` a pass, run on each function of class `kind`.
+    """Turn ``f(func, mod, ctx, **options) -> function`` into a pass, run on each function of class `kind`.
 
-    `ctx` and options may be left out; see `pass_factory`.
+    `ctx` and options may be omitted; see `pass_factory`.
     """
 
     def decorate(target: Callable[..., BaseFunc]) -> Any:
@@ -450,7 +450,7 @@ def function_pass(
 def on_functions(
     inner: Callable[..., BaseFunc], kind: type[BaseFunc]
 ) -> Callable[[IRModule, dict[str, Any]], IRModule]:
-    """The rewrite of a module that calls ``inner(func, mod, **options)`` for each function of class `kind`."""
+    """Module transformation that calls ``inner(func, mod, **options)`` for each function of class `kind`."""
 
     def run(mod: IRModule, options: dict[str, Any]) -> IRModule:
         updated: dict[GlobalVar, BaseFunc] = {}
@@ -468,10 +468,10 @@ def pass_factory(
     cls: type[ModulePass] = ModulePass,
     subjects: int = 2,
 ) -> Any:
-    """The pass that stands for a function, whose parameters after the `subjects` first are the options of the pass.
+    """Pass for a function, whose parameters after the first `subjects` are the options of the pass.
 
-    ``P(mod)`` runs it with its defaults, ``P()`` and ``P(option=value)`` are passes of the same kind. (A pass that
-    cannot do without an option must get it first.)
+    ``P(mod)`` runs it with its defaults; ``P()`` and ``P(option=value)`` create passes of the same kind. (A pass with a
+    mandatory option must get it first.)
     """
     signature = inspect.signature(inner)
     parameters = list(signature.parameters.values())[subjects:]
@@ -501,7 +501,7 @@ def pass_factory(
 
 
 class VerifyInstrument(PassInstrument):
-    """Runs a check after every pass, and holds passes to their promises; a failure names the pass and those before."""
+    """Runs a check after every pass, and verifies the pass's properties; failures name the passes run so far."""
 
     def __init__(self, check: Callable[[IRModule], None]) -> None:
         self.check = check
@@ -538,12 +538,12 @@ class VerifyInstrument(PassInstrument):
 
 
 class PassError(Exception):
-    """A pass broke a promise: its output is not well-formed, or lacks a property."""
+    """A pass violated its guarantees: its output is not well-formed, or lacks a property."""
 
 
 @dataclass
 class TimingInstrument(PassInstrument):
-    """Records the seconds each pass took: `times` is a list of (name, seconds, changed)."""
+    """Records the duration of each pass: `times` is a list of (name, seconds, changed)."""
 
     times: list[tuple[str, float, bool]] = field(default_factory=list[tuple[str, float, bool]])
     _started: list[float] = field(default_factory=list[float])
@@ -555,7 +555,7 @@ class TimingInstrument(PassInstrument):
         self.times.append((info.name, time.perf_counter() - self._started.pop(), changed))
 
     def render(self) -> str:
-        """A table, one line per pass."""
+        """Table with a line per pass."""
         return "\n".join(f"{s * 1e3:9.2f} ms  {'' if c else '(no change) '}{n}" for n, s, c in self.times)
 
 

@@ -1,8 +1,7 @@
-"""Virtual devices in a module: which it lists, how one is named by text, and where it stands in the list.
+"""Virtual devices of a module: the list, and device names in text.
 
-In text a device is named as TVM names it: ``"vdevice:2"`` is the third of the list; ``"llvm:1"`` the second of those
-whose target is of the kind llvm; ``"llvm"`` is ``"llvm:0"``. A scope behind that (``"llvm:1:shared"``) must be the
-device's.
+Devices are named as in TVM: ``"vdevice:2"`` is the third of the list; ``"llvm:1"`` the second of those whose target is
+of the kind llvm; ``"llvm"`` is ``"llvm:0"``. A scope at the end (``"llvm:1:shared"``) must be the device's.
 """
 
 from __future__ import annotations
@@ -13,33 +12,33 @@ from .expr import VDevice
 from .module import IRModule
 
 VDEVICES = "vdevice"
-"""The key of a module's global infos under which its virtual devices are listed."""
+"""Key of the virtual devices in a module's global infos."""
 
 
 def listed_vdevices(mod: IRModule | None) -> tuple[VDevice, ...]:
-    """The virtual devices of a module, in order."""
+    """Virtual devices of a module, in order."""
     return () if mod is None else mod.global_infos.get(VDEVICES, ())
 
 
 def target_kind(vdevice: VDevice) -> str:
-    """The first word of a device's target: ``llvm`` of ``llvm -mcpu=x``."""
+    """Kind of a device's target: ``llvm`` for ``llvm -mcpu=x``."""
     return vdevice.target.split()[0] if vdevice.target.split() else "llvm"
 
 
 def same_vdevice(a: VDevice | None, b: VDevice | None) -> bool:
-    """True if two virtual devices are the same one, field by field."""
+    """True if two virtual devices have equal fields."""
     if a is None or b is None:
         return a is b
     return (a.target, a.vdevice_id, a.memory_scope) == (b.target, b.vdevice_id, b.memory_scope)
 
 
 def vdevice_index(vdevice: VDevice, listed: Sequence[VDevice]) -> int | None:
-    """The index of a device in a list; None if it is not in it."""
+    """Index of a device in a list; None if it is not in the list."""
     return next((i for i, known in enumerate(listed) if same_vdevice(known, vdevice)), None)
 
 
 def vdevice_text(vdevice: VDevice, listed: Sequence[VDevice] = ()) -> str:
-    """The text that names a device of the list; of another, what it says of itself: target kind and index."""
+    """Name of a listed device; for others, target kind and the device's own index."""
     kind = target_kind(vdevice)
     peers = [known for known in listed if target_kind(known) == kind]
     index = vdevice_index(vdevice, peers)
@@ -47,13 +46,13 @@ def vdevice_text(vdevice: VDevice, listed: Sequence[VDevice] = ()) -> str:
 
 
 def parse_vdevice(text: str) -> VDevice:
-    """The device that text describes where no module lists any: ``"cuda:1"``, ``"cuda:1:shared"``."""
+    """Device described by text, without a list: ``"cuda:1"``, ``"cuda:1:shared"``."""
     kind, index, scope = _parts(text)
     return VDevice(kind, index, scope or "global")
 
 
 def find_vdevice(text: str, listed: Sequence[VDevice]) -> VDevice:
-    """The device of a list that text names. Raises ValueError, saying which there are, if it names none."""
+    """Listed device named by text. Raises ValueError with the possible names if there is none."""
     kind, index, scope = _parts(text)
     peers = [known for known in listed if kind in (VDEVICES, target_kind(known))]
     if index >= len(peers):

@@ -1,15 +1,14 @@
-"""Support code of kernels: the checks of all arguments of a call, each by itself, and that tensors do not overlap.
+"""Support code of kernels: individual checks of all arguments of a call, and of overlaps between tensors.
 
     i32 relax.arguments(i64 count, ptr args, ptr messages, ptr table, ptr words)
     i32 relax.apart(i64 count, ptr messages, ptr pairs, ptr words)
 
-A kernel has a table of what its arguments must be (`argument_table`): a row for each parameter, and behind the rows
-the dimensions that are the same in every call. What the arguments are is written into words of 64 bits, in the order
-of the parameters: for a tensor `TensorWords`, for a scalar its value, floats as double. The pairs of tensors that
-must not overlap are the places of their first words about memory, and the message. The status is 0, or -1 with the
-error set.
+A kernel has a table of its parameters (`argument_table`): a row for each, followed by the static dimensions. The
+properties of the arguments are written to an array of 64-bit words, in the order of the parameters: `TensorWords` for a
+tensor, the value for a scalar, with floats as double. A pair of tensors that must not overlap is given by the positions
+of their first memory words, and a message. The status is 0, or -1 with the error set.
 
-Both are part of the support code (`support`), which is one object for all kernels.
+Both functions are part of the support code (`support`), which is one object for all kernels.
 """
 
 from __future__ import annotations
@@ -54,52 +53,52 @@ from .small_floats import whole_as_double
 from .types import dlpack_code
 
 _DATA, _DEVICE, _NDIM, _DTYPE, _SHAPE, _STRIDES, _OFFSET = tensor_offsets()
-"""The places of the fields of a DLTensor."""
+"""Offsets of the fields of a DLTensor."""
 _NAME, _KIND, _TYPE, _OPEN, _RANK, _SIZES, _WORDS, _ROW = range(8)
-"""The words in a row of the table: the message that is the argument's name; the kind it takes; the dtype as DLPack has
-it; whether a tensor may have strides, or an integer must be a size; the rank; where its dimensions and its words are.
+"""Words in a row of the table: message number of the argument's name; kind; dtype as in DLPack; a flag (tensors:
+strides allowed; integers: must be a size); rank; positions of its dimensions and of its words.
 """
 _MEMORY = 3
-"""The words of a tensor before its dimensions."""
+"""Number of words of a tensor before its dimensions."""
 
 
 @dataclass(frozen=True)
 class TensorWords:
-    """The places of a tensor argument's words, from `first` on."""
+    """Positions of a tensor argument's words, beginning at `first`."""
 
     first: int
     ndim: int
 
     @property
     def data(self) -> int:
-        """The pointer from which the offset is counted."""
+        """Position of the pointer from which the offset is counted."""
         return self.first
 
     @property
     def start(self) -> int:
-        """The address of the first element."""
+        """Position of the address of the first element."""
         return self.first + 1
 
     @property
     def end(self) -> int:
-        """The address behind the last element; behind the first one, if the parameter has strides."""
+        """Position of the end address: behind the last element, or the first one if the parameter has strides."""
         return self.first + 2
 
     def dimension(self, axis: int) -> int:
-        """A dimension."""
+        """Position of a dimension."""
         return self.first + _MEMORY + axis
 
     def stride(self, axis: int) -> int:
-        """A stride in elements, if the parameter has strides."""
+        """Position of a stride in elements, if the parameter has strides."""
         return self.first + _MEMORY + self.ndim + axis
 
 
 def argument_table(
     params: Sequence[tuple[Var, Buffer | None]], names: Sequence[Operand]
 ) -> tuple[list[str], list[TensorWords], int]:
-    """The table of the parameters of a function, the places of their words, and the number of all words.
+    """Return (table of a function's parameters, positions of their words, total number of words).
 
-    A scalar's word is the first one of its place.
+    The word of a scalar is at position `first`.
     """
     rows: list[str] = []
     sizes: list[str] = []
@@ -123,7 +122,7 @@ def argument_table(
 
 
 def constant_size(dim: PrimExpr) -> int | None:
-    """A dimension that is the same in every call."""
+    """Value of a static dimension; None for a dynamic one."""
     return dim.value if isinstance(dim, IntImm) and dim.value >= 0 else None
 
 
@@ -131,7 +130,7 @@ def constant_size(dim: PrimExpr) -> int | None:
 
 
 class _Argument(CheckWriter):
-    """Writes the check of one argument."""
+    """Writer of the check of one argument."""
 
     def __init__(self, module: ModuleBuilder) -> None:
         parameters = "ptr %any, ptr %messages, ptr %table, ptr %row, ptr %words"
@@ -146,19 +145,19 @@ class _Argument(CheckWriter):
         self.code, self.bits = self.dtype & 255, self.dtype.lshr(8) & 255
 
     def row(self, word: int) -> Val:
-        """A word of the argument's row."""
+        """Load a word of the argument's row."""
         return self.load("%row", 8 * word)
 
     def put(self, place: Val | int, value: Val) -> None:
-        """Write one of the argument's words."""
+        """Store one of the argument's words."""
         number = place.ref if isinstance(place, Val) else str(place)
         at = self.b.op(f"getelementptr i64, ptr {self.words}, i64 {number}")
         self.b.do(f"store i64 {value.ref}, ptr {at}")
 
     def require(self, condition: Val, message: Message, *operands: Val, **fields: str) -> None:
-        """Refuse the argument unless the condition holds: with its name, and up to three numbers in their order.
+        """Reject the argument unless the condition holds; the message has its name and up to three numbers.
 
-        The fields are conversions of printf; ``%lld`` where there is none.
+        Fields are printf conversions; the default is ``%lld``.
         """
         number = "%lld"
         shown = {"place": f"dimension {number}", "found": number, "expected": number, **fields}
@@ -174,11 +173,11 @@ class _Argument(CheckWriter):
         self.refuse_unless(condition, refuse)
 
     def kind_name(self, kind: Val) -> Val:
-        """The address of what messages call a kind of value."""
+        """Address of the name of a kind of value."""
         return self._address(self.b.op(f"call ptr @relax.kind_name(i32 {kind.to('i32').ref})"))
 
     def dtype_name(self, dtype: Val) -> Val:
-        """The address of a dtype's name."""
+        """Address of the name of a dtype."""
         text = self.b.alloca("[64 x i8]", 16)
         self.b.do(f"call void @relax.dtype_name(ptr {text}, i32 {dtype.to('i32').ref})")
         return self._address(text)
@@ -188,7 +187,7 @@ class _Argument(CheckWriter):
 
 
 def argument_checks(module: ModuleBuilder) -> str:
-    """The functions of the support code, and the one for each argument."""
+    """LLVM text of the checks."""
     return "\n".join((_argument(module), _arguments(module), _apart(module)))
 
 
@@ -222,7 +221,7 @@ def _apart(module: ModuleBuilder) -> str:
 
 
 def _argument(module: ModuleBuilder) -> str:
-    """The check of one argument."""
+    """LLVM text of the check of one argument."""
     w = _Argument(module)
     kind, wanted = w.kind, w.wanted.to("i32")
     is_whole = kind.eq(INT) | kind.eq(BOOL)
@@ -241,7 +240,7 @@ def _argument(module: ModuleBuilder) -> str:
 
 
 def _check_scalar(w: _Argument, is_whole: Val) -> None:
-    """A scalar that its dtype has. A whole number is a float as well: rounded once, to the parameter's dtype."""
+    """Check that a scalar fits its dtype. An integer for a float parameter is rounded once, to that dtype."""
     value, is_integer = w.payload, w.wanted.eq(INT)
     fits = (is_integer ^ 1) | fits_integer(value, w.bits.to("i32"), w.code.eq(0))
     with w.when(fits ^ 1):
@@ -254,8 +253,10 @@ def _check_scalar(w: _Argument, is_whole: Val) -> None:
 
 
 def _check_tensor(w: _Argument) -> None:
-    """A tensor on the host, of the dtype and rank, whose dimensions leave room to compute offsets; compact unless the
-    parameter has strides; aligned; of the dimensions that are the same in every call.
+    """Check a tensor against its row of the table.
+
+    It must be in host memory, aligned, of the right dtype and rank, compact unless the parameter has strides, with the
+    right static dimensions, and small enough to compute offsets.
     """
     b, is_pointer = w.b, w.kind.eq(TENSOR_POINTER)
     at = w.payload + is_pointer.choose(w.payload.constant(0), OBJECT_HEADER)
@@ -286,10 +287,9 @@ def _check_tensor(w: _Argument) -> None:
 
 
 def _check_strides(w: _Argument, tensor: Operand, shape: Operand, ndim: Val, is_empty: Val) -> None:
-    """A tensor is compact, unless the parameter has strides; those of a tensor without elements mean nothing: it is
-    taken for a compact one.
+    """Check that a tensor is compact, or read its strides. A tensor without elements counts as compact.
 
-    Elements of 2 and 4 bits are padded to a byte, which their strides show (`relax.runtime.dtypes`).
+    Elements of 2 and 4 bits are padded to a byte, which their strides reflect (`relax.runtime.dtypes`).
     """
     b, strides = w.b, w.load(tensor, _STRIDES, "ptr").ref
     stated = Val(b, "i1", 1, b.op(f"icmp ne ptr {strides}, null"))
@@ -315,9 +315,7 @@ def _check_strides(w: _Argument, tensor: Operand, shape: Operand, ndim: Val, is_
 
 
 def _checked_size(w: _Argument, shape: Operand, ndim: Val, item: Val) -> tuple[Val, Val]:
-    """The bytes that the dimensions make which are not 0, a number that leaves room to compute offsets; and the
-    condition that one is 0.
-    """
+    """Return (size in bytes, counting dimensions of 0 as 1; whether a dimension is 0); reject sizes that overflow."""
     b, product, elements = w.b, w.variable(item), w.variable(item)
     multiply = b.module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
     with w.loop(ndim) as axis:

@@ -1,8 +1,8 @@
 """LLVM IR as text: modules, functions and blocks, written line by line.
 
-Text is what llvmlite's binding takes. Writing it directly costs a tenth of building llvmlite.ir objects first, and
-all of the language is at hand (flags on addresses, loop metadata, `splat`). An *operand* is the text of a value
-(``%v7``, ``42``, ``@table``); its type stands beside it where it is used.
+llvmlite's binding takes text. Writing it directly takes a tenth of the time of building llvmlite.ir objects, and gives
+access to all of the language (flags on addresses, loop metadata, `splat`). An *operand* is the text of a value
+(``%v7``, ``42``, ``@table``); its type is written separately.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _PURE = frozenset({
     "add", "sub", "mul", "and", "or", "xor", "shl", "ashr", "lshr", "icmp", "select", "trunc", "zext", "sext",
     "getelementptr", "insertelement", "extractelement", "shufflevector", "bitcast",
 })  # fmt: skip
-"""Instructions that only depend on their operands, and of which equal ones are often written: index arithmetic."""
+"""Pure instructions that are often duplicated: index arithmetic."""
 
 
 class ModuleBuilder:
-    """The text of one module: functions, constants and declarations, each once."""
+    """Text of one module: functions, constants and declarations, each written once."""
 
     def __init__(self) -> None:
         self._functions: list[str] = []
@@ -48,14 +48,14 @@ class ModuleBuilder:
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """The strings of all messages, as the loader binds them: a kind, its text, the next kind, …"""
+        """Strings of all messages in the order of their numbers: kind, text, kind, …"""
         return tuple(text for message in self._messages for text in message)
 
     def message(self, kind: str, text: str) -> Operand:
-        """The number of a message: a kind of error and a printf format, or a name and nothing.
+        """Number of a message: a kind of error and a printf format, or a name and an empty text.
 
-        Messages hold the names of functions, buffers and variables, so they are no part of the module: kernels that
-        differ only in names have one text.
+        Messages contain the names of functions, buffers and variables and are not part of the module text, so kernels
+        that differ only in names have the same text.
         """
         number = self._message_numbers.get((kind, text))
         if number is None:
@@ -63,7 +63,7 @@ class ModuleBuilder:
         return str(number)
 
     def message_run(self, messages: Iterable[tuple[str, str]]) -> int:
-        """The number of the first of several messages, each a kind and a text, numbered one after the other."""
+        """Number of the first of several (kind, text) messages, which are numbered consecutively."""
         first = len(self._messages)
         self._messages += ((_c_string(kind), _c_string(text)) for kind, text in messages)
         return first
@@ -79,7 +79,7 @@ class ModuleBuilder:
         return name
 
     def table(self, name: str, element: str, values: Iterable[str]) -> Operand:
-        """A constant array, made once for its name."""
+        """Constant array; written once per name."""
         symbol = f"@{name}"
         if symbol not in self._globals:
             items = ", ".join(f"{element} {value}" for value in values)
@@ -88,7 +88,7 @@ class ModuleBuilder:
         return symbol
 
     def declare(self, name: str, result: str, parameters: str, attributes: str = "nounwind") -> Operand:
-        """A function from outside; the first declaration of a name stands."""
+        """Declare an external function; the first declaration of a name is kept."""
         symbol = quoted(name)
         if symbol not in self._declarations and name not in self._helpers:
             group = f" #{self.attribute_group(attributes)}" if attributes else ""
@@ -96,21 +96,21 @@ class ModuleBuilder:
         return symbol
 
     def intrinsic(self, name: str, result: str, *parameters: str) -> Operand:
-        """An LLVM intrinsic, whose attributes LLVM knows itself."""
+        """Declare an LLVM intrinsic, whose attributes LLVM knows."""
         return self.declare(name, result, ", ".join(parameters), "")
 
     def support(self, name: str, result: str, parameters: str) -> Operand:
-        """A function of the support code, which the loader links to the module."""
+        """Declare a function of the support code, which the loader links to the module."""
         self.uses_messages()
         self._declarations[f"@{name}"] = f"declare hidden {result} @{name}({parameters})"
         return f"@{name}"
 
     def uses_messages(self) -> None:
-        """Declare the messages of the module, which the loader binds."""
+        """Declare the module's messages, which the loader binds."""
         self._globals["@relax.messages"] = "external hidden constant i8"
 
     def helper(self, name: str, write: Callable[[], None]) -> Operand:
-        """A function of this module that `write` defines when it is first asked for."""
+        """Symbol of a function of this module, defined by `write` on first use."""
         if name not in self._helpers:
             self._helpers.add(name)
             write()
@@ -121,14 +121,14 @@ class ModuleBuilder:
         self._functions.append(function.text())
 
     def add_text(self, text: str) -> None:
-        """Add a function that is written out as LLVM text."""
+        """Add a function given as LLVM text."""
         self._functions.append(text)
 
     def attribute_group(self, attributes: str) -> int:
         return self._attributes.setdefault(attributes, len(self._attributes))
 
     def metadata(self, body: str) -> str:
-        """A metadata node; ``$self`` in its text is the node, which makes it distinct."""
+        """Add a metadata node. ``$self`` in `body` refers to the node itself, which makes it distinct."""
         name = f"!{len(self._metadata)}"
         distinct = "distinct " if "$self" in body else ""
         line = f"{distinct}!{{{body.replace('$self', name)}}}"
@@ -140,7 +140,7 @@ class ModuleBuilder:
         return name
 
     def text(self) -> str:
-        """The module as LLVM reads it."""
+        """LLVM IR of the module."""
         out = [f"{name} = {body}" for name, body in self._globals.items()]
         out += self._declarations.values()
         out += self._functions
@@ -150,7 +150,7 @@ class ModuleBuilder:
 
 
 class FunctionBuilder:
-    """One function: blocks in order, and cold blocks (errors) after them."""
+    """One function: blocks in order, followed by cold blocks (errors)."""
 
     def __init__(self, module: ModuleBuilder, head: str) -> None:
         """`head` is the definition up to the brace, e.g. ``define i32 @f(ptr %a)``."""
@@ -171,18 +171,18 @@ class FunctionBuilder:
         """Results by their instructions: of each region of code around the place of writing, the outermost first."""
 
     def share(self) -> None:
-        """From here on, write no pure instruction again whose result is at hand; `region` says where it is not."""
+        """Eliminate common pure instructions from here on; `region` delimits conditional code."""
         self._computed = [{}]
 
     @contextmanager
     def region(self) -> Generator[None]:
-        """Write code that does not run on every way to what follows: its results stay inside."""
+        """Context manager: write code that is executed conditionally; its results are not reused after it."""
         self.enter()
         yield
         self.leave()
 
     def enter(self) -> None:
-        """Begin a region; `leave` ends it."""
+        """Begin a region of conditional code; `leave` ends it."""
         if self._computed is not None:
             self._computed.append({})
 
@@ -192,7 +192,7 @@ class FunctionBuilder:
             self._computed.pop()
 
     def op(self, text: str, pure: bool = False) -> Operand:
-        """An instruction with a result; a `pure` one depends on its operands alone, as do those of `_PURE`."""
+        """Write an instruction with a result. A `pure` one, as those in `_PURE`, may be shared."""
         if self._computed is None or not (pure or text.partition(" ")[0] in _PURE):
             return self._op(text)
         for results in self._computed:
@@ -209,18 +209,18 @@ class FunctionBuilder:
         return name
 
     def do(self, text: str) -> None:
-        """An instruction without a result."""
+        """Write an instruction without a result."""
         self._lines.append(f"  {text}{self.mark}")
 
     def alloca(self, type_: str, align: int) -> Operand:
-        """Space on the stack, reserved at the function's entry."""
+        """Reserve stack memory at the function's entry."""
         self._count += 1
         name = f"%v{self._count}"
         self._entry.append(f"  {name} = alloca {type_}, align {align}")
         return name
 
     def scratch(self, type_: str, count: int) -> Operand:
-        """Space on the stack for `count` elements or a few more, which each user of the function may write over."""
+        """Stack memory for at least `count` elements, shared by all users within the function."""
         size = 1 << max(count - 1, 3).bit_length()
         key = f"[{size} x {type_}]"
         if key not in self._scratch:
@@ -239,7 +239,7 @@ class FunctionBuilder:
         self.terminated = False
 
     def end(self, text: str) -> None:
-        """End the block by a terminator."""
+        """End the block with a terminator."""
         self._lines.append(f"  {text}{self.mark}")
         self.terminated = True
 
@@ -248,7 +248,7 @@ class FunctionBuilder:
             self.end(f"br label %{label}")
 
     def branch_if(self, condition: Operand, then: str, otherwise: str, hint: str = "") -> None:
-        """Branch on an i1; `hint` says which side is likely: "then", "otherwise" or neither."""
+        """Branch on an i1; `hint` names the likely side: "then", "otherwise" or neither."""
         weights = {"then": "i32 2000, i32 1", "otherwise": "i32 1, i32 2000"}.get(hint)
         profile = ""
         if weights:
@@ -257,7 +257,7 @@ class FunctionBuilder:
 
     @contextmanager
     def cold(self, label: str) -> Generator[None]:
-        """Write a block that rarely runs, after all others; then go on where we were."""
+        """Context manager: write a rarely executed block after all others, then continue the current block."""
         hot, block, terminated = self._lines, self.block, self.terminated
         self._lines = self._cold
         self.start(label)
@@ -268,7 +268,7 @@ class FunctionBuilder:
 
     @contextmanager
     def apart(self) -> Generator[list[str]]:
-        """Write the lines of another function, whose values and labels are called as none of ours; then go on."""
+        """Context manager: collect the lines of another function, with value names and labels unique across both."""
         lines: list[str] = []
         outside = self._entry, self._lines, self._cold, self.block, self.terminated, self._scratch
         computed, self._computed = self._computed, None if self._computed is None else [{}]
@@ -288,13 +288,13 @@ class FunctionBuilder:
 
 
 def _c_string(text: str) -> str:
-    """A text without the character that ends a string of C."""
+    """Escape zero characters, which would end a C string."""
     return text.replace("\0", "\\0")
 
 
 @lru_cache(maxsize=1024)
 def quoted(name: str) -> str:
-    """A global symbol; any characters are allowed in its name."""
+    """Global symbol, quoted if its name has special characters."""
     plain = name.replace(".", "").replace("_", "").isalnum() and name.isascii() and not name[0].isdigit()
     if plain:
         return f"@{name}"
@@ -303,7 +303,7 @@ def quoted(name: str) -> str:
 
 
 def float_text(value: float, type_: str) -> str:
-    """A constant of LLVM's float or double: the hexadecimal form, which is exact."""
+    """Constant of LLVM's float or double in its hexadecimal form, which is exact."""
     if type_ == "float":
         value = _to_float32(value)
     return f"0x{struct.unpack('>Q', struct.pack('>d', value))[0]:016X}"
@@ -317,10 +317,10 @@ def _to_float32(value: float) -> float:
 
 
 def splat(type_: str, lanes: int, value: str) -> str:
-    """A constant in every lane (the scalar itself when there is one)."""
+    """Constant with equal lanes (the scalar itself for one lane)."""
     return value if lanes == 1 else f"splat ({type_} {value})"
 
 
 def vector(type_: str, lanes: int) -> str:
-    """The LLVM type of `lanes` elements."""
+    """LLVM type of `lanes` elements."""
     return type_ if lanes == 1 else f"<{lanes} x {type_}>"

@@ -1,4 +1,4 @@
-"""Writing checks: functions that read what is at addresses, and refuse it under conditions."""
+"""Writers of checks: functions that load values and reject them under conditions."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from .formula import Val
 
 
 class CheckWriter:
-    """Writes one function that checks something."""
+    """Writer of one checking function."""
 
     def __init__(self, module: ModuleBuilder, head: str) -> None:
         self.b = FunctionBuilder(module, head)
 
     def load(self, at: Operand, offset: int = 0, type_: str = "i64") -> Val:
-        """The number so many bytes behind an address."""
+        """Load a number at `offset` bytes from an address."""
         place = self.b.op(f"getelementptr i8, ptr {at}, i64 {offset}")
         return Val(
             self.b, type_, 1, self.b.op(f"load {type_}, ptr {place}, align {4 if type_ == 'i32' else 8}")
         )
 
     def element(self, array: Operand, index: Val) -> Val:
-        """An element of an array of numbers."""
+        """Load an element of an array of numbers."""
         return self.load(self.b.op(f"getelementptr i64, ptr {array}, i64 {index.ref}"))
 
     def parameter(self, name: str, type_: str = "i64") -> Val:
-        """A parameter that is a number."""
+        """A numeric parameter."""
         return Val(self.b, type_, 1, f"%{name}")
 
     def refuse_unless(self, condition: Val, refuse: Callable[[], None]) -> None:
-        """Go on if the condition holds; otherwise run what `refuse` writes, which ends the function."""
+        """Continue if the condition holds; otherwise run the code written by `refuse`, which ends the function."""
         good, bad = self.b.label("fits"), self.b.label("bad")
         self.b.branch_if(condition.ref, good, bad)
         with self.b.cold(bad):
@@ -40,7 +40,7 @@ class CheckWriter:
 
     @contextmanager
     def when(self, condition: Val) -> Generator[None]:
-        """Do what is written inside if the condition holds."""
+        """Context manager: write code that runs if the condition holds."""
         yes, after = self.b.label("when"), self.b.label("after")
         self.b.branch_if(condition.ref, yes, after)
         self.b.start(yes)
@@ -50,7 +50,7 @@ class CheckWriter:
 
     @contextmanager
     def loop(self, count: Val) -> Generator[Val]:
-        """Do what is written inside for each number below `count`."""
+        """Context manager: write a loop over the numbers below `count`."""
         test, body, step, end = (self.b.label(hint) for hint in ("test", "body", "step", "end"))
         before, index = self.b.block, Val(self.b, "i64", 1, f"%{test}.i")
         self.b.branch(test)
@@ -66,30 +66,30 @@ class CheckWriter:
         self.b.start(end)
 
     def variable(self, start: Val) -> Variable:
-        """A number that changes from one round of a loop to the next."""
+        """Variable that changes between iterations of a loop."""
         variable = Variable(self.b, self.b.alloca("i64", 8))
         variable.set(start)
         return variable
 
 
 class Variable:
-    """A number on the stack."""
+    """A number in stack memory."""
 
     def __init__(self, b: FunctionBuilder, at: Operand) -> None:
         self.b = b
         self.at = at
 
     def get(self) -> Val:
-        """The present number."""
+        """Load the number."""
         return Val(self.b, "i64", 1, self.b.op(f"load i64, ptr {self.at}"))
 
     def set(self, value: Val) -> None:
-        """Change the number."""
+        """Store a new value."""
         self.b.do(f"store i64 {value.ref}, ptr {self.at}")
 
 
 def fits_integer(value: Val, bits: Val, is_signed: Val) -> Val:
-    """The condition that a number in 64 bits is one of an integer dtype of so many bits."""
+    """Condition that a 64-bit value fits an integer dtype of `bits` bits."""
     # All bits above those of the dtype are the same; of an unsigned one they are 0.
     above = value >> (bits - is_signed.to(bits.type, signed=False)).intrinsic("smin", 63).to("i64")
     return above.eq(0) | (is_signed & above.eq(-1))

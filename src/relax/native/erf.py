@@ -1,9 +1,9 @@
-"""erf of float32 by pieces, for machines that look up 16 elements in one instruction.
+"""Piecewise polynomial erf of float32, for targets that look up 16 elements in one instruction.
 
     a = min(|x|, 3.94)        i + d = 3.9375 a        erf x = ± a · P_i(d)
 
-erf(a) / a is smooth and between 0.25 and 1.13: in each of 16 pieces a polynomial of degree 5 in the distance d from the
-middle of the piece gives it to less than a unit in the last place. There is neither an exponential nor a division. The
+erf(a) / a is smooth and between 0.25 and 1.13. In each of 16 segments, a polynomial of degree 5 in the distance d from
+the segment's centre is accurate to less than a unit in the last place, without an exponential or a division. The
 coefficients were fitted for this file as those of `math` were. Errors stay within 3 units in the last place.
 """
 
@@ -16,9 +16,9 @@ from .piecewise import LANES, looked_up
 
 _SCALE: Final = 3.9375
 _LARGEST: Final = 3.9365
-"""The least magnitude whose result is 1."""
+"""Smallest magnitude whose result is 1."""
 _ROUNDED: Final = 12582912.0
-"""3 · 2^22: what is added to it is rounded to a whole number, which is in the lowest bits."""
+"""3 · 2^22: adding it rounds to an integer, which is in the lowest bits."""
 _PIECES: Final = (
     (1.1283792, 1.1045814, 1.0384104, 0.94334793, 0.83591723, 0.7303889, 0.63579965, 0.5557884, 0.49018833,
      0.4369631, 0.3936206, 0.35792667, 0.32811964, 0.30288368, 0.28124985, 0.2625),
@@ -38,11 +38,11 @@ _PIECES: Final = (
      1.8024275e-05, 1.5485795e-05, 8.672565e-06, 3.059609e-06, 2.3985956e-07, -7.9175913e-07, -8.423013e-07,
      -5.8619895e-07, -4.4035554e-07, -3.7432397e-07),
 )  # fmt: skip
-"""The coefficients of each power of d, those of the 16 pieces in a row."""
+"""Coefficients by power of d; each row holds the 16 segments."""
 
 
 def erf_by_pieces(x: Val) -> Val:
-    """a · P_i(d), with the sign of x; NaN goes through all of it."""
+    """a · P_i(d), with the sign of x; NaN propagates."""
     a = x.abs()
     a = a.gt(_LARGEST).choose(_LARGEST, a)
     rounded = a.fma(_SCALE, _ROUNDED)

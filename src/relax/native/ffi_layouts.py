@@ -1,11 +1,11 @@
-"""Layouts of tvm-ffi's and DLPack's C headers, and tvm-ffi's numbers of kinds of values."""
+"""Layouts of tvm-ffi's and DLPack's C structures, and tvm-ffi's type indices."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 POINTER_BITS = 64
-"""Bits of an address in the structures that generated code reads; `relax.farm.host` rejects targets with others."""
+"""Pointer size of the structures that generated code reads; `relax.farm.host` rejects targets with another one."""
 ANY_TYPE = "{ i32, i32, i64 }"
 TENSOR_TYPE = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
 OBJECT_HEADER = 24

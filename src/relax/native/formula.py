@@ -1,8 +1,8 @@
 """Formulas over LLVM values: Python operators that write instructions.
 
-A `Val` is a value of some lanes; ``a * b + 1`` on Vals writes a multiplication and an addition. Numbers become
-constants of the other operand's type. Comparisons of floats are ordered (false for NaN).
-Everything is straight-line code, so the loop vectoriser takes it as it takes an addition.
+A `Val` is a value of one or more lanes; ``a * b + 1`` on Vals writes a multiplication and an addition. Python numbers
+become constants of the other operand's type. Comparisons of floats are ordered (false for NaN). All code is
+straight-line, so the loop vectoriser handles it like a single operation.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Number: TypeAlias = "Val | float | int"
 
 @dataclass(slots=True, eq=False)
 class Val:
-    """A value of `lanes` elements of an LLVM type: i1, i8 … i64, float, double. It never changes.
+    """An immutable value of `lanes` elements of an LLVM type: i1, i8 … i64, float, double.
 
-    One is made for each instruction; a frozen class would take three times as long for it.
+    Not a frozen dataclass: one is created per instruction, which would take three times as long.
     """
 
     b: FunctionBuilder
@@ -37,14 +37,14 @@ class Val:
         return self.type in ("float", "double")
 
     def constant(self, value: float) -> Val:
-        """A constant of this value's type."""
+        """Constant of this value's type."""
         return constant(self.b, self.type, self.lanes, value)
 
     def _operand(self, other: Number) -> Operand:
         return other.ref if isinstance(other, Val) else self.constant(other).ref
 
     def make(self, text: str, type_: str | None = None) -> Val:
-        """The result of an instruction; of this value's type unless another is given."""
+        """Result of an instruction, by default of this value's type."""
         return Val(self.b, type_ or self.type, self.lanes, self.b.op(text))
 
     def _binary(self, of_float: str, of_int: str, other: Number, swap: bool = False) -> Val:
@@ -56,7 +56,7 @@ class Val:
         return self.integer(of_int, a, b)
 
     def integer(self, op: str, a: Operand, b: Operand, flags: str = "") -> Val:
-        """The result of an instruction on two integers of this value's type; no instruction for numbers."""
+        """Result of an instruction on two integers of this value's type; constants are folded."""
         ref = folded(op, self.type, a, b) if self.lanes == 1 else None
         if ref is None:
             return self.make(f"{op} {flags}{self.full_type} {a}, {b}")
@@ -100,7 +100,7 @@ class Val:
         return self._binary("", "shl", other)
 
     def __rshift__(self, other: Number) -> Val:
-        """The arithmetic shift, which keeps the sign."""
+        """Arithmetic right shift."""
         return self._binary("", "ashr", other)
 
     def lshr(self, other: Number) -> Val:
@@ -132,14 +132,14 @@ class Val:
         return self.compare("oeq", "eq", other)
 
     def ne(self, other: Number) -> Val:
-        """Unequal; of floats, true also when one is NaN."""
+        """Unequal; true for floats if one is NaN."""
         return self.compare("une", "ne", other)
 
     def is_nan(self) -> Val:
         return self.compare("uno", "", self)
 
     def choose(self, if_true: Number, if_false: Number) -> Val:
-        """For an i1: one value or the other. One of the two must be a Val."""
+        """Select by this i1. At least one of the two operands must be a Val."""
         like = if_true if isinstance(if_true, Val) else if_false
         assert isinstance(like, Val)
         a = if_true if isinstance(if_true, Val) else like.constant(if_true)
@@ -150,7 +150,7 @@ class Val:
         return a.make(text)
 
     def to(self, type_: str, signed: bool = True) -> Val:
-        """Converted to another LLVM type. Floats to integers must be in range."""
+        """Convert to another LLVM type. Floats converted to integers must be in range."""
         if type_ == self.type:
             return self
         integers = self.lanes == 1 and type_[0] == self.type[0] == "i"
@@ -166,7 +166,7 @@ class Val:
         return self.make(f"bitcast {self.full_type} {self.ref} to {vector(type_, self.lanes)}", type_)
 
     def intrinsic(self, name: str, *others: Number) -> Val:
-        """``llvm.<name>`` of this type, of this value and others."""
+        """Call ``llvm.<name>`` on this value and others, with this value's type."""
         if self.lanes == 1 and name in ("smin", "smax"):
             least = compared("sle", self.type, self.ref, self._operand(others[0]))
             if least is not None:
@@ -180,7 +180,7 @@ class Val:
         return Val(self.b, self.type, self.lanes, self.b.call(self.full_type, function, arguments, pure=True))
 
     def fma(self, factor: Number, addend: Number) -> Val:
-        """self * factor + addend, fused where the machine can."""
+        """self * factor + addend, fused if the target has the instruction."""
         return self.intrinsic("fmuladd", factor, addend)
 
     def abs(self) -> Val:
@@ -190,7 +190,7 @@ class Val:
         return self.intrinsic("copysign", sign)
 
     def rint(self) -> Val:
-        """The nearest whole number, halves to even."""
+        """Nearest integer, ties to even."""
         return self.intrinsic("rint")
 
 
@@ -202,13 +202,13 @@ def number_of(ref: Operand, type_: str) -> int | None:
 
 
 def signed(value: int, bits: int) -> int:
-    """The number of so many bits that a number becomes, read as a signed one."""
+    """Wrap an integer to `bits` bits, read as signed."""
     half = 1 << bits - 1
     return (value + half) % (2 * half) - half
 
 
 def folded(op: str, type_: str, a: Operand, b: Operand) -> Operand | None:
-    """The operand that the result of an instruction on integers is; None if it must be computed."""
+    """Fold an instruction on integers to an operand; None if it must be computed."""
     if type_ == "i1":
         return _folded_conditions(op, a, b)
     x, y = number_of(a, type_), number_of(b, type_)
@@ -242,7 +242,7 @@ def _of_numbers(op: str, bits: int, x: int, y: int) -> Operand | None:
 
 
 def _folded_conditions(op: str, a: Operand, b: Operand) -> Operand | None:
-    """`folded`, of conditions."""
+    """`folded` for conditions."""
     fixed, other = (a, b) if a in ("true", "false") else (b, a)
     if fixed not in ("true", "false") or op not in ("and", "or", "xor"):
         return None
@@ -253,7 +253,7 @@ def _folded_conditions(op: str, a: Operand, b: Operand) -> Operand | None:
 
 
 def compared(order: str, type_: str, a: Operand, b: Operand) -> bool | None:
-    """The outcome of comparing two integers; None if they are not both numbers."""
+    """Outcome of comparing two integer operands; None unless both are constants."""
     x, y = number_of(a, type_), number_of(b, type_)
     if x is None or y is None:
         return None
@@ -263,7 +263,7 @@ def compared(order: str, type_: str, a: Operand, b: Operand) -> bool | None:
 
 
 def constant(b: FunctionBuilder, type_: str, lanes: int, value: float) -> Val:
-    """A constant in every lane."""
+    """Constant with equal lanes."""
     text = float_text(float(value), type_) if type_ in ("float", "double") else str(int(value))
     if type_ == "i1":
         text = "true" if value else "false"
@@ -279,7 +279,7 @@ def polynomial(x: Val, coefficients: Sequence[float]) -> Val:
 
 
 def broadcast(scalar: Val, lanes: int) -> Val:
-    """A vector of equal elements (the value itself if it is one already, or if there is one lane)."""
+    """Broadcast a scalar to a vector; a value that has `lanes` lanes is unchanged."""
     if scalar.lanes == lanes:
         return scalar
     if not scalar.ref.startswith("%"):
@@ -292,7 +292,7 @@ def broadcast(scalar: Val, lanes: int) -> Val:
 
 
 def in_parts(x: Val, lanes: int, formula: Callable[[Val], Val]) -> Val:
-    """A formula of a vector, computed in parts of so many lanes; the last part is filled up with its last lane."""
+    """Apply `formula` to a vector in parts of `lanes` lanes; the last part is padded by repeating its last lane."""
     starts = range(0, x.lanes, lanes)
     parts = [
         formula(_lanes_of(x, None, [min(start + i, x.lanes - 1) for i in range(lanes)])) for start in starts
@@ -306,7 +306,7 @@ def in_parts(x: Val, lanes: int, formula: Callable[[Val], Val]) -> Val:
 
 
 def _lanes_of(a: Val, b: Val | None, lanes: Sequence[int]) -> Val:
-    """Some lanes of a vector, or of two one behind the other."""
+    """Selected lanes of a vector, or of the concatenation of two."""
     if b is not None and b.lanes != a.lanes:
         b = _lanes_of(b, None, [min(i, b.lanes - 1) for i in range(a.lanes)])
     second = "poison" if b is None else b.ref
@@ -318,7 +318,7 @@ def _lanes_of(a: Val, b: Val | None, lanes: Sequence[int]) -> Val:
 
 
 def look_up(table: Operand, type_: str, index: Val) -> Val:
-    """Elements of a constant table of floats or doubles, at an index (or a vector of them) within it."""
+    """Elements of a constant table of floats or doubles at an index (scalar or vector) within it."""
     b, lanes = index.b, index.lanes
     wide = index.to("i64", signed=False)
     place = b.op(f"getelementptr inbounds {type_}, ptr {table}, {wide.full_type} {wide.ref}")
@@ -334,7 +334,7 @@ def look_up(table: Operand, type_: str, index: Val) -> Val:
 
 
 def suffix(type_: str, lanes: int) -> str:
-    """The suffix of LLVM's intrinsics for a type."""
+    """Type suffix of LLVM intrinsics."""
     name = {"float": "f32", "double": "f64"}.get(type_, type_)
     return name if lanes == 1 else f"v{lanes}{name}"
 

@@ -1,12 +1,12 @@
 """Elementary functions of float32, as straight-line code that vectorises.
 
-Each is range reduction and a polynomial. The reductions are the classical ones (W. J. Cody and W. Waite, *Software
+Each is a range reduction and a polynomial. The reductions are the classical ones (W. J. Cody and W. Waite, *Software
 Manual for the Elementary Functions*, 1980; J.-M. Muller, *Elementary Functions*, 3rd ed., 2016, ch. 11); the
-coefficients were fitted for this file by minimising the greatest relative error over the reduced range (Lawson's
-iteration), each rounded to float32 before the next was fitted. Errors stay within 2 units in the last place
-(3 for tanh, 4 for erf, erfc and log1p), NaN goes to NaN, and infinities, zeros and denormals are right.
+coefficients were fitted for this file by minimising the maximum relative error over the reduced range (Lawson's
+iteration), each rounded to float32 before the next was fitted. Errors stay within 2 units in the last place (3 for
+tanh, 4 for erf, erfc and log1p). NaN propagates; infinities, zeros and denormals are handled.
 
-Functions not here, and all of float64, are libm's.
+Other functions, and all of float64, are libm's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EXP: Final = (0.4999999403953552, 0.16666516661643982, 0.041668280959129333, 0.
 _EXP_PART: Final = (1.0000146627426147, 0.5000004768371582)
 """(e^r - 1) / r for |r| ≤ ln 2 / 64."""
 _POWERS: Final = tuple(float(np.float32(2 ** (i / 32))) for i in range(32))
-"""The powers of 2 between 1 and 2."""
+"""Powers of 2 from 1 to 2 in steps of 1/32 of the exponent."""
 _EXP2: Final = (0.6931471824645996, 0.24022647738456726, 0.05550359934568405, 0.009618505835533142,
                 0.0013390806270763278, 0.0001532646274426952)  # fmt: skip
 _LOG: Final = (0.3333331346511841, -0.25000008940696716, 0.2000207155942917, -0.16667988896369934,
@@ -60,7 +60,7 @@ _COS: Final = (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-
 
 
 def scale_by_power(x: Val, n: Val) -> Val:
-    """x · 2^n for whole n from -252 to 254, rounded once: in two steps, either of which is a normal number."""
+    """x · 2^n for integer n from -252 to 254, rounded once: two multiplications by normal numbers."""
     whole = n.to("i32")
     half = whole >> 1
     first = ((half + 127) << 23).bitcast("float")
@@ -69,12 +69,12 @@ def scale_by_power(x: Val, n: Val) -> Val:
 
 
 def _has_scale(x: Val) -> bool:
-    """True for vectors that the machine multiplies by powers of 2 in one instruction."""
+    """True for vectors that the target scales by powers of 2 in one instruction."""
     return x.lanes == _SCALED_LANES and x.b.module.math is not None
 
 
 def _scaled(x: Val, n: Val) -> Val:
-    """x · 2^n for whole n, rounded once, in one instruction; NaN if either is."""
+    """x · 2^n for integer n, rounded once, in one instruction; NaN if either is NaN."""
     t = x.full_type
     instructions = x.b.module.math
     assert instructions is not None
@@ -85,7 +85,7 @@ def _scaled(x: Val, n: Val) -> Val:
 
 
 def _clamped(x: Val, low: float, high: float) -> Val:
-    """x, or the bound it exceeds; NaN becomes `low`, so that a conversion to an integer stays defined."""
+    """Clamp x to [low, high]; NaN becomes `low`, so that a conversion to an integer stays defined."""
     x = x.gt(low).choose(x, low)
     return x.lt(high).choose(x, high)
 
@@ -96,12 +96,11 @@ def _exp_reduced(r: Val) -> Val:
 
 
 def _exp_by_parts(x: Val) -> Val:
-    """e^x = 2^n · e^(x - n ln 2), n a multiple of 1/32: 2^n is one of 32 numbers times a power of 2.
+    """e^x = 2^n · e^(x - n ln 2), n a multiple of 1/32: 2^n is one of 32 constants times a power of 2.
 
-    Adding 1.5 · 2^18 rounds to 1/32, and leaves the parts in the last bits. As r = x - n ln 2 is at most ln 2 / 64, a
-    polynomial of degree 2 is enough. Where x is so large that its digits end before 1/32, r is any number; the
-    polynomial is at least 1/2 there, and the result infinite, as it is for infinity: NaN times 2^∞ is ∞ in this
-    instruction.
+    Adding 1.5 · 2^18 rounds to 1/32 and leaves the fraction in the last bits. As r = x - n ln 2 is at most ln 2 / 64, a
+    polynomial of degree 2 suffices. For x so large that its precision is coarser than 1/32, r is arbitrary; the
+    polynomial is at least 1/2 there and the result infinite, as for infinity: NaN times 2^∞ is ∞ in this instruction.
     """
     large = 1.5 * 2**18
     x = x.lt(-104.0).choose(-104.0, x)  # NaN is not less, and goes through all
@@ -117,7 +116,7 @@ def _keep_nan(x: Val, result: Val) -> Val:
 
 
 def _reduced(t: Val) -> tuple[Val, Val]:
-    """The multiple n of ln 2 nearest to t, and t - n ln 2."""
+    """Return (n, t - n ln 2) for the multiple n of ln 2 nearest to t."""
     n = t.fma(1 / math.log(2), 12582912.0) - 12582912.0
     return n, n.fma(-_LN2_LOW, n.fma(-_LN2_HIGH, t))
 
@@ -147,7 +146,7 @@ def exp10(x: Val) -> Val:
 
 
 def _split(x: Val) -> tuple[Val, Val]:
-    """x = 2^e · (1 + f) with 1 + f between √½ and √2, for positive finite x; e is a float."""
+    """x = 2^e · (1 + f) with 1 + f between √½ and √2, for positive finite x; e is a float. Returns (e, f)."""
     denormal = x.lt(2.0**-126)
     bits = denormal.choose(x * 2.0**23, x).bitcast("i32")
     # Subtracting the bits of √½ makes the exponent field step at √½ instead of at 1.
@@ -165,7 +164,7 @@ def _log_reduced(f: Val) -> Val:
 
 
 def _log_limits(x: Val, result: Val) -> Val:
-    """-∞ at zero, NaN below, +∞ at +∞, NaN at NaN."""
+    """Special cases of logarithms: -∞ at zero, NaN below, +∞ at +∞, NaN at NaN."""
     result = x.lt(math.inf).choose(result, x)
     result = x.eq(0.0).choose(-math.inf, result)
     return x.lt(0.0).choose(math.nan, result)
@@ -179,7 +178,7 @@ def log(x: Val) -> Val:
 
 
 def log2(x: Val) -> Val:
-    """e + log(1 + f) / ln 2, the factor in two parts so that 1 + f near 1 loses nothing."""
+    """e + log(1 + f) / ln 2, with the factor in two parts to keep precision for 1 + f near 1."""
     e, f = _split(x)
     rest = _log_reduced(f)
     high, low = 1.44140625, 1 / math.log(2) - 1.44140625
@@ -196,7 +195,7 @@ def log10(x: Val) -> Val:
 
 
 def log1p(x: Val) -> Val:
-    """log(1 + x): the logarithm of the rounded sum, corrected by what the sum lost."""
+    """log(1 + x): the logarithm of the rounded sum, corrected by the rounding error."""
     u = x + 1.0
     lost = x.lt(1.0).choose(x - (u - 1.0), 1.0 - (u - x))
     result = log(u) + lost / u
@@ -206,7 +205,7 @@ def log1p(x: Val) -> Val:
 
 
 def tanh(x: Val) -> Val:
-    """An odd polynomial near 0; elsewhere 1 - 2 / (e^2|x| + 1) with the sign of x. By pieces where that is faster."""
+    """An odd polynomial near 0; elsewhere 1 - 2 / (e^2|x| + 1) with the sign of x. Piecewise with fast look-ups."""
     if x.b.module.math is not None:
         return tanh_by_pieces(x)
     a = x.abs()
@@ -223,7 +222,7 @@ def sigmoid(x: Val) -> Val:
 
 
 def erf(x: Val) -> Val:
-    """x · P(x²) near 0; elsewhere 1 - e^Q(|x|) with the sign of x. By pieces where a machine looks up quickly."""
+    """x · P(x²) near 0; elsewhere 1 - e^Q(|x|) with the sign of x. Piecewise if the target has fast look-ups."""
     if x.b.module.math is not None:
         return erf_by_pieces(x)
     a = x.abs()
@@ -233,11 +232,11 @@ def erf(x: Val) -> Val:
 
 
 def erfc(x: Val) -> Val:
-    """1 - erf x near 0; elsewhere e^-a² · P((a - c) / (a + c)) / (2a + 1) of a = |x|, or 2 less that.
+    """1 - erf x near 0; elsewhere e^-a² · P((a - c) / (a + c)) / (2a + 1) of a = |x|, or 2 minus that for x < 0.
 
-    a² and 2a + 1 are used in two parts, as a relative error of a² would be one of a² units in the last place. What the
-    upper 12 bits of a contribute is exact; the rest is added to the exponent: 2a + 1 = d · (1 + s) = d · e^(s - s²/2).
-    By pieces where a machine looks up quickly.
+    a² and 2a + 1 are split in two parts, since a relative error of a² would become an error of a² units in the last
+    place. The contribution of the upper 12 bits of a is exact; the remainder is added to the exponent: 2a + 1 = d · (1
+    + s) = d · e^(s - s²/2). Piecewise if the target has fast look-ups.
     """
     if x.b.module.math is not None:
         return _erfc_by_pieces(x)
@@ -255,7 +254,7 @@ def erfc(x: Val) -> Val:
 
 
 def _erfc_by_pieces(x: Val) -> Val:
-    """e^-a² · erfcx(a) of a = |x|, or 2 less that. What a² is rounded by takes one operation on such machines."""
+    """e^-a² · erfcx(a) of a = |x|, or 2 minus that for x < 0. The rounding error of a² takes one fma."""
     a = _clamped(x.abs(), 0.0, 10.1)
     square = a * a
     n, r = _reduced(-square)
@@ -284,7 +283,7 @@ def _pi_scaled(bits: int) -> int:
 def _turns() -> tuple[list[float], list[float]]:
     """2^e · 2/π modulo 4 for the exponent e of every float32, in two parts: 28 bits, and the next 53.
 
-    The product of the first with a mantissa of 24 bits is exact.
+    The product of the first part with a mantissa of 24 bits is exact.
     """
     high: list[float] = []
     low: list[float] = []
@@ -302,10 +301,10 @@ def _turns() -> tuple[list[float], list[float]]:
 
 
 def _quarter_turns(x: Val) -> tuple[Val, Val]:
-    """|x| as a number of quarter turns (an i32, modulo 4) and the angle left over, at most π/4.
+    """Return (number of quarter turns in |x| modulo 4 as i32, remaining angle of at most π/4).
 
-    After M. Payne and R. Hanek, *Radian reduction for trigonometric functions*, 1983: the multiple of 2/π is
-    reduced modulo 4 before it is multiplied, so that large angles lose nothing.
+    After M. Payne and R. Hanek, *Radian reduction for trigonometric functions*, 1983: the multiple of 2/π is reduced
+    modulo 4 before the multiplication, so that large angles keep full precision.
     """
     bits = x.bitcast("i32")
     exponent = bits.lshr(23) & 0xFF
@@ -325,7 +324,7 @@ def _quarter_turns(x: Val) -> tuple[Val, Val]:
 
 
 def _sin_cos(x: Val) -> tuple[Val, Val, Val]:
-    """The quadrant of |x|, and sine and cosine of the angle in it."""
+    """Return (quadrant of |x|, sine, cosine) of the angle within the quadrant."""
     quadrant, angle = _quarter_turns(x)
     square = angle * angle
     sine = (polynomial(square, _SIN) * square).fma(angle, angle)
@@ -338,7 +337,7 @@ def _flip(value: Val, condition: Val) -> Val:
 
 
 def sin(x: Val) -> Val:
-    """±sine or ±cosine of what is left of a quarter turn."""
+    """±sine or ±cosine of the angle within the quadrant."""
     quadrant, sine, cosine = _sin_cos(x)
     value = (quadrant & 1).ne(0).choose(cosine, sine)
     negative = (quadrant.lshr(1) ^ x.bitcast("i32").lshr(31)).ne(0)
@@ -346,14 +345,14 @@ def sin(x: Val) -> Val:
 
 
 def cos(x: Val) -> Val:
-    """±sine or ±cosine of what is left of a quarter turn."""
+    """±sine or ±cosine of the angle within the quadrant."""
     quadrant, sine, cosine = _sin_cos(x)
     value = (quadrant & 1).ne(0).choose(sine, cosine)
     return _flip(value, ((quadrant + 1) & 2).ne(0))
 
 
 def tan(x: Val) -> Val:
-    """The quotient; in odd quadrants that of -cosine by sine."""
+    """sine / cosine; in odd quadrants -cosine / sine."""
     quadrant, sine, cosine = _sin_cos(x)
     odd = (quadrant & 1).ne(0)
     value = odd.choose(-cosine, sine) / odd.choose(sine, cosine)

@@ -1,12 +1,12 @@
-"""Functions of float32 by pieces, for machines that look up 16 elements in one instruction.
+"""Piecewise polynomials of float32 functions, for targets that look up 16 elements in one instruction.
 
-    b = s · a + 2        piece: exponent and two digits of b        d = s · a - (b cut to these - 2)
-    f(a) ≈ P_piece(d)
+    b = s · a + 2        segment: exponent and two digits of b        d = s · a - (b cut to these - 2)
+    f(a) ≈ P_segment(d)
 
-Four pieces for each power of 2: they grow with the distance from 0, as do the distances that these functions need to
-change. Each has a polynomial of degree 5 in the distance d from its beginning, with neither an exponential nor a
-division. The first piece of an odd function has no constant term, so that it is right to the last digit near 0. The
-coefficients were fitted for this file as those of `math` were.
+There are four segments for each power of 2, so their width grows with the distance from 0, as does the scale on which
+these functions vary. Each has a polynomial of degree 5 in the distance d from its start, without an exponential or a
+division. The first segment of an odd function has no constant term, so that it is accurate to the last digit near 0.
+The coefficients were fitted for this file as those of `math` were.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .builder import float_text, vector
 from .formula import Val, look_up
 
 LANES: Final = 16
-"""The pieces of a function, and the lanes of a vector for which coefficients are looked up in one instruction."""
+"""Number of segments of a function, and of lanes for which one instruction looks up coefficients."""
 
 _DIGITS: Final = 21
-"""The digits of a float32 behind the first two."""
+"""Number of mantissa bits of a float32 after the first two."""
 _LARGEST: Final = 8.98
-"""A magnitude whose result is 1, as that of larger ones."""
+"""Magnitude from which the result is 1."""
 _TANH_SCALE: Final = 3.3222591876983643
 _TANH: Final = (
     (0.0, 0.14937392, 0.29222748, 0.42313123, 0.53847116, 0.7177555, 0.83487064, 0.9060477, 0.9474239,
@@ -44,7 +44,7 @@ _TANH: Final = (
      -3.5352798e-05, 6.080751e-06, 1.06374055e-05, 5.1345496e-06, 2.0718448e-06, 1.7269589e-07,
      8.976217e-08, 2.0523815e-10, -1.1664147e-08, -1.0139638e-08),
 )  # fmt: skip
-"""The coefficients of each power of d, those of the 16 pieces in a row."""
+"""Coefficients by power of d; each row holds the 16 segments."""
 _ERFCX_SCALE: Final = 2.955665111541748
 _ERFCX: Final = (
     (1.0, 0.8344629, 0.7089975, 0.6118653, 0.5352176, 0.42351988, 0.347332, 0.2928068, 0.25222898,
@@ -65,13 +65,13 @@ _ERFCX: Final = (
      -2.2043185e-05, -1.3800715e-05, -3.9639035e-06, -1.2531311e-06, -5.204647e-07, -3.1865164e-07,
      -7.355086e-08, -2.0181206e-08, -8.868156e-09, -2.9512284e-09),
 )  # fmt: skip
-"""The same for e^(a²) · erfc(a)."""
+"""Coefficients of e^(a²) · erfc(a), in the form of `_TANH`."""
 
 
 def looked_up(name: str, values: Sequence[float], piece: Val) -> Val:
-    """The coefficients of some pieces, of the 16 in `values`.
+    """Coefficients of the given segments, from the 16 in `values`.
 
-    Pieces are numbers from 0 to 15; of those in vectors of 16 lanes, only the last four bits count.
+    `piece` has indices from 0 to 15; in vectors of 16 lanes, only the low four bits count.
     """
     module = piece.b.module
     texts = [float_text(value, "float") for value in values]
@@ -86,7 +86,7 @@ def looked_up(name: str, values: Sequence[float], piece: Val) -> Val:
 
 
 def one_of_two_vectors(values: Sequence[float], index: Val) -> Val:
-    """The elements of 32 at an index for each of 16 lanes, of which only the last five bits count."""
+    """Elements of 32 `values` at 16 indices, of which only the low five bits count."""
     of_lanes = vector("float", LANES)
     module = index.b.module
     assert module.math is not None
@@ -100,7 +100,7 @@ def one_of_two_vectors(values: Sequence[float], index: Val) -> Val:
 
 
 def _by_pieces(name: str, table: Sequence[Sequence[float]], scale: float, a: Val) -> Val:
-    """The polynomial of a's piece, for 0 ≤ a < 30 / scale."""
+    """Polynomial of the segment of a, for 0 ≤ a < 30 / scale."""
     bits = a.fma(scale, 2.0).bitcast("i32")
     piece = bits.lshr(_DIGITS) & (LANES - 1)
     start = (bits & -(1 << _DIGITS)).bitcast("float") - 2.0
@@ -112,7 +112,7 @@ def _by_pieces(name: str, table: Sequence[Sequence[float]], scale: float, a: Val
 
 
 def tanh_by_pieces(x: Val) -> Val:
-    """tanh of x, within 3 units in the last place, and never beyond ±1; NaN goes through all of it."""
+    """tanh of x, within 3 units in the last place, and never beyond ±1; NaN propagates."""
     a = x.abs()
     a = a.gt(_LARGEST).choose(_LARGEST, a)
     return _by_pieces("tanh", _TANH, _TANH_SCALE, a).copysign(x)

@@ -8,26 +8,27 @@ what else runs.
 
 The state is memory that the loader provides (`relax.runtime.threads`). A *region* is one parallel loop being run.
 
-* The chunks are in as many parts as threads may take part, each of which has one. A thread claims the chunks of its own
-  part in order by an atomic counter, then those of the others' parts. The thread that entered the region has the first
-  part. So what a thread wrote in one region it reads in the next, if both go over the same rows: a line of memory that
-  another core wrote lately comes in 50 to 90 ns where the cores share no cache, and a line that both have read is
-  written in 27 (two of a virtual AMD EPYC, Zen 4).
-* A negative `grain` is that of a loop whose work pays for several threads only if the data are in the caches of several
-  already: the loop is serial, unless it is one of the next few after another loop that ran on several threads.
-* `gate` is one word: the number of the region, a bit that says it is open, and its free seats. A worker takes a seat
-  only while the gate is open; who closes it waits for the seats that are taken, never for a worker that has not come.
-* Idle workers spin for a moment, then offer their processor to others while they look, then sleep in a futex. As many
-  are woken as seats would stay free.
-* A worker gives up the processor of the thread that entered the last region before it sleeps, and one that it finds
-  itself on beside that thread: its affinity mask becomes the mask it had less that processor. Where processors share
-  no cache, the system wakes a thread on the processor of the one that woke it, though another one is free: the worker
-  then waited 1.7 ms for that thread to be interrupted; on the other one it begins 0.07 ms after it was woken (two of a
-  virtual AMD EPYC, Linux 6.18). A mask that somebody else has set is respected from then on. A worker that has no other
-  processor leaves that one to the thread that entered the region.
-* The thread that entered a region keeps account of what the workers save and what waiting for them costs, in ticks of
-  the processor's clock, older regions counting less. Where others use the processors too, a worker may be stopped
-  within a chunk, and waiting for it may cost more than was saved. After a loss, regions are serial for some time.
+* The chunks are divided into one part per thread. A thread claims the chunks of its own part in order by an atomic
+  counter, then those of other parts. The thread that entered the region has the first part. So a thread reads in one
+  region the data it wrote in the last one, if both traverse the same rows: reading a cache line that another core wrote
+  takes 50 to 90 ns if the cores share no cache, and writing one that both have read takes 27 ns (two cores of a virtual
+  AMD EPYC, Zen 4).
+* A negative `grain` marks a loop whose work pays for several threads only if its data are already in several caches:
+  the loop is serial unless it is one of the next few after another loop that ran on several threads.
+* `gate` is one word: the number of the region, an open bit, and the number of free seats. A worker takes a seat only
+  while the gate is open; the thread that closes it waits for the taken seats, never for a worker that has not come.
+* Idle workers spin for a moment, then yield their processor between polls, then sleep in a futex. As many workers are
+  woken as seats would stay free.
+* A worker excludes from its affinity mask, before it sleeps, the processor of the thread that entered the last region,
+  and, while it runs, a processor that it shares with that thread. If processors share no cache, Linux wakes a thread on
+  the processor of its waker although another one is free: the worker then waited 1.7 ms for that thread to be
+  preempted; on the other processor it begins 0.07 ms after it was woken (two cores of a virtual AMD EPYC, Linux 6.18).
+  A mask set by other code is respected from then on. A worker that has no other processor leaves its only one to the
+  thread that entered the region.
+* The thread that entered a region records the time that workers save and the time spent waiting for them, in ticks of
+  the processor's clock, with less weight for older regions. If other programs use the processors, a worker may be
+  preempted within a chunk, and waiting for it may take longer than was saved. After a loss, regions are serial for some
+  time.
 * A region in progress (nested, or entered by another thread) makes the next one serial, on the thread that asks.
 * After an error chunks behind it are claimed and not run. Those before it are, so the error of the lowest chunk is the
   one that serial execution would raise. It is moved to the calling thread.
@@ -46,19 +47,19 @@ from ..target.isa import isa_of
 from .pool_worker import AVOID, START, WORKER
 
 _PAUSES: Final = 1024
-"""Looks at the gate before a worker begins to offer its processor to others, each about 10 to 40 ns after the other."""
+"""Polls of the gate before a worker begins to yield its processor, about 10 to 40 ns apart."""
 _LOOKS: Final = 16384
-"""Looks at the gate before a worker falls asleep. It offers its processor at each sixteenth of the later ones."""
+"""Polls of the gate before a worker falls asleep. It yields its processor at every sixteenth of the later ones."""
 _WAITS: Final = 256
-"""Looks at the gate before the thread that entered a region doubts that the workers in it are running."""
+"""Polls of the gate before the thread that entered a region assumes that workers in it may be stopped."""
 _OFFERS: Final = 64
-"""The number of times that thread then offers its processor before it falls asleep."""
+"""Number of times that thread then yields its processor before it falls asleep."""
 _REST: Final = 16
-"""Regions are serial for as long as was lost; if losses follow each other, twice as long each time, up to so often."""
+"""Regions are serial for as long as was lost; with successive losses, the factor doubles, up to this one."""
 _FOLLOWERS: Final = 8
-"""Loops of a negative grain that run on several threads after one of a positive grain."""
+"""Number of loops of negative grain that run on several threads after one of positive grain."""
 _CHUNKS: Final = 256
-"""The greatest number of chunks: more threads than that find no work."""
+"""Maximum number of chunks, and so of useful threads."""
 
 #: offsets in the state; words that different threads write have cache lines of their own
 _LOCK, _GATE, _WAKE, _SLEEPERS, _STARTED = 0, 128, 256, 260, 512
@@ -442,7 +443,7 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 
 def pool_text(triple: str) -> str:
-    """LLVM IR of the pool for a machine, without a target."""
+    """LLVM IR of the pool for an architecture, without a target triple."""
     parts = isa_of(triple).pool
     serial = _filled(_SERIAL, {"CHUNKS - 1": _CHUNKS - 1, "CHUNKS": _CHUNKS})
     if parts is None or "linux" not in triple.partition("-")[2]:
@@ -468,7 +469,7 @@ def pool_text(triple: str) -> str:
 
 
 def _filled(text: str, words: Mapping[str, object]) -> str:
-    """A text with values in the place of the words between angle brackets."""
+    """Replace words in angle brackets by values."""
     for word, value in words.items():
         text = text.replace(f"<{word}>", str(value))
     return text

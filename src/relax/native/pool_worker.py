@@ -1,4 +1,4 @@
-"""The worker of the thread pool, and how it is started: LLVM IR, in which `pool` fills in words."""
+"""The thread pool's worker and its start, as LLVM IR with placeholders filled in by `pool`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Small floats: float16, bfloat16 and those of 8 and 4 bits, between their bits and the float32 that holds them.
+"""Small floats (float16, bfloat16, 8-bit and 4-bit): conversion between their bits and the float32 that holds them.
 
-`decode` is exact. `encode` rounds to nearest, ties to even, and does with overflow and NaN what the type has for
-them. Doubles and integers are rounded once: see `relax.runtime.rounding`. The constants of each format are read off
-ml_dtypes, so there is no table of formats here that could be wrong.
+`decode` is exact. `encode` rounds to nearest, ties to even, and treats overflow and NaN as the type defines. Doubles
+and integers are rounded once: see `relax.runtime.rounding`. The constants of each format are derived from ml_dtypes.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ from .builder import Operand, float_text, vector
 from .formula import Val, look_up
 
 _NATIVE_LANES: Final = (8, 16, 32, 64)
-"""The lanes of vectors that are rounded to bfloat16 by an instruction, if there is one."""
+"""Vector lengths that are rounded to bfloat16 by an instruction, if the target has one."""
 _LONGEST: Final = 16
-"""The most lanes of a vector in a register."""
+"""Maximum number of lanes of a vector in a register."""
 _NOT_NATIVE: Final = 0x93
-"""The classes, as llvm.is.fpclass counts, that the instruction does not round: NaN and subnormal numbers."""
+"""Classes of floats (llvm.is.fpclass) that the instruction does not round correctly: NaN and subnormal numbers."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A small floating-point format, as rounding to it needs it."""
+    """A small floating-point format, described for rounding."""
 
     bits: int
     mantissa: int
     bias: int
     max_code: int
-    """The bits of the greatest finite value."""
+    """Bits of the greatest finite value."""
     overflow: int
-    """The bits that greater values become: infinity, NaN, or the greatest value."""
+    """Bits of an overflowing value: infinity, NaN, or the greatest value."""
     nan: int
     signed_nan: bool
     negative_zero: bool
@@ -46,7 +45,7 @@ class Format:
 
 @cache
 def format_of(dtype: DataType) -> Format:
-    """The format of a small float with a sign (all but float8_e8m0fnu)."""
+    """Format of a signed small float (all but float8_e8m0fnu)."""
     kind = dtype.numpy()
     info = cast(Any, ml_dtypes).finfo(kind)
 
@@ -70,14 +69,14 @@ def format_of(dtype: DataType) -> Format:
 
 @dataclass(frozen=True)
 class SmallFloats:
-    """Conversions for a machine: whether it converts float16 and vectors to bfloat16 by instructions."""
+    """Conversions for a target, which may have instructions for float16 and for vectors of bfloat16."""
 
     native_half: bool
     native_bfloat: BfloatRounding | None = None
-    """The instruction that rounds to bfloat16: it takes subnormal numbers for zero, and keeps the payload of NaN."""
+    """Instruction that rounds to bfloat16; it flushes subnormal numbers to zero, and keeps the payload of NaN."""
 
     def decode(self, dtype: DataType, bits: Val) -> Val:
-        """The value of the bits (an i8 or i16; of four bits, the lower ones of an i8) as a float."""
+        """Value, as a float, of the bits (an i8 or i16; 4-bit types in the low bits of an i8)."""
         if dtype.bits <= 8:
             return _look_up(dtype, bits)
         if dtype.code == "bfloat":
@@ -87,7 +86,7 @@ class SmallFloats:
         return _decode_half(bits)
 
     def encode(self, dtype: DataType, value: Val) -> Val:
-        """The bits (an i8 or i16) of the nearest value of the type."""
+        """Bits (an i8 or i16) of the nearest value of the type."""
         if dtype.code == "bfloat":
             known = value.b.exact.get(value.ref)
             if known is not None and known[0] == dtype.code:
@@ -102,7 +101,7 @@ class SmallFloats:
         return _encode(format_of(dtype.element_of), value)
 
     def round(self, dtype: DataType, value: Val) -> Val:
-        """The nearest value of the type, held in a float again."""
+        """Nearest value of the type, held in a float."""
         if dtype.code == "bfloat":
             bits = self._round_bfloat(value)
             wide = bits.to("i32", signed=False) << 16 if bits.type == "i16" else bits & -65536
@@ -112,21 +111,21 @@ class SmallFloats:
         return self.decode(dtype, self.encode(dtype, value))
 
     def known(self, dtype: DataType, value: Val) -> Val:
-        """A float that is a value of the type: of bfloat16, its bits are the upper half, without rounding."""
+        """A float known to be a value of the type; bfloat16 then needs no rounding, only its upper half."""
         return _exact(dtype, value, value.bitcast("i32")) if dtype.code == "bfloat" else value
 
     def _round_bfloat(self, value: Val) -> Val:
-        """The bits of the nearest bfloat16: an i16, or the upper half of an i32."""
+        """Bits of the nearest bfloat16: an i16, or the upper half of an i32."""
         if self.native_bfloat is not None and value.lanes in _NATIVE_LANES:
             return _round_bfloat_natively(value, self.native_bfloat)
         return _round_bfloat(value)
 
     def from_double(self, dtype: DataType, value: Val) -> Val:
-        """A double rounded to the type, once."""
+        """Round a double to the type, once."""
         return self.round(dtype, _round_to_odd(value))
 
     def from_integer(self, dtype: DataType, value: Val, signed: bool) -> Val:
-        """An integer rounded to the type, once."""
+        """Round an integer to the type, once."""
         if value.type == "i64":
             return self.from_double(dtype, whole_as_double(value, signed))
         if value.type == "i32":
@@ -135,12 +134,12 @@ class SmallFloats:
 
 
 def whole_as_double(value: Val, signed: bool) -> Val:
-    """An i64 as a double; beyond 2^53 rounded to odd, to 43 digits at least: rounding it again is then correct."""
+    """An i64 as a double. Beyond 2^53 it is rounded to odd with at least 43 bits, so that rounding again is correct."""
     return _cut(value, signed, digits=53, drop=11).to("double", signed)
 
 
 def _cut(value: Val, signed: bool, digits: int, drop: int) -> Val:
-    """An integer; if it has more than `digits` digits, without the last `drop`, the next set if any of them was."""
+    """Limit an integer to `digits` bits: if it has more, clear the last `drop` and set the next one if any was set."""
     last = value & ((1 << drop) - 1)
     sticky = last.ne(0).choose(value.constant(1 << drop), 0)
     fits = (
@@ -152,7 +151,7 @@ def _cut(value: Val, signed: bool, digits: int, drop: int) -> Val:
 
 
 def _round_bfloat(value: Val) -> Val:
-    """The bits of a float, its upper half rounded to even; the lower half is left over."""
+    """Bits of a float with the upper half rounded to even; the lower half is undefined."""
     bits = value.bitcast("i32")
     rounded = bits + ((bits.lshr(16) & 1) + 0x7FFF)
     quiet = (bits & -0x80000000) | 0x7FC00000
@@ -160,7 +159,7 @@ def _round_bfloat(value: Val) -> Val:
 
 
 def _round_bfloat_natively(value: Val, rounding: BfloatRounding) -> Val:
-    """The bits of floats rounded by the machine's instruction; by integers where a lane is no number for it."""
+    """Round floats by the target's instruction; by integers if a lane is NaN or subnormal."""
     b, lanes = value.b, value.lanes
     bits = vector("i16", lanes)
     fast = _converted_natively(value, rounding)
@@ -175,10 +174,10 @@ def _round_bfloat_natively(value: Val, rounding: BfloatRounding) -> Val:
 
 
 def _converted_natively(value: Val, rounding: BfloatRounding) -> Operand:
-    """The bits of floats as the machine's instruction rounds them.
+    """Bits of floats as rounded by the target's instruction.
 
-    By its name, and not as an fptrunc: where LLVM 22 finds lanes constant after it has split long vectors, it folds
-    that one to bfloat16 constants, for which it has no instructions, and ends the process.
+    Calls the instruction's intrinsic and not fptrunc: if LLVM 22 finds constant lanes after splitting long vectors, it
+    folds an fptrunc to bfloat16 constants, cannot select instructions for them, and aborts.
     """
     b, size = value.b, min(value.lanes, _LONGEST)
     part, narrow, bits = vector("float", size), vector("bfloat", size), vector("i16", size)
@@ -198,7 +197,7 @@ def _converted_natively(value: Val, rounding: BfloatRounding) -> Operand:
 
 
 def _pieces(value: Val, size: int) -> Iterator[Operand]:
-    """The lanes of a value, so many at a time."""
+    """Split a value into parts of `size` lanes."""
     for start in range(0, value.lanes, size):
         lanes = ", ".join(f"i32 {lane}" for lane in range(start, start + size))
         whole = f"{value.full_type} {value.ref}, {value.full_type} poison, <{size} x i32> <{lanes}>"
@@ -206,7 +205,7 @@ def _pieces(value: Val, size: int) -> Iterator[Operand]:
 
 
 def _any_of_class(value: Val) -> Operand:
-    """An i1: is any lane none of the floats that the instruction rounds?"""
+    """An i1: True if any lane is NaN or subnormal."""
     b, size = value.b, min(value.lanes, _LONGEST)
     part, mask = vector("float", size), vector("i1", size)
     # In general terms: `worker` puts in the processor's own instruction, which not every text may have.
@@ -222,13 +221,13 @@ def _any_of_class(value: Val) -> Operand:
 
 
 def _exact(dtype: DataType, value: Val, bits: Val) -> Val:
-    """A value that is one of the type, with an integer that has its bits: `encode` does not round it again."""
+    """Register the bits of a value that is exact in the type, so that `encode` does not round it again."""
     value.b.exact[value.ref] = str(dtype.code), bits.type, bits.ref
     return value
 
 
 def _look_up(dtype: DataType, bits: Val) -> Val:
-    """A value of at most eight bits, from a table of all."""
+    """Value of at most eight bits, from a table of all values."""
     kind, count = dtype.element_of.numpy(), 1 << dtype.bits
     with np.errstate(all="ignore"):
         values = cast(Any, np.arange(count, dtype=np.uint8)).view(kind).astype(np.float32)
@@ -238,7 +237,7 @@ def _look_up(dtype: DataType, bits: Val) -> Val:
 
 
 def _decode_half(bits: Val) -> Val:
-    """float16 without an instruction for it: the exponent is corrected by a multiplication, which denormals survive."""
+    """float16 to float without an instruction: a multiplication corrects the exponent, denormals included."""
     wide = bits.to("i32", signed=False)
     magnitude = wide & 0x7FFF
     value = ((magnitude << 13).bitcast("float") * 2.0**112).bitcast("i32")
@@ -268,9 +267,9 @@ def _encode(form: Format, value: Val) -> Val:
 
 
 def _encode_power(value: Val) -> Val:
-    """float8_e8m0fnu, the powers of two: halves go up, what has no power (zero, negative, too great) is NaN.
+    """Encode float8_e8m0fnu, the powers of two: ties round up; zero, negative and too large values become NaN.
 
-    A positive number below the least power is that power.
+    A positive number below the smallest power becomes that power.
     """
     bits = value.bitcast("i32")
     half = bits.lt(0x00800000).choose(bits.constant(0x200000), 0x400000)
@@ -280,7 +279,7 @@ def _encode_power(value: Val) -> Val:
 
 
 def _round_to_odd(value: Val) -> Val:
-    """A double as a float whose last bit is 1 when inexact: rounding it again is then correct."""
+    """Convert a double to a float whose last bit is 1 if inexact (round to odd): rounding it again is then correct."""
     single = value.to("float")
     back = single.to("double")
     inexact = back.ne(value)

@@ -1,7 +1,7 @@
-"""Support code of compiled kernels: raising an error, and checking arguments.
+"""Support code of compiled kernels: raising errors, and checking arguments.
 
-It is one object for all kernels, which the loader links to them. Everything outside is found by the
-loader: ``snprintf``, ``aligned_alloc``, ``madvise``, ``free`` and libm in the C library, errors in tvm-ffi.
+It is one object for all kernels, which the loader links to them. The loader resolves its external symbols:
+``snprintf``, ``aligned_alloc``, ``madvise``, ``free`` and libm in the C library, errors in tvm-ffi.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .builder import ModuleBuilder, Operand
 from .types import DTYPE_FORMATS
 
 MADV_HUGEPAGE: Final = 14
-"""The advice, by its number in Linux."""
+"""Linux's number of this advice."""
 
 MESSAGES: Final = "@relax.messages"
-"""The messages of a kernel, which the loader binds."""
+"""Messages of a kernel, bound by the loader."""
 
 #: how messages call the kinds of arguments, by type index
 _KINDS = {
@@ -122,7 +122,7 @@ DTYPE_NAME = """define internal void @relax.dtype_name(ptr %text, i32 %dtype) co
 
 @lru_cache(maxsize=1)
 def support_text() -> str:
-    """LLVM IR of the support code, without a target."""
+    """LLVM IR of the support code, without a target triple."""
     module = ModuleBuilder()
     module.declare("snprintf", "i32", "ptr, i64, ptr, ...")
     module.declare("strlen", "i64", "ptr")
@@ -144,30 +144,30 @@ def support_text() -> str:
 
 
 def raise_error(module: ModuleBuilder, kind: str, text: str, arguments: Sequence[Operand]) -> str:
-    """The call that sets an error: of a kind, with the message printf makes of a text and up to four integers."""
+    """Call that sets an error of `kind`; the message is formatted by printf from `text` and up to four integers."""
     return raise_numbered(module, module.message(kind, text), arguments)
 
 
 def raise_numbered(module: ModuleBuilder, number: Operand, arguments: Sequence[Operand]) -> str:
-    """The call that sets the error of a message of the module, by its number."""
+    """Call that sets the error of a numbered message of the module."""
     function = module.support("relax.raise", "void", "ptr, i32, i64, i64, i64, i64")
     operands = [f"i64 {a}" for a in arguments] + ["i64 0"] * (4 - len(arguments))
     return f"call void {function}(ptr {MESSAGES}, i32 {number}, {', '.join(operands)})"
 
 
 def reserve(module: ModuleBuilder, size: Operand) -> str:
-    """The call that gives a multiple of 64 bytes, aligned to 64, for `free` to take back; null if there is none."""
+    """Call that allocates a multiple of 64 bytes, aligned to 64, to be released by `free`; null on failure."""
     function = module.support("relax.reserve", "noalias ptr", "i64")
     return f"call noalias align 64 ptr {function}(i64 {size}) nounwind willreturn"
 
 
 def checked_arguments(module: ModuleBuilder, count: int, table: Operand, words: Operand) -> str:
-    """The call that checks arguments and writes their words (`argument_checks`): 0, or -1 with the error set."""
+    """Call that checks arguments and writes their words (`argument_checks`); returns 0, or -1 with the error set."""
     function = module.support("relax.arguments", "i32", "i64, ptr, ptr, ptr, ptr")
     return f"call i32 {function}(i64 {count}, ptr %args, ptr {MESSAGES}, ptr {table}, ptr {words})"
 
 
 def tensors_apart(module: ModuleBuilder, count: int, pairs: Operand, words: Operand) -> str:
-    """The call that checks that pairs of tensors among the arguments do not overlap: 0, or -1 with the error set."""
+    """Call that checks that pairs of tensor arguments do not overlap; returns 0, or -1 with the error set."""
     function = module.support("relax.apart", "i32", "i64, ptr, ptr, ptr")
     return f"call i32 {function}(i64 {count}, ptr {MESSAGES}, ptr {pairs}, ptr {words})"

@@ -1,8 +1,8 @@
-"""Element types: how each lives in a register and in memory.
+"""Element types in registers and in memory.
 
     dtype                  register        memory
     bool                   i1              i8 (0 or 1; any other byte reads as true)
-    int2, int4, uint2, …   i2, i4          i8 (the upper bits are 0; what else they are is not read)
+    int2, int4, uint2, …   i2, i4          i8 (the upper bits are 0, and ignored when read)
     int8 … uint64          i8 … i64        the same
     float32, float64       float, double   the same
     float16, bfloat16      float           i16: the bits
@@ -10,9 +10,9 @@
     float4_e2m1fn          float           i8, as of int4
     handle                 ptr             ptr
 
-A small float is *held* in a float that has exactly its value; every operation computes in float32 and rounds the
-result back (correct rounding, since float32 has more than twice the digits plus two). So results are the
-same on every machine, whether or not it has arithmetic of its own for the type.
+A small float is *held* in a float of exactly its value; every operation computes in float32 and rounds the result
+(correctly, since float32 has more than twice the digits plus two). Results are therefore the same on every machine,
+with or without native arithmetic of the type.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _INTEGER_BITS: Final = (2, 4, 8, 16, 32, 64)
 
 
 def is_small_float(dtype: DataType) -> bool:
-    """True if a dtype is held in a float of more precision."""
+    """True if a dtype is held in a float of higher precision."""
     return dtype.is_float and dtype.bits < 32
 
 
 def is_small_integer(dtype: DataType) -> bool:
-    """True if a dtype is an integer of fewer bits than its byte in memory."""
+    """True if a dtype is an integer with fewer bits than its byte in memory."""
     return dtype.is_integer and dtype.is_padded
 
 
@@ -40,7 +40,7 @@ _HINT = "integers of 2, 4 and 8 to 64 bits, floats of 4 to 64 bits and bool have
 
 
 MAX_LANES: Final = 1024
-"""The longest vector there is code for: LLVM takes ever longer for greater ones, and fails above 65,535 lanes."""
+"""Maximum vector length: LLVM's time grows with it, and LLVM fails above 65,535 lanes."""
 
 
 def check_lanes(dtype: DataType) -> None:
@@ -53,7 +53,7 @@ def check_lanes(dtype: DataType) -> None:
 
 
 def element_type(dtype: DataType) -> str:
-    """The LLVM type of one lane in a register. Raises DiagnosticError for a dtype there is no code for."""
+    """LLVM type of one lane in a register. Raises DiagnosticError for an unsupported dtype."""
     check_lanes(dtype)
     if dtype.is_integer and dtype.bits in _INTEGER_BITS:
         return f"i{dtype.bits}"
@@ -68,12 +68,12 @@ def element_type(dtype: DataType) -> str:
 
 
 def register_type(dtype: DataType) -> str:
-    """The LLVM type of a value in a register, vectors included."""
+    """LLVM type of a value in a register, vectors included."""
     return vector(element_type(dtype), max(dtype.lanes, 1))
 
 
 def memory_element(dtype: DataType) -> str:
-    """The LLVM type of one lane in memory."""
+    """LLVM type of one lane in memory."""
     if dtype.is_bool or is_small_integer(dtype):
         return "i8"
     if is_small_float(dtype):
@@ -82,7 +82,7 @@ def memory_element(dtype: DataType) -> str:
 
 
 def memory_type(dtype: DataType) -> str:
-    """The LLVM type of a value in memory, vectors included."""
+    """LLVM type of a value in memory, vectors included."""
     return vector(memory_element(dtype), max(dtype.lanes, 1))
 
 
@@ -95,7 +95,7 @@ _DLPACK: Final = {
 
 
 def dlpack_code(dtype: DataType) -> tuple[int, int]:
-    """DLPack's type code and bits of one element; a bool has eight."""
+    """DLPack's type code and number of bits of one element; a bool has eight bits."""
     return _DLPACK[dtype.code], 8 if dtype.is_bool else dtype.bits
 
 

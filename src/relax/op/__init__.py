@@ -1,8 +1,8 @@
-"""The operators of Relax: ``relax.op.add``, ``relax.op.nn.softmax``, ….
+"""Operators of Relax: ``relax.op.add``, ``relax.op.nn.softmax``, ….
 
-The functions come from the operator classes (see `relax.op.operator`), so that an operator is declared once.
-A family, a module that declares operators, is loaded when one of them is first used; `_operators.py` is the table of
-families by operator. No family may have the name of an operator.
+The functions are derived from operator classes (see `relax.op.operator`), so an operator is declared once. A family, a
+module that declares operators, is loaded when one of its operators is first used; `_operators.py` maps operators to
+families. A family must not have the name of an operator.
 """
 
 from __future__ import annotations

@@ -19,24 +19,24 @@ from .known import known_struct_info
 
 @dataclass
 class _Sum:
-    """The gradients by one expression: of the whole, and of fields if it is a tuple."""
+    """Accumulated gradients with respect to one expression: of the whole, and per field if it is a tuple."""
 
     grads: list[RelaxExpr] = field(default_factory=list[RelaxExpr])
     fields: dict[int, _Sum] = field(default_factory=dict[int, "_Sum"])
 
 
 class Adjoints:
-    """Gradients by expressions, which are compared as objects; one by a tuple is one by each of its fields."""
+    """Gradients with respect to expressions, keyed by object identity. A tuple's gradient is its fields' gradients."""
 
     def __init__(self) -> None:
         self._sums: dict[RelaxExpr, _Sum] = {}
 
     def __contains__(self, expr: RelaxExpr) -> bool:
-        """True if a gradient by the expression, or by a field of it, was added."""
+        """True if a gradient with respect to `expr`, or to a field of it, was added."""
         return expr in self._sums
 
     def add(self, expr: RelaxExpr, grad: RelaxExpr | None) -> None:
-        """Add the gradient of one use of an expression; None is no gradient."""
+        """Accumulate `grad`, the gradient through one use of `expr`; None adds nothing."""
         if grad is None:
             return
         if isinstance(expr, Tuple):
@@ -53,16 +53,17 @@ class Adjoints:
         return self._sums.setdefault(expr, _Sum())
 
     def total(self, expr: RelaxExpr) -> RelaxExpr:
-        """The sum of the gradients by an expression, a tuple of sums for a tuple; zeros where there are none.
+        """Return the sum of the gradients with respect to `expr`: a tuple of sums for a tuple, zeros if none were
+        added.
 
-        A field that is neither a tensor nor a tuple has no gradient: the empty tuple stands in its place.
+        A field that is neither a tensor nor a tuple has no gradient; its entry is the empty tuple.
         """
         if isinstance(expr, Tuple):
             return Tuple([self.total(item) for item in expr.fields])
         return _total(self._collected(expr), expr, known_struct_info(expr))
 
     def _collected(self, expr: RelaxExpr) -> _Sum:
-        """The gradients by an expression, those by tuples that it is a field of included."""
+        """Return the gradients with respect to `expr`, including those of tuples of which it is a field."""
         if not isinstance(expr, TupleGetItem):
             return self._sums.get(expr, _Sum())
         if isinstance(expr.tuple_value, Tuple):
@@ -75,7 +76,7 @@ def _item(grad: RelaxExpr, index: int) -> RelaxExpr:
 
 
 def _field(whole: _Sum, index: int) -> _Sum:
-    """The gradients by a field of a tuple, those by the whole tuple included."""
+    """Return the gradients with respect to field `index`, including those of the whole tuple."""
     own = whole.fields.get(index, _Sum())
     return _Sum([*(_item(grad, index) for grad in whole.grads), *own.grads], own.fields)
 
@@ -96,7 +97,7 @@ def _total(own: _Sum, expr: RelaxExpr, info: StructInfo | None) -> RelaxExpr:
 
 
 def _zeros(expr: RelaxExpr, info: StructInfo | None) -> RelaxExpr:
-    """Zeros in the shape of a tensor; the empty tuple for anything else."""
+    """Return zeros of a tensor's shape; the empty tuple for any other value."""
     if isinstance(info, TensorStructInfo):
         return apply("zeros_like", expr)
     return Tuple(())

@@ -1,4 +1,4 @@
-"""Attributes of operators: checked and converted as their annotation says.
+"""Attributes of operators: checked and converted according to their annotations.
 
     axis: int                       an int, a NumPy integer or a constant PrimExpr
     axes: tuple[int, ...] | None    a list or tuple of them, or a single one; or None
@@ -25,13 +25,13 @@ from ..prim import FloatImm, IntImm, PrimExpr, convert
 Converter = Callable[[Any], Any]
 
 VOID = DataType("")
-"""No dtype: default of attributes that name the result's dtype where it is not that of the operands."""
+"""Void dtype: default of result-dtype attributes whose default is not the operands' dtype."""
 
 _EVALUATED: dict[tuple[str, str], Any] = {}
 
 
 def own_hints(declared: Any) -> dict[str, Any]:
-    """The annotations of a class itself, or of a function, evaluated.
+    """Return the evaluated annotations of a class (excluding its bases) or of a function.
 
     `typing.get_type_hints` does this too, but walks the bases and compiles every text anew: for the operators
     alone it took half the time of importing the package. A name that only it finds is left to it.
@@ -52,11 +52,11 @@ def own_hints(declared: Any) -> dict[str, Any]:
 
 
 class AttributeValueError(ValueError):
-    """A value an attribute does not take."""
+    """Raised for a value that an attribute does not accept."""
 
 
 def attribute_field(name: str, hint: Any, declared: Any) -> Any:
-    """The node field of an attribute: `declared` is the class's default, MISSING, or a field already made."""
+    """Return the node field of an attribute; `declared` is the class's default, MISSING, or an existing field."""
     if isinstance(declared, dataclasses.Field):
         field: dataclasses.Field[Any] = declared  # type: ignore[reportUnknownVariableType]
         if any(v is not None for k, v in field.metadata.items() if k == "relax.converter"):
@@ -74,7 +74,7 @@ def attribute_field(name: str, hint: Any, declared: Any) -> Any:
 
 
 def converter_of(hint: Any) -> Converter:
-    """The converter for an annotation. Raises TypeError for one that attributes cannot have."""
+    """Return the converter for an annotation. Raises TypeError if attributes cannot have this annotation."""
     origin = get_origin(hint)
     if origin is Union or origin is types.UnionType:
         return _union(get_args(hint))
@@ -143,7 +143,7 @@ _SCALARS: dict[Any, Converter] = {
 
 def _union(hints: tuple[Any, ...]) -> Converter:
     optional = type(None) in hints
-    # A tuple is tried last: a lone value is a tuple of one, so it would take what the others mean.
+    # A tuple is tried last: as a single value converts to a tuple of one, it would shadow the other kinds.
     rest = sorted((h for h in hints if h is not type(None)), key=lambda h: get_origin(h) is tuple)
     converters = [converter_of(hint) for hint in rest]
 

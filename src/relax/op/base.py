@@ -1,7 +1,7 @@
-"""The base of operators: calling, inferring and lowering, for the classes that `operator` declares.
+"""Base class of operators: calls, inference and lowering, for the classes that `operator` declares.
 
-A call is made from converted arguments; inference checks their kinds and asks `infer`; lowering writes `compute`
-down as a call_tir. How an operator is declared is told in `relax.op.operator`.
+A call is built from converted arguments; inference checks their kinds and calls `infer`; lowering converts `compute` to
+a call_tir. See `relax.op.operator` for how to declare one.
 """
 
 from __future__ import annotations
@@ -49,70 +49,69 @@ from .known import DEFERRED, known_struct_info, remember
 from .operands import DTYPE_CLASSES, KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
 
 _CALLED_THROUGH: Final = ("op/", "expr.py", "ir/expr.py")
-"""Files and folders of this package that may stand between the user's call of an operator and this one."""
+"""Files and folders of this package that may be on the stack between the user's call of an operator and its check."""
 
 Array: TypeAlias = Any
-"""A NumPy array, in references. (NumPy's own types leave too much unknown to say more.)"""
+"""A NumPy array in a reference implementation. (NumPy's own types are too imprecise.)"""
 
 
 Term: TypeAlias = Any
-"""An expression in a gradient, with Python's operators."""
+"""An expression in a gradient formula, with Python's operators."""
 
 Gradients: TypeAlias = "Sequence[RelaxExpr | None]"
-"""One gradient per operand, None for an operand that gets none."""
+"""One gradient per operand; None for an operand without gradient."""
 
 
 @dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(child, dataclasses.field))
 class Operator(Node):
-    """The base of operators. How one is declared is told in `relax.op.operator`."""
+    """Base class of operators. See `relax.op.operator` for how to declare one."""
 
     __slots__ = ()
 
     op_name: ClassVar[str] = ""
-    """The registered name, ``relax.nn.softmax``."""
+    """Registered name, such as ``relax.nn.softmax``."""
     operands: ClassVar[tuple[Operand, ...]] = ()
-    """The operands, read from `infer`'s parameters."""
+    """Operands, derived from `infer`'s parameters."""
     result_kind: ClassVar[Kind] = StructInfo
-    """The kind of result, read from `infer`'s return annotation."""
+    """Kind of struct info of the result, derived from `infer`'s return annotation."""
     attribute_names: ClassVar[tuple[str, ...]] = ()
 
     pure: ClassVar[bool] = True
-    """True if a call has no effect but its result."""
+    """True if a call has no side effects."""
     takes_sinfo_args: ClassVar[bool] = False
-    """True if a call says itself what it returns, in its sinfo_args: some intrinsics'."""
+    """True if a call states its result's struct info in `sinfo_args`, as some intrinsics do."""
     packed: ClassVar[str | None] = None
-    """The packed function of the runtime that implements it, where a formula cannot (data-dependent shapes).
-    It is called with the operands, then the attributes in order."""
+    """Packed runtime function that implements the operator if no formula can (data-dependent shapes). It is called with
+    the operands, then the attributes in order."""
     total: ClassVar[bool] = False
-    """True if a call gives a value whatever the elements of its operands are, provided their kinds, dtypes and sizes
-    are known and fit. False is the safe answer: a call that may fail stays where its error would be seen.
+    """True if a call whose operands have known and valid kinds, dtypes and dimensions cannot raise, for any elements.
+    False is the safe answer: a call that may raise stays in place.
     """
     exactness: ClassVar[Exactness] = Exactness.NEVER
-    """Dtypes of operands for which `reference` gives the bits of every kernel, so that it may fold constants."""
+    """Operand dtypes for which `reference` is bit-identical to every kernel and may fold constants."""
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
-    """The dtype of float operands in a program that is converted to a narrow float dtype."""
+    """Treatment of float operands when a program is converted to a narrow float dtype."""
     accuracy: ClassVar[float | None] = None
-    """The greatest error of an element of the result in units in the last place, as docs/numerics.md defines them;
-    None where elements are exact, or where no such bound is stated.
+    """Error bound of a result element in units in the last place, as defined in docs/numerics.md; None if elements are
+    exact or no bound is stated.
     """
     effects: ClassVar[Effects] = Effects()
-    """Effects of a call on its operands, as evaluation defines them (language.md §7). The default: it reads them, and
-    its result is fresh. A `packed` function that is a builtin says it in its own declaration.
+    """Effects of a call on its operands (language.md §7). Default: operands are read, and the result is freshly
+    allocated. The effects of a builtin `packed` function are in the builtin's own declaration.
     """
     elementwise: ClassVar[bool] = False
-    """True if each element of the result depends only on the elements at its place in the operands, which broadcast."""
+    """True if each result element depends only on the operand elements at the same index, after broadcasting."""
     commutative: ClassVar[bool] = False
-    """True if the two operands may change places."""
+    """True if exchanging the two operands does not change the result."""
     view: ClassVar[bool] = False
-    """True if the result holds the first operand's elements in the same order, so that it may share its
-    storage.
+    """True if the result holds the first operand's elements in the same order and may alias its storage.
     """
     kernel: ClassVar[str] = ""
-    """The name of the PrimFunc, where the formula is a method and the operator's own name is not TVM's."""
+    """Name of the PrimFunc if `compute` is a method and TVM's name differs from the operator's."""
     needs_concrete_ndim: ClassVar[bool] = True
-    """True if `compute` needs to know the ranks of its tensors."""
+    """True if `compute` requires operands of known rank."""
     propagates_vdevice: ClassVar[bool] = True
-    """True if the result is placed where the operands are (and these must agree)."""
+    """True if the result is on the virtual device of the operands, which must agree."""
 
     # What the class's own methods or formulas replace. (Not ClassVar, so that methods may override them; this base
     # declares no fields.)
@@ -128,28 +127,30 @@ class Operator(Node):
         return value
 
     def spelled(self, attribute: str, value: Any) -> Any:
-        """The value that an attribute has when it is given as `value`. Raises ValueError or TypeError for no value."""
+        """Return the converted form of `value` for an attribute. Raises ValueError or TypeError if it is not
+        accepted.
+        """
         return getattr(self.replace(**{attribute: value}), attribute)
 
     @property
     def short_name(self) -> str:
-        """The name without ``relax.``, as errors show it."""
+        """Operator name without ``relax.``, as errors show it."""
         return self.op_name.removeprefix("relax.")
 
     # ------------------------------------------------------------------------------------ calling
 
     def call(self, *arguments: Any, sinfo_args: Sequence[StructInfo] = ()) -> Call:
-        """A call of this operator. Arguments are converted; optional ones may be left out or None."""
+        """Build a call of this operator. Arguments are converted; optional ones may be omitted or None."""
         return make_call(self, arguments, sinfo_args)
 
     def raw_call(
         self, args: Sequence[RelaxExpr], sinfo_args: Sequence[StructInfo] = (), span: Span | None = None
     ) -> Call:
-        """A call of this operator on expressions as they are: nothing is converted or checked."""
+        """Build a call of this operator on expressions, without conversion or checks."""
         return Call(Op.get(self.op_name), tuple(args), self, tuple(sinfo_args), span=span)
 
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
-        """The arguments as a user gave them, made ready for conversion: where they depend on each other."""
+        """Preprocess a user's arguments that depend on each other, before conversion."""
         return arguments
 
     # -------------------------------------------------------------------------------- effects
@@ -161,7 +162,7 @@ class Operator(Node):
         return BUILTINS[self.packed].effects if self.packed in BUILTINS else PACKED
 
     def reused(self, call: Call) -> tuple[RelaxExpr, tuple[int, ...]]:
-        """Arguments as a tuple, and the indices of those that a call changes in place and returns."""
+        """Return (arguments as a tuple, indices of arguments that a call modifies in place and returns)."""
         return Tuple(()), ()
 
     # ---------------------------------------------------------------------------------- inferring
@@ -176,79 +177,84 @@ class Operator(Node):
         found: str = "",
         hint: str = "",
     ) -> None:
-        """Complain that an operand is not as expected ("a tensor of …") unless the condition holds."""
+        """Raise OperatorError that an operand is not as expected ("a tensor of …") unless the condition holds."""
         if not condition:
             tail = f", found {found}" if found else ""
             raise OperatorError(code, f"{operand} must be {expected}{tail}", operand=operand, hint=hint)
 
     def require_dtype(self, info: TensorStructInfo, operand: str, *classes: str) -> None:
-        """Complain unless the dtype is one of: "float", "int", "uint", "bool" (or is not known)."""
+        """Raise OperatorError unless `dtype` is unknown or in one of the classes "float", "int", "uint", "bool"."""
         dtype = info.dtype
         allowed = any(getattr(dtype, f"is_{name}") for name in classes) or dtype.is_void
         wanted = " or ".join(DTYPE_CLASSES[name] for name in classes)
         self.require(allowed, operand, f"a tensor of {wanted}", found=str(dtype))
 
     def require_attribute(self, condition: bool, attribute: str, expected: str, *, hint: str = "") -> None:
-        """Complain that an attribute is not as expected ("a positive integer") unless the condition holds."""
+        """Raise OperatorError that an attribute is not as expected ("a positive integer") unless the condition
+        holds.
+        """
         if not condition:
             found = getattr(self, attribute)
             raise OperatorError(ATTRIBUTES, f"{attribute} must be {expected}, found {found!r}", hint=hint)
 
     def require_axis(self, axis: int, data: TensorStructInfo, operand: str = "data") -> int | None:
-        """The axis counted from the front, None while the rank is unknown; complains if there is no such."""
+        """Return the axis as a non-negative index, None if the rank is unknown. Raises OperatorError if out of
+        range.
+        """
         return None if data.ndim == -1 else normalize_axis(axis, data.ndim, "axis", operand)
 
     def weakest_result(self, infos: Sequence[StructInfo | None]) -> StructInfo:
-        """The result where the kind of some operand is not known; `infos` tells of the others."""
+        """Return the result's struct info if the kind of some operand is unknown; `infos` holds None for these."""
         return weakest((self.result_kind,)) or ObjectStructInfo()
 
     # --------------------------------------------------------------------------- transforming
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
-        """The same computation with the dimensions of the first tensor operand permuted by `axes`.
+        """Return an equivalent call with the dimensions of the first tensor operand permuted by `axes`.
 
-        (Of an element-wise operator: the dimensions of the largest operand, to which others are broadcast.)
-        `infos` are the struct infos of the operands. None, the default: the computation depends on the order of
-        dimensions, or too little is known of the operands.
+        For an element-wise operator, `axes` permutes the operand of highest rank, to which the others broadcast.
+        `infos` are the struct infos of the operands. Default: None, if the computation depends on the order of
+        dimensions or the operands' ranks are unknown.
         """
         return pointwise(self, axes, infos) if self.elementwise else None
 
     def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
-        """The same computation with operands in the layouts named, "NHWC"; the last may be that of the result.
+        """Return an equivalent call with operands in `layouts` (such as "NHWC"); an extra last one is the result's.
 
-        Raises OperatorError for layouts that cannot be had, as the default does: the operator has no layouts. None:
-        too little is known of the operands.
+        Raises OperatorError for unsupported layouts; the default supports none. Returns None if too little is known of
+        the operands.
         """
         raise OperatorError(ATTRIBUTES, "has no layouts", hint="its operands follow the layouts of others")
 
     def narrowed(self, out_dtype: DataType) -> Operator:
-        """The operator for a call whose float operands are made narrow, with a result of `out_dtype` if that is free.
+        """Return the operator for a call with float operands narrowed; `out_dtype` becomes its result dtype if unset.
 
-        The default: it is where the operator has an attribute `out_dtype` that says nothing yet.
+        Default: set an attribute `out_dtype` that is void.
         """
         return self.replace(out_dtype=out_dtype) if getattr(self, "out_dtype", None) == "" else self
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
-        """The gradients of a scalar by each operand of a call, given its gradient `grad` by the result.
+        """Return the gradient of a scalar with respect to each operand of a call, from `grad` with respect to the
+        result.
 
-        A gradient has the struct info of its operand; it is None where the result does not depend on the operand,
-        or only in steps (integers, conditions, shapes). No gradients at all, the default: the operator has no rule,
-        or the rule needs shapes that are not known. `operands`, `result` and `grad` are variables or other leaves.
+        Each gradient has its operand's struct info, or is None if the result does not depend on the operand or is
+        piecewise constant in it (integers, conditions, shapes). Default: None, if the operator has no rule or the rule
+        needs static shapes. `operands`, `result` and `grad` are variables or other leaves.
         """
         return None
 
     def gradient_of_call(self, builder: Any, call: Call, result: Term, grad: Term) -> Gradients | None:
-        """`gradient` of a call, where a BlockBuilder is at hand: for operators whose gradient is a new kernel."""
+        """Return `gradient` of a call, given a BlockBuilder, for operators whose gradient is a new kernel."""
         return self.gradient(call.args, result, grad)
 
     # ---------------------------------------------------------------------------------- lowering
 
     def formula(self, *values: Any) -> Any:
-        """`compute` of operands in its own terms (te.Tensor, PrimExpr, …): a tensor, or a list of them."""
+        """Apply `compute` to operands (te.Tensor, PrimExpr, …); returns a tensor or a list of tensors."""
         return self._apply("compute", values)
 
     def evaluate(self, *values: Any) -> Any:
-        """`reference` of arrays, shapes, numbers and lists: an array, or a tuple of them."""
+        """Apply `reference` to arrays, shapes, numbers and lists; returns an array or a tuple of arrays."""
         return self._apply("reference", values)
 
     def _apply(self, which: str, values: tuple[Any, ...]) -> Any:
@@ -260,10 +266,9 @@ class Operator(Node):
         return function(*values, **{name: getattr(self, name) for name in self.attribute_names})
 
     def legalize(self, builder: Any, call: Call) -> RelaxExpr:
-        """The replacement of a call in LegalizeOps: a call_tir of the formula, or a call of the packed function.
+        """Return the replacement of a call in LegalizeOps: a call_tir of the formula, or a packed function call.
 
-        The call itself where neither is possible yet (a rank or dtype is unknown) or the operator has
-        neither.
+        Returns the call unchanged if a rank or dtype is still unknown or the operator has neither.
         """
         if self.packed is not None:
             return self.packed_call(self.packed, call, builder)
@@ -284,18 +289,18 @@ class Operator(Node):
             raise diagnose(error, self.short_name, shown, call.span) from None
 
     def legalize_for(self, target: Target, builder: Any, call: Call) -> RelaxExpr | None:
-        """The replacement of a call on one target, asked before `legalize`; None where that serves as everywhere."""
+        """Return a target-specific replacement of a call, tried before `legalize`; None for the generic one."""
         return None
 
     def kernel_name(self) -> str:
-        """The name of the PrimFunc: the formula's where it is one of topi's, as TVM names it; else the operator's."""
+        """Name of the PrimFunc: the topi formula's name, as in TVM; otherwise the operator's."""
         module, name = getattr(self.compute, "__module__", ""), getattr(self.compute, "__name__", "")
         if module.startswith(topi.__name__) and name.isidentifier():
             return name
         return self.kernel or self.short_name.rpartition(".")[2]
 
     def packed_call(self, function: str, call: Call, builder: Any) -> RelaxExpr:
-        """The call as one of a packed function of the runtime, which takes the operands, then the attributes."""
+        """Lower a call to packed function `function`, which takes the operands, then the attributes."""
         attributes = tuple(_as_value(getattr(self, name)) for name in self.attribute_names)
         arguments = (ExternFunc(function), *call.args, *attributes)
         info = call.struct_info
@@ -303,7 +308,7 @@ class Operator(Node):
         return _moved(builder, packed, info)
 
     def checked_formula(self, call: Call, values: Sequence[Any]) -> Any:
-        """`formula`, whose kernel asserts what inference could not decide about the sizes at hand."""
+        """Return `formula`, with a run-time assertion for each size condition that inference could not decide."""
         infos = [
             _info_of(value, o) for o, value in zip(expand_operands(self, len(values)), values, strict=True)
         ]
@@ -317,17 +322,17 @@ class Operator(Node):
         return result
 
     def can_compute(self, call: Call) -> bool:
-        """True if enough is known of a call's operands to write its formula down."""
+        """True if ranks and dtypes of a call's operands are known well enough to build its formula."""
         infos = [known_struct_info(arg) for arg in call.args]
         return all(info is not None and _is_concrete(info, self.needs_concrete_ndim) for info in infos)
 
     def arguments(self, call: Call) -> list[tuple[Operand, RelaxExpr]]:
-        """The call's arguments with their operands. Raises OperatorError for a wrong number of them."""
+        """Pair the call's arguments with their operands. Raises OperatorError for a wrong number of arguments."""
         return list(zip(expand_operands(self, len(call.args)), call.args, strict=True))
 
 
 def _info_of(value: Any, operand: Operand) -> StructInfo | None:
-    """The struct info of an operand given as a tensor expression."""
+    """Struct info of an operand given as a tensor expression."""
     if isinstance(value, te.Tensor):
         return TensorStructInfo(value.shape, value.dtype)
     if isinstance(value, (tuple, list)):
@@ -341,7 +346,7 @@ def _info_of(value: Any, operand: Operand) -> StructInfo | None:
 
 
 def is_method(function: Any) -> bool:
-    """True if a formula or reference is a method of its class, rather than a function of the operands."""
+    """True if a formula or reference is a method of its class rather than a function of the operands."""
     return next(iter(inspect.signature(function).parameters), "") == "self"
 
 
@@ -355,14 +360,14 @@ def _is_concrete(info: StructInfo, rank: bool) -> bool:
 
 
 def _operator(name: str, *attributes: Any) -> Operator:
-    """An operator of a module above this one."""
+    """Look up an operator declared in a module that imports this one."""
     return Op.get(name).get_attr("operator_class")(*attributes)
 
 
 def _moved(builder: Any, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
-    """The result of a runtime function, which is on the host's first device, moved to the device of `info`.
+    """Move the result of a runtime function from the host's first device to the device of `info`.
 
-    Where that says nothing, but the module lists virtual devices, the first one is where tensors are made.
+    If `info` has no device, the module's first virtual device is used, if it lists any.
     """
     listed: Sequence[VDevice] = getattr(builder, "vdevices", ())
     if isinstance(info, TupleStructInfo) and listed:
@@ -378,7 +383,7 @@ def _moved(builder: Any, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
 
 
 def _unplaced(info: StructInfo) -> StructInfo:
-    """Struct info without the devices of tensors."""
+    """Return struct info with the virtual devices of tensors removed."""
 
     def unplaced(field: StructInfo) -> StructInfo:
         placed = isinstance(field, TensorStructInfo) and field.vdevice is not None
@@ -388,7 +393,7 @@ def _unplaced(info: StructInfo) -> StructInfo:
 
 
 def _as_value(value: Any) -> RelaxExpr:
-    """An attribute as an argument of a packed function; None is the null object."""
+    """Convert an attribute to an argument of a packed function; None becomes the null object."""
     if value is None:
         return _operator("relax.null_value").raw_call(())
     if isinstance(value, DataType):
@@ -397,7 +402,7 @@ def _as_value(value: Any) -> RelaxExpr:
 
 
 def expand_operands(operator: Operator, count: int) -> list[Operand]:
-    """One operand per argument. Raises OperatorError if so many cannot be given."""
+    """Return one operand per argument. Raises OperatorError if `count` arguments do not fit the operands."""
     operands = operator.operands
     if operands and operands[-1].variadic:
         fixed = operands[:-1]
@@ -421,9 +426,9 @@ def expand_operands(operator: Operator, count: int) -> list[Operand]:
 
 
 def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence[StructInfo] = ()) -> Call:
-    """A call of an operator with converted arguments.
+    """Build a call of an operator from converted arguments.
 
-    Raises DiagnosticError for what cannot be one, and for operands whose struct info is known and does not fit.
+    Raises DiagnosticError for arguments that do not convert, and for operands whose known struct info does not fit.
     """
     try:
         given = list(operator.prepare(arguments))
@@ -445,7 +450,7 @@ def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence
 
 
 def _infer_early(call: Call) -> None:
-    """Infer a call as soon as it is made, if its operands are known, so that an error is raised there."""
+    """Infer a call when it is built, if its operands' struct info is known, so that errors are raised there."""
     if any(known_struct_info(arg) is None for arg in call.args):
         return
     try:
@@ -453,12 +458,12 @@ def _infer_early(call: Call) -> None:
     except DiagnosticError as error:
         raise error.placed(user_span(*_CALLED_THROUGH)) from None
     except (TypeError, ValueError, AttributeError, LookupError):
-        return  # normalisation will report it, with its place
+        return  # normalisation will report it, with its span
     remember(call, info)
 
 
 def make_operator(cls: type[Operator], attributes: dict[str, Any]) -> Operator:
-    """The instance with these attributes. Raises DiagnosticError for a value an attribute does not take."""
+    """Instantiate an operator with attributes. Raises DiagnosticError for a value that an attribute does not accept."""
     try:
         return cls(**attributes)  # type: ignore[reportCallIssue]
     except AttributeValueError as error:
@@ -468,9 +473,9 @@ def make_operator(cls: type[Operator], attributes: dict[str, Any]) -> Operator:
 
 
 def operator_of(call: Call) -> Operator | None:
-    """The operator instance of a call; None if the callee is not an operator that has a class.
+    """Return the operator instance of a call; None if the callee is not an operator with a class.
 
-    A call made without attributes is of the operator with its defaults.
+    A call without attributes is one of the operator with its defaults.
     """
     if not isinstance(call.op, Op):
         return None
@@ -481,17 +486,17 @@ def operator_of(call: Call) -> Operator | None:
 
 
 def operator_class(op: Node) -> type[Operator] | None:
-    """The class of an operator; None for an Op without one, and for any other callee."""
+    """Return the class of an operator; None for an Op without a class and for any other callee."""
     return op.get_attr("operator_class") if isinstance(op, Op) else None
 
 
 def class_named(name: str) -> type[Operator] | None:
-    """The class of the operator of this name; None if there is no such operator, or it has no class."""
+    """Return the class of the operator called `name`; None if there is none."""
     return operator_class(Op.get(name)) if Op.exists(name) else None
 
 
 def is_call_of(expr: Node, *classes: type[Operator]) -> bool:
-    """True for a call of an operator of one of these classes."""
+    """True if `expr` is a call of an operator of one of `classes`."""
     cls = operator_class(expr.op) if isinstance(expr, Call) else None
     return cls is not None and issubclass(cls, classes)
 
@@ -500,7 +505,7 @@ def is_call_of(expr: Node, *classes: type[Operator]) -> bool:
 
 
 def infer_call(call: Call, builder: Any = None) -> StructInfo:
-    """FInferStructInfo of every operator class: check the operands' kinds, then ask `infer`."""
+    """FInferStructInfo of every operator class: check the operands' kinds, then call `infer`."""
     operator = operator_of(call)
     if operator is None:
         raise TypeError("infer_call: the callee is not an operator")
@@ -518,7 +523,7 @@ def infer_call(call: Call, builder: Any = None) -> StructInfo:
 
 
 class _Unknown(StructInfo):
-    """Marks an operand whose kind is not known and has no weakest form."""
+    """Marker of an operand whose kind is unknown and has no weakest struct info."""
 
     __slots__ = ()
 
@@ -527,7 +532,7 @@ _UNKNOWN = _Unknown()
 
 
 def _checked_kind(operand: Operand, arg: RelaxExpr, info: StructInfo | None) -> StructInfo | None:
-    """The info `infer` gets for an operand: None if it was left out, weakest if nothing is known."""
+    """Struct info passed to `infer` for an operand: None if omitted, the weakest if unknown."""
     if operand.optional and is_absent(arg):
         return None
     if info is not None and operand.accepts(info):
@@ -559,7 +564,7 @@ def _infer(
 def infer_operands(
     operator: Operator, call: Call, builder: Any, infos: Sequence[StructInfo | None]
 ) -> StructInfo:
-    """`infer` (or `infer_from_call`) of operands whose kinds have been checked. Raises OperatorError."""
+    """Call `infer` (or `infer_from_call`) on operands whose kinds have been checked. Raises OperatorError."""
     if operator.infer_from_call is not None:
         return operator.infer_from_call(call, builder, *infos)
     return operator.infer(*infos)
@@ -568,7 +573,7 @@ def infer_operands(
 def _common_vdevice(
     pairs: list[tuple[Operand, RelaxExpr]], infos: Iterable[StructInfo | None]
 ) -> VDevice | None:
-    """The device of the tensor operands, None if none says; two that disagree are an error."""
+    """Virtual device of the tensor operands, None if none states one. Raises OperatorError if two disagree."""
     found: tuple[str, VDevice] | None = None
     for (operand, _), info in zip(pairs, infos, strict=True):
         for vdevice in _vdevices(info):
@@ -593,7 +598,7 @@ def _vdevices(info: StructInfo | None) -> list[VDevice]:
 
 
 def _placed(info: StructInfo, vdevice: VDevice) -> StructInfo:
-    """The result's info with its tensors on the device of the operands; one that says otherwise is an error."""
+    """Put the result's tensors on the operands' virtual device. Raises OperatorError if the result states another."""
 
     def placed(field: StructInfo) -> StructInfo:
         if not isinstance(field, TensorStructInfo):

@@ -1,9 +1,8 @@
 """Element-wise operators of two tensors, which broadcast as NumPy's arrays do.
 
-Both operands have one dtype: nothing is converted in silence. A Python number takes the dtype of the other
-operand, if it fits; a scalar of the program (PrimValue) beside a tensor counts as a tensor without dimensions.
-Two scalars give a scalar, the one that `R.prim_value` of their expression is: int64 arithmetic that overflows is an
-error, as it is of sizes.
+Both operands have one dtype: there are no implicit conversions. A Python number takes the dtype of the other operand,
+if it fits; a scalar of the program (PrimValue) beside a tensor is treated as a tensor of rank 0. Two scalars yield the
+scalar `R.prim_value` of their expression; overflow of int64 arithmetic is an error, as for sizes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ NUMBERS = ("float", "int", "uint")
 
 
 class Binary(Operator):
-    """The base: which dtypes are taken, and which one is given (the operands', if None)."""
+    """Base of binary element-wise operators: accepted dtypes, and the result dtype (None: the operands')."""
 
     __slots__ = ()
 
@@ -43,10 +42,10 @@ class Binary(Operator):
     takes: ClassVar[tuple[str, ...]] = NUMBERS
     gives: ClassVar[str | None] = None
     takes_scalars: ClassVar[bool] = True
-    """True if the formula has a form as a scalar expression, so that both operands may be scalars."""
+    """True if the formula also has a scalar form, so both operands may be scalars."""
 
     steps: ClassVar[bool] = False
-    """True if the function is constant between its steps, so that no gradient passes."""
+    """True if the function is piecewise constant and has no gradient."""
 
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
         return literals_like(arguments, ("x1", "x2"))
@@ -63,7 +62,7 @@ class Binary(Operator):
         return broadcast(left, right, self.gives or dtype)
 
     def infer_scalar(self, x1: PrimStructInfo, x2: PrimStructInfo) -> PrimStructInfo:
-        """The scalar that two scalars give, with its value if theirs are known."""
+        """Struct info of the scalar result of two scalars, with its value if both are known."""
         if not self.takes_scalars:
             hint = "make one a tensor: R.full((), value, dtype)"
             raise OperatorError(OPERANDS, "one operand must be a tensor", hint=hint)
@@ -112,17 +111,17 @@ class Binary(Operator):
         return None if missing else gradients
 
     def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr] | None:
-        """The gradients of both operands, as large as the result; None if none are stated."""
+        """Gradients with respect to both operands, in the result's shape; None if none are defined."""
         return None
 
 
 def as_tensor(info: TensorStructInfo | PrimStructInfo) -> TensorStructInfo:
-    """A scalar as a tensor without dimensions."""
+    """Convert a scalar to a tensor of rank 0."""
     return info if isinstance(info, TensorStructInfo) else tensor((), info.dtype)
 
 
 class Comparison(Binary):
-    """The base of those whose result is bool."""
+    """Base of comparisons, whose result is bool."""
 
     __slots__ = ()
 
@@ -133,7 +132,7 @@ class Comparison(Binary):
 
 
 class Logic(Binary):
-    """The base of those on bools."""
+    """Base of logical operators on bools."""
 
     __slots__ = ()
 
@@ -144,7 +143,7 @@ class Logic(Binary):
 
 
 class Bitwise(Binary):
-    """The base of those on the bits of integers, and on bools."""
+    """Base of bitwise operators on integers and bools."""
 
     __slots__ = ()
 
@@ -155,7 +154,7 @@ class Bitwise(Binary):
 
 
 class Shift(Binary):
-    """The base of shifts of integers."""
+    """Base of shifts of integers."""
 
     __slots__ = ()
 
@@ -168,7 +167,7 @@ Reference = Callable[[Array, Array], Array]
 
 
 def _rounded_once(function: Callable[..., Any]) -> Reference:
-    """A NumPy function computed in float32 at least, and rounded to the operands' dtype."""
+    """Wrap a NumPy function: compute in at least float32, then round to the operands' dtype."""
 
     def reference(x1: Array, x2: Array) -> Array:
         dtype = DataType(np.result_type(x1, x2))
@@ -182,7 +181,7 @@ def _rounded_once(function: Callable[..., Any]) -> Reference:
 
 
 def _of_integers(floats: Reference, integers: Reference) -> Reference:
-    """One function of floats, another of integers, of which a zero divisor is an error."""
+    """Combine a function of floats and one of integers, for which a zero divisor is an error."""
 
     def reference(x1: Array, x2: Array) -> Array:
         if DataType(np.result_type(x1, x2)).is_float:
@@ -279,7 +278,9 @@ class Mod(Binary):
 
 @operator("relax.floor_mod")
 class FloorMod(Binary):
-    """The remainder of `floor_divide`, with the sign of x2, as Python's ``%``; of integers, by zero an error."""
+    """The remainder of `floor_divide`, with the sign of x2, as Python's ``%``; of integers, division by zero is an
+    error.
+    """
 
     exactness: ClassVar[Exactness] = Exactness.INTEGERS
     compute = topi.floor_mod
@@ -324,7 +325,7 @@ class Power(Binary):
 
 @operator("relax.log_add_exp")
 class LogAddExp(Binary):
-    """log(e^x1 + e^x2), without overflow on the way."""
+    """log(e^x1 + e^x2), without intermediate overflow."""
 
     exactness: ClassVar[Exactness] = Exactness.NEVER
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
@@ -343,7 +344,7 @@ class LogAddExp(Binary):
 
 @operator("relax.maximum")
 class Maximum(Binary):
-    """The larger of two; NaN if either is."""
+    """The larger of two elements; NaN if either is."""
 
     commutative = True
     total = True
@@ -357,7 +358,7 @@ class Maximum(Binary):
 
 @operator("relax.minimum")
 class Minimum(Binary):
-    """The smaller of two; NaN if either is."""
+    """The smaller of two elements; NaN if either is."""
 
     commutative = True
     total = True
@@ -375,7 +376,7 @@ class Minimum(Binary):
 def _row(
     base: type[Binary], name: str, doc: str, compute: Callable[..., Any], reference: Reference, **facts: Any
 ) -> type[Binary]:
-    """Declare an operator without gradients by its formula and its reference."""
+    """Declare an operator without gradients from its formula and its reference."""
     return row(f"relax.{name}", base, doc, compute=compute, reference=reference, **facts)
 
 

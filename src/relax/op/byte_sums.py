@@ -1,12 +1,12 @@
-"""Sums of two quantised numbers, quantised again: two fused multiply-adds for what dequantises, adds and divides.
+"""Quantised sums of two quantised numbers: two fused multiply-adds replace dequantisation, addition and division.
 
     round(((a - y) · s + (b - z) · t) / r)    is    round(fma(a, f, fma(b, g, c)))
 
 Here a and b are integers of 8 bits, y and z zero points, s, t and r scales; f is about s / r, g about t / r, and c
-about -y f - z g. The first form rounds four times before it rounds to an integer, the second one twice, so that they
-may differ where the exact sum is almost half way between two integers. Of 65,536 pairs of bytes these are a few dozen.
-`factors` looks for f, g and c with which each of them gives the same integer, and so proves it for all pairs: others
-are further from a half than the second form is from the exact sum.
+about -y f - z g. The first form rounds four times before it rounds to an integer, the second twice, so they may differ
+where the exact sum is close to half way between two integers: for a few dozen of 65,536 pairs of bytes. `factors`
+searches f, g and c with which each of these pairs yields the same integer. This proves equality for all pairs, as the
+error of the second form is below the remaining pairs' distance from a half.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from numpy.typing import NDArray
 from .reciprocals import Floats, fused
 
 STEPS: Final = 10
-"""The floats on each side of a quotient of scales, and of the number to begin with, that are tried."""
+"""Search radius around each quotient of scales and around the start value, in steps."""
 DIGITS: Final = 2.0**-23
-"""The distance of neighbouring floats, relatively."""
+"""Relative distance of neighbouring float32 values."""
 SHIFT: Final = 2.0**-17
-"""The distance of the numbers to begin with: a float between 64 and 128 is as far from its second neighbour."""
+"""Step between candidate start values: two float32 steps between 64 and 128."""
 TRIED: Final = 100
-"""The numbers that are tried at a time."""
+"""Number of candidates tested at a time."""
 MOST_NEAR: Final = 4096
-"""The most pairs near a half for which others than the nearest floats are tried: of more, hardly any fit all."""
+"""Largest number of pairs near a half for which candidates other than the nearest are tried; more rarely all fit."""
 MOST: Final = 2.0**20
-"""The greatest quotient of scales: no sum is far from what int32 holds."""
+"""Largest quotient of scales; keeps every sum within int32."""
 
 Integers: TypeAlias = "NDArray[np.int64]"
 
 
 class Factors(NamedTuple):
-    """The numbers of the second form."""
+    """Constants f, g and c of round(fma(a, f, fma(b, g, c)))."""
 
     left: np.float32
     right: np.float32
@@ -53,17 +53,17 @@ def factors(
     expected: Integers,
     limits: tuple[int, int],
 ) -> Factors | None:
-    """The numbers with which each pair has the integer expected of it; None where none are found.
+    """Return factors that yield `expected` for every pair of `left` and `right`; None if none are found.
 
-    `left` and `right` are all numbers of each operand, from which zero points are still to be subtracted; `expected`
-    has a row for each of `left`. Integers beyond the limits become these.
+    `left` and `right` are all values of each operand, before their zero points are subtracted; `expected` has a row per
+    element of `left`. Results are clamped to `limits`.
     """
     if not all(1 / MOST <= quotient <= MOST for quotient in quotients):
         return None
     start = -sum(q * zero for q, zero in zip(quotients, zeros, strict=True))
     exact = left[:, None] * quotients[0] + (right[None, :] * quotients[1] + start)
     size = np.abs(left).max() * quotients[0] + np.abs(right).max() * quotients[1] + abs(start)
-    # What second forms differ by: their factors, each by so many floats, what they begin with, and two roundings.
+    # Bound on the difference of candidates: steps of both factors, steps of the start value, and two roundings.
     error = (STEPS + 4) * DIGITS * size + 2 * STEPS * SHIFT
     near: NDArray[np.bool_] = np.abs(np.abs(exact - np.rint(exact)) - 0.5) <= error
     if not np.array_equal(_limited(exact[~near], limits), expected[~near]):
@@ -76,7 +76,7 @@ def factors(
 def _fitting(
     a: Floats, b: Floats, nearest: tuple[float, float, float], expected: Integers, limits: tuple[int, int]
 ) -> Iterator[Factors]:
-    """The numbers that fit some pairs, the nearest ones first."""
+    """Yield factors that fit all pairs (`a`, `b`), nearest candidates first."""
     steps = _nearest_first()
     parts = [steps[:1]]
     if len(a) <= MOST_NEAR:
@@ -99,7 +99,7 @@ def _limited(sums: NDArray[Any], limits: tuple[int, int]) -> Integers:
 
 @lru_cache(maxsize=1)
 def _nearest_first() -> NDArray[np.int64]:
-    """The steps from the quotients and from 0 that are tried."""
+    """Return candidate steps from the quotients and the start value, ordered by distance."""
     every: NDArray[np.int64] = np.array(list(product(range(-STEPS, STEPS + 1), repeat=3)), np.int64)
     return every[np.argsort(np.abs(every).sum(axis=1), kind="stable")]
 

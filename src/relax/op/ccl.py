@@ -1,7 +1,7 @@
-"""Collective communication, ``relax.op.ccl.allreduce`` and kin: what workers that run one program tell each other.
+"""Collective communication between the workers that run one program: ``relax.op.ccl.allreduce``, ….
 
-A program is run by one worker, who hears only himself: what is gathered or reduced is his own tensor. Inference knows
-any number of workers; a kernel for more than one is refused.
+A program is run by one worker, whose own tensor is the result of gathering or reducing. Inference supports any number
+of workers; lowering for more than one raises an error.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .shapes import Move
 
 
 class Collective(Move):
-    """The base: with one worker, the result is a copy."""
+    """Base of collectives: with one worker, the result is a copy of the operand."""
 
     __slots__ = ()
 
     workers: ClassVar[str] = ""
-    """The attribute that is the number of workers."""
+    """Name of the attribute that holds the number of workers."""
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         return x
 
     def require_one_worker(self) -> None:
-        """Complain of a call for several workers, which nothing can run."""
+        """Raise OperatorError for a call for several workers, which cannot be run."""
         if self.workers and getattr(self, self.workers) != 1:
             raise OperatorError(
                 ATTRIBUTES,
@@ -57,7 +57,7 @@ class Collective(Move):
 
 @operator("relax.ccl.allreduce")
 class AllReduce(Collective):
-    """The sum (or another reduction) of the tensors of all workers, of the worker's group or of all groups."""
+    """The sum (or another reduction) of the tensors of all workers in the worker's group or in all groups."""
 
     elementwise: ClassVar[bool] = True
     total = True
@@ -68,7 +68,7 @@ class AllReduce(Collective):
 
 @operator("relax.ccl.allgather")
 class AllGather(Collective):
-    """The tensors of all workers, one after the other along the first dimension."""
+    """Concatenation of the tensors of all workers along the first dimension."""
 
     workers = "num_workers"
 
@@ -92,7 +92,7 @@ class BroadcastFromWorker0(Collective):
 
 
 class Scattering(Collective):
-    """The base of operators that give each worker one of `num_workers` equal parts along `axis`."""
+    """Base of operators that give each worker one of `num_workers` equal parts along `axis`."""
 
     __slots__ = ()
 
@@ -129,7 +129,7 @@ class ScatterCollective(Scattering):
 
 @composite("relax.ccl.scatter_from_worker0")
 def scatter_from_worker0(x: TensorLike, num_workers: int, axis: int = 0) -> Call:
-    """The worker's part of worker 0's tensor: another name of scatter_collective."""
+    """The worker's part of worker 0's tensor; alias of scatter_collective."""
     return ScatterCollective(num_workers, axis).call(x)
 
 

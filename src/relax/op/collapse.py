@@ -22,7 +22,7 @@ from .shapes import require_sizes, shaped
 
 
 class Collapse(Operator):
-    """The base of collapse_sum_like and collapse_sum_to."""
+    """Base of collapse_sum_like and collapse_sum_to."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ class Collapse(Operator):
     def require_collapsible(
         self, data: TensorStructInfo, dims: Sequence[PrimExpr] | None, ndim: int, operand: str
     ) -> None:
-        """Complain of a shape that does not broadcast to that of data."""
+        """Raise OperatorError if the shape does not broadcast to that of `data`."""
         self.require_dtype(data, "data", "float", "int", "uint")
         if -1 not in (data.ndim, ndim) and ndim > data.ndim:
             message = f"{operand} has {ndim} dimensions, more than the {data.ndim} of data"
@@ -56,7 +56,7 @@ class Collapse(Operator):
 
 
 def collapsed_to(data: Array, shape: Sequence[int]) -> Array:
-    """An array summed to a shape that broadcasts to its own, narrow floats in float32."""
+    """Sum an array to a shape that broadcasts to its own; narrow floats are accumulated in float32."""
     new = data.ndim - len(shape)
     repeated = [d for d, size in enumerate(shape, new) if size != data.shape[d]]
     wide = data.astype(np.float32) if data.dtype.itemsize < 4 and data.dtype.kind in "fV" else data

@@ -56,14 +56,14 @@ class Einsum(Operator):
         return tensor([sizes[label] for label in parsed.result], dtype)
 
     def parsed(self, ranks: Sequence[int]) -> Subscripts:
-        """The subscripts for operands of these ranks. Raises OperatorError."""
+        """Parse the subscripts for operands of these ranks. Raises OperatorError."""
         try:
             return parse_subscripts(self.subscripts, ranks)
         except ValueError as error:
             raise OperatorError(ATTRIBUTES, str(error), hint="write them as 'ij,jk->ik'") from None
 
     def _sizes(self, fields: Sequence[TensorStructInfo], parsed: Subscripts) -> dict[str, PrimExpr]:
-        """The size of each dimension, after checking that the operands agree."""
+        """Return the size of each dimension, after checking that the operands agree."""
         sizes: dict[str, tuple[PrimExpr, str]] = {}
         for i, (field, labels) in enumerate(zip(fields, parsed.operands, strict=True)):
             for d, (size, label) in enumerate(zip(field.dims or (), labels, strict=False)):
@@ -85,7 +85,9 @@ class Einsum(Operator):
         return convert_array(np.asarray(result), dtype.numpy())
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
-        """Each operand's: einsum of the result's gradient and the other operands, where that has all its dimensions."""
+        """Gradient of each operand: einsum of the result's gradient and the other operands, if these have all its
+        dimensions.
+        """
         info = operands[0].struct_info_
         if not isinstance(info, TupleStructInfo) or "." in self.subscripts:
             return None
@@ -106,7 +108,7 @@ class Einsum(Operator):
 
 
 def _all_one_size(fields: Sequence[TensorStructInfo], parsed: Subscripts) -> bool:
-    """True if the dimensions of each letter are proved to have one size."""
+    """True if all dimensions with the same letter are proved equal."""
     sizes: dict[str, PrimExpr] = {}
     for field, labels in zip(fields, parsed.operands, strict=True):
         if field.dims is None:

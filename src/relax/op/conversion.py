@@ -1,4 +1,4 @@
-"""The conversion of elements that `astype` makes, by which references round their results."""
+"""Element conversion of `astype`; references use it to round their results."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from .operator import Array
 
 
 def converted(x: Array, dtype: DataType) -> Array:
-    """The elements as `dtype`: a float becomes an integer truncated toward zero, the nearest limit, or for NaN 0.
+    """Convert elements to `dtype`.
 
-    NumPy has no rule for floats that an integer dtype does not hold.
+    Floats convert to integers by truncation, saturating at the limits; NaN becomes 0. (NumPy leaves out-of-range
+    conversions undefined.)
     """
     if not DataType(x.dtype.name).is_float or not dtype.is_integer:
         return (x != 0) if dtype.is_bool else convert_array(x, dtype.numpy())

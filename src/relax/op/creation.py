@@ -1,4 +1,4 @@
-"""Operators that make a tensor of nothing: full, zeros, ones, arange."""
+"""Operators that create tensors: full, zeros, ones, arange."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .shapes import Move, require_sizes, shaped
 
 
 class Filled(Move):
-    """The base of those that fill a shape with an operand."""
+    """Base of operators that fill a shape with an operand."""
 
     __slots__ = ()
 
     dtype: DataType = VOID
 
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
-        """A Python number becomes a constant of the result's dtype."""
+        """Convert a Python number to a constant of the result's dtype."""
         source, value, *rest = arguments
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             dtype = self.dtype
@@ -42,7 +42,7 @@ class Filled(Move):
         return [source, value, *rest]
 
     def filled_dtype(self, fill_value: TensorStructInfo) -> DataType:
-        """The dtype of the result, after checking the value."""
+        """Return the result's dtype, after checking the fill value."""
         if fill_value.ndim not in (-1, 0):
             raise OperatorError(
                 SHAPES,
@@ -54,7 +54,7 @@ class Filled(Move):
 
 @operator("relax.full")
 class Full(Filled):
-    """A tensor of a shape, every element fill_value, converted to dtype (as it is, if none is given)."""
+    """A tensor of a shape, every element fill_value, converted to dtype if one is given."""
 
     def infer_from_call(
         self,
@@ -76,7 +76,7 @@ class Full(Filled):
 
 @operator("relax.full_like")
 class FullLike(Filled):
-    """A tensor of x's shape, every element fill_value, converted to dtype (that of x, if none is given)."""
+    """A tensor of x's shape, every element fill_value, converted to dtype (default: that of x)."""
 
     total = True
 
@@ -93,7 +93,7 @@ class FullLike(Filled):
 
 
 class Same(Move):
-    """The base of tensors of one number, of a shape given."""
+    """Base of tensors of a given shape filled with one constant."""
 
     __slots__ = ()
 
@@ -128,7 +128,7 @@ class Ones(Same):
 
 
 class SameLike(Move):
-    """The base of tensors of one number, shaped like another."""
+    """Base of tensors filled with one constant, shaped like another tensor."""
 
     __slots__ = ()
 
@@ -153,23 +153,23 @@ class SameLike(Move):
 
 @operator("relax.zeros_like")
 class ZerosLike(SameLike):
-    """A tensor of zeros of x's shape, and of x's dtype if none is given."""
+    """A tensor of zeros of x's shape; dtype defaults to that of x."""
 
 
 @operator("relax.ones_like")
 class OnesLike(SameLike):
-    """A tensor of ones of x's shape, and of x's dtype if none is given."""
+    """A tensor of ones of x's shape; dtype defaults to that of x."""
 
     number = 1
 
 
 class OfScalars(Operator):
-    """The base of tensors whose sizes are computed from scalar operands."""
+    """Base of tensors whose dimensions are computed from scalar operands."""
 
     __slots__ = ()
 
     def legalize(self, builder: Any, call: Call) -> RelaxExpr:
-        """A scalar that only the run time knows gets a name, in which the sizes of the result are written."""
+        """Bind scalars only known at run time to shape variables, over which the result's dimensions are written."""
         args: list[RelaxExpr] = []
         for arg in call.args:
             info = known_struct_info(arg)

@@ -1,8 +1,7 @@
-"""Shapes and dtypes of operands: broadcasting, promotion, axes; every question about sizes goes to
-`relax.prim`.
+"""Shapes and dtypes of operands: broadcasting, promotion, axes. Equality of dimensions is proved by `relax.prim`.
 
-What cannot be decided stays open: a shape becomes unknown (its rank is kept), and only what is proved wrong
-is an error, raised as OperatorError.
+If a condition cannot be decided, the result's shape becomes unknown (its rank is kept). Only conditions proved false
+raise OperatorError.
 """
 
 from __future__ import annotations
@@ -26,15 +25,13 @@ from .errors import AXES, DTYPES, SHAPES, OperatorError
 def tensor(
     dims: Sequence[PrimExpr | int] | None, dtype: str, ndim: int = -1, vdevice: VDevice | None = None
 ) -> TensorStructInfo:
-    """A tensor's struct info; dims None leaves the shape unknown, of `ndim` dimensions (-1: not known
-    either).
-    """
+    """Struct info of a tensor; `dims` None leaves the shape unknown, with rank `ndim` (-1: unknown)."""
     shape = None if dims is None else ShapeExpr(tuple(dims))
     return TensorStructInfo(shape, dtype, vdevice, -1 if shape is not None else ndim)
 
 
 def like(info: TensorStructInfo, dtype: str | None = None) -> TensorStructInfo:
-    """The same tensor with another dtype (its shape, even a shape variable, is kept)."""
+    """Struct info of a tensor with another dtype; the shape, even a shape variable, is kept."""
     if dtype is None or dtype == info.dtype:
         return info
     return TensorStructInfo(info.shape, dtype, info.vdevice, info.ndim)
@@ -48,7 +45,7 @@ _ONE = IntImm("int64", 1)
 
 @dataclass(frozen=True)
 class Check:
-    """A condition on sizes that could not be decided: the kernel asserts it."""
+    """A condition on dimensions that inference could not decide; the kernel asserts it."""
 
     condition: PrimExpr
     message: str
@@ -59,7 +56,7 @@ _PENDING: ContextVar[list[Check] | None] = ContextVar("pending checks", default=
 
 @contextmanager
 def collect_checks() -> Generator[list[Check]]:
-    """The conditions that inference leaves to the run time, while it runs inside."""
+    """Context manager: collect the conditions that inference leaves to run time."""
     checks: list[Check] = []
     token = _PENDING.set(checks)
     try:
@@ -69,15 +66,15 @@ def collect_checks() -> Generator[list[Check]]:
 
 
 def check_later(condition: PrimExpr, message: str) -> None:
-    """Leave a condition to the run time (only lowering listens)."""
+    """Leave a condition to run time. Ignored outside of `collect_checks`, which only lowering uses."""
     pending = _PENDING.get()
     if pending is not None:
         pending.append(Check(condition, message))
 
 
 def require_same_dim(a: PrimExpr, b: PrimExpr, error: OperatorError) -> PrimExpr:
-    """One of two sizes that must be equal: raises the error if they differ, leaves what is not known to the
-    run time, and gives the one known better.
+    """Require two equal dimensions and return the static one. Raises `error` if they differ; checks at run time if
+    undecided.
     """
     answer = prove_equal(a, b)
     if answer is Verdict.NO:
@@ -89,9 +86,7 @@ def require_same_dim(a: PrimExpr, b: PrimExpr, error: OperatorError) -> PrimExpr
 
 
 def require_stretch(size: PrimExpr, full: PrimExpr, error: OperatorError) -> None:
-    """A size must be 1 or the one it is stretched to: raises the error if it is neither, leaves what is not
-    known to the run time.
-    """
+    """Require that `size` is 1 or equals `full`. Raises `error` if it is neither; checks at run time if undecided."""
     same, one = prove_equal(size, full), prove_equal(size, _ONE)
     if Verdict.YES in (same, one):
         return
@@ -106,14 +101,14 @@ def require_stretch(size: PrimExpr, full: PrimExpr, error: OperatorError) -> Non
 def broadcast_dims(
     a: Sequence[PrimExpr], b: Sequence[PrimExpr], names: tuple[str, str]
 ) -> tuple[PrimExpr, ...] | None:
-    """The shape two shapes broadcast to; None if it cannot be known. A proved mismatch raises."""
+    """Broadcast two shapes; None if the result cannot be determined. Raises OperatorError for a proved mismatch."""
     return _broadcast_shapes((a, b), names)
 
 
 def _broadcast_shapes(
     shapes: Sequence[Sequence[PrimExpr]], names: Sequence[str]
 ) -> tuple[PrimExpr, ...] | None:
-    """The shape that shapes broadcast to. They do if every two of them do."""
+    """Broadcast any number of shapes, which must be pairwise compatible."""
     names_and_sizes: list[list[tuple[PrimExpr, str]]] = []
     for from_end in range(max(map(len, shapes), default=0), 0, -1):
         there = [
@@ -135,7 +130,7 @@ def _broadcast_shapes(
 
 
 def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str, str]) -> None:
-    """Complain of sizes that are neither equal nor 1; what is not known is left to the run time."""
+    """Raise OperatorError for two dimensions that are neither equal nor 1; check at run time if undecided."""
     if a is b or is_const(a, 1) or is_const(b, 1):
         return
     conditions = (a.equal(b), a.equal(1), b.equal(1))
@@ -160,7 +155,7 @@ def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str
 
 
 def _stretched(sizes: Sequence[PrimExpr]) -> PrimExpr | None:
-    """The size that sizes which broadcast are stretched to, None if it is not known."""
+    """Return the dimension to which `sizes` broadcast, None if it cannot be determined."""
     if all(size is sizes[0] for size in sizes[1:]):
         return sizes[0]
     answers = [(size, prove_equal(size, _ONE)) for size in sizes]
@@ -177,12 +172,12 @@ def _stretched(sizes: Sequence[PrimExpr]) -> PrimExpr | None:
 def broadcast(
     a: TensorStructInfo, b: TensorStructInfo, dtype: str, names: tuple[str, str] = ("x1", "x2")
 ) -> TensorStructInfo:
-    """The struct info of an element-wise operation on two tensors, which broadcast."""
+    """Struct info of an element-wise operation on two tensors that broadcast."""
     return broadcast_all((a, b), dtype, names)
 
 
 def broadcast_all(infos: Sequence[TensorStructInfo], dtype: str, names: Sequence[str]) -> TensorStructInfo:
-    """The struct info of an element-wise operation on tensors, which broadcast."""
+    """Struct info of an element-wise operation on several tensors that broadcast."""
     shapes = [info.dims for info in infos]
     known = [(shape, name) for shape, name in zip(shapes, names, strict=True) if shape is not None]
     dims = _broadcast_shapes([shape for shape, _ in known], [name for _, name in known])
@@ -211,7 +206,7 @@ def _identical(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
 
 
 def same_dtype(a: DataType, b: DataType, names: tuple[str, str] = ("x1", "x2")) -> DataType:
-    """The one dtype two operands must share; an unknown one takes the other's."""
+    """Return the dtype that two operands must share; an unknown one is assumed to match."""
     if a.is_void or b.is_void:
         return b if a.is_void else a
     if a != b:
@@ -225,7 +220,7 @@ def same_dtype(a: DataType, b: DataType, names: tuple[str, str] = ("x1", "x2")) 
 
 
 def normalize_axis(axis: int, ndim: int, name: str = "axis", operand: str | None = None) -> int:
-    """The axis counted from the front. Raises OperatorError if there is none such; ndim must be known."""
+    """Return the axis as a non-negative index; `ndim` must be known. Raises OperatorError if out of range."""
     if not -ndim <= axis < ndim:
         allowed = "a scalar has no axes" if ndim == 0 else f"expected from {-ndim} to {ndim - 1}"
         raise OperatorError(AXES, f"{name} {axis} is out of range: {allowed}", operand=operand)
@@ -235,7 +230,7 @@ def normalize_axis(axis: int, ndim: int, name: str = "axis", operand: str | None
 def normalize_axes(
     axes: Sequence[int], ndim: int, name: str = "axis", operand: str | None = None
 ) -> tuple[int, ...]:
-    """Each axis counted from the front. Raises OperatorError for one out of range or named twice."""
+    """Return axes as non-negative indices. Raises OperatorError if one is out of range or repeated."""
     result = tuple(normalize_axis(axis, ndim, name, operand) for axis in axes)
     for i, axis in enumerate(result):
         if axis in result[:i]:

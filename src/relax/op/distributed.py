@@ -1,6 +1,6 @@
 """Operators of distributed tensors: ``relax.op.distributed.redistribute_replica_to_shard``.
 
-A program is run by one worker (see `ccl`), so that there are neither meshes of devices nor placements on them.
+A program is run by one worker (see `ccl`), so there are no device meshes or placements.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .operator import namespace, operator
 
 @operator("relax.dist.redistribute_replica_to_shard")
 class RedistributeReplicaToShard(Scattering):
-    """The worker's part of a tensor that every worker has, which is cut into equal parts along `axis`."""
+    """The worker's part of a replicated tensor, which is cut into equal parts along `axis`."""
 
     num_workers: int
     axis: int

@@ -1,8 +1,7 @@
-"""Errors of an operator's inference when arguments break its rules: raised as OperatorError, shown as a
-Diagnostic.
+"""Errors of operator inference: raised as OperatorError, shown as a Diagnostic.
 
-An operator names the operand it complains about; `diagnose` adds what the reader needs: the span of the call,
-every operand with its struct info, and a hint.
+An operator names the invalid operand; `diagnose` adds the span of the call, every operand with its struct info, and a
+hint.
 
     error[E3102]: matmul: the reduced dimensions differ
        = x: R.Tensor((n, 784), "float32")      last dimension 784
@@ -23,15 +22,15 @@ from ..ir import Diagnostic, DiagnosticError, GlobalVar, RelaxExpr, StructInfo
 from ..ir.span import Span
 
 OPERANDS: Final = "E3101"
-"""Too many or too few operands, or one of the wrong kind."""
+"""Too many or too few operands, or an operand of the wrong kind."""
 SHAPES: Final = "E3102"
-"""Shapes that do not fit each other."""
+"""Incompatible shapes."""
 DTYPES: Final = "E3103"
-"""A dtype the operator does not take, or two that disagree."""
+"""A dtype that the operator does not accept, or two that disagree."""
 AXES: Final = "E3104"
-"""An axis that does not exist, or is given twice."""
+"""An axis that is out of range or repeated."""
 ATTRIBUTES: Final = "E3105"
-"""An attribute with a value the operator does not take."""
+"""An attribute value that the operator does not accept."""
 DEVICES: Final = "E3106"
 """Values that must be on one virtual device are on different ones."""
 UNLISTED_DEVICE: Final = "E3107"
@@ -55,10 +54,10 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+(?:\[\d+\])?)\}")
 
 
 class OperatorError(Exception):
-    """An operator's complaint about its operands or attributes.
+    """An error in the operands or attributes of an operator.
 
-    `remarks` says, per operand, what to look at; `operand` is the guilty one where there is one. ``{x2}`` in the hint
-    is shown as the variable that is given for the operand x2.
+    `remarks` maps operands to notes; `operand` names the invalid operand, if a single one is. ``{x2}`` in the hint is
+    replaced by the variable passed for operand x2.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class OperatorError(Exception):
 
 @dataclass(frozen=True)
 class Shown:
-    """An operand of the call at hand, for the notes of an error."""
+    """An operand of the failing call, for the notes of an error."""
 
     operand: str
     expr: RelaxExpr
@@ -95,7 +94,7 @@ class Shown:
 def diagnose(
     error: OperatorError, op_name: str, operands: Sequence[Shown], span: Span | None
 ) -> DiagnosticError:
-    """The complaint as users see it."""
+    """Convert an OperatorError to the Diagnostic shown to users."""
     heads = [f"{shown.label}: {_info_text(shown.struct_info)}" for shown in operands]
     width = max(map(len, heads), default=0)
     notes: list[str] = []
@@ -110,7 +109,9 @@ def diagnose(
 
 
 def _with_names(hint: str, operands: Sequence[Shown]) -> str:
-    """A hint with the user's variables for ``{operand}`` and ``{operand[0]}``, or these names where there are none."""
+    """Replace ``{operand}`` and ``{operand[0]}`` in a hint by the user's variables, or by these names if there are
+    none.
+    """
     for shown in operands:
         hint = hint.replace(f"{{{shown.operand}}}", shown.label)
         for index, part in enumerate(shown.expr.fields if isinstance(shown.expr, Tuple) else ()):

@@ -1,4 +1,4 @@
-"""The answers that operator classes give to passes: exactness, mixed precision, permuted operands."""
+"""Properties of operators that passes query: exactness, mixed precision, permuted operands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 
 class Exactness(Enum):
-    """Dtypes of operands for which an operator's reference gives the bits that every kernel of it gives."""
+    """Operand dtypes for which an operator's reference is bit-identical to every kernel."""
 
     NEVER = "no dtypes"
     INTEGERS = "integers and bool"
@@ -34,10 +34,10 @@ class Exactness(Enum):
 
 
 class MixedPrecision(Enum):
-    """The dtype of an operator's float operands in a program that is converted to a narrow float dtype (float16).
+    """Treatment of an operator's float operands in a program that is converted to a narrow float dtype (float16).
 
-    Kernels of every operator compute in float32 inside, and round the result; the question is what operands and
-    results lose.
+    Every kernel computes in float32 and rounds its result; narrowing affects only the precision of operands and
+    results.
     """
 
     ALWAYS = "narrow: most of the work is here, and each result is a sum accumulated in float32"
@@ -50,23 +50,23 @@ Axes = tuple[int, ...]
 
 
 class Caller(Protocol):
-    """The part of an operator that a permuted call uses."""
+    """Part of the Operator interface that a permuted call uses."""
 
     def raw_call(
         self, args: Sequence[RelaxExpr], sinfo_args: Sequence[StructInfo] = (), span: Span | None = None
     ) -> Call:
-        """A call of the operator on expressions as they are."""
+        """Build a call of the operator on expressions, without conversion or checks."""
         ...
 
 
 @dataclass(frozen=True)
 class Permuted:
-    """A call of an operator on permuted operands that gives permuted results.
+    """A call of an operator with permuted operands and permuted results.
 
     For ``y = op(x0, x1)``: ``permute(y, results[0]) = operator(permute(x0, operands[0]), permute(x1, operands[1]))``.
-    None stands for an operand or result whose dimensions keep their order, an expression for an operand that takes
-    the place of the old one (axes, sizes). A tensor of fewer dimensions than its axes gets leading dimensions of size
-    1 before it is permuted. Axes of an operand that is a tuple are those of each tensor in it.
+    None keeps the dimension order of an operand or result; an expression replaces the operand (axes, sizes). A tensor
+    of fewer dimensions than its axes gets leading dimensions of size 1 before it is permuted. Axes of an operand that
+    is a tuple are those of each tensor in it.
     """
 
     operator: Caller
@@ -75,7 +75,7 @@ class Permuted:
 
 
 def pointwise(operator: Caller, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
-    """The permutation of an element-wise operator, whose largest operands have as many dimensions as `axes`."""
+    """Permute an element-wise operator; None unless the highest operand rank is the number of `axes`."""
     ranks = [info.ndim if isinstance(info, TensorStructInfo) else 0 for info in infos]
     known = all(isinstance(info, TensorStructInfo | PrimStructInfo) for info in infos)
     if not known or -1 in ranks or max(ranks, default=0) != len(axes):
@@ -84,9 +84,9 @@ def pointwise(operator: Caller, axes: Axes, infos: Sequence[StructInfo]) -> Perm
 
 
 def trailing(axes: Axes, rank: int) -> Axes | None:
-    """The permutation of a tensor that is broadcast to the dimensions permuted by `axes`; None for a scalar.
+    """Permutation of a tensor of `rank` that broadcasts to the dimensions permuted by `axes`; None for a scalar.
 
-    The axes of as many dimensions as it has, where those that it lacks stay in front: it needs no others then.
+    If the missing leading dimensions stay in front, only the tensor's own dimensions are permuted.
     """
     missing = len(axes) - rank
     if rank == 0 or any(axis >= missing for axis in axes[:missing]):
@@ -95,7 +95,7 @@ def trailing(axes: Axes, rank: int) -> Axes | None:
 
 
 def scalars_of(info: StructInfo) -> list[PrimExpr] | None:
-    """The values of a tuple of scalars, as far as struct info tells; None if one of them is not known."""
+    """Values of a tuple of scalars, from its struct info; None if one of them is unknown."""
     fields = info.fields if isinstance(info, TupleStructInfo) else ()
     values = [
         field.value for field in fields if isinstance(field, PrimStructInfo) and field.value is not None
@@ -104,12 +104,12 @@ def scalars_of(info: StructInfo) -> list[PrimExpr] | None:
 
 
 def tuple_of(values: Iterable[PrimExpr | int]) -> Tuple:
-    """A tuple of scalars."""
+    """Build a tuple of scalars."""
     return Tuple([PrimValue(value) for value in values])
 
 
 def with_new(axes: Axes, inserted: Sequence[int]) -> Axes:
-    """The permutation of a tensor with new dimensions at the places `inserted`, which keep their places."""
+    """Permutation of a tensor with new dimensions at indices `inserted`, which keep their indices."""
     ndim = len(axes) + len(inserted)
     old = [place for place in range(ndim) if place not in inserted]
     moved = iter(axes)
@@ -117,23 +117,23 @@ def with_new(axes: Axes, inserted: Sequence[int]) -> Axes:
 
 
 def moved_axis(axis: int, axes: Axes) -> int:
-    """The place of a dimension among the permuted ones; `axis` may count from the end."""
+    """Index of `axis` among the permuted dimensions; `axis` may be negative."""
     return axes.index(axis % len(axes))
 
 
 def without(axes: Axes, dropped: Iterable[int]) -> Axes:
-    """The permutation of the dimensions that are left when some dimensions of the unpermuted tensor are dropped."""
+    """Permutation of the remaining dimensions after the unpermuted dimensions `dropped` are removed."""
     gone = {axis % len(axes) for axis in dropped}
     kept = [axis for axis in range(len(axes)) if axis not in gone]
     return tuple(kept.index(axis) for axis in axes if axis not in gone)
 
 
 def has_rank(infos: Sequence[StructInfo], axes: Axes) -> bool:
-    """True if the first operand is a tensor of as many dimensions as are permuted."""
+    """True if the first operand is a tensor whose rank is the number of `axes`."""
     return bool(infos) and isinstance(infos[0], TensorStructInfo) and infos[0].ndim == len(axes)
 
 
 def have_rank(infos: Sequence[StructInfo], axes: Axes) -> bool:
-    """True if the first operand is a tuple of tensors of as many dimensions as are permuted."""
+    """True if the first operand is a tuple of tensors whose rank is the number of `axes`."""
     fields = infos[0].fields if infos and isinstance(infos[0], TupleStructInfo) else ()
     return bool(fields) and all(has_rank([field], axes) for field in fields)

@@ -1,6 +1,6 @@
-"""Operators that read at indices held by tensors. A negative index counts from the end; one out of range fails.
+"""Operators that read at indices held by tensors. A negative index counts from the end; one out of range is an error.
 
-What two of them share about their operands, and the operators that write at indices (scatter.py), is here as well.
+Checks shared with the operators that write at indices (scatter.py) are here, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .shapes import Move
 
 
 def checked_index(indices: Array, size: int) -> Array:
-    """Indices of a dimension counted from the front, as int64. Raises IndexError for one out of range."""
+    """Return non-negative int64 indices of a dimension. Raises IndexError for one out of range."""
     raw = np.asarray(indices)
     wide = np.minimum(raw, np.uint64(2**63 - 1)) if raw.dtype == np.uint64 else raw
     index = wide.astype(np.int64)
@@ -45,12 +45,12 @@ def checked_index(indices: Array, size: int) -> Array:
 
 
 def constant_of(size: PrimExpr) -> int | None:
-    """The value of a constant size."""
+    """Value of a static dimension."""
     return size.value if isinstance(size, IntImm) else None
 
 
 def require_at_most(size: PrimExpr, limit: PrimExpr, error: OperatorError) -> None:
-    """Raise the error if a size is proved greater than another; what is not known is left to the run time."""
+    """Raise the error if a dimension is proved greater than another; check at run time if undecided."""
     if prove(size > limit):
         raise error
     if not prove(size <= limit):
@@ -58,14 +58,14 @@ def require_at_most(size: PrimExpr, limit: PrimExpr, error: OperatorError) -> No
 
 
 def require_dims(dims: Sequence[PrimExpr], expected: Sequence[PrimExpr], operand: str, other: str) -> None:
-    """Complain of the first dimension of an operand that differs from the same one of another shape."""
+    """Raise OperatorError for the first dimension of an operand that differs from that of another shape."""
     for d, (a, b) in enumerate(zip(dims, expected, strict=True)):
         message = f"dimension {d} of {operand} is {prim_text(a)}, and of {other} {prim_text(b)}"
         require_same_dim(a, b, OperatorError(SHAPES, message, operand=operand))
 
 
 class Indexed(Move):
-    """The base of operators that read or write at indices."""
+    """Base of operators that read or write at indices."""
 
     __slots__ = ()
 
@@ -73,7 +73,7 @@ class Indexed(Move):
         self.require_dtype(info, operand, "int", "uint")
 
     def require_elements_fit(self, data: TensorStructInfo, indices: TensorStructInfo, axis: int) -> int:
-        """The axis counted from the front, after checking that indices lie within data along the other axes."""
+        """Return the axis as a non-negative index, after checking that indices lie within data along the other axes."""
         self.require_indices(indices)
         ranks = {info.ndim for info in (data, indices) if info.ndim != -1}
         if len(ranks) > 1:
@@ -90,9 +90,9 @@ class Indexed(Move):
         return place
 
     def index_depth(self, data: TensorStructInfo, indices: TensorStructInfo, before: int = 0) -> int | None:
-        """The number of indices in each tuple of a tensor of them: its last size; None if that is not known.
+        """Length of each index tuple, the last dimension of `indices`; None if unknown.
 
-        `before` dimensions of data come before those that are indexed.
+        The first `before` dimensions of data are not indexed.
         """
         self.require_indices(indices)
         if indices.ndim == 0:
@@ -107,7 +107,7 @@ class Indexed(Move):
 
 
 def index_fields(indices: TupleStructInfo, operand: str, data: TensorStructInfo) -> list[TensorStructInfo]:
-    """The fields of a tuple of index tensors, of which there is one for each leading dimension of data."""
+    """Fields of a tuple of index tensors, one per leading dimension of data."""
     fields = tensor_fields(indices, operand)
     if not fields:
         raise OperatorError(OPERANDS, f"{operand} must hold at least one tensor", operand=operand)
@@ -122,7 +122,7 @@ def index_fields(indices: TupleStructInfo, operand: str, data: TensorStructInfo)
 
 
 def broadcast_indices(fields: Sequence[TensorStructInfo], operand: str) -> TensorStructInfo:
-    """The struct info of index tensors broadcast together."""
+    """Struct info of index tensors broadcast together."""
     names = [f"{operand}[{i}]" for i in range(len(fields))]
     return broadcast_all(fields, DataType("int64"), names)
 
@@ -132,7 +132,9 @@ def broadcast_indices(fields: Sequence[TensorStructInfo], operand: str) -> Tenso
 
 @operator("relax.gather_elements")
 class GatherElements(Indexed):
-    """At each place of `indices`, the element of data at that place but for `axis`, where the index says it."""
+    """For each index into `indices`, the element of data at this index, with component `axis` replaced by the value
+    there.
+    """
 
     axis: int = 0
 
@@ -158,12 +160,12 @@ class GatherElements(Indexed):
 
 
 def _every_index(shape: Sequence[int]) -> Array:
-    """The indices of all elements of a shape, as one array per dimension."""
+    """Indices of all elements of a shape, as one array per dimension."""
     return np.indices(tuple(shape))
 
 
 def element_places(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
-    """For gather_elements and scatter_elements: the index of data, as one array per dimension."""
+    """Indices into data of gather_elements and scatter_elements, as one array per dimension."""
     places: list[Array] = [*_every_index(indices.shape)]
     axis = axis % data.ndim
     places[axis] = checked_index(indices, data.shape[axis])
@@ -172,7 +174,7 @@ def element_places(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
 
 @operator("relax.gather_nd")
 class GatherND(Indexed):
-    """The part of data at each row of `indices`, which holds an index tuple.
+    """The slice of data at each index tuple, a row of `indices`.
 
     The result has the shape indices.shape[:-1] + data.shape[batch_dims + indices.shape[-1]:]. The first `batch_dims`
     dimensions of both operands agree, and are not indexed.
@@ -215,7 +217,7 @@ class GatherND(Indexed):
 
 
 def require_depth(indices: Any) -> Any:
-    """A te.Tensor of index tuples; raises OperatorError unless its last size is a constant."""
+    """Raise OperatorError unless the last dimension of a te.Tensor of index tuples is static."""
     if constant_of(indices.shape[-1]) is None:
         message = f"the last size of indices must be a constant, found {prim_text(indices.shape[-1])}"
         raise OperatorError(SHAPES, message, operand="indices")
@@ -223,7 +225,7 @@ def require_depth(indices: Any) -> Any:
 
 
 def tuple_places(shape: Sequence[int], indices: Array) -> list[Array]:
-    """The index tuples in the rows of `indices`, into dimensions of a shape, as one array per dimension."""
+    """Index tuples in the rows of `indices`, into dimensions of a shape, as one array per dimension."""
     return [checked_index(indices[..., d], shape[d]) for d in range(indices.shape[-1])]
 
 
@@ -261,9 +263,9 @@ class IndexTensor(Indexed):
 
 @operator("relax.one_hot")
 class OneHot(Indexed):
-    """Along a new axis of `depth` places, on_value at the place that each index names, off_value at the others.
+    """Encode each index along a new axis of size `depth`: on_value at the index, off_value elsewhere.
 
-    An index outside of 0 … depth - 1 names no place: there everything is off_value.
+    An index outside of 0 … depth - 1 gives off_value everywhere.
     """
 
     axis: int = -1

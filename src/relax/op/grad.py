@@ -1,4 +1,4 @@
-"""Operators for automatic differentiation, ``relax.op.grad.no_grad`` and kin: marks, and backward functions."""
+"""Operators for automatic differentiation, ``relax.op.grad.no_grad``, …: markers and backward functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .shapes import Move
 
 
 class Mark(Move):
-    """The base of marks: the value of one is its operand's; it says something to differentiation."""
+    """Base of markers for differentiation, whose value is their operand's."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class Mark(Move):
 
 @operator("relax.grad.no_grad")
 class NoGrad(Mark):
-    """The input, to which no gradient passes."""
+    """The input, through which no gradient flows."""
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return (None,)
@@ -48,17 +48,17 @@ class NoGrad(Mark):
 
 @operator("relax.grad.start_checkpoint")
 class StartCheckpoint(Mark):
-    """The input, from which on a backward function computes values again instead of keeping them."""
+    """The input, as the start of a checkpointed segment: the backward function recomputes its values."""
 
 
 @operator("relax.grad.end_checkpoint")
 class EndCheckpoint(Mark):
-    """The input, which ends what start_checkpoint began: this value is kept."""
+    """The input, as the end of a checkpointed segment: this value is kept for the backward function."""
 
 
 @operator("relax.grad.take_backward")
 class TakeBackward(Operator):
-    """The gradient of `take` by x: zeros of x's shape, to which output_grad is added at the indices.
+    """The gradient of `take` with respect to x: zeros of x's shape, to which output_grad is added at the indices.
 
     A negative index counts from the end; one out of range is an error.
     Sums of 16- and 8-bit floats are rounded at each step.
@@ -101,7 +101,8 @@ class TakeBackward(Operator):
 
 @operator("relax.grad.nll_loss_backward")
 class NllLossBackward(Operator):
-    """The gradient of `nn.nll_loss` by the predictions: -weight · output_grad at the target's class, elsewhere 0.
+    """The gradient of `nn.nll_loss` with respect to the predictions: -weight · output_grad at the target's class,
+    elsewhere 0.
 
     For the reduction "mean" it is divided by the sum of the weights of all targets. A target that is `ignore_index`
     has weight 0. Where there are weights, a target that names no class is an error.

@@ -1,4 +1,4 @@
-"""Expressions that gradients are made of. Operators of other families are named here, as those build on these."""
+"""Building blocks of gradients. Operators of other families are called by name, as their modules import this one."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from .known import known_struct_info
 
 
 def apply(name: str, *operands: Any, **attributes: Any) -> Term:
-    """A call of the operator ``relax.<name>``."""
+    """Build a call of the operator ``relax.<name>``."""
     cls = class_named(f"relax.{name}")
     assert cls is not None, name
     return make_operator(cls, attributes).call(*operands)
 
 
 def tensor_info(expr: RelaxExpr) -> TensorStructInfo:
-    """The struct info of a tensor; that of an unknown tensor for anything else."""
+    """Struct info of a tensor; that of an unknown tensor for any other value."""
     info = known_struct_info(expr)
     return info if isinstance(info, TensorStructInfo) else TensorStructInfo(None, "")
 
 
 def dims_of(expr: RelaxExpr) -> Sequence[PrimExpr] | None:
-    """The sizes of a tensor, None if they are not known."""
+    """Dimensions of a tensor, None if unknown."""
     return tensor_info(expr).dims
 
 
 def is_float(expr: RelaxExpr) -> bool:
-    """True for an expression that is known to be a tensor of floats."""
+    """True if an expression is known to be a float tensor."""
     return tensor_info(expr).dtype.is_float
 
 
 def masked(value: RelaxExpr, condition: RelaxExpr) -> Term:
-    """The elements of a tensor where a condition holds, elsewhere 0."""
+    """Elements of a tensor where a condition holds, 0 elsewhere."""
     return apply("where", condition, value, apply("zeros_like", value))
 
 
 def reshaped(grad: RelaxExpr, like: RelaxExpr) -> RelaxExpr | None:
-    """A gradient in the shape of an operand; None if that is not known."""
+    """Reshape a gradient to an operand's shape; None if that is unknown."""
     dims = dims_of(like)
     if dims is None:
         return None
@@ -51,7 +51,7 @@ def reshaped(grad: RelaxExpr, like: RelaxExpr) -> RelaxExpr | None:
 
 
 def _has_dims(expr: RelaxExpr, dims: Sequence[PrimExpr]) -> bool:
-    """True if a tensor is proved to have these sizes."""
+    """True if a tensor is proved to have these dimensions."""
     sizes = dims_of(expr)
     if sizes is None or len(sizes) != len(dims):
         return False
@@ -59,9 +59,10 @@ def _has_dims(expr: RelaxExpr, dims: Sequence[PrimExpr]) -> bool:
 
 
 def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
-    """The gradient of an operand that was broadcast: the sum over the dimensions along which it was repeated.
+    """Gradient of a broadcast operand: `grad` summed over the dimensions along which it was repeated.
 
-    Where it is not known if a dimension was repeated, that is found out at run time. None if the sizes are not known.
+    If it is undecided whether a dimension was repeated, this is determined at run time. None if the dimensions are
+    unknown.
     """
     wide, narrow = dims_of(grad), dims_of(operand)
     if narrow is None:
@@ -86,7 +87,7 @@ def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
 def unfolded(
     value: RelaxExpr, like: RelaxExpr, axis: Sequence[int] | None, keepdims: bool
 ) -> RelaxExpr | None:
-    """The result of a reduction of `like` along `axis`, with the dimensions that it removed as ones of size 1."""
+    """Result of a reduction of `like` along `axis`, with the reduced dimensions restored as size 1."""
     ndim = tensor_info(like).ndim
     if ndim == -1:
         return None
@@ -97,7 +98,7 @@ def unfolded(
 def spread(
     grad: RelaxExpr, operand: RelaxExpr, axis: Sequence[int] | None, keepdims: bool
 ) -> RelaxExpr | None:
-    """The gradient of the operand of a sum: each element's is that of the sum it went into."""
+    """Gradient of the operand of a sum: `grad` broadcast to the operand's shape."""
     dims = dims_of(operand)
     if dims is None:
         return None
@@ -108,7 +109,7 @@ def spread(
 
 
 def number_of(dims: Sequence[PrimExpr], dtype: str) -> RelaxExpr:
-    """The product of sizes, as a scalar of a float dtype."""
+    """Product of dimensions, as a scalar of a float dtype."""
     count: PrimExpr | None = None
     for size in dims:
         count = size if count is None else count * size
@@ -116,7 +117,7 @@ def number_of(dims: Sequence[PrimExpr], dtype: str) -> RelaxExpr:
 
 
 def chained(grad: RelaxExpr, x: RelaxExpr, slope: Callable[[], RelaxExpr | None]) -> Gradients | None:
-    """The gradient of a function of each element by itself, given its derivative; none of integers."""
+    """Gradient of an element-wise function, given its derivative; None for an integer operand."""
     if not is_float(x):
         return (None,)
     derivative = slope()

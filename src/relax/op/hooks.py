@@ -31,11 +31,11 @@ PYTHON_OPERATORS: Final[dict[str, str]] = {
     "Not": "relax.logical_not",
     "Invert": "relax.bitwise_not",
 }
-"""The operator that a script's Python operator builds, by the class of Python's syntax node."""
+"""Operator built by a Python operator in scripts, keyed by the class of its syntax node."""
 
 
 def _builder(name: str) -> Callable[..., Any]:
-    """The function of an operator, which is loaded when it is first called."""
+    """Function of an operator, which is loaded at its first call."""
 
     def build(*operands: Any) -> Any:
         function = public_function(name)

@@ -1,7 +1,7 @@
-"""Facts about a tensor as scalars of the program: ``relax.op.inspect.tensor_shape_i(x, axis)`` and kin.
+"""Properties of a tensor as scalars of the program: ``relax.op.inspect.tensor_shape_i(x, axis)``, ….
 
-What is known when the program is compiled is a constant, or an expression of its sizes; the rest a function of the
-runtime reads off the tensor.
+Static properties become constants or expressions over shape variables; a runtime function reads dynamic ones from the
+tensor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .shapes import product
 
 
 class Inspection(Operator):
-    """The base: a scalar that is read off a tensor, not off its elements."""
+    """Base class: a scalar property of a tensor that does not depend on its elements."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class Inspection(Operator):
     gives: ClassVar[str] = "int64"
 
     def scalar(self, value: PrimExpr | None) -> PrimStructInfo:
-        """The struct info of a scalar that may be known."""
+        """Struct info of a scalar with an optional known value."""
         return PrimStructInfo(DataType(self.gives)) if value is None else PrimStructInfo(value=value)
 
     def legalize(self, builder: Any, call: Call) -> RelaxExpr:
@@ -48,12 +48,12 @@ class Inspection(Operator):
 
 
 class OfTensor(Inspection):
-    """The base of facts about a tensor as a whole."""
+    """Base class of properties of a tensor as a whole."""
 
     __slots__ = ()
 
     def value(self, x: TensorStructInfo) -> PrimExpr | None:
-        """The scalar, if it is known."""
+        """Static value of the property, None if unknown."""
         raise NotImplementedError
 
     def infer(self, x: TensorStructInfo) -> PrimStructInfo:
@@ -61,7 +61,7 @@ class OfTensor(Inspection):
 
 
 class OfDtype(OfTensor):
-    """The base of facts about the dtype, as DLPack numbers them."""
+    """Base class of properties of the dtype, in DLPack's encoding."""
 
     __slots__ = ()
 
@@ -69,13 +69,13 @@ class OfDtype(OfTensor):
         return None if x.dtype.is_void else const(self.number(x), self.gives)
 
     def number(self, x: TensorStructInfo) -> int:
-        """The fact about a dtype that is known."""
+        """Value of the property for a known dtype."""
         raise NotImplementedError
 
 
 @operator("relax.inspect.tensor_dtype_code")
 class TensorDtypeCode(OfDtype):
-    """The kind of x's dtype, a uint8, as DLPack numbers it: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool."""
+    """The kind of x's dtype, a uint8, as numbered by DLPack: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool."""
 
     gives = "uint8"
     packed: ClassVar[str | None] = "relax.run.tensor_dtype_code"
@@ -89,7 +89,7 @@ class TensorDtypeCode(OfDtype):
 
 @operator("relax.inspect.tensor_dtype_bits")
 class TensorDtypeBits(OfDtype):
-    """The number of bits of x's dtype as DLPack has it, a uint8; of bool, 8."""
+    """The bits of x's dtype, a uint8, as defined by DLPack; 8 for bool."""
 
     gives = "uint8"
     packed: ClassVar[str | None] = "relax.run.tensor_dtype_bits"
@@ -103,7 +103,7 @@ class TensorDtypeBits(OfDtype):
 
 @operator("relax.inspect.tensor_dtype_lanes")
 class TensorDtypeLanes(OfTensor):
-    """The number of lanes of x's dtype, a uint16: tensors have one."""
+    """The lanes of x's dtype, a uint16: always one."""
 
     gives = "uint16"
 
@@ -116,7 +116,7 @@ class TensorDtypeLanes(OfTensor):
 
 @operator("relax.inspect.tensor_ndim")
 class TensorNdim(OfTensor):
-    """The number of dimensions of x, an int32."""
+    """The rank of x, an int32."""
 
     gives = "int32"
     packed: ClassVar[str | None] = "relax.run.tensor_ndim"
@@ -129,7 +129,7 @@ class TensorNdim(OfTensor):
 
 
 class OfAxis(Inspection):
-    """The base of facts about one dimension of a tensor. The axis is a scalar of the program ≥ 0."""
+    """Base class of properties of one dimension of a tensor. The axis is a non-negative scalar of the program."""
 
     __slots__ = ()
 
@@ -145,7 +145,7 @@ class OfAxis(Inspection):
         return self.scalar(None if x.dims is None else self.at(x.dims, number))
 
     def at(self, dims: Sequence[PrimExpr], axis: int) -> PrimExpr:
-        """The fact about a dimension of known sizes."""
+        """Value of the property for dimension `axis` of a tensor with known dimensions."""
         raise NotImplementedError
 
 
@@ -164,7 +164,7 @@ class TensorShapeI(OfAxis):
 
 @operator("relax.inspect.tensor_stride_i")
 class TensorStrideI(OfAxis):
-    """The number of elements from one index of dimension `axis` of x to the next, an int64: tensors are row-major."""
+    """The stride of dimension `axis` of x in elements, an int64: tensors are row-major."""
 
     packed: ClassVar[str | None] = "relax.run.tensor_stride_i"
 
@@ -176,7 +176,7 @@ class TensorStrideI(OfAxis):
 
 
 class Offset(OfTensor):
-    """The base of distances from the beginning of a tensor's memory to its first element: there is none."""
+    """Base class of offsets of the first element from the start of a tensor's memory, which are 0."""
 
     __slots__ = ()
 
@@ -191,12 +191,12 @@ class Offset(OfTensor):
 
 @operator("relax.inspect.tensor_byte_offset")
 class TensorByteOffset(Offset):
-    """The bytes before the first element of x, a uint64: 0, as a tensor begins where its memory does."""
+    """Byte offset of the first element of x in its memory, a uint64: always 0."""
 
 
 @operator("relax.inspect.tensor_elem_offset")
 class TensorElemOffset(Offset):
-    """The elements before the first element of x, a uint64: 0, as a tensor begins where its memory does."""
+    """Element offset of the first element of x in its memory, a uint64: always 0."""
 
 
 __all__: list[str] = []

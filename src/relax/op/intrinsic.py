@@ -1,7 +1,7 @@
-"""The base of intrinsics: operators that lowering passes and the interpreter carry out through methods of the class.
+"""Base class of intrinsics: operators that lowering passes and the interpreter carry out through methods of the class.
 
-`builtin` and `builtin_arguments` say what VMBuiltinLower makes of a call, `execute` what its value is. The kinds of
-calls are classes: in destination-passing style, of packed functions, with the arguments in a tuple.
+`builtin` and `builtin_arguments` define how VMBuiltinLower lowers a call, `execute` how the interpreter evaluates it.
+The kinds of calls are classes: in destination-passing style, of packed functions, with the arguments in a tuple.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ UNIT = TupleStructInfo(())
 
 
 class IntrinsicServices(Protocol):
-    """The services of the interpreter to an intrinsic; those that run functions return an evaluation in steps."""
+    """Services that the interpreter offers to intrinsics; methods that run functions return an evaluation in steps."""
 
     def builtin(self, name: str, values: Sequence[Any]) -> Any:
-        """The result of a runtime builtin."""
+        """Return the result of a runtime builtin."""
         ...
 
     def apply(self, function: Any, args: Sequence[Any]) -> Any:
@@ -43,57 +43,57 @@ class IntrinsicServices(Protocol):
         ...
 
     def allocate(self, shape: Any, dtype: Any, device: int) -> Any:
-        """A fresh tensor on a device of the module's list."""
+        """Allocate a tensor on a device of the module's list."""
         ...
 
     def allocate_storage(self, size: Any, dtype: Any, device: int) -> Any:
-        """Memory for `size` elements on a device of the module's list."""
+        """Allocate a storage of `size` elements on a device of the module's list."""
         ...
 
     def to_vdevice(self, tensor: Any, vdevice: VDevice) -> Any:
-        """The tensor on a virtual device."""
+        """Move a tensor to a virtual device."""
         ...
 
 
 class Lowering(Protocol):
-    """The services of VMBuiltinLower to an intrinsic."""
+    """Services that VMBuiltinLower offers to intrinsics."""
 
     def fields(self, args: RelaxExpr) -> Sequence[RelaxExpr]:
-        """The fields of a tuple, taken out of it one by one if it is a variable."""
+        """Fields of a tuple; those of a variable are extracted one by one."""
         ...
 
     def device(self, vdevice: VDevice | None, expr: RelaxExpr) -> RelaxExpr:
-        """The index of a virtual device, as an argument; `expr` is where an error is shown."""
+        """Index of a virtual device, as an argument; errors are reported at `expr`."""
         ...
 
 
 class Intrinsic(Operator):
-    """The base of operators without a formula: LegalizeOps leaves them to later passes."""
+    """Base class of operators without a formula: LegalizeOps leaves them to later passes."""
 
     __slots__ = ()
 
     builtin: ClassVar[str] = ""
-    """The runtime builtin that a call becomes; "" if none does the work."""
+    """Runtime builtin to which a call is lowered; "" if there is none."""
     named_callee: ClassVar[bool] = False
     """True if the first operand may be written as the name of a packed function."""
 
     def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
-        """The arguments of `builtin`."""
+        """Arguments of `builtin`."""
         return call.args
 
     def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
-        """The value of a call whose arguments have these values, or an evaluation of it in steps."""
+        """Evaluate a call with these argument values; returns the value, or an evaluation of it in steps."""
         return machine.builtin(self.builtin, values)
 
 
 class DestinationPassing(Intrinsic):
-    """The base of calls of functions that write to outputs: sinfo_args describe the outputs, which are returned."""
+    """Base class of calls of functions that write to outputs. `sinfo_args` describe the outputs, which are returned."""
 
     __slots__ = ()
 
     takes_sinfo_args: ClassVar[bool] = True
     allocates: ClassVar[bool] = True
-    """True if every output is a tensor that the call allocates, so that nothing else shares its storage."""
+    """True if the call allocates every output as a tensor, so no output aliases another value."""
 
     def execute(self, machine: IntrinsicServices, call: Call, *values: Any) -> Any:
         function, inputs, *integers = values
@@ -101,7 +101,7 @@ class DestinationPassing(Intrinsic):
 
 
 class PackedCall(Intrinsic):
-    """The base of calls of packed functions with a promise about their effects."""
+    """Base class of calls of packed functions with annotated effects."""
 
     __slots__ = ()
 
@@ -114,7 +114,7 @@ class PackedCall(Intrinsic):
 
 
 class TupleCall(Intrinsic):
-    """The base of calls whose arguments come as one tuple."""
+    """Base class of calls whose arguments come as one tuple."""
 
     __slots__ = ()
 
@@ -126,19 +126,19 @@ class TupleCall(Intrinsic):
 
 
 def result_of(sinfo_args: tuple[StructInfo, ...]) -> StructInfo:
-    """Object for no sinfo_args, the one given, a Tuple of several."""
+    """Struct info of a result from `sinfo_args`: Object for none, the only one, or a Tuple of several."""
     if not sinfo_args:
         return ObjectStructInfo()
     return sinfo_args[0] if len(sinfo_args) == 1 else TupleStructInfo(sinfo_args)
 
 
 def require_tuple(args: StructInfo) -> None:
-    """Complain unless the arguments are a tuple, or a value that may be one."""
+    """Raise OperatorError unless the arguments are a tuple or a value that may be a tuple."""
     if not isinstance(args, (TupleStructInfo, ObjectStructInfo)):
         raise OperatorError(OPERANDS, f"args must be a tuple, found {args}", operand="args")
 
 
 def require_function(func: StructInfo) -> None:
-    """Complain unless the callee is a function, or a value that may be one."""
+    """Raise OperatorError unless the callee is a function or a value that may be a function."""
     if not isinstance(func, (FuncStructInfo, ObjectStructInfo)):
         raise OperatorError(OPERANDS, f"the callee must be a function, found {func}", operand="func")

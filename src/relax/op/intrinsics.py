@@ -1,6 +1,6 @@
 """The intrinsics (language.md §7.3): calls of TIR, packed functions and closures; shapes, checks, devices.
 
-Most say their result in the call's `sinfo_args`. How they are lowered and evaluated is told in `relax.op.intrinsic`.
+Most state their result's struct info in `sinfo_args`. See `relax.op.intrinsic` for how they are lowered and evaluated.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from .tir_calls import (
 
 
 def _callee_info(call: Call, builder: Any, known: StructInfo) -> StructInfo:
-    """The struct info of the first argument; a module that is being built knows its functions best."""
+    """Struct info of the callee; the module under construction takes precedence over the argument's own."""
     callee = call.args[0]
     if isinstance(callee, GlobalVar) and hasattr(builder, "global_struct_info"):
         return builder.global_struct_info(callee) or known
@@ -208,14 +208,14 @@ class CallDPSPacked(DestinationPassing):
 
 @composite("relax.call_packed")
 def call_packed(func: FunctionLike, *args: Any, sinfo_args: InfoLike | None = None) -> Call:
-    """An ordinary call of a packed function, which may have any effect."""
+    """Call a packed function, which may have any effect."""
     callee = as_callee("call_packed", func)
     return Call(callee, args, None, as_infos("call_packed", sinfo_args))
 
 
 @operator("relax.call_pure_packed")
 class CallPurePacked(PackedCall):
-    """Call a packed function of which the caller says that it has no visible effect."""
+    """Call a packed function that the caller declares to have no side effects."""
 
     def call_effects(self, call: Call) -> Effects:
         callee = call.args[0]
@@ -278,7 +278,7 @@ class CallInplacePacked(PackedCall):
 
 @operator("relax.call_builtin_with_ctx")
 class CallBuiltinWithCtx(TupleCall):
-    """Call a builtin of the machine, which gets the machine as its first argument. It may have any effect."""
+    """Call a builtin of the VM, which receives the VM as its first argument. It may have any effect."""
 
     effects: ClassVar[Effects] = UNKNOWN
     propagates_vdevice: ClassVar[bool] = False
@@ -304,7 +304,7 @@ class CallBuiltinWithCtx(TupleCall):
 
 @operator("relax.make_closure")
 class MakeClosure(TupleCall):
-    """A closure of a global function whose last parameters are given: the values it captures."""
+    """A closure of a global function; the captured values are its last parameters."""
 
     effects: ClassVar[Effects] = Effects(reads=(), aliases="all")
     builtin: ClassVar[str] = "vm.builtin.make_closure"
@@ -337,7 +337,7 @@ class MakeClosure(TupleCall):
 
 
 def _partial(info: FuncStructInfo, kept: int, captured: tuple[StructInfo, ...]) -> FuncStructInfo:
-    """The struct info of a function whose parameters from `kept` on are given."""
+    """Struct info of a function whose parameters from `kept` on are bound."""
     params = info.params or ()
     table, unknown = match_dimensions(params[kept:], captured)
 
@@ -348,7 +348,7 @@ def _partial(info: FuncStructInfo, kept: int, captured: tuple[StructInfo, ...]) 
 
 
 class ClosureCall(TupleCall):
-    """The base of calls of closures."""
+    """Base class of calls of closures."""
 
     __slots__ = ()
 
@@ -379,7 +379,7 @@ class InvokeClosure(ClosureCall):
 
 @operator("relax.invoke_pure_closure")
 class InvokePureClosure(ClosureCall):
-    """Call a closure that has no visible effect. (It may reuse an argument in place, which is then not used again.)"""
+    """Call a closure without side effects. (It may reuse an argument in place, which is then not used again.)"""
 
     def infer(self, closure: StructInfo, args: StructInfo) -> StructInfo: ...
 
@@ -394,7 +394,7 @@ class InvokePureClosure(ClosureCall):
 
 @operator("relax.shape_of")
 class ShapeOf(Intrinsic):
-    """The shape of a tensor, as a shape value."""
+    """The shape of a tensor as a shape value."""
 
     effects: ClassVar[Effects] = Effects(reads=())
     builtin: ClassVar[str] = "vm.builtin.shape_of"
@@ -478,7 +478,7 @@ class Print(Intrinsic):
 
 @operator("relax.assert_op")
 class AssertOp(Intrinsic):
-    """Raise an error, made of a format string and values, unless a bool scalar holds."""
+    """Raise an error with a formatted message unless a bool scalar is true."""
 
     format: str = ""
 
@@ -516,7 +516,7 @@ class AssertOp(Intrinsic):
 
 
 def as_vdevice(value: Any) -> VDevice:
-    """A virtual device, given as one, by text, or by a device of the machine (``relax.cpu(1)``).
+    """Convert a virtual device, text, or a runtime device (``relax.cpu(1)``) to a virtual device.
 
     Raises ValueError for another value.
     """
@@ -530,7 +530,7 @@ def as_vdevice(value: Any) -> VDevice:
 
 
 class Placing(Intrinsic):
-    """The base of operators that state on which virtual device their result is."""
+    """Base class of operators that state the virtual device of their result."""
 
     __slots__ = ()
 
@@ -555,7 +555,7 @@ class Placing(Intrinsic):
 
 @operator("relax.to_vdevice")
 class ToVDevice(Placing):
-    """The tensor on another virtual device: itself if it is there, else a copy."""
+    """The tensor on another virtual device: itself if already there, else a copy."""
 
     def call_effects(self, call: Call) -> Effects:
         info = call.args[0].struct_info_
@@ -566,4 +566,4 @@ class ToVDevice(Placing):
 
 @operator("relax.hint_on_device")
 class HintOnDevice(Placing):
-    """The tensor itself, with the remark that it belongs on a device."""
+    """The tensor itself, annotated with the virtual device on which it should be."""

@@ -41,9 +41,9 @@ DEFERRED: ContextVar[bool] = ContextVar("whether errors of operands wait for nor
 
 @contextmanager
 def deferred_errors() -> Generator[None]:
-    """Inside the ``with``, a call of an operator leaves errors of its operands to normalisation.
+    """Context manager: calls of operators leave errors of their operands to normalisation.
 
-    The parser does so, which reports all errors of a program together, each at its place.
+    The parser uses it to report all errors of a program together, each with its own span.
     """
     token = DEFERRED.set(True)
     try:
@@ -53,9 +53,7 @@ def deferred_errors() -> Generator[None]:
 
 
 def known_struct_info(expr: RelaxExpr) -> StructInfo | None:
-    """The struct info of an expression: the derived one, or what its leaves and operators tell; None if
-    nothing.
-    """
+    """Struct info of an expression: derived by normalisation, or from its leaves and operators; None if unknown."""
     if expr.struct_info_ is not None:
         return expr.struct_info_
     found = _KNOWN.get(expr)
@@ -67,7 +65,7 @@ def known_struct_info(expr: RelaxExpr) -> StructInfo | None:
 
 
 def remember(expr: RelaxExpr, info: StructInfo) -> None:
-    """Tell what is known of a variable that is bound already (the parser reads bindings in order)."""
+    """Record the struct info of a variable that is already bound (the parser reads bindings in order)."""
     _KNOWN[expr] = info
 
 
@@ -86,7 +84,7 @@ def _derive(expr: RelaxExpr) -> StructInfo | None:
             return TupleStructInfo(tuple(ObjectStructInfo() if f is None else f for f in fields))
         case TupleGetItem():
             info = known_struct_info(expr.tuple_value)
-            index: Any = expr.index  # whose kind nobody has checked yet
+            index: Any = expr.index  # not yet checked to be an int
             if not (isinstance(info, TupleStructInfo) and isinstance(index, int)):
                 return None
             return info.fields[index] if 0 <= index < len(info.fields) else None
@@ -95,7 +93,7 @@ def _derive(expr: RelaxExpr) -> StructInfo | None:
             try:
                 return None if infer is None else infer(expr, None)
             except (DiagnosticError, TypeError, ValueError, AttributeError, LookupError):
-                return None  # normalisation will report it, with its place
+                return None  # normalisation will report it, with its span
         case If():
             yes, no = known_struct_info(expr.true_branch), known_struct_info(expr.false_branch)
             return None if yes is None or no is None else struct_info_lca(yes, no)

@@ -1,4 +1,4 @@
-"""The operator that lays a tensor out anew by an index map."""
+"""The operator that transforms a tensor's layout by an index map."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _index_map(value: Any) -> IndexMap:
 class LayoutTransform(Move):
     """The tensor that holds x's element at i at ``index_map(i)``: ``lambda n, c: (n, c // 4, c % 4)``.
 
-    The map makes final indices of the initial ones, their quotients and remainders by constants, and of sums of such
-    that tell elements apart. Places to which nothing is moved hold pad_value, 0 without one. Axis separators belong to
-    memory of several dimensions, which there is none of: they are empty.
+    Final indices are initial ones, their quotients and remainders by constants, and injective sums of these. Elements
+    without a source are pad_value, by default 0. Axis separators apply to multi-dimensional memory, which is not
+    supported: they must be empty.
     """
 
     index_map: IndexMap = child(converter=_index_map)

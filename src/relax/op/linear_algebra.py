@@ -1,4 +1,4 @@
-"""Operators of linear algebra: matmul, and linear, which is made of it."""
+"""Operators of linear algebra: matmul, and linear, which is built on it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .operator import Array, Operator, composite, operator, public_function
 class Matmul(Operator):
     """The matrix product of the last two dimensions, over leading ones that broadcast, as NumPy's ``@``.
 
-    A tensor of one dimension is a row on the left and a column on the right. Products are summed in out_dtype (that of
-    the operands, if none is given), of 16-bit and narrower floats in float32, rounded once.
+    A tensor of one dimension is a row on the left and a column on the right. Products are summed in out_dtype (default:
+    the operands' dtype), those of 16-bit and narrower floats in float32, rounded once.
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS

@@ -17,9 +17,9 @@ from .known import known_struct_info
 
 
 def literals_like(arguments: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """The arguments, with Python numbers made constants of the others' dtype.
+    """Convert Python numbers among the arguments to constants of the other operands' dtype.
 
-    Raises OperatorError if there are only numbers, if the dtype is not known, or if a number does not fit it.
+    Raises OperatorError if all arguments are numbers, the dtype is unknown, or a number does not fit it.
     """
     given = [_constant(argument) for argument in arguments]
     if not any(_is_number(argument) for argument in given):
@@ -37,7 +37,9 @@ def literals_like(arguments: Sequence[Any], names: Sequence[str]) -> list[Any]:
 
 
 def number_as(value: float, dtype: DataType, name: str, other: str) -> Constant:
-    """A Python number as a constant of the dtype of the operand `other`. Raises OperatorError if it does not fit."""
+    """Convert a Python number to a constant of the dtype of operand `other`. Raises OperatorError if it does not
+    fit.
+    """
     if dtype.is_void:
         raise OperatorError(
             DTYPES,
@@ -70,7 +72,7 @@ def _fits(value: float, dtype: DataType) -> bool:
 
 
 def _constant(argument: Any) -> Any:
-    """A NumPy scalar has a dtype: it is a constant, not a number."""
+    """Convert a NumPy scalar, which has a dtype of its own, to a constant; return other values unchanged."""
     return Constant(argument) if isinstance(argument, np.generic) else argument  # type: ignore[reportUnknownVariableType]
 
 

@@ -31,28 +31,28 @@ def _require_integer(scalar: PrimStructInfo, name: str) -> None:
 
 
 def _require_size(arg: RelaxExpr, size: PrimStructInfo, name: str) -> None:
-    """Complain of a size that is no integer, or written as a negative number."""
+    """Raise OperatorError for a size that is not an integer, or is a negative constant."""
     _require_integer(size, name)
     if isinstance(arg, PrimValue) and isinstance(arg.value, IntImm) and arg.value.value < 0:
         raise OperatorError(SHAPES, f"{name} must be ≥ 0, found {arg.value.value}", operand=name)
 
 
 def _require_diagonal(k: PrimStructInfo | None) -> None:
-    """Complain of the number of a diagonal that is missing or no integer."""
+    """Raise OperatorError for a diagonal offset that is missing or not an integer."""
     if k is None:
         raise OperatorError(OPERANDS, "k must be given")
     _require_integer(k, "k")
 
 
 def _matrix(*sizes: PrimStructInfo, dtype: str) -> TensorStructInfo:
-    """A tensor whose sizes are scalar operands."""
+    """Struct info of a tensor whose dimensions are scalar operands."""
     dims = [topi.as_size(size.value) for size in sizes if size.value is not None]
     return tensor(dims if len(dims) == len(sizes) else None, dtype, len(sizes))
 
 
 @operator("relax.eye")
 class Eye(OfScalars):
-    """An n × m matrix (n × n, if m is left out) of zeros, with ones on a diagonal.
+    """An n × m matrix (n × n, if m is omitted) of zeros, with ones on a diagonal.
 
     The diagonal begins k columns to the right of the first element; for a negative k, -k rows below it.
     """
@@ -87,7 +87,7 @@ class Eye(OfScalars):
 
 
 class OfDiagonal(Move):
-    """The base of operators of a tensor and the number of a diagonal, a scalar of the program."""
+    """Base class of operators of a tensor and a diagonal offset, a scalar of the program."""
 
     __slots__ = ()
 
@@ -98,7 +98,7 @@ class OfDiagonal(Move):
 
 @operator("relax.eye_like")
 class EyeLike(OfDiagonal):
-    """A matrix of x's shape of zeros, with ones on the k-th diagonal; of x's dtype, if none is given."""
+    """A matrix of x's shape of zeros, with ones on the k-th diagonal; dtype defaults to that of x."""
 
     total = True
 
@@ -122,7 +122,7 @@ class EyeLike(OfDiagonal):
 
 
 class Triangle(OfDiagonal):
-    """The base of operators that keep the elements on one side of a diagonal of the last two dimensions."""
+    """Base class of operators that keep the elements on one side of a diagonal of the last two dimensions."""
 
     __slots__ = ()
 
@@ -163,9 +163,9 @@ class Triu(Triangle):
 
 
 class Window(OfScalars):
-    """The base of window functions: weighted cosines of an angle that goes once around.
+    """Base class of window functions: weighted cosines of an angle that goes once around.
 
-    A periodic window leaves the last of window_size + 1 values out; a window of one value is 1.
+    A periodic window omits the last of window_size + 1 values; a window of one value is 1.
     """
 
     __slots__ = ()
@@ -173,7 +173,7 @@ class Window(OfScalars):
     dtype: DataType = DataType("float32")
 
     def check(self, call: Call, window_size: PrimStructInfo, periodic: PrimStructInfo) -> TensorStructInfo:
-        """The struct info of the result, after checking the operands that every window has."""
+        """Struct info of the result, after checking the operands common to all windows."""
         self.require_attribute(self.dtype.is_float, "dtype", "a floating-point dtype")
         _require_size(call.args[0], window_size, "window_size")
         if not (periodic.dtype.is_bool or periodic.dtype.is_integer):
@@ -183,7 +183,7 @@ class Window(OfScalars):
         return _matrix(window_size, dtype=self.dtype)
 
     def window(self, size: int, periodic: int, *weights: float) -> Array:
-        """The window in NumPy."""
+        """Compute the window in NumPy."""
         if size < 0:
             raise ValueError(f"window_size must be ≥ 0, found {size}")
         if size == 1:
@@ -199,7 +199,7 @@ class Window(OfScalars):
 class HammingWindow(Window):
     """alpha - beta · cos t, for t from 0 to 2π in window_size steps.
 
-    A periodic window leaves the last of window_size + 1 values out; a window of one value is 1.
+    A periodic window omits the last of window_size + 1 values; a window of one value is 1.
     """
 
     def infer_from_call(
@@ -224,7 +224,7 @@ class HammingWindow(Window):
 class BlackmanWindow(Window):
     """0.42 - 0.5 · cos t + 0.08 · cos 2t, for t from 0 to 2π in window_size steps.
 
-    A periodic window leaves the last of window_size + 1 values out; a window of one value is 1.
+    A periodic window omits the last of window_size + 1 values; a window of one value is 1.
     """
 
     weights: ClassVar[tuple[float, ...]] = (0.42, 0.5, 0.08)
@@ -243,6 +243,6 @@ class BlackmanWindow(Window):
 
 @composite("relax.hann_window")
 def hann_window(window_size: ScalarLike, periodic: ScalarLike, dtype: DTypeLike = "float32") -> Call:
-    """0.5 - 0.5 · cos t, for t from 0 to 2π in window_size steps: a hamming_window."""
+    """0.5 - 0.5 · cos t, for t from 0 to 2π in window_size steps: a special case of hamming_window."""
     half = PrimValue(0.5)
     return HammingWindow(dtype=DataType(dtype)).call(window_size, periodic, half, half)

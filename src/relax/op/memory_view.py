@@ -1,6 +1,6 @@
 """``R.memory.view``: part of a tensor's elements in another shape, as programs for TVM write it.
 
-Where TVM's view shares memory, this one is a tensor of its own: the compiler shares where nobody can tell.
+TVM's view aliases its operand's memory; this one is a distinct tensor, whose memory the compiler may still share.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def view(
     dtype: DTypeLike = None,
     relative_byte_offset: int | RelaxExpr | None = None,
 ) -> Call:
-    """The elements of data from a byte on, in a shape: ``reshape`` of a ``strided_slice``. The dtype stays."""
+    """The elements of data from a byte offset on, reshaped: ``reshape`` of a ``strided_slice``. The dtype is kept."""
     info = known_struct_info(data) if isinstance(data, RelaxExpr) else None
     if not isinstance(info, TensorStructInfo) or info.dtype.is_void or info.dims is None:
         raise _refused("data must be a tensor whose dtype and shape are known", "match_cast it to what it is")
@@ -62,7 +62,7 @@ def _dtype(dtype: DTypeLike) -> DataType:
 
 
 def _number(offset: int | RelaxExpr | None) -> int | None:
-    """The bytes of an offset; None if they are not known."""
+    """Byte offset as an integer; None if unknown."""
     match offset:
         case None:
             return 0

@@ -1,12 +1,12 @@
-"""Operands of operators: what `infer`'s signature says of them, and how arguments become expressions.
+"""Operands of operators, declared by the signature of `infer`, and the conversion of arguments to expressions.
 
 The annotation of a parameter of `infer` is the kind of struct info its operand needs:
 
     def infer(self, data: TensorStructInfo, shape: ShapeStructInfo, bias: TensorStructInfo | None = None)
 
-A default of None makes the operand optional; `*values` takes any number.
-An argument may be given as what converts to that kind without doubt: an array for a tensor, a tuple of
-sizes for a shape, a Python number for a scalar, a list for a tuple.
+A default of None makes the operand optional; `*values` takes any number. An argument may be any value with an
+unambiguous conversion to that kind: an array for a tensor, a tuple of sizes for a shape, a Python number for a scalar,
+a list for a tuple.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DTYPE_CLASSES = {
     "uint": "unsigned integers",
     "bool": "bool",
 }
-"""Classes of dtypes in words, by what `Operator.require_dtype` calls them."""
+"""Names of dtype classes in messages, by the keys of `Operator.require_dtype`."""
 
 KIND_NAMES: dict[Kind, str] = {
     TensorStructInfo: "a tensor",
@@ -65,7 +65,7 @@ class Operand:
 
     @property
     def wanted(self) -> str:
-        """The expected operand, in words."""
+        """Description of the expected operand."""
         return " or ".join(KIND_NAMES[kind] for kind in self.kinds)
 
     def accepts(self, info: StructInfo) -> bool:
@@ -76,7 +76,7 @@ class Operand:
 
 
 def operands_of(infer: Callable[..., Any], op_name: str, skip: int = 1) -> tuple[tuple[Operand, ...], Kind]:
-    """The operands that `infer` declares, and the kind of its result (StructInfo if it may be several).
+    """Return (operands that `infer` declares, kind of its result, StructInfo if there are several).
 
     `skip` parameters come before the operands.
     """
@@ -102,7 +102,7 @@ def _kinds(hint: Any, what: str) -> tuple[tuple[Kind, ...], bool]:
 
 
 def weakest(kinds: Sequence[Kind]) -> StructInfo | None:
-    """The struct info that says only the kind; None where a kind has no such form."""
+    """Weakest struct info of a single kind; None for several kinds, or for a kind without one."""
     if len(kinds) != 1:
         return None
     weak: dict[Kind, StructInfo] = {
@@ -117,16 +117,16 @@ def weakest(kinds: Sequence[Kind]) -> StructInfo | None:
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_, PrimExpr)
 
 ABSENT = Tuple(())
-"""Stands for an optional operand left out before one that is given."""
+"""Placeholder of an omitted optional operand that precedes a present one."""
 
 
 def is_absent(expr: RelaxExpr) -> bool:
-    """True if an argument stands for an optional operand left out."""
+    """True if an argument is the placeholder of an omitted optional operand."""
     return isinstance(expr, Tuple) and not expr.fields
 
 
 def as_argument(operand: Operand, value: Any, op_name: str) -> RelaxExpr:
-    """The expression of an argument. Raises OperatorError for a value that cannot be this operand."""
+    """Convert an argument to an expression. Raises OperatorError for a value that cannot be this operand."""
     if value is None and operand.optional:
         return ABSENT
     if isinstance(value, RelaxExpr):

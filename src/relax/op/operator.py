@@ -1,4 +1,4 @@
-"""Operators: one class each, from which the public function, the Op and its facts come.
+"""Operator declarations: a class per operator, from which the public function, the Op and its properties are derived.
 
 How to add one: write the class in a file of this room, run ``make stubs``, and write sample calls in a table
 ``tests/op/cases_*.py``, from which its tests are generated (inference, formula, machine code and reference are
@@ -21,10 +21,10 @@ compared).
             e = np.exp(data - data.max(self.axis, keepdims=True))
             return e / e.sum(self.axis, keepdims=True)
 
-That is all: ``relax.op.nn.softmax(data, axis=-1)`` exists (operands, then attributes; the class's
-docstring), and a Call's ``attrs`` is the instance. Attributes that several operators share are declared in their base
-class, with defaults; they come first. The rest is said by class variables and optional methods, which
-`relax.op.base.Operator` declares with their defaults. Passes ask them; no pass keeps names of operators:
+That is all: ``relax.op.nn.softmax(data, axis=-1)`` exists (operands, then attributes; the class's docstring), and a
+Call's ``attrs`` is the instance. Attributes shared by several operators are declared in their base class, with
+defaults; they come first. Other properties are class variables and optional methods, which `relax.op.base.Operator`
+declares with their defaults. Passes query these; no pass has a list of operator names:
 
     pure, total, view, elementwise      effects, failures, storage, and which elements a result depends on
     exactness                           the dtypes for which constants may be folded by `reference`
@@ -33,24 +33,22 @@ class, with defaults; they come first. The rest is said by class variables and o
     permuted                            the same computation on permuted dimensions, for passes that choose layouts
     gradient                            the gradients of the operands
 
-* `infer` gets one struct info per operand, of the kind annotated. Parts may be unknown (dtype "", ndim -1,
-  shape None): infer what can be known, and complain (with `require` and kin, or by raising OperatorError)
-  only of what is proved wrong. An operand of which not even the kind is known comes as the weakest info of
-  its kind; if a kind has none, `infer` is not called and the result is the weakest of the annotated kind.
-* Sizes are compared with the helpers of `dims` (`require_same_dim`, `broadcast`, …): what is proved wrong is an
-  error, and what cannot be decided is asserted by the kernel when it runs.
-* `infer_from_call(self, call, builder, *operands)` stands in for `infer` where the call itself matters: the
-  intrinsics, whose results are said by the call's sinfo_args. (An `infer` beside it only declares the operands.)
-* `compute` is either a formula taken from topi, called with the operands in order and the attributes by
-  name (each attribute must be a parameter of it), or a method ``compute(self, *operands)``. Tensors come as
-  te.Tensor, shapes as tuples of PrimExpr, scalars as PrimExpr, tuples as lists, an operand left out as
-  None.
-* `reference`, a method or a NumPy function, gets arrays, tuples of ints, numbers and lists in the same places.
-* `prepare` changes arguments before they are converted, where they depend on each other (a literal takes the
-  dtype of the other operand).
-* `make`, a static method, replaces the public function where arguments need more than conversion; it ends in
-  ``return Cls(...).call(...)``. Its parameters must still take operands in order, then attributes by name,
-  because so calls are printed.
+* `infer` gets one struct info per operand, of the kind annotated. Parts may be unknown (dtype "", ndim -1, shape None):
+  infer what can be known, and raise OperatorError (by `require`, …) only for conditions proved false. An operand of
+  unknown kind is passed as the weakest info of its kind; if a kind has none, `infer` is not called and the result is
+  the weakest of the annotated kind.
+* Sizes are compared with the helpers of `dims` (`require_same_dim`, `broadcast`, …): conditions proved false raise an
+  error, undecided ones are asserted by the kernel at run time.
+* `infer_from_call(self, call, builder, *operands)` replaces `infer` where the call itself matters: for intrinsics,
+  whose results are described by the call's sinfo_args. (An `infer` beside it only declares the operands.)
+* `compute` is either a formula taken from topi, called with the operands in order and the attributes by name (each
+  attribute must be a parameter of it), or a method ``compute(self, *operands)``. Tensors come as te.Tensor, shapes as
+  tuples of PrimExpr, scalars as PrimExpr, tuples as lists, an omitted operand as None.
+* `reference`, a method or a NumPy function, receives arrays, tuples of ints, numbers and lists in the same order.
+* `prepare` changes arguments before they are converted, where they depend on each other (a literal takes the dtype of
+  the other operand).
+* `make`, a static method, replaces the public function if arguments need more than conversion; it ends with ``return
+  Cls(...).call(...)``. Its parameters must still take operands in order, then attributes by name, as calls are printed.
 """
 
 from __future__ import annotations
@@ -132,8 +130,8 @@ def operator(name: str) -> Callable[[type[T]], type[T]]:
 def row(name: str, base: type[T], doc: str, cls: str = "", **members: Any) -> type[T]:
     """Declare an operator in one row of a table: a subclass of `base`, with a docstring and class attributes.
 
-    The class is called `cls`, or after the operator: "relax.logical_not" is LogicalNot. The variable to which it is
-    assigned, in the module of `base`, must have that name.
+    The class is named `cls`, by default after the operator: "relax.logical_not" is LogicalNot. The variable to which it
+    is assigned, in the module of `base`, must have that name.
     """
     called = cls or "".join(part.capitalize() for part in name.rpartition(".")[2].split("_"))
     body = {"__doc__": doc, "__module__": base.__module__, **members}
@@ -141,7 +139,7 @@ def row(name: str, base: type[T], doc: str, cls: str = "", **members: Any) -> ty
 
 
 def _check_name(name: str) -> None:
-    """Raise ValueError for a name that no script can say, or that stands for another operator there."""
+    """Raise ValueError for a name that scripts cannot spell or that another operator already uses."""
     for part in name.split("."):
         if not part.isidentifier() or keyword.iskeyword(part):
             raise ValueError(
@@ -153,7 +151,7 @@ def _check_name(name: str) -> None:
 
 
 def composite(name: str) -> Callable[[FunctionT], FunctionT]:
-    """Publish a function that builds a call from other operators: ``@composite("relax.linear")``."""
+    """Publish a function that builds calls of other operators: ``@composite("relax.linear")``."""
 
     def publish(function: FunctionT) -> FunctionT:
         load_home(name)  # a later declaration replaces one of relax
@@ -164,7 +162,7 @@ def composite(name: str) -> Callable[[FunctionT], FunctionT]:
 
 
 def public_function(name: str) -> PublicFunction | None:
-    """The public function of an operator or composite, None if there is none of this name.
+    """Return the public function of an operator or composite, None if there is none of this name.
 
     ``relax.acme.twice`` may be that of the operator ``acme.twice``, too.
     """
@@ -176,24 +174,24 @@ def public_function(name: str) -> PublicFunction | None:
 
 
 def public_names(prefix: str) -> list[str]:
-    """The names directly below a prefix: ``relax.nn.`` gives softmax, …"""
+    """Names directly below a prefix: ``relax.nn.`` yields softmax, …"""
     return sorted(rest for rest in _below(prefix) if "." not in rest)
 
 
 def public_spaces(prefix: str) -> list[str]:
-    """The namespaces directly below a prefix: ``relax.`` gives nn, image, …"""
+    """Namespaces directly below a prefix: ``relax.`` yields nn, image, …"""
     return sorted({rest.partition(".")[0] for rest in _below(prefix) if "." in rest})
 
 
 def _below(prefix: str) -> list[str]:
-    """The names below a prefix, without it. A name that does not begin with ``relax.`` is below ``relax.`` whole."""
+    """Names below a prefix, without it. A name without the prefix ``relax.`` counts as below ``relax.``."""
     own = (name if name.startswith("relax.") else f"relax.{name}" for name in _FUNCTIONS)
     names = {*OPERATORS, *own}
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
 
 class OperatorSpace:
-    """The operators below a prefix that has no module: ``relax.op.acme`` where an operator is called ``acme.twice``."""
+    """Namespace of the operators below a prefix without a module: ``relax.op.acme`` for an operator ``acme.twice``."""
 
     def __init__(self, prefix: str) -> None:
         self.__prefix = prefix
@@ -231,7 +229,7 @@ def namespace(prefix: str, package: str = "") -> tuple[Callable[[str], Any], Cal
 
 
 def declared() -> dict[str, str]:
-    """The module of each public function that is loaded, by the operator's name."""
+    """Module of each loaded public function, by the operator's name."""
     return {name: function.__module__ for name, function in _FUNCTIONS.items()}
 
 
@@ -246,7 +244,7 @@ def legalize_call(builder: Any, call: Call) -> RelaxExpr:
 
 
 def _with_converters(cls: type[T]) -> type[T]:
-    """Give each attribute the converter of its annotation; attributes with a default in a base class come first."""
+    """Attach to each attribute its annotation's converter; attributes with a default in a base class come first."""
     raw: Any = cls
     annotations: dict[str, Any] = {}
     fields: dict[str, Any] = {}
@@ -269,7 +267,7 @@ def _with_converters(cls: type[T]) -> type[T]:
 
 
 def _check_formula(cls: type[Operator], which: str) -> None:
-    """A formula or reference that is not a method must take every attribute: none may be ignored in silence."""
+    """Require that a formula or reference that is not a method takes every attribute."""
     function: Any = getattr(cls, which)
     if not inspect.isfunction(function) or is_method(function):
         return
@@ -281,7 +279,7 @@ def _check_formula(cls: type[Operator], which: str) -> None:
 
 
 def _public_function(cls: type[Operator]) -> PublicFunction:
-    """``function(operands…, attributes…) -> Call``."""
+    """Build the public function ``function(operands…, attributes…) -> Call``."""
     signature = _signature(cls)
 
     def generic(*args: Any, **kwargs: Any) -> Call:

@@ -1,4 +1,4 @@
-"""References over integers of 2 and 4 bits, for which NumPy has most of its functions in 8 bits only."""
+"""References for integers of 2 and 4 bits, for which most NumPy functions compute in 8 bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..struct_info import TensorStructInfo, TupleStructInfo
 
 
 def wrapped_result(result: Any, info: StructInfo | None) -> Any:
-    """A reference's result, with integers of more bits wrapped to an inferred dtype of 2 or 4 bits."""
+    """Wrap a reference's wider integers to an inferred dtype of 2 or 4 bits."""
     if isinstance(info, TupleStructInfo) and isinstance(result, (tuple, list)):
         parts = zip(cast("Sequence[Any]", result), info.fields, strict=True)
         return tuple(wrapped_result(part, field) for part, field in parts)
@@ -26,7 +26,7 @@ def wrapped_result(result: Any, info: StructInfo | None) -> Any:
 
 
 def sums_dtype(dtype: DataType) -> np.dtype[Any]:
-    """The dtype in which NumPy adds up elements: 8 bits for integers of 2 and 4, which `convert_array` wraps after."""
+    """Dtype of NumPy sums: 8 bits for integers of 2 and 4 bits; `convert_array` wraps the sums afterwards."""
     if dtype.is_integer and dtype.is_padded:
         return np.dtype(np.int8 if dtype.is_int else np.uint8)
     return dtype.numpy()

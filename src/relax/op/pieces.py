@@ -42,7 +42,7 @@ from .shapes import ExpandDims, Move, Squeeze, product
 
 
 def tensor_fields(tensors: TupleStructInfo, operand: str) -> list[TensorStructInfo]:
-    """The fields of a tuple of tensors; one of unknown kind as a tensor of which nothing is known."""
+    """Fields of a tuple of tensors; a field of unknown kind counts as an unknown tensor."""
     fields: list[TensorStructInfo] = []
     for i, field in enumerate(tensors.fields):
         if isinstance(field, TensorStructInfo):
@@ -55,7 +55,7 @@ def tensor_fields(tensors: TupleStructInfo, operand: str) -> list[TensorStructIn
 
 
 def count_of(info: PrimStructInfo | ObjectStructInfo, operand: str) -> PrimExpr | None:
-    """A number of elements given as a scalar, None if its value is not known. A negative one is an error."""
+    """Element count from a scalar, None if its value is unknown. Raises OperatorError for a negative one."""
     dtype = DataType(info.dtype) if isinstance(info, PrimStructInfo) else DataType("")
     if not (dtype.is_void or dtype.is_integer):
         raise OperatorError(DTYPES, f"{operand} must be an integer, found {dtype!s}", operand=operand)
@@ -71,7 +71,7 @@ def count_of(info: PrimStructInfo | ObjectStructInfo, operand: str) -> PrimExpr 
 
 @operator("relax.concat")
 class Concat(Move):
-    """The tensors of a tuple one after the other along an axis. They agree in all other dimensions.
+    """Concatenation of the tensors of a tuple along an axis. They agree in all other dimensions.
 
     With an axis of None they must have one dimension.
     """
@@ -127,7 +127,7 @@ class Concat(Move):
 
 
 def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:
-    """The shape of tensors joined along an axis. Raises OperatorError if they differ elsewhere."""
+    """Shape of tensors joined along an axis. Raises OperatorError if they differ in another dimension."""
     if not shapes:
         return []
     dims = list(shapes[0])
@@ -146,7 +146,7 @@ def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:
 
 @operator("relax.stack")
 class Stack(Move):
-    """The tensors of a tuple, of one shape, along a new axis."""
+    """Tensors of a tuple, of one shape, stacked along a new axis."""
 
     total = True
 
@@ -185,8 +185,8 @@ MAX_SECTIONS = 65_536
 class Split(Move):
     """x cut along an axis, as a tuple.
 
-    A number of sections gives so many of size ⌈size / sections⌉, the last ones smaller or empty when it does not
-    divide evenly. A list of indices cuts there: a negative one counts from the end, one beyond the end cuts there.
+    A number of sections yields `sections` parts of size ⌈size / sections⌉, the last ones smaller or empty if it does
+    not divide evenly. A list of indices cuts there: a negative one counts from the end, one beyond the end cuts there.
     """
 
     indices_or_sections: int | tuple[int, ...]
@@ -287,7 +287,9 @@ class StridedSlice(Move):
         return np.ascontiguousarray(x[tuple(index)]) if x.ndim else x
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
-        """Zeros in which the slice is the result's gradient, one axis after the other; of strides of 1 or more."""
+        """Gradient with respect to data: zeros with `grad` scattered into the slice, axis by axis; for strides of at
+        least 1.
+        """
         x, *bounds = operands
         if not is_float(x):
             return (None,) * len(operands)
@@ -317,7 +319,7 @@ class StridedSlice(Move):
 
 
 def _scalars(values: TupleStructInfo, operand: str) -> list[PrimExpr | None]:
-    """The integers of a tuple, None for one not known. Raises OperatorError if it holds anything else."""
+    """Integers of a tuple, None for each unknown one. Raises OperatorError if it holds anything else."""
     result: list[PrimExpr | None] = []
     for field in values.fields:
         if isinstance(field, PrimStructInfo) and not field.dtype.is_float:
@@ -330,7 +332,7 @@ def _scalars(values: TupleStructInfo, operand: str) -> list[PrimExpr | None]:
 
 
 def _stride(value: PrimExpr | None) -> int | PrimExpr:
-    """A stride: a constant, or a size, which is checked at run time not to be 0."""
+    """A stride: a constant, or a dynamic size, which is checked at run time not to be 0."""
     if value is None or isinstance(value, IntImm) or not prove(value >= 0):
         return _constant(value, "strides")
     if not prove(value > 0):
@@ -346,10 +348,9 @@ def _constant(value: PrimExpr | None, operand: str) -> int:
 
 @operator("relax.dynamic_strided_slice")
 class DynamicStridedSlice(Move):
-    """``x[begin:end:stride]`` along each dimension, of bounds that are tensors of integers, one for each dimension.
+    """``x[begin:end:stride]`` along each dimension; the bounds are integer tensors with one element per dimension.
 
-    The bounds mean what they do in strided_slice. The sizes of the result are known only when it runs; match_cast
-    names them.
+    Bounds have the meaning of strided_slice. The result's dimensions are known only at run time; match_cast names them.
     """
 
     packed: ClassVar[str | None] = "relax.run.dynamic_strided_slice"
@@ -449,7 +450,7 @@ class Repeat(Move):
 
 @operator("relax.meshgrid")
 class MeshGrid(Move):
-    """For each vector of a tuple its elements along the dimension of its own, over a grid with a dimension for each.
+    """Coordinate grids: vector i of a tuple varies along dimension i of a grid with one dimension per vector.
 
     The indexing "xy" exchanges the first two dimensions. A scalar is a vector of one element.
     """
@@ -483,9 +484,9 @@ class MeshGrid(Move):
 
 @operator("relax.tile")
 class Tile(Move):
-    """data side by side, repeats[d] times along dimension d; missing dimensions are new, missing counts 1.
+    """data repeated repeats[d] times along dimension d; missing dimensions are new, missing counts are 1.
 
-    The counts are a shape, which may be symbolic, or known only at run time.
+    The counts are a shape, static or dynamic.
     """
 
     def infer(self, data: TensorStructInfo, repeats: ShapeStructInfo) -> TensorStructInfo:

@@ -21,7 +21,7 @@ from .operator import Array, Operator, operator
 
 
 class PoolBackward(Pool):
-    """The base: the gradient of pooling by its data, given that by its result."""
+    """Base class: gradient of pooling with respect to its data, given that with respect to its result."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class PoolBackward(Pool):
         return data
 
     def backward(self, formula: Any, output_grad: Any, data: Any) -> Any:
-        """A formula of the gradient in the layout of the data."""
+        """Formula of the gradient, in the layout of the data."""
         if self.result_letters != self.layout:
             order = [self.result_letters.index(axis) for axis in self.layout]
             output_grad = topi.transpose(output_grad, order)
@@ -57,7 +57,9 @@ class PoolBackward(Pool):
         return pooled  # the gradient has the layout of the data
 
     def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, places: int) -> None:
-        """Add a window's gradient (N, C) to `total`, (N, C, H, W) as x; `window` are the indices of its elements."""
+        """Add a window's gradient (N, C) to `total`, (N, C, H, W) like x; `window` holds the indices of its
+        elements.
+        """
         raise NotImplementedError
 
     def reference(self, output_grad: Array, data: Array) -> Array:
@@ -78,7 +80,9 @@ class PoolBackward(Pool):
 
 @operator("relax.grad.max_pool2d_backward")
 class MaxPool2dBackward(PoolBackward):
-    """The gradient of `nn.max_pool2d` by its data: output_grad, added at the first greatest element of each window."""
+    """The gradient of `nn.max_pool2d` with respect to its data: output_grad, added at the first maximum of each
+    window.
+    """
 
     def compute(self, output_grad: Any, data: Any) -> Any:
         return self.backward(topi.nn.max_pool_backward, output_grad, data)
@@ -93,7 +97,9 @@ class MaxPool2dBackward(PoolBackward):
 
 @operator("relax.grad.avg_pool2d_backward")
 class AvgPool2dBackward(PoolBackward):
-    """The gradient of `nn.avg_pool2d` by its data: each window's share of output_grad, added to all its elements."""
+    """The gradient of `nn.avg_pool2d` with respect to its data: each window's output_grad, spread evenly over its
+    elements.
+    """
 
     def compute(self, output_grad: Any, data: Any) -> Any:
         formula = partial(topi.nn.avg_pool_backward, count_include_pad=self.count_include_pad)

@@ -24,7 +24,7 @@ from .unary import Astype
 
 
 class Quantization(Operator):
-    """The base: a scale and a zero point for all elements, or one for each index along `axis`."""
+    """Base class: a scale and a zero point for all elements, or one per index along `axis`."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Quantization(Operator):
     def check_parameters(
         self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo
     ) -> None:
-        """Complain of a scale or zero point that does not fit the data."""
+        """Raise OperatorError for a scale or zero point that does not fit the data."""
         self.require_dtype(scale, "scale", "float")
         self.require_dtype(zero_point, "zero_point", "int", "uint", "float")
         for name, info in (("scale", scale), ("zero_point", zero_point)):
@@ -56,7 +56,7 @@ class Quantization(Operator):
             require_same_dim(info.dims[0], data.dims[axis], OperatorError(SHAPES, message, operand=name))
 
     def spread(self, parameter: Array, data: Array) -> Array:
-        """The parameter, shaped so that it broadcasts with the data."""
+        """Reshape a parameter to broadcast with the data."""
         if parameter.size == 1:
             return parameter.reshape(())
         shape = [1] * data.ndim
@@ -73,10 +73,11 @@ class Quantization(Operator):
 
 @operator("relax.quantize")
 class Quantize(Quantization):
-    """round(data / scale) + zero_point as out_dtype, halves to even; what it does not hold becomes its nearest limit.
+    """round(data / scale) + zero_point as out_dtype, halves to even, saturating at its limits.
 
-    Scale and zero point are scalars, or have one element for each index along `axis`. NaN gives 0. For a float of 8 or
-    4 bits nothing is rounded to a whole number: the sum is converted, and NaN stays NaN where there is one.
+    Scale and zero point are scalars, or have one element for each index along `axis`. NaN becomes 0. For a float
+    out_dtype of 8 or 4 bits the quotient is not rounded to an integer: the sum is converted, and NaN stays NaN if the
+    dtype has it.
     """
 
     axis: int = -1
@@ -97,7 +98,9 @@ class Quantize(Quantization):
     compute = topi.quantize
 
     def legalize_for(self, target: Target, builder: Any, call: Call) -> RelaxExpr | None:
-        """Products with the reciprocal of a known scale, on machines that multiply and add at once; nothing for 1."""
+        """On targets with fused multiply-add, replace division by a constant scale by reciprocal products; None for
+        scale 1.
+        """
         data, scale, zero = call.args
         info = known_struct_info(data)
         if not target.is_resolved or not isinstance(info, TensorStructInfo) or info.dtype != "float32":
@@ -142,7 +145,7 @@ class Quantize(Quantization):
 
 
 def limits_of(dtype: DataType, zero: int) -> tuple[Constant, Constant]:
-    """The lower limit of a dtype without its zero point, and the offset of integers in the bits of a sum."""
+    """Lower limit of a dtype minus the zero point, and the offset of integers in the bits of a float sum."""
     offset = const(np.array(zero - topi.qdq.WHOLE_BITS, np.int32))
     return const(np.array(int(dtype.min_value) - zero, np.float32)), offset
 
@@ -172,7 +175,7 @@ class Dequantize(Quantization):
     compute = topi.dequantize
 
     def legalize_for(self, target: Target, builder: Any, call: Call) -> RelaxExpr | None:
-        """With a known zero point as int32: what kernels spread over vectors is not widened first each time."""
+        """Widen a constant zero point to int32 at compile time, so that kernels need not widen it per vector."""
         data, scale, zero = call.args
         info = known_struct_info(data)
         if not isinstance(info, TensorStructInfo) or not isinstance(zero, Constant) or zero.data.shape:

@@ -1,6 +1,6 @@
-"""Random numbers, ``relax.op.random.uniform`` and kin: tensors that a seed says, so that they are values like others.
+"""Random numbers: ``relax.op.random.uniform``, ….
 
-`random.seed` gives a seed that differs from call to call; that is an effect.
+Tensors are pure functions of a seed. `random.seed` returns a different seed at each call, which is an effect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .shapes import require_sizes, shaped
 
 
 class Random(Operator):
-    """The base of random tensors: element i, in row-major order, depends on the seed and on i."""
+    """Base class of random tensors: element i, in row-major order, is a function of the seed and i."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ def _mixed(bits: Array) -> Array:
 
 
 def _numbers(seed: int, steps: Array) -> Array:
-    """A float64 ≥ 0 and < 1 for each step."""
+    """Return a float64 in [0, 1) for each step."""
     start = _mixed(np.array([(seed + GOLDEN) % 2**64], np.uint64))
     bits: Array = _mixed(start + steps * np.uint64(GOLDEN))
     bits = bits.reshape(steps.shape)
@@ -61,7 +61,7 @@ def _steps(shape: Sequence[int]) -> Array:
 
 @operator("relax.random.uniform")
 class Uniform(Random):
-    """Random numbers ≥ 0 and < 1, evenly distributed; the same for the same seed.
+    """Uniform random numbers in [0, 1), determined by the seed.
 
     Each is a multiple of 2⁻²⁴ (of float64 2⁻⁵³, float16 2⁻¹¹, bfloat16 2⁻⁸).
     """
@@ -75,7 +75,7 @@ class Uniform(Random):
 
 @operator("relax.random.normal")
 class Normal(Random):
-    """Random numbers of the standard normal distribution, mean 0 and variance 1; the same for the same seed."""
+    """Random numbers of the standard normal distribution (mean 0, variance 1), determined by the seed."""
 
     compute = topi.normal
 
@@ -88,7 +88,7 @@ class Normal(Random):
 
 @operator("relax.random.seed")
 class Seed(Operator):
-    """A seed that nobody can foretell, an int64: another one at each call, which is an effect."""
+    """An unpredictable int64 seed, different at each call, which is an effect."""
 
     pure: ClassVar[bool] = False
     packed: ClassVar[str | None] = "relax.run.random_seed"

@@ -21,18 +21,18 @@ from ..ir import DataType
 Floats: TypeAlias = "NDArray[np.float32]"
 
 LEAST: Final = 2.0**-60
-"""The least scale with a reciprocal: neither is a number of the pair far from being normal, nor are products."""
+"""Smallest scale with a reciprocal pair; keeps the pair and its products far from subnormal."""
 WINDOW: Final = 4
-"""The floats on each side of a half that are compared; the quotient passes the half within one."""
+"""Number of floats compared on each side of a half; the quotient crosses the half within one step."""
 MOST_BITS: Final = 8
-"""The most bits of the integers: the proof takes as long as there are integers."""
+"""Maximum bits of the integers; the proof's run time is proportional to their number."""
 
 
 def fused(x: Floats, factor: Floats | np.float32, addend: Floats) -> Floats:
     """x * factor + addend, rounded once.
 
-    The product is exact in float64. Where the sum is not, it becomes the neighbour whose last digit is odd, which is
-    rounded to float32 as the exact sum is.
+    The product is exact in float64. An inexact sum is rounded to odd, so that rounding it to float32 equals rounding
+    the exact sum.
     """
     with np.errstate(all="ignore"):
         product, other = x.astype(np.float64) * factor.astype(np.float64), addend.astype(np.float64)
@@ -47,13 +47,13 @@ def fused(x: Floats, factor: Floats | np.float32, addend: Floats) -> Floats:
 
 
 def by_reciprocal(x: Floats, pair: Floats) -> Floats:
-    """The quotient of floats by the scale of a pair."""
+    """Quotient of `x` by the scale whose reciprocal is `pair`."""
     with np.errstate(all="ignore"):
         return fused(x, pair[0], np.asarray(x * pair[1], np.float32))
 
 
 def reciprocal(scale: np.float32, zero: int, dtype: DataType) -> Floats | None:
-    """The pair of a scale; None unless rounded quotients, with the zero point added, are proved to be the same."""
+    """Reciprocal pair of a scale; None unless all rounded quotients, with the zero point added, are proved equal."""
     if dtype.bits > MOST_BITS or not LEAST <= scale <= 1 / LEAST:
         return None
     inverse = 1 / np.float64(scale)
@@ -69,7 +69,7 @@ def reciprocal(scale: np.float32, zero: int, dtype: DataType) -> Floats | None:
 
 
 def _agree(scale: np.float32, pair: Floats, first: int, last: int) -> bool:
-    """True if rounded quotients are the same as the pair's between two integers."""
+    """True if rounded quotients by `scale` and by `pair` agree for integers from `first` to `last`."""
     halves = np.arange(first, last, dtype=np.float64) + 0.5
     window: Floats = (halves * np.float64(scale)).astype(np.float32)[:, None]
     for _ in range(WINDOW):

@@ -1,6 +1,6 @@
 """Recurrent networks, as ONNX defines them: rnn, gru, lstm."""
 
-# NumPy's own types leave much of what references compute unknown.
+# NumPy's own types leave many types of references unknown.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false
 
@@ -28,7 +28,7 @@ Cell = Any
 
 
 class Recurrent(Operator):
-    """The base of rnn, gru and lstm.
+    """Base class of rnn, gru and lstm.
 
     data (steps, batch, inputs), weight (directions, gates · hidden, inputs), recurrence (directions, gates · hidden,
     hidden), bias (directions, 2 · gates · hidden), sequence_lens (batch), initial states (directions, batch, hidden);
@@ -53,7 +53,7 @@ class Recurrent(Operator):
         return 2 if self.direction == "bidirectional" else 1
 
     def functions(self) -> list[Activation]:
-        """The activation functions of all directions."""
+        """Activation functions of all directions."""
         names = self.activations or default_activations(self.op_name.rpartition(".")[2], self.direction)
         return activations_of(names, self.activation_alpha, self.activation_beta)
 
@@ -64,7 +64,7 @@ class Recurrent(Operator):
         recurrence: TensorStructInfo,
         *others: TensorStructInfo | None,
     ) -> TupleStructInfo:
-        """The states after each step and the last ones, from the operands in order."""
+        """Struct info of all states and the last ones, from the operands in order."""
         self._require_attributes()
         infos = (data, weight, recurrence, *others)
         operands = {operand.name: info for operand, info in zip(self.operands, infos, strict=True)}
@@ -148,7 +148,7 @@ class Recurrent(Operator):
         initial: Sequence[Array | None],
         peepholes: Array | None,
     ) -> list[Array]:
-        """The results in NumPy, computed in float64 where the operands are."""
+        """Compute the results in NumPy, in float64 for float64 operands."""
         dtype, kind = data.dtype, wide(data).dtype
         x = data.astype(kind).swapaxes(0, 1) if self.layout else data.astype(kind)
         steps, batch, hidden = x.shape[0], x.shape[1], recurrence.shape[2]
@@ -190,11 +190,11 @@ class Recurrent(Operator):
         state: list[Array],
         functions: list[Cell],
     ) -> list[Array]:
-        """The state after one step of one sequence; `x` is the projected input with its bias."""
+        """Advance one sequence by one step; `x` is the projected input including its bias."""
         raise NotImplementedError
 
     def _numpy_functions(self) -> list[Cell]:
-        """The activation functions of all directions; all but an lstm's last one are those of gates."""
+        """Activation functions of all directions in NumPy; all but an lstm's last one are clipped as gates."""
         every = self.functions()
         return [
             self._numpy_function(a, None if self.gates == 4 and i % 3 == 2 else self.clip)
@@ -229,12 +229,12 @@ _ACTIVATIONS: dict[str, Any] = {
 
 @operator("relax.nn.rnn")
 class Rnn(Recurrent):
-    """(Y, Y_h) of a recurrent layer: h = f(W x + Wb + R h + Rb), f by default tanh; operands as `Recurrent` says.
+    """(Y, Y_h) of a recurrent layer: h = f(W x + Wb + R h + Rb), f by default tanh; operands as in `Recurrent`.
 
     `activations` has one name for each direction, in any case of letters: Affine, Elu, HardSigmoid, LeakyRelu, Relu,
-    ScaledTanh, Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu. Those that take an alpha or a beta get the next one
-    of the lists, or ONNX's default (Affine and ScaledTanh: 1 and 0, 1 and 1). `clip` bounds gates before they are
-    activated. Steps from a sequence's length on give 0.
+    ScaledTanh, Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu. Functions with an alpha or a beta take the next one
+    of the lists, or ONNX's default (Affine and ScaledTanh: 1 and 0, 1 and 1). `clip` bounds gates before activation.
+    Steps beyond a sequence's length yield 0.
     """
 
     gates: ClassVar[int] = 1
@@ -274,8 +274,8 @@ class Gru(Recurrent):
     """(Y, Y_h) of a gated recurrent unit; its gates are update z, reset r and hidden h, in this order.
 
     z, r = f(W x + R h + b), by default sigmoids; n = g(W x + Wb + R (r h) + Rb), by default tanh, or with
-    `linear_before_reset` g(W x + Wb + r (R h + Rb)); the state becomes (1 - z) n + z h. The rest is as in `nn.rnn`,
-    with two activations (f, g) for each direction.
+    `linear_before_reset` g(W x + Wb + r (R h + Rb)); the state becomes (1 - z) n + z h. Otherwise like `nn.rnn`, with
+    two activations (f, g) for each direction.
     """
 
     gates: ClassVar[int] = 3
@@ -306,7 +306,7 @@ class Lstm(Recurrent):
 
     i, o, f = f(W x + R h + b), by default sigmoids; the cell becomes f c + i g(W x + R h + b) and the state o h(c), g
     and h by default tanh. `peepholes` (directions, 3 · hidden), for i, o and f, times the cell (for o the new one) are
-    added to the gates. With `input_forget` f is 1 - i. The rest is as in `nn.rnn`, with three activations (f, g, h) for
+    added to the gates. With `input_forget` f is 1 - i. Otherwise like `nn.rnn`, with three activations (f, g, h) for
     each direction.
     """
 

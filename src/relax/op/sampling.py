@@ -1,4 +1,4 @@
-"""Operators that draw from distributions, given uniform numbers."""
+"""Operators that sample from distributions, given uniform random numbers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .operator import Array, Operator, operator
 
 @operator("relax.multinomial_from_uniform")
 class MultinomialFromUniform(Operator):
-    """For each uniform number, an index drawn from a row of probabilities.
+    """For each uniform number, an index sampled from a row of probabilities: the first at which the cumulative sum of
+    the row exceeds the number, or the last index if rounding keeps the total below it.
 
-    It is the first at which the running sum of the row exceeds the number; the last index, if rounding keeps the whole
-    sum from exceeding it. `prob` is (rows, classes), `uniform_sample` (n, 1), and `sample_indices`, (n, 1), says the
-    row of each number; without it, number i is for row i.
+    `prob` is (rows, classes), `uniform_sample` (n, 1), and `sample_indices`, (n, 1), holds the row of each number;
+    without it, number i uses row i.
     """
 
     dtype: DataType = DataType("int64")
@@ -76,7 +76,7 @@ class MultinomialFromUniform(Operator):
 
 
 def _require_column(info: TensorStructInfo, name: str) -> None:
-    """Complain unless a tensor is a matrix of one column."""
+    """Raise OperatorError unless a tensor is a matrix of one column."""
     if info.ndim not in (-1, 2):
         message = f"{name} must be a matrix of one column, found {info.ndim} dimensions"
         raise OperatorError(SHAPES, message, operand=name)

@@ -1,9 +1,9 @@
-"""Conversions to narrow floats that saturate, where `astype` gives infinity or NaN.
+"""Saturating conversions to narrow floats, where `astype` yields infinity or NaN.
 
     saturating_astype(x, "float8_e4m3fn")   =  astype(clip(x, -448, 448), "float8_e4m3fn")
 
-NaN stays NaN (in float4_e2m1fn, which has none, it is 0). float8_e8m0fnu has no zero and no sign: what is less than its
-least value, 2⁻¹²⁷, becomes that value, and `rounding` says which of the two powers around a number is taken.
+NaN stays NaN (in float4_e2m1fn, which has none, it is 0). float8_e8m0fnu has no zero and no sign: numbers below its
+least value, 2⁻¹²⁷, become that value, and `rounding` selects between the two adjacent powers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROUNDINGS = ("nearest", "up", "down")
 
 @composite("relax.saturating_astype")
 def saturating_astype(x: RelaxExpr, dtype: str, rounding: str = "nearest") -> RelaxExpr:
-    """x converted to a float of 8 or 4 bits; beyond its range, infinities included, to its extreme values.
+    """Convert x to a float of 8 or 4 bits; values beyond its range, infinities included, become its extreme values.
 
     `rounding` is "nearest"; for float8_e8m0fnu also "up" or "down", to the next power of two.
     """
@@ -46,7 +46,7 @@ def saturating_astype(x: RelaxExpr, dtype: str, rounding: str = "nearest") -> Re
 
 
 def _to_power(value: RelaxExpr, wide: DataType, rounding: str) -> RelaxExpr:
-    """Numbers from 2⁻¹²⁷ to 2¹²⁷ as powers of two: of the nearest one, the next where it is on the wrong side."""
+    """Round numbers in [2⁻¹²⁷, 2¹²⁷] to powers of two, up, down or to nearest."""
     nearest = _apply("astype", _apply("astype", value, "float8_e8m0fnu"), wide)
     compare, factor = ("less", 2.0) if rounding == "up" else ("greater", 0.5)
     return _apply("where", _apply(compare, nearest, value), _apply("multiply", nearest, factor), nearest)

@@ -1,6 +1,6 @@
-"""Operators that write at indices held by tensors. A negative index counts from the end; one out of range fails.
+"""Operators that write at indices held by tensors. A negative index counts from the end; one out of range is an error.
 
-Updates are made in the row-major order of their indices: of several for one element, the last one stays.
+Updates are applied in the row-major order of their indices: the last one for an element wins.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _COMBINE: dict[str, Callable[..., Any]] = {
 
 
 def combined(data: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
-    """A copy of data with updates put at places, or combined with what is there."""
+    """Return a copy of data with updates assigned to indices, or combined with the elements there."""
     result = np.array(data)
     if reduction == "update":
         result[places] = updates
@@ -65,7 +65,7 @@ def combined(data: Array, places: tuple[Array, ...], updates: Array, reduction: 
 
 
 class Scatter(Indexed):
-    """The base of scatter_elements and scatter_nd."""
+    """Base class of scatter_elements and scatter_nd."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ class Scatter(Indexed):
     reduction: Reduction
 
     def scattered(self, data: TensorStructInfo, updates: TensorStructInfo) -> TensorStructInfo:
-        """The struct info of the result, after checking the dtypes."""
+        """Struct info of the result, after checking the dtypes."""
         dtype = same_dtype(data.dtype, updates.dtype, ("data", "updates"))
         if dtype.is_bool and self.reduction != "update":
             message = f"bool elements cannot be combined by {self.reduction!r}"
@@ -84,10 +84,10 @@ class Scatter(Indexed):
 
 @operator("relax.scatter_elements")
 class ScatterElements(Scatter):
-    """data with each update put at its own place but for `axis`, where the index says it.
+    """data with each update written at its own index, with component `axis` replaced by the value of `indices`.
 
-    The reduction combines an update with the element that is there: "add", "mul", "min", "max", or "mean" of the
-    element and all updates for it (of integers, rounded down).
+    The reduction combines an update with the existing element: "add", "mul", "min", "max", or "mean" of the element and
+    all updates for it (of integers, rounded down).
     """
 
     axis: int = 0
@@ -124,7 +124,7 @@ class ScatterElements(Scatter):
 
 @operator("relax.scatter_nd")
 class ScatterND(Scatter):
-    """data with a part of `updates` put at each row of `indices`, which holds an index tuple.
+    """data with a slice of `updates` written at each index tuple, a row of `indices`.
 
     updates has the shape indices.shape[:-1] + data.shape[indices.shape[-1]:]. Reductions are those of
     scatter_elements.
@@ -176,7 +176,7 @@ class ScatterND(Scatter):
 class IndexPut(Indexed):
     """data after data[indices[0], indices[1], …] = values, as NumPy writes at index tensors; values broadcast.
 
-    With `accumulate` the values are added, each one of several for one element.
+    With `accumulate` all values for an element are added.
     """
 
     exactness: ClassVar[Exactness] = Exactness.IEEE
@@ -221,7 +221,7 @@ class IndexPut(Indexed):
 
 @operator("relax.slice_scatter")
 class SliceScatter(Move):
-    """input_tensor with src in place of its slice ``start:end:step`` along an axis; bounds are those of a slice."""
+    """input_tensor with its slice ``start:end:step`` along an axis replaced by src; bounds follow Python's slices."""
 
     axis: int = 0
 

@@ -1,4 +1,4 @@
-"""Operators that choose elements, or say where they belong: take, where, masked_fill, bucketize."""
+"""Operators that select elements or locate them: take, where, masked_fill, bucketize."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from .shapes import Move, product
 class Take(Move):
     """x at the indices, along an axis; without axis, of x flattened. A negative index counts from the end.
 
-    The mode says what an index out of range means: "fast" is an error at run time, "clip" takes the nearest element,
-    "wrap" counts modulo the size, "nan" gives NaN (floats only). Where the result has no elements, none is read.
+    The mode for an index out of range: "fast" is an error at run time, "clip" takes the nearest element, "wrap" counts
+    modulo the size, "nan" yields NaN (floats only). If the result is empty, no element is read.
     """
 
     axis: int | None = None
@@ -91,7 +91,7 @@ class Take(Move):
 
 
 def _as_int64(indices: Array, modulus: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Indices as int64; what only uint64 holds stays large, or (with a modulus) is counted modulo it."""
+    """Convert indices to int64; uint64 values beyond it stay out of range or (with a modulus) are reduced modulo it."""
     if np.asarray(indices).dtype == np.uint64:
         indices = indices % np.uint64(modulus) if modulus else np.minimum(indices, np.uint64(2**63 - 1))
     return np.asarray(indices, np.int64)
@@ -137,7 +137,7 @@ class Where(Move):
 
 @composite("relax.masked_fill")
 def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike | ScalarLike) -> Call:
-    """x, with `value` where the mask holds: ``where(mask, full_like(x, value), x)``."""
+    """x, with `value` where the mask is True: ``where(mask, full_like(x, value), x)``."""
     filled = public_function("relax.full_like")
     assert filled is not None
     return Where().call(mask, filled(x, value), x)
@@ -145,9 +145,9 @@ def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike | ScalarLike)
 
 @operator("relax.bucketize")
 class Bucketize(Operator):
-    """The index of the bucket of each element: how many boundaries, which ascend, are less than it.
+    """The bucket index of each element: the number of boundaries, in ascending order, less than it.
 
-    With `right`, how many are less or equal. NaN counts as greater than everything. Indices are int64, or int32.
+    With `right`, the number less than or equal to it. NaN is greater than every boundary. Indices are int64, or int32.
     """
 
     exactness: ClassVar[Exactness] = Exactness.IEEE

@@ -1,4 +1,4 @@
-"""Operators whose result has as many elements as the data happen to give: unique, nonzero; and reading from a file."""
+"""Operators whose result shape depends on the data: unique, nonzero; and reading from a file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .operator import Array, Operator, operator
 class Unique(Operator):
     """The distinct elements (along `axis`, the distinct slices): sorted, or in the order in which they first occur.
 
-    With `return_index`, `return_inverse` or `return_counts` a tuple: the elements, then, as asked, int64 tensors
-    of where each first occurs, of which each input element is, and of how often each occurs. A NaN is like another.
+    With `return_index`, `return_inverse` or `return_counts` a tuple: the elements, then, as requested, int64 tensors of
+    the first index of each, the result index of each input element, and the number of occurrences. NaNs are equal.
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW

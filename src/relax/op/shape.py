@@ -1,4 +1,4 @@
-"""The shape of an expression, as far as it is known while a program is written."""
+"""The shape of an expression, as far as it is known while a program is built."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .known import known_struct_info
 
 
 def get_shape_of(expr: RelaxExpr) -> RelaxExpr:
-    """The shape that struct info tells: a ShapeExpr, or the variable that holds it; else a call of shape_of.
+    """Return the shape from struct info, a ShapeExpr or the variable that holds it; otherwise a call of shape_of.
 
     Raises TypeError for an expression that is known to be no tensor.
     """

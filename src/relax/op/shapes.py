@@ -1,6 +1,6 @@
-"""Operators that give a tensor another shape: permute, reshape, broadcast.
+"""Operators that change a tensor's shape: permute, reshape, broadcast.
 
-Where sizes that must agree are not known to, the kernel checks them when it runs.
+Dimensions not proved to agree are checked at run time by the kernel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .operator import Array, Operator, operator
 
 
 def product(dims: Sequence[PrimExpr]) -> PrimExpr:
-    """The number of elements."""
+    """Product of dimensions: the number of elements."""
     result: PrimExpr = const(1, "int64")
     for size in dims:
         result = result * size
@@ -43,7 +43,7 @@ def product(dims: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def shaped(shape: RelaxExpr, info: ShapeStructInfo, dtype: str) -> TensorStructInfo:
-    """A tensor whose shape is an operand: its values if known, or the variable that holds it."""
+    """Struct info of a tensor whose shape is an operand: its values if known, or the variable that holds it."""
     if isinstance(shape, ShapeExpr):
         return TensorStructInfo(shape, dtype)
     if isinstance(shape, Var) and isinstance(shape.struct_info_, ShapeStructInfo):
@@ -52,7 +52,7 @@ def shaped(shape: RelaxExpr, info: ShapeStructInfo, dtype: str) -> TensorStructI
 
 
 def require_sizes(shape: ShapeStructInfo, hint: str = "") -> None:
-    """Complain of a size proved to be negative."""
+    """Raise OperatorError for a dimension proved to be negative."""
     for size in shape.values or ():
         if isinstance(size, IntImm) and size.value < 0:
             message = f"a size must be ≥ 0, found {size.value}"
@@ -60,7 +60,7 @@ def require_sizes(shape: ShapeStructInfo, hint: str = "") -> None:
 
 
 class Move(Operator):
-    """The base of operators that move elements and compute nothing with them."""
+    """Base class of operators that move elements without computing."""
 
     __slots__ = ()
 
@@ -73,14 +73,14 @@ class Move(Operator):
 
 @operator("relax.permute_dims")
 class PermuteDims(Move):
-    """Dimension d of the result is dimension axes[d] of x; without axes they are reversed."""
+    """Dimension d of the result is dimension axes[d] of x; axes default to reversed order."""
 
     total = True
 
     axes: tuple[int, ...] | None = None
 
     def order(self, ndim: int) -> Axes:
-        """`axes` for an x of `ndim` dimensions: none left out, none counted from the end."""
+        """`axes` for an x of rank `ndim`: complete and non-negative."""
         axes = range(ndim)[::-1] if self.axes is None else self.axes
         return tuple(axis % ndim for axis in axes)
 
@@ -121,9 +121,8 @@ class PermuteDims(Move):
 class Reshape(Move):
     """The elements of x in the same order, in another shape of as many elements.
 
-    In a tuple of sizes, 0 is the size of x in the same place, and one -1 is what is left over. (Of an x
-    without elements, a 0 that cannot be meant so is 0.) A shape value, such as R.shape([0, 4]), means what it
-    says; it may be known only at run time.
+    In a tuple of sizes, 0 is the size of the same dimension of x, and a single -1 is the remaining size. (For an empty
+    x, a 0 that cannot mean this is 0.) A shape value, such as R.shape([0, 4]), is taken literally; it may be dynamic.
     """
 
     view = True
@@ -148,7 +147,7 @@ class Reshape(Move):
     reference = np.reshape
 
     def legalize(self, builder: Any, call: Call) -> RelaxExpr:
-        """A kernel, if it is known how many dimensions there are; else a function of the runtime."""
+        """Lower to a kernel if the rank is known, otherwise to a runtime function."""
         x, shape = (known_struct_info(arg) for arg in call.args)
         ranked = isinstance(x, TensorStructInfo) and x.ndim != -1 and not x.dtype.is_void
         if ranked and isinstance(shape, ShapeStructInfo) and shape.ndim != -1:
@@ -161,7 +160,7 @@ class Reshape(Move):
 
 
 def _written_shape(x: Any, shape: Any) -> Any:
-    """A tuple of sizes (or one size) as a shape value, with its 0s and -1 replaced; anything else as it is."""
+    """Convert a tuple of sizes (or one size) to a shape value, with 0s and -1 resolved; other values are unchanged."""
     sizes = cast("Sequence[Any]", shape if isinstance(shape, (tuple, list)) else (shape,))
     if not all(isinstance(size, (int, np.integer, PrimExpr)) for size in sizes):
         return cast("Any", shape)
@@ -180,7 +179,7 @@ def _dims_of(x: Any) -> Sequence[PrimExpr] | None:
 
 
 def _resolved(dims: Sequence[PrimExpr] | None, sizes: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-    """Sizes with their 0s and -1 replaced by what they mean for a tensor of shape `dims`."""
+    """Resolve 0s and -1 among sizes for a tensor of shape `dims`."""
     free = [d for d, size in enumerate(sizes) if is_const(size, -1)]
     if len(free) > 1:
         raise OperatorError(SHAPES, "only one size of shape may be -1", operand="shape")
@@ -206,7 +205,7 @@ def _resolved(dims: Sequence[PrimExpr] | None, sizes: Sequence[PrimExpr]) -> Seq
 
 
 def _left_over(dims: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
-    """The size that -1 stands for beside the other sizes. Equal sizes cancel: n * 4 / n divides by nothing."""
+    """Size denoted by -1, given the other sizes. Equal factors cancel: n * 4 / n needs no division."""
     above, below = list(dims), list[PrimExpr]()
     for size in others:
         same = next((d for d, known in enumerate(above) if prove_equal(known, size) is Verdict.YES), None)
@@ -246,7 +245,7 @@ class Flatten(Move):
 
 @operator("relax.expand_dims")
 class ExpandDims(Move):
-    """x with new dimensions of size 1 at these places of the result."""
+    """x with new dimensions of size 1 at these indices of the result."""
 
     total = True
     view = True
@@ -278,7 +277,7 @@ class ExpandDims(Move):
 
 @operator("relax.squeeze")
 class Squeeze(Move):
-    """x without these dimensions, which must have size 1; without axis, all that are known to have it."""
+    """x without the dimensions `axis`, which must have size 1; by default all that are proved to have size 1."""
 
     view = True
     axis: tuple[int, ...] | None = None

@@ -1,4 +1,4 @@
-"""Complaints about single sizes of operands, for operators with fixed numbers of dimensions."""
+"""Checks of ranks and single dimensions, for operators with operands of fixed rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import SHAPES, OperatorError
 
 
 def require_rank(name: str, info: TensorStructInfo, *ranks: int) -> None:
-    """Complain unless an operand may have one of these numbers of dimensions."""
+    """Raise OperatorError unless an operand may have one of these ranks."""
     if info.ndim in (-1, *ranks):
         return
     numbers = " or ".join(map(str, ranks))
@@ -24,7 +24,7 @@ def require_rank(name: str, info: TensorStructInfo, *ranks: int) -> None:
 def require_dim(
     name: str, info: TensorStructInfo, d: int, expected: PrimExpr | int, meaning: str = ""
 ) -> None:
-    """Complain unless dimension `d` of an operand may have the expected size, of which `meaning` says more."""
+    """Raise OperatorError unless dimension `d` of an operand may have the expected size, described by `meaning`."""
     if info.dims is None:
         return
     size, wanted = info.dims[d], IntImm("int64", expected) if isinstance(expected, int) else expected
@@ -35,8 +35,8 @@ def require_dim(
 
 
 def require_elements(name: str, d: int, size: PrimExpr, unless: PrimExpr | None = None) -> None:
-    """Complain if dimension `d` of an operand has no elements, from which elements are taken; not where the size
-    `unless` of the result is 0."""
+    """Raise OperatorError if dimension `d` of an operand, from which elements are taken, is empty, unless the result's
+    size `unless` is 0."""
     message = f"dimension {d} of {name} has no elements"
     if isinstance(size, IntImm) and size.value > 0:
         return

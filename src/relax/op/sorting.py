@@ -1,7 +1,6 @@
 """Operators that sort along an axis. Elements that compare equal keep their order; a NaN is greater than every number.
 
-So NaNs come last in ascending order, and first in descending order; of equal elements the one of the lower index comes
-first in both.
+NaNs come last in ascending order and first in descending order; equal elements are ordered by index in both.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .shapes import Move
 
 
 def order_of(x: Array, axis: int, descending: bool) -> Array:
-    """The indices along an axis that put elements in order, equal ones as they stand."""
+    """Indices along an axis that sort the elements stably."""
     dtype = DataType(x.dtype.name)
     keys = x.astype(np.float32) if dtype.is_float and dtype.bits < 32 else x
     if not descending:
@@ -38,7 +37,7 @@ def order_of(x: Array, axis: int, descending: bool) -> Array:
 
 
 class Sorting(Move):
-    """The base of operators that sort along an axis."""
+    """Base class of operators that sort along an axis."""
 
     __slots__ = ()
 
@@ -50,7 +49,7 @@ class Sorting(Move):
             raise OperatorError(ATTRIBUTES, message)
 
     def moved(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
-        """The operator on permuted dimensions, for one with a result of the operand's rank."""
+        """This operator on permuted dimensions, for operators whose result has the operand's rank."""
         if not has_rank(infos, axes):
             return None
         return Permuted(self.replace(axis=moved_axis(self.axis, axes)), (axes,), (axes,))
@@ -85,7 +84,7 @@ class Sort(Sorting):
 
 @operator("relax.argsort")
 class ArgSort(Sorting):
-    """The indices along `axis` that put the elements of data in order."""
+    """The indices along `axis` that sort the elements of data."""
 
     descending: bool = False
     dtype: DataType = DataType("int32")
@@ -106,9 +105,9 @@ class ArgSort(Sorting):
 
 @operator("relax.topk")
 class TopK(Sorting):
-    """The k greatest (or least) elements along `axis` in order, and their indices; `ret_type` says which of both.
+    """The k greatest (or least) elements along `axis` in order, and their indices; `ret_type` selects either or both.
 
-    k may be symbolic; left out it is 1, and a negative constant takes all elements.
+    k may be symbolic and defaults to 1; a negative constant takes all elements.
     """
 
     ret_type: Literal["both", "values", "indices"] = "both"

@@ -1,4 +1,4 @@
-"""Operators that fold a tensor along axes: sums, products, extremes, moments, the median, and running results."""
+"""Reductions along axes: sums, products, extrema, moments, the median; and cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .operator import Array, Operator, operator
 
 
 def _widened(data: Array) -> Array:
-    """Narrow floats as float32, in which they are accumulated."""
+    """Convert narrow floats to float32, in which they are accumulated."""
     dtype = DataType(data.dtype.name)
     return data.astype(np.float32) if dtype.is_float and dtype.bits < 32 else data
 
@@ -31,7 +31,7 @@ def _widened(data: Array) -> Array:
 def _folded(
     data: TensorStructInfo, axis: tuple[int, ...] | None, keepdims: bool, dtype: str
 ) -> TensorStructInfo:
-    """The struct info of what is left after folding the axes (all of them for None)."""
+    """Struct info of the result of reducing the axes (None: all)."""
     if data.ndim == -1:
         return tensor((), dtype) if axis is None and not keepdims else tensor(None, dtype)
     axes = range(data.ndim) if axis is None else normalize_axes(axis, data.ndim, "axis", "x")
@@ -45,7 +45,7 @@ def _folded(
 
 
 class Folding(Operator):
-    """The base of results of one element for all elements along several axes."""
+    """Base class of reductions of several axes to one element."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ class Folding(Operator):
     fold: ClassVar[Callable[..., Array]]
 
     def folded(self, x: TensorStructInfo) -> TensorStructInfo:
-        """The struct info of what is left, in the dtype of x."""
+        """Struct info of the reduced tensor, in the dtype of x."""
         self.require_dtype(x, "x", *self.takes)
         return _folded(x, self.axis, self.keepdims, x.dtype)
 
@@ -72,7 +72,7 @@ class Folding(Operator):
 
 
 class Reduction(Folding):
-    """The base of reductions over several axes, which keep the dtype."""
+    """Base class of reductions over several axes that keep the dtype."""
 
     __slots__ = ()
 
@@ -111,7 +111,7 @@ class Prod(Reduction):
 
 @operator("relax.max")
 class Max(Reduction):
-    """The greatest element along `axis`; NaN if there is one; of nothing, the least value of the dtype."""
+    """The greatest element along `axis`; NaN if any element is; the least value of the dtype for an empty dimension."""
 
     exactness: ClassVar[Exactness] = Exactness.IEEE
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
@@ -128,7 +128,7 @@ class Max(Reduction):
 
 @operator("relax.min")
 class Min(Reduction):
-    """The least element along `axis`; NaN if there is one; of nothing, the greatest value of the dtype."""
+    """The least element along `axis`; NaN if any element is; the greatest value of the dtype for an empty dimension."""
 
     exactness: ClassVar[Exactness] = Exactness.IEEE
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
@@ -146,7 +146,7 @@ class Min(Reduction):
 def _extremum_gradient(
     x: Term, result: Term, grad: Term, axis: Sequence[int] | None, keepdims: bool
 ) -> Gradients | None:
-    """The gradient by the operand of max or min: elements equal to the extremum share that by the result."""
+    """Gradient of max or min: that of the result, divided evenly among the elements equal to the extremum."""
     if not is_float(x):
         return (None,)
     extremum, whole = (unfolded(value, x, axis, keepdims) for value in (result, grad))
@@ -157,14 +157,14 @@ def _extremum_gradient(
 
 
 def _centered(x: Term, axis: tuple[int, ...] | None) -> Term:
-    """The distances of elements from their mean along `axis`."""
+    """Deviations of elements from their mean along `axis`."""
     return apply("subtract", x, Mean(axis, True).call(x))
 
 
 def _mean_gradient(
     grad: RelaxExpr, x: Term, axis: tuple[int, ...] | None, keepdims: bool
 ) -> RelaxExpr | None:
-    """The gradient of the operand of a mean along `axis`."""
+    """Gradient of the operand of a mean along `axis`."""
     gradient, dims = spread(grad, x, axis, keepdims), dims_of(x)
     if gradient is None or dims is None:
         return None
@@ -173,7 +173,7 @@ def _mean_gradient(
 
 
 class Moment(Reduction):
-    """The base of means of floats; of nothing they are NaN."""
+    """Base class of means of floats, which are NaN for an empty dimension."""
 
     __slots__ = ()
 
@@ -181,19 +181,19 @@ class Moment(Reduction):
     takes: ClassVar[tuple[str, ...]] = ("float",)
 
     def average(self, data: Array) -> Array:
-        """The mean of an array along `axis`."""
+        """Mean of an array along `axis`."""
         with np.errstate(all="ignore"):
             total = np.sum(data, self.axis, keepdims=True)
             return np.asarray(total / total.dtype.type(data.size / max(total.size, 1)))
 
     def mean_square(self, data: Array) -> Array:
-        """The mean of the squares of the distances from the mean, with the dimensions asked for."""
+        """Mean squared deviation from the mean; keeps reduced dimensions if `keepdims`."""
         wide = _widened(data)
         with np.errstate(all="ignore"):
             return self.kept(self.average(np.square(wide - self.average(wide))))
 
     def kept(self, result: Array) -> Array:
-        """A result of which all dimensions are kept, with the dimensions asked for."""
+        """Drop the reduced dimensions of a result unless `keepdims`."""
         if self.keepdims:
             return result
         return np.asarray(np.squeeze(result, tuple(range(result.ndim)) if self.axis is None else self.axis))
@@ -201,7 +201,7 @@ class Moment(Reduction):
 
 @operator("relax.mean")
 class Mean(Moment):
-    """The mean along `axis`, of floats; of nothing, NaN."""
+    """The mean along `axis`, of floats; NaN for an empty dimension."""
 
     compute = topi.mean
 
@@ -216,7 +216,7 @@ class Mean(Moment):
 
 @operator("relax.variance")
 class Variance(Moment):
-    """The mean of the squares of the distances from the mean along `axis`, of floats; of nothing, NaN."""
+    """The mean squared deviation from the mean along `axis`, of floats; NaN for an empty dimension."""
 
     compute = topi.variance
 
@@ -231,7 +231,7 @@ class Variance(Moment):
 
 @operator("relax.std")
 class Std(Moment):
-    """The standard deviation along `axis`, of floats: the square root of the variance; of nothing, NaN."""
+    """The standard deviation along `axis`, of floats: the square root of the variance; NaN for an empty dimension."""
 
     compute = topi.std
 
@@ -247,10 +247,10 @@ class Std(Moment):
 
 @operator("relax.median")
 class Median(Folding):
-    """The median along `axis`, of an even number of elements the lower one; NaN if there is one.
+    """The median along `axis`, the lower one of an even number of elements; NaN if any element is.
 
-    Along a single axis a tuple: the values, and the int64 index of the first element that is the median. A dimension
-    that turns out empty is an error.
+    Along a single axis a tuple: the values, and the int64 index of the first element equal to the median. An empty
+    dimension is an error.
     """
 
     exactness: ClassVar[Exactness] = Exactness.IEEE
@@ -294,7 +294,7 @@ class Median(Folding):
 
 
 def require_elements(x: TensorStructInfo, axis: Sequence[int] | None) -> None:
-    """Complain of a dimension to fold that is proved to be empty; leave what is not known to the run time."""
+    """Raise OperatorError for a dimension to reduce that is proved empty; check at run time if undecided."""
     if x.dims is None:
         return
     for d in range(x.ndim) if axis is None else normalize_axes(axis, x.ndim, "axis", "x"):
@@ -307,7 +307,7 @@ def require_elements(x: TensorStructInfo, axis: Sequence[int] | None) -> None:
 
 
 class ArgReduction(Operator):
-    """The base of argmax and argmin, whose result is an int64 index."""
+    """Base class of argmax and argmin, whose result is an int64 index."""
 
     __slots__ = ()
 
@@ -323,7 +323,7 @@ class ArgReduction(Operator):
         return _folded(x, None if self.axis is None else (self.axis,), self.keepdims, "int64")
 
     def index(self, data: Array, best: Any) -> Array:
-        """NumPy's index of the best; like NumPy, raises ValueError where there is nothing to choose from."""
+        """NumPy's index of the extremum; like NumPy, raises ValueError for an empty dimension."""
         flat = data.reshape(-1) if self.axis is None else data
         found: Array = np.asarray(best(flat, 0 if self.axis is None else self.axis), np.int64)
         if not self.keepdims:
@@ -342,9 +342,9 @@ class ArgReduction(Operator):
 
 @operator("relax.argmax")
 class ArgMax(ArgReduction):
-    """The index of the greatest element along `axis`; the first of equals; a NaN is the greatest.
+    """The index of the greatest element along `axis`, the first among equal ones; NaN is the greatest.
 
-    Without an axis, the row-major index in the whole tensor. A dimension that turns out empty is an error.
+    Without an axis, the row-major index in the whole tensor. An empty dimension is an error.
     """
 
     compute = topi.argmax
@@ -355,7 +355,7 @@ class ArgMax(ArgReduction):
 
 @operator("relax.argmin")
 class ArgMin(ArgReduction):
-    """The index of the least element along `axis`; the first of equals; a NaN is the least."""
+    """The index of the least element along `axis`, the first among equal ones; NaN is the least."""
 
     compute = topi.argmin
 
@@ -364,9 +364,9 @@ class ArgMin(ArgReduction):
 
 
 class Running(Operator):
-    """The base of running results along `axis`; without one, of the flattened tensor.
+    """Base class of cumulative operators along `axis`; without one, of the flattened tensor.
 
-    The result has `dtype`, or the input's. `exclusive` leaves the element itself out.
+    The result has `dtype`, by default the input's. `exclusive` excludes the element itself.
     """
 
     __slots__ = ()
@@ -375,7 +375,7 @@ class Running(Operator):
     total = True
 
     start: ClassVar[int] = 0
-    """The result of nothing."""
+    """Identity element: the result for no elements."""
 
     axis: int | None = None
     dtype: DataType = VOID
@@ -402,7 +402,7 @@ class Running(Operator):
         return tensor((simplify(size),), dtype)
 
     def running(self, data: Array, accumulate: Callable[..., Any]) -> Array:
-        """The result, given NumPy's function of running results."""
+        """Result, given NumPy's cumulative function."""
         kind = (self.dtype or DataType(data.dtype.name)).numpy()
         flat = data.reshape(-1) if self.axis is None else data
         axis = 0 if self.axis is None else self.axis
@@ -423,9 +423,9 @@ class Running(Operator):
 
 @operator("relax.cumsum")
 class CumSum(Running):
-    """Running sums along `axis`; without one, of the flattened tensor. `exclusive` leaves the element itself out.
+    """Cumulative sums along `axis`; without one, of the flattened tensor. `exclusive` excludes the element itself.
 
-    The result has `dtype`, or the input's. Integers wrap around.
+    The result has `dtype`, by default the input's. Integers wrap around.
     """
 
     compute = topi.cumsum
@@ -452,9 +452,9 @@ class CumSum(Running):
 
 @operator("relax.cumprod")
 class CumProd(Running):
-    """Running products along `axis`; without one, of the flattened tensor. `exclusive` leaves the element itself out.
+    """Cumulative products along `axis`; without one, of the flattened tensor. `exclusive` excludes the element itself.
 
-    The result has `dtype`, or the input's. Integers wrap around.
+    The result has `dtype`, by default the input's. Integers wrap around.
     """
 
     start = 1

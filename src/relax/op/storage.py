@@ -1,8 +1,7 @@
-"""Operators that lowering introduces: allocations, storages and views of them, ends of lifetimes.
+"""Operators introduced by lowering: allocations, storages and views of them, ends of lifetimes.
 
-They stand between graph passes and bytecode: CallTIRRewrite makes `builtin.alloc_tensor`, memory planning turns
-those into tensors cut from storages. An allocation counts as pure, since nobody sees it happen, but every
-one is a value of its own: two are never merged.
+They are used between graph passes and bytecode: CallTIRRewrite emits `builtin.alloc_tensor`, memory planning replaces
+these by tensors cut from storages. An allocation counts as pure, but each is a distinct value: two are never merged.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from .tir_calls import as_arguments, as_callee, as_infos, as_shape, refused
 
 
 def tensor_like(call: Call, shape: int, dtype: int) -> TensorStructInfo:
-    """The struct info of a tensor whose shape and dtype are arguments of a call."""
+    """Struct info of a tensor whose shape and dtype are arguments of a call."""
     kind = call.args[dtype]
     if not isinstance(kind, DataTypeImm):
         raise OperatorError(OPERANDS, "dtype must be a dtype literal", operand="dtype")
@@ -39,7 +38,9 @@ def tensor_like(call: Call, shape: int, dtype: int) -> TensorStructInfo:
 
 
 def listed_device(index: RelaxExpr, builder: Any) -> VDevice | None:
-    """The virtual device that an argument counts in the list of the module being built, None if there is none."""
+    """Virtual device at the index that an argument holds in the list of the module being built, None if there is
+    none.
+    """
     listed: Sequence[VDevice] = getattr(builder, "vdevices", ())
     match index:
         case PrimValue(IntImm(_, number)) if 0 <= number < len(listed):
@@ -64,18 +65,18 @@ def _text(value: Any) -> RelaxExpr:
 
 
 def _device_argument(index: RelaxExpr) -> tuple[RelaxExpr, ...]:
-    """The index of a device, unless it is that of the first, which needs no mention."""
+    """Index of a device as an argument, omitted for the first device."""
     first = isinstance(index, PrimValue) and isinstance(index.value, IntImm) and index.value.value == 0
     return () if first else (index,)
 
 
 def _count(size: RelaxExpr) -> RelaxExpr:
-    """The size of a storage as a number where it is one: a number may be larger than the dimensions of shapes."""
+    """Size of a storage as an integer if constant; it may exceed the limits of shape dimensions."""
     return PrimValue(size.values[0]) if isinstance(size, ShapeExpr) and len(size.values) == 1 else size
 
 
 class EndOfLife(Intrinsic):
-    """The base of remarks that a value is not used any more. VMBuiltinLower drops them: bytecode says it by itself."""
+    """Base class of end-of-lifetime marks. VMBuiltinLower drops them: bytecode has its own register lifetimes."""
 
     __slots__ = ()
 
@@ -86,7 +87,7 @@ class EndOfLife(Intrinsic):
 
 
 class AllocStorage(Intrinsic):
-    """The base of allocations of memory that is cut into tensors: of `size` elements, on a device."""
+    """Base class of allocations of storages: memory for `size` elements on a device, to be cut into tensors."""
 
     __slots__ = ()
 
@@ -102,7 +103,7 @@ class AllocStorage(Intrinsic):
 
 
 class TensorInStorage(Intrinsic):
-    """The base of tensors that are made in a storage, which their third and fourth argument describe."""
+    """Base class of tensors created in a storage; the third and fourth arguments are shape and dtype."""
 
     __slots__ = ()
 
@@ -116,7 +117,7 @@ class TensorInStorage(Intrinsic):
 
 @operator("relax.builtin.alloc_tensor")
 class BuiltinAllocTensor(Intrinsic):
-    """A fresh tensor of unknown contents."""
+    """A newly allocated tensor of undefined contents."""
 
     builtin: ClassVar[str] = "vm.builtin.alloc_tensor"
     propagates_vdevice: ClassVar[bool] = False
@@ -158,7 +159,7 @@ class BuiltinAllocTensor(Intrinsic):
 
 @operator("relax.builtin.stop_lift_params")
 class StopLiftParams(Intrinsic):
-    """The tensor itself; nothing after it is computed ahead of time from parameters."""
+    """The tensor itself; computations after it are not lifted into the parameter transform."""
 
     effects: ClassVar[Effects] = VIEW
     builtin: ClassVar[str] = "vm.builtin.copy"
@@ -178,7 +179,7 @@ class StopLiftParams(Intrinsic):
 
 @operator("relax.memory.alloc_storage")
 class MemoryAllocStorage(AllocStorage):
-    """Memory of so many bytes, to be cut into tensors."""
+    """A storage of `size` bytes, to be cut into tensors."""
 
     dtype_at = 3
 
@@ -223,7 +224,7 @@ class MemoryAllocTensor(TensorInStorage):
 
 @operator("relax.memory.kill_storage")
 class MemoryKillStorage(EndOfLife):
-    """A storage is not used after this."""
+    """Mark the last use of a storage."""
 
     def infer(self, storage: StructInfo) -> TupleStructInfo:
         return UNIT
@@ -231,7 +232,7 @@ class MemoryKillStorage(EndOfLife):
 
 @operator("relax.memory.kill_tensor")
 class MemoryKillTensor(EndOfLife):
-    """A tensor is not used after this."""
+    """Mark the last use of a tensor."""
 
     def infer(self, tensor: StructInfo) -> TupleStructInfo:
         return UNIT
@@ -242,7 +243,7 @@ class MemoryKillTensor(EndOfLife):
 
 @operator("relax.vm.alloc_storage")
 class VMAllocStorage(AllocStorage):
-    """`size` elements of a dtype, from the machine's allocator."""
+    """A storage of `size` elements of a dtype, from the VM's allocator."""
 
     dtype_at = 2
 
@@ -272,7 +273,7 @@ class VMAllocStorage(AllocStorage):
 
 @operator("relax.vm.alloc_tensor")
 class VMAllocTensor(TensorInStorage):
-    """A tensor in a storage of the machine."""
+    """A tensor in a storage of the VM."""
 
     def infer(
         self, storage: StructInfo, offset: PrimStructInfo, shape: ShapeStructInfo, dtype: StructInfo
@@ -287,7 +288,7 @@ class VMAllocTensor(TensorInStorage):
 
 @operator("relax.vm.kill_object")
 class VMKillObject(EndOfLife):
-    """A register is not read after this."""
+    """Mark the last use of a register."""
 
     def infer(self, obj: StructInfo) -> TupleStructInfo:
         return UNIT
@@ -295,7 +296,7 @@ class VMKillObject(EndOfLife):
 
 @operator("relax.vm.call_tir_dyn")
 class VMCallTIRDyn(TupleCall):
-    """Call a kernel; the last argument is a shape, whose integers become its last arguments."""
+    """Call a kernel; the integers of the last argument, a shape, become the kernel's last arguments."""
 
     effects: ClassVar[Effects] = Effects(writes="all")
     builtin: ClassVar[str] = "vm.builtin.call_tir_dyn"

@@ -1,4 +1,4 @@
-"""From a function of tensor expressions to a call_tir: what `BlockBuilder.call_te` and `emit_te` do.
+"""Conversion of a tensor expression function to a call_tir, for `BlockBuilder.call_te` and `emit_te`.
 
     bb.emit_te(topi.add, x, y)      x: R.Tensor((n, 4)), y: R.Tensor((n, 4))
 
@@ -6,10 +6,10 @@
     def add(A: T.Buffer((n, 4)), B: …, T_add: …): …             over a shape variable of its own
     lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((n, 4), "float32"))
 
-Tensors become placeholders, shapes lists of dimensions, prim values scalars, tuples lists. Shape variables
-that no buffer of the PrimFunc binds, also those of the caller's that the formula uses, are passed as `tir_vars`;
-those that are no sizes (they may be negative, or floats) as arguments. A dimension nobody knows gets a name first,
-by a match_cast.
+Tensors become placeholders, shapes lists of dimensions, prim values scalars, tuples lists. Shape variables that no
+buffer of the PrimFunc binds, including the caller's variables used by the formula, are passed as `tir_vars`; variables
+that are not sizes (possibly negative, or floats) as arguments. An unknown dimension is first bound to a variable by a
+match_cast.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from .intrinsics import CallTIR
 
 
 class Builder(Protocol):
-    """The part of a BlockBuilder that `call_te` uses."""
+    """Part of the BlockBuilder interface that `call_te` uses."""
 
     @property
     def shape_vars(self) -> Mapping[PrimVar, None]: ...
@@ -81,7 +81,7 @@ def call_te(
     name_hint: str | None,
     attrs: Mapping[str, Any] | None,
 ) -> Call:
-    """The call_tir of a tensor expression function, whose PrimFunc is added to the builder's module.
+    """Add the PrimFunc of a tensor expression function to the builder's module, and return its call_tir.
 
     Raises DiagnosticError when an argument has no form in tensor expressions, or the function returns no tensor.
     """
@@ -129,7 +129,7 @@ def _names() -> Iterator[str]:
 
 
 class _Arguments:
-    """Turns Relax arguments into what tensor expressions take, over shape variables of the PrimFunc's own."""
+    """Conversion of Relax arguments to tensor expressions, over shape variables owned by the PrimFunc."""
 
     def __init__(self, builder: Builder, name: str) -> None:
         self.builder = builder
@@ -138,13 +138,13 @@ class _Arguments:
         self.exprs: list[RelaxExpr] = []
         self.parameters: list[te.Tensor | PrimVar] = []
         self.inner: dict[PrimVar, PrimVar] = {}
-        """The caller's shape variables, and those of the PrimFunc that stand for them."""
+        """Maps the caller's shape variables to the PrimFunc's."""
         self.computed: dict[PrimVar, PrimExpr] = {}
-        """Parameters for scalars, and what the caller computes for each, in its own shape variables."""
+        """Maps scalar parameters to the expressions that the caller computes for them, in its own shape variables."""
         self.vdevices: list[VDevice | None] = []
 
     def argument(self, arg: Any) -> Any:
-        """One argument: Relax expressions and scalar expressions are converted, also inside lists and dicts."""
+        """Convert one argument: Relax and scalar expressions, also inside lists and dicts; others are unchanged."""
         match arg:
             case RelaxExpr():
                 return self.expr(self.builder.leaf(arg))
@@ -159,7 +159,7 @@ class _Arguments:
                 return self.expr(convert(arg)) if hasattr(arg, "__dlpack__") else arg
 
     def expr(self, expr: RelaxExpr) -> Any:
-        """A leaf, by its struct info."""
+        """Convert a leaf according to its struct info."""
         match expr:
             case StringImm(value) | DataTypeImm(value):
                 return value
@@ -187,7 +187,7 @@ class _Arguments:
                 )
 
     def scalar(self, value: PrimExpr) -> PrimExpr:
-        """A scalar over the caller's shape variables, in those of the PrimFunc."""
+        """Rewrite a scalar over the caller's shape variables in the PrimFunc's."""
         for var in free_vars(value):
             if var in self.inner:
                 continue
@@ -200,7 +200,9 @@ class _Arguments:
         return substitute(value, self.inner) if self.inner else value
 
     def known(self, expr: RelaxExpr, value: PrimExpr) -> PrimExpr:
-        """A scalar that the caller can compute. Where it may leave 64 bits, which is an error, the caller does."""
+        """Convert a scalar of known value. One that may overflow 64 bits, which is an error, is computed by the
+        caller.
+        """
         if not may_overflow(value):
             return self.scalar(value)
         var = self.parameter(expr, value.dtype)
@@ -238,18 +240,18 @@ class _Arguments:
         return [self.scalar(value) for value in values]
 
     def parameter(self, expr: RelaxExpr, dtype: str) -> PrimVar:
-        """A scalar only known at run time is a parameter of the PrimFunc."""
+        """Create a PrimFunc parameter for a scalar known only at run time."""
         var = PrimVar(next(self.names), dtype)
         self.exprs.append(expr)
         self.parameters.append(var)
         return var
 
     def unknown_dims(self, ndim: int) -> tuple[PrimExpr, ...]:
-        """New shape variables of the caller for dimensions it has no name for."""
+        """Create shape variables of the caller for dimensions of a tensor of unknown shape."""
         return tuple(SizeVar(f"d{i}", "int64") for i in range(ndim))
 
     def output_info(self, tensor: te.Tensor) -> TensorStructInfo:
-        """The struct info of an output, in the caller's shape variables."""
+        """Struct info of an output, in the caller's shape variables."""
         outer: dict[PrimVar, PrimExpr] = {inner: var for var, inner in self.inner.items()}
         outer.update(self.computed)
         dims = [cast("int64", simplify_dim(substitute(dim, outer))) for dim in tensor.shape]
@@ -263,7 +265,7 @@ class _Arguments:
         return info
 
     def prim_func(self, outputs: list[te.Tensor]) -> PrimFunc:
-        """The PrimFunc of outputs; where they use the caller's shape variables, over variables of its own."""
+        """Create the PrimFunc of `outputs`; occurrences of the caller's shape variables are replaced by its own."""
         func = te.create_prim_func([*self.parameters, *outputs])
         in_scope = self.builder.shape_vars
         foreign: dict[PrimVar, None] = {}
@@ -277,7 +279,8 @@ class _Arguments:
             return func
         for var in foreign:
             self.scalar(var)
-        func = te.create_prim_func([*self.parameters, *outputs])  # what is no size has become a parameter
+        # Variables that are not sizes are parameters now.
+        func = te.create_prim_func([*self.parameters, *outputs])
         table = {var: self.inner[var] for var in foreign}
         params = [table.get(param, param) for param in func.params]
         own = substitute_func(func.replace(params=tuple(dict.fromkeys(params))), table)
@@ -286,12 +289,12 @@ class _Arguments:
         return own.replace(params=tuple(param for param in own.params if param not in bound))
 
     def vdevice(self) -> VDevice | None:
-        """The device of those tensors of which it is known, if they agree on one."""
+        """Virtual device of the tensors that have one, None if they disagree."""
         known = [vdevice for vdevice in self.vdevices if vdevice is not None]
         return known[0] if known and all(same_vdevice(known[0], other) for other in known) else None
 
     def integers(self, func: PrimFunc) -> list[PrimExpr]:
-        """The `tir_vars` of the call: the caller's expressions for parameters that are no argument's."""
+        """`tir_vars` of the call: the caller's expressions for parameters without an argument."""
         known = {p for p in self.parameters if isinstance(p, PrimVar)}
         outer = {inner: var for var, inner in self.inner.items()}
         extra = [p for p in func.params if p not in func.buffer_map and p not in known]

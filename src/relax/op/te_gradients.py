@@ -28,8 +28,8 @@ from .te_call import call_te
 from .tir_calls import as_arguments, as_callee, as_output, as_shape
 
 TEGradient = Callable[..., Any]
-"""A function from the gradient by the result (a list, of several results) and the arguments of a kernel, as te.Tensors,
-to a list of the gradients by the arguments."""
+"""A function from the gradient of the result (a list for several results) and a kernel's arguments, as te.Tensors, to
+the list of the arguments' gradients."""
 
 _FUNCTIONS: dict[str, TEGradient] = {}
 
@@ -68,7 +68,7 @@ class CallTIRWithGrad(CallTIR):
     ) -> StructInfo: ...
 
     def gradient_of_call(self, builder: Any, call: Call, result: Term, grad: Term) -> Gradients | None:
-        """A call_tir of the kernel of all gradients. Raises OperatorError for a gradient that cannot be had."""
+        """Build the call_tir of the kernel of all gradients. Raises OperatorError if a gradient cannot be built."""
         function = _FUNCTIONS.get(self.te_grad_name)
         if function is None:
             raise self._refused(
@@ -113,7 +113,7 @@ class CallTIRWithGrad(CallTIR):
 
 
 def _distinct(results: Any, operands: Sequence[Any]) -> list[te.Tensor]:
-    """The results of a gradient as tensors of their own: a copy of one that is an operand, or there twice."""
+    """Copy gradients that are an operand or occur twice, so that all results are distinct tensors."""
     distinct: list[te.Tensor] = []
     for result in cast("Sequence[te.Tensor]", results if isinstance(results, (list, tuple)) else [results]):
         taken = any(result is tensor for tensor in (*_tensors(operands), *distinct))
@@ -130,7 +130,7 @@ def _tensors(operands: Sequence[Any]) -> list[Any]:
 
 
 def _fields(args: RelaxExpr) -> Sequence[RelaxExpr]:
-    """The arguments of a kernel, which may be a tuple in a variable."""
+    """Arguments of a kernel, also those of a tuple in a variable."""
     if isinstance(args, Tuple):
         return args.fields
     info = known_struct_info(args)

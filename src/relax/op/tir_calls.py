@@ -1,9 +1,8 @@
 """Rules of calls in destination-passing style: its outputs are concrete, and it fits the PrimFunc.
 
-A PrimFunc takes the inputs, the integers of `tir_vars`, and the outputs that are allocated for it; integers
-after the outputs, as other compilers pass them, are understood too. Whether an argument fits is asked of the
-same prover as everything else: only what is proved not to fit is an error here, the rest is checked when the
-function is entered.
+A PrimFunc takes the inputs, the integers of `tir_vars`, and the outputs that are allocated for it; integers after the
+outputs, as in other compilers, are accepted too. Only arguments proved not to fit are an error here; undecided
+conditions are checked on entry of the function.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ from .errors import OPERANDS, OperatorError
 from .known import known_struct_info
 
 OUTPUTS: Final = "E3110"
-"""Output struct info that is missing, or does not say what to allocate."""
+"""Output struct info that is missing or does not determine the allocation."""
 SIGNATURE: Final = "E3111"
-"""Arguments or outputs that do not fit the function called."""
+"""Arguments or outputs that do not fit the callee."""
 INPLACE: Final = "E3112"
-"""An output that cannot reuse the argument it names."""
+"""An output that cannot reuse the argument of its index."""
 
 
 # ------------------------------------------------------------------------------------- building calls
 
 
 def as_sequence(value: Any) -> tuple[Any, ...]:
-    """The items of a tuple or list; of a lone value, a sequence of one."""
+    """Items of a tuple or list; a single value becomes a sequence of one."""
     return tuple(cast("tuple[Any, ...]", value)) if isinstance(value, (tuple, list)) else (value,)
 
 
 def as_callee(op_name: str, func: Any) -> RelaxExpr:
-    """The callee of a call: text names a packed function."""
+    """Convert the callee of a call; text names a packed function."""
     if isinstance(func, str):
         return ExternFunc(func)
     if isinstance(func, BaseFunc) and not isinstance(func, ExternFunc):
@@ -58,7 +57,7 @@ def as_callee(op_name: str, func: Any) -> RelaxExpr:
 
 
 def as_arguments(op_name: str, args: Any) -> RelaxExpr:
-    """The argument tuple: a lone value that is not a tuple is a tuple of one."""
+    """Convert the argument tuple; a single value becomes a tuple of one."""
     try:
         expr = Tuple(()) if args is None else convert(args)
     except TypeError as error:
@@ -69,7 +68,7 @@ def as_arguments(op_name: str, args: Any) -> RelaxExpr:
 
 
 def as_shape(op_name: str, values: Any) -> RelaxExpr | None:
-    """`tir_vars`: a shape from a list of integers, or a shape value."""
+    """Convert `tir_vars`: a list of integers, or a shape value."""
     if values is None or isinstance(values, RelaxExpr):
         return values
     try:
@@ -79,7 +78,7 @@ def as_shape(op_name: str, values: Any) -> RelaxExpr | None:
 
 
 def as_infos(op_name: str, sinfo_args: Any) -> tuple[StructInfo, ...]:
-    """`sinfo_args` as a tuple: none, one or several."""
+    """Convert `sinfo_args` to a tuple from none, one or several."""
     if sinfo_args is None:
         return ()
     given = as_sequence(sinfo_args)
@@ -90,7 +89,7 @@ def as_infos(op_name: str, sinfo_args: Any) -> tuple[StructInfo, ...]:
 
 
 def as_output(op_name: str, out_sinfo: Any, dtype: Any) -> StructInfo:
-    """The struct info of the result: one tensor's, or a tuple of several.
+    """Convert the struct info of the result: one tensor's, or a tuple of several.
 
     The older spelling gives shapes and a dtype instead.
     """
@@ -132,7 +131,7 @@ def _shapes_as_output(op_name: str, shapes: Any, dtype: Any) -> StructInfo:
 
 
 def as_indices(op_name: str, indices: Any) -> tuple[int, ...]:
-    """Argument positions from an integer or a list of them."""
+    """Convert an integer or a list of integers to argument indices."""
     given = as_sequence(indices)
     for index in given:
         if not isinstance(index, (int, np.integer, IntImm)) or isinstance(index, bool):
@@ -141,7 +140,7 @@ def as_indices(op_name: str, indices: Any) -> tuple[int, ...]:
 
 
 def refused(op_name: str, message: str, hint: str = "", *, code: str = OPERANDS) -> DiagnosticError:
-    """The complaint about an argument of a builder function."""
+    """Error for an invalid argument of a builder function."""
     return DiagnosticError(Diagnostic(code, f"{op_name}: {message}", hint=hint))
 
 
@@ -149,7 +148,7 @@ def refused(op_name: str, message: str, hint: str = "", *, code: str = OPERANDS)
 
 
 def output_infos(sinfo_args: Sequence[StructInfo]) -> tuple[TensorStructInfo, ...]:
-    """The outputs a call allocates. Raises OperatorError unless each says shape and dtype."""
+    """Outputs that a call allocates. Raises OperatorError unless each has a shape and a dtype."""
     if len(sinfo_args) != 1:
         raise OperatorError(OUTPUTS, f"takes one output struct info, found {len(sinfo_args)}")
     info = sinfo_args[0]
@@ -178,7 +177,7 @@ def check_signature(
     tir_vars: StructInfo | None,
     outputs: Sequence[StructInfo],
 ) -> None:
-    """Raise OperatorError (E3111), telling every misfit, if arguments or outputs are proved not to fit."""
+    """Raise OperatorError (E3111), listing every mismatch, if arguments or outputs are proved not to fit the callee."""
     if not isinstance(func, FuncStructInfo) or func.params is None:
         return
     if func.ret != TupleStructInfo(()) and not (
@@ -219,14 +218,14 @@ def ints_are_last(params: Sequence[StructInfo], count: int) -> bool:
 def arrange(
     inputs: list[Any], ints: list[Any], outputs: list[Any], params: Sequence[StructInfo]
 ) -> list[Any]:
-    """Inputs, integers and outputs in the order the PrimFunc takes them."""
+    """Order inputs, integers and outputs as the PrimFunc takes them."""
     if ints_are_last(params, len(ints)):
         return [*inputs, *outputs, *ints]
     return [*inputs, *ints, *outputs]
 
 
 def _integers(tir_vars: StructInfo | None) -> list[tuple[str, StructInfo]] | None:
-    """The integers of `tir_vars`, named; None when their number is not known."""
+    """Integers of `tir_vars`, with names; None if their number is unknown."""
     if tir_vars is None:
         return []
     if not isinstance(tir_vars, ShapeStructInfo) or tir_vars.ndim == -1:
@@ -240,7 +239,7 @@ def _integers(tir_vars: StructInfo | None) -> list[tuple[str, StructInfo]] | Non
 
 
 def _as_passed(info: StructInfo, param: StructInfo) -> StructInfo:
-    """An integer reaches a PrimFunc as an int64, whatever width the parameter has."""
+    """Struct info of an integer argument: a PrimFunc receives int64, whatever the parameter's width."""
     if isinstance(info, PrimStructInfo) and isinstance(param, PrimStructInfo):
         both = (info.dtype.is_integer or info.dtype.is_bool) and param.dtype.is_integer
         if both and info.dtype != param.dtype:
@@ -257,7 +256,7 @@ def _count_text(func: FuncStructInfo, inputs: list[Any], ints: list[Any], outs: 
 
 
 def check_inplace_indices(indices: tuple[int, ...], results: int, args: StructInfo, what: str) -> None:
-    """One index per result, each an argument or -1, none twice, and at least one that names an argument."""
+    """Require one index per result, each an argument or -1, without repetition, and at least one argument."""
     if len(indices) != results:
         raise OperatorError(
             INPLACE, f"{len(indices)} inplace_indices for {results} {what}{'s' * (results != 1)}"

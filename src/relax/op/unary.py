@@ -1,7 +1,7 @@
 """Element-wise operators of one tensor.
 
-Functions of the reals take floats; what is exact also takes integers. The result has the operand's shape and
-dtype, or bool for the tests.
+Real-valued functions take floats; exact ones also take integers. The result has the operand's shape and dtype, or bool
+for the tests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .operator import Array, Operator, operator, row
 
 
 class Unary(Operator):
-    """The base: which dtypes are taken, and which one is given (the operand's, if None)."""
+    """Base class of unary element-wise operators: accepted dtypes, and the result dtype (None: the operand's)."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class Unary(Operator):
     takes: ClassVar[tuple[str, ...]] = ("float",)
     gives: ClassVar[str | None] = None
     steps: ClassVar[bool] = False
-    """True if the function is constant between its steps, so that no gradient passes."""
+    """True if the function is piecewise constant and has no gradient."""
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(x, "x", *self.takes)
@@ -51,12 +51,12 @@ class Unary(Operator):
         return (None,) if self.steps else chained(grad, x, lambda: self.slope(x, result))
 
     def slope(self, x: Term, y: Term) -> RelaxExpr | None:
-        """The derivative at x, where the function is y; None if none is stated."""
+        """Derivative at x, with y the function's value; None if none is defined."""
         return None
 
 
 class RealUnary(Unary):
-    """The base of functions of the reals, which are rounded."""
+    """Base class of real-valued functions, whose results are rounded."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class RealUnary(Unary):
 
 
 class NumberUnary(Unary):
-    """The base of those that take any number."""
+    """Base class of functions of any number dtype."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ class NumberUnary(Unary):
 
 
 def _real(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
-    """A NumPy function of the reals, computed in float64, and rounded to the operand's dtype."""
+    """Wrap a NumPy function: compute in float64, then round to the operand's dtype."""
 
     def reference(x: Array) -> Array:
         return convert_array(np.asarray(function(x.astype(np.float64))), x.dtype)
@@ -83,13 +83,13 @@ def _real(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
 
 
 def _whole(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
-    """A NumPy function of rounding; integers are whole already."""
+    """Wrap a NumPy rounding function; integers are returned unchanged."""
     real = _real(function)
     return lambda x: x if DataType(x.dtype.name).is_integer else real(x)
 
 
 def _test(function: Callable[[Any], Any], of_integers: bool) -> Callable[[Array], Array]:
-    """A NumPy test of floats, and its answer for integers."""
+    """Wrap a NumPy test of floats, with its constant result for integers."""
 
     def reference(x: Array) -> Array:
         if DataType(x.dtype.name).is_integer:
@@ -108,7 +108,9 @@ def _row(
     slope: Callable[[Term, Term], RelaxExpr] | None = None,
     **facts: Any,
 ) -> type[Unary]:
-    """Declare an operator by its formula, its reference, and its derivative from x and the function's value y."""
+    """Declare an operator from its formula, its reference, and its derivative in terms of x and the function's value
+    y.
+    """
     if slope is not None:
         facts["slope"] = staticmethod(slope)
     return row(f"relax.{name}", base, doc, compute=compute, reference=reference, **facts)
@@ -236,7 +238,7 @@ class Negative(NumberUnary):
 class Clip(Operator):
     """min(max(x, min), max): NaN stays NaN, and where min > max the result is max.
 
-    The bounds are numbers, or scalars of the program; beyond the values of an integer type they clip nothing.
+    The bounds are numbers, or scalars of the program; bounds outside an integer dtype's range have no effect.
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
@@ -281,8 +283,8 @@ def _is_infinite(value: PrimExpr | None) -> bool:
 class Astype(Operator):
     """x converted to a dtype.
 
-    A float to an integer truncates toward zero; what does not fit saturates and NaN gives 0. An integer to a
-    narrower one wraps around. Anything but 0 is True as a bool.
+    Floats convert to integers by truncation, saturating; NaN becomes 0. Integers wrap around in narrower dtypes. Every
+    value but 0 becomes True as a bool.
     """
 
     exactness: ClassVar[Exactness] = Exactness.IEEE
@@ -312,6 +314,6 @@ class Astype(Operator):
 
 @operator("relax.wrap_param")
 class WrapParam(Astype):
-    """A parameter of the model, converted to a dtype as `astype` converts."""
+    """A parameter of the model, converted to a dtype like `astype`."""
 
     dtype: DataType = DataType("float32")

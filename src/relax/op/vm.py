@@ -1,4 +1,4 @@
-"""Operators of the machine: ``relax.op.vm.alloc_tensor``, … (declared in `storage.py`)."""
+"""Operators of the VM: ``relax.op.vm.alloc_tensor``, … (declared in `storage.py`)."""
 
 from __future__ import annotations
 

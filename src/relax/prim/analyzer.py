@@ -59,7 +59,7 @@ _T = TypeVar("_T")
 
 
 class Verdict(enum.IntEnum):
-    """The answer to a question that cannot always be decided: of equality, for all values of the variables."""
+    """Answer to an undecidable question: whether an equality holds for all values of the variables."""
 
     NO = 0
     POSSIBLY = 1
@@ -71,7 +71,7 @@ _Decider: TypeAlias = "Callable[[Normalizer, CompareExpr], bool | None]"
 
 @dataclass(frozen=True, slots=True)
 class ConstIntBound:
-    """Between which constants an integer expression lies, both included."""
+    """Inclusive constant bounds of an integer expression."""
 
     min_value: int
     max_value: int
@@ -103,11 +103,11 @@ class Analyzer:
 
     @property
     def conditions(self) -> tuple[PrimExpr, ...]:
-        """The conditions assumed, as they were given, oldest first."""
+        """Assumed conditions as given, oldest first."""
         return tuple(item for item in self._statements.items if isinstance(item, PrimExpr))
 
     def copy(self) -> Analyzer:
-        """An analyzer that knows the same, and learns on its own from here."""
+        """Return an independent copy."""
         other = Analyzer()
         self._statements.learnt()
         other._statements = self._statements.copy()
@@ -152,16 +152,16 @@ class Analyzer:
         self._statements.begin(facts)
 
     def assume(self, condition: Any) -> None:
-        """Take a condition as true from here on."""
+        """Assume a condition from here on."""
         condition = convert(condition)
         if says_something(condition):
             self._statements.items.append(condition)
 
     @contextmanager
     def limits_scope(self, limits: Iterable[tuple[PrimExpr, int]]) -> Generator[Analyzer]:
-        """Inside the ``with``, int64 expressions of sizes are at most these numbers, computed without overflow.
+        """Context manager: int64 expressions of sizes are at most the given numbers and do not overflow.
 
-        What is no sum of products of sizes says nothing here. Inner expressions must come first.
+        Expressions other than sums of products of sizes are ignored. Inner expressions must come first.
         """
         added = tuple(limits)
         with self._scope():
@@ -171,7 +171,7 @@ class Analyzer:
 
     @contextmanager
     def constraint_scope(self, condition: Any) -> Generator[Analyzer]:
-        """Take a condition as true inside the ``with``."""
+        """Context manager: assume a condition."""
         with self._scope():
             self.assume(condition)
             yield self
@@ -185,7 +185,7 @@ class Analyzer:
             self._statements.forget(count, facts)
 
     def _prove_with(self) -> Normalizer:
-        """The prover's normalizer, under all that is known."""
+        """The prover's normalizer with all facts."""
         normalizer = self._statements.learnt()
         normalizer.bounds.budget.refill()
         return normalizer
@@ -202,7 +202,7 @@ class Analyzer:
         return question(f"{what} {self._statements.facts.wraps}", spelling, facts), statements
 
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
-        """The expression at its simplest: same value, same failures; the very object if nothing was gained."""
+        """Simplify an expression, preserving its value and its failures; the same object if nothing is gained."""
         if self._statements.empty:
             return simplify(expr)
         expr = convert(expr)
@@ -239,7 +239,7 @@ class Analyzer:
         return known
 
     def prove(self, condition: Any) -> bool | None:
-        """True if a condition always holds, False if it never does, None if neither is known."""
+        """True if a condition always holds, False if it never does, None if undecided."""
         condition = convert(condition)
         if is_plainly_true(condition) and not has_effects(condition):  # without a look at what is known
             return True
@@ -256,31 +256,31 @@ class Analyzer:
         return answered(asked, work)
 
     def can_prove(self, condition: Any, strength: int = 0) -> bool:
-        """True if a condition is known to hold. (`strength` is TVM's: there is one prover here, the strongest.)"""
+        """True if a condition provably holds. (`strength` is accepted for TVM and ignored.)"""
         return self.prove(condition) is True
 
     def prove_equal(self, a: Any, b: Any) -> Verdict:
-        """Verdict on the equality of two expressions: always, never, or not known."""
+        """Verdict on the equality of two expressions: always, never, or undecided."""
         return _relation(self._prove_with(), convert(a), convert(b))
 
     def can_prove_equal(self, a: Any, b: Any) -> bool:
-        """True if two expressions are known to be equal."""
+        """True if two expressions are provably equal."""
         return self.prove_equal(a, b) is Verdict.YES
 
     def can_prove_less(self, a: Any, b: Any) -> bool:
-        """True if a < b is known to hold."""
+        """True if a < b is provable."""
         return self.can_prove(binary(LT, convert(a), b))
 
     def can_prove_less_equal(self, a: Any, b: Any) -> bool:
-        """True if a ≤ b is known to hold."""
+        """True if a ≤ b is provable."""
         return self.can_prove(binary(LE, convert(a), b))
 
     def can_prove_greater_equal(self, a: Any, b: Any) -> bool:
-        """True if a ≥ b is known to hold."""
+        """True if a ≥ b is provable."""
         return self.can_prove(binary(GE, convert(a), b))
 
     def const_int_bound(self, expr: Any) -> ConstIntBound:
-        """Between which constants an integer expression lies; the infinities where there is none."""
+        """Constant bounds of an integer expression; infinities where there is none."""
         low, high = self.interval(expr)
         return ConstIntBound(
             ConstIntBound.NEG_INF if math.isinf(low) else max(int(low), ConstIntBound.NEG_INF),
@@ -300,7 +300,7 @@ class Analyzer:
         return ModularSet(coeff, base % coeff if coeff else base)
 
     def interval(self, expr: Any) -> tuple[int | float, int | float]:
-        """Between which values an integer expression lies: integers, or ±inf."""
+        """Bounds (minimum, maximum) of an integer expression: integers, or ±inf."""
         value = convert(expr)
         if isinstance(value, IntImm):
             return value.value, value.value
@@ -321,13 +321,13 @@ class Analyzer:
 # ------------------------------------------------------------------------------------- without an analyzer
 
 _NOTHING = Facts()
-"""No facts; those who add some copy it first."""
+"""Empty facts, shared; copy them before adding one."""
 
 _IN_SCOPE: ContextVar[Analyzer | None] = ContextVar("the facts in scope", default=None)
 
 
 class FactsInScope:
-    """The context manager, and decorator, that `facts_in_scope` gives."""
+    """Context manager and decorator returned by `facts_in_scope`."""
 
     __slots__ = ("_facts", "_token")
 
@@ -350,10 +350,10 @@ class FactsInScope:
 
 
 def facts_in_scope(facts: Analyzer | None) -> FactsInScope:
-    """Inside the ``with``, `prove`, `prove_equal`, `prove_shape_equal` and `const_int_bound` use these facts.
+    """Context manager: `prove`, `prove_equal`, `prove_shape_equal` and `const_int_bound` use these facts.
 
-    `simplify` does not: how a dimension is written never depends on where it stands. None hides what is in
-    scope outside.
+    `simplify` does not: the form of a dimension never depends on its position. If `facts` is None, outer facts are
+    hidden.
     """
     return FactsInScope(facts)
 
@@ -390,15 +390,15 @@ _Answer = TypeVar("_Answer")
 
 
 def _remembered(what: str, expressions: Sequence[PrimExpr], answer: Callable[[], _Answer]) -> _Answer:
-    """The answer to a question without facts, worked out once for all that are spelled alike."""
+    """Answer to a question without facts, cached for all questions with the same spelling."""
     spelling = spelled(expressions)
     return answer() if spelling is None else answered(question(what, spelling), answer)
 
 
 def prove(condition: Any) -> bool | None:
-    """True if a condition holds for all values of its variables, False if for none, None if it is not known.
+    """True if a condition holds for all values of its variables, False if for none, None if undecided.
 
-    The values are those that the facts in scope allow: see `facts_in_scope`. So with the other questions.
+    The values are those allowed by the facts in scope (`facts_in_scope`), as for the other questions.
     """
     expr = convert(condition)
     if isinstance(expr, IntImm):
@@ -441,7 +441,7 @@ def prove_equal(a: Any, b: Any) -> Verdict:
 
 
 def implies(conditions: Iterable[Any], conclusion: Any) -> bool:
-    """True if a conclusion holds wherever these conditions, and the facts in scope, do."""
+    """True if `conclusion` holds wherever `conditions` and the facts in scope hold."""
     facts, given = _IN_SCOPE.get(), tuple(map(convert, conditions))
 
     def implied() -> bool:
@@ -464,7 +464,7 @@ def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Verdict:
 
 
 def const_int_bound(expr: Any) -> ConstIntBound:
-    """Between which constants an integer expression lies."""
+    """Constant bounds of an integer expression."""
     return (_IN_SCOPE.get() or Analyzer()).const_int_bound(expr)
 
 
@@ -488,7 +488,7 @@ def _prove(normalizer: Normalizer, condition: PrimExpr) -> bool | None:
 
 
 def _decide_where_defined(normalizer: Normalizer, condition: CompareExpr) -> bool | None:
-    """Decide a comparison with all there is: what it divides by is not 0, then proof by cases."""
+    """Decide a comparison by all means: assume that its divisors are not 0, then prove it by cases."""
     inner = where_defined(normalizer, condition)
     known = None if inner is normalizer else decide(inner, condition)
     return decide_by_cases(inner, condition) if known is None else known
@@ -501,7 +501,7 @@ def _is_comparison(condition: PrimExpr) -> TypeGuard[CompareExpr]:
 
 
 def _prove_as_written(normalizer: Normalizer, condition: PrimExpr, decider: _Decider) -> bool | None:
-    """Prove a condition from the comparisons it is made of."""
+    """Prove a condition from its comparisons."""
     done: dict[PrimExpr, bool | None] = {}
 
     def proved(expr: PrimExpr) -> bool | None:

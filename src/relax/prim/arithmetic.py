@@ -1,6 +1,6 @@
-"""The scalar operations as functions: one of integers and one of floats. Each BinaryExpr class names its own two.
+"""Scalar operations as pairs of functions, for integers and for floats. Each BinaryExpr class refers to its pair.
 
-Functions of integers take Python ints and are exact: `wrap` brings the result into a dtype. Division by 0 raises
+Functions of integers take Python ints and are exact; `wrap` reduces the result to a dtype. Division by 0 raises
 ZeroDivisionError. Functions of floats take Python floats or NumPy arrays of float64; the caller rounds the result to
 the dtype, and silences NumPy's warnings.
 """

@@ -28,11 +28,11 @@ from .poly import Atom, Factor, Poly, add, constant, factors_of, multiply, scale
 from .sample import rootless, samples
 
 CASES = 40
-"""The most cases that one claim may be divided into."""
+"""Maximum number of cases of one claim."""
 TERMS = 3000
-"""The most terms that the bounds may look at for one claim; and a claim has so many hundredths of it at most."""
+"""Maximum number of terms examined by bounds for one claim, whose polynomial may have a hundredth of that."""
 MODULUS = 12
-"""The largest number of remainders that is tried one by one."""
+"""Maximum modulus whose remainders are tried one by one."""
 
 
 class Claim(enum.Enum):
@@ -92,7 +92,7 @@ def _is_below_one(bounds: Bounds, p: Poly) -> bool:
 
 
 def claim_by_cases(normalizer: Normalizer, p: Poly, claims: tuple[Claim, ...]) -> Claim | None:
-    """The one of some claims about `p` that holds, None if none can be shown."""
+    """The one of `claims` about `p` that is proven; None if none is."""
     if not claims or not _divisible(p):
         return None
     plausible = list(claims)
@@ -117,9 +117,9 @@ def claim_by_cases(normalizer: Normalizer, p: Poly, claims: tuple[Claim, ...]) -
 
 
 def _generalized(normalizer: Normalizer, p: Poly) -> tuple[Bounds, Poly] | None:
-    """The claim with any values in place of quotients by numbers: what holds of those holds of these.
+    """The polynomial with arbitrary values in place of quotients by numbers; a claim proven for it holds for `p`.
 
-    The bounds then need not look into quotients of which enough is known: that they are at least 1, say.
+    The bounds then need not examine quotients about which enough is known, such as a minimum of 1.
     """
     atoms = [f for f in factors_of(p) if isinstance(f, Atom) and f.kind is FloorDiv and f.exact]
     case = _Case()
@@ -133,7 +133,7 @@ def _generalized(normalizer: Normalizer, p: Poly) -> tuple[Bounds, Poly] | None:
 
 
 def _divisible(p: Poly) -> bool:
-    """True if there is anything to divide into cases."""
+    """True if a polynomial can be divided into cases."""
     return any(len(m) > 1 or (m and isinstance(m[0], Atom) and m[0].args) for m in p)
 
 
@@ -172,7 +172,7 @@ class _Search:
         return True
 
     def division(self, normalizer: Normalizer, p: Poly) -> list[_Case]:
-        """The cases to look at next; none if nothing is left to divide."""
+        """Cases to examine next; empty if nothing is left to divide."""
         factors = factors_of(p)
         atoms = [f for f in factors if isinstance(f, Atom) and f.exact and f.args]
         return (
@@ -197,7 +197,7 @@ class _Search:
 
 
 def _inside(normalizer: Normalizer, case: _Case) -> Normalizer | None:
-    """The normalizer inside a case; None if what is known excludes the case."""
+    """Normalizer inside a case; None if known facts exclude the case."""
     outer = normalizer.facts
     facts = outer.copy()
     facts.ranges.update(case.ranges)
@@ -304,7 +304,7 @@ def lone_variables(x: Poly, *others: Poly) -> Iterator[Factor]:
 
 
 def quotient_range(bounds: Bounds, atom: Atom) -> Interval:
-    """The values of a quotient. One of sizes, whose arithmetic does not overflow, is never the last of its dtype."""
+    """Bounds of a quotient. A quotient of sizes, which does not overflow, excludes the extreme values of its dtype."""
     low, high = bounds.factor_range(atom)
     if not bounds.is_size({(atom,): 1}):
         return low, high

@@ -66,7 +66,7 @@ _OPS: Final = {name: (DataType(dtype), Op.get(f"tir.{name}")) for name, dtype in
 
 
 def cell_call(name: str, *args: Any) -> PrimExpr:
-    """A call of one of these intrinsics."""
+    """Call one of these intrinsics."""
     dtype, op = _OPS[name]
     return Call(dtype, op, tuple([arg if isinstance(arg, PrimExpr) else convert(arg) for arg in args]))
 
@@ -80,7 +80,7 @@ def _builder(name: str) -> Callable[..., PrimExpr]:
 
 
 MEMBERS: Final = {name: _builder(name) for name in _RESULTS}
-"""The builders by name, for the namespace ``T``."""
+"""Builders by name, for the namespace ``T``."""
 
 REGISTERS: Final = "relax.registers"
 """Attribute of a PrimFunc that is a compiled Relax function: the number of registers. It takes `r` and `c`."""

@@ -33,7 +33,7 @@ _OPPOSITE: dict[type[CompareExpr], type[CompareExpr]] = {EQ: NE, NE: EQ, LT: GE,
 
 
 def decide(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
-    """The truth of a comparison of integers for all values of its variables; None if it is not known."""
+    """Truth of an integer comparison for all values of its variables; None if undecided."""
     dtype, bounds = expr.a.dtype, normalizer.bounds
     left, right = normalizer.normal(expr.a), normalizer.normal(expr.b)
     difference = add(left, right, -1)
@@ -68,7 +68,7 @@ def decide(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
 
 
 def decide_by_cases(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
-    """The same for what `decide` leaves open: see `cases`. For proofs only, as it takes longer."""
+    """Like `decide`, by cases (see `cases`). Slower, so for proofs only."""
     dtype, bounds, kind = expr.a.dtype, normalizer.bounds, type(expr)
     left, right = normalizer.normal(expr.a), normalizer.normal(expr.b)
     difference = add(left, right, -1)
@@ -88,7 +88,7 @@ def decide_by_cases(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
 
 
 def where_defined(normalizer: Normalizer, *exprs: PrimExpr) -> Normalizer:
-    """The normalizer for questions about where these have a value: what they divide by is not 0 there."""
+    """Normalizer under the assumption that the divisors in `exprs` are not 0, as where they have values."""
     divisors = [divisor for expr in exprs for divisor in _divisors(expr)]
     if not divisors:
         return normalizer
@@ -106,7 +106,7 @@ def where_defined(normalizer: Normalizer, *exprs: PrimExpr) -> Normalizer:
 
 
 def _divisors(expr: PrimExpr) -> Iterator[PrimExpr]:
-    """The divisors that an expression evaluates whenever it is evaluated, numbers aside."""
+    """Divisors evaluated in every evaluation of an expression, except constants."""
     pending, seen = [expr], set[int]()
     while pending:
         part = pending.pop()
@@ -119,7 +119,7 @@ def _divisors(expr: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def assume(normalizer: Normalizer, facts: Facts, condition: PrimExpr, holds: bool = True) -> bool:
-    """Add to `facts` what follows from a condition that holds (or does not); False if nothing does."""
+    """Add to `facts` the consequences of a condition that holds (or does not); return False if there are none."""
     if isinstance(condition, IntImm) or has_effects(condition):
         return False
     if isinstance(condition, Not):
@@ -158,6 +158,6 @@ def _assume_comparison(normalizer: Normalizer, facts: Facts, condition: CompareE
 
 
 def _assume_news(bounds: Bounds, facts: Facts, p: Poly) -> None:
-    """Add p ≥ 0, unless the ranges of its terms say so, or it was said before."""
+    """Add p ≥ 0, unless it is known or follows from the ranges of its terms."""
     if not bounds.is_evident(p) and p not in facts.nonnegative:
         assume_nonnegative(facts, p)

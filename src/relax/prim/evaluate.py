@@ -1,7 +1,7 @@
-"""The value of a scalar expression: the definition the simplifier and the code generator are held to.
+"""Value of a scalar expression: the reference for the simplifier and the code generator.
 
-Integers wrap around at their width; ``//`` and ``%`` floor, Div and Mod truncate; floating point is rounded to
-the dtype after every operation; And, Or, Select and if_then_else evaluate only what they need.
+Integers wrap around at their width; ``//`` and ``%`` floor, Div and Mod truncate; floating point is rounded to the
+dtype after every operation; And, Or, Select and if_then_else evaluate operands only when needed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Value: TypeAlias = "int | float | bool"
 
 
 def evaluate(expr: PrimExpr, env: Mapping[Var, Any] | None = None, *, checked: bool = False) -> Value:
-    """The value of an expression, given those of its variables (which are converted to their dtypes).
+    """Value of an expression for given values of its variables, which are converted to their dtypes.
 
-    Raises ZeroDivisionError naming the expression for an integer division by zero, KeyError for a variable
-    without a value, and TypeError for what has no value outside of a running program (a load, an extern call).
-    With `checked`, as for sizes, int64 arithmetic that would wrap around raises OverflowError.
+    Raises ZeroDivisionError naming the expression for an integer division by zero, KeyError for a variable without a
+    value, and TypeError for operations that need a running program (a load, an extern call). With `checked`, as for
+    sizes, int64 overflow raises OverflowError.
     """
     values = {} if env is None else {var: _to_dtype(value, var.dtype) for var, value in env.items()}
     return _Evaluation(values, checked).value(expr)
@@ -126,10 +126,9 @@ class _Evaluation:
 
 
 def scalar_function(expr: BinaryExpr, checked: bool = False) -> Callable[[Any, Any], Value]:
-    """The function of values that an operation computes at its operands' dtype, or at that of their lanes.
+    """Function from operand values to the result of an operation, for the operands' dtype (of one lane).
 
-    With `checked`, int64 arithmetic that would wrap around raises OverflowError. Functions of floats are to be called
-    where NumPy's warnings are silenced.
+    With `checked`, int64 overflow raises OverflowError. Call functions of floats with NumPy's warnings silenced.
     """
     dtype = expr.a.dtype.element_of
     integers, floats = expr.functions
@@ -157,7 +156,7 @@ def scalar_function(expr: BinaryExpr, checked: bool = False) -> Callable[[Any, A
 
 
 def convert_value(value: Value, dtype: DataType) -> Value:
-    """The value of a Cast: wrap integers, truncate floats toward zero and saturate, NaN to 0, non-zero to True.
+    """Value of a Cast: integers wrap around, floats are truncated and saturate, NaN becomes 0, nonzero becomes True.
 
     Raises TypeError for a dtype without values, such as ``handle``.
     """
@@ -184,7 +183,7 @@ def _to_dtype(value: Any, dtype: DataType) -> Value:
 
 
 def intrinsic_function(expr: Call) -> Callable[..., Value]:
-    """The function of its arguments' values that a call of an intrinsic computes, for one lane.
+    """Function from argument values to the result of an intrinsic call, for one lane.
 
     The function raises TypeError if the call has no value outside of a running program.
     """

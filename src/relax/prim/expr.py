@@ -166,7 +166,7 @@ class PrimExpr(BaseExpr):
         return bitwise("shift_right", self, other)
 
     def astype(self, dtype: str) -> PrimExpr:
-        """This value converted to another dtype."""
+        """Convert to another dtype."""
         return cast(dtype, self)
 
     def equal(self, other: ExprLike) -> PrimExpr:
@@ -189,9 +189,9 @@ def _name(value: Any) -> str:
 @final
 @node
 class Var(_Marked):
-    """A scalar variable, identified by the object, not by its name.
+    """A scalar variable, identified by object, not by name.
 
-    `nonnegative` is set, once, when a signature or match_cast binds the variable to a dimension.
+    `nonnegative` is set once, when a signature or match_cast binds the variable to a dimension.
     """
 
     __is_variable__: ClassVar[bool] = True
@@ -205,7 +205,7 @@ class Var(_Marked):
 
     @property
     def nonnegative(self) -> bool:
-        """True if the value is known to be ≥ 0, because it is the size of something."""
+        """True if the value is known to be ≥ 0, as for sizes."""
         return getattr(self, "_nonnegative", False)
 
     def __extra_state__(self) -> Any:
@@ -219,7 +219,7 @@ _nonnegative_marks = 0
 
 
 def mark_nonnegative(var: Var) -> None:
-    """Record that a variable is the size of something, hence ≥ 0."""
+    """Mark a variable as a size, hence ≥ 0."""
     global _nonnegative_marks
     if not var.nonnegative:
         _nonnegative_marks += 1
@@ -227,7 +227,7 @@ def mark_nonnegative(var: Var) -> None:
 
 
 def nonnegative_epoch() -> int:
-    """A number that changes when a variable is marked: what was simplified before may now get simpler."""
+    """Counter of marked variables: when it changes, expressions may simplify further."""
     return _nonnegative_marks
 
 
@@ -295,7 +295,7 @@ class FloatImm(PrimExpr):
 @final
 @node
 class StringImm(PrimExpr):
-    """A string: the name in a call_extern, and the like."""
+    """A string constant, such as the name in a call_extern."""
 
     value: str
 
@@ -308,7 +308,7 @@ def _scalar(value: Any) -> PrimExpr:
 
 
 def _convert_pair(expr: PrimExpr, first: str, second: str) -> None:
-    """Numbers given as operands become constants of the other operand's dtype."""
+    """Convert numeric operands to constants of the other operand's dtype."""
     a, b = getattr(expr, first), getattr(expr, second)
     if not (isinstance(a, PrimExpr) and isinstance(b, PrimExpr)):
         a, b = match_dtypes(a, b)
@@ -317,7 +317,7 @@ def _convert_pair(expr: PrimExpr, first: str, second: str) -> None:
 
 
 def bind_value(binding: Any) -> None:
-    """Convert what a Let gives its variable: a number takes the variable's dtype. Raises TypeError if it cannot."""
+    """Convert the value of a Let: a number takes the variable's dtype. Raises TypeError if it cannot."""
     name = type(binding).__name__
     if not isinstance(binding.var, Var):
         raise TypeError(f"{name} binds a Var, found {type(binding.var).__name__}")
@@ -339,7 +339,7 @@ class BinaryExpr(PrimExpr):
     b: PrimExpr
 
     functions: ClassVar[Arithmetic]
-    """The functions that compute it."""
+    """Functions that compute it."""
     symbol: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
@@ -364,7 +364,7 @@ class CompareExpr(BinaryExpr):
 
 
 class LogicExpr(BinaryExpr):
-    """A connective of two bools; the second operand is evaluated only if the first does not decide."""
+    """A connective of two bools; the second operand is evaluated only if needed."""
 
     __slots__ = ()
 
@@ -600,7 +600,7 @@ class Select(PrimExpr):
 @final
 @node
 class Cast(PrimExpr):
-    """A conversion. Float to int truncates toward zero; what does not fit saturates and NaN gives 0."""
+    """A conversion. Float to int truncates toward zero; out-of-range values saturate and NaN becomes 0."""
 
     dtype: DataType = child(converter=DataType)
     value: PrimExpr = child(converter=_scalar)
@@ -652,7 +652,7 @@ class Let(PrimExpr):
 
 
 def defers(other: Any) -> bool:
-    """True if the other operand's class says what arithmetic with a scalar means: a whole tensor does."""
+    """True if the other operand defines arithmetic with scalars, as tensors do."""
     return getattr(other, "__takes_scalars__", False)
 
 
@@ -661,15 +661,15 @@ COMPARISONS: tuple[type[CompareExpr], ...] = (EQ, NE, LT, LE, GT, GE)
 
 
 def is_expr_like(value: Any) -> TypeGuard[ExprLike]:
-    """True if `const`/`convert` would take the value as a scalar."""
+    """True if `const` and `convert` accept the value as a scalar."""
     return isinstance(value, (PrimExpr, int, float, np.integer, np.floating, np.bool_))
 
 
 def const(value: Any, dtype: str | None = None) -> IntImm | FloatImm:
-    """A constant. Without a dtype: that of a NumPy scalar; bool for a bool, int32 for an int, float32 for a float,
-    or 64 bits where the value does not fit. Raises ValueError for a value that does not fit the dtype.
+    """Constant of `dtype`. Raises ValueError for a value that does not fit.
 
-    A vector dtype is not taken here (TIR's Broadcast makes vectors of constants).
+    Default dtype: that of a NumPy scalar; bool for a bool, int32 for an int, float32 for a float, or 64 bits if the
+    value does not fit. Vector dtypes are not accepted (TIR's Broadcast makes vectors of constants).
     """
     if dtype is None:
         dtype = _own_dtype(value)
@@ -704,7 +704,7 @@ def _own_dtype(value: Any) -> DataType:
 
 
 def convert(value: Any) -> PrimExpr:
-    """A PrimExpr of a Python or NumPy scalar; a PrimExpr as it is. Raises TypeError for anything else."""
+    """Convert a Python or NumPy scalar to a PrimExpr; a PrimExpr is unchanged. Raises TypeError for other values."""
     if isinstance(value, PrimExpr):
         return value
     if type(value) is int:
@@ -720,7 +720,7 @@ def convert(value: Any) -> PrimExpr:
 
 
 def dimension(value: Any) -> PrimExpr:
-    """A PrimExpr for a place where sizes stand: integers become int64. Raises TypeError for what is no integer."""
+    """Convert a size to a PrimExpr: integers become int64. Raises TypeError for values that are not integers."""
     if isinstance(value, _INTEGERS) and not isinstance(value, _BOOLS):
         return IntImm(INT64, int(value))
     if isinstance(value, str):
@@ -737,14 +737,14 @@ def dimension(value: Any) -> PrimExpr:
 
 
 def dimensions(values: Iterable[Any]) -> tuple[PrimExpr, ...]:
-    """`dimension` of each."""
+    """Apply `dimension` to each value."""
     return tuple([dimension(value) for value in values])
 
 
 def match_dtypes(a: Any, b: Any) -> tuple[PrimExpr, PrimExpr]:
-    """Both operands in one dtype: a literal takes the other's; else the wider of a kind; ints become floats.
+    """Convert both operands to one dtype: literals adapt, else the wider of a kind, else ints become floats.
 
-    Signed and unsigned of one width meet in the signed type; a bool takes the other's type.
+    Signed and unsigned integers of one width become signed; a bool takes the other's dtype.
     """
     if not isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
         return _literal(a, b.dtype), b
@@ -758,7 +758,7 @@ def match_dtypes(a: Any, b: Any) -> tuple[PrimExpr, PrimExpr]:
 
 
 def promote(a: DataType, b: DataType) -> DataType:
-    """The dtype in which operands of two dtypes meet. Raises TypeError if there is none."""
+    """Common dtype of operands of two dtypes. Raises TypeError if there is none."""
     if a.lanes != b.lanes:
         raise TypeError(f"operands with different numbers of lanes: {a!s} and {b!s}")
     if a == b or b.is_bool:
@@ -794,9 +794,9 @@ def _literal(value: Any, dtype: DataType) -> PrimExpr:
 
 
 def binary(cls: type[BinaryExpr], a: Any, b: Any, fold: bool = True) -> PrimExpr:
-    """``cls(a, b)`` with the operands brought to one dtype; of two constants, their value (if `fold`).
+    """``cls(a, b)`` with operands converted to one dtype; constants are folded if `fold`.
 
-    Where int64 would wrap around there is no value yet: in a size that is an error when it is computed.
+    Constants are not folded if int64 would wrap around: in a size, that is an error at run time.
     """
     a, b = match_dtypes(a, b)
     if a.dtype != b.dtype:
@@ -814,7 +814,7 @@ def binary(cls: type[BinaryExpr], a: Any, b: Any, fold: bool = True) -> PrimExpr
 
 
 def true_divide(a: Any, b: Any) -> PrimExpr:
-    """``a / b`` for floats. Integers raise TypeError: say which division is meant."""
+    """``a / b`` for floats. Raises TypeError for integers, whose division must be explicit."""
     a, b = match_dtypes(a, b)
     if a.dtype.is_integer and b.dtype.is_integer:
         raise TypeError("integers divide in several ways; write a // b (floor) or truncdiv(a, b)")
@@ -832,7 +832,7 @@ def bitwise(name: str, a: Any, b: Any) -> PrimExpr:
 
 
 def cast(dtype: str, value: Any) -> PrimExpr:
-    """`value` converted to `dtype`; constants are converted now, and no node is made for the same dtype."""
+    """Convert `value` to `dtype`; constants are folded, and the same dtype makes no node."""
     target = DataType(dtype)
     expr = convert(value)
     if expr.dtype == target:
@@ -848,7 +848,7 @@ def cast(dtype: str, value: Any) -> PrimExpr:
 
 
 def fold_integers(cls: type[BinaryExpr], a: int, b: int) -> int | None:
-    """The value of an operation on integers, not wrapped; None for a division by zero."""
+    """Exact result of an operation on integers, not wrapped; None for a division by zero."""
     try:
         return cls.functions.integers(a, b)
     except ZeroDivisionError:
@@ -856,7 +856,7 @@ def fold_integers(cls: type[BinaryExpr], a: int, b: int) -> int | None:
 
 
 def same(a: PrimExpr, b: PrimExpr) -> bool:
-    """The same object, or equal constants."""
+    """True for the same object, or equal constants."""
     if a is b:
         return True
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
@@ -865,5 +865,5 @@ def same(a: PrimExpr, b: PrimExpr) -> bool:
 
 
 def is_const(expr: Node, value: int | None = None) -> bool:
-    """True if an expression is an integer constant (of that value)."""
+    """True if an expression is an integer constant (equal to `value`, if given)."""
     return isinstance(expr, IntImm) and (value is None or expr.value == value)

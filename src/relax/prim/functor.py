@@ -1,8 +1,8 @@
-"""Walking scalar expressions: substitution, free variables, bottom-up rewriting.
+"""Traversals of scalar expressions: substitution, free variables, bottom-up rewriting.
 
-The walkers go by the declared fields, so TIR's own expressions (loads, vectors) are walked as well. Only
-PrimExpr are entered: a Buffer, an Op or an iteration variable below an expression is left as it is.
-A rewrite that changes nothing returns the object it got.
+Traversals follow the declared fields, so TIR's own expressions (loads, vectors) are included. Only PrimExpr are
+entered: a Buffer, an Op or an iteration variable below an expression is unchanged. A rewrite without changes returns
+the same object.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def map_expressions(expr: PrimExpr, function: Callable[[PrimExpr], PrimExpr]) ->
 
 
 def post_order(expr: PrimExpr, visit: Callable[[PrimExpr], Any]) -> None:
-    """Call `visit` on every sub-expression, operands before what uses them, and on `expr` last.
+    """Call `visit` on every sub-expression in postorder, with `expr` last.
 
-    An object that occurs several times is visited once.
+    A shared object is visited once.
     """
     _post_order(expr, visit, set())
 
@@ -57,7 +57,7 @@ def _post_order(part: PrimExpr, visit: Callable[[PrimExpr], Any], seen: set[int]
 
 
 def rewrite(expr: PrimExpr, function: Callable[[PrimExpr], PrimExpr | None]) -> PrimExpr:
-    """Rewrite bottom-up: `function` gets each node with its operands rewritten; None leaves it as it is."""
+    """Rewrite bottom-up: `function` maps a node with rewritten operands to its replacement, or None to keep it."""
     done: dict[int, PrimExpr] = {}
 
     def walk(part: PrimExpr) -> PrimExpr:
@@ -72,7 +72,7 @@ def rewrite(expr: PrimExpr, function: Callable[[PrimExpr], PrimExpr | None]) -> 
 
 
 def free_vars(expr: PrimExpr) -> list[Var]:
-    """The variables an expression uses and does not bind itself, in order of first occurrence."""
+    """Free variables of an expression, in order of first occurrence."""
     found: dict[Var, None] = {}
     binds = False
     seen: set[int] = set()
@@ -89,13 +89,13 @@ def free_vars(expr: PrimExpr) -> list[Var]:
 
 
 class FreeVars:
-    """The free variables of expressions and of all below them, each worked out once."""
+    """Cache of the free variables of expressions and their sub-expressions."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[PrimExpr, dict[Var, None]]] = {}
 
     def of(self, expr: PrimExpr) -> dict[Var, None]:
-        """The free variables, in order of first occurrence."""
+        """Free variables of an expression, in order of first occurrence."""
         if isinstance(expr, Var):
             return {expr: None}
         known = self._known.get(id(expr))
@@ -151,7 +151,7 @@ _Table: TypeAlias = "dict[Var, PrimExpr]"
 
 
 class _Lets:
-    """State shared by nested substitutions: the free variables, and the Lets done under other tables."""
+    """State shared by nested substitutions: free variables, and substituted Lets by table."""
 
     def __init__(self) -> None:
         self.free = FreeVars()
@@ -174,7 +174,7 @@ class _Substitution:
         return known
 
     def let(self, expr: Let) -> PrimExpr:
-        """A Let under the part of the table it mentions: wherever that part is the same, so is the result."""
+        """Substitute in a Let with the relevant part of the table; results are shared for equal parts."""
         free = self.lets.free.of(expr)
         table = {var: new for var, new in self.table.items() if var in free}
         if not table:

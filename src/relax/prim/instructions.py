@@ -1,12 +1,11 @@
-"""Intrinsics that stand for instructions: fused multiply-add, dot products of narrow numbers, reductions over the lanes
-of a vector, prefetch.
+"""Intrinsics that stand for instructions: fused multiply-add, dot products, reductions of lanes, prefetch.
 
-A schedule's writer uses them where the instructions matter. `fma` rounds once, on every machine. A reduction of
-numbers adds the second half of a vector to the first until one lane is left, so that its result does not depend on the
-machine either.
+Writers of schedules use them where the instructions matter. `fma` rounds once, on every target. A reduction of numbers
+adds the second half of a vector to the first until one lane is left, so that its result is the same on every target as
+well.
 
 A dot product adds to each 32-bit lane the products of the narrow numbers in the same lane of two other vectors. Its
-kinds and their meaning are those of the processors' instructions: `relax.target.isa.products`.
+kinds and their meaning are those of CPU instructions: `relax.target.isa.products`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ register_op("tir.prefetch", effect="opaque", total=True, numpy=None)
 
 
 def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> PrimExpr:
-    """a * b + c, rounded once; float32 or float64, or vectors of them. Raises TypeError for other dtypes."""
+    """a * b + c, rounded once, for float32 or float64 or vectors of them. Raises TypeError for other dtypes."""
     x, y = match_dtypes(a, b)
     x, z = match_dtypes(x, c)
     y, z = match_dtypes(y, z)
@@ -61,7 +60,7 @@ def fused(dtype: DataType, a: float, b: float, c: float) -> float:
 
 
 def _nearest(value: Fraction, digits: int, least: int, most: int) -> float:
-    """The nearest float of so many binary digits, halves to even; 2**least is the least one, 2**most the last power."""
+    """Nearest float of `digits` bits, ties to even; 2**least is the smallest one, 2**most the greatest power."""
     size = abs(value)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     if size < Fraction(2) ** exponent:
@@ -76,10 +75,10 @@ def _nearest(value: Fraction, digits: int, least: int, most: int) -> float:
 
 
 def dot(kind: str, total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
-    """The total of each lane plus the products of the numbers in its words of `a` and `b`; `kind` is one of `DOTS`.
+    """`total` plus the dot product of the packed groups of `a` and `b` in each lane; `kind` is one of `DOTS`.
 
-    Sums of integers wrap. Those of bfloat16 are float32; instructions may round each product's sum, and take numbers
-    below the normal range for 0. Raises TypeError unless words are int32, and all have as many lanes.
+    Integer sums wrap around. Sums of bfloat16 are float32; instructions may round after each product, and flush
+    subnormal numbers to 0. Raises TypeError unless groups are int32, and all operands have the same number of lanes.
     """
     lanes = (convert(total), convert(a), convert(b))
     sums = DOTS[kind].sums
@@ -95,22 +94,22 @@ def dot(kind: str, total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
 
 
 def dot_u8s8(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Sums of int32 plus products of four bytes in a word: those of `a` without a sign, those of `b` with one."""
+    """int32 sums plus dot products of unsigned (`a`) by signed (`b`) int8×4 groups."""
     return dot("u8s8", total, a, b)
 
 
 def dot_s8s8(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Sums of int32 plus products of four bytes with a sign in a word."""
+    """int32 sums plus dot products of signed int8×4 groups."""
     return dot("s8s8", total, a, b)
 
 
 def dot_s16s16(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Sums of int32 plus products of two numbers of int16 in a word."""
+    """int32 sums plus dot products of int16×2 groups."""
     return dot("s16s16", total, a, b)
 
 
 def dot_bf16(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Sums of float32 plus products of two numbers of bfloat16 in a word."""
+    """float32 sums plus dot products of bfloat16×2 groups."""
     return dot("bf16", total, a, b)
 
 
@@ -118,11 +117,11 @@ def tile_dot(
     kind: str, sums: ExprLike, sums_distance: ExprLike, left: ExprLike, left_distance: ExprLike, right: ExprLike,
     right_distance: ExprLike, rows: ExprLike, columns: ExprLike, steps: ExprLike,
 ) -> Call:  # fmt: skip
-    """Add the product of two matrices of words to a matrix of sums; `kind` is one of `TILES`.
+    """Add the product of two matrices of packed groups to a matrix of sums; `kind` is one of `TILES`.
 
-    Each matrix is the address of its first element (``T.address_of``), and the distance of its rows in words. There are
-    1 to 32 rows and columns; each row of the left matrix has 16 words a step, and the right matrix as many rows.
-    Raises TypeError for matrices that are no addresses.
+    Each matrix is given by the address of its first element (``T.address_of``) and its row stride in groups. There are
+    1 to 32 rows and columns; the left matrix has 16 · `steps` groups per row, the right one as many rows. Raises
+    TypeError if a matrix is not an address.
     """
     addresses = [convert(matrix) for matrix in (sums, left, right)]
     if not all(address.dtype.is_handle for address in addresses):
@@ -136,7 +135,7 @@ def tile_dot(
 
 
 def _tile_dot(kind: str) -> Callable[..., Call]:
-    """The builder of one kind of products of tiles, for the namespace ``T``."""
+    """Builder of one kind of tile product, for the namespace ``T``."""
 
     def build(
         sums: ExprLike, sums_distance: ExprLike, left: ExprLike, left_distance: ExprLike, right: ExprLike,
@@ -165,22 +164,22 @@ def _reduction(name: str, x: ExprLike) -> PrimExpr:
 
 
 def vector_reduce_add(x: ExprLike) -> PrimExpr:
-    """The sum of a vector's lanes, of a power of two: halves are added until one lane is left."""
+    """Sum of a vector's lanes, by repeated halving; their number must be a power of two."""
     return _reduction("vector_reduce_add", x)
 
 
 def vector_reduce_mul(x: ExprLike) -> PrimExpr:
-    """The product of a vector's lanes, of a power of two: halves are multiplied until one lane is left."""
+    """Product of a vector's lanes, by repeated halving; their number must be a power of two."""
     return _reduction("vector_reduce_mul", x)
 
 
 def vector_reduce_max(x: ExprLike) -> PrimExpr:
-    """The greatest of a vector's lanes, of a power of two; NaN if one is."""
+    """Maximum of a vector's lanes, NaN if one is NaN; their number must be a power of two."""
     return _reduction("vector_reduce_max", x)
 
 
 def vector_reduce_min(x: ExprLike) -> PrimExpr:
-    """The least of a vector's lanes, of a power of two; NaN if one is."""
+    """Minimum of a vector's lanes, NaN if one is NaN; their number must be a power of two."""
     return _reduction("vector_reduce_min", x)
 
 
@@ -195,10 +194,10 @@ def vector_reduce_or(x: ExprLike) -> PrimExpr:
 
 
 def prefetch(element: Any, rw: int = 0, locality: int = 3) -> Call:
-    """Ask for the cache line of ``A[i, j]``, which need not lie inside of A.
+    """Prefetch the cache line of ``A[i, j]``, which may be outside of A.
 
-    `rw` is 0 if it will be read, 1 if written; `locality` says how long it will be used: 0, once, to 3, often.
-    Raises TypeError for what is no element of a buffer, ValueError for other numbers.
+    `rw` is 0 for reading, 1 for writing; `locality` is the temporal locality from 0 (none) to 3 (high). Raises
+    TypeError if `element` is not an element of a buffer, ValueError for other numbers.
     """
     load = convert(element)
     if not hasattr(load, "buffer") or load.dtype.lanes != 1:
@@ -214,7 +213,7 @@ MEMBERS: Final = {
         "fma", "prefetch", *(f"dot_{kind}" for kind in DOTS), *(f"vector_reduce_{kind}" for kind in REDUCTIONS),
     )
 } | {f"tile_dot_{kind}": _tile_dot(kind) for kind in TILES}  # fmt: skip
-"""The builders by name, for the namespace ``T``."""
+"""Builders by name, for the namespace ``T``."""
 
 __all__ = [
     "DOTS",

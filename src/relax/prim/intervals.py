@@ -1,6 +1,6 @@
-"""Interval arithmetic: between which values an operation's result lies, its operands lying between others.
+"""Interval arithmetic: bounds of an operation's result from bounds of its operands.
 
-Integers are unbounded here; whether a result fits its dtype is asked afterwards (`within`). ±inf is no bound.
+Integers are unbounded here; `within` tests afterwards whether a result fits its dtype. ±inf is no bound.
 """
 
 from __future__ import annotations
@@ -50,26 +50,26 @@ EVERYTHING: Interval = (-INF, INF)
 
 @functools.cache
 def dtype_range(dtype: DataType) -> Interval:
-    """The values of an integer dtype."""
+    """Bounds of an integer dtype."""
     if not (dtype.is_integer or dtype.is_bool):
         return EVERYTHING
     return dtype.min_value, dtype.max_value
 
 
 def variable_range(var: Var) -> Interval:
-    """The values of a variable of which nothing else is known: of its dtype, or of sizes."""
+    """Bounds of a variable by its dtype, or as a size."""
     low, high = dtype_range(var.dtype)
     return (0, min(high, DIMENSION_LIMIT - 1)) if var.nonnegative else (low, high)
 
 
 def within(interval: Interval, dtype: DataType) -> bool:
-    """True if a dtype has all values of an interval."""
+    """True if a dtype contains all values of an interval."""
     low, high = dtype_range(dtype)
     return low <= interval[0] and interval[1] <= high
 
 
 def operation_range(expr: PrimExpr, operand: Callable[[PrimExpr], Interval]) -> Interval:
-    """The values of an integer expression if its last operation does not wrap around, given its operands' values."""
+    """Bounds of an integer expression from its operands' bounds, if its last operation does not wrap around."""
     if not expr.dtype.is_integer:
         return dtype_range(expr.dtype)
     match expr:
@@ -91,7 +91,7 @@ def operation_range(expr: PrimExpr, operand: Callable[[PrimExpr], Interval]) -> 
 
 
 def _arm(arm: PrimExpr, condition: PrimExpr, operand: Callable[[PrimExpr], Interval]) -> Interval:
-    """The values of an arm of a choice where it is chosen: a variable that the condition compares lies closer there."""
+    """Bounds of an arm of a choice, where it is chosen: narrowed by the condition if the arm is a variable in it."""
     low, high = operand(arm)
     for var, (least, most) in narrowed_by(condition, operand) if isinstance(arm, Var) else ():
         if var is arm:
@@ -100,7 +100,7 @@ def _arm(arm: PrimExpr, condition: PrimExpr, operand: Callable[[PrimExpr], Inter
 
 
 def plain_interval(expr: PrimExpr) -> Interval:
-    """The values of an integer expression as it is computed, if nothing is known of its variables but their dtypes."""
+    """Bounds of an integer expression under machine arithmetic, from the dtypes of its variables alone."""
     done: dict[int, Interval] = {}
 
     def values(part: PrimExpr) -> Interval:
@@ -115,7 +115,7 @@ def plain_interval(expr: PrimExpr) -> Interval:
 
 
 def may_overflow(expr: PrimExpr) -> bool:
-    """True unless each int64 operation in an expression fits into 64 bits, as far as `operation_range` tells."""
+    """True unless `operation_range` shows that each int64 operation in an expression fits into 64 bits."""
     done: dict[int, Interval] = {}
     leaves = False
 
@@ -135,7 +135,7 @@ def may_overflow(expr: PrimExpr) -> bool:
 
 
 def is_plainly_true(condition: PrimExpr) -> bool:
-    """True for a comparison that holds whatever its variables are, as far as `plain_interval` tells."""
+    """True for a comparison that `plain_interval` shows to hold for all values of its variables."""
     if type(condition) not in _SIDES or type(condition) is EQ:
         return False
     assert isinstance(condition, CompareExpr)
@@ -151,9 +151,9 @@ def is_plainly_true(condition: PrimExpr) -> bool:
 def narrowed_by(
     condition: PrimExpr, operand: Callable[[PrimExpr], Interval]
 ) -> Iterator[tuple[Var, Interval]]:
-    """The intervals in which variables lie where a comparison of integers holds.
+    """Intervals of variables implied by an integer comparison that holds.
 
-    `operand` gives the values of any expression as it is computed, as for `operation_range`.
+    `operand` returns the bounds of an expression under machine arithmetic, as for `operation_range`.
     """
     negated = isinstance(condition, Not)
     comparison = condition.a if isinstance(condition, Not) else condition
@@ -177,7 +177,7 @@ _SIDES: Final[dict[type[PrimExpr], tuple[bool, bool, int]]] = {
     GE: (False, True, 0),
     EQ: (True, True, 0),
 }
-"""For a comparison that holds: is a ≤ b, is a ≥ b, and the least difference."""
+"""For a comparison that holds: whether it implies a ≤ b, whether a ≥ b, and the minimum difference."""
 
 _OPPOSITE_SIDES: Final[dict[type[PrimExpr], tuple[bool, bool, int]]] = {
     LT: _SIDES[GE],
@@ -191,7 +191,7 @@ _OPPOSITE_SIDES: Final[dict[type[PrimExpr], tuple[bool, bool, int]]] = {
 def _narrowed(
     expr: PrimExpr, bounds: Interval, operand: Callable[[PrimExpr], Interval]
 ) -> Iterator[tuple[Var, Interval]]:
-    """The intervals of variables where the value of an expression lies within bounds."""
+    """Intervals of variables implied by bounds of an expression."""
     if isinstance(expr, Var):
         yield expr, bounds
         return
@@ -221,17 +221,17 @@ def _narrowed(
 
 
 _INVERTED = (Add, Sub, Mul, FloorDiv, Min, Max)
-"""Operations whose result says something about their operands."""
+"""Operations whose result's bounds narrow the operands' bounds."""
 
 
 def interval_times(a: Interval, b: Interval) -> Interval:
-    """The products of two intervals; 0·∞ is 0, since infinity stands for any number."""
+    """Product of two intervals; 0·∞ is 0, since infinity stands for an unknown number."""
     products = [0 if x == 0 or y == 0 else x * y for x in a for y in b]
     return min(products), max(products)
 
 
 def interval_power(a: Interval, exponent: int) -> Interval:
-    """The powers of an interval."""
+    """Power of an interval."""
     result: Interval = (1, 1)
     for _ in range(exponent):
         result = interval_times(result, a)
@@ -303,4 +303,4 @@ OPERATIONS: Final[dict[Any, Callable[..., Interval]]] = {
     "bool": lambda: (0, 1),
     "count": lambda: (0, 64),
 }
-"""The rule of each operation; the names are the kinds of atoms in polynomials (see `poly.Atom`)."""
+"""Interval rule of each operation; keys are the kinds of atoms in polynomials (see `poly.Atom`)."""

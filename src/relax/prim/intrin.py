@@ -60,7 +60,7 @@ def _round_half_away(x: Any) -> Any:
 
 
 def _unsigned_bits(x: Any) -> tuple[list[int], int]:
-    """The elements read as unsigned numbers, and their width."""
+    """Elements as unsigned integers, and their width in bits."""
     width = DataType(x.dtype.name).bits
     return [int(value) & (2**width - 1) for value in np.ravel(x)], width
 
@@ -76,7 +76,7 @@ def _shift_right(x: Any, by: Any) -> Any:
 
 
 def _shifted(shift: Any, x: Any, by: Any, emptied: Any) -> Any:
-    """`x` shifted; `emptied` where no bit is left: the width or more, or a negative number of bits."""
+    """`x` shifted; `emptied` if no bit is left: for shifts by the width or more, or by a negative number."""
     inside: Any = (by >= 0) & (by < DataType(x.dtype.name).bits)
     result: Any = shift(x, (by * inside).astype(x.dtype))
     return result * inside + emptied * ~inside
@@ -144,14 +144,14 @@ for _name in ("call_extern", "call_packed", "assume", "ret", "parallel_for"):
 
 
 def call_intrin(dtype: str, op: str | Op, *args: Any) -> Call:
-    """A call of any intrinsic by name (``tir.`` may be left out). Raises KeyError, naming close ones, if unknown."""
+    """Call an intrinsic by name (``tir.`` may be omitted). Raises KeyError with similar names if unknown."""
     if isinstance(op, str):
         op = Op.get(op if op.startswith("tir.") else f"tir.{op}")
     return Call(dtype, op, tuple(convert(arg) for arg in args))
 
 
 def is_pure(call: Call) -> bool:
-    """True if a call only computes a value from its arguments; a call of a global function is not known to."""
+    """True if a call only computes a value from its arguments; False for calls of global functions."""
     return not isinstance(call.op, GlobalVar) and call.op.get_attr("effect") == "pure"
 
 

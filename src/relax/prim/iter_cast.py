@@ -21,7 +21,7 @@ WIDE = DataType("int64")
 
 
 def casts_integers(exprs: Iterable[PrimExpr]) -> bool:
-    """True if an integer is cast to another integer in one of some expressions."""
+    """True if one of the expressions contains a cast between integer dtypes."""
     pending = list(exprs)
     while pending:
         part = pending.pop()

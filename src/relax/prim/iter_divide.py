@@ -70,7 +70,7 @@ def divide_subspace(
     *,
     analyzer: Analyzer | None = None,
 ) -> list[list[IterMark]] | str:
-    """The same as `subspace_divide`; where that is not possible, the reason."""
+    """Like `subspace_divide`; returns the reason if the division is not possible."""
     detected = detect(
         bindings, input_iters, predicate, check_level, simplify_trivial_iterators, analyzer=analyzer
     )

@@ -51,7 +51,7 @@ class IterMapExpr(Node):
 @final
 @node
 class IterMark(Node):
-    """An integer that takes values in [0, extent): an iterator without its minimum, or a sum of digits of iterators."""
+    """An integer in [0, extent): an iterator without its minimum, or a sum of digits of iterators."""
 
     source: PrimExpr | IterSumExpr
     extent: PrimExpr = child(converter=convert)
@@ -74,7 +74,7 @@ def _extent(value: Any) -> Any:
 @final
 @node
 class IterSplitExpr(IterMapExpr):
-    """The digit ``source // lower_factor % extent``, times `scale`; by default the whole of the mark."""
+    """The digit ``source // lower_factor % extent``, times `scale`; by default the whole mark."""
 
     source: IterMark
     lower_factor: PrimExpr = child(default=1, converter=convert)
@@ -103,7 +103,7 @@ class IterSplitExpr(IterMapExpr):
 @final
 @node
 class IterSumExpr(IterMapExpr):
-    """A sum of digits of iterators, and a base of which no iterator is a part."""
+    """A sum of digits of iterators, plus a base without iterators."""
 
     args: tuple[IterSplitExpr, ...] = child(converter=tuple)
     base: PrimExpr = child(default=0, converter=convert)
@@ -135,7 +135,7 @@ class IterMapResult:
 
 
 def to_expr(value: IterValue | PrimExpr, analyzer: Analyzer | None = None) -> PrimExpr:
-    """The value as an ordinary expression, not simplified. A remainder that changes nothing is left out."""
+    """The value as an ordinary expression, not simplified. Redundant remainders are omitted."""
     if isinstance(value, PrimExpr):
         return value
     if isinstance(value, IterMark):
@@ -177,12 +177,12 @@ def normalize_iter_map_to_expr(expr: Any) -> PrimExpr:
 
 
 def shown(value: PrimExpr) -> str:
-    """An expression in a message: a number without its dtype."""
+    """Text of an expression for messages: constants without dtype."""
     return str(value.value) if isinstance(value, IntImm) else str(value)
 
 
 def marks_below(value: IterValue) -> dict[IterMark, None]:
-    """The marks that a value is made of, outer ones first, each once."""
+    """Marks used in a value, outer ones first, without duplicates."""
     found: dict[IterMark, None] = {}
     pending: list[IterValue] = [value]
     while pending:

@@ -9,23 +9,23 @@ from .intrin import min as minimum
 
 
 class NotAffine(Exception):
-    """An expression or a condition is not of the form that is looked for; the message says why."""
+    """An expression or a condition does not have the required affine form; the message gives the reason."""
 
 
 class Sizes:
-    """Proofs and arithmetic on extents, scales and bases, in which no iterator occurs."""
+    """Proofs and arithmetic on extents, scales and bases, which contain no iterators."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
 
     def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """True if both are provably the same number."""
+        """True if both are provably equal."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return a.value == b.value
         return a is b or self.analyzer.can_prove_equal(a, b)
 
     def at_most(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """True if a ≤ b is proved."""
+        """True if a ≤ b is provable."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return a.value <= b.value
         return a is b or self.analyzer.can_prove(a <= b)
@@ -37,11 +37,11 @@ class Sizes:
         return self.equal(a, const(1, a.dtype))
 
     def is_positive(self, a: PrimExpr) -> bool:
-        """True if a ≥ 1 is proved."""
+        """True if a ≥ 1 is provable."""
         return self.at_most(const(1, a.dtype), a)
 
     def is_nonnegative(self, a: PrimExpr) -> bool:
-        """True if a ≥ 0 is proved."""
+        """True if a ≥ 0 is provable."""
         return self.at_most(const(0, a.dtype), a)
 
     def simplified(self, a: PrimExpr) -> PrimExpr:
@@ -54,7 +54,7 @@ class Sizes:
         return a if is_const(b, 1) else self.simplified(a * b)
 
     def quotient(self, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-        """A number q with a = q·b for all sizes; None if none is found."""
+        """Quotient q with a = q·b for all sizes; None if none is found."""
         if is_const(b, 1):
             return a
         if isinstance(a, IntImm) and isinstance(b, IntImm):
@@ -77,13 +77,13 @@ class Sizes:
             return self.analyzer.simplify(a // b), self.analyzer.simplify(a % b)
 
     def smaller(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """The minimum of both, one of them where that is proved."""
+        """Minimum of both; one of them if the order is provable."""
         if self.at_most(a, b):
             return a
         return b if self.at_most(b, a) else self.simplified(minimum(a, b))
 
     def larger(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """The maximum of both, one of them where that is proved."""
+        """Maximum of both; one of them if the order is provable."""
         if self.at_most(b, a):
             return a
         return b if self.at_most(a, b) else self.simplified(maximum(a, b))

@@ -25,7 +25,7 @@ from .tables import Table
 
 
 def learn(normalizer: Normalizer, condition: PrimExpr, holds: bool = True) -> Normalizer:
-    """The normalizer for where a condition holds (or does not)."""
+    """Normalizer with a condition that holds (or does not)."""
     for part, truth in conjuncts(condition, holds):
         normalizer = _learn(normalizer, part, truth)
     return normalizer
@@ -75,7 +75,7 @@ def _assume_arms(facts: Facts, p: Poly) -> None:
 
 
 def _equation(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Poly | None:
-    """The polynomial that is 0, if the condition is an equation between integers."""
+    """Polynomial that is 0, if the condition is an equation between integers; otherwise None."""
     if not isinstance(condition, EQ if holds else NE):
         return None
     assert isinstance(condition, (EQ, NE))
@@ -93,7 +93,7 @@ def _equation(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Poly 
 
 
 def _solution(normalizer: Normalizer, p: Poly, ranges: Table[Var, Interval]) -> tuple[Var, Poly] | None:
-    """A variable and what it is, if p = 0."""
+    """A variable and its value, solved from p = 0."""
     variables = list(lone_variables(p))
     if variables and isinstance(variables[0], Var):
         # One that no other fact mentions leaves those as they are.
@@ -131,7 +131,7 @@ def _remainder_solution(
 
 
 def _substituted(normalizer: Normalizer, facts: Facts, variable: Var, image: Poly) -> Normalizer:
-    """The normalizer under these facts, with a variable replaced in them by what it is."""
+    """Normalizer under these facts, with a variable replaced by its solution."""
     low, high = normalizer.bounds.variable_range(variable)
     least, most = variable.dtype.min_value, variable_range(variable)[1]
     before = normalizer.facts

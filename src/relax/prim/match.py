@@ -28,7 +28,7 @@ RULES_BY_ROOT = _by_root()
 
 
 def applies(rule: Rule, expr: PrimExpr) -> bool:
-    """True if a rule holds for the dtype of an expression's operands."""
+    """True if a rule applies to the dtype of an expression's operands."""
     if rule.holds is ANY:
         return True
     operand = next(iter(sub_expressions(expr)), expr)
@@ -38,7 +38,7 @@ def applies(rule: Rule, expr: PrimExpr) -> bool:
 
 
 def match(pattern: PrimExpr, expr: PrimExpr, found: Bindings, same: Same) -> bool:
-    """True if an expression has the pattern's form; `found` gets what the pattern's variables stand for."""
+    """True if an expression matches a pattern; `found` receives the values of the pattern's variables."""
     if isinstance(pattern, Var):
         if pattern.dtype.is_bool and not expr.dtype.is_bool:
             return False

@@ -73,15 +73,15 @@ DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
 
 
 _EXCHANGED = (*DIVISIONS, Max, Min, Select)
-"""Kinds of atoms whose operands `Normalizer.exchange` goes into."""
+"""Kinds of atoms whose operands `Normalizer.exchange` replaces."""
 
 
 class _Inexact(Exception):
-    """A rule's right side has an operand that may wrap around, or grows too large."""
+    """An operand of a rule's right side may wrap around, or becomes too large."""
 
 
 class Overgrown(Exception):
-    """A polynomial would get more terms than are worked with."""
+    """A polynomial would exceed the maximum number of terms."""
 
 
 class Quantity:
@@ -111,7 +111,7 @@ def _poly(value: Any) -> Poly:
 
 
 class Normalizer:
-    """Normal forms under some facts. With `assume_defined`, failures need not be kept: for proofs only."""
+    """Normal forms under some facts. With `assume_defined`, for proofs only, failures need not be preserved."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Normalizer:
         return known[1]
 
     def _kept(self, p: Poly) -> Poly:
-        """Without the terms that only stand for failures, where those do not count."""
+        """Drop terms that only represent failures, if failures need not be preserved."""
         if self.assume_defined and 0 in p.values():
             return {m: c for m, c in p.items() if c}
         return p
@@ -193,7 +193,7 @@ class Normalizer:
         return self.operate(type(expr), self.normal(expr.a), self.normal(expr.b), expr.dtype, expr)
 
     def _cast(self, expr: PrimExpr) -> Poly:
-        """A conversion of integers that keeps every value goes to the variables; others are opaque."""
+        """Normalise a cast: if it preserves every value, it moves to the variables; otherwise it is opaque."""
         assert isinstance(expr, Cast)
         source, target = expr.value.dtype, expr.dtype
         if not source.is_integer or source.lanes != 1:
@@ -445,7 +445,7 @@ class Normalizer:
         return self._atom(Select, args, atom.dtype, None, ("like", id(atom)))
 
     def is_plain(self, expr: PrimExpr) -> bool:
-        """True if an integer expression is a polynomial over variables, quotients and maxima only."""
+        """True if an integer expression is a polynomial over variables, quotients, maxima and casts only."""
         return all(
             type(factor) is Var or (type(factor) is Atom and factor.kind in (FloorDiv, Max, "cast"))
             for monomial in self.normal(expr)
@@ -487,7 +487,7 @@ class Normalizer:
         return atom
 
     def may_fail(self, expr: PrimExpr) -> bool:
-        """True if the evaluation of an expression may fail, as far as the facts tell."""
+        """True unless the facts show that the evaluation of an expression cannot fail."""
         return not self.assume_defined and self._fails(expr)
 
     def _fails(self, expr: PrimExpr) -> bool:
@@ -513,7 +513,7 @@ class Normalizer:
     # --------------------------------------------------------------------------------------------- keys
 
     def key(self, expr: PrimExpr, opaque: bool = False) -> Any:
-        """A hashable key of an expression; equal keys mean equal values. `opaque`: by its node, not its normal form."""
+        """Hashable key of an expression; equal keys imply equal values. `opaque`: key of the node, not of its form."""
         if has_effects(expr):
             return ("once", object())
         if isinstance(expr, Var):
@@ -545,7 +545,7 @@ class Normalizer:
         return value if isinstance(value, (Node, str, int, float, type(None))) else ("once", id(value))
 
     def comparison_key(self, expr: CompareExpr) -> Any:
-        """The same for comparisons that say the same of a difference."""
+        """Like `key`, equal for comparisons that are equivalent as conditions on a difference."""
         kind, a, b = type(expr), expr.a, expr.b
         left, right = self.normal(a), self.normal(b)
         if kind in (GT, GE):

@@ -23,15 +23,15 @@ from .functor import sub_expressions, substitute
 _Answer = TypeVar("_Answer")
 
 KEPT: Final = 4096
-"""Answers that are remembered; beyond that, remembering begins anew."""
+"""Maximum number of cached answers; the cache is cleared beyond it."""
 
 LONGEST: Final = 512
-"""Expressions of more words than this are not spelled: shared ones have exponentially many."""
+"""Maximum number of words of a spelled expression: shared sub-expressions can make it exponentially long."""
 
 _answers: dict[tuple[Any, ...], Any] = {}
 
 _NONE: Final = object()
-"""Stands for no answer."""
+"""Marker for a missing answer."""
 
 
 class Spelling(NamedTuple):
@@ -49,7 +49,9 @@ class Question(NamedTuple):
 
 
 def spelled(expressions: Sequence[PrimExpr], *notes: object) -> Spelling | None:
-    """The spelling of expressions, with notes to it. None for a long one, or one with more than arithmetic (a load)."""
+    """Spelling of expressions, followed by `notes`; None for a long one, or one with non-arithmetic operations (a
+    load).
+    """
     words: list[str] = []
     numbers: dict[Var, int] = {}
     pending = list(reversed(expressions))
@@ -76,7 +78,7 @@ def spelled(expressions: Sequence[PrimExpr], *notes: object) -> Spelling | None:
 
 
 def _word(expr: PrimExpr) -> str | None:
-    """The word for an expression, its operands aside."""
+    """Word for the root operation of an expression."""
     if isinstance(expr, (Not, Select)):
         return type(expr).__name__
     if isinstance(expr, FloatImm):
@@ -99,7 +101,7 @@ def question(what: str, about: Spelling, facts: Sequence[Spelling] = ()) -> Ques
 
 
 def answered(asked: Question, answer: Callable[[], _Answer]) -> _Answer:
-    """The answer to a question, if it is one in which no variable can occur: a verdict, not an expression."""
+    """Cached answer to a question whose answer contains no variables: a verdict, not an expression."""
     found = _answers.get(asked.words, _NONE)
     if found is _NONE:
         found = answer()

@@ -17,7 +17,7 @@ from .functor import free_vars, sub_expressions
 from .poly import Atom, Factor, Poly
 
 POINTS = 24
-"""The number of assignments tried."""
+"""Number of assignments tried."""
 _LARGEST = 2**64
 _STEPS = (0, 1, 2, 3, 5, 4, 8, 7, 13, 6, 31, 12, 64, 9, 100, 11)
 
@@ -92,7 +92,7 @@ class _Point:
             raise _Opaque from error
 
     def chosen(self, factor: Factor) -> int:
-        """A value in the factor's range: in the first points the same for all, then mixed."""
+        """Value in the factor's range: in the first points the same for all factors, then mixed."""
         number, place = self.number, len(self.known)
         step = _STEPS[number if number < 3 else (number * (2 * place + 1) + place * place) % len(_STEPS)]
         low, high = self.bounds.factor_range(factor)

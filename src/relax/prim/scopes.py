@@ -1,10 +1,10 @@
-"""Statements that hold in scopes, and the normalizers that were told of them.
+"""Statements that hold in scopes, and cached normalizers for them.
 
-A scope adds statements, which its end takes back. A normalizer is told of a statement when a question is asked under
-it, and only once: a chain holds a normalizer for each number of statements, as far as one was asked for.
+A scope adds statements, and removes them at its end. A statement is added to a normalizer when a question is first
+asked under it: a chain holds a normalizer for each number of statements, as far as needed.
 
-A question is about some variables. `Statements.about` gives those statements that say something of them, or of others
-that these relate to them: what else is known neither helps to answer it, nor changes how its answer is spelled.
+`Statements.about` returns the statements that concern the variables of a question, or variables related to them: all
+others neither help to answer it, nor change the spelling of its answer.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .simplify import Simplifier
 from .traits import has_effects
 
 Limits: TypeAlias = "tuple[tuple[PrimExpr, int], ...]"
-"""Expressions of sizes, and what they are at most: see `Facts.limits`."""
+"""Expressions of sizes with their maximum values: see `Facts.limits`."""
 
 MANY: Final = 128
-"""Statements among which those that matter for a question are looked for; where there are more, all of them do."""
+"""Number of statements up to which those relevant to a question are selected; with more, all are used."""
 PARTS: Final = 32
-"""Sets of statements that are kept, each with the normalizers that were told of them."""
+"""Maximum number of cached sets of statements, each with its normalizers."""
 
 
 class Told:
-    """A normalizer after some statements."""
+    """A normalizer with the facts of some statements."""
 
     __slots__ = ("normalizer", "simplifier", "unsure")
 
@@ -43,12 +43,12 @@ class Told:
         self.simplifier: Simplifier | None = None
 
     def fresh(self) -> Told:
-        """The same, with a normalizer that forgets what it is asked."""
+        """A copy whose normalizer has no cached results."""
         return Told(self.normalizer.under(self.normalizer.facts), self.unsure)
 
 
 class Chain:
-    """Normalizers that were told of one more statement each, from the first `start` statements on."""
+    """Normalizers with one more statement each, beginning after the first `start` statements."""
 
     __slots__ = ("start", "told")
 
@@ -58,7 +58,7 @@ class Chain:
 
     @property
     def count(self) -> int:
-        """The number of statements that the last normalizer was told of."""
+        """Number of statements in the last normalizer."""
         return self.start + len(self.told) - 1
 
     def tail(self) -> Chain:
@@ -66,19 +66,19 @@ class Chain:
         return Chain(self.count, self.told[-1:]) if self.told else Chain()
 
     def forget(self, count: int) -> None:
-        """Take back all statements but the first `count`."""
+        """Remove all statements but the first `count`."""
         if count < self.start:
             self.clear()
         else:
             del self.told[count - self.start + 1 :]
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Remove all normalizers."""
         self.start = 0
         self.told.clear()
 
     def until(self, count: int) -> Chain:
-        """A chain that begins with the last normalizer that was told of no more than the first `count` statements."""
+        """A chain that begins with the last normalizer of at most `count` statements."""
         last = min(count, self.count) - self.start
         return Chain(self.start + last, [self.told[last]]) if last >= 0 else Chain()
 
@@ -97,7 +97,7 @@ class _Index:
         """The place where something was said first: to say it again says nothing."""
 
     def add(self, statement: PrimExpr | Limits) -> None:
-        """Note the next statement."""
+        """Add the next statement."""
         is_condition = isinstance(statement, PrimExpr)
         parts = (statement,) if is_condition else tuple(expr for expr, _ in statement)
         spelling = spelled(parts, *(() if is_condition else (f"<={most}" for _, most in statement)))
@@ -116,7 +116,7 @@ class _Index:
         self._defined.append(_defined_by(statement))
 
     def forget(self, count: int) -> None:
-        """Take back all but the first `count`."""
+        """Remove all statements but the first `count`."""
         while len(self._variables) > count:
             spelling = self.spellings.pop()
             if spelling is not None and self._said[spelling] == len(self.spellings):
@@ -126,9 +126,9 @@ class _Index:
                 self._places[var].pop()
 
     def about(self, variables: Iterable[Var]) -> tuple[int, ...]:
-        """The places of the statements about variables, or about others that occur in one of those, in order.
+        """Positions of the statements about `variables`, or about variables related to them, in order.
 
-        Definitions of which nothing else makes use are left out.
+        Unused definitions are omitted.
         """
         pending = list(variables)
         asked, seen = set(pending), set(pending)
@@ -184,11 +184,11 @@ class Statements:
 
     @property
     def empty(self) -> bool:
-        """True if nothing is known."""
+        """True if there are neither statements nor facts."""
         return not self.items and self.facts.empty
 
     def forget(self, count: int, facts: Facts) -> None:
-        """Take back all statements but the first `count`, and what became of the facts of the beginning."""
+        """Remove all statements but the first `count`, and restore `facts`."""
         if facts is not self.facts:
             self.begin(facts)
         del self.items[count:]
@@ -201,7 +201,7 @@ class Statements:
             chain.forget(count)
 
     def begin(self, facts: Facts) -> None:
-        """Begin with other facts: what was worked out is worked out anew."""
+        """Replace the initial facts, and discard derived results."""
         self.facts = facts
         self._parts.clear()
         for chain in (self._given, self._limited, self._learnt):
@@ -210,10 +210,10 @@ class Statements:
     # ---------------------------------------------------------------------------------------------- parts
 
     def about(self, variables: Iterable[Var]) -> tuple[Statements, list[Spelling]] | None:
-        """The statements that matter for a question about variables, and their spellings. None if one has none.
+        """Statements relevant to a question about `variables`, with their spellings; None if one has no spelling.
 
-        None as well where more is known than statements say, or where there are many: to look through them for each
-        question takes longer than to know them all. What is asked of these does not change them.
+        Returns None as well if facts exist beyond the statements, or if there are too many statements, since searching
+        them takes longer than using all. Asking questions of the result does not modify it.
         """
         if self.facts.values or self.facts.ranges or len(self.items) > MANY:
             return None
@@ -239,7 +239,7 @@ class Statements:
         return part
 
     def _begin_like(self, other: Statements, count: int) -> None:
-        """Take over what was told of the first `count` statements, which others have as well."""
+        """Take over the normalizers of the first `count` statements, which `other` has in common."""
         for name in ("_given", "_limited", "_learnt"):
             chain = getattr(other, name).until(count)
             if chain.count > getattr(self, name).count:
@@ -248,28 +248,28 @@ class Statements:
     # ------------------------------------------------------------------------------------------- readers
 
     def given(self) -> Normalizer:
-        """The normalizer that knows the conditions as they were given."""
+        """Normalizer with the conditions as given."""
         return self._last(self._given, _assumed).normalizer
 
     def learnt(self) -> Normalizer:
-        """The normalizer that knows what follows from the conditions as well: see `learn`."""
+        """Normalizer with the consequences of the conditions as well: see `learn`."""
         return self._last(self._learnt, self._with_learnt).normalizer
 
     def simplifier(self) -> Simplifier:
-        """The simplifier under the conditions as they were given."""
+        """Simplifier under the conditions as given."""
         told = self._last(self._given, _assumed)
         if told.simplifier is None:
             told.simplifier = self.new_simplifier()
         return told.simplifier
 
     def new_simplifier(self) -> Simplifier:
-        """A simplifier under the conditions as they were given, which nothing was asked yet."""
+        """Simplifier under the conditions as given, without cached results."""
         facts = self._last(self._given, _assumed).normalizer.facts
         # Its atoms are its own: those of failures, which the other normalizers drop, among them.
         return Simplifier(facts, self._last(self._limited, _limited, proofs=False).normalizer.under(facts))
 
     def new_prover(self) -> Normalizer:
-        """The normalizer that knows what follows from the conditions, which nothing was asked yet."""
+        """Normalizer with the consequences of the conditions, without cached results."""
         return self._last(self._learnt, self._with_learnt).fresh().normalizer
 
     def _last(
@@ -317,7 +317,7 @@ def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 def says_something(condition: PrimExpr) -> bool:
-    """False for a condition that can be no fact: a number, or one with effects."""
+    """False for a condition that cannot be a fact: a constant, or an expression with effects."""
     if has_effects(condition):
         return False
     return any(not isinstance(part, IntImm) for part, _ in conjuncts(condition))

@@ -55,9 +55,9 @@ from .rules import Rule
 from .traits import cost, has_effects
 
 NESTED = 6
-"""The most conditions inside one condition that are used: each arm is simplified anew for them."""
+"""Maximum number of conditions used inside of one condition: each arm is simplified again for them."""
 STEP = 20
-"""The cost of simplifying one expression anew, under a condition, in the question's budget."""
+"""Cost, in the question's budget, of simplifying an expression again under a condition."""
 
 _SUMS = (Add, Sub, Mul)
 _NUMERIC = frozenset({Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max, Cast, Select, Call})
@@ -172,7 +172,7 @@ class Simplifier:
         return expr.replace(args=(chosen, *arms))
 
     def where(self, condition: PrimExpr, holds: bool) -> Simplifier:
-        """This simplifier with one more fact; itself where enough was tried."""
+        """Simplifier with one more fact; the same one if the limits are reached."""
         left = [NESTED] if self.conditions is None else self.conditions
         if not left[0] or self.bounds.budget.left <= 0:
             return self
@@ -185,7 +185,7 @@ class Simplifier:
     # -------------------------------------------------------------------------------------------- rules
 
     def _folded(self, expr: PrimExpr) -> PrimExpr | None:
-        """The value of an operation on constants. Functions of floating point are left to the target."""
+        """Value of an operation on constants. Functions of floating point are left to the target."""
         parts = sub_expressions(expr)
         if not parts or not all(isinstance(part, (IntImm, FloatImm)) for part in parts):
             return None
@@ -246,7 +246,7 @@ class Simplifier:
         return self._respelled(expr)
 
     def _respelled(self, expr: CompareExpr) -> PrimExpr:
-        """The comparison with what both sides share taken away, if that is cheaper."""
+        """Comparison without the terms common to both sides, if that is cheaper."""
         normalizer, dtype = self.normalizer, expr.a.dtype
         a, b = normalizer.normal(expr.a), normalizer.normal(expr.b)
         exact = self.bounds.fits(a, dtype) and self.bounds.fits(b, dtype)

@@ -1,12 +1,12 @@
-"""Tables that are copied often and changed little between: the facts of a scope within scopes.
+"""Tables that are often copied and rarely modified in between: facts of nested scopes.
 
-A copy of a large table shares what the table held, as layers that nobody changes any more:
+Copies of a large table share its entries, as immutable layers:
 
     t = copied({…1000 entries})      u = copied(t)      t: {} over L     u: {} over L        L: the 1000 entries
     u[k] = v                         w = copied(u)      u: {} over M, L  w: {} over M, L     M: {k: v}
 
-A layer has at most half the entries of the one below it: they are merged where it has more. So a look-up goes through
-a logarithm of the entries, and a thousand tables that each add an entry to the one before need the space of one. A
+A layer has at most half the entries of the one below it; otherwise both are merged. A look-up therefore examines a
+logarithmic number of layers, and a thousand tables that each add an entry to the previous one need the space of one. A
 small table is a plain dict, and its copy a plain copy.
 """
 
@@ -19,13 +19,13 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 SMALL: Final = 256
-"""Tables of fewer entries are copied entry by entry, which is faster."""
+"""Smaller tables are copied entry by entry, which is faster."""
 
 _ABSENT: Final[Any] = object()
 
 
 class LayeredTable(MutableMapping[_K, _V]):
-    """A mapping with entries of its own above layers that it shares; entries are added or exchanged, seldom removed."""
+    """A mapping with own entries above shared layers; entries are added or replaced, rarely removed."""
 
     __slots__ = ("_below", "_own", "_size")
 
@@ -36,7 +36,7 @@ class LayeredTable(MutableMapping[_K, _V]):
         self._size = len(entries)
 
     def copy(self) -> LayeredTable[_K, _V]:
-        """A table of the same entries; both share them."""
+        """Return a table of the same entries that shares their storage."""
         own, below = self._own, self._below
         if own:
             while below and 2 * len(own) > len(below[0]):
@@ -105,12 +105,12 @@ Table: TypeAlias = "dict[_K, _V] | LayeredTable[_K, _V]"
 
 
 def copied(table: Table[_K, _V]) -> Table[_K, _V]:
-    """A table of the same entries, to which others will be added."""
+    """Return a copy of a table to which entries will be added."""
     if isinstance(table, LayeredTable):
         return table.copy()
     return dict(table) if len(table) < SMALL else LayeredTable(dict(table))
 
 
 def noted(table: Table[_K, None], keys: Iterable[_K]) -> None:
-    """Add keys to a table that stands for a set."""
+    """Add keys to a table used as a set."""
     table.update(dict.fromkeys(keys))

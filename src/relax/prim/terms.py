@@ -1,4 +1,4 @@
-"""The operands of nested operations of one kind: of sums, and of maxima or minima."""
+"""Operands of nested operations of one kind: sums, maxima or minima."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from .expr import Add, BinaryExpr, PrimExpr, Sub
 
 
 def summands(expr: PrimExpr) -> list[tuple[PrimExpr, int]]:
-    """The operands of nested sums and differences, left to right, each with how often it is added.
+    """Operands of nested sums and differences, left to right, each with its multiplicity.
 
-    An expression that is shared by several is one operand.
+    An expression shared by several sums is a single operand.
     """
     sums: list[PrimExpr] = []  # each before what it is made of
     leaves: list[PrimExpr] = []
@@ -35,7 +35,7 @@ def summands(expr: PrimExpr) -> list[tuple[PrimExpr, int]]:
 
 
 def flatten(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
-    """The operands of nested operations of one kind, left to right, each once."""
+    """Operands of nested operations of one kind, left to right, without duplicates."""
     result: list[PrimExpr] = []
     seen: set[int] = set()
     pending = [expr]

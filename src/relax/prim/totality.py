@@ -9,18 +9,18 @@ from .intervals import Interval, dtype_range, operation_range, within
 
 
 def scalar_never_fails(expr: PrimExpr) -> bool:
-    """True if a scalar expression divides by nothing that may be zero, calls nothing, and stays in 64 bits."""
+    """True if a scalar expression has no division by a possible zero, no calls, and stays in 64 bits."""
     return _safe_range(expr) is not None
 
 
 def is_surely_size(value: PrimExpr) -> bool:
-    """True if a scalar expression certainly has a value, which a dimension may be."""
+    """True if a scalar expression certainly has a value that is a valid dimension."""
     values = _safe_range(value)
     return values is not None and values[0] >= 0 and values[1] < DIMENSION_LIMIT
 
 
 def _safe_range(expr: PrimExpr) -> Interval | None:
-    """The least and greatest value of a scalar expression; None if its evaluation may fail."""
+    """Bounds (minimum, maximum) of a scalar expression; None if its evaluation may fail."""
     fails = False
     ranges: dict[PrimExpr, Interval] = {}
 

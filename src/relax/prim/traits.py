@@ -1,6 +1,6 @@
-"""Facts of an expression that need no context: whether it may fail or have effects, and what it costs.
+"""Context-free properties of an expression: whether it may fail or have effects, and its cost.
 
-They are computed once per node and kept in its `_traits` slot.
+They are computed once per node and cached in its `_traits` slot.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .intrin import is_pure
 MAY_FAIL = 1
 HAS_EFFECTS = 2
 _FLAGS = 2
-"""Bits the flags take; the cost stands above them."""
+"""Number of flag bits; the cost is in the bits above."""
 
 _COST: dict[type[PrimExpr], int] = {
     Add: 1, Sub: 1, Mul: 1, FloorDiv: 4, FloorMod: 4, Div: 5, Mod: 5, Min: 2, Max: 2,
@@ -46,22 +46,22 @@ _TOTAL = frozenset(_COST) | {Var, IntImm, FloatImm, StringImm}
 
 
 def may_fail(expr: PrimExpr) -> bool:
-    """True if the evaluation may raise an error: a division, a load, a call."""
+    """True if the evaluation may raise an error, as for a division, a load or a call."""
     return bool(_traits(expr) & (MAY_FAIL | HAS_EFFECTS))
 
 
 def has_effects(expr: PrimExpr) -> bool:
-    """True if it matters how often, and in which order with others, an expression is evaluated."""
+    """True if the number or order of an expression's evaluations matters."""
     return bool(_traits(expr) & HAS_EFFECTS)
 
 
 def fails_itself(expr: PrimExpr) -> bool:
-    """True if the operation at the root may fail, its operands aside."""
+    """True if the root operation itself may fail."""
     return bool(_own_flags(expr))
 
 
 def cost(expr: PrimExpr) -> int:
-    """Roughly the work of an evaluation: what simplification makes smaller."""
+    """Approximate work of an evaluation, which simplification reduces."""
     return _traits(expr) >> _FLAGS
 
 

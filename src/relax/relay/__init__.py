@@ -1,8 +1,8 @@
-"""Relay: the functional language from which Relax grew.
+"""Relay: the functional language that preceded Relax.
 
-Nodes are in `expr`, `adt` and `types`, the parts of each in `parts`, the places where they are evaluated in `scopes`.
-`functor` has walks, `structural` equality, `analysis` questions, `operators` the registry of operators, `text` the text
-format, and `prelude` lists, options and trees. See docs/relay.md.
+Nodes are defined in `expr`, `adt` and `types`, their children in `parts`, evaluation scopes in `scopes`. `functor` has
+traversals, `structural` equality, `analysis` analyses, `operators` the operator registry, `text` the text format, and
+`prelude` lists, options and trees. See docs/relay.md.
 """
 
 from __future__ import annotations

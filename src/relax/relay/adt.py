@@ -14,7 +14,7 @@ from .types import GlobalTypeVar, Type
 @final
 @node
 class Constructor(RelayExpr):
-    """A constructor of a type definition: ``Cons(a, List[a])``. It is called like a function, ``Cons(%x, Nil)``.
+    """Constructor of a type definition: ``Cons(a, List[a])``. It is called like a function, ``Cons(%x, Nil)``.
 
     `inputs` are the types of its arguments, over the type variables of the definition; `belong_to` names the
     definition; `tag` is its position there.
@@ -26,12 +26,12 @@ class Constructor(RelayExpr):
     tag: int = label(default=-1)
 
     def __call__(self, *args: Expr) -> Call:
-        """A value made by this constructor."""
+        """Return a call of this constructor."""
         return Call(self, args)
 
 
 class Pattern(RelayNode):
-    """The base of patterns."""
+    """Base class of patterns."""
 
     __slots__ = ()
 
@@ -43,13 +43,13 @@ def _patterns(values: Iterable[Any] | None) -> tuple[Pattern, ...]:
 @final
 @node
 class PatternWildcard(Pattern):
-    """``_``: every value."""
+    """``_``: matches every value."""
 
 
 @final
 @node
 class PatternVar(Pattern):
-    """``%x``: every value, which is bound to the variable in the clause."""
+    """``%x``: matches every value and binds it to the variable within the clause."""
 
     var: Var = binder()
 
@@ -57,7 +57,7 @@ class PatternVar(Pattern):
 @final
 @node
 class PatternConstructor(Pattern):
-    """``Cons(%x, _)``: a value made by the constructor, whose fields match."""
+    """``Cons(%x, _)``: matches values of this constructor whose fields match."""
 
     constructor: Constructor
     patterns: tuple[Pattern, ...] = child(default=(), converter=_patterns)
@@ -66,7 +66,7 @@ class PatternConstructor(Pattern):
 @final
 @node
 class PatternTuple(Pattern):
-    """``(%x, _)``: a tuple whose fields match."""
+    """``(%x, _)``: matches tuples whose fields match."""
 
     patterns: tuple[Pattern, ...] = child(default=(), converter=_patterns)
 
@@ -83,10 +83,10 @@ class Clause(RelayNode):
 @final
 @node
 class Match(ExprWithOp):
-    """``match (%x) { Cons(%h, _) => %h, Nil => 0 }``: the first clause whose pattern matches.
+    """``match (%x) { Cons(%h, _) => %h, Nil => 0 }``: evaluates the first clause whose pattern matches.
 
-    A `complete` match covers every value of its type, which type inference checks; one that need not is written
-    ``match?``, and fails at run time where no clause matches.
+    A `complete` match covers every value of its type, as type inference checks; a partial one is written ``match?`` and
+    fails at run time if no clause matches.
     """
 
     data: Expr

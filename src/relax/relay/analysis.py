@@ -1,9 +1,9 @@
-"""Questions about expressions: `relay.analysis`.
+"""Analyses of expressions: `relay.analysis`.
 
 `free_vars`, `bound_vars`, `all_vars`, `free_type_vars`, `bound_type_vars`, `all_type_vars`, `well_formed`,
 `check_well_formed`, `check_kind`, `unmatched_cases`, `alpha_equal`, `post_order_visit`, `call_count`.
 
-Variables come in the order in which they first stand in the text, and each once.
+Variables are returned once each, in order of first occurrence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .types import FuncType, Type, TypeData, TypeVar
 
 
 def _nodes(expr: Expr) -> Iterator[Expr]:
-    """Every expression of one, each object once, from left to right, a node before its parts."""
+    """Yield each expression object once, from left to right, parents before children."""
     seen: set[Expr] = set()
     stack = [expr]
     while stack:
@@ -38,17 +38,17 @@ def _nodes(expr: Expr) -> Iterator[Expr]:
 
 
 def all_vars(expr: Expr) -> list[Var]:
-    """The local variables of an expression."""
+    """Return the local variables of an expression."""
     return [node for node in _nodes(expr) if isinstance(node, Var)]
 
 
 def bound_vars(expr: Expr) -> list[Var]:
-    """The variables that an expression, or one below it, binds."""
+    """Return the variables bound in an expression, at any depth."""
     return list(dict.fromkeys(var for node in _nodes(expr) for var in bound_by(node)))
 
 
 def free_vars(expr: Expr) -> list[Var]:
-    """The variables that nothing in the expression binds where they stand."""
+    """Return the variables that are free in the expression."""
     placement = place(expr)
     visible = _visible(placement)
     free: dict[Var, None] = {}
@@ -62,7 +62,7 @@ def free_vars(expr: Expr) -> list[Var]:
 
 
 def _visible(placement: Placement) -> dict[Var, list[EvaluationScope]]:
-    """For each bound variable the scopes that it can be used in."""
+    """Scopes in which each bound variable is visible."""
     visible: dict[Var, list[EvaluationScope]] = {}
     uses = Counter(part for node in placement.order for part in parts_of(node) if isinstance(part, Function))
     for node in placement.order:
@@ -74,7 +74,7 @@ def _visible(placement: Placement) -> dict[Var, list[EvaluationScope]]:
             case Let():
                 scopes = visible.setdefault(node.var, [])
                 scopes.append(opened[0])
-                # A function that stands elsewhere too is evaluated outside of the `Let`.
+                # A function with other uses is evaluated outside of the `Let`.
                 if isinstance(node.value, Function) and uses[node.value] == 1:
                     scopes.append(placement.opened[node.value][0])
             case Match():
@@ -94,23 +94,23 @@ def _sees(visible: dict[Var, list[EvaluationScope]], var: Var, scope: Evaluation
 
 
 def all_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """The type variables of an expression or a type."""
+    """Return the type variables of an expression or type."""
     return list(dict.fromkeys((*_type_vars(expr, bound=True), *_type_vars(expr, bound=False))))
 
 
 def bound_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """The type variables that an expression or a type, or one below, binds."""
+    """Return the type variables bound in an expression or type, at any depth."""
     return _type_vars(expr, bound=True)
 
 
 def free_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """The type variables that nothing in the expression or type binds."""
+    """Return the type variables that are free in the expression or type."""
     bound = set(_type_vars(expr, bound=True))
     return [var for var in _type_vars(expr, bound=False) if var not in bound]
 
 
 def _type_vars(expr: Expr | Type, bound: bool) -> list[TypeVar]:
-    """The type variables of binders, or those that stand in types otherwise."""
+    """Return the type variables of binders (`bound`), or those used in types."""
     variables: dict[TypeVar, None] = {}
     seen: set[int] = set()
     stack: list[Node] = [expr]
@@ -136,7 +136,7 @@ def _type_params(node: Node) -> tuple[TypeVar, ...]:
 
 
 def _type_parts(node: Node) -> list[Node]:
-    """The expressions and types below a node, without what it binds."""
+    """Expressions and types directly below a node, except the variables it binds."""
     if isinstance(node, Expr):
         return [*types_of(node), *parts_of(node)]
     parts: list[Node] = []
@@ -153,12 +153,12 @@ def _type_parts(node: Node) -> list[Node]:
 
 
 def well_formed(expr: Expr | IRModule) -> bool:
-    """True if `check_well_formed` finds no problem."""
+    """True if `check_well_formed` raises nothing."""
     return not _problems(expr)
 
 
 def check_well_formed(expr: Expr | IRModule) -> None:
-    """Raise DiagnosticError with every way in which an expression or a module is not well-formed:
+    """Raise DiagnosticError with every violation of well-formedness in an expression or a module:
 
     * a variable that is bound in two places, or twice in one (E9020);
     * a variable used outside of the scope that binds it, or, in a module's function, not bound at all (E9021);
@@ -216,7 +216,7 @@ def _temporary(expr: TempExpr, where: str) -> Diagnostic:
 
 
 def call_count(expr: Expr) -> int:
-    """The number of calls in an expression, a call that stands in several places counted once."""
+    """Number of calls in an expression; a shared call counts once."""
     return sum(isinstance(node, Call) for node in _nodes(expr))
 
 

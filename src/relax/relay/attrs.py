@@ -1,4 +1,4 @@
-"""`Attrs`: the attributes of an operator's call."""
+"""`Attrs`: attributes of an operator call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _dict(value: Mapping[str, Any]) -> dict[str, Any]:
 @final
 @node
 class Attrs(RelayNode):
-    """The attributes of an operator's call by name: ``call.attrs.kernel_size``, ``call.attrs["kernel_size"]``.
+    """Attributes of an operator call by name: ``call.attrs.kernel_size``, ``call.attrs["kernel_size"]``.
 
     Values are None, bool, int, float, str, DataType, tuples of these, and nodes. `operators.make_attrs` completes the
     attributes of an operator with their defaults, in the order of their declaration.
@@ -25,7 +25,7 @@ class Attrs(RelayNode):
     values: dict[str, Any] = child(converter=_dict)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked by copy, pickle and others before the fields are set
+        if name.startswith("__"):  # looked up by copy and pickle before the fields are set
             raise AttributeError(name)
         try:
             return self.values[name]
@@ -45,13 +45,13 @@ class Attrs(RelayNode):
         return len(self.values)
 
     def keys(self) -> list[str]:
-        """The names."""
+        """Attribute names."""
         return list(self.values)
 
     def items(self) -> list[tuple[str, Any]]:
-        """Names and values."""
+        """(Name, value) pairs."""
         return list(self.values.items())
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The attribute, or `default`."""
+        """Return the attribute, or `default` if it is absent."""
         return self.values.get(name, default)

@@ -1,4 +1,4 @@
-"""The order of global functions, callees first, and those that are recursive."""
+"""Call-graph order of global functions (callees first), and detection of recursive ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .scopes import nodes_with_parts
 
 
 def callees_first(mod: IRModule) -> list[str]:
-    """The names of a module's Relay functions, each behind those that it calls; in a circle, in any order."""
+    """Names of a module's Relay functions, callees before callers; the order within a cycle is arbitrary."""
     return [name for group in components(_graph(mod)) for name in group]
 
 
 def recursive_functions(mod: IRModule) -> set[str]:
-    """The names of a module's Relay functions that call themselves, directly or through others."""
+    """Names of a module's Relay functions that are recursive, directly or mutually."""
     graph = _graph(mod)
     circles = {name for group in components(graph) if len(group) > 1 for name in group}
     return circles | {name for name, callees in graph.items() if name in callees}

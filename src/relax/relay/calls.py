@@ -1,8 +1,8 @@
 """Operators as Python functions: ``relay.add(x, y)``, ``relay.nn.dense(x, w, units=10)``.
 
-Each declared operator is one: operands first, then its attributes, by position or name. One with several results gives
-a `TupleWrapper`, whose items are projections. An expression for a shape, ``relay.reshape(x, relay.shape_of(y))``, gives
-a call of the ``dyn`` operator.
+Each declared operator is a function of its operands, then its attributes, by position or name. One with several results
+returns a `TupleWrapper`, whose items are projections. A shape given as an expression, ``relay.reshape(x,
+relay.shape_of(y))``, makes a call of the ``dyn`` operator.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .ops.dynamic import dynamic_form, plain_attr, static_form
 
 
 class TupleWrapper:
-    """A call with several results: ``y, mean, var = relay.nn.batch_norm(…)``. `astuple` gives the call itself."""
+    """Call with several results: ``y, mean, var = relay.nn.batch_norm(…)``. `astuple` returns the call itself."""
 
     def __init__(self, tuple_value: Expr, size: int) -> None:
         self.tuple_value = tuple_value
         self.size = size
 
     def astuple(self) -> Expr:
-        """The expression of the whole tuple."""
+        """Return the tuple-valued expression."""
         return self.tuple_value
 
     def __getitem__(self, index: int) -> TupleGetItem:
@@ -45,7 +45,7 @@ class TupleWrapper:
 
 
 def operator_function(name: str) -> Callable[..., Any]:
-    """The Python function that makes calls of an operator."""
+    """Return the Python function that builds calls of an operator."""
     spec = operator_spec(name)
     assert spec is not None
     op = Op.get(name)
@@ -76,9 +76,9 @@ def operator_function(name: str) -> Callable[..., Any]:
 
 
 def dynamic_call(op: Op, operands: list[Any], attrs: dict[str, Any]) -> Call | None:
-    """The call of the ``dyn`` operator, where an attribute that has such a form is an expression; else None.
+    """Return the call of the ``dyn`` operator if a shape attribute is a non-constant expression, else None.
 
-    Constants are no such expressions: in `attrs`, their values replace them.
+    Constant expressions in `attrs` are replaced by their values.
     """
     dynamic, spec = dynamic_form(op), operator_spec(op)
     form = None if dynamic is None else static_form(dynamic)
@@ -98,14 +98,14 @@ def dynamic_call(op: Op, operands: list[Any], attrs: dict[str, Any]) -> Call | N
 
 
 def _constant_attr(field: AttrField, value: Any) -> Expr:
-    """A static attribute as an operand: of integers, or of numbers where the attribute is of numbers."""
+    """Convert a static attribute to an operand: integers, or floats if the attribute is of floats."""
     if "float" in field.type:
         return const(np.array((0.0,) * 4 if value is None else value, "float32"))
     return const(np.array(value, "int64"))
 
 
 def as_expr(value: Any) -> Expr:
-    """An operand: an expression, a tuple of them, or a number or array, which becomes a constant."""
+    """Convert an operand: an expression stays, a sequence becomes a tuple, a number or array a constant."""
     if isinstance(value, TupleWrapper):
         return value.astuple()
     if isinstance(value, (tuple, list)):
@@ -116,7 +116,7 @@ def as_expr(value: Any) -> Expr:
 
 
 class Namespace:
-    """The operators whose names begin with a prefix, as attributes: ``relay.nn``."""
+    """Operators with a common name prefix as attributes: ``relay.nn``."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -134,12 +134,12 @@ class Namespace:
         return [name.removeprefix(prefix) for name in list_operators() if name.startswith(prefix)]
 
     def dropout(self, data: ExprWithOp, rate: float = 0.5) -> Any:
-        """The data itself, in inference."""
+        """Return the data unchanged (inference semantics)."""
         return TupleGetItem(call_operator("nn.dropout", data, rate=rate), 0)
 
 
 def public(name: str) -> Any:
-    """The function or the namespace of this name. Raises AttributeError."""
+    """Return the function or namespace of this name. Raises AttributeError."""
     if name in ("nn", "image", "dyn", "qnn", "vision"):
         return Namespace(name)
     if name in COMPOSITES:

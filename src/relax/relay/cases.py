@@ -1,7 +1,8 @@
-"""Cases that the clauses of a match leave out, and clauses that no value reaches.
+"""Exhaustiveness of matches: patterns not covered by the clauses, and unreachable clauses.
 
 The algorithm is Luc Maranget's, "Warnings for pattern matching" (2007), section 3: a row of patterns is useful after
-others if some values match it and none of those before. What is useful in the place of one more wildcard is left out.
+others if it matches some value that no earlier row matches. A pattern is missing if a final wildcard row would be
+useful for it.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ WILDCARD = PatternWildcard()
 
 
 def unmatched_cases(match: Match, mod: IRModule) -> list[Pattern]:
-    """Patterns of values that no clause takes; empty if the match covers its type.
+    """Return patterns of values that no clause matches; empty if the match is exhaustive.
 
-    `mod` holds the definitions of the types whose constructors the clauses name.
+    `mod` holds the definitions of the types whose constructors the clauses use.
     """
     rows = [(clause.lhs,) for clause in match.clauses]
     return [case for (case,) in _missing(rows, 1, mod)]
 
 
 def unreachable_clauses(match: Match, mod: IRModule) -> list[int]:
-    """The indices of the clauses whose values are all taken by clauses before."""
+    """Return the indices of clauses fully covered by earlier clauses."""
     rows: list[Row] = []
     found: list[int] = []
     for i, clause in enumerate(match.clauses):
@@ -45,7 +46,7 @@ def unreachable_clauses(match: Match, mod: IRModule) -> list[int]:
 
 
 def _missing(rows: Sequence[Row], width: int, mod: IRModule) -> list[Row]:
-    """Rows of patterns for values that none of the rows takes; one for each constructor that is left out."""
+    """Return rows of patterns that no given row matches; one for each missing constructor."""
     if not width:
         return [] if rows else [()]
     heads = [row[0] for row in rows]
@@ -66,7 +67,7 @@ def _missing(rows: Sequence[Row], width: int, mod: IRModule) -> list[Row]:
 
 
 def _useful(rows: Sequence[Row], row: Row, mod: IRModule) -> bool:
-    """True if some values match the row and none of those before."""
+    """True if the row matches a value that no earlier row matches."""
     if not row:
         return not rows
     match row[0]:
@@ -95,14 +96,14 @@ def _useful_wildcard(rows: Sequence[Row], row: Row, mod: IRModule) -> bool:
 
 
 def _opened(row: Row, count: int) -> Row:
-    """A row whose first pattern, of a tuple, is replaced by those of its fields."""
+    """Replace the tuple pattern at the head of a row by the patterns of its fields."""
     head = row[0]
     fields = head.patterns if isinstance(head, PatternTuple) else (WILDCARD,) * count
     return (*fields, *row[1:])
 
 
 def _specialised(rows: Sequence[Row], constructor: Constructor) -> list[Row]:
-    """The rows that take values of a constructor, with the patterns of its fields in front."""
+    """Rows that match values of a constructor, with the patterns of its fields in front."""
     result: list[Row] = []
     for row in rows:
         head = row[0]

@@ -1,5 +1,6 @@
-"""Functions of TVM that build several calls: ``relay.std``, ``relay.mean_std``, ``relay.mean_variance``,
-``relay.variance``, ``relay.reverse_reshape``, ``relay.segment_sum``."""
+"""TVM's composite functions, which build several calls: ``relay.std``, ``relay.mean_std``, ``relay.mean_variance``,
+``relay.variance``, ``relay.reverse_reshape``, ``relay.segment_sum``.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def variance(
     unbiased: bool = False,
     with_mean: Expr | None = None,
 ) -> Expr:
-    """The mean of the squares of the differences from the mean, which is computed unless it is given."""
+    """Mean of the squared differences from the mean, which is computed unless `with_mean` is given."""
     mean = _mean(data, axis, True, exclude) if with_mean is None else with_mean
     return call_operator(
         "variance", data, mean, axis=axis, keepdims=keepdims, exclude=exclude, unbiased=unbiased
@@ -37,14 +38,14 @@ def variance(
 def std(
     data: Expr, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
 ) -> Expr:
-    """The square root of the variance."""
+    """Square root of the variance."""
     return call_operator("sqrt", variance(data, axis, keepdims, exclude, unbiased))
 
 
 def mean_variance(
     data: Expr, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
 ) -> Tuple:
-    """The mean and the variance, as a tuple."""
+    """Tuple of the mean and the variance."""
     wide = _mean(data, axis, True, exclude)
     return Tuple(
         [_mean(data, axis, keepdims, exclude), variance(data, axis, keepdims, exclude, unbiased, wide)]
@@ -52,23 +53,23 @@ def mean_variance(
 
 
 def mean_std(data: Expr, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> Tuple:
-    """The mean and the standard deviation, as a tuple."""
+    """Tuple of the mean and the standard deviation."""
     mean, square = mean_variance(data, axis, keepdims, exclude).fields
     return Tuple([mean, call_operator("sqrt", square)])
 
 
 def reverse_reshape(data: Expr, newshape: Sequence[int]) -> Expr:
-    """`reshape`, its codes read from the last dimension to the first."""
+    """`reshape` whose codes are read from the last dimension to the first."""
     return call_operator("contrib_reverse_reshape", data, newshape=newshape)
 
 
 def segment_sum(data: Expr, segment_ids: Expr, num_segments: int) -> Expr:
-    """Row i of the result is the sum of the rows of the data whose segment is i.
+    """Row i of the result is the sum of the rows of the data whose segment id is i.
 
-    `num_segments` must be given: TVM finds it by running the program.
+    `num_segments` is required; TVM infers it by running the program.
     """
     places = call_operator("expand_dims", segment_ids, axis=0)
-    # Zeros of the rows' shape, which is known when the program runs: those of no segment at all, padded.
+    # Zeros of a run-time shape: that of the data, with `num_segments` rows.
     shape = call_operator("shape_of", data, dtype="int64")
     sizes = call_operator(
         "scatter_elements", shape, const(np.zeros(1, "int64")), const(np.array([num_segments]))
@@ -82,6 +83,6 @@ COMPOSITES: Final[dict[str, Callable[..., Expr]]] = {
     function.__name__: function
     for function in (mean_std, mean_variance, reverse_reshape, segment_sum, std, variance)
 }
-"""The functions by their names in TVM."""
+"""Functions by their TVM names."""
 
 __all__ = ["COMPOSITES"]

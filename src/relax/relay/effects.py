@@ -1,7 +1,7 @@
-"""Effects in programs without polymorphism: functions that read or write references, or may call one that does.
+"""Effects in monomorphic programs: functions that access references, directly or through calls.
 
-A module that has no references has no effects. In one that has, a function is pure if it has no references itself and
-calls operators, constructors and pure global functions only: what a variable holds may have effects.
+A module without references has no effects. Otherwise a function is pure if it accesses no references and calls only
+operators, constructors and pure global functions: functions held by variables may have effects.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from .scopes import EvaluationScope, Placement, place
 
 @dataclass(frozen=True)
 class ModuleEffects:
-    """The effects of a module's functions. `impure` has the names of global functions, and local Function nodes."""
+    """Effects of a module's functions. `impure` holds names of global functions, and local Function nodes."""
 
     references: bool
-    """True if the module has references at all."""
+    """True if the module uses references."""
     impure: frozenset[str | Expr]
 
 
 def effects_in(mod: IRModule) -> ModuleEffects:
-    """The functions of a module that have effects."""
+    """Return the effects of a module's functions."""
     functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
     placements = {name: place(function) for name, function in functions.items()}
     references = any(_has_reference(p.order) for p in placements.values())
@@ -57,10 +57,10 @@ def _has_reference(nodes: Iterable[Expr]) -> bool:
 
 
 def _by_function(placement: Placement, function: Function) -> dict[Expr, list[Expr]]:
-    """The nodes that a call of each function evaluates, those of functions inside apart."""
+    """Nodes evaluated by a call of each function, excluding those of nested functions."""
     owners: dict[EvaluationScope, Expr] = {placement.root: function}
     result: dict[Expr, list[Expr]] = {}
-    for node in reversed(placement.order):  # the scope around a scope comes first
+    for node in reversed(placement.order):  # enclosing scopes first
         result.setdefault(_owner(placement.of[node], owners), []).append(node)
     return result
 

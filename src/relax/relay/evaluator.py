@@ -7,8 +7,8 @@
 * The variable of a `let` is in scope in its body; if the value is a function, in the value too.
 * References hold values that RefWrite replaces; operators compute what their meaning in Relax computes.
 
-Nothing recurses: a stack of scopes under evaluation stands for Python's, so neither the depth of a graph nor that of
-calls matters.
+The evaluator does not recurse: it keeps an explicit stack of scopes, so neither the depth of a graph nor that of calls
+is limited by Python's stack.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from .unify import MISMATCH
 from .values import Closure, ConstructorValue, RefValue, described, exported, imported
 
 MATCH_FAILED = "E9030"
-"""A value that no clause of a match takes."""
+"""No clause of a match matches the value."""
 NOT_A_FUNCTION = "E9031"
-"""A call of a value that is no function, or with another number of arguments."""
+"""Call of a value that is not a function, or with a wrong number of arguments."""
 
 MOST_SCOPES = 1_000_000
-"""Scopes that may be under evaluation at once."""
+"""Most scopes under evaluation at once."""
 
 
 class _Code:
-    """The nodes of an expression by the scope that evaluates them, in order."""
+    """Nodes of an expression by evaluation scope, in order."""
 
     def __init__(self, expr: Expr) -> None:
         self.placement: Placement = place(expr)
@@ -64,7 +64,7 @@ class _Code:
 
 
 class _Frame:
-    """The values of one activation of a function: of its variables, and of the nodes evaluated in it."""
+    """Values of one function activation: of its variables and its evaluated nodes."""
 
     __slots__ = ("code", "outer", "values")
 
@@ -83,7 +83,7 @@ class _Frame:
 
 
 class _Work:
-    """A scope under evaluation: its nodes, the next of them, its result, and what gets the result."""
+    """Scope under evaluation: its nodes, the next one, its result, and the consumer of the result."""
 
     __slots__ = ("frame", "next", "nodes", "owner", "owner_frame", "result")
 
@@ -111,14 +111,14 @@ class Evaluator:
         self._globals: dict[str, Closure] = {}
 
     def evaluate(self, expr: Expr) -> Any:
-        """The value of an expression without free variables; tensors are NDArrays.
+        """Evaluate a closed expression; tensors are returned as NDArrays.
 
-        Raises DiagnosticError for what fails: a match without a clause for its value, a call of no function.
+        Raises DiagnosticError for a match without a matching clause or a call of a non-function.
         """
         return exported(self._run(expr))
 
     def call(self, callee: Any, args: tuple[Any, ...]) -> Any:
-        """The value of a call of a closure with values."""
+        """Call a closure with values."""
         parameters = [Var(f"a{i}") for i in range(len(args))]
         call = Call(Var("callee"), parameters)
         return self._run(call, dict(zip((call.op, *parameters), (callee, *args), strict=True)))
@@ -148,7 +148,7 @@ class Evaluator:
             cast(_Frame, work.owner_frame).values[work.owner] = value
 
     def _value(self, expr: Expr, frame: _Frame) -> Any:
-        """The value of a leaf, or of a node evaluated already."""
+        """Value of a leaf or an already evaluated node."""
         match expr:
             case Constant():
                 return cast(Any, expr.data)
@@ -179,7 +179,7 @@ class Evaluator:
         return self._globals[name]
 
     def _step(self, node: Expr, frame: _Frame) -> _Work | None:
-        """Evaluate a node whose parts are evaluated; or give the scope to evaluate first, for what opens one."""
+        """Evaluate a node whose parts are evaluated, or return the scope that must be evaluated first."""
         values = frame.values
         opened = frame.code.placement.opened.get(node, ())
         match node:
@@ -235,7 +235,7 @@ class Evaluator:
         return _Work(outer.code.placement.opened[function][0], inner, function.body, call, frame)
 
     def _clause(self, node: Match, frame: _Frame) -> int:
-        """The index of the first clause whose pattern the value matches; its variables are bound."""
+        """Return the index of the first matching clause and bind its variables."""
         value = self._value(node.data, frame)
         for i, clause in enumerate(node.clauses):
             bound = matched(clause.lhs, value)
@@ -247,7 +247,7 @@ class Evaluator:
 
 
 def matched(pattern: Pattern, value: Any) -> dict[Expr, Any] | None:
-    """The values of a pattern's variables when it is matched with a value; None if it does not match."""
+    """Match a value; return the values of the pattern's variables, or None if it does not match."""
     bound: dict[Expr, Any] = {}
     stack = [(pattern, value)]
     while stack:

@@ -1,4 +1,4 @@
-"""create_executor: programs evaluated by the definition of the language, or compiled.
+"""create_executor: run programs by the reference evaluator or compiled.
 
 executor = relay.create_executor("debug", mod)
 y = executor.evaluate()(x)              # main
@@ -28,9 +28,9 @@ _COMPILED: Final = ("vm", "graph", "aot")
 def build(
     mod: IRModule | Function, target: str | Target | None = None, params: Mapping[str, Any] | None = None
 ) -> Executable:
-    """Compile a Relay module, through Relax: see `to_relax`. Run it with ``relax.VirtualMachine``.
+    """Compile a Relay module through Relax (see `to_relax`). Run it with ``relax.VirtualMachine``.
 
-    `params` are values for parameters of main, by name, that become constants. Raises DiagnosticError.
+    `params` are values of parameters of main, by name, which become constants. Raises DiagnosticError.
     """
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
     return build_relax(to_relax(module, params), target)
@@ -45,9 +45,9 @@ class Executor:
         self.target = target
 
     def evaluate(self, expr: Expr | None = None) -> Any:
-        """The value of an expression without free variables; without one, the main function as a Python function.
+        """Evaluate a closed expression; without one, return the main function as a Python function.
 
-        A function gives a Python function. Raises DiagnosticError for what fails.
+        Function values become Python functions. Raises DiagnosticError.
         """
         if self.kind in _COMPILED:
             return self._compiled(expr)
@@ -68,7 +68,7 @@ class Executor:
         return call if isinstance(expr, Function) else call()
 
     def _function(self, mod: IRModule, name: str) -> Callable[..., Any]:
-        """A function of a module, compiled, for values of Relay."""
+        """Compile a function of a module for Relay values."""
         exec_mode = "compiled" if self.kind == "aot" else "bytecode"
         main = VirtualMachine(build_relax(to_relax(mod, entry=name), self.target, exec_mode=exec_mode))[name]
         values = MachineValues(mod)
@@ -88,12 +88,11 @@ class Executor:
 def create_executor(
     kind: str = "debug", mod: IRModule | None = None, device: Any = None, target: str | Target | None = None
 ) -> Executor:
-    """An executor: "debug" evaluates by the definition of the language; the other kinds translate to Relax and compile.
+    """Return an executor: "debug" runs the reference evaluator; other kinds translate to Relax and compile.
 
-    "vm" and "graph" are the same: the machine's bytecode calls kernels. "aot" compiles functions of first order to
-    machine code.
+    "vm" and "graph" are the same: VM bytecode that calls kernels. "aot" compiles first-order functions to machine code.
 
-    `device` is taken for compatibility. Raises ValueError for other kinds.
+    `device` is accepted for compatibility. Raises ValueError for other kinds.
     """
     del device
     if kind not in ("debug", *_COMPILED):

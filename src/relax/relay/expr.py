@@ -14,13 +14,13 @@
 
 `GlobalVar` and `Op` are those of `ir`. Constructor, Match and patterns are in `adt`.
 
-An expression is a graph: a node that stands in several places is evaluated once (the document's *graph bindings*, in
-text ``%1 = …;``). Its place of evaluation is the innermost scope that holds all places where it stands; the scopes are
-the body of a function, a branch of an `If`, the right side of a clause, and the body of a `Let`. A `Let` names a value
-explicitly: its variable is in scope in its body, and in its value if that is a Function. Variables are objects: each
-place that binds one has a `Var` of its own, and names are for display.
+An expression is a graph: a shared node is evaluated once (the document's *graph bindings*, in text ``%1 = …;``), in the
+innermost scope that encloses all its uses. Scopes are the body of a function, a branch of an `If`, the right side of a
+clause, and the body of a `Let`. A `Let` names a value explicitly: its variable is in scope in its body, and in its
+value if that is a Function. Variables are identified by object: each binding has its own `Var`, and names are for
+display only.
 
-Nodes are immutable. `checked_type` is written by type inference, once (`update_checked_type`).
+Nodes are immutable. `checked_type` is set once, by type inference (`update_checked_type`).
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from .printing import RelayNode
 from .types import TensorType, Type, TypeRelation, TypeVar
 
 Expr = RelaxExpr
-"""The base of all expressions, that of GlobalVar and Op too."""
+"""Base class of all expressions, including GlobalVar and Op."""
 
 
 class RelayExpr(RelaxExpr, RelayNode):
-    """The base of the expressions of Relay's own."""
+    """Base class of Relay's own expressions."""
 
     __slots__ = ("_checked_type",)
 
@@ -62,7 +62,7 @@ class RelayExpr(RelaxExpr, RelayNode):
 
     @property
     def checked_type(self) -> Type:
-        """The type. Raises ValueError before type inference has found it."""
+        """Inferred type. Raises ValueError before type inference."""
         try:
             return self._checked_type
         except AttributeError:
@@ -73,7 +73,7 @@ class RelayExpr(RelaxExpr, RelayNode):
 
     @property
     def checked_type_(self) -> Type | None:
-        """The type, None before type inference has found it."""
+        """Inferred type, or None before type inference."""
         return getattr(self, "_checked_type", None)
 
     def __extra_state__(self) -> Any:
@@ -85,12 +85,12 @@ class RelayExpr(RelaxExpr, RelayNode):
 
 
 def update_checked_type(expr: RelayExpr, checked_type: Type) -> None:
-    """Write the type of an expression. For type inference only."""
+    """Set the type of an expression. For type inference only."""
     set_slot(expr, "_checked_type", checked_type)
 
 
 class ExprWithOp(RelayExpr):
-    """An expression with Python operators, which stand for calls of Relay's operators, and can be called.
+    """Expression with Python operators, which build calls of Relay operators, and call syntax.
 
     The other operand must be an expression: a number has no dtype, ``relay.const(1, "int8")`` has. Raises TypeError.
     """
@@ -98,11 +98,11 @@ class ExprWithOp(RelayExpr):
     __slots__ = ()
 
     def __call__(self, *args: Expr) -> Call:
-        """A call of this value."""
+        """Return a call of this value."""
         return Call(self, args)
 
     def astype(self, dtype: str) -> Call:
-        """This tensor with its elements converted: ``cast(%x, dtype="int8")``."""
+        """Return this tensor cast to a dtype: ``cast(%x, dtype="int8")``."""
         return Call(Op.get("cast"), (self,), Attrs({"dtype": DataType(dtype)}))
 
     def __neg__(self) -> Call:
@@ -173,13 +173,13 @@ def _array(value: Any) -> ConstantData:
 @final
 @node
 class Constant(ExprWithOp):
-    """A tensor constant; `data` is a read-only NumPy array (of an ml_dtypes type where NumPy has none)."""
+    """Tensor constant; `data` is a read-only NumPy array (of an ml_dtypes type if NumPy has none)."""
 
     data: ConstantData = child(converter=_array)
 
     @property
     def type(self) -> TensorType:
-        """The type of the data: of known shape and dtype."""
+        """Static tensor type of the data."""
         return TensorType(self.data.shape, self.data.dtype.name)
 
     @property
@@ -190,7 +190,7 @@ class Constant(ExprWithOp):
 @final
 @node
 class Var(ExprWithOp):
-    """A local variable, ``%x``, identified by the object: a parameter, or what a `Let` or a pattern binds."""
+    """Local variable, ``%x``, identified by the object: bound as a parameter, by a `Let` or by a pattern."""
 
     __is_variable__: ClassVar[bool] = True
 
@@ -210,7 +210,7 @@ class Tuple(ExprWithOp):
     fields: tuple[Expr, ...] = child(default=(), converter=_exprs)
 
     def __getitem__(self, index: int) -> Expr:
-        """The field itself."""
+        """Return the field expression."""
         return self.fields[index]
 
     def __len__(self) -> int:
@@ -220,7 +220,7 @@ class Tuple(ExprWithOp):
 @final
 @node
 class TupleGetItem(ExprWithOp):
-    """A field of a tuple, by its position from 0: ``%t.0``."""
+    """Field of a tuple, by its index from 0: ``%t.0``."""
 
     tuple_value: Expr
     index: int
@@ -237,10 +237,10 @@ def _dict(value: Mapping[str, Any] | None) -> dict[str, Any]:
 @final
 @node
 class Function(BaseFunc, ExprWithOp):
-    """A function: ``fn<a>(%x: a) -> a where R { %x }``; it evaluates to a closure.
+    """Function: ``fn<a>(%x: a) -> a where R { %x }``; it evaluates to a closure.
 
-    `type_params` are in scope in the types of the parameters and in the body. `type_constraints` must hold at every
-    call. `attrs` are facts for the compiler, such as ``Primitive=1``.
+    `type_params` are in scope in the parameter types and the body. `type_constraints` must hold at every call. `attrs`
+    are annotations for the compiler, such as ``Primitive=1``.
     """
 
     type_params: tuple[TypeVar, ...] = binder(converter=lambda v: tuple(v or ()))
@@ -271,10 +271,10 @@ def _callee(value: Any) -> Expr:
 @final
 @node
 class Call(ExprWithOp):
-    """A call of a closure, a global function, an operator or a constructor: ``%f<Tensor[(), int32]>(%x)``.
+    """Call of a closure, a global function, an operator or a constructor: ``%f<Tensor[(), int32]>(%x)``.
 
-    `attrs` are the attributes of an operator's call (None: it has none); `type_args` take the places of the callee's
-    type parameters, and are empty where inference is to find them.
+    `attrs` are the attributes of an operator call, or None; `type_args` instantiate the callee's type parameters, and
+    are empty if type inference is to determine them.
     """
 
     op: Expr = child(converter=_callee)
@@ -286,7 +286,7 @@ class Call(ExprWithOp):
 @final
 @node
 class Let(ExprWithOp):
-    """``let %x = value; body``. Long chains nest in `body`; no walk recurses along them."""
+    """``let %x = value; body``. Long chains nest in `body`; no traversal recurses along them."""
 
     var: Var = binder()
     value: Expr
@@ -306,7 +306,7 @@ class If(ExprWithOp):
 @final
 @node
 class RefCreate(ExprWithOp):
-    """``ref(value)``: a new reference that holds the value."""
+    """``ref(value)``: creates a reference that holds the value."""
 
     value: Expr
 
@@ -314,7 +314,7 @@ class RefCreate(ExprWithOp):
 @final
 @node
 class RefRead(ExprWithOp):
-    """``ref_read(r)``: the value that the reference holds now."""
+    """``ref_read(r)``: the current value of the reference."""
 
     ref: Expr
 
@@ -322,22 +322,22 @@ class RefRead(ExprWithOp):
 @final
 @node
 class RefWrite(ExprWithOp):
-    """``ref_write(r, value)``: replace the value that the reference holds; its own value is ``()``."""
+    """``ref_write(r, value)``: replaces the value of the reference; evaluates to ``()``."""
 
     ref: Expr
     value: Expr
 
 
 class TempExpr(ExprWithOp):
-    """The base of what a pass puts into a program for its own use, and eliminates before it ends.
+    """Base class of temporary expressions, which a pass creates and eliminates before it ends.
 
-    A subclass is a node of its own fields, with `realize`. It has no text that parses, no type and no value.
+    A subclass is a node with its own fields and `realize`. It has no parseable text, no type and no value.
     """
 
     __slots__ = ()
 
     def realize(self) -> Expr:
-        """The ordinary expression that this stands for."""
+        """Return the ordinary expression that this one represents."""
         raise NotImplementedError
 
 
@@ -348,9 +348,10 @@ def var(
     dtype: str = "float32",
     span: Span | None = None,
 ) -> Var:
-    """A variable: ``var("x", shape=(2, 3), dtype="int8")``, ``var("x", relay.TupleType([]))``, ``var("x", "float32")``.
+    """Create a variable: ``var("x", shape=(2, 3), dtype="int8")``, ``var("x", relay.TupleType([]))``, ``var("x",
+    "float32")``.
 
-    A dtype in the place of the type means a scalar. Raises ValueError for a type and a shape together.
+    A dtype given as the type means a scalar. Raises ValueError for a type together with a shape.
     """
     if type_annotation is not None and shape is not None:
         raise ValueError("var: give a type or a shape, not both")
@@ -362,7 +363,7 @@ def var(
 
 
 def const(value: Any, dtype: str | None = None, span: Span | None = None) -> Constant:
-    """A constant of a scalar, a (nested) list, an array or a tensor.
+    """Create a constant from a scalar, a (nested) list, an array or a tensor.
 
     Python floats are float32 and ints int32 unless `dtype` says otherwise; an array keeps its dtype.
     """

@@ -1,4 +1,4 @@
-"""Types of functions as they are annotated, of constructors, and of fields of tuples."""
+"""Types of annotated functions, of constructors, and of tuple fields."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .types import FuncType, TupleType, Type, TypeCall, TypeData
 from .unify import Unifier
 
 NO_FIELD = "E9042"
-"""A projection of what is no tuple, or has no such field."""
+"""Projection of a value that is not a tuple or lacks the field."""
 
 
 def annotated_type(function: Function) -> FuncType | None:
-    """The type of a function whose parameters and result are all annotated; None for another one."""
+    """Return the type of a fully annotated function, or None."""
     types = [param.type_annotation for param in function.params]
     if function.ret_type is None or any(type_ is None for type_ in types):
         return None
@@ -28,12 +28,12 @@ def annotated_type(function: Function) -> FuncType | None:
 
 
 def without_params(type_: Type) -> Type:
-    """A function's type without its type parameters and relations; another type as it is."""
+    """Remove the type parameters and relations of a function type; other types are unchanged."""
     return FuncType(type_.arg_types, type_.ret_type) if isinstance(type_, FuncType) else type_
 
 
 def field_of(type_: Type, index: int, span: Span | None) -> Type:
-    """The type of a field. Raises DiagnosticError (E9042) if there is none such."""
+    """Return the type of a field. Raises DiagnosticError (E9042) if it does not exist."""
     if not isinstance(type_, TupleType):
         message = f"a field of a value of type {type_text(type_)} is taken, which is no tuple"
         raise DiagnosticError(Diagnostic(NO_FIELD, message, span))
@@ -44,14 +44,14 @@ def field_of(type_: Type, index: int, span: Span | None) -> Type:
 
 
 def is_polymorphic(type_: Type | None) -> TypeGuard[FuncType]:
-    """True for the type of a function with type parameters."""
+    """True for a function type with type parameters."""
     return isinstance(type_, FuncType) and bool(type_.type_params)
 
 
 def constructor_type(constructor: Constructor, mod: IRModule) -> FuncType:
-    """The type of a constructor as a function, polymorphic in the parameters of its type.
+    """Return the function type of a constructor, polymorphic in the parameters of its data type.
 
-    Raises DiagnosticError (E9003) if the module does not have that type.
+    Raises DiagnosticError (E9003) if the module does not define the data type.
     """
     definition = mod.type_definitions.get(constructor.belong_to)
     if definition is None:

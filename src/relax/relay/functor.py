@@ -1,4 +1,5 @@
-"""Walks over expressions and types, in TVM's names: ExprFunctor, ExprVisitor, ExprMutator, TypeVisitor, TypeMutator.
+"""Traversals of expressions and types, with TVM's names: ExprFunctor, ExprVisitor, ExprMutator, TypeVisitor,
+TypeMutator.
 
     class CountCalls(ExprVisitor):
         calls = 0
@@ -7,12 +8,12 @@
             self.calls += 1
             super().visit_call(call)
 
-A subclass has a method for each kind of node it cares about. Every other kind is handled by a loop, which does not
-recurse, however deep the expression: only methods of a subclass that visit the parts of their node do. A chain of
-100,000 `Let`s or calls is walked so by a subclass with methods for other kinds. One with a method for that very kind
-uses MixedModeMutator, whose methods are called with parts that have been rewritten, or `post_order_visit`.
+A subclass overrides the methods of the node kinds it handles. All other kinds are traversed in a loop: only overridden
+methods that visit children recurse. So a subclass that handles other kinds traverses a chain of 100,000 `Let`s or
+calls. To handle the kind of the chain itself, use MixedModeMutator, whose methods are called with rewritten children,
+or `post_order_visit`.
 
-A node object is visited once, and what it became is used wherever it stands: sharing is kept, and is never exponential.
+A node object is visited once and its result is shared by all uses: sharing is preserved, and time is never exponential.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _METHODS: Final[dict[type, str]] = {
 
 
 def method_name(expr: Expr) -> str:
-    """The name of the method for this kind of expression."""
+    """Visit method name for this kind of expression."""
     name = _METHODS.get(type(expr))
     if name is not None:
         return name
@@ -71,7 +72,7 @@ def method_name(expr: Expr) -> str:
 
 
 class ExprFunctor:
-    """A function of expressions by a method per kind of node; every node object is visited once.
+    """Function over expressions with a method per kind of node; each node object is visited once.
 
     A kind without a method raises NotImplementedError.
     """
@@ -80,7 +81,7 @@ class ExprFunctor:
         self.memo_map: dict[Expr, Any] = {}
 
     def visit(self, expr: Expr) -> Any:
-        """The result for an expression."""
+        """Return the result for an expression."""
         if expr in self.memo_map:
             return self.memo_map[expr]
         name = method_name(expr)
@@ -92,10 +93,10 @@ class ExprFunctor:
 
 
 class _Walk(ExprFunctor):
-    """An ExprFunctor that handles in a loop the kinds of node for which a subclass has no method."""
+    """ExprFunctor that handles node kinds without an overridden method in a loop."""
 
     def is_own(self, expr: Expr) -> bool:
-        """True if a subclass has a method for this kind of expression."""
+        """True if a subclass overrides the method for this kind of expression."""
         name = method_name(expr)
         method = getattr(type(self), name)
         return not getattr(method, "is_default", False)
@@ -107,9 +108,9 @@ def _default(method: Callable[..., Any]) -> Any:
 
 
 class ExprVisitor(_Walk):
-    """Visits every expression below one, each object once, from left to right, a node before its parts.
+    """Visits every expression object once, from left to right, parents before children.
 
-    `visit_type` is called with every type that is written in an expression.
+    `visit_type` is called with every type annotation.
     """
 
     def visit(self, expr: Expr) -> None:
@@ -127,7 +128,7 @@ class ExprVisitor(_Walk):
                 stack.extend(reversed(parts_of(item)))
 
     def visit_type(self, type_: Type) -> None:
-        """Called with every type written in an expression."""
+        """Called with every type annotation in an expression."""
 
     @_default
     def _visit_parts(self, expr: Expr) -> None:
@@ -144,9 +145,9 @@ class ExprVisitor(_Walk):
 
 
 class ExprMutator(_Walk):
-    """Rewrites an expression; a node none of whose parts changed stays the same object.
+    """Rewrites an expression; nodes without changed parts are preserved.
 
-    A method returns the expression to stand in the place of its node. A new node has no `checked_type`.
+    A method returns the replacement of its node. New nodes have no `checked_type`.
     """
 
     def visit(self, expr: Expr) -> Expr:
@@ -167,7 +168,7 @@ class ExprMutator(_Walk):
         return memo[expr]
 
     def visit_type(self, type_: Type) -> Type:
-        """The type to stand in the place of one that is written in an expression."""
+        """Return the replacement of a type annotation."""
         return type_
 
     @_default
@@ -183,10 +184,10 @@ class ExprMutator(_Walk):
 
 
 class MixedModeMutator(ExprMutator):
-    """Rewrites an expression from the leaves up, without recursion.
+    """Rewrites an expression bottom-up, without recursion.
 
     A method ``rewrite_call(pre, post)``, and so on for each kind (`_METHODS` with ``rewrite`` for ``visit``), is called
-    with the node and with the node made of rewritten parts, and returns the expression to stand in its place.
+    with the original node and the node with rewritten parts, and returns the replacement.
     """
 
     def visit(self, expr: Expr) -> Expr:
@@ -207,7 +208,7 @@ class MixedModeMutator(ExprMutator):
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], None]) -> None:
-    """Call `fvisit` with every expression of one, each object once, behind its parts."""
+    """Call `fvisit` with every expression object once, in post-order."""
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(expr, False)]
     while stack:
@@ -221,7 +222,7 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Expr], None]) -> None:
 
 
 class TypeVisitor:
-    """Visits the parts of a type; a subclass has a method ``visit_<class name in lower case with _>`` for some."""
+    """Visits the parts of a type; subclasses override ``visit_<class name in snake case>`` methods."""
 
     def visit(self, type_: Node) -> None:
         """Call the method for this kind of type; without one, visit the parts."""
@@ -232,21 +233,21 @@ class TypeVisitor:
             method(type_)
 
     def visit_parts(self, type_: Node) -> None:
-        """Visit what is directly below a type."""
+        """Visit the direct parts of a type."""
         for part in children_of(type_):
             self.visit(part)
 
 
 class TypeMutator:
-    """Rewrites a type; one none of whose parts changed stays the same object."""
+    """Rewrites a type; types without changed parts are preserved."""
 
     def visit(self, type_: Node) -> Any:
-        """The type to stand in the place of one."""
+        """Return the replacement of a type."""
         method = getattr(self, _type_method(type_), None)
         return self.visit_parts(type_) if method is None else method(type_)
 
     def visit_parts(self, type_: Node) -> Any:
-        """The type with what is directly below rewritten."""
+        """Rewrite the direct parts of a type."""
         return map_children(type_, lambda part: cast(Node, self.visit(part)))
 
 

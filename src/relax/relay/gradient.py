@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation of Relay: a function to one that gives its value and the gradients by its parameters.
+"""Reverse-mode differentiation: turns a function into one that returns its value and its gradients.
 
     fn (%x: float32) { multiply(%x, %x) }
 
@@ -12,9 +12,10 @@
       (%0, (%3,))
     }
 
-The gradients are those of the sum of all elements of the result. ``first_order`` is for graphs: operators, tuples, and
-`let`. ``higher_order`` (`gradient_closures`) is for the whole language but data types that hold tensors themselves. An
-operator's gradient is its operator ``.grad`` (`ops.derivative`), unless it has a rule of its own (`gradient_rules`).
+The gradients are those of the sum of all result elements. ``first_order`` supports dataflow graphs: operators, tuples,
+and `let`. ``higher_order`` (`gradient_closures`) supports the whole language except data types that hold tensors
+directly. The gradient of an operator is its ``.grad`` operator (`ops.derivative`), unless it has a rule of its own
+(`gradient_rules`).
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ def gradient(
     mod: IRModule | None = None,
     mode: Literal["higher_order", "first_order"] = "higher_order",
 ) -> Function:
-    """The function that computes `expr` and its gradients: ``fn(params) -> (result, (gradient by each parameter,))``.
+    """Return the function that computes `expr` and its gradients: ``fn(params) -> (result, (gradient by each
+    parameter,))``.
 
-    `mod` has the global functions that `expr` calls; with ``higher_order`` it gets another function, ``@f_grad``, for
-    each of them. Raises DiagnosticError for what has no gradient (E9060), ValueError for another mode.
+    `mod` holds the global functions that `expr` calls; with ``higher_order``, a function ``@f_grad`` is added for each
+    of them. Raises DiagnosticError for expressions without gradient (E9060), ValueError for other modes.
     """
     function = cast(Any, mod)[expr] if isinstance(expr, GlobalVar) else expr
     if not isinstance(function, Function):
@@ -77,27 +79,27 @@ def _check_differentiable(type_: Type, what: str, node: RelayExpr) -> None:
 
 
 def is_float(type_: Type) -> bool:
-    """True for tensors of floats, and for tuples with such."""
+    """True for float tensors, and for tuples that contain any."""
     if isinstance(type_, TupleType):
         return any(map(is_float, type_.fields))
     return isinstance(type_, TensorType) and isinstance(type_.dtype, DataType) and type_.dtype.is_float
 
 
 class _GraphGradient:
-    """The first-order gradient of a function whose body is a graph."""
+    """First-order gradient of a function whose body is a dataflow graph."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self.lets: dict[Expr, Expr] = {}
         self.graph: dict[Expr, Expr] = {}
-        """Nodes without `let`s by those with them."""
+        """Nodes with their `let`s removed, by original node."""
         self.types: dict[Expr, Type] = {}
         self.collected: dict[Expr, list[Expr]] = {}
         self.fields: dict[Expr, dict[int, list[Expr]]] = {}
-        """Gradients by single fields of tuples."""
+        """Gradients of single tuple fields."""
 
     def result(self) -> Function:
-        """The function that gives the value, and the gradients."""
+        """Return the function that computes the value and the gradients."""
         params = self.function.params
         nodes = nodes_with_parts(self.function.body)
         self.lets = {node.var: node.value for node in nodes if isinstance(node, Let)}
@@ -113,7 +115,7 @@ class _GraphGradient:
         return Function(params, Tuple([body, gradients]), None, self.function.type_params)
 
     def _node(self, expr: Expr) -> Expr:
-        """The node of the graph that an expression stands for."""
+        """Graph node that an expression denotes."""
         while True:
             if isinstance(expr, Let):
                 expr = expr.body
@@ -145,7 +147,7 @@ class _GraphGradient:
             self.collected.setdefault(expr, []).append(grad)
 
     def _visit(self, node: Expr) -> None:
-        """Pass the gradient by a node on to its parts."""
+        """Propagate the gradient of a node to its operands."""
         match node:
             case Tuple(fields):
                 for i, field in enumerate(fields):
@@ -167,7 +169,7 @@ class _GraphGradient:
         return whole + self.fields.get(node, {}).get(index, [])
 
     def _total(self, node: Expr) -> Expr:
-        """The sum of the gradients by a node, zeros if there are none."""
+        """Sum of the gradients of a node; zeros if there are none."""
         type_ = self._type(node)
         if not isinstance(type_, TupleType):
             return _sum(self.collected.get(node, []), node)

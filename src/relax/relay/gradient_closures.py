@@ -1,7 +1,7 @@
-"""Reverse-mode differentiation by closures and references, for control flow, higher-order functions and recursion.
+"""Reverse-mode differentiation with closures and references, for control flow, higher-order functions and recursion.
 
-Each tensor becomes a pair of itself and a reference that holds the gradient by it. An operator's call puts a closure
-before those that came earlier, which adds to the references of its operands what the reference of its result says:
+Each tensor becomes a pair of the tensor and a reference to its gradient. An operator call prepends a closure to the
+backpropagators, which propagates the gradient of its result to those of its operands:
 
     let %y = tanh(%x);
 
@@ -16,9 +16,9 @@ before those that came earlier, which adds to the references of its operands wha
       %earlier()
     });
 
-Everything else stays as it is, with pairs for tensors: functions, references and data types hold pairs, and a closure
-of a branch that was not taken is not in the chain (B. Pearlmutter and J. Siskind, "Reverse-mode AD in a functional
-framework", 2008; F. Wang et al., "Demystifying differentiable programming", 2019).
+Everything else is unchanged, with pairs for tensors: functions, references and data types hold pairs, and branches not
+taken add no closure to the chain (B. Pearlmutter and J. Siskind, "Reverse-mode AD in a functional framework", 2008; F.
+Wang et al., "Demystifying differentiable programming", 2019).
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ BACK_TYPE = RefType(FuncType((), UNIT))
 
 
 class ClosureGradient:
-    """Differentiates functions. `functions` replace global functions, with the reference as last parameter."""
+    """Differentiates functions. `functions` maps global functions to replacements that take the backpropagator
+    reference last.
+    """
 
     def __init__(self, mod: IRModule | None, gradients_of: Callable[[Call, Expr], Sequence[Expr]]) -> None:
         self.mod = mod
@@ -67,7 +69,7 @@ class ClosureGradient:
         self._waiting: list[str] = []
 
     def function(self, function: Function) -> Function:
-        """The function that gives the value of `function`, and the gradients by its parameters."""
+        """Return the function that computes the value of `function` and the gradients of its parameters."""
         back = Var("back", BACK_TYPE)
         lifted = _Body(self, back).function(function)
         own = [Var(param.name_hint, param.checked_type) for param in function.params]
@@ -90,7 +92,7 @@ class ClosureGradient:
         return Function(own, body, None, function.type_params)
 
     def global_function(self, name: GlobalVar) -> GlobalVar:
-        """The function that replaces a global one."""
+        """Return the replacement of a global function."""
         own = self._names.get(name.name_hint)
         if own is None:
             if self.mod is None or not isinstance(self.mod.get(name.name_hint), Function):
@@ -104,7 +106,7 @@ class ClosureGradient:
         return own
 
     def arity(self, name: GlobalVar) -> int:
-        """The number of parameters of a global function."""
+        """Number of parameters of a global function."""
         return len(cast(Any, self.mod)[name.name_hint].params)
 
     def _globals(self) -> None:
@@ -116,7 +118,7 @@ class ClosureGradient:
 
 
 class _Body:
-    """The differentiation of one function that stands by itself."""
+    """Differentiation of one closed function."""
 
     def __init__(self, whole: ClosureGradient, back: Var) -> None:
         self.whole = whole
@@ -125,10 +127,10 @@ class _Body:
         self.bindings: dict[EvaluationScope, Bindings] = {}
         self.vars: dict[Var, Var] = {}
         self.values: dict[Expr, Expr] = {}
-        """The results for nodes: variables of pairs, tuples of pairs and so on, and functions."""
+        """Results by node: variables of pairs, tuples of pairs, and functions."""
 
     def function(self, function: Function) -> Function:
-        """The function of pairs."""
+        """Return the function over pairs."""
         self.placement = place(function)
         for node in self.placement.order:
             if isinstance(node, Function):
@@ -145,7 +147,7 @@ class _Body:
         return cast(Function, self.values[function])
 
     def _value(self, expr: Expr, into: Bindings) -> Expr:
-        """The result for an expression, as a leaf; a constant becomes a pair where it is used."""
+        """Result for an expression, as a leaf; a constant becomes a pair where it is used."""
         match expr:
             case Var():
                 return self._var(expr)
@@ -164,7 +166,7 @@ class _Body:
                 return self.values[expr]
 
     def _operator(self, op: Op) -> Function:
-        """A function of pairs for an operator that is a value."""
+        """Return a function over pairs for an operator used as a value."""
         spec = operator_spec(op)
         if spec is None or spec.num_inputs is None:
             raise DiagnosticError(Diagnostic(NO_GRADIENT, f"{op.name} as a value has no gradient"))
@@ -214,7 +216,7 @@ class _Body:
                 raise DiagnosticError(Diagnostic(NO_GRADIENT, message, node.span))
 
     def _params(self, node: Function) -> None:
-        """Make the parameters of a function; where relations are about their types, these stay open."""
+        """Create the parameters of a function; types constrained by relations stay open."""
         for param in node.params:
             type_ = param.type_annotation if _has_relations(node) else param.checked_type
             self.vars[param] = Var(param.name_hint, None if type_ is None else lifted_type(type_))
@@ -230,7 +232,7 @@ class _Body:
         return Function(params, body, result, type_params, node.attrs, node.span)
 
     def _let(self, node: Let, into: Bindings, scope: EvaluationScope) -> Expr:
-        """The bindings of the body go behind those of the scope around; so a chain takes linear time."""
+        """Append the bindings of the body to those of the enclosing scope, so that a chain takes linear time."""
         into.append((self._var(node.var), self._value(node.value, into)))
         inner = self.bindings.setdefault(scope, deque())
         value = self._value(node.body, inner)
@@ -268,7 +270,7 @@ class _Body:
     def _operator_call(
         self, node: Call, operands: Sequence[Expr], types: Sequence[Type], result: Type, into: Bindings
     ) -> Expr:
-        """A call of an operator: its value in pairs, and a closure before the earlier ones."""
+        """Translate an operator call: its value in pairs, and a closure prepended to the backpropagators."""
         args = [primal(value, type_) for value, type_ in zip(operands, types, strict=True)]
         call = Call(node.op, args, node.attrs, span=node.span)
         value, pair = Var("value"), Var("pair")
@@ -301,7 +303,7 @@ def _has_relations(function: Function) -> bool:
 
 
 def lifted_type(type_: Type) -> Type:
-    """The type with a pair of a tensor and a reference for each tensor."""
+    """Replace each tensor in a type by a pair of the tensor and a reference."""
     results: dict[int, Type] = {}
     stack = [type_]
     while stack:
@@ -323,7 +325,7 @@ def lifted_type(type_: Type) -> Type:
 
 
 def _plain(constructor: Constructor) -> Constructor:
-    """The constructor itself, which must hold tensors by type parameters only: its definition stays as it is."""
+    """Return the constructor unchanged; it must hold tensors only through type parameters."""
     stack = list(constructor.inputs)
     seen: set[int] = set()
     while stack:
@@ -352,7 +354,7 @@ def _fields(value: Expr, type_: TupleType) -> list[tuple[Expr, Type]]:
 
 
 def primal(value: Expr, type_: Type) -> Expr:
-    """The tensors of a value in pairs; a constant is a tensor itself."""
+    """Primal tensors of a value in pairs; a constant is a tensor itself."""
     if isinstance(value, Constant):
         return value
     if isinstance(type_, TupleType):
@@ -361,14 +363,14 @@ def primal(value: Expr, type_: Type) -> Expr:
 
 
 def lifted_value(value: Expr, type_: Type) -> Expr:
-    """A value of tensors in pairs, with gradients of zeros."""
+    """Convert a value of tensors to pairs with zero gradients."""
     if isinstance(type_, TupleType):
         return Tuple([lifted_value(*field) for field in _fields(value, type_)])
     return Tuple([value, RefCreate(operator_function("zeros_like")(value))])
 
 
 def _gradient(value: Expr, type_: Type) -> Expr:
-    """The gradients that a value in pairs holds now."""
+    """Read the current gradients of a value in pairs."""
     if isinstance(type_, TupleType):
         return Tuple([_gradient(*field) for field in _fields(value, type_)])
     return RefRead(TupleGetItem(value, 1))
@@ -384,7 +386,7 @@ def _seed(value: Expr, type_: Type, into: Bindings) -> None:
 
 
 def _add(value: Expr, type_: Type, grad: Expr, into: Bindings) -> None:
-    """Add a gradient to those that a value in pairs holds."""
+    """Add a gradient to those of a value in pairs."""
     if isinstance(type_, TupleType):
         for i, field in enumerate(_fields(value, type_)):
             _add(*field, TupleGetItem(grad, i), into)
@@ -394,7 +396,7 @@ def _add(value: Expr, type_: Type, grad: Expr, into: Bindings) -> None:
 
 
 def wrapped(bindings: Bindings, result: Expr) -> Expr:
-    """A chain of `let`s."""
+    """Wrap the result in a chain of `let`s."""
     for var, value in reversed(bindings):
         result = Let(var, value, result)
     return result

@@ -1,7 +1,7 @@
 """Gradients of operators, as Relay expressions.
 
-The gradient of an operator is its operator ``.grad`` (`ops.derivative`), which says what the rules of Relax say. The
-rules in this file are for operators that Relax has no rule for; `register_gradient` adds others.
+The gradient of an operator is its ``.grad`` operator (`ops.derivative`), which follows Relax's rules. This module has
+rules for operators that Relax has none for; `register_gradient` adds others.
 
     @register_gradient("my.scale")
     def my_scale(call, grad):
@@ -20,16 +20,17 @@ from .operators import call_operator
 from .ops.derivative import NO_GRADIENT, derivative
 
 Rule = Callable[[Call, Expr], Sequence[Expr]]
-"""A function from a call and the gradient by its result to the gradients by its operands."""
+"""Maps a call and the gradient of its result to the gradients of its operands."""
 
 RULE: Final = "FPrimalGradient"
-"""The key of an Op under which a rule is registered."""
+"""Op attribute key of the gradient rule."""
 
 
 def register_gradient(op_name: str, fgradient: Rule | None = None, level: int = 10) -> Any:
-    """Give an operator a gradient: ``fgradient(call, grad)`` is the list of gradients by the call's operands.
+    """Register a gradient: ``fgradient(call, grad)`` returns the gradients of the call's operands.
 
-    Without `fgradient`, a decorator. `level` is taken for compatibility. Raises KeyError for an unknown operator.
+    Without `fgradient`, returns a decorator. `level` is accepted for compatibility. Raises KeyError for an unknown
+    operator.
     """
     del level
 
@@ -41,7 +42,7 @@ def register_gradient(op_name: str, fgradient: Rule | None = None, level: int = 
 
 
 def gradients_of(call: Call, grad: Expr) -> Sequence[Expr]:
-    """The gradients by the operands of an operator's call, given that by its result."""
+    """Return the gradients of a call's operands, given the gradient of its result."""
     op = cast(Op, call.op)
     rule: Rule | None = op.get_attr(RULE)
     if rule is not None:
@@ -54,7 +55,7 @@ def gradients_of(call: Call, grad: Expr) -> Sequence[Expr]:
 
 
 def no_gradient(call: Call, message: str) -> DiagnosticError:
-    """The error for a call without gradients."""
+    """Return the error for a call without gradients."""
     return DiagnosticError(Diagnostic(NO_GRADIENT, message, call.span))
 
 
@@ -63,19 +64,19 @@ def _op(name: str, *operands: Any, **attrs: Any) -> Any:
 
 
 def _again(call: Call, **changed: Any) -> Call:
-    """A call of the same operator on the same operands, with some attributes changed."""
+    """Copy the call with some attributes changed."""
     return call_operator(
         cast(Op, call.op).name, *call.args, **{**dict(cast(Any, call.attrs).items()), **changed}
     )
 
 
 def _widened(call: Call, grad: Expr) -> Expr:
-    """The gradient by a reduction's result, with the dimensions that the reduction has removed."""
+    """Expand the gradient of a reduction's result to the dimensions the reduction removed."""
     return _op("reshape_like", grad, _again(call, keepdims=True))
 
 
 def _extremum(call: Call, grad: Expr) -> Sequence[Expr]:
-    """Elements equal to the extremum share its gradient."""
+    """Divide the gradient among the elements equal to the extremum."""
     (x,) = call.args
     at = _op("cast_like", _op("equal", x, _again(call, keepdims=True)), x)
     attrs: Any = call.attrs
@@ -99,7 +100,7 @@ def _take(call: Call, grad: Expr) -> Sequence[Expr]:
     x, indices = call.args
     if attrs.batch_dims:
         raise no_gradient(call, "take has no gradient with batch_dims other than 0")
-    if attrs.mode != "fast":  # indices out of range are brought to the elements that they mean
+    if attrs.mode != "fast":  # map out-of-range indices to the elements they denote
         shape = _op("shape_of", x, dtype="int64")
         size = (
             _op("prod", shape)
@@ -147,7 +148,7 @@ register_gradient("nn.avg_pool2d", _pooling)
 
 @register_gradient("nn.batch_norm")
 def _batch_norm(call: Call, grad: Expr) -> Sequence[Expr]:
-    """Of inference: (x - mean) / sqrt(var + epsilon) * gamma + beta, and the mean and the variance that were given."""
+    """Gradient in inference mode: (x - mean) / sqrt(var + epsilon) * gamma + beta, and the given mean and variance."""
     attrs: Any = call.attrs
     x, gamma, _, mean, var = call.args
     by_y, by_mean, by_var = (TupleGetItem(grad, i) for i in range(3))

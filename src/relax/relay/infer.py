@@ -1,9 +1,9 @@
 """Type inference: equations and relations over all nodes of an expression, solved; generalisation at `let` and globals.
 
-Each node gets a type made of the types of its parts. A call of an operator is a relation between the types of its
-operands and of its result, which waits until the operands' types are known: the operator's meaning in Relax then tells
-the result (`meaning.result_info`), so each shape rule stands once, on the Relax operator. A function bound by `let`, or
-a global one, becomes polymorphic in what nothing determines; relations that still wait become its constraints.
+The type of a node is built from the types of its children. An operator call is a relation between operand and result
+types, which waits until the operand types are known: the operator's meaning in Relax then determines the result
+(`meaning.result_info`), so each shape rule exists once, on the Relax operator. A function bound by `let` or globally is
+generalised over undetermined types; relations still waiting become its constraints.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ from .types import (
 from .unify import Pending, Unifier
 
 LEFT_OUT = "E9044"
-"""A match that leaves out values of its type."""
+"""A match does not cover all values of its type."""
 UNREACHABLE = "W9045"
-"""A clause that no value reaches."""
+"""A clause is unreachable."""
 
 BOOL = TensorType((), "bool")
 UNIT = TupleType(())
 
 
 def infer_type(expr: Expr, mod: IRModule | None = None) -> Any:
-    """Write the type of every node of an expression; the expression. Free variables need annotations.
+    """Infer and set the type of every node of an expression; return the expression. Free variables need annotations.
 
-    Calls of polymorphic functions that do not say their type arguments get them, so that an expression with such calls
-    is another one. Raises DiagnosticError with all that is wrong. (Annotated `Any`: it is of the kind of `expr`.)
+    Calls of polymorphic functions without type arguments get them, so an expression with such calls is replaced. Raises
+    DiagnosticError with all errors. (Annotated `Any`: the result has the kind of `expr`.)
     """
     inference = Inference(IRModule() if mod is None else mod)
     inference.whole(expr)
@@ -83,10 +83,10 @@ def infer_type(expr: Expr, mod: IRModule | None = None) -> Any:
 
 
 def infer_module(mod: IRModule) -> IRModule:
-    """Write the type of every node of every Relay function of a module; the module.
+    """Infer and set the type of every node of every Relay function of a module; return the module.
 
-    Calls of polymorphic functions get their type arguments, as in `infer_type`. Raises DiagnosticError with all that is
-    wrong in any function.
+    Calls of polymorphic functions get their type arguments, as in `infer_type`. Raises DiagnosticError with all errors
+    of all functions.
     """
     uses = instances_in(mod)
     functions = {
@@ -96,7 +96,7 @@ def infer_module(mod: IRModule) -> IRModule:
 
 
 def instances_in(mod: IRModule) -> Uses:
-    """Write the type of every node of a module; the instances of the polymorphic values that its nodes use.
+    """Infer the types of a module; return the instances of the polymorphic values that its nodes use.
 
     Raises DiagnosticError.
     """
@@ -108,16 +108,16 @@ def instances_in(mod: IRModule) -> Uses:
 
 
 class Inference:
-    """One run over a module, or over an expression that may use its functions."""
+    """One inference over a module, or over an expression that may use its functions."""
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
         self.unifier = Unifier()
         self.types: dict[Expr, Type] = {}
-        """The types of variables and of nodes, as far as they are known."""
+        """Types of variables and nodes inferred so far."""
         self.bound: set[Var] = set()
         self.general: dict[Expr, FuncType] = {}
-        """The types of variables bound to polymorphic functions, which each use instantiates."""
+        """Types of variables bound to polymorphic functions, which each use instantiates."""
         self.global_types: dict[str, Type] = {}
         self.lets: dict[Var, Let] = {}
         """The `let` that binds a variable."""
@@ -127,13 +127,13 @@ class Inference:
         self.levels: dict[EvaluationScope, int] = {}
         self.level = 0
         self.user: Expr = cast(Expr, None)
-        """The node whose parts are asked for."""
+        """Node whose parts are being inferred."""
         self.uses: Uses = {}
 
     # -- entries
 
     def expression(self, expr: Expr) -> Type:
-        """Infer an expression; its type, polymorphic if it is a polymorphic function."""
+        """Infer an expression; return its type, polymorphic for a polymorphic function."""
         outer = self.placement, self.levels, self.level, self.user
         self.placement, self.levels = place(expr), {}
         try:
@@ -152,7 +152,7 @@ class Inference:
             self.placement, self.levels, self.level, self.user = outer
 
     def _note_variables(self) -> None:
-        """Note for each variable what binds it, and its level: a function bound by `let` is one level further in."""
+        """Record the binder and level of each variable: a function bound by `let` is one level deeper."""
         for node in self.placement.order:
             if isinstance(node, Let):
                 self.lets[node.var] = node
@@ -163,12 +163,12 @@ class Inference:
                     self.variable_levels[var] = self._level(self.placement.opened[node][0])
 
     def whole(self, expr: Expr) -> Type:
-        """Infer an expression that stands by itself: a function is polymorphic in what is left open."""
+        """Infer a closed expression: a function is generalised over its open types."""
         type_ = self.expression(expr)
         return self._generalised(expr, type_, 0) if isinstance(expr, Function) else type_
 
     def global_type(self, name: str) -> Type:
-        """The type of a global function, inferred if it has not been yet."""
+        """Type of a global function, inferred on first use."""
         if name in self.global_types:
             return self.global_types[name]
         function = self.mod.get(name)
@@ -183,7 +183,7 @@ class Inference:
         return self.global_types[name]
 
     def finish(self) -> None:
-        """Solve what is left, and write the types. Raises DiagnosticError for all that was wrong."""
+        """Solve the remaining relations and set the types. Raises DiagnosticError with all errors."""
         try:
             self.unifier.settle()
         except DiagnosticError as error:
@@ -214,7 +214,7 @@ class Inference:
     # -- nodes
 
     def _level(self, scope: EvaluationScope) -> int:
-        """The number of functions around a scope."""
+        """Number of functions around a scope."""
         path: list[EvaluationScope] = []
         while scope not in self.levels and scope.parent is not scope:
             path.append(scope)
@@ -233,7 +233,7 @@ class Inference:
             self.unifier.equal(known, type_, node.span, "this expression")
 
     def type_of(self, expr: Expr) -> Type:
-        """The type of a leaf, or of a node inferred already; a polymorphic one is instantiated."""
+        """Type of a leaf or an already inferred node; polymorphic types are instantiated."""
         match expr:
             case Constant():
                 return self.types.setdefault(expr, expr.type)
@@ -254,7 +254,7 @@ class Inference:
                 return self._instantiated(self.types[expr], expr)
 
     def _note(self, expr: Expr, type_: Type, args: tuple[Any, ...]) -> None:
-        """Note that the node under inference uses a polymorphic value with these type arguments."""
+        """Record that the current node uses a polymorphic value with these type arguments."""
         self.uses.setdefault((self.user, expr), []).append(Instance(type_, args))
 
     def _variable(self, var: Var) -> Type:
@@ -269,7 +269,7 @@ class Inference:
         return self.types[var]
 
     def _open(self, type_: Type, level: int | None = None) -> Type:
-        """An annotation, its incomplete types known to the unifier at a level, this one by default."""
+        """Open an annotation: register its incomplete types with the unifier at a level (default: the current one)."""
         for item in self.unifier.incomplete(type_):
             self.unifier.levels.setdefault(item, self.level if level is None else level)
         return type_
@@ -345,9 +345,9 @@ class Inference:
         return self.type_of(node.body)
 
     def _bind(self, node: Let) -> None:
-        """Give the variable of a `let` the type of its value, once that is inferred; of a function, the general one.
+        """Assign the inferred type of its value to the variable of a `let`; a function's type is generalised.
 
-        Inside of the function itself the variable has one type.
+        Inside the function itself the variable is monomorphic.
         """
         user, self.user = self.user, node
         try:
@@ -382,7 +382,7 @@ class Inference:
             self.unifier.equal(known, type_, node.span, f"%{var.name_hint}")
 
     def _is_inferred(self, value: Expr) -> bool:
-        """True if `type_of` knows a value: not within the value, nor of a variable used before its `let`."""
+        """True if the type of a value is inferred: false inside the value, or for a variable before its `let`."""
         return (
             value in self.types
             or isinstance(value, LEAVES)
@@ -412,7 +412,7 @@ class Inference:
         return callee.ret_type
 
     def _callee(self, node: Call) -> Type:
-        """The type of what is called, instantiated, with the type arguments of the call."""
+        """Instantiated type of the callee, with the call's type arguments."""
         if isinstance(node.op, Var) and node.op in self.lets:
             self._bind(self.lets[node.op])
         match node.op:
@@ -449,9 +449,9 @@ class Inference:
         return self.unifier.fresh(self.level)
 
     def _instantiated(self, type_: Type, expr: Expr | None = None) -> Type:
-        """A polymorphic type with new incomplete types for its parameters; its relations are to be fulfilled.
+        """Instantiate a polymorphic type with new incomplete types, and add its relations.
 
-        `expr` is the expression of that type, of which this is a use.
+        `expr` is the expression of that type being used.
         """
         type_ = self.unifier.head(type_)
         if not is_polymorphic(type_):
@@ -474,7 +474,7 @@ class Inference:
         return FuncType(args, result)
 
     def _constrain(self, relation: TypeRelation, signature: Sequence[Type], span: Span | None) -> None:
-        """A relation of a function's type must hold; without arguments it is about the whole signature."""
+        """Add a relation of a function type; without arguments it applies to the whole signature."""
         types = list(relation.args) or list(signature)
         inputs, output = types[:-1], types[-1]
         name = _RELATIONS.get(relation.func, relation.func)
@@ -519,7 +519,7 @@ class Inference:
         return result
 
     def _check_cases(self, node: Match) -> None:
-        """A match without ``?`` must cover its type; a clause that no value reaches is warned of."""
+        """Check that a match without ``?`` is exhaustive; warn of unreachable clauses."""
         left_out = unmatched_cases(node, self.mod) if node.complete else []
         if left_out:
             cases = ", ".join(map(str, left_out))
@@ -561,7 +561,7 @@ class Inference:
     # -- generalisation
 
     def _generalised(self, node: Expr, type_: Type, level: int) -> Type:
-        """A function's type, polymorphic in what is left open in it and belongs to no function around."""
+        """Generalise a function type over the open types that belong to no enclosing function."""
         self.unifier.settle()
         function = self.unifier.resolve(type_)
         if not isinstance(function, FuncType):
@@ -569,7 +569,7 @@ class Inference:
         left = [v for v in self.unifier.incomplete(function) if self.unifier.levels.get(v, 0) > level]
         waiting = [r for r in self.unifier.pending if self.unifier.mentions(r, left)]
         if any(r.rule is not apply_operator for r in waiting):
-            return function  # a projection of an unknown tuple is no relation that a type can state
+            return function  # no type constraint expresses a projection of an unknown tuple
         for relation in waiting:
             for item in self.unifier.incomplete(*relation.inputs, relation.output):
                 if self.unifier.levels.get(item, 0) > level and item not in left:
@@ -600,7 +600,7 @@ def _attrs_of(relation: Pending) -> dict[str, Any]:
 
 
 _RELATIONS = {"Broadcast": "add", "BroadcastComp": "equal", "Identity": "copy"}
-"""The relations that the document names, as operators that have them."""
+"""Relations named in the document, by operators with the same type rule."""
 
 
 __all__ = ["Inference", "infer_module", "infer_type"]

@@ -1,4 +1,4 @@
-"""Instances of polymorphic values: the type arguments of each use, as type inference found them."""
+"""Instances of polymorphic values: the type arguments of each use, found by type inference."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .types import Type
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A use of a polymorphic value, of an operator or of a constructor: its type there, and the type arguments.
+    """Use of a polymorphic value, an operator or a constructor: its type and type arguments.
 
-    A type argument is a type; of the kind of shapes it is a tuple, of that of dtypes a DataType.
+    A type argument is a type; for the shape kind a tuple, for the dtype kind a DataType.
     """
 
     type: Type
@@ -25,11 +25,11 @@ class Instance:
 
 
 Uses: TypeAlias = dict[tuple[Expr, Expr], list[Instance]]
-"""The instances that a node uses of one of its parts, in the order in which it stands among them."""
+"""Instances by (node, part), in the order in which the part occurs in the node."""
 
 
 def with_type_args(expr: Expr, uses: Mapping[tuple[Expr, Expr], list[Instance]]) -> Any:
-    """The expression with the type arguments of calls that leave them out; itself if there are none.
+    """Add inferred type arguments to calls without them; return the expression unchanged if there are none.
 
     Before   @id(1)
     After    @id<int32>(1)
@@ -51,7 +51,7 @@ def with_type_args(expr: Expr, uses: Mapping[tuple[Expr, Expr], list[Instance]])
 
 
 def _is_determined(argument: Any) -> bool:
-    """True if a type argument can be written: a type in which nothing is incomplete."""
+    """True if a type argument contains no incomplete type."""
     return isinstance(argument, Type) and not IncompleteParts().of(argument)
 
 

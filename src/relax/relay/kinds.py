@@ -31,13 +31,13 @@ from .types import (
 )
 
 Part = tuple[Type, TypeKind, str]
-"""A type, the kind that its place asks for, and a name of the place."""
+"""(Type, expected kind, name of its position)."""
 
 
 def check_kind(t: Type, mod: IRModule | None = None) -> TypeKind:
-    """The kind of a type. Raises DiagnosticError with every part of another kind than its place asks for.
+    """Return the kind of a type. Raises DiagnosticError for every part of an unexpected kind.
 
-    With a module, the names of type definitions must be its own, with as many arguments as they have parameters.
+    With a module, type definitions must be its own, with the right number of arguments.
     """
     problems: list[Diagnostic] = []
     seen: set[int] = set()
@@ -62,7 +62,7 @@ def check_kind(t: Type, mod: IRModule | None = None) -> TypeKind:
 
 
 def kind_of(type_: Type) -> TypeKind:
-    """The kind of a type, whatever its parts are."""
+    """Kind of a type, without checking its parts."""
     match type_:
         case TypeVar() | GlobalTypeVar() | IncompleteType():
             return type_.kind

@@ -1,4 +1,4 @@
-"""Values of Relay as values of the machine, which runs translated programs, and back.
+"""Conversion between Relay values and values of the VM that runs translated programs.
 
 tensor, tuple  the same
 ADT value      a tuple of the constructor's name and the fields (`runtime.tagged`)
@@ -21,7 +21,9 @@ from .values import Closure, ConstructorValue, Opened, RefValue, converted, expo
 
 
 def to_machine(value: Any) -> Any:
-    """A value for the machine. Raises TypeError for what is no value of Relay, and for closures of the evaluator."""
+    """Convert a value for the VM. Raises TypeError for values that are not Relay's, and for closures of the
+    evaluator.
+    """
     return exported(converted(imported(value), _untagged, _to_cell))
 
 
@@ -43,7 +45,7 @@ def _to_cell(value: Any) -> Any:
 
 
 class MachineReference(RefValue):
-    """A reference that the machine made: who reads it sees what compiled code has written."""
+    """Reference created by the VM; reading it sees writes by compiled code."""
 
     __slots__ = ("_values", "cell")
 
@@ -53,7 +55,7 @@ class MachineReference(RefValue):
 
     @property
     def value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The value that the reference holds now."""
+        """Current value of the reference."""
         return self._values.value(export_value(self.cell.value))
 
     @value.setter
@@ -62,7 +64,7 @@ class MachineReference(RefValue):
 
 
 class MachineValues:
-    """Values that the machine gives, as values of Relay, for the data types of a module."""
+    """Converts VM values to Relay values, for the data types of a module."""
 
     def __init__(self, mod: IRModule) -> None:
         self._constructors: Mapping[str, Constructor] = {
@@ -72,11 +74,11 @@ class MachineValues:
         }
 
     def value(self, value: Any) -> Any:
-        """A value of the machine, as Relay has it."""
+        """Convert a VM value to a Relay value."""
         return converted(value, self._opened, self._leaf)
 
     def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of the machine that takes and gives values of Relay."""
+        """Wrap a VM function to take and return Relay values."""
         return lambda *args: self.value(function(*map(to_machine, args)))
 
     def _opened(self, value: Any) -> Opened | None:

@@ -1,4 +1,6 @@
-"""Operators applied to Relax expressions, types and values. All three ask the operator's meaning (`ops.declare`)."""
+"""Application of operators to Relax expressions, types and values, all through the operator's meaning
+(`ops.declare`).
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ from .operators import make_attrs, operator_spec, unknown_operator
 from .ops.declare import meaning_of, needs_constants
 
 OPERANDS = "E9013"
-"""Operands or attributes that an operator cannot take."""
+"""Operands or attributes that an operator does not accept."""
 
 Value = Any
-"""A NumPy array, or a tuple of values."""
+"""NumPy array, or a tuple of values."""
 
 
 def meaning(
     op: Op, attrs: Attrs | None, operands: Sequence[RelaxExpr], span: Span | None = None
 ) -> RelaxExpr:
-    """The Relax expression that a call of an operator means. The operands have struct info.
+    """Return the Relax expression that an operator call means. Operands must have struct info.
 
     Raises DiagnosticError (E9010, E9012, E9013).
     """
@@ -55,7 +57,7 @@ def meaning(
 def result_info(
     op: Op, attrs: Attrs | None, operands: Sequence[RelaxExpr], span: Span | None = None
 ) -> StructInfo:
-    """The struct info of the result of an operator's call."""
+    """Struct info of the result of an operator call."""
     builder = BlockBuilder(warn=False)
     with builder.testing_scope():
         try:
@@ -65,10 +67,10 @@ def result_info(
 
 
 def evaluate(op: Op, attrs: Attrs | None, operands: Sequence[Value], span: Span | None = None) -> Value:
-    """The value of an operator's call, as Relax's interpreter computes it.
+    """Evaluate an operator call with Relax's interpreter.
 
-    `operands` and the result are NumPy arrays and tuples of such. Scalar operands are told to the operator as
-    constants, which some need to know (the bounds of `arange`, the value of `nn.pad`).
+    Operands and result are NumPy arrays or tuples of arrays. Scalar operands are passed as constants, which some
+    operators need (the bounds of `arange`, the value of `nn.pad`).
     """
     scalars = [i for i, value in enumerate(operands) if needs_constants(op) and np.ndim(value) == 0]
     constants = tuple((i, str(operands[i].dtype.str), operands[i].item()) for i in scalars)
@@ -97,7 +99,7 @@ def _function(
     infos: tuple[StructInfo, ...],
     constants: tuple[tuple[int, str, Any], ...],
 ) -> Callable[..., Any]:
-    """The function that computes the operator for operands of these struct infos, by Relax's interpreter."""
+    """Return the function that evaluates the operator for operands of these struct infos, in Relax's interpreter."""
     values: Mapping[int, Any] = {i: np.array(value, dtype) for i, dtype, value in constants}
     operands = [
         RelaxConstant(values[i]) if i in values else RelaxVar(f"x{i}", info) for i, info in enumerate(infos)

@@ -1,4 +1,4 @@
-"""Instantiation: a module without polymorphism, in which each function stands once for each of its types.
+"""Monomorphisation: one copy of each function per type instance.
 
     Before   def @id[A](%x: A) -> A { %x }
              def @main() { (@id(1), @id(True)) }
@@ -7,12 +7,13 @@
              def @id_1(%x: bool) -> bool { %x }
              def @main() { (@id(1), @id_1(True)) }
 
-So do functions that `let` binds, and those without a name. Operators and constructors that are used as values become
-functions: ``fn (%x0: int32, %x1: int32) { add(%x0, %x1) }``. Only what the entry point reaches stays, or, without it,
-what the functions that are not polymorphic reach. Nodes are typed; types of new ones follow from those of the old ones.
+The same applies to functions bound by `let` and anonymous ones. Operators and constructors used as values become
+functions: ``fn (%x0: int32, %x1: int32) { add(%x0, %x1) }``. Only functions reachable from the entry point or, without
+one, from the monomorphic functions are kept. Nodes are typed; types of new nodes are derived from those of the old
+ones.
 
-Refused (E9050): an entry point that is polymorphic, a function that calls itself at larger and larger types, and a
-polymorphic function that is a parameter.
+Not supported (E9050): a polymorphic entry point, polymorphic recursion at ever larger types, and a polymorphic function
+passed as a parameter.
 """
 
 from __future__ import annotations
@@ -33,31 +34,31 @@ from .type_walk import rewritten, substituted, type_text
 from .types import FuncType, IncompleteType, TensorType, TupleType, Type, TypeKind, TypeVar
 
 NOT_TRANSLATED: Final = "E9050"
-"""A part of Relay that has no translation to Relax."""
+"""Relay construct without a translation to Relax."""
 
 MOST_NESTED: Final = 16
-"""Instances of one function that may be made one for the other."""
+"""Most nested instantiations of one function (polymorphic recursion)."""
 
 Key = tuple[Type, ...]
-"""Type arguments, as something with equality."""
+"""Type arguments as a hashable key."""
 
 
 def monomorphic(mod: IRModule, uses: Uses, entry: str = "main") -> IRModule:
-    """The module instantiated; itself if all of it is reached and nothing in it is polymorphic.
+    """Return the monomorphic module; the module itself if it is fully reachable and monomorphic.
 
-    `uses` are the instances that type inference found (`infer.instances_in`). Raises DiagnosticError (E9050).
+    `uses` are the instances found by type inference (`infer.instances_in`). Raises DiagnosticError (E9050).
     """
     return _Program(mod, uses).module(entry)
 
 
 def untranslated(what: str, span: Span | None, hint: str = "") -> DiagnosticError:
-    """The complaint about something that has no translation to Relax."""
+    """Return the error for a construct without a translation to Relax."""
     return DiagnosticError(Diagnostic(NOT_TRANSLATED, f"{what} has no translation to Relax", span, hint=hint))
 
 
 @dataclass(eq=False)
 class _GlobalInstance:
-    """A global function with type arguments, asked for by another one."""
+    """Instance of a global function, with the instance that requested it."""
 
     name: str
     args: tuple[Any, ...]
@@ -66,7 +67,7 @@ class _GlobalInstance:
 
 
 class _Program:
-    """The instances of the functions of a module."""
+    """Instances of the functions of a module."""
 
     def __init__(self, mod: IRModule, uses: Uses) -> None:
         self.mod = mod
@@ -79,7 +80,7 @@ class _Program:
         self._named: set[str] = set()
 
     def module(self, entry: str) -> IRModule:
-        """The module of all instances that the entry point reaches."""
+        """Return the module of all instances reachable from the entry point."""
         for name in self._roots(entry):
             self.instance(name, (), None, None)
         made: dict[str, dict[GlobalVar, Any]] = {}
@@ -112,7 +113,7 @@ class _Program:
     def instance(
         self, name: str, args: tuple[Any, ...], parent: _GlobalInstance | None, span: Span | None
     ) -> GlobalVar:
-        """The name of a global function with these type arguments."""
+        """Return the name of a global function's instance."""
         key = name, _key(args)
         known = self._instances.get(key)
         if known is not None:
@@ -151,7 +152,7 @@ def _type_params(function: Function) -> tuple[TypeVar, ...]:
 
 
 def _key(args: tuple[Any, ...]) -> Key:
-    """Type arguments as types: a shape or a dtype as that of a tensor."""
+    """Convert type arguments to types: a shape or dtype becomes a tensor type."""
     return tuple(_as_type(arg) for arg in args)
 
 
@@ -162,16 +163,16 @@ def _as_type(arg: Any) -> Type:
 
 
 class _Shape:
-    """A global function's nodes by the polymorphic function that they belong to."""
+    """Nodes of a global function, grouped by the polymorphic local function that contains them."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self.placement: Placement = place(function)
         self._owners: dict[EvaluationScope, Function | None] = {}
         self.nodes: dict[Function | None, list[Expr]] = {}
-        """The nodes of each polymorphic local function, and under None those of none, in order."""
+        """Nodes of each polymorphic local function, in order; under None, nodes outside of all of them."""
         self.owner: dict[Expr, Function | None] = {}
-        """The polymorphic local function that a node, or a variable, belongs to."""
+        """Polymorphic local function that contains a node or variable."""
         self.lets: dict[Var, Let] = {}
         """The `let`s of polymorphic functions."""
         for node in self.placement.order:
@@ -184,7 +185,7 @@ class _Shape:
                 self.lets[node.var] = node
 
     def is_local(self, node: Expr) -> bool:
-        """True for a polymorphic function inside of the global one."""
+        """True for a polymorphic function nested in the global one."""
         return isinstance(node, Function) and node is not self.function and bool(_type_params(node))
 
     def _owner(self, scope: EvaluationScope) -> Function | None:
@@ -206,13 +207,13 @@ class _Shape:
 
 
 def _is_general(var: Var) -> bool:
-    """True for the variable of a `let` whose uses are instances: nothing or a polymorphic type is its annotation."""
+    """True for a `let` variable whose uses are instances: its annotation is absent or polymorphic."""
     return var.type_annotation is None or is_polymorphic(var.type_annotation)
 
 
 @dataclass(eq=False)
 class _LetInstance:
-    """A function bound by `let`, with type arguments."""
+    """Instance of a function bound by `let`."""
 
     var: Var
     args: tuple[Any, ...]
@@ -220,7 +221,7 @@ class _LetInstance:
 
 
 class _Region:
-    """An instance of a function: its nodes, but those of polymorphic functions inside, with types put in."""
+    """Instance of a function: its instantiated nodes, excluding those of nested polymorphic functions."""
 
     def __init__(
         self,
@@ -243,7 +244,7 @@ class _Region:
         self._functions: dict[tuple[Function, Key], Function] = {}
 
     def build(self) -> Function:
-        """The function's instance."""
+        """Return the instance of the function."""
         for node in self.shape.nodes.get(self.owner, ()):
             if not self.shape.is_local(node):
                 self._values[node] = self._rebuilt(node)
@@ -252,13 +253,13 @@ class _Region:
         return cast(Function, self._values[self.function])
 
     def typed(self, type_: Type) -> Type:
-        """A type of the original with the type arguments put in."""
+        """Substitute the type arguments in a type."""
         if not self.table:
             return type_
         return substituted(type_, self.table)
 
     def chain(self, owner: Function | None) -> _Region:
-        """This region, or the one around it, whose nodes belong to `owner`."""
+        """Return this region, or the enclosing one whose nodes belong to `owner`."""
         region = self
         while region.owner is not owner:
             assert region.parent is not None
@@ -285,7 +286,7 @@ class _Region:
         elif isinstance(new, Call) and new.type_args:
             new = new.replace(type_args=())
         elif new is node and self.table:
-            new = copy.copy(node)  # a node is in one instance only
+            new = copy.copy(node)  # each instance has its own nodes
         return self._with_type(new, node)
 
     def _with_type(self, new: Expr, node: Expr) -> Expr:
@@ -297,7 +298,7 @@ class _Region:
         return new
 
     def _lets_of(self, node: Let) -> Expr:
-        """A chain of `let`s: one for each instance of the function that the variable is bound to."""
+        """Return a chain of `let`s, one per instance of the bound function."""
         body = self._part(node, node.body, False, {})
         instances = self._lets.setdefault(node.var, {})
         built: list[tuple[_LetInstance, Function]] = []
@@ -340,7 +341,7 @@ class _Region:
         return tuple(self._argument(arg) for arg in instance.args)
 
     def _argument(self, arg: Any) -> Any:
-        """A type argument with those of this function put in; what nothing determines is the unit type."""
+        """Substitute this function's type arguments in a type argument; undetermined ones become the unit type."""
         if isinstance(arg, TypeVar) and arg.kind is not TypeKind.Type:
             bound: Any = self.table.get(arg)
             if bound is None:
@@ -408,7 +409,7 @@ class _Region:
         raise untranslated(f"@{name}, which is polymorphic and calls its caller,", span, hint)
 
     def _function_value(self, function: Function, instance: Instance | None) -> Function:
-        """A polymorphic function without a name, or bound to a variable that is not polymorphic, as it is used here."""
+        """Instantiate a polymorphic function that is anonymous or bound to a monomorphic variable."""
         assert instance is not None
         args = self._arguments(instance)
         region = self.chain(self.shape.owner[function])
@@ -429,7 +430,7 @@ def _new_variable(var: Var, type_: Type) -> Var:
 
 
 def _as_function(callee: Op | Constructor, type_: FuncType) -> Function:
-    """An operator or a constructor as a function of its own."""
+    """Wrap an operator or constructor in a function."""
     params: list[Var] = []
     for i, arg in enumerate(type_.arg_types):
         params.append(Var(f"x{i}", arg))

@@ -1,4 +1,4 @@
-"""Types of operators' results, as their meaning in Relax tells them, and the way between types and struct info."""
+"""Result types of operators, derived from their meaning in Relax, and conversion between types and struct info."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .types import Any as AnyDim
 from .types import Dim, TensorType, TupleType, Type, TypeVar
 
 UNKNOWN_TYPE = "E9041"
-"""A node whose type nothing determines."""
+"""Node whose type cannot be determined."""
 NOT_CALLABLE = "E9043"
-"""A call of what is no function, or with another number of arguments or type arguments."""
+"""Call of a non-function, or with a wrong number of arguments or type arguments."""
 
 
 def apply_operator(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> Type:
-    """The type of the result of an operator, as its meaning in Relax tells it."""
+    """Return the result type of an operator, derived from its meaning in Relax."""
     op, call_attrs, operands = attrs
     unknown: set[SizeVar] = set()
     values = _operands(op, inputs, operands, unknown, span)
@@ -57,10 +57,10 @@ def _operands(
 def _with_equal_sizes(
     info: StructInfo, op: Op, attrs: Any, values: Sequence[RelaxExpr], unknown: set[SizeVar]
 ) -> StructInfo:
-    """The result if every `Any` were the same size; the given one if that cannot be.
+    """Derive the result as if all `Any` were the same size; return `info` if that is impossible.
 
-    Relax says nothing of the shape where two unknown sizes broadcast, as they may not. In Relay, `Any` with `Any` gives
-    `Any`, and the other dimensions are what they are.
+    Relax derives no shape if two unknown sizes broadcast, as they may not match. In Relay, `Any` with `Any` gives
+    `Any`, and the other dimensions are kept.
     """
     one = next(iter(unknown))
     table: Mapping[Any, Any] = dict.fromkeys(unknown, one)
@@ -79,7 +79,7 @@ def _with_equal_sizes(
 
 
 def parameter_types(data: Type, attrs: Any) -> list[Type]:
-    """The types of an operator's parameters, told from the type of its data; empty where that says too little."""
+    """Types of an operator's parameters, derived from its data type; empty if they cannot be derived."""
     op, call_attrs, _ = attrs
     if not isinstance(data, TensorType) or isinstance(data.shape, TypeVar):
         return []
@@ -94,7 +94,7 @@ def _operand_tuple(index: int, type_: Type, unknown: set[SizeVar]) -> RelaxExpr:
 
 
 def _info_of(type_: Type, unknown: set[SizeVar], what: str, span: Span | None) -> StructInfo:
-    """The struct info of an operand; each `Any` becomes a size of its own, which is added to `unknown`."""
+    """Struct info of an operand; each `Any` becomes a new size, which is added to `unknown`."""
 
     def size(dim: Dim) -> PrimExpr:
         known = as_size(dim)
@@ -111,7 +111,7 @@ def _info_of(type_: Type, unknown: set[SizeVar], what: str, span: Span | None) -
 
 
 def type_of_info(info: StructInfo, unknown: set[SizeVar], what: str, span: Span | None) -> Type:
-    """The type that a struct info means; sizes that depend on those of `unknown` become `Any`."""
+    """Type of a struct info; sizes that depend on `unknown` become `Any`."""
     match info:
         case TupleStructInfo(fields):
             return TupleType([type_of_info(field, unknown, what, span) for field in fields])

@@ -1,10 +1,10 @@
-"""The registry of Relay's operators: a name, the number of operands, and the attributes with their types.
+"""Registry of Relay operators: name, number of operands, and typed attributes.
 
     register_operator("nn.softmax", 1, (AttrField("axis", "int", -1),))
 
-The operator itself is an `ir.Op` of that name. Everything else about it (its type relation, its meaning, the Relax
-operator that it stands for) is registered on the Op by those who know it: ``op.set_attr(key, value)``. The parser and
-the printer read the declaration here, as does `call_operator`, which builds a checked call:
+The operator itself is an `ir.Op` of that name. Other properties (type relation, meaning, corresponding Relax operator)
+are registered on the Op by their owners: ``op.set_attr(key, value)``. The parser and the printer read the declaration
+here, as does `call_operator`, which builds a checked call:
 
     call_operator("nn.softmax", x, axis=1)
 """
@@ -25,7 +25,7 @@ from .expr import Call, Expr
 
 _SPEC: Final = "relay.OperatorSpec"
 DERIVATIVE_OF: Final = "relay.derivative_of"
-"""The key of an Op under which the operator is registered whose gradients it gives."""
+"""Op attribute key: the operator whose gradients this operator computes."""
 _BOOLS: tuple[type[Any], ...] = (bool, np.bool_)
 
 
@@ -35,12 +35,12 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
-"""The default of an attribute that must be given."""
+"""Default of a required attribute."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttrField:
-    """An attribute of an operator: its name, the name of its type (a key of `ATTR_TYPES`), and its default."""
+    """Attribute of an operator: name, type name (a key of `ATTR_TYPES`), and default."""
 
     name: str
     type: str
@@ -53,19 +53,19 @@ class AttrField:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """The declaration of an operator. `num_inputs` is None for an operator that takes any number of operands."""
+    """Declaration of an operator. `num_inputs` is None for a variable number of operands."""
 
     name: str
     num_inputs: int | None
     attrs: tuple[AttrField, ...] = ()
 
     def field(self, name: str) -> AttrField | None:
-        """The attribute of this name, None if there is none."""
+        """Return the attribute of this name, or None."""
         return next((field for field in self.attrs if field.name == name), None)
 
 
 def register_operator(name: str, num_inputs: int | None, attrs: Iterable[AttrField] = (), **facts: Any) -> Op:
-    """Register an operator of Relay, with `facts` for `Op.get_attr`. Raises ValueError if it is registered already."""
+    """Register a Relay operator, with `facts` for `Op.get_attr`. Raises ValueError if it exists."""
     if Op.exists(name) and Op.get(name).has_attr(_SPEC):
         raise ValueError(f"the Relay operator {name!r} is registered already")
     spec = OperatorSpec(name, num_inputs, tuple(attrs))
@@ -78,7 +78,7 @@ def register_operator(name: str, num_inputs: int | None, attrs: Iterable[AttrFie
 
 
 def operator_spec(op: Op | str) -> OperatorSpec | None:
-    """The declaration of a Relay operator; None if there is no such operator."""
+    """Return the declaration of a Relay operator, or None."""
     if isinstance(op, str):
         if not Op.exists(op):
             return None
@@ -87,7 +87,7 @@ def operator_spec(op: Op | str) -> OperatorSpec | None:
 
 
 def list_operators() -> list[str]:
-    """The names of all operators of Relay, sorted; derivatives, which each of them has, are not among them."""
+    """Sorted names of all Relay operators, without their derivatives."""
     names = (name for name in Op.list_loaded_names() if Op.get(name).has_attr(_SPEC))
     return [name for name in names if not Op.get(name).has_attr(DERIVATIVE_OF)]
 
@@ -185,17 +185,16 @@ ATTR_TYPES: Final[dict[str, Callable[[Any], Any]]] = {
     **_PLAIN_TYPES,
     **{f"{name}?": _optional(convert) for name, convert in _PLAIN_TYPES.items()},
 }
-"""The types of attributes by name: functions from what users write to the value in `Attrs`.
+"""Attribute types by name: functions from user input to the value in `Attrs`.
 
-They raise TypeError with the noun of what is expected. ``?`` at the end of a name admits None.
+They raise TypeError naming the expected type. A ``?`` at the end of a name admits None.
 """
 
 
 def make_attrs(op: Op, values: Mapping[str, Any], span: Span | None = None) -> Attrs | None:
-    """The attributes of a call: checked, converted, with defaults; None for an operator without attributes.
+    """Check and convert the attributes of a call and add defaults; None for an operator without attributes.
 
-    Raises DiagnosticError (E9011): a diagnostic for each attribute that the operator does not have, that is missing, or
-    whose value has another type.
+    Raises DiagnosticError (E9011) with a diagnostic for each attribute that is unknown, missing or of a wrong type.
     """
     spec = operator_spec(op)
     if spec is None:
@@ -220,14 +219,14 @@ def make_attrs(op: Op, values: Mapping[str, Any], span: Span | None = None) -> A
 
 
 def unknown_attribute(spec: OperatorSpec, name: str, span: Span | None) -> Diagnostic:
-    """The complaint about an attribute that an operator does not have."""
+    """Return the diagnostic for an unknown attribute."""
     names = ", ".join(field.name for field in spec.attrs)
     hint = f"its attributes are: {names}" if names else "it has no attributes"
     return Diagnostic("E9011", f"{spec.name} has no attribute {name!r}", span, hint=hint)
 
 
 def unknown_operator(name: str, span: Span | None) -> Diagnostic:
-    """The complaint about a name that no operator of Relay has."""
+    """Return the diagnostic for an unknown operator."""
     close = [known for known in close_names(name) if operator_spec(known) is not None]
     similar = [known for known in close if not Op.get(known).has_attr(DERIVATIVE_OF)]
     hint = f"similar: {', '.join(similar)}" if similar else ""
@@ -235,7 +234,7 @@ def unknown_operator(name: str, span: Span | None) -> Diagnostic:
 
 
 def call_operator(name: str, *args: Expr, **attrs: Any) -> Call:
-    """A call of an operator, its number of operands and its attributes checked.
+    """Return a call of an operator after checking its operand count and attributes.
 
     Raises DiagnosticError.
     """

@@ -1,7 +1,7 @@
-"""The parts of an expression: the expressions and types directly below it, and the expression made of other parts.
+"""Children of an expression: the expressions and types directly below it, and reconstruction with other children.
 
-Every walk of Relay is made of these: they list the parts of each kind of node, in the order of evaluation, and no other
-module does.
+All Relay traversals build on these functions, which list the children of each kind of node in evaluation order; no
+other module does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .expr import (
 from .types import Type
 
 LEAVES: Final = (Constant, Var, GlobalVar, Op, Constructor, TempExpr)
-"""The kinds of expression without expressions below."""
+"""Kinds of expression without child expressions."""
 
 _PARTS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
     Tuple: lambda e: e.fields,
@@ -54,13 +54,13 @@ _PARTS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
 
 
 def parts_of(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly below one, in the order of evaluation, the variables that it binds among them."""
+    """Child expressions in evaluation order, including the variables that the expression binds."""
     parts = _PARTS.get(type(expr))
     return () if parts is None else parts(expr)
 
 
 def pattern_vars(pattern: Pattern) -> list[Var]:
-    """The variables that a pattern binds, from left to right."""
+    """Variables that a pattern binds, from left to right."""
     if isinstance(pattern, PatternWildcard):
         return []
     bound: list[Var] = []
@@ -75,7 +75,7 @@ def pattern_vars(pattern: Pattern) -> list[Var]:
 
 
 def bound_by(expr: Expr) -> tuple[Var, ...]:
-    """The variables that this very expression binds."""
+    """Variables bound directly by this expression."""
     if isinstance(expr, Function):
         return expr.params
     if isinstance(expr, Let):
@@ -86,7 +86,7 @@ def bound_by(expr: Expr) -> tuple[Var, ...]:
 
 
 def with_parts(expr: Expr, parts: Iterable[Expr]) -> Expr:
-    """The expression made of other parts, in the order of `parts_of`; itself if they are the same objects."""
+    """Rebuild the expression with other children, in the order of `parts_of`; itself if they are the same objects."""
     parts = tuple(parts)
     if all(a is b for a, b in zip(parts, parts_of(expr), strict=True)):
         return expr
@@ -101,7 +101,7 @@ def _match_with(expr: Match, parts: tuple[Expr, ...]) -> Match:
 
 
 def with_pattern_vars(pattern: Pattern, variables: Iterator[Expr]) -> Pattern:
-    """The pattern with other variables, in the order of `pattern_vars`; itself if they are the same objects.
+    """Rebuild a pattern with other variables, in the order of `pattern_vars`; itself if they are the same objects.
 
     Raises TypeError if one is not a variable.
     """
@@ -118,7 +118,7 @@ def with_pattern_vars(pattern: Pattern, variables: Iterator[Expr]) -> Pattern:
 
 
 def as_var(expr: Expr) -> Var:
-    """The expression, which must be a variable because it stands where one is bound. Raises TypeError."""
+    """Return the expression, which must be a variable as it is bound. Raises TypeError."""
     if isinstance(expr, Var):
         return expr
     raise TypeError(f"a place that binds a variable cannot hold a {type(expr).__name__}")
@@ -139,7 +139,7 @@ _WITH_PARTS: Final[dict[type, Callable[[Any, tuple[Any, ...]], Expr]]] = {
 
 
 def types_of(expr: Expr) -> tuple[Type, ...]:
-    """The types written in this very expression; those of a function's parameters are written in the parameters."""
+    """Types written directly in this expression; parameter types belong to the parameters."""
     match expr:
         case Var():
             return () if expr.type_annotation is None else (expr.type_annotation,)
@@ -153,7 +153,7 @@ def types_of(expr: Expr) -> tuple[Type, ...]:
 
 
 def with_types(expr: Expr, change: Callable[[Type], Type]) -> Expr:
-    """The expression with its own types (`types_of`) changed; itself if all are the same objects."""
+    """Rebuild the expression with its own types (`types_of`) changed; itself if all are the same objects."""
     match expr:
         case Var() if expr.type_annotation is not None:
             return expr.replace(type_annotation=change(expr.type_annotation))

@@ -10,14 +10,14 @@ from ..ir import IRModule
 from .text.parser import parse, register_importer
 
 STANDARD_MODULES: Final = ("prelude.rly",)
-"""The names that ``import "…"`` takes."""
+"""Names accepted by ``import "…"``."""
 
 _FOLDER: Final = Path(__file__).parent / "std"
 
 
 @functools.cache
 def _standard(name: str) -> IRModule:
-    """A standard module; its nodes are one for all who import it."""
+    """Return a standard module; all importers share its nodes."""
     if name not in STANDARD_MODULES:
         raise KeyError(name)
     return parse((_FOLDER / name).read_text(encoding="utf-8"), name)
@@ -27,9 +27,9 @@ register_importer(_standard)
 
 
 def import_from_std(mod: IRModule, name: str = "prelude.rly") -> IRModule:
-    """Add the definitions of a standard module to `mod`, which is changed and returned; those it has already stay.
+    """Add the definitions of a standard module to `mod` in place and return it; existing definitions stay.
 
-    Raises KeyError for a name that is none of `STANDARD_MODULES`.
+    Raises KeyError for a name not in `STANDARD_MODULES`.
     """
     standard = _standard(name)
     types = {key.name_hint for key in mod.get_global_type_vars()}
@@ -41,7 +41,7 @@ def import_from_std(mod: IRModule, name: str = "prelude.rly") -> IRModule:
 
 
 class Prelude:
-    """A module with the prelude: ``Prelude(mod).mod``.
+    """Module with the prelude: ``Prelude(mod).mod``.
 
     ``list_type, cons, nil = prelude.mod.get_type("List")``, ``prelude.mod.get_global_var("map")``.
     """

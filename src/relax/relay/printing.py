@@ -1,7 +1,7 @@
-"""The way from a Relay node to its text.
+"""Hook from Relay nodes to their text.
 
-The printer (`text/printer.py`) stands above the nodes and registers itself here. A node that cannot be printed, because
-it is broken, shows as its class and fields.
+The printer (`text/printer.py`) depends on the nodes and registers itself here. A malformed node that cannot be printed
+shows as its class and fields.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _astext: Callable[..., str] = _plain
 
 
 def register_text(function: Callable[..., str]) -> None:
-    """Make `function(node, **options)` the one behind `.astext()`, `.show()` and `repr`."""
+    """Register `function(node, **options)` as the implementation of `.astext()`, `.show()` and `repr`."""
     global _astext
     _astext = function
 
 
 def represent(node: Node) -> str:
-    """`repr` of a node: its text, or its class and fields if printing fails for whatever reason."""
+    """`repr` of a node: its text, or its class and fields if printing fails."""
     try:
         return _astext(node, version=False)
     except Exception:  # noqa: BLE001  repr must never fail: it is what a debugger calls on broken IR
@@ -35,20 +35,20 @@ def represent(node: Node) -> str:
 
 
 class RelayNode(Node):
-    """The base of everything in Relay: it prints as Relay text."""
+    """Base class of Relay nodes, which print as Relay text."""
 
     __slots__ = ()
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Node], str] | None = None) -> str:
-        """This node as Relay text, which `relay.fromtext` reads.
+        """Return this node as Relay text, which `relay.fromtext` parses.
 
-        Constants that are no scalars stand in the text's section ``#[metadata]``; without `show_meta_data` that is left
-        out, and the text cannot be read again. `annotate` gives the text of a comment for each expression.
+        Non-scalar constants are stored in the section ``#[metadata]``; without `show_meta_data` it is omitted, and the
+        text cannot be parsed again. `annotate` returns the text of a comment for each expression.
         """
         return _astext(self, show_meta_data=show_meta_data, annotate=annotate)
 
     def script(self, **options: Any) -> str:
-        """This node as Relay text, without version and metadata."""
+        """Return this node as Relay text, without version and metadata."""
         return _astext(self, version=False, show_meta_data=False, **options)
 
     def show(self, **options: Any) -> None:

@@ -1,13 +1,13 @@
-"""Places of evaluation: the scope of each node of an expression's graph.
+"""Evaluation scopes: the scope in which each node of an expression graph is evaluated.
 
-A scope is opened by the whole expression, by the body of a function or of a `Let`, by a branch of an `If`, and by the
-right side of a clause. A node is evaluated in the innermost scope that holds all the places where it stands, so in
+A scope is opened by the whole expression, by the body of a function or `Let`, by a branch of an `If`, and by the right
+side of a clause. A node is evaluated in the innermost scope that encloses all its uses, so in
 
     %1 = add(%x, %x);
     if (%c) { %2 = multiply(%1, %1); subtract(%2, %2) } else { %1 }
 
-``%1`` belongs outside of the `If`, as both branches use it, and ``%2`` in its first branch. A place is where the user
-of a node is evaluated, not where it is written: a node that only ``%1`` used would be outside, too.
+``%1`` belongs outside of the `If`, as both branches use it, and ``%2`` in its first branch. A use counts in the scope
+where the user is evaluated, not where it is written: a node used only by ``%1`` would be outside, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .parts import LEAVES, parts_of
 
 @final
 class EvaluationScope:
-    """A scope: `depth` scopes enclose it, `parent` directly. `owner` is the expression that opens it."""
+    """Evaluation scope. `depth` scopes enclose it, `parent` directly; `owner` is the expression that opens it."""
 
     __slots__ = ("_jump", "depth", "owner", "parent")
 
@@ -31,7 +31,7 @@ class EvaluationScope:
         self.parent: EvaluationScope = self if parent is None else parent
         self.owner = owner
         self.depth: int = 0 if parent is None else parent.depth + 1
-        # Jumps of growing length, so that ancestors are reached in a logarithmic number of steps.
+        # Skew-binary jump pointers: ancestors are found in logarithmic time.
         self._jump: EvaluationScope = self
         if parent is not None:
             jump = parent._jump
@@ -39,19 +39,19 @@ class EvaluationScope:
             self._jump = jump._jump if is_long else parent
 
     def ancestor(self, depth: int) -> EvaluationScope:
-        """The enclosing scope of this depth, or this one."""
+        """Return the enclosing scope of this depth, or this one."""
         scope = self
         while scope.depth > depth:
             scope = scope._jump if scope._jump.depth >= depth else scope.parent
         return scope
 
     def encloses(self, other: EvaluationScope) -> bool:
-        """True if the other scope is this one or inside it."""
+        """True if the other scope is this one or nested in it."""
         return other.ancestor(self.depth) is self
 
     @staticmethod
     def common(a: EvaluationScope, b: EvaluationScope) -> EvaluationScope:
-        """The innermost scope that holds both."""
+        """Innermost scope that encloses both."""
         depth = min(a.depth, b.depth)
         a, b = a.ancestor(depth), b.ancestor(depth)
         while a is not b:
@@ -64,11 +64,10 @@ class EvaluationScope:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The scopes of an expression.
+    """Scopes of an expression.
 
-    `order` has every node but leaves (`parts.LEAVES`) once, each behind its parts; `of` the scope where it is
-    evaluated; `opened` the scopes that it opens: of a Function or a Let one for its body, of an If and a Match one for
-    each branch.
+    `order` holds every non-leaf node (`parts.LEAVES`) once, children first; `of` maps nodes to their evaluation scopes;
+    `opened` to the scopes they open: the body of a Function or Let, each branch of an If or Match.
     """
 
     root: EvaluationScope
@@ -77,18 +76,18 @@ class Placement:
     opened: dict[Expr, tuple[EvaluationScope, ...]]
 
     def positions(self, expr: Expr) -> Iterator[tuple[Expr, EvaluationScope]]:
-        """The parts of a node, except the variables that it binds, with the scopes that they stand in."""
+        """Yield the children of a node, except variables it binds, with their scopes."""
         return positions(expr, self.of[expr], self.opened.get(expr, ()))
 
 
 def place(expr: Expr) -> Placement:
-    """The scope of every node of an expression, in time linear (times a logarithm) in the size of its graph."""
+    """Compute the evaluation scope of every node, in time linear (times a logarithm) in the size of the graph."""
     order = nodes_with_parts(expr)
     root = EvaluationScope(None, None)
     of: dict[Expr, EvaluationScope] = {expr: root}
     opened: dict[Expr, tuple[EvaluationScope, ...]] = {}
     has_parts = set(order)
-    for node in reversed(order):  # the users of a node before the node
+    for node in reversed(order):  # users before the nodes they use
         scope = of[node]
         count = _opened_count(node)
         if count:
@@ -103,7 +102,7 @@ def place(expr: Expr) -> Placement:
 
 
 def nodes_with_parts(expr: Expr) -> list[Expr]:
-    """The nodes of an expression that have parts, and empty tuples, each once and behind its parts."""
+    """Nodes that have children, and empty tuples, each once and children first."""
     order: list[Expr] = []
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(expr, False)]
@@ -134,7 +133,7 @@ def _opened_count(node: Expr) -> int:
 def positions(
     node: Expr, scope: EvaluationScope, opened: tuple[EvaluationScope, ...]
 ) -> Iterator[tuple[Expr, EvaluationScope]]:
-    """The parts of a node in `scope` that has opened scopes, with the scopes that they stand in."""
+    """Yield the children of a node in `scope` with their scopes, given the scopes it opened."""
     match node:
         case Function():
             yield node.body, opened[0]

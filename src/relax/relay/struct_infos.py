@@ -1,4 +1,4 @@
-"""Struct info of Relay's types: tensors and tuples, for operands of operators and for translated programs."""
+"""Struct info of Relay types: tensors and tuples, for operands of operators and for translated programs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .types import Any as AnyDim
 from .types import Dim, TensorType, TupleType, Type, TypeVar
 
 Sizes: TypeAlias = Callable[[Dim], "PrimExpr | None"]
-"""A function from a dimension to the size that stands for it; None leaves the whole shape open."""
+"""Maps a dimension to a size; None leaves the whole shape unknown."""
 
 
 def struct_info_of(type_: Type, sizes: Sizes, other: Callable[[Type], StructInfo]) -> StructInfo:
-    """The struct info that a type means; `other` is asked for types that are no tensors and no tuples."""
+    """Struct info of a type; `other` converts types other than tensors and tuples."""
     match type_:
         case TensorType(shape, dtype) if not isinstance(shape, TypeVar) and not isinstance(dtype, TypeVar):
             dims = [sizes(dim) for dim in shape]
@@ -31,7 +31,7 @@ def struct_info_of(type_: Type, sizes: Sizes, other: Callable[[Type], StructInfo
 
 
 def as_size(dim: Dim) -> PrimExpr | None:
-    """A dimension as a size of Relax; None for `Any`."""
+    """Convert a dimension to a Relax size; None for `Any`."""
     return None if isinstance(dim, AnyDim) else dim.astype("int64")
 
 

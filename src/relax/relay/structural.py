@@ -1,12 +1,12 @@
-"""Alpha-equality and hash of expressions and modules.
+"""Alpha-equality and hashing of expressions and modules.
 
-Two expressions are alpha-equal if they are the same graph up to the names of variables: variables, type variables and
-symbolic dimensions correspond where they are bound, and a node that stands in several places corresponds to a node that
-stands in those places. ``%1 = f(%x); (%1, %1)`` and ``(f(%x), f(%x))`` are not alpha-equal: the first calls `f` once.
-Variables, constants, operators, global names and ``()`` are values: it does not matter how many objects they are.
+Two expressions are alpha-equal if they are the same graph up to renaming: variables, type variables and symbolic
+dimensions correspond where they are bound, and shared nodes correspond to nodes shared in the same way. ``%1 = f(%x);
+(%1, %1)`` and ``(f(%x), f(%x))`` are not alpha-equal: the first calls `f` once. Variables, constants, operators, global
+names and ``()`` are values, for which sharing is irrelevant.
 
-Constants are equal if dtype, shape and bytes are, any NaN being like another. Global functions and types are compared
-by name, constructors by name and type. A free variable equals itself only, unless `map_free_vars` is set.
+Constants are equal if dtype, shape and bytes are equal; all NaNs are equal. Global functions and types are compared by
+name, constructors by name and type. A free variable equals only itself, unless `map_free_vars` is set.
 
 Every pair of nodes is compared once, in a loop.
 """
@@ -32,16 +32,16 @@ _VALUES: Final = (Constant, Op, GlobalVar, GlobalTypeVar, Constructor)
 _BINDER: Final = 1
 _FUNCTION: Final = 2
 _Pair: TypeAlias = "tuple[Any, Any, int]"
-"""Two parts to be compared, and their place: in a binder (1), in a function (2), both or neither."""
+"""Two parts to compare, and flags of their position: in a binder (1), in a function (2)."""
 
 
 def alpha_equal(lhs: Node, rhs: Node, map_free_vars: bool = False) -> bool:
-    """True if two expressions, types, patterns or modules are equal up to the names of what they bind."""
+    """True if two expressions, types, patterns or modules are equal up to renaming of bound names."""
     return _Comparison(map_free_vars).run(lhs, rhs)
 
 
 class _Comparison:
-    """One-to-one correspondences between the variables and the nodes of two graphs, extended step by step."""
+    """One-to-one correspondence between the variables and nodes of two graphs, extended step by step."""
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
@@ -49,7 +49,7 @@ class _Comparison:
         self.backward: dict[int, Node] = {}
 
     def run(self, lhs: Any, rhs: Any) -> bool:
-        """True if the two correspond."""
+        """True if both graphs correspond."""
         stack: list[_Pair] = [(lhs, rhs, 0)]
         while stack:
             a, b, place = stack.pop()
@@ -79,7 +79,7 @@ class _Comparison:
         return True
 
     def _nodes(self, a: Node, b: Any, place: int) -> list[_Pair] | None:
-        """The pairs to be compared for two nodes of one class to correspond; None if they do not."""
+        """Pairs that must correspond for two nodes of one class to correspond; None if they cannot."""
         if isinstance(a, _VARIABLES):
             return self._variables(a, b, place)
         if isinstance(a, _VALUES):
@@ -99,7 +99,7 @@ class _Comparison:
     def _variables(self, a: Node, b: Any, place: int) -> list[_Pair] | None:
         known = self.forward.get(id(a))
         if place & _BINDER and isinstance(a, TypeVar) and known is not b:
-            self._unbind(a, b)  # the type that binds it is a value, and may stand in several places
+            self._unbind(a, b)  # the binding type is a value and may occur several times
         elif known is not None or id(b) in self.backward:
             return [] if known is b else None
         is_free = not (self.map_free_vars or _is_bound(a, place))
@@ -119,9 +119,9 @@ class _Comparison:
 
 
 def _is_bound(variable: Node, place: int) -> bool:
-    """True if a variable that has not been met before is bound where it stands.
+    """True if a variable not seen before is bound at its position.
 
-    A type that is to be inferred is always; a symbolic dimension by the outermost function that mentions it.
+    A type to be inferred always is; a symbolic dimension is bound by the outermost function that mentions it.
     """
     if isinstance(variable, prim.Var):
         return place != 0
@@ -129,7 +129,7 @@ def _is_bound(variable: Node, place: int) -> bool:
 
 
 def _pairs(a: Any, b: Any, place: int) -> Iterator[_Pair]:
-    """The parts of two nodes of one class, binders first."""
+    """Yield the parts of two nodes of one class pairwise, binders first."""
     place |= _FUNCTION * isinstance(a, Function)
     if isinstance(a, Let) and not isinstance(a.value, Function):
         # The variable is not in scope in its value.
@@ -178,7 +178,7 @@ def _same_value(a: Any, b: Any) -> bool:
 
 
 def assert_alpha_equal(lhs: Node, rhs: Node, map_free_vars: bool = False) -> None:
-    """Raise ValueError, showing both, unless two expressions, types or modules are alpha-equal."""
+    """Raise ValueError showing both arguments unless they are alpha-equal."""
     if not alpha_equal(lhs, rhs, map_free_vars):
         raise ValueError(f"not alpha-equal\n\n--- lhs ---\n{lhs!s}\n\n--- rhs ---\n{rhs!s}")
 
@@ -229,7 +229,7 @@ def alpha_hash(node: Node, map_free_vars: bool = False) -> int:
 
 
 def _bound_variables(node: Node) -> set[int]:
-    """The ids of the variables that the node or anything below binds."""
+    """Ids of the variables bound by the node or below it."""
     bound: set[int] = set()
     seen: set[tuple[int, int]] = set()
     stack: list[tuple[Any, int]] = [(node, 0)]
@@ -259,7 +259,7 @@ def _value_bytes(value: Any) -> bytes:
     match value:
         case Constant():
             data = np.asarray(value.data)
-            if data.dtype.kind in "fV":  # a NaN hashes as any other
+            if data.dtype.kind in "fV":  # all NaNs hash equally
                 data = np.where(data != data, data.dtype.type(0), data)
             return b"C" + str(data.dtype).encode() + str(data.shape).encode() + data.tobytes()
         case Op():

@@ -1,8 +1,8 @@
-"""From Relay to Relax, the whole language.
+"""Translation of Relay to Relax.
 
     relax_mod = relay.to_relax(mod)
 
-Polymorphic functions are instantiated first (`monomorphic`). What then becomes of types and values:
+Polymorphic functions are instantiated first (`monomorphic`). Types and values are then translated as follows:
 
     Tensor[(n, ?), float32]   R.Tensor((n, d), "float32")   each `Any` of a parameter is a size of its own;
                                                             match_cast names those that Relax does not derive
@@ -12,11 +12,11 @@ Polymorphic functions are instantiated first (`monomorphic`). What then becomes 
                                                             ("Cons", x, rest); `runtime.tagged`
     ref(T)                    R.Object                      `runtime.references`
 
-Functions become functions, `let` and graph bindings become bindings, in the scope where Relay evaluates them; an
-operator's call becomes what it means (`ops`); a `match` becomes nested `if`s over tags. Pure bindings are gathered in
-dataflow blocks at the end, so that passes over these see them.
+Functions become functions, `let` and graph bindings become bindings in their evaluation scope; an operator call becomes
+its meaning (`ops`); a `match` becomes nested `if`s on tags. Pure bindings are finally grouped into dataflow blocks, for
+the passes over these.
 
-Refused (E9050): what stays polymorphic (`monomorphic`), and expressions that have no value.
+Not supported (E9050): programs that remain polymorphic (`monomorphic`), and expressions without a value.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from .translation import Translation
 
 
 def to_relax(mod: IRModule, params: Mapping[str, Any] | None = None, *, entry: str = "main") -> IRModule:
-    """The Relax module that computes what a Relay module does; `params` are constants for parameters of `entry`.
+    """Translate a Relay module to Relax; `params` are constants for parameters of `entry`.
 
-    That function can be called from outside; in a module without it, every function can. Types are inferred first.
-    Raises DiagnosticError for what is wrong, or has no translation (E9050).
+    `entry` is the only externally callable function; without it, all functions are. Types are inferred first. Raises
+    DiagnosticError for errors and for constructs without translation (E9050).
     """
     mod = monomorphic(mod, instances_in(mod), entry)
     functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
@@ -52,7 +52,7 @@ def to_relax(mod: IRModule, params: Mapping[str, Any] | None = None, *, entry: s
         signature = Translation(builder, names, effects).signature(name, functions[name])
         set_global_struct_info(names[name], signature)
     result: dict[str, BaseFunc] = {}
-    for name in callees_first(mod):  # what Relax derives of a result is known to the callers
+    for name in callees_first(mod):  # callers use the result info that Relax derives
         translation = Translation(builder, names, effects)
         translated = translation.function(name, functions[name], derives=name not in recursive)
         set_global_struct_info(names[name], translated.struct_info)

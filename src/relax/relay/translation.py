@@ -52,14 +52,14 @@ from .type_walk import type_text
 from .types import Dim, FuncType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
 
 Path = tuple[int, ...]
-"""Positions of fields, the outermost first: where a part of a value is."""
+"""Path to a part of a value: field indices, outermost first."""
 
 _OBJECT: Final = ObjectStructInfo()
 _BOOL: Final = PrimStructInfo(DataType("bool"))
 
 
 class Translation:
-    """The translation of one global function."""
+    """Translation of one global function."""
 
     def __init__(self, builder: BlockBuilder, names: Mapping[str, GlobalVar], effects: ModuleEffects) -> None:
         self.builder = builder
@@ -69,12 +69,12 @@ class Translation:
         self.placement: Placement = cast(Placement, None)
         self.nodes: dict[EvaluationScope, list[Expr]] = {}
         self.named: dict[Expr, Let] = {}
-        """The `let`s of function values, which may call themselves."""
+        """`let`s of function values, which may be recursive."""
         self.sizes: frozenset[PrimVar] = frozenset()
-        """The symbolic sizes that parameters of the functions around bind."""
+        """Symbolic sizes bound by parameters of the enclosing functions."""
 
     def signature(self, name: str, function: Function) -> FuncStructInfo:
-        """The struct info of a global function."""
+        """Struct info of a global function."""
         infos, sizes = self._params(param.checked_type for param in function.params)
         outer, self.sizes = self.sizes, sizes
         result = self._weak(cast(FuncType, function.checked_type).ret_type)
@@ -82,7 +82,9 @@ class Translation:
         return FuncStructInfo(infos, result, name not in self.effects.impure)
 
     def function(self, name: str, function: Function, *, derives: bool) -> RelaxFunction:
-        """A global function. `derives`: a result with sizes that its type leaves open has those that Relax derives."""
+        """Translate a global function. `derives`: sizes that the result type leaves open are those that Relax
+        derives.
+        """
         self.placement = place(function)
         for node in self.placement.order:
             self.nodes.setdefault(self.placement.of[node], []).append(node)
@@ -110,7 +112,7 @@ class Translation:
     # -- types
 
     def _params(self, types: Iterable[Type]) -> tuple[list[StructInfo], frozenset[PrimVar]]:
-        """The struct info of parameters, each `Any` a new size; and the sizes in scope in the function."""
+        """Struct info of parameters, each `Any` a new size, and the sizes in scope in the function."""
         listed = list(types)
         sizes = self.sizes | {dim for type_ in listed for dim in _standing_alone(type_)}
 
@@ -124,7 +126,7 @@ class Translation:
         return infos, sizes
 
     def _weak(self, type_: Type) -> StructInfo:
-        """The struct info of a type as far as sizes in scope can tell it."""
+        """Struct info of a type, as far as the sizes in scope express it."""
         return struct_info_of(type_, self._known, self._other)
 
     def _known(self, dim: Dim) -> PrimExpr | None:
@@ -149,7 +151,7 @@ class Translation:
     def _scope(
         self, scope: EvaluationScope, result: Expr, params: Sequence[RelaxVar] | None = None
     ) -> RelaxExpr:
-        """The bindings of a scope, and its result: a SeqExpr."""
+        """Translate the bindings of a scope and its result to a SeqExpr."""
 
         def emit() -> RelaxExpr:
             self._emit(scope)
@@ -158,7 +160,7 @@ class Translation:
         return self._block(emit, params)
 
     def _block(self, emit: Callable[[], RelaxExpr], params: Sequence[RelaxVar] | None = None) -> RelaxExpr:
-        """A SeqExpr of the bindings that `emit` makes, and what it gives."""
+        """SeqExpr of the bindings emitted by `emit`, with its return value as body."""
         builder = self.builder
         depth = len(builder.scopes)
         builder.begin_scope(params)
@@ -173,7 +175,7 @@ class Translation:
                 builder.end_scope()
 
     def _emit(self, scope: EvaluationScope) -> None:
-        """Emit the nodes of a scope, and those of the `let`s in it, which are no scopes in Relax."""
+        """Emit the nodes of a scope and of the `let`s in it, which are no scopes in Relax."""
         stack: list[tuple[list[Expr], int, Let | None]] = [(self.nodes.get(scope, []), 0, None)]
         while stack:
             nodes, i, opener = stack.pop()
@@ -192,7 +194,7 @@ class Translation:
                 self.values[node] = self._refined(self._bound(self._node(node)), node)
 
     def _named_function(self, node: Function, let: Let) -> None:
-        """A function bound by `let`, in whose body the variable is in scope."""
+        """Translate a function bound by `let`, in whose body the variable is in scope."""
         pure = node not in self.effects.impure
         info = cast(FuncStructInfo, self._other(node.checked_type))
         var = RelaxVar(let.var.name_hint, FuncStructInfo(info.params, info.ret, pure))
@@ -210,14 +212,14 @@ class Translation:
         return value if plain else self.builder.emit(value, name)
 
     def _refined(self, value: RelaxExpr, node: Expr) -> RelaxExpr:
-        """The value, its struct info as precise as the node's type: each size that is not derived gets a name."""
+        """Make a value's struct info as precise as the node's type: underived sizes are bound by match_cast."""
         if not isinstance(node, RelayExpr) or _says(value.struct_info, node.checked_type):
             return value
         return self._cast(value, node.checked_type)
 
     def _cast(self, value: RelaxExpr, type_: Type) -> RelaxExpr:
         def size(dim: Dim) -> PrimExpr:
-            # Types say that symbolic sizes may be equal, not that they are.
+            # Equal symbolic sizes in types may differ at run time.
             return dim if isinstance(dim, IntImm) else _new_size()
 
         return self.builder.match_cast(value, struct_info_of(type_, size, self._other))
@@ -277,7 +279,7 @@ class Translation:
                 return RelaxCall(self._value(callee), args, span=node.span)
 
     def _tagged(self, constructor: Constructor, fields: Sequence[RelaxExpr], span: Span | None) -> RelaxExpr:
-        """A tagged value, of which its struct info says no more than that it is an object."""
+        """Create a tagged value; its struct info is just Object."""
         value = self.builder.normalize(RelaxTuple([StringImm(constructor.name_hint), *fields], span=span))
         var = RelaxVar(constructor.name_hint.lower(), _OBJECT, span=span)
         self.builder.emit_normalized(VarBinding(var, value, span=span))
@@ -286,7 +288,7 @@ class Translation:
     # -- matches
 
     def _match(self, node: Match) -> RelaxExpr:
-        """Nested ifs: a clause's tests, its right side, and behind it the clauses that follow."""
+        """Translate to nested ifs: a clause's tests, its right side, and else the remaining clauses."""
         return self._clauses(node, self._value(node.data), 0)
 
     def _clauses(self, node: Match, data: RelaxExpr, index: int) -> RelaxExpr:
@@ -306,13 +308,13 @@ class Translation:
         return RelaxIf(cond, taken, others, span=node.span)
 
     def _takes_the_rest(self, node: Match, index: int) -> bool:
-        """True if a clause takes every value that those before it leave."""
+        """True if a clause matches every value that earlier clauses do not."""
         if index == len(node.clauses):
             return False
         return not _tests(node.clauses[index].lhs) or (node.complete and index == len(node.clauses) - 1)
 
     def _condition(self, data: RelaxExpr, tests: Sequence[tuple[Path, Constructor]], index: int) -> RelaxExpr:
-        """The conjunction of tests, each made only where those before it hold."""
+        """Short-circuit conjunction of tests."""
         path, constructor = tests[index]
         part = self._part(data, path)
         test = call_pure_packed(
@@ -354,7 +356,7 @@ def _new_size() -> PrimVar:
 
 
 def _standing_alone(type_: Type) -> Iterable[PrimVar]:
-    """The symbolic sizes that are dimensions of a tensor by themselves, so that an argument tells them."""
+    """Symbolic sizes that are whole dimensions of a tensor, so that an argument determines them."""
     match type_:
         case TensorType(shape) if not isinstance(shape, TypeVar):
             return [dim for dim in map(as_size, shape) if isinstance(dim, PrimVar)]
@@ -365,7 +367,7 @@ def _standing_alone(type_: Type) -> Iterable[PrimVar]:
 
 
 def _says(info: StructInfo, type_: Type) -> bool:
-    """True if struct info is as precise as the translation of a type can be."""
+    """True if struct info is as precise as the translation of a type allows."""
     match type_:
         case TensorType():
             return isinstance(info, TensorStructInfo) and info.dims is not None and not info.dtype.is_void
@@ -382,19 +384,19 @@ def _says(info: StructInfo, type_: Type) -> bool:
 
 
 def _tests(pattern: Pattern) -> list[tuple[Path, Constructor]]:
-    """The tags to test for a pattern, the outer ones before those inside them."""
+    """Tags to test for a pattern, outer ones first."""
     return [
         (path, part.constructor) for path, part in _parts(pattern) if isinstance(part, PatternConstructor)
     ]
 
 
 def _variables(pattern: Pattern) -> list[tuple[Path, Any]]:
-    """The variables of a pattern, and where their values are."""
+    """Variables of a pattern, with the paths to their values."""
     return [(path, part.var) for path, part in _parts(pattern) if isinstance(part, PatternVar)]
 
 
 def _parts(pattern: Pattern) -> list[tuple[Path, Pattern]]:
-    """A pattern and those in it, the outer ones first, each with the place of its value. Field 0 is the tag."""
+    """A pattern and its subpatterns, outer ones first, each with the path to its value. Field 0 is the tag."""
     result: list[tuple[Path, Pattern]] = []
     stack: list[tuple[Path, Pattern]] = [((), pattern)]
     while stack:

@@ -1,5 +1,5 @@
-"""Walks over types. A type that stands in many places is visited once, and no walk recurses: types may be deep, and
-share so much that they have more paths than anything could follow.
+"""Traversals of types. A shared type is visited once, and no traversal recurses: types may be deep, and have
+exponentially many paths.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .types import (
 )
 
 WRONG_KIND: Final = "E9046"
-"""A type of another kind than its place asks for."""
+"""Type of an unexpected kind."""
 
 SHOWN_PARTS: Final = 200
-"""Types with more parts are described in messages, not written out."""
+"""Types with more parts are abbreviated in messages."""
 
 
 def parts_of_type(type_: Type) -> Sequence[Type]:
-    """The types directly below one."""
+    """Types directly below a type."""
     match type_:
         case TupleType(fields):
             return fields
@@ -43,7 +43,7 @@ def parts_of_type(type_: Type) -> Sequence[Type]:
 
 
 def with_type_parts(type_: Type, parts: Sequence[Type]) -> Type:
-    """The type made of other parts, in the order of `parts_of_type`; itself if they are the same objects."""
+    """Rebuild a type with other parts, in the order of `parts_of_type`; itself if they are the same objects."""
     if all(a is b for a, b in zip(parts, parts_of_type(type_), strict=True)):
         return type_
     match type_:
@@ -64,9 +64,9 @@ def with_type_parts(type_: Type, parts: Sequence[Type]) -> Type:
 
 
 class TypeRewriter:
-    """Rewrites types by `change`, which gives for each part what stands in its place; the parts of that are next.
+    """Rewrites types top-down by `change`, which returns the replacement of each part; its parts are rewritten next.
 
-    `change` is called once for each object, the outer ones first, and must give the same for the same object.
+    `change` is called once per object, outer ones first, and must be deterministic.
     """
 
     def __init__(self, change: Callable[[Type], Type]) -> None:
@@ -74,10 +74,10 @@ class TypeRewriter:
         self._changed: dict[int, Type] = {}
         self._results: dict[int, Type] = {}
         self._seen: list[Type] = []
-        """The types whose ids are keys: they must not be freed."""
+        """Types whose ids are keys, kept alive."""
 
     def __call__(self, type_: Type) -> Type:
-        """The type rewritten; itself if nothing changed."""
+        """Return the rewritten type; itself if nothing changed."""
         stack = [type_]
         while stack:
             item = stack[-1]
@@ -99,14 +99,14 @@ class TypeRewriter:
 
 
 def rewritten(type_: Type, change: Callable[[Type], Type]) -> Type:
-    """A type with `change` applied to each part, from the outside in; the parts of what it gives are changed too."""
+    """Apply `change` to each part of a type, top-down, including the parts of replacements."""
     return TypeRewriter(change)(type_)
 
 
 class IncompleteParts:
-    """The incomplete types in the types that it has been shown, in order; a part seen before is not visited again.
+    """Collects incomplete types in order of occurrence; parts seen before are not visited again.
 
-    `head` gives what is known of a part; by default nothing is.
+    `head` resolves a part; by default it is the identity.
     """
 
     def __init__(self, head: Callable[[Type], Type] = lambda part: part) -> None:
@@ -115,7 +115,7 @@ class IncompleteParts:
         self._walk = TypeRewriter(self._visit)
 
     def of(self, type_: Type) -> dict[IncompleteType, None]:
-        """Add those of a type; all that were found so far."""
+        """Add the incomplete types of `type_` and return all found so far."""
         self._walk(type_)
         return self.found
 
@@ -127,9 +127,9 @@ class IncompleteParts:
 
 
 def substituted(type_: Type, table: Mapping[TypeVar, Any]) -> Type:
-    """A type with type variables replaced; those of shapes by tuples or variables, those of dtypes by dtypes.
+    """Substitute type variables: by types, shapes (tuples or variables), or dtypes according to kind.
 
-    Raises DiagnosticError if a variable stands for a shape or a dtype, and something else replaces it.
+    Raises DiagnosticError if a shape or dtype variable is replaced by anything else.
     """
     if not table:
         return type_
@@ -158,7 +158,7 @@ def _wrong_kind(tensor: TensorType, variable: Any, place: str) -> DiagnosticErro
 
 
 def is_complete(type_: Type) -> bool:
-    """True if a type has neither incomplete types nor type variables."""
+    """True if a type contains neither incomplete types nor type variables."""
     complete = True
 
     def visit(part: Type) -> Type:
@@ -175,15 +175,15 @@ def is_complete(type_: Type) -> bool:
 
 
 class WrittenSizes:
-    """The number of parts of types when they are written out, a shared part counted wherever it stands."""
+    """Number of parts of types written out in full, counting shared parts at each occurrence."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
         self._seen: list[Type] = []
-        """The types whose ids are keys: they must not be freed."""
+        """Types whose ids are keys, kept alive."""
 
     def of(self, type_: Type) -> int:
-        """The number for a type; what was counted before is not visited again."""
+        """Return the number for a type; results are cached."""
         stack = [type_]
         while stack:
             item = stack[-1]
@@ -202,7 +202,7 @@ class WrittenSizes:
 
 
 def type_text(type_: Any) -> str:
-    """A type in a message: incomplete ones as ``?``, one with too many parts by their number."""
+    """Format a type for a message: incomplete types as ``?``, large ones by their number of parts."""
     if isinstance(type_, IncompleteType):
         return "?"
     size = WrittenSizes().of(type_) if isinstance(type_, Type) else 1

@@ -8,13 +8,12 @@
            | IncompleteType(kind)
     Dim  ::= Any | PrimExpr
 
-Every type has a kind (`TypeKind`): a type parameter of kind `ShapeVar` stands where a shape may stand
-(``Tensor[s, float32]``), one of kind `BaseType` where a dtype may (``Tensor[(2, 3), t]``), one of kind `Type` where a
-type may.
+Every type has a kind (`TypeKind`): a type parameter of kind `ShapeVar` stands for a shape (``Tensor[s, float32]``), one
+of kind `BaseType` for a dtype (``Tensor[(2, 3), t]``), one of kind `Type` for a type.
 
-``==`` compares types by structure: the parameters of two function types correspond by position; any other type variable
-equals itself only, as does a symbolic dimension. `Any` equals `Any` here; whether two of them can be the same size is a
-question for type inference.
+``==`` compares types structurally: the parameters of two function types correspond by position; any other type
+variable, like a symbolic dimension, equals only itself. `Any` equals `Any` here; whether two of them can be the same
+size is decided by type inference.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from .printing import RelayNode
 
 
 class TypeKind(enum.IntEnum):
-    """The kinds of types: where in a type a type variable may stand."""
+    """Kinds of types, which determine where a type variable may occur."""
 
     Type = 0
     ShapeVar = 1
@@ -41,7 +40,7 @@ class TypeKind(enum.IntEnum):
 
 
 class Type(RelayNode):
-    """The base of types. ``==`` and ``hash`` go by structure."""
+    """Base class of types. ``==`` and ``hash`` are structural."""
 
     __slots__ = ()
 
@@ -55,7 +54,7 @@ class Type(RelayNode):
 @final
 @node
 class Any(RelayNode):
-    """A dimension of which nothing is said: ``Tensor[(?, 4), float32]``."""
+    """Unknown dimension: ``Tensor[(?, 4), float32]``."""
 
 
 Dim: TypeAlias = "PrimExpr | Any"
@@ -80,7 +79,7 @@ def _dtype(value: typing.Any) -> DataType | TypeVar:
 @final
 @node
 class TypeVar(Type):
-    """A type variable, identified by the object: a parameter of a function, of a function type or of a TypeData."""
+    """Type variable, identified by the object: a parameter of a function, of a function type or of a TypeData."""
 
     __is_variable__: ClassVar[bool] = True
 
@@ -95,17 +94,17 @@ class TypeVar(Type):
 
 
 def ShapeVar(name: str) -> TypeVar:
-    """A type variable that stands for a shape."""
+    """Create a type variable for a shape."""
     return TypeVar(name, TypeKind.ShapeVar)
 
 
 @final
 @node
 class TensorType(Type):
-    """A tensor: ``Tensor[(2, n, ?), float32]``.
+    """Tensor: ``Tensor[(2, n, ?), float32]``.
 
-    `shape` is a tuple of dimensions (a number, an expression over symbolic sizes, or `Any`), or a TypeVar of kind
-    ShapeVar; `dtype` a DataType, or a TypeVar of kind BaseType.
+    `shape` is a tuple of dimensions (integers, expressions over symbolic sizes, or `Any`), or a TypeVar of kind
+    ShapeVar; `dtype` is a DataType, or a TypeVar of kind BaseType.
     """
 
     shape: tuple[Dim, ...] | TypeVar = child(converter=_shape)
@@ -113,14 +112,14 @@ class TensorType(Type):
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:
-        """The dimensions as numbers. Raises TypeError if one is not a number."""
+        """Static dimensions. Raises TypeError if one is not static."""
         if isinstance(self.shape, TypeVar) or not all(isinstance(dim, IntImm) for dim in self.shape):
             raise TypeError(f"{self} has a dimension that is not a number")
         return tuple(cast(IntImm, dim).value for dim in self.shape)
 
 
 def scalar_type(dtype: str) -> TensorType:
-    """The type of a scalar: ``Tensor[(), dtype]``."""
+    """Type of a scalar: ``Tensor[(), dtype]``."""
     return TensorType((), dtype)
 
 
@@ -135,7 +134,7 @@ def _type_vars(values: Iterable[TypeVar] | None) -> tuple[TypeVar, ...]:
 @final
 @node
 class TupleType(Type):
-    """A tuple, field by field: ``(Tensor[(), float32], Tensor[(2), int32])``; ``()`` is the unit type."""
+    """Tuple: ``(Tensor[(), float32], Tensor[(2), int32])``; ``()`` is the unit type."""
 
     fields: tuple[Type, ...] = child(default=(), converter=_types)
 
@@ -145,7 +144,7 @@ def _attrs(values: Mapping[str, typing.Any] | None) -> dict[str, typing.Any]:
 
 
 class TypeConstraint(Type):
-    """The base of constraints on types."""
+    """Base class of type constraints."""
 
     __slots__ = ()
 
@@ -153,11 +152,11 @@ class TypeConstraint(Type):
 @final
 @node
 class TypeRelation(TypeConstraint):
-    """A relation that types must satisfy: ``Broadcast(a, b, c)``.
+    """Relation that types must satisfy: ``Broadcast(a, b, c)``.
 
-    `func` is the relation's registered name. The first `num_inputs` of `args` determine the others. A relation without
-    `args`, written ``where Broadcast``, is about the types of the function's parameters, in order, and of its result.
-    `attrs` are the relation's own parameters.
+    `func` is the registered name of the relation. The first `num_inputs` of `args` determine the others. A relation
+    without `args`, written ``where Broadcast``, applies to the function's parameter types, in order, and its result
+    type. `attrs` are the relation's own parameters.
     """
 
     func: str
@@ -173,7 +172,7 @@ class TypeRelation(TypeConstraint):
 @final
 @node
 class FuncType(Type):
-    """A function: ``fn<a>(a, Tensor[(), int32]) -> a where Broadcast(a, a, a)``."""
+    """Function: ``fn<a>(a, Tensor[(), int32]) -> a where Broadcast(a, a, a)``."""
 
     type_params: tuple[TypeVar, ...] = binder(converter=_type_vars)
     arg_types: tuple[Type, ...] = child(converter=_types)
@@ -194,7 +193,7 @@ class FuncType(Type):
 @final
 @node
 class RefType(Type):
-    """A reference to a value that can be replaced: ``ref(Tensor[(), float32])``."""
+    """Mutable reference: ``ref(Tensor[(), float32])``."""
 
     value: Type
 
@@ -202,20 +201,20 @@ class RefType(Type):
 @final
 @node
 class GlobalTypeVar(Type):
-    """The name of a type definition of a module. Two of one name are structurally equal."""
+    """Name of a type definition of a module. Equal names are structurally equal."""
 
     name_hint: str
     kind: TypeKind = label(default=TypeKind.AdtHandle)
 
     def __call__(self, *args: Type) -> TypeCall:
-        """The type constructor applied to types: ``List[Tensor[(), int32]]``."""
+        """Apply the type constructor to types: ``List[Tensor[(), int32]]``."""
         return TypeCall(self, args)
 
 
 @final
 @node
 class TypeCall(Type):
-    """A type constructor applied to types: ``List[Tensor[(), int32]]``."""
+    """Application of a type constructor: ``List[Tensor[(), int32]]``."""
 
     func: Type
     args: tuple[Type, ...] = child(default=(), converter=_types)
@@ -224,10 +223,9 @@ class TypeCall(Type):
 @final
 @node
 class TypeData(Type):
-    """A type definition: ``type List[a] { Cons(a, List[a]), Nil }``.
+    """Type definition: ``type List[a] { Cons(a, List[a]), Nil }``.
 
-    `header` is the name that the definition is known by, `constructors` are `relay.Constructor` nodes, whose inputs
-    mention `type_vars`.
+    `header` is the definition's name, `constructors` are `relay.Constructor` nodes, whose inputs mention `type_vars`.
     """
 
     header: GlobalTypeVar
@@ -238,7 +236,7 @@ class TypeData(Type):
 @final
 @node
 class IncompleteType(Type):
-    """A type that inference has still to find; identified by the object."""
+    """Type to be inferred; identified by the object."""
 
     __is_variable__: ClassVar[bool] = True
 

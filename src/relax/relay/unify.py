@@ -1,12 +1,12 @@
-"""Equations between types, and relations that wait until the types they depend on are known.
+"""Unification of types, and relations that wait for the types they depend on.
 
-`Unifier.unify(a, b)` makes two types equal: an `IncompleteType` becomes the other type. `resolve(t)` is a type with
-all that is known of it put in. A relation is a function from known types to other types; `settle` asks it as soon as
-its inputs are complete, and unifies what it says with its outputs.
+`Unifier.unify(a, b)` makes two types equal by solving `IncompleteType`s. `resolve(t)` substitutes the solutions in a
+type. A relation maps known input types to output types; `settle` applies it as soon as its inputs are complete, and
+unifies the outputs.
 
-Each incomplete type has a level: the number of functions around the place that it was made for. Those of a function
-that is bound by `let` have a higher level than what is around, unless they are equal to something there; they can be
-generalised (Didier Rémy, "Extension of ML type system with a sorted equation theory on types", 1992).
+Each incomplete type has a level: the number of functions around its origin. Types of a function bound by `let` have a
+higher level than the enclosing scope, unless unified with a type of it, and can be generalised (Didier Rémy, "Extension
+of ML type system with a sorted equation theory on types", 1992).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .types import (
 )
 
 MISMATCH = "E9040"
-"""Two types that must be equal and are not."""
+"""Two types that must be equal are not."""
 
 Rule = Callable[[tuple[Type, ...], Any, "Span | None"], Type]
 Suggest = Callable[[Type, Any], Sequence[Type]]
 
 
 class MismatchError(Exception):
-    """Two types that cannot be equal; the parts that differ."""
+    """Two types cannot be unified; holds the parts that differ."""
 
     def __init__(self, a: Any, b: Any) -> None:
         super().__init__(a, b)
@@ -49,7 +49,7 @@ class MismatchError(Exception):
 
 @dataclass(eq=False)
 class Pending:
-    """A relation whose output is `rule(inputs)` once the inputs are complete."""
+    """Pending relation whose output is `rule(inputs)` once the inputs are complete."""
 
     name: str
     inputs: tuple[Type, ...]
@@ -58,33 +58,33 @@ class Pending:
     rule: Rule
     span: Span | None
     suggest: Suggest | None = None
-    """The types that the other inputs must have, told from the first one."""
+    """Derives the types of the other inputs from the first one."""
 
 
 @dataclass(eq=False)
 class Unifier:
-    """Incomplete types and what they turned out to be."""
+    """Incomplete types and their solutions."""
 
     found: dict[IncompleteType, Type] = field(default_factory=dict[IncompleteType, Type])
     levels: dict[IncompleteType, int] = field(default_factory=dict[IncompleteType, int])
     pending: list[Pending] = field(default_factory=list[Pending])
     flexible: dict[TypeVar, Any] = field(default_factory=dict[TypeVar, Any])
-    """Type variables that stand for a shape or a dtype still to be found, and what it is; None while it is not."""
+    """Type variables for unknown shapes and dtypes, with their solutions (None while unknown)."""
 
     def fresh(self, level: int, kind: TypeKind = TypeKind.Type) -> IncompleteType:
-        """A new incomplete type of a level."""
+        """Create an incomplete type at a level."""
         made = IncompleteType(kind)
         self.levels[made] = level
         return made
 
     def fresh_part(self, kind: TypeKind) -> TypeVar:
-        """A new variable for a shape or a dtype to be found."""
+        """Create a variable for an unknown shape or dtype."""
         made = TypeVar("s" if kind is TypeKind.ShapeVar else "t", kind)
         self.flexible[made] = None
         return made
 
     def head(self, type_: Type) -> Type:
-        """The type itself, or what an incomplete type, shape or dtype is known to be."""
+        """Resolve the head of a type: an incomplete type, shape or dtype is replaced by its solution."""
         seen: list[IncompleteType] = []
         while isinstance(type_, IncompleteType) and type_ in self.found:
             seen.append(type_)
@@ -103,30 +103,30 @@ class Unifier:
         return part
 
     def resolve(self, type_: Type) -> Type:
-        """The type with everything known put in; itself if nothing is."""
+        """Substitute all solutions in a type; return it unchanged if there are none."""
         return rewritten(type_, self.head)
 
     def argument(self, part: Any, resolved: Callable[[Type], Type]) -> Any:
-        """A type argument, resolved; of another kind than a type it is a shape or a dtype."""
+        """Resolve a type argument, which may be a shape or dtype."""
         part = self._part(part)
         return resolved(part) if isinstance(part, Type) else part
 
     def incomplete(self, *types: Type) -> dict[IncompleteType, None]:
-        """The incomplete types that are left in types, in order."""
+        """Unsolved incomplete types in types, in order."""
         parts = IncompleteParts(self.head)
         for type_ in types:
             parts.of(type_)
         return parts.found
 
     def mentions(self, relation: Pending, items: Sequence[IncompleteType]) -> bool:
-        """True if one of some incomplete types is left in a relation."""
+        """True if a relation depends on one of some unsolved incomplete types."""
         inside = self.incomplete(*relation.inputs, relation.output)
         return any(item in inside for item in items)
 
     # -- equations
 
     def equal(self, expected: Type, found: Type, span: Span | None, what: str) -> None:
-        """Make two types equal. Raises DiagnosticError (E9040) if they cannot be."""
+        """Unify two types. Raises DiagnosticError (E9040) if they cannot be."""
         try:
             self.unify(expected, found)
         except MismatchError as error:
@@ -140,9 +140,9 @@ class Unifier:
             ) from None
 
     def unify(self, a: Type, b: Type) -> None:
-        """Make two types equal. Raises MismatchError."""
+        """Unify two types. Raises MismatchError."""
         stack: list[tuple[Any, Any]] = [(a, b)]
-        # Shared parts are compared once; the pairs keep alive what the ids stand for.
+        # Shared parts are compared once; the pairs keep the objects of the ids alive.
         met: dict[tuple[int, int], tuple[Any, Any]] = {}
         while stack:
             x, y = stack.pop()
@@ -167,7 +167,7 @@ class Unifier:
         self.found[var] = type_
 
     def _parts(self, x: Type, y: Type) -> list[tuple[Type, Type]]:
-        """The equations between the parts of two types of one kind."""
+        """Equations between the parts of two types of one kind."""
         match x, y:
             case TensorType(), TensorType():
                 self._tensors(x, y)
@@ -203,7 +203,7 @@ class Unifier:
                 raise MismatchError(x, y)
 
     def _parts_meet(self, x: Any, y: Any) -> bool:
-        """Make two shapes or dtypes equal if one of them is still to be found; True if that settles it."""
+        """Unify two shapes or dtypes if one of them is unknown; True if that solves the equation."""
         if x is y:
             return True
         for part, other in ((x, y), (y, x)):
@@ -215,12 +215,12 @@ class Unifier:
     # -- relations
 
     def relate(self, relation: Pending) -> None:
-        """Add a relation; it is asked at once if its inputs are complete."""
+        """Add a relation; it is solved immediately if its inputs are complete."""
         if not self._ask(relation):
             self.pending.append(relation)
 
     def settle(self) -> None:
-        """Ask the relations whose inputs have become complete, until none is left of them."""
+        """Solve relations whose inputs have become complete, to a fixed point."""
         progress = True
         while progress and self.pending:
             waiting, self.pending = self.pending, []
@@ -237,7 +237,7 @@ class Unifier:
         return True
 
     def _inputs(self, relation: Pending) -> tuple[Type, ...]:
-        """The types known of the inputs, with those that the first one tells."""
+        """Resolved inputs of a relation, including those derived from the first one."""
         inputs = tuple(self.resolve(item) for item in relation.inputs)
         missing = [i for i, item in enumerate(inputs) if not is_complete(item)]
         if not missing or missing[0] == 0 or relation.suggest is None:

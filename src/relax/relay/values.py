@@ -23,43 +23,43 @@ from .expr import Function
 
 @dataclass(eq=False, slots=True)
 class RefValue:
-    """A reference: it holds a value, which can be replaced."""
+    """Reference cell: holds a replaceable value."""
 
     value: Any
 
 
 @dataclass(eq=False, frozen=True, slots=True)
 class ConstructorValue:
-    """A value made by a constructor, with its fields: ``Cons(1, Nil)``."""
+    """Value of a constructor, with its fields: ``Cons(1, Nil)``."""
 
     constructor: Constructor
     fields: tuple[Any, ...]
 
     @property
     def tag(self) -> int:
-        """The constructor's position in its definition."""
+        """Index of the constructor in its definition."""
         return self.constructor.tag
 
     def __str__(self) -> str:
-        """As Relay writes it; long lists are cut."""
+        """Format as Relay text; long lists are abbreviated."""
         return _text(self)
 
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Closure:
-    """A function with the values of the variables around it. Called with values, it gives one."""
+    """Function with the values of its free variables; callable with values."""
 
     function: Function
     environment: Any
     evaluator: Any
 
     def __call__(self, *args: Any) -> Any:
-        """The value of the function's body for these arguments."""
+        """Evaluate the function's body for these arguments."""
         return exported(self.evaluator.call(self, tuple(map(imported, args))))
 
 
 def imported(value: Any) -> Any:
-    """A value from outside: arrays, tensors and numbers become arrays. Raises TypeError for anything else."""
+    """Convert an external value: arrays, tensors and numbers become arrays. Raises TypeError for anything else."""
     return converted(value, _opened_list, _taken_in)
 
 
@@ -84,7 +84,7 @@ def _taken_in(value: Any) -> Any:
 
 
 def exported(value: Any) -> Any:
-    """A value as it is handed out: tensors are NDArrays."""
+    """Convert a value for the caller: tensors become NDArrays."""
     return converted(value, opened, _handed_out)
 
 
@@ -93,11 +93,11 @@ def _handed_out(value: Any) -> Any:
 
 
 Opened: TypeAlias = "tuple[Sequence[Any], Callable[[tuple[Any, ...]], Any]]"
-"""The parts of a value, and a function that makes such a value of other parts."""
+"""Parts of a value, and a function that rebuilds it from other parts."""
 
 
 def opened(value: Any) -> Opened | None:
-    """The parts of a tuple or an ADT value; None for another one."""
+    """Open a tuple or ADT value; None for other values."""
     if isinstance(value, tuple):
         return cast("tuple[Any, ...]", value), tuple
     if isinstance(value, ConstructorValue):
@@ -106,9 +106,9 @@ def opened(value: Any) -> Opened | None:
 
 
 def converted(value: Any, parts: Callable[[Any], Opened | None], leaf: Callable[[Any], Any]) -> Any:
-    """A value with `leaf` applied to what has no parts, without recursion; what stands in several places stays one."""
+    """Apply `leaf` to the values without parts, without recursion and preserving sharing."""
     results: dict[int, Any] = {}
-    kept: list[Any] = []  # what the ids stand for
+    kept: list[Any] = []  # keeps the objects of the ids alive
     stack: list[tuple[Any, Opened | None]] = [(value, None)]
     while stack:
         item, known = stack.pop()
@@ -127,7 +127,7 @@ def converted(value: Any, parts: Callable[[Any], Opened | None], leaf: Callable[
 
 
 def described(value: Any) -> str:
-    """A value in messages: an ADT value as Relay writes it, another one by its kind."""
+    """Format a value for messages: an ADT value as Relay text, others by their kind."""
     if isinstance(value, ConstructorValue):
         return str(value)
     if isinstance(value, (np.ndarray, runtime.NDArray)):
@@ -141,7 +141,7 @@ _MOST_PARTS = 200
 
 
 def _text(value: Any) -> str:
-    """A value as text, without recursion: a list is as deep as it is long."""
+    """Format a value without recursion: a list is as deep as it is long."""
     words: list[str] = []
     stack: list[Any] = [value]
     while stack and len(words) < _MOST_PARTS:

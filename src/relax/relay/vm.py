@@ -1,4 +1,4 @@
-"""relay.vm: modules compiled for the virtual machine, which is that of Relax.
+"""relay.vm: compile modules for the virtual machine, which is Relax's.
 
 executable = relay.vm.compile(mod, "llvm", params=weights)
 y = relax.VirtualMachine(executable)["main"](x)
@@ -22,7 +22,7 @@ def compile(
     target_host: str | Target | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Executable:
-    """Compile a Relay module; `relay.build` under its other name. `target_host` is the same machine here.
+    """Compile a Relay module; an alias of `relay.build`. `target_host` is ignored.
 
     Raises DiagnosticError.
     """

@@ -1,4 +1,4 @@
-"""Rewriting of Relax programs: `rewriter` has the Rewriter, `visitor` walkers and mutators under TVM's names."""
+"""Rewriting of Relax programs: `rewriter` defines Rewriter, `visitor` visitors and mutators with TVM's names."""
 
 from __future__ import annotations
 

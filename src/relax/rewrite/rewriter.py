@@ -1,11 +1,11 @@
-"""Rewriter: the one way to rewrite Relax expressions.
+"""Rewriter: base class of rewrites of Relax expressions.
 
     class DoubleToAdd(Rewriter):
         def call(self, call: Call) -> RelaxExpr:
             call = self.parts(call)                               # arguments first
             match call:
                 case Call(Op("relax.multiply"), (a, Constant(data))) if data.ndim == 0 and data == 2:
-                    return add(a, a)                              # stands where the call stood
+                    return add(a, a)                              # replaces the call
             return call
 
     new_mod = DoubleToAdd(mod).module()
@@ -19,9 +19,9 @@ Hooks, each with a default that rewrites the parts and returns the same object w
     define                                                the variable to bind in the place of another
     info, dim                                             struct info; a scalar expression in a shape or a PrimValue
 
-New bindings go into the block being rewritten, through ``self.builder.emit(value)``. That builder brings what a hook
-returns into normal form and derives its struct info. A variable stays the object it is while its struct info describes
-the new value; else a variable with the value's struct info takes its place, and uses follow.
+New bindings go into the block being rewritten, through ``self.builder.emit(value)``. That builder normalises a hook's
+result and derives its struct info. A variable is kept as long as its struct info describes the new value; otherwise a
+variable with the value's struct info replaces it and its uses.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ from ..struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 
 _SIMPLE = (Var, DataflowVar, Constant)
-"""Leaves that are in normal form once they have struct info."""
+"""Leaf classes that are in normal form once they have struct info."""
 
 T = TypeVar("T")
 ExprT = TypeVar("ExprT", bound=RelaxExpr)
 
 
 def blocks_in(function: Function) -> Iterator[BindingBlock]:
-    """The blocks of a function in normal form, those in branches and local functions included; in no order."""
+    """Blocks of a function in normal form, including those of branches and local functions, in unspecified order."""
     pending: list[RelaxExpr] = [function.body]
     while pending:
         match pending.pop():
@@ -103,13 +103,13 @@ def blocks_in(function: Function) -> Iterator[BindingBlock]:
 
 
 def bindings_in(function: Function) -> Iterator[Binding]:
-    """The bindings of a function in normal form, those in branches and local functions included; in no order."""
+    """Bindings of a function in normal form, including those of branches and local functions, in unspecified order."""
     for block in blocks_in(function):
         yield from block.bindings
 
 
 class Rewriter:
-    """Rewrites functions and modules; see the module's docstring for what to override."""
+    """Rewriter of functions and modules; see the module's docstring for the hooks to override."""
 
     HOOKS: ClassVar[dict[type, str]] = {
         Call: "call",
@@ -123,13 +123,13 @@ class Rewriter:
         **dict.fromkeys((Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm), "leaf"),
         **dict.fromkeys((GlobalVar, ExternFunc, PrimFunc, Op), "leaf"),
     }
-    """The hook for an expression, by its class."""
+    """Names of the hooks, by class of expression."""
 
     _infos: dict[int, StructInfo] | None = None
-    """The rewritten tuple and function infos, by id of the old ones, inside the outermost one being rewritten."""
+    """Cache of rewritten tuple and function struct infos, by id of the old ones, during the outermost rewrite."""
 
     _keeps_dims: ClassVar[bool] = True
-    """True if dimensions are what they are while no shape variable is replaced."""
+    """True if dimensions are unchanged unless a shape variable is replaced: no relevant hook is overridden."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -142,22 +142,22 @@ class Rewriter:
         self._given = mod
         self.mod = mod if mod is not None else IRModule()
         self.variables: dict[Var, RelaxExpr] = {}
-        """The replacements of variables: uses of a key become its value."""
+        """Replacements of variables, applied to their uses."""
         self.shape_vars: dict[PrimVar, PrimExpr] = {}
-        """The replacements of shape variables."""
+        """Replacements of shape variables."""
         self._name = ""
         self._normal: RelaxExpr | None = None
-        """The last result of `parts`, which is in normal form already."""
+        """Last result of `parts`, which is already in normal form."""
 
     @cached_property
     def builder(self) -> BlockBuilder:
-        """The builder that new bindings are emitted with; made when there is something to rewrite."""
+        """Builder that emits new bindings, created at first use."""
         return BlockBuilder(self._given, warn=False)
 
     # -- entry
 
     def module(self) -> IRModule:
-        """The module with every Relax function rewritten, and with the functions the rewriter added.
+        """Return the module with all Relax functions rewritten, including functions added by the rewriter.
 
         Raises DiagnosticError with the errors of all bindings of all functions.
         """
@@ -175,14 +175,16 @@ class Rewriter:
         return builder.get()
 
     def concerns(self, function: Function) -> bool:
-        """False for a global function in which there is nothing to rewrite: it is not walked. By default, True.
+        """Return False to skip a global function without traversing it. Default: True.
 
-        The answer must cost less than the walk it saves: `bindings_in` tells what calls there are.
+        The check must be cheaper than the traversal it saves, such as a search of `bindings_in`.
         """
         return True
 
     def rewrite_function(self, function: Function, name: str = "") -> Function:
-        """A global function rewritten, in normal form; itself if nothing changed. `name` is for error messages."""
+        """Rewrite a global function to normal form; returns it unchanged if nothing changed. `name` is for error
+        messages.
+        """
         if not self.concerns(function):
             return function
         builder = self.builder
@@ -197,19 +199,21 @@ class Rewriter:
         return new
 
     def rewrite(self, expr: RelaxExpr) -> RelaxExpr:
-        """Any expression, rewritten by the hook for its class; in normal form, with struct info."""
+        """Rewrite any expression by the hook for its class, to normal form with struct info."""
         new = self._dispatch(expr)
         if new is self._normal or (type(new) in _SIMPLE and new.struct_info_ is not None):
             return new
         return self.builder.normalize(new)
 
     def parts(self, expr: ExprT) -> ExprT:
-        """An expression with its parts rewritten; in normal form, with struct info. Itself if no part changed."""
+        """Rewrite the parts of an expression, to normal form with struct info. Returns it unchanged if no part
+        changed.
+        """
         new = self._normal = self.builder.normalize(self.default(expr))
         return cast(ExprT, new)
 
     def default(self, expr: RelaxExpr) -> RelaxExpr:
-        """An expression with its parts rewritten, not yet in normal form and derived: what the default hook gives."""
+        """Apply the default hook: rewrite the parts of an expression, without normalisation and struct info."""
         return getattr(Rewriter, Rewriter.HOOKS[type(expr)])(self, expr)
 
     def _dispatch(self, expr: RelaxExpr) -> RelaxExpr:
@@ -221,11 +225,11 @@ class Rewriter:
     # -- variables
 
     def lookup(self, var: RelaxExpr) -> RelaxExpr | None:
-        """The value bound to a variable emitted so far; None if there is none."""
+        """Value bound to a variable emitted so far; None if there is none."""
         return self.builder.lookup_binding(var) if isinstance(var, Var) else None
 
     def with_struct_info(self, var: Var, struct_info: StructInfo) -> Var:
-        """The variable itself if it has this struct info, else a new one of its name that has."""
+        """Return the variable if it has this struct info, otherwise a new one of its name with it."""
         known = var.struct_info_
         if known is struct_info or (known is not None and structural_equal(known, struct_info)):
             return var
@@ -236,7 +240,7 @@ class Rewriter:
     # -- hooks: expressions
 
     def leaf(self, expr: RelaxExpr) -> RelaxExpr:
-        """Hook for all leaves but variables and tuples; the default rewrites the scalar expressions in them."""
+        """Hook for all leaves except variables and tuples; the default rewrites the scalar expressions in them."""
         match expr:
             case PrimValue(value):
                 new = self.scalar(value)
@@ -248,7 +252,7 @@ class Rewriter:
                 return expr
 
     def scalar(self, expr: PrimExpr) -> PrimExpr:
-        """A scalar expression that is computed: as a dimension, but what may fail is not simplified, and fails."""
+        """Rewrite a scalar expression used as a value: like a dimension, but one that may raise is not simplified."""
         new = self._replaced(expr)
         return new if new is expr or not scalar_never_fails(new) else simplify_dim(new)
 
@@ -285,7 +289,7 @@ class Rewriter:
         return made
 
     def if_(self, expr: If) -> RelaxExpr:
-        """Hook for conditionals; the default rewrites the branches in scopes of their own."""
+        """Hook for conditionals; the default rewrites each branch in a new scope."""
         cond = self.rewrite(expr.cond)
         with self.builder.given(cond, True):
             true_branch = self.scope(expr.true_branch)
@@ -339,15 +343,15 @@ class Rewriter:
             and ret is not None
             and (params is function.params and ret is function.ret_struct_info)
         ):
-            set_slot(result, "_struct_info", known)  # parameters and result are what they were
+            set_slot(result, "_struct_info", known)  # parameters and result are unchanged
         return result
 
     def scope(self, expr: RelaxExpr, params: Sequence[Var] | None = None) -> RelaxExpr:
-        """A function's body or a branch, rewritten in a scope of its own: a SeqExpr."""
+        """Rewrite a function's body or a branch in a new scope, to a SeqExpr."""
         builder = self.builder
         depth = len(builder.scopes)
         builder.begin_scope(params)
-        # The blocks around are out of reach: what is emitted inside belongs inside.
+        # Hide the enclosing blocks, so that bindings emitted inside stay inside.
         frames, builder.frames = builder.frames, []
         try:
             if isinstance(expr, SeqExpr):
@@ -374,7 +378,7 @@ class Rewriter:
         return builder.end_block_keeping(block)
 
     def binding(self, binding: Binding) -> None:
-        """Hook for bindings of either kind; it emits what the binding becomes."""
+        """Hook for bindings of either kind; emits the rewritten binding."""
         if isinstance(binding, MatchCast):
             self.match_cast(binding)
         else:
@@ -384,17 +388,17 @@ class Rewriter:
         """Hook for bindings of values."""
         var = None
         if isinstance(binding.value, Function):
-            # A function may call itself: what its variable becomes must be known inside.
+            # A recursive function refers to its variable, which must be replaced before the body is rewritten.
             var = self.redefined(binding.var)
             self.builder.note_own(var, binding.value)
             self._name = var.name_hint
         self.bind(binding, self.rewrite(binding.value), var)
 
     def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
-        """Emit a binding with another value; the variable bound, to which uses of the old one are redirected.
+        """Emit a binding with a new value; returns the bound variable, to which uses of the old one are redirected.
 
-        The value is in normal form, as from `rewrite`. `var` is the variable to bind, where its definition has been
-        rewritten already.
+        The value is in normal form, as from `rewrite`. `var` is the variable to bind if its definition has already been
+        rewritten.
         """
         if var is None:
             var = self.redefined(binding.var)
@@ -418,12 +422,12 @@ class Rewriter:
             self.builder.bind(binding.var, binding.value, binding)
 
     def describes(self, var: Var, known: StructInfo, info: StructInfo) -> bool:
-        """True if a variable keeps its struct info `known`, now that its value has `info`."""
+        """True if a variable may keep its struct info `known` when its new value has `info`."""
         with self.builder.knowing():
             return known is info or is_base_of(known, info) or structural_equal(known, info)
 
     def match_cast(self, binding: MatchCast) -> None:
-        """Hook for bindings of checked values."""
+        """Hook for match_cast bindings."""
         value, info = self.rewrite(binding.value), self.info(binding.struct_info)
         var = self.redefined(binding.var)
         if value is binding.value and info is binding.struct_info and var is binding.var:
@@ -436,14 +440,14 @@ class Rewriter:
         self.builder.emit_normalized(MatchCast(var, value, info, span=binding.span))
 
     def redefined(self, var: Var) -> Var:
-        """The variable that `define` gives for another; uses of that become uses of it."""
+        """Apply `define` to a variable, and redirect its uses if it changed."""
         new = self.define(var)
         if new is not var:
             self.variables[var] = new
         return new
 
     def define(self, var: Var) -> Var:
-        """Hook for the definitions of variables: the one to bind. The default rewrites its struct info."""
+        """Hook for definitions of variables; returns the variable to bind. The default rewrites its struct info."""
         info = var.struct_info_
         new_info = None if info is None else self.info(info)
         if new_info is None or new_info is info:
@@ -464,8 +468,8 @@ class Rewriter:
     def info(self, struct_info: StructInfo) -> StructInfo:
         """Hook for struct info; the default rewrites the expressions in shapes.
 
-        Fields of tuples, parameters and results of functions come through here too. An object that occurs in several
-        places of an annotation is rewritten once.
+        Also called for fields of tuples and for parameters and results of functions. An object shared within an
+        annotation is rewritten once.
         """
         is_tensor = isinstance(struct_info, TensorStructInfo)
         if is_tensor and self._keeps_dims and not self.shape_vars and not isinstance(struct_info.shape, Var):
@@ -496,7 +500,7 @@ class Rewriter:
 
 
 def _are_told_alike(old: RelaxExpr, new: RelaxExpr) -> bool:
-    """True if derivation cannot distinguish two arguments: the same object, or variables with equal struct info."""
+    """True if derivation cannot distinguish two arguments: identical objects, or variables with equal struct info."""
     if old is new:
         return True
     if not isinstance(old, Var) or not isinstance(new, Var):
@@ -506,7 +510,7 @@ def _are_told_alike(old: RelaxExpr, new: RelaxExpr) -> bool:
 
 
 def mapped(items: tuple[T, ...], function: Any) -> tuple[T, ...]:
-    """Each item mapped, in order; the same tuple if none changed."""
+    """Map each item, in order; returns the same tuple if none changed."""
     new = tuple([function(item) for item in items])
     return items if all(map(is_, items, new)) else new
 

@@ -1,4 +1,4 @@
-"""Walking and rewriting Relax expressions under TVM's names. Passes of our own use `Rewriter`.
+"""Visitors and mutators of Relax expressions with TVM's names. The passes of this package use `Rewriter`.
 
     visit_expr ── visit_call_, visit_function_, visit_if_, visit_seq_expr_, visit_var_, …        by class of expression
     visit_binding_block ── visit_binding_block_, visit_dataflow_block_
@@ -7,11 +7,11 @@
     visit_expr_dep_struct_info_field                    struct info, for the expressions its shapes are made of
     visit_prim_expr                                     a scalar expression, in a shape or a PrimValue
 
-Override what you are interested in, at the level you are interested in: `visit_var_def` sees every definition,
-`visit_dataflow_var_def_` only those of dataflow variables. ``super().visit_…`` goes on below.
+Override methods at the required level: `visit_var_def` visits every definition, `visit_dataflow_var_def_` only those of
+dataflow variables. ``super().visit_…`` visits the parts.
 
-`ExprMutator` is the Rewriter under these names: it goes through a BlockBuilder (`builder_`); what a visit returns is
-emitted again, brought into normal form and derived; a visit may emit further bindings. What is not touched is shared.
+`ExprMutator` is the Rewriter under these names: it emits results of visits through a BlockBuilder (`builder_`), which
+normalises them and derives their struct info; a visit may emit further bindings. Unchanged parts are shared.
 """
 
 from __future__ import annotations
@@ -76,21 +76,21 @@ VISITS: dict[type, str] = {
     DataTypeImm: "visit_data_type_imm_",
     PrimFunc: "visit_prim_func_",
 }
-"""The method that visits an expression, by its class."""
+"""Names of the visit methods, by class of expression."""
 
 
 class ExprVisitor:
-    """Visits every part of an expression; see the module's docstring for what to override.
+    """Visitor of every part of an expression; see the module's docstring for the methods to override.
 
-    An object that occurs in several places of an annotation, or of a tuple, is entered once.
+    An object shared within an annotation or a tuple is visited once.
     """
 
     _entered: set[int] | None = None
-    """The infos and tuples entered, by id, inside the outermost one being visited."""
+    """Ids of the infos and tuples already entered during the outermost visit."""
 
     @contextmanager
     def _entering(self, item: StructInfo | Tuple) -> Generator[bool]:
-        """True if to enter what consists of several: it was not entered before, inside the outermost one."""
+        """Yield True if a compound object was not yet entered during the outermost visit."""
         outer = self._entered
         entered = self._entered = set[int]() if outer is None else outer
         new = id(item) not in entered
@@ -101,7 +101,7 @@ class ExprVisitor:
             self._entered = outer
 
     def visit_expr(self, expr: RelaxExpr) -> None:
-        """Visit any expression, by its class. Raises TypeError for what is no expression of Relax."""
+        """Visit any expression, by its class. Raises TypeError for a value that is not a Relax expression."""
         name = VISITS.get(type(expr))
         if name is None:
             raise TypeError(f"{type(self).__name__}: cannot visit a {type(expr).__name__}")
@@ -206,7 +206,7 @@ class ExprVisitor:
     # -- struct info
 
     def visit_expr_dep_struct_info_field(self, struct_info: StructInfo) -> None:
-        """Visit the expressions that shapes in struct info are made of."""
+        """Visit the expressions in the shapes of struct info."""
         match struct_info:
             case TensorStructInfo(shape):
                 if shape is not None:
@@ -231,11 +231,11 @@ class ExprVisitor:
 
 
 class ExprMutator(Rewriter):
-    """The Rewriter under TVM's names; see the module's docstring for what to override.
+    """Rewriter with TVM's method names; see the module's docstring for the methods to override.
 
-    A visit returns the expression to stand in the place of the one visited, or that very one. New bindings go through
-    ``self.builder_.emit``. `mod` is the module the rewritten functions belong to. What `super().visit_call_` and its
-    like return is neither in normal form nor derived yet; what `visit_expr` returns is.
+    A visit returns the replacement of the visited expression, or that expression unchanged. New bindings go through
+    ``self.builder_.emit``. `mod` is the module of the rewritten functions. Results of `super().visit_call_` and similar
+    methods are not yet normalised and lack struct info, unlike those of `visit_expr`.
     """
 
     HOOKS = VISITS
@@ -252,23 +252,23 @@ class ExprMutator(Rewriter):
         return self.visit_expr(expr)
 
     def visit_expr_post_order(self, expr: RelaxExpr) -> RelaxExpr:
-        """Rewrite the parts of an expression in the default way, as an overridden visit does first."""
+        """Rewrite the parts of an expression by the default rules, as the first step of an overridden visit."""
         return self.default(expr)
 
     def set_var_remap(self, var: Var, value: RelaxExpr) -> None:
-        """Uses of a variable, from here on, become another expression."""
+        """Replace later uses of a variable by another expression."""
         self.variables[var] = value
 
     def get_var_remap(self, var: Var) -> RelaxExpr:
-        """The replacement of a variable. Raises KeyError if it has none."""
+        """Replacement of a variable. Raises KeyError if it has none."""
         return self.variables[var]
 
     def set_shape_var_remap(self, var: PrimVar, value: PrimExpr) -> None:
-        """Uses of a shape variable, from here on, become another expression."""
+        """Replace later uses of a shape variable by another expression."""
         self.shape_vars[var] = value
 
     def lookup_binding(self, var: Var) -> RelaxExpr | None:
-        """The value bound to a variable emitted so far, None if there is none."""
+        """Value bound to a variable emitted so far, None if there is none."""
         return self.lookup(var)
 
     def scope(self, expr: RelaxExpr, params: Sequence[Var] | None = None) -> RelaxExpr:
@@ -280,7 +280,7 @@ class ExprMutator(Rewriter):
     visit_with_new_scope, re_emit_binding = Rewriter.scope, Rewriter.bind
 
     def describes(self, var: Var, known: StructInfo, info: StructInfo) -> bool:
-        """As in TVM, a variable without annotation takes over whatever its new value's struct info is."""
+        """As in TVM, a variable without annotation always takes its new value's struct info."""
         return structural_equal(known, info) or (var.annotation is not None and is_base_of(known, info))
 
     # -- expressions, by class
@@ -296,7 +296,7 @@ class ExprMutator(Rewriter):
         return super().variable(op)
 
     def visit_dataflow_var_(self, op: DataflowVar) -> RelaxExpr:
-        # A class that overrides the visits of both kinds has said what becomes of each.
+        # A class that overrides the visits of both kinds handles dataflow variables itself.
         both = type(self).visit_dataflow_var_ is not ExprMutator.visit_dataflow_var_
         return super().variable(op) if both else self.visit_var_(op)
 
@@ -317,7 +317,7 @@ class ExprMutator(Rewriter):
         self.visit_binding(binding)
 
     def visit_binding(self, binding: Binding) -> None:
-        """Visit a binding of either kind, and emit what it becomes."""
+        """Visit a binding of either kind, and emit its replacement."""
         if isinstance(binding, MatchCast):
             self.visit_match_cast_(binding)
         else:
@@ -329,7 +329,7 @@ class ExprMutator(Rewriter):
         return self.visit_var_def(var)
 
     def visit_var_def(self, var: Var) -> Var:
-        """Visit the definition of a variable of either kind; the variable to define in its place."""
+        """Visit the definition of a variable of either kind; returns the variable to define instead."""
         if isinstance(var, DataflowVar):
             return self.visit_dataflow_var_def_(var)
         return self.visit_var_def_(var)
@@ -355,17 +355,17 @@ PyExprMutator = ExprMutator
 
 
 def visitor(cls: type[T]) -> type[T]:
-    """The decorator TVM's visitors carry; here a class needs none, and is returned as it is."""
+    """Class decorator of TVM's visitors; returns the class unchanged."""
     return cls
 
 
 def mutator(cls: type[T]) -> type[T]:
-    """The decorator TVM's mutators carry; here a class needs none, and is returned as it is."""
+    """Class decorator of TVM's mutators; returns the class unchanged."""
     return cls
 
 
 def post_order_visit(expr: RelaxExpr, fvisit: Any) -> None:
-    """Call a function on every expression, parts before what they are parts of."""
+    """Call a function on every expression, in post-order."""
 
     class Visitor(ExprVisitor):
         def visit_expr(self, expr: RelaxExpr) -> None:

@@ -1,7 +1,7 @@
-"""Schedule rules: how loops of a kind run fast, as functions from PrimFunc to PrimFunc.
+"""Schedule rules: optimise loop nests of one kind, as functions from PrimFunc to PrimFunc.
 
-A rule looks at the structure of a function, never at its name, so that a user's formula is treated as an operator's is.
-Its result is TIR: it prints, runs in `tir.interpret`, and is compared there with what it was made from.
+A rule matches the structure of a function, never its name, so a user's formula is optimised like an operator's. Its
+result is TIR: it can be printed and run in `tir.interpret`, and tests compare it there with the original.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Arrange the loops of every PrimFunc by rules.
+"""Schedule the loops of every PrimFunc by rules.
 
-Before   @T.prim_func def matmul(…): loops as the formula says them
-After    @T.prim_func def matmul(…): loops as the first rule that fits makes them, and the attribute tir.is_scheduled
-Keeps    functions that are scheduled already, and those that no rule is for
+Before   @T.prim_func def matmul(…): loops in the order of the formula
+After    @T.prim_func def matmul(…): loops written by the first matching rule; attribute tir.is_scheduled
+Keeps    functions already scheduled, and those that no rule matches
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .rule import Scheduled, ScheduleRule, schedule_module
 def ApplyDefaultSchedule(
     *rules: ScheduleRule, target: Target | None = None, scheduled: Scheduled | None = None
 ) -> Pass:
-    """Pass: each PrimFunc as the first of the rules that is for it arranges it; `scheduled` is told of each at once.
+    """Pass: rewrite each PrimFunc by the first rule that matches it; call `scheduled` with each rewritten function.
 
-    The target is the one given, or the current one (``with target:``), which must be resolved: `relax.codegen.resolve`.
+    `target` defaults to the current one (``with target:``) and must be resolved: `relax.codegen.resolve`.
     Raises ValueError if there is none, TypeError for a rule that is no instance of ScheduleRule.
     """
     for rule in rules:
@@ -35,7 +35,7 @@ def ApplyDefaultSchedule(
 
 
 def _check_rule(rule: object) -> None:
-    """Refuse what is no rule, before any function is looked at."""
+    """Raise TypeError if `rule` is not a ScheduleRule, before any function is visited."""
     if isinstance(rule, ScheduleRule):
         return
     if isinstance(rule, type) and issubclass(rule, ScheduleRule):

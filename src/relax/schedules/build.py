@@ -27,32 +27,34 @@ Body = Callable[[Var], Stmt]
 
 
 def int64(value: int | PrimExpr) -> PrimExpr:
-    """An index: numbers become int64."""
+    """Return an index expression; a Python int becomes an int64 constant."""
     return const(value, "int64") if isinstance(value, int) else value.astype("int64")
 
 
 def loop(name: str, extent: int | PrimExpr, body: Body, kind: ForKind = ForKind.SERIAL) -> Stmt:
-    """A loop from 0 to `extent` over what `body` makes of its variable."""
+    """Return a loop over range(extent) whose body is `body(loop variable)`."""
     var = Var(name, "int64")
     return For(var, const(0, "int64"), int64(extent), kind, body(var))
 
 
 def apart(name: str, extent: int | PrimExpr, body: Body) -> Stmt:
-    """A loop from 0 to `extent` in a function of its own, which leaves the registers to the loops around it."""
+    """Return a loop over range(extent) compiled as a function of its own, so that the loops around it keep their
+    registers.
+    """
     var = Var(name, "int64")
     zero, annotations = const(0, "int64"), {OWN_FUNCTION: True}
     return For(var, zero, int64(extent), ForKind.SERIAL, body(var), annotations)
 
 
 def shared(name: str, extent: int | PrimExpr, body: Body) -> Stmt:
-    """A parallel loop inside of another one, which threads share if they do not share the one around it."""
+    """Return a nested parallel loop; it is divided among threads only if the enclosing parallel loop is not."""
     var = Var(name, "int64")
     zero, annotations = const(0, "int64"), {STAYS_PARALLEL: True}
     return For(var, zero, int64(extent), ForKind.PARALLEL, body(var), annotations)
 
 
 def let(name: str, value: PrimExpr, body: Body) -> Stmt:
-    """A let: `body` is told the variable that stands for the value."""
+    """Bind `value` to a new variable in `body(variable)`."""
     var = Var(name, value.dtype)
     return LetStmt(var, value, body(var))
 
@@ -60,15 +62,15 @@ def let(name: str, value: PrimExpr, body: Body) -> Stmt:
 def alloc(
     name: str, shape: Iterable[int | PrimExpr], dtype: str, scope: str, body: Callable[[Buffer], Stmt]
 ) -> Stmt:
-    """An allocation: `body` is told the buffer, which lives as long as it runs."""
+    """Allocate a buffer for the duration of `body(buffer)`."""
     buffer = decl_buffer([int64(size) for size in shape], dtype, name, scope=scope)
     return AllocBuffer(buffer, body(buffer))
 
 
 def scratch(name: str, shape: Iterable[int | PrimExpr], dtype: str, body: Callable[[Buffer], Stmt]) -> Stmt:
-    """An allocation that is used through a view: passes do not make it as small as what is used of it.
+    """Allocate a buffer and access it through a view, which keeps passes from shrinking it to the accessed region.
 
-    Whole vectors reach beyond that, and an index is proven to be below the size that is written at once.
+    Whole vectors may reach beyond the accessed region, and bounds are proved against the declared size.
     """
 
     def viewed(buffer: Buffer) -> Stmt:
@@ -86,7 +88,7 @@ def ramp(start: int | PrimExpr, lanes: int) -> PrimExpr:
 def vector_load(
     buffer: Buffer, indices: Iterable[int | PrimExpr], lanes: int, mask: PrimExpr | None = None
 ) -> PrimExpr:
-    """Neighbouring elements, the first of which has these indices; 0 in the lanes that a mask leaves out."""
+    """Load `lanes` consecutive elements from `indices` on; lanes outside of `mask` are 0."""
     *outer, last = indices
     return BufferLoad(buffer, (*map(int64, outer), ramp(last, lanes)), mask)
 
@@ -94,24 +96,24 @@ def vector_load(
 def vector_store(
     buffer: Buffer, indices: Iterable[int | PrimExpr], value: PrimExpr, mask: PrimExpr | None = None
 ) -> Stmt:
-    """Store a vector into neighbouring elements, the first of which has these indices, or the lanes of a mask."""
+    """Store a vector to consecutive elements from `indices` on; lanes outside of `mask` are not written."""
     *outer, last = indices
     lanes = value.dtype.lanes
     return BufferStore(buffer, value, (*map(int64, outer), ramp(last, lanes)), mask)
 
 
 def spread(value: PrimExpr, lanes: int) -> PrimExpr:
-    """A vector of equal elements."""
+    """Broadcast a scalar to a vector of `lanes` lanes; return it unchanged for one lane."""
     return Broadcast(value, lanes) if lanes > 1 else value
 
 
 def block(stmts: Iterable[Stmt]) -> Stmt:
-    """Statements one after the other."""
+    """Return a sequence of statements."""
     return seq_of(stmts)
 
 
 def named(name: str, value: PrimExpr, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-    """`body` of a size, which has a name unless it is a number or a variable: proofs need not look at what it is."""
+    """Bind a compound size to a name in `body(name)`, opaque to proofs; constants and variables stay."""
     if isinstance(value, (IntImm, Var)):
         return body(value)
     var = SizeVar(name, "int64")
@@ -121,7 +123,7 @@ def named(name: str, value: PrimExpr, body: Callable[[PrimExpr], Stmt]) -> Stmt:
 def digits(
     index: PrimExpr, names: Sequence[str], sizes: Sequence[PrimExpr], body: Callable[[list[PrimExpr]], Stmt]
 ) -> Stmt:
-    """`body` of the digits of an index in mixed radix, of which the last one counts fastest."""
+    """Call `body` with the mixed-radix digits of `index`, the last of which varies fastest."""
     several = [i for i, size in enumerate(sizes) if not is_const(size, 1)]
     parts: list[PrimExpr] = [int64(0) for _ in sizes]
     values: list[tuple[Var, PrimExpr]] = []

@@ -1,4 +1,4 @@
-"""Parts of a value that are equal for many elements: names for them, so that a rule computes them once.
+"""Hoist subexpressions of a value that are equal for many elements, so that a rule computes them once.
 
 value       (total - mean[c]) * (1 / sqrt(var[c] + 1e-5)) + x[c, p]
 becomes     (total - common) * common_1 + x[c, p]           for elements that differ in `p` and `total`
@@ -19,16 +19,16 @@ from ..tir.usage import free_vars
 
 
 class CommonParts(StmtExprMutator):
-    """Puts names in the place of the largest parts that read memory, and neither vary nor read one buffer.
+    """Replace the largest invariant subexpressions that read memory by names.
 
-    Operands that are evaluated under a condition stay as they are: elsewhere they may fail.
+    Excluded are subexpressions that read the buffer of the result and conditional operands, which may fail elsewhere.
     """
 
     def __init__(self, varying: Sequence[Var], buffer: Buffer | None = None) -> None:
         super().__init__()
         self._varying, self._buffer = {id(var) for var in varying}, buffer
         self.values: list[tuple[Var, PrimExpr]] = []
-        """The names, and the parts for which they stand."""
+        """The names and the subexpressions they stand for."""
 
     def visit_default(self, node: Node) -> Node:
         if not isinstance(node, PrimExpr):
@@ -38,7 +38,7 @@ class CommonParts(StmtExprMutator):
             self.values.append((name, node))
             return name
         if isinstance(node, Let):
-            self._varying.add(id(node.var))  # a name stands for a value outside of the Let
+            self._varying.add(id(node.var))  # names are bound outside of the Let
         is_choice = isinstance(node, (And, Or, Select))
         if isinstance(node, Call):
             is_choice = node.intrinsic == "if_then_else" or not is_pure(node)
@@ -54,7 +54,7 @@ class CommonParts(StmtExprMutator):
 
 
 def _is_inside(load: BufferLoad) -> bool:
-    """True for a load that does not read a certain place of a dimension that may be shorter."""
+    """True unless the load reads a fixed index of a dynamic dimension, which may be out of bounds."""
     pairs = zip(load.indices, load.buffer.shape, strict=True)
     return all(isinstance(index, Var) or isinstance(size, IntImm) for index, size in pairs)
 

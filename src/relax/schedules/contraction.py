@@ -1,7 +1,7 @@
-"""Recognising products: C[batch, m, n] = Σ_k A[batch, m, k] · B[batch, k, n], whatever the order of the indices.
+"""Recognise matrix products: C[batch, m, n] = Σ_k A[batch, m, k] · B[batch, k, n], in any order of the indices.
 
-An index variable that A, B and C have is of the batch, one that A and C have of the rows, one that B and C have of the
-columns, and that of the reduction is in A and B. The operand that has the last index of the result stands as B.
+An index variable of A, B and C belongs to the batch, one of A and C to the rows, one of B and C to the columns; the
+reduction variable indexes A and B. The operand that holds the last index of the result becomes B.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .build import int64
 
 @dataclass(frozen=True)
 class Contraction:
-    """A product of two buffers, summed over one variable."""
+    """Sum of products of the elements of two buffers, reduced over one variable."""
 
     out: BufferStore
-    """The store of a result: that of the sum itself, or of what a function makes of the sum."""
+    """Store of the result: of the sum itself, or of an epilogue applied to it."""
     start: PrimExpr
-    """The value from which the sum begins."""
+    """Initial value of the sum."""
     lhs: BufferLoad
     rhs: BufferLoad
     batch: tuple[IterVar, ...]
@@ -36,11 +36,11 @@ class Contraction:
     depth: IterVar
     sum_dtype: DataType
     total: Var | None = None
-    """The variable in the value of `out` that stands for the sum; None if the sum is the result."""
+    """Variable in the value of `out` that stands for the sum; None if the sum is the result."""
 
 
 def rewritten_nests(func: PrimFunc, rewrite: Callable[[Nest], Stmt | None]) -> PrimFunc | None:
-    """The function with other statements for those of its nests that `rewrite` has one for; None if it has none."""
+    """Replace each nest for which `rewrite` returns a statement; return None if there is none."""
     _, stmts = root_of(func)
     results: list[Stmt] = []
     for stmt in stmts:
@@ -53,7 +53,7 @@ def rewritten_nests(func: PrimFunc, rewrite: Callable[[Nest], Stmt | None]) -> P
 
 
 def with_root(func: PrimFunc, stmts: Sequence[Stmt], unused: Sequence[Buffer] = ()) -> PrimFunc:
-    """The function with other statements in its root (see `root_of`), which no longer allocates the unused buffers."""
+    """Replace the statements in the function's root (see `root_of`) and drop the allocations of `unused` buffers."""
     body, arranged = func.body, seq_of(stmts)
     if isinstance(body, BlockRealize) and not body.block.iter_vars:
         kept = tuple(buffer for buffer in body.block.alloc_buffers if buffer not in unused)
@@ -67,7 +67,7 @@ def _same(a: PrimExpr, b: PrimExpr) -> bool:
 
 
 def contraction_of(nest: Nest) -> Contraction | None:
-    """The product that a nest computes; None if it computes something else."""
+    """Return the product that a nest computes, or None."""
     sums = sum_of_products(nest.block)
     if sums is None:
         return None
@@ -76,7 +76,7 @@ def contraction_of(nest: Nest) -> Contraction | None:
 
 
 def sum_of_products(block: Block) -> tuple[BufferStore, PrimExpr, BufferLoad, BufferLoad] | None:
-    """The store, the start and the factors of a block that adds up products of two elements; None for another one."""
+    """Return (store, initial value, factor, factor) of a block that sums products of two elements, or None."""
     store, init = block.body, block.init
     if not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
         return None
@@ -87,7 +87,7 @@ def sum_of_products(block: Block) -> tuple[BufferStore, PrimExpr, BufferLoad, Bu
 
 
 def _factors(store: BufferStore) -> tuple[BufferLoad, BufferLoad] | None:
-    """The two factors of ``C[...] = C[...] + A[...] * B[...]``, which may be converted to the sum's dtype."""
+    """Return both factors of ``C[...] = C[...] + A[...] * B[...]``, without casts to the sum's dtype."""
     match store.value:
         case Add(BufferLoad() as sum_, Mul(a, b)):
             pass
@@ -108,7 +108,7 @@ def _equal(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
 
 
 def plain(buffer: Buffer, indices: tuple[PrimExpr, ...], block: Block) -> bool:
-    """True if a compact buffer is indexed by block variables, each at most once, and zeros."""
+    """True if the buffer is compact and its indices are zeros and distinct block variables."""
     own = {v.var for v in block.iter_vars}
     used = [index for index in indices if not is_const(index, 0)]
     if buffer.strides or buffer.elem_offset is not None or buffer.dtype.lanes != 1:
@@ -145,7 +145,7 @@ def _classified(
 
 
 def with_finish(product: Contraction, nest: Nest) -> Contraction | None:
-    """The product with a nest that maps each sum to one result; None if the nest does anything else.
+    """Return the product with `nest` as its epilogue, or None if the nest does not map each sum to one result.
 
     for i, j in T.grid(M, N):                   each result is a function of the sum with the same indices,
         D[i, j] = f(C[i, j], bias[j])           and other buffers
@@ -179,7 +179,7 @@ def with_finish(product: Contraction, nest: Nest) -> Contraction | None:
 
 
 class _Replaced(StmtExprMutator):
-    """Puts a variable in the place of loads of one buffer."""
+    """Replaces loads of one buffer by a variable."""
 
     def __init__(self, loads: Sequence[BufferLoad], var: Var) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class _Replaced(StmtExprMutator):
 
 
 def size_of(iter_var: IterVar) -> PrimExpr:
-    """The number of values of a variable, as an index."""
+    """Return the extent of a variable, as int64."""
     assert iter_var.dom is not None
     return int64(iter_var.dom.extent)
 
@@ -200,7 +200,7 @@ def _variables(indices: tuple[PrimExpr, ...]) -> set[int]:
 
 
 def _ends_in_column(a: BufferLoad, b: BufferLoad, store: BufferStore) -> bool:
-    """True if the last index of the result is one of `a` alone: then `a` is what has the columns."""
+    """True if the last index of the result occurs only in `a`: the operands must be exchanged."""
     last = store.indices[-1] if store.indices else None
     return (
         isinstance(last, Var) and id(last) in _variables(a.indices) and id(last) not in _variables(b.indices)
@@ -208,16 +208,16 @@ def _ends_in_column(a: BufferLoad, b: BufferLoad, store: BufferStore) -> bool:
 
 
 Views = tuple[tuple[Buffer, ...], "tuple[tuple[Var, PrimExpr], ...]"]
-"""Views of buffers that a body must declare, inside of lets of the sizes that have names."""
+"""Views that a body must declare, and the named sizes to bind around them."""
 
 
 def with_merged_axes(product: Contraction) -> tuple[Contraction, Views]:
-    """The product with one variable for its last rows, and one for its last columns, over views of its buffers.
+    """Merge the last row variables of a product into one, and the last column variables, over views of its buffers.
 
-    The number of each gets a name if it is a product: proofs about rows need not look at its factors.
+    A compound extent is bound to a name, so that proofs about rows do not expand it.
 
-    Variables merge where they index neighbouring dimensions, in the same order, of the result, of their operand and of
-    whatever else the result is made of, so that what is next to each other in one is in all. Others stay.
+    Variables merge if they index adjacent dimensions, in the same order, of the result, of their operand and of all
+    operands of the epilogue. Other variables stay.
     """
     views: tuple[Buffer, ...] = ()
     names: tuple[tuple[Var, PrimExpr], ...] = ()
@@ -237,7 +237,7 @@ def with_merged_axes(product: Contraction) -> tuple[Contraction, Views]:
 def _merged(
     product: Contraction, variables: tuple[IterVar, ...], of_rows: bool
 ) -> tuple[Contraction, Views] | None:
-    """The product with one variable for the last of its rows or columns; None if they cannot be one."""
+    """Merge the last row (`of_rows`) or column variables of the product; return None if they cannot be merged."""
     extent: PrimExpr = const(1, "int64")
     for variable in variables:
         extent = extent * size_of(variable)
@@ -264,7 +264,7 @@ def _merged(
 
 
 class IndexMerger(StmtExprMutator):
-    """Replaces accesses whose indices have some variables, one after the other, by accesses with one in their place.
+    """Replaces accesses indexed by consecutive merged variables with accesses to views indexed by one variable.
 
     These are accesses of views, in which the dimensions of the variables are one.
     """
@@ -287,7 +287,7 @@ class IndexMerger(StmtExprMutator):
     def _place(
         self, buffer: Buffer, indices: tuple[PrimExpr, ...]
     ) -> tuple[Buffer, tuple[PrimExpr, ...]] | None:
-        """A view of a compact buffer in which the dimensions of the rows are one, and its indices."""
+        """Return a view of a compact buffer with the variables' dimensions merged, and its indices, or None."""
         first = next((d for d, index in enumerate(indices) if index is self.rows[0].var), None)
         if first is None or not is_compact(buffer):
             return None

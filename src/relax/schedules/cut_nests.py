@@ -1,4 +1,4 @@
-"""Nests of which an axis counts groups and their members at once: the channels of a group normalisation.
+"""Split axes that count groups and their members at once, such as the channels of a group normalisation.
 
     for n, g, c, h in T.grid(N, 8, 4, H):                  G is A2: A as (N, 8, 4, H)
         G[n, g, c, h] = A[n, g * 4 + c, h]
@@ -7,10 +7,10 @@
     for n, i, h in T.grid(N, 32, H):                       for n, g, c, h in T.grid(N, 8, 4, H):
         Y[n, i, h] = A[n, i, h] - S[n, i // 4]                 Y2[n, g, c, h] = A2[n, g, c, h] - S[n, g]
 
-An axis that is divided becomes two, and so does the dimension of each buffer that it indexes, of which the others see a
-view; then the nests have rows in common. A copy that only changes the shape becomes a view itself.
+A divided axis is split in two, and so is each buffer dimension it indexes, by a view of the buffer; then the nests have
+rows in common. A copy that only changes the shape becomes a view itself.
 
-Refused: cuts that are not known numbers, and buffers of which some access is not cut.
+Rejected: splits by a non-constant, and buffers with an access that cannot be split.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AccessT = TypeVar("AccessT", BufferLoad, BufferStore)
 
 
 def divides(nests: Sequence[Nest]) -> bool:
-    """True if a nest that is no reduction divides one of its variables."""
+    """True if a nest other than a reduction divides one of its variables."""
     return any(
         not nest.is_reduction and any(_divisor(nest.block, v) is not None for v in nest.block.iter_vars)
         for nest in nests
@@ -39,9 +39,9 @@ def divides(nests: Sequence[Nest]) -> bool:
 
 
 def with_cut_axes(nests: Sequence[Nest], own: set[Var]) -> tuple[list[Nest], tuple[Buffer, ...]] | None:
-    """The nests over cut axes, and the views that they use; None if there are none, or one cannot be cut.
+    """Return the nests over split axes with the views they use, or None if nothing is split or a split is impossible.
 
-    `own` has the pointers of buffers that nothing else uses.
+    `own` holds the data pointers of buffers used only by these nests.
     """
     cuts = _Cuts([nest.block for nest in nests])
     if not cuts.find() or not cuts.places:
@@ -60,14 +60,14 @@ def with_cut_axes(nests: Sequence[Nest], own: set[Var]) -> tuple[list[Nest], tup
 
 @dataclass
 class _Cuts:
-    """Blocks whose variables are cut, and where the buffers that these index are."""
+    """Blocks whose variables are split, and the buffer dimensions they index."""
 
     blocks: list[Block]
     places: dict[Buffer, tuple[int, int]] = field(default_factory=dict[Buffer, tuple[int, int]])
-    """The dimension of a buffer that is cut, and the number of members of a group."""
+    """(Dimension that is split, members per group) of each buffer."""
 
     def find(self) -> bool:
-        """Cut variables and dimensions until each meets the other; False if some do not."""
+        """Propagate splits between variables and dimensions to a fixed point; return False if some do not match."""
         for number, block in enumerate(self.blocks):
             for variable in block.iter_vars:
                 by = _divisor(block, variable)
@@ -82,7 +82,7 @@ class _Cuts:
                 return True
 
     def _meets(self, number: int) -> bool:
-        """Note the dimensions that are cut in a block, and cut the variables that index such a dimension."""
+        """Record the dimensions split in block `number` and split the variables that index such a dimension."""
         block = self.blocks[number]
         extents = _extents(block)
         for access in _accesses(block):
@@ -101,7 +101,7 @@ class _Cuts:
         return True
 
     def _split(self, number: int, var: Var, by: int) -> bool:
-        """Two variables in the place of one; False if its extent is no multiple, or it is divided by another number."""
+        """Split a variable in two; False if `by` does not divide its extent or it is already split otherwise."""
         block = self.blocks[number]
         extent = _extents(block).get(var, 0)
         if extent % by or not extent or not _divisors(block, var) <= {by}:
@@ -132,7 +132,7 @@ def _variable(var: Var, extent: int, old: IterVar) -> IterVar:
 
 
 def _extents(block: Block) -> dict[Var, int]:
-    """The extents that are known."""
+    """Static extents of the block's variables."""
     return {
         v.var: v.dom.extent.value
         for v in block.iter_vars
@@ -141,13 +141,13 @@ def _extents(block: Block) -> dict[Var, int]:
 
 
 def _divisor(block: Block, variable: IterVar) -> int | None:
-    """The one number, above 1, by which a block divides one of its variables."""
+    """Return the single divisor above 1 that a block applies to one of its variables, or None."""
     numbers = _divisors(block, variable.var)
     return next(iter(numbers)) if len(numbers) == 1 and min(numbers) > 1 else None
 
 
 def _divisors(block: Block, var: Var) -> set[int]:
-    """The numbers by which a block divides a variable; 0 stands for what is no number."""
+    """Return all divisors that a block applies to a variable, with 0 for a divisor that is no constant."""
     numbers: set[int] = set()
 
     def visit(node: object) -> None:
@@ -174,7 +174,7 @@ def _accesses(block: Block) -> Iterator[BufferLoad | BufferStore]:
 
 
 def _view(buffer: Buffer, place: int, by: int) -> Buffer:
-    """A buffer with two dimensions in the place of one."""
+    """Return a view with dimension `place` split in two."""
     size = buffer.shape[place]
     assert isinstance(size, IntImm)
     dtype = size.dtype
@@ -184,13 +184,13 @@ def _view(buffer: Buffer, place: int, by: int) -> Buffer:
 
 
 class _OfViews(StmtExprMutator):
-    """Accesses of views."""
+    """Replaces accesses to split buffers by accesses to their views."""
 
     def __init__(self, views: dict[Buffer, Buffer], places: dict[Buffer, tuple[int, int]]) -> None:
         super().__init__()
         self.views, self.places = views, places
         self.misses = False
-        """True if an access has another index where its buffer is cut."""
+        """True if a buffer was accessed at an index of another form in its split dimension."""
 
     def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
         return self._moved(self.visit_children(node))
@@ -211,7 +211,7 @@ class _OfViews(StmtExprMutator):
 
 
 def _changed(nest: Nest, block: Block, rewriter: StmtExprMutator) -> Nest:
-    """A nest with another block, its accesses rewritten."""
+    """Return the nest with `block` as its block, rewritten by `rewriter`."""
     init = None if block.init is None else rewriter.visit(block.init)
     block = block.replace(body=rewriter.visit(block.body), init=init)
     stores = tuple(
@@ -224,7 +224,7 @@ def _changed(nest: Nest, block: Block, rewriter: StmtExprMutator) -> Nest:
 
 
 def _without_copies(nests: Sequence[Nest], own: set[Var]) -> list[Nest]:
-    """The nests without those that copy a buffer as it is; what they copy is read instead."""
+    """Drop nests that copy a buffer unchanged, and read the source instead of the copy."""
     sources: dict[Buffer, Buffer] = {}
     kept: list[Nest] = []
     written = {store.buffer.data for nest in nests for store in nest.stores}
@@ -242,7 +242,7 @@ def _without_copies(nests: Sequence[Nest], own: set[Var]) -> list[Nest]:
 
 
 def _copied(nest: Nest) -> Buffer | None:
-    """The buffer of which a nest makes a copy with the same shape and indices."""
+    """Return the source buffer of a nest that copies it with the same shape and indices, or None."""
     store = nest.stores[0]
     load = store.value
     if nest.is_reduction or not isinstance(load, BufferLoad) or load.predicate is not None:
@@ -255,7 +255,7 @@ def _copied(nest: Nest) -> Buffer | None:
 
 
 class _Reads(StmtExprMutator):
-    """Loads of other buffers at the same indices."""
+    """Redirects loads to other buffers at the same indices."""
 
     def __init__(self, sources: dict[Buffer, Buffer]) -> None:
         super().__init__()

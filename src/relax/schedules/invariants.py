@@ -1,4 +1,4 @@
-"""Values that are the same in all iterations of a loop, computed once before it.
+"""Hoist loop-invariant values out of a loop.
 
     for k in T.vectorized(768):                               s = S[0]
         a = A[i, k]                                           c = 1 / T.sqrt(s / 768 + 1e-05)
@@ -6,8 +6,8 @@
         Y[i, k] = a * (1 / T.sqrt(s / 768 + 1e-05))               a = A[i, k]
                                                                   Y[i, k] = a * c
 
-Kernels in vectors are compiled as they are written: nothing is moved out of their loops later. What may fail stays
-where it is, unless the caller says that it does not, and so do values that cost next to nothing.
+Vectorised kernels are compiled unchanged: LLVM hoists nothing out of their loops. Values that may fail stay in the
+loop, unless the caller says that they cannot; so do values that cost next to nothing.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _NodeT = TypeVar("_NodeT", bound=Node)
 
 
 class Invariants:
-    """Names for the values that do not depend on some variables; they are bound before the loops over these."""
+    """Collects names for values that do not depend on given variables, to be bound before the loops over these."""
 
     def __init__(self, varying: Iterable[Var], is_safe: Callable[[BufferLoad], bool]) -> None:
         self.varying = set(varying)
         self.bindings: list[Binding] = []
-        """In the order in which they must be bound."""
+        """Bindings in the order in which they must be made."""
         self._is_safe = is_safe
 
     def split(self, bindings: Sequence[Binding]) -> list[Binding]:
-        """The bindings that stay inside; the others become names bound before the loops."""
+        """Return the bindings that stay inside the loop; move the others before it."""
         inside: list[Binding] = []
         for var, value in bindings:
             fixed = not self.varying.intersection(free_vars(value))
@@ -48,11 +48,11 @@ class Invariants:
         return inside
 
     def named(self, node: _NodeT) -> _NodeT:
-        """A statement or value with names for the values in it."""
+        """Replace the loop-invariant values in a statement or value by names."""
         return _Naming(self).visit(node)
 
     def name_of(self, value: PrimExpr) -> Var | None:
-        """The name of a value inside of a loop; None if it stays where it is."""
+        """Return the name of a loop-invariant value, or None if the value must stay inside the loop."""
         if not value.dtype.is_float or may_fail(value) or cost(value) <= 1:
             return None
         used = free_vars(value)
@@ -67,7 +67,7 @@ class Invariants:
 
 
 class _Naming(StmtExprMutator):
-    """Puts the names of values that do not vary in their place, those of the largest."""
+    """Replaces the largest invariant subexpressions by their names."""
 
     def __init__(self, invariants: Invariants) -> None:
         super().__init__()

@@ -1,15 +1,15 @@
-"""Put constant operands of kernels in order while compiling, where a rule's kernel reads them in another order.
+"""Pack constant operands of kernels at compile time, where a rule's kernel reads them in another layout.
 
-    Before   matmul(x, R.const(w), out)             matmul copies panels of w each time that it runs
-    After    matmul_packed(x, R.const(p), out)      p has the panels of w one after the other
+    Before   matmul(x, R.const(w), out)             matmul copies panels of w in every call
+    After    matmul_packed(x, R.const(p), out)      p holds the packed panels of w
 
-The rule arranges the loops of the function that is called for that order (`ScheduleRule.pack`), and says how the
-constant is arranged. Where a kernel itself only transposes a constant, that is done here (`permuted_constants`). A
-function that is called with other operands too stays for those calls; a constant that is used elsewhere stays as well.
-The module's attribute ``relax.packed_constants`` counts what was done, and so does a message of the logger
-``relax.schedules.packing``; ``relax.packed_kernels`` says which function each new one computes.
+A rule schedules the called function for the packed layout (`ScheduleRule.pack`) and returns the packing of the
+constant. Kernels that only transpose a constant are handled here (`permuted_constants`). The original function stays
+for calls with other operands, and the original constant for other uses. The module attribute ``relax.packed_constants``
+and a message of the logger ``relax.schedules.packing`` count the packed constants; ``relax.packed_kernels`` maps each
+new function to its original.
 
-Declines: calls whose constant operands no rule has another order for.
+Skipped: calls whose constant operands no rule packs.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .permuted_constants import with_permuted_constants
 from .rule import IS_SCHEDULED, PackedFunction, Packing, Scheduled, ScheduleRule, schedule
 
 PACKED_CONSTANTS: Final = "relax.packed_constants"
-"""The module's attribute: {"kernels": 2, "constants": 3, "bytes": 4096}, of the constants in their new order."""
+"""Module attribute with statistics of the packed constants: {"kernels": 2, "constants": 3, "bytes": 4096}."""
 
 PACKED_KERNELS: Final = "relax.packed_kernels"
-"""The module's attribute: {"matmul_packed": "matmul"}, the new functions and those that they were made from."""
+"""Module attribute that maps each packed kernel to its original: {"matmul_packed": "matmul"}."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,10 +42,10 @@ _log = logging.getLogger(__name__)
 def PackConstants(
     *rules: ScheduleRule, target: Target | None = None, scheduled: Scheduled | None = None
 ) -> Pass:
-    """Pass: constant operands of kernels in the order in which the kernels of the rules read them.
+    """Pass: pack constant operands of kernels into the layouts that the rules' kernels read.
 
-    The target is the one given, or the current one (``with target:``), which must be resolved. Raises ValueError if
-    there is none. `scheduled` is told of each kernel that it makes at once.
+    `target` defaults to the current one (``with target:``) and must be resolved. Raises ValueError if
+    there is none. `scheduled` is called with each kernel it creates.
     """
 
     def run(mod: IRModule) -> IRModule:
@@ -59,7 +59,7 @@ def PackConstants(
 def pack_constants(
     mod: IRModule, target: Target, rules: Sequence[ScheduleRule], scheduled: Scheduled | None = None
 ) -> IRModule:
-    """The module with constant operands of kernels in the order in which the kernels of the rules read them."""
+    """Return the module with constant operands of kernels packed into the layouts that the rules' kernels read."""
     packer = _Packer(mod, target, rules, scheduled)
     for func in mod.functions.values():
         if isinstance(func, Function):
@@ -83,7 +83,7 @@ def pack_constants(
 
 
 class _Packer:
-    """The functions that are called with constants, by name and positions of those, and their variants."""
+    """Collects the functions called with constants, by name and constant positions, and their packed variants."""
 
     def __init__(
         self, mod: IRModule, target: Target, rules: Sequence[ScheduleRule], scheduled: Scheduled | None
@@ -92,13 +92,13 @@ class _Packer:
         self.variants: dict[tuple[str, tuple[int, ...]], tuple[str, PackedFunction]] = {}
         self._refused: set[tuple[str, tuple[int, ...]]] = set()
         self._calls: list[Call] = []
-        """The calls with constants."""
+        """Calls with constant arguments."""
         self.constants: dict[tuple[int, Packing], Constant] = {}
-        """Constants in another order, by the constant and the order: what several kernels read is there once."""
+        """Packed constants by (constant, packing), shared between kernels."""
         self._alive: list[Constant] = []
 
     def see(self, binding: Binding) -> None:
-        """Prepare the variant of a function that a call with constants needs."""
+        """Create the packed variant that a call with constants needs."""
         value = getattr(binding, "value", None)
         if isinstance(value, Call) and isinstance(value.op, GlobalVar):
             self._prepare(value.op.name_hint, constant_positions(value))
@@ -129,7 +129,7 @@ class _Packer:
             variant = rule.pack(func, self.target, positions)
             if variant is None:
                 continue
-            if permuted is not None:  # unless the rule knows the nest that transposes as a part of its own
+            if permuted is not None:  # unless the rule fuses the transposing nest
                 both = rule.pack(permuted.func, self.target, others)
                 variant = variant if both is None else replace(both, packings={**packings, **both.packings})
             complements = [other for other in self.rules if other.complements]
@@ -139,7 +139,7 @@ class _Packer:
         return _arranged(permuted, schedule(permuted.func, self.target, self.rules))
 
     def pack_all(self) -> None:
-        """Bring the constants of all calls in their order, several at once: it takes as long as to copy them."""
+        """Pack the constants of all calls, several in parallel; it takes about as long as copying them."""
         wanted: dict[tuple[int, Packing], Constant] = {}
         for call in self._calls:
             for packing, constant in self._packed(call):
@@ -149,13 +149,13 @@ class _Packer:
         self._alive += wanted.values()
 
     def _packed(self, call: Call) -> Iterator[tuple[Packing, Constant]]:
-        """The constants of a call that get another order, and the order."""
+        """Yield (packing, constant) for each argument of a call that is packed."""
         variant = self.variants.get((cast(GlobalVar, call.op).name_hint, constant_positions(call)))
         for i, packing in variant[1].packings.items() if variant is not None else ():
             yield packing, cast(Constant, call.args[i])
 
     def constant(self, constant: Constant, packing: Packing) -> Constant:
-        """A constant in another order."""
+        """Return the packed constant."""
         key = (id(constant), packing)
         if key not in self.constants:
             self._alive.append(constant)
@@ -164,17 +164,17 @@ class _Packer:
 
 
 def _arranged(variant: PackedFunction, func: PrimFunc) -> PackedFunction:
-    """The variant whose function has its loops arranged, which no other rule is asked about."""
+    """Return the variant with `func` marked as scheduled, so that no other rule is tried on it."""
     return replace(variant, func=func.without_attr("global_symbol").with_attr(IS_SCHEDULED, True))
 
 
 def _packed(constant: Constant, packing: Packing) -> Constant:
-    # The elements are in memory that the program goes on using, and in no other then.
+    # constant_of reuses the memory of the packed array if it can.
     return constant_of(packing(constant.data.numpy()))
 
 
 class _Calls(Rewriter):
-    """Calls the variants of functions with constants in their order."""
+    """Redirects calls to the packed variants."""
 
     def __init__(self, mod: IRModule, packer: _Packer) -> None:
         super().__init__(mod)
@@ -196,7 +196,7 @@ class _Calls(Rewriter):
 
 
 def constant_positions(call: Call) -> tuple[int, ...]:
-    """The positions of a call's arguments that are constants."""
+    """Return the positions of constant arguments."""
     return tuple(i for i, arg in enumerate(call.args) if isinstance(arg, Constant))
 
 

@@ -1,11 +1,11 @@
-"""Constant operands that a kernel only transposes, transposed while compiling.
+"""Transpose constant operands at compile time if a kernel only reads them transposed.
 
     Before   for i, j, k: T[i, k, j] = W[i, j, k]        W is a constant; the rest of the kernel reads T
     After    the parameter W is T itself, and the constant is transposed once
 
-A recurrent layer reads its weights in such an order.
+Recurrent layers read their weights transposed, for example.
 
-Declines: nests that do anything else, and those of constants that other statements read; sizes that are not known.
+Skipped: nests that do anything else, constants read by other statements, and dynamic sizes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .rule import PackedFunction
 
 @dataclass(frozen=True)
 class Transposed:
-    """A constant with its axes in another order; a Packing."""
+    """Packing that transposes a constant."""
 
     axes: tuple[int, ...]
 
@@ -34,9 +34,9 @@ class Transposed:
 
 
 def with_permuted_constants(func: PrimFunc, constants: Sequence[int]) -> PackedFunction | None:
-    """The function for transposed constants; None if it transposes none of its constants.
+    """Return the function for transposed constants, or None if it transposes none of them.
 
-    `constants` are the positions of parameters whose arguments are known while compiling.
+    `constants` are the positions of parameters with constant arguments.
     """
     allocated, statements = root_of(func)
     uses = [buffers_used(stmt) for stmt in statements]
@@ -62,7 +62,7 @@ def with_permuted_constants(func: PrimFunc, constants: Sequence[int]) -> PackedF
 
 
 def _copied(stmt: Stmt, source: Buffer) -> tuple[Buffer, tuple[int, ...]] | None:
-    """The buffer that a nest fills with the elements of a source, and the source's axis for each of its axes."""
+    """Return (buffer, permutation) if the nest fills the buffer with the transposed `source`, else None."""
     nest = nest_of(stmt)
     if nest is None or nest.is_reduction or not isinstance(nest.block.body, BufferStore):
         return None

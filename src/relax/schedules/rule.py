@@ -1,11 +1,11 @@
-"""The form of a schedule rule, and the choice among several.
+"""Base class of schedule rules, and the choice among several rules.
 
     class MyRule(ScheduleRule):
         def apply(self, func, target, tunable):
             ...
             return scheduled        # None if the rule is not for this function
 
-A function that is scheduled has the attribute ``tir.is_scheduled``; no rule is asked about it again.
+A scheduled function has the attribute ``tir.is_scheduled``; no further rule is tried on it.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from ..target import Target
 from ..tir import PrimFunc, Schedule
 
 IS_SCHEDULED: Final = "tir.is_scheduled"
-"""The attribute of functions whose loops are as they shall be."""
+"""Attribute of functions whose loops are in their final form."""
 
 
 Packing: TypeAlias = Callable[["np.ndarray[Any, Any]"], "np.ndarray[Any, Any]"]
-"""A constant's elements in another order. Equal packings are equal, so that equal constants need be packed once."""
+"""Reorders a constant's elements. Packings are hashable: equal ones let equal constants be packed once."""
 
 
 @dataclass(frozen=True)
 class PackedFunction:
-    """A function with its loops arranged, of which some parameters have their elements in another order."""
+    """Scheduled function with the packings of its constant parameters."""
 
     func: PrimFunc
     packings: Mapping[int, Packing]
-    """By the position of the parameter."""
+    """Packings by parameter position."""
 
 
 class ScheduleRule:
-    """The base of schedule rules. `apply` returns a PrimFunc, a Schedule, a list of schedules, or None."""
+    """Base class of schedule rules. `apply` returns a PrimFunc, a Schedule, a list of schedules, or None."""
 
     complements: bool = False
-    """True for a rule that is asked also about a function that another one has arranged: for the nests it left."""
+    """True if the rule also applies to functions scheduled by another rule, for the nests it left unchanged."""
 
     @abstractmethod
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> Any:
-        """The function with its loops arranged; None if the rule is not for it.
+        """Return the scheduled function, or None if the rule does not match.
 
         `target` is resolved. `tunable` is True where several schedules to choose from may be returned.
         """
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for constants in another order; None if the rule has none, as most.
+        """Return the function for packed constants, or None if the rule packs none (the default).
 
-        `constants` are the positions of parameters whose arguments are known while compiling. See `packing`.
+        `constants` are the positions of parameters with constant arguments. See `packing`.
         """
         del func, target, constants
         return None
@@ -64,9 +64,9 @@ class ScheduleRule:
 
 
 def schedule(func: PrimFunc, target: Target, rules: Iterable[ScheduleRule]) -> PrimFunc:
-    """The function as the first rule that is for it arranges it, and then those that complement others.
+    """Schedule the function with the first matching rule, then with the rules that complement others.
 
-    Itself if there is none, or it is scheduled.
+    Returns the function unchanged if no rule matches or it is scheduled already.
     """
     if func.attrs.get(IS_SCHEDULED):
         return func
@@ -94,13 +94,13 @@ def _as_function(rule: ScheduleRule, result: Any) -> PrimFunc | None:
 
 
 Scheduled: TypeAlias = Callable[[str, PrimFunc], object]
-"""Is told each function by its name as soon as its loops are as they shall be."""
+"""Callback: called with the name and the function as soon as its loops are final."""
 
 
 def schedule_module(
     mod: IRModule, target: Target, rules: Iterable[ScheduleRule], scheduled: Scheduled | None = None
 ) -> IRModule:
-    """A module in which every PrimFunc is arranged by the first rule that is for it."""
+    """Return the module with every PrimFunc scheduled by the first matching rule."""
     chosen = tuple(rules)
     functions: dict[GlobalVar, BaseFunc] = {}
     for global_var, func in mod.functions.items():

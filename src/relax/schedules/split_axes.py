@@ -1,4 +1,4 @@
-"""Axes and dimensions that are cut in two where indices divide them: reshapes behind or before transposes.
+"""Split axes and dimensions where indices divide them, as in a reshape before or after a transpose.
 
     for n, c in T.grid(N, 768):                            for n, h, d in T.grid(N, 12, 64):
         Y[n, c] = X[c // 64, n, c % 64]                        Y3[n, h, d] = X[h, n, d]         Y3: Y as (N, 12, 64)
@@ -9,10 +9,10 @@
     for n, i, c in T.grid(N, 512, 256):                    for n, i, co, ci in T.grid(N, 512, 4, 64):
         Y[n, i, c] = X[n, (i * 256 + c) // 64, …]              Y4[n, i, co, ci] = X[n, i * 4 + co, ci]
 
-Then runs of memory are axes, and copies across memory are seen as such. Quotients and remainders of sums become those
-of axes, where other terms are multiples of the divisor or too small to count. An axis is cut by the number by which all
-quotients and remainders of it divide, at least 16; a dimension where each access to its buffer has such a sum of two
-axes.
+Contiguous runs then are axes of their own, and transposes are recognised as such. Quotients and remainders of sums are
+reduced to those of axes if the other terms are multiples of the divisor or too small to matter. An axis is split by the
+common divisor of its quotients and remainders, at least 16; a dimension is split if every access to its buffer indexes
+it by such a sum of two axes.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ from .stages import Axis, Group, Stage
 AccessT = TypeVar("AccessT", BufferLoad, BufferStore)
 
 Terms: TypeAlias = list[tuple[int, PrimExpr]]
-"""The factors and expressions of a sum."""
+"""Factors and expressions of a sum."""
 
 LEAST: Final = 16
-"""The shortest axis that is cut off: runs of memory that are vectors. Shorter ones are interleaved elements."""
+"""Shortest axis that is split off, so that it still is a run of whole vectors; shorter ones are interleaved elements.
+"""
 
 
 def with_split_axes(group: Group) -> Group:
-    """The group of one stage that is no reduction with axes and dimensions cut where it makes indices variables."""
+    """Split the axes and dimensions of a group with one element-wise stage wherever indices become plain variables."""
     (stage,) = group.stages
     body = _OfTerms({axis.var: axis.size for axis in stage.axes}).visit(stage.body)
     if body is not stage.body:
@@ -55,7 +56,7 @@ def with_split_axes(group: Group) -> Group:
 
 
 def _divisor(stage: Stage, axis: Axis) -> int | None:
-    """The number by which all quotients and remainders of an axis divide, if it divides the axis; None: no number."""
+    """Return the divisor shared by all quotients and remainders of an axis if it divides the extent, else None."""
     numbers: set[int] = set()
 
     def visit(node: Node) -> None:
@@ -70,7 +71,7 @@ def _divisor(stage: Stage, axis: Axis) -> int | None:
 
 
 def _split(group: Group, axis: Axis, by: int) -> Group:
-    """The group with two axes in the place of one."""
+    """Replace an axis of the group by two."""
     assert axis.size is not None
     dtype = axis.var.dtype
     outer = Axis(Var(f"{axis.var.name}o", dtype), const(axis.size // by, dtype))
@@ -84,7 +85,7 @@ def _split(group: Group, axis: Axis, by: int) -> Group:
 
 
 class _OfTerms(StmtExprMutator):
-    """Writes i * 4 + c // 64 for (i * 256 + c) // 64, and i // 4 for (i * 16 + c) // 64 where c is less than 16.
+    """Simplifies (i * 256 + c) // 64 to i * 4 + c // 64, and (i * 16 + c) // 64 to i // 4 if c is less than 16.
 
     Remainders likewise: c % 64, and i % 4 * 16 + c.
     """
@@ -110,9 +111,10 @@ class _OfTerms(StmtExprMutator):
         return _sum_of([*rest, *small], node)
 
     def _parts(self, node: FloorDiv | FloorMod) -> tuple[Terms, PrimExpr | None, int, Terms] | None:
-        """The quotient of the terms that are multiples, a middle to be divided by a number, and what is too small.
+        """Split a dividend into (quotient of the multiples, middle term to be divided, its divisor, terms too small to
+        matter).
 
-        None for a sum that has no such parts, or just one term.
+        Returns None if the sum has no such split, or has one term only.
         """
         terms = _terms(node.a)
         if not isinstance(node.b, IntImm) or node.b.value < 1 or terms is None or len(terms) < 2:
@@ -131,13 +133,13 @@ class _OfTerms(StmtExprMutator):
         return (whole, middle, divisor // factor, small) if whole or small else None
 
     def _end(self, terms: Terms) -> float:
-        """The number above the greatest sum of some terms."""
+        """Upper bound (exclusive) of a sum of terms."""
         sizes = [(factor, self.sizes.get(var)) for factor, var in terms if isinstance(var, Var)]
         return 1 + sum(inf if size is None else factor * (size - 1) for factor, size in sizes)
 
 
 def _terms(expr: PrimExpr) -> Terms | None:
-    """The factors and variables of a sum; None for another expression, or a factor below 1."""
+    """Return the factors and variables of a sum, or None for another expression or a factor below 1."""
     match expr:
         case Add(a, b):
             first, second = _terms(a), _terms(b)
@@ -159,7 +161,7 @@ def _sum_of(terms: Terms, like: PrimExpr) -> PrimExpr:
 
 
 class Quotients(StmtExprMutator):
-    """Writes h for (h * by + d) // by, and d for its remainder."""
+    """Replaces (h * by + d) // by by h, and its remainder by d."""
 
     def __init__(self, outer: Var, inner: Var, by: int) -> None:
         super().__init__()
@@ -187,7 +189,7 @@ def _of_body(group: Group, stage: Stage, axes: tuple[Axis, ...], body: Stmt) -> 
 
 
 def sum_of_two(index: PrimExpr) -> tuple[Var, int, Var] | None:
-    """h, c and d of an index h * c + d."""
+    """Return (h, c, d) of an index h * c + d, or None."""
     match index:
         case Add(Mul(Var() as outer, IntImm() as by), Var() as inner):
             return outer, by.value, inner
@@ -196,7 +198,7 @@ def sum_of_two(index: PrimExpr) -> tuple[Var, int, Var] | None:
 
 
 def _with_split_dimensions(group: Group) -> Group:
-    """The group with views of buffers of which a dimension is indexed by the sum of two axes."""
+    """Replace buffers with a dimension indexed by the sum of two axes by views with two dimensions."""
     (stage,) = group.stages
     sizes = {axis.var: axis.size for axis in stage.axes}
     (store,) = stage.stores
@@ -228,13 +230,13 @@ def _with_split_dimensions(group: Group) -> Group:
 
 
 class _Cut(StmtExprMutator):
-    """Accesses of views."""
+    """Replaces accesses to split buffers by accesses to their views."""
 
     def __init__(self, views: dict[Buffer, tuple[Buffer, int]], sizes: Mapping[Var, int | None]) -> None:
         super().__init__()
         self.views, self.sizes = views, sizes
         self.misses = False
-        """True if an access to a buffer with a view is none to the view: it has another index there."""
+        """True if a buffer with a view was accessed at an index of another form."""
 
     def _of_view(self, access: AccessT) -> AccessT:
         if access.buffer not in self.views:

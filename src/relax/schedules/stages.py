@@ -1,16 +1,16 @@
-"""Kernels as stages over axes: nests that read each other's results share the loops that they have in common.
+"""Kernels as stages over axes: nests that read each other's results share their common loops.
 
     for i, k: M[i] = max(M[i], A[i, k])          axes i (a row) and k (an element of a row)
     for i, k: E[i, k] = exp(A[i, k] - M[i])      the same axes: k indexes the same dimension of A
     for i, k: S[i] = S[i] + E[i, k]
     for i, k: Y[i, k] = E[i, k] / S[i]
 
-An axis is what loop variables of several nests have in common that index one dimension of a buffer. An axis that all
-stages of a group have and no stage reduces over is a row: the stages may run for each row by itself. The other axes go
-over the elements of a row.
+An axis unifies the loop variables of several nests that index the same dimension of a buffer. A row axis occurs in all
+stages of a group and is reduced by none: the stages may run row by row. The other axes iterate over the elements of a
+row.
 
-Neighbouring axes become one where they index neighbouring dimensions of every buffer, which is then read through a view
-of fewer dimensions.
+Adjacent axes are merged if they index adjacent dimensions of every buffer, which is then accessed through a view with
+fewer dimensions.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from ..tir.schedule.reducers import Combination, NoCombination, combination_of
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """A variable from 0 up to an extent."""
+    """Variable that ranges from 0 to an extent."""
 
     var: Var
     extent: PrimExpr
 
     @property
     def size(self) -> int | None:
-        """The extent, if it is known."""
+        """Static extent, or None."""
         return self.extent.value if isinstance(self.extent, IntImm) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A nest over axes: what it stores at each point of them."""
+    """Loop nest over axes, with the statement it executes at each point."""
 
     axes: tuple[Axis, ...]
-    """In the order of the nest's loops. Loops of one iteration are none."""
+    """Axes in loop order, without loops of one iteration."""
     reduced: tuple[Axis, ...]
-    """Those it reduces over, in the same order."""
+    """Reduction axes in loop order."""
     stores: tuple[BufferStore, ...]
     body: Stmt
     combination: Combination | None
-    """The kind of a reduction, if it is one of the usual ones."""
+    """Reduction operation, if it is a standard one."""
     starts: tuple[BufferStore, ...] = ()
-    """The stores of a reduction's init."""
+    """Stores of the reduction's init."""
 
     @property
     def is_reduction(self) -> bool:
@@ -61,7 +61,7 @@ class Stage:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The buffers it writes."""
+        """Buffers that the stage writes."""
         return tuple(store.buffer for store in self.stores)
 
     @property
@@ -69,7 +69,7 @@ class Stage:
         return tuple(axis for axis in self.axes if axis not in self.reduced)
 
     def cannot_fail(self, load: BufferLoad) -> bool:
-        """True if an element exists at every point of the axes, as far as one sees: its indices are axes and zeros."""
+        """True if the load is provably in bounds at every point: its indices are axes and zeros."""
         extents = {axis.var: axis.extent for axis in self.axes}
         for index, size in zip(load.indices, load.buffer.shape, strict=True):
             if isinstance(index, Var) and index in extents:
@@ -80,23 +80,23 @@ class Stage:
         return True
 
     def loads(self) -> list[BufferLoad]:
-        """The loads of its body, those of what it writes aside."""
+        """Loads of the body, except those of the stage's own results."""
         return [load for load in loads_in(self.body) if load.buffer not in self.buffers]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Stages that run for each row by itself, one after the other."""
+    """Stages that run one after the other for each row independently."""
 
     stages: tuple[Stage, ...]
     rows: tuple[Axis, ...]
-    """In the order of the first stage's loops."""
+    """Row axes in the order of the first stage's loops."""
     views: tuple[Buffer, ...] = ()
     names: tuple[tuple[Var, PrimExpr], ...] = ()
-    """Sizes that have names, around the views."""
+    """Named sizes to bind around the views."""
 
     def elements(self, stage: Stage) -> tuple[Axis, ...]:
-        """The axes of a stage that are no rows."""
+        """Axes of a stage other than the rows."""
         return tuple(axis for axis in stage.axes if axis not in self.rows)
 
 
@@ -104,7 +104,7 @@ class Group:
 
 
 def group_of(nests: Sequence[Nest]) -> Group | None:
-    """Nests as one group; None if they cannot be run row by row together."""
+    """Return the nests as one group, or None if they cannot be run row by row."""
     names = _axes_of(nests)
     if names is None:
         return None
@@ -121,7 +121,7 @@ def group_of(nests: Sequence[Nest]) -> Group | None:
 
 
 def _stage(nest: Nest, axes: dict[Var, Axis | None]) -> Stage:
-    """A nest with axes in the place of its block's variables; None stands for a variable that is 0."""
+    """Replace the block variables of a nest by axes; None in `axes` stands for a variable that is 0."""
     block = nest.block
     values = {var: const(0, var.dtype) if axis is None else axis.var for var, axis in axes.items()}
     body = substitute(block.body, values)
@@ -154,7 +154,7 @@ def _stores_in(stmt: Node) -> tuple[BufferStore, ...]:
 
 
 def _axes_of(nests: Sequence[Nest]) -> list[dict[Var, Axis | None]] | None:
-    """The axis of each variable of each nest; None if variables of one axis have different extents or dtypes."""
+    """Return the axis of each variable of each nest, or None if one axis has different extents or dtypes."""
     leaders: dict[object, object] = {}
 
     def leader(item: object) -> object:
@@ -233,7 +233,7 @@ def _is_in_row(load: BufferLoad, store: BufferStore, rows: Iterable[Axis]) -> bo
 
 @dataclass
 class _Merge:
-    """Two axes that become one, and the buffers in which they index neighbouring dimensions, from the given one on."""
+    """Two axes to be merged, and the buffers with the first of the two neighbouring dimensions they index."""
 
     outer: Axis
     inner: Axis
@@ -241,7 +241,7 @@ class _Merge:
 
 
 def with_merged_axes(group: Group) -> Group:
-    """The group with as few axes as its accesses to memory allow."""
+    """Merge the axes of the group as far as its memory accesses allow."""
     done = False
     while not done:
         done = True
@@ -258,7 +258,7 @@ def with_merged_axes(group: Group) -> Group:
 
 
 def _merge_of(group: Group, outer: Axis, inner: Axis) -> _Merge | None:
-    """The way two axes become one; None if they do not."""
+    """Return how two axes merge, or None if they do not."""
     if outer.var.dtype != "int64" or (outer in group.rows) != (inner in group.rows):
         return None
     merge = _Merge(outer, inner)
@@ -271,18 +271,18 @@ def _merge_of(group: Group, outer: Axis, inner: Axis) -> _Merge | None:
         if (outer in stage.reduced) != (inner in stage.reduced) or not _fits(stage, merge):
             return None
     accesses = [access for stage in group.stages for access in _accesses(stage)]
-    # The elements of a buffer are so few that they can be counted; iterations over nothing need not be.
+    # The element count of a buffer fits int64; the iteration count of an empty nest need not.
     return merge if merge.places and all(_is_at(access, merge) for access in accesses) else None
 
 
 def _is_at(access: BufferLoad | BufferStore, merge: _Merge) -> bool:
-    """True unless a buffer in which two axes become one is accessed at another place than that of the axes."""
+    """False if a buffer with a merged dimension is accessed at other indices than the two axes."""
     place = merge.places.get(access.buffer)
     return place is None or access.indices[place] is merge.outer.var
 
 
 def _fits(stage: Stage, merge: _Merge) -> bool:
-    """True if a stage uses the two axes as neighbouring indices only; fills in where."""
+    """True if the stage uses both axes only as neighbouring indices; records the dimensions in `merge`."""
     outer, inner = merge.outer.var, merge.inner.var
     uses = 0
     for access in _accesses(stage):
@@ -300,14 +300,14 @@ def _fits(stage: Stage, merge: _Merge) -> bool:
         if not _is_dense(access.buffer, place, merge):
             return False
         uses += 1
-    # The variables may stand nowhere else. A load or store of one buffer counts as often as it stands there.
+    # The variables may occur nowhere else. Each occurrence of a load or store counts.
     return _occurrences(stage, outer) == _occurrences(stage, inner) == uses
 
 
 def _is_dense(buffer: Buffer, place: int, merge: _Merge) -> bool:
-    """True if the inner axis is all of its dimension, and the outer one all of its own, or sizes are known.
+    """True if the inner axis covers its whole dimension and the outer one its own, or the sizes are static.
 
-    Elements that int64 cannot count have no one axis; a tensor of so many is refused when it is allocated.
+    int64 cannot index more than 2⁶³ - 1 elements by one axis; a dynamic tensor of that size fails to allocate.
     """
     first, second = buffer.shape[place : place + 2]
     if not same_size(second, merge.inner.extent):
@@ -330,7 +330,7 @@ def _accesses(stage: Stage) -> list[BufferLoad | BufferStore]:
 
 
 def _occurrences(stage: Stage, var: Var) -> int:
-    """The number of expressions that have a variable as an immediate part."""
+    """Number of expressions with the variable as a direct operand."""
     count = 0
 
     def visit(node: Node) -> None:
@@ -347,7 +347,7 @@ def _occurrences(stage: Stage, var: Var) -> int:
 
 
 def _merged(group: Group, merge: _Merge) -> Group:
-    """The group with one axis for two, over views of the buffers that they index."""
+    """Replace two axes by one, over views of the buffers they index."""
     extent = simplify(merge.outer.extent * merge.inner.extent)
     names = group.names
     if not isinstance(extent, (IntImm, Var)):
@@ -387,7 +387,7 @@ def _rewritten_stage(
 
 
 class _Rewriter(StmtExprMutator):
-    """Accesses to buffers as accesses to their views."""
+    """Replaces accesses to buffers by accesses to their views."""
 
     def __init__(self, views: dict[Buffer, Buffer], places: dict[Buffer, int], var: Var) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""Values without bindings inside, and with names for the elements they read.
+"""Straight-line values: no inner bindings, and names for the elements they read.
 
     Y[i] = T.Select(X[i] < 0, X[i] * a[j], X[i])        x = X[i]
                                                         Y[i] = T.Select(x < 0, x * a[j], x)
 
-In vectors, what is read under a condition is read under a mask, and what depends on it is computed for each condition
-again. So an element has a name if it is read in any case (X[i]), or if reading it cannot fail.
+In vectorised code, conditional reads become masked loads, and dependent values are recomputed for each condition. So an
+element gets a name if it is read unconditionally (X[i]) or if reading it cannot fail.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ Binding = tuple[Var, PrimExpr]
 
 
 class Names:
-    """Names for values that statements have in common; they are bound around all of them."""
+    """Collects names for common values, to be bound around all statements that use them."""
 
     def __init__(self, is_safe: Callable[[BufferLoad], bool] = lambda load: False) -> None:
         self.bindings: list[Binding] = []
-        """In the order in which they must be bound."""
+        """Bindings in the order in which they must be made."""
         self._loads: list[tuple[BufferLoad, Var]] = []
         self._is_safe = is_safe
 
     def stmt(self, stmt: Stmt, own: Collection[Buffer] = ()) -> Stmt:
-        """A statement with the names in it; elements of the buffers `own` get none."""
+        """Return the statement with names for the elements it reads, except those of the buffers `own`."""
         changed = _Naming(self, own).visit(stmt)
         return _Known(self).visit(changed) if self._loads else changed
 
     def value(self, value: PrimExpr, own: Collection[Buffer] = ()) -> PrimExpr:
-        """A value with the names in it."""
+        """Return the value with names for the elements it reads, except those of the buffers `own`."""
         changed = _Naming(self, own).visit(value)
         return _Known(self).visit(changed) if self._loads else changed
 
     def name_of(self, load: BufferLoad) -> Var | None:
-        """The name of an equal element."""
+        """Return the name of an equal load, or None."""
         for other, var in self._loads:
             if load is other or (load.buffer is other.buffer and structural_equal(load, other)):
                 return var
         return None
 
     def named(self, load: BufferLoad, in_any_case: bool) -> PrimExpr:
-        """The name of an element, a new one if it may have one; else the load."""
+        """Return the name of a load, creating it if the load may be executed unconditionally; else return the load."""
         var = self.name_of(load)
         if var is None and (in_any_case or self._is_safe(load)):
             var = Var(load.buffer.name.lower(), load.dtype)
@@ -64,17 +64,17 @@ def bound(bindings: list[Binding], body: Stmt) -> Stmt:
 
 
 class _Naming(StmtExprMutator):
-    """Gives names to what is evaluated in any case, and to what is safe to evaluate."""
+    """Names loads that are evaluated unconditionally or that cannot fail."""
 
     def __init__(self, names: Names, own: Collection[Buffer]) -> None:
         super().__init__()
         self.names, self.own = names, own
         self.in_any_case = True
         self.inner: set[Var] = set()
-        """Variables that are bound inside of the statement: what uses them cannot be bound around it."""
+        """Variables bound inside the statement; values that use them cannot be hoisted."""
 
     def sometimes(self, node: Any) -> Any:
-        """The rewrite of what is evaluated under a condition."""
+        """Rewrite a conditionally evaluated operand."""
         outside, self.in_any_case = self.in_any_case, False
         try:
             return self.visit(node)
@@ -128,7 +128,7 @@ class _Naming(StmtExprMutator):
 
 
 class _Known(StmtExprMutator):
-    """Puts names in the place of elements that have one."""
+    """Replaces named loads by their names."""
 
     def __init__(self, names: Names) -> None:
         super().__init__()

@@ -1,10 +1,11 @@
-"""Dimensions of one element, which copies and element-wise nests do without.
+"""Remove dimensions of one element from copies and element-wise nests.
 
     for i, j in T.grid(N, 508):                            for i, j in T.grid(N, 508):
         Y[i, j] = exp(X[i, j, 0])                              Y[i, j] = exp(X1[i, j])          X1: X as (N, 508)
 
-Then what runs along memory has the last index, and axes have neighbouring ones: those of arrays that were squeezed or
-expanded on the way. Refused: dimensions in which an access has another index than 0, and all of a buffer's.
+Then contiguous accesses end in their contiguous index and axes index adjacent dimensions, as in arrays that were
+squeezed or expanded before. Excluded: dimensions accessed at an index other than 0, and removing all dimensions of a
+buffer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .stages import Group
 
 
 def without_unit_dimensions(group: Group) -> Group:
-    """The group of one stage, whose body is a store, with views of its buffers without dimensions of one element."""
+    """Return the group (of one stage with one store) over views without dimensions of one element."""
     (stage,) = group.stages
     kept: dict[Buffer, set[int]] = {}
     for access in (*stage.stores, *loads_in(stage.body)):
@@ -42,7 +43,7 @@ def without_unit_dimensions(group: Group) -> Group:
 
 
 class _Viewed(StmtExprMutator):
-    """Accesses of views, which have some of a buffer's dimensions."""
+    """Replaces accesses to buffers by accesses to views without some of their dimensions."""
 
     def __init__(self, views: dict[Buffer, tuple[Buffer, list[int]]]) -> None:
         super().__init__()

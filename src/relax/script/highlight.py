@@ -1,4 +1,4 @@
-"""Printing to a terminal, in colour when it is one."""
+"""Syntax-highlighted printing to terminals and notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets: the machine code is generated for, as text and as a description of what it can do."""
+"""Compilation targets, as text and as descriptions of their capabilities."""
 
 from __future__ import annotations
 

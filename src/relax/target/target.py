@@ -24,7 +24,7 @@ from .machine import Machine
 
 @dataclass(frozen=True)
 class TargetKind:
-    """A family of targets: its name, and the options it takes with their types."""
+    """A family of targets: its name, and its options with their types."""
 
     name: str
     options: Mapping[str, type]
@@ -61,23 +61,23 @@ _LARGEST: Final = {
     "l2-cache": 2**40,
     "l3-cache": 2**40,
 }
-"""The largest values of numeric options, where they differ from 4096."""
+"""Maximum values of numeric options other than 4096."""
 
 _STACK: ContextVar[tuple[Target, ...]] = ContextVar("relax_target", default=())
 
 
 class Target:
-    """A machine to compile for. Raises ValueError for text that is no target.
+    """A machine to compile for. Raises ValueError for invalid text.
 
-    Takes a string, a dict, JSON text, or another Target; `host` is accepted for a target that has its own host.
-    Names of processors and features are checked when the target is resolved.
+    Takes a string, a dict, JSON text, or another Target; `host` is accepted for a target that has its own host. Names
+    of CPUs and features are checked when the target is resolved.
     """
 
     __slots__ = ("_machine", "attrs", "host", "kind")
 
     kind: TargetKind
     attrs: Mapping[str, Any]
-    """The options that were given, by name."""
+    """Options as given, by name."""
     host: Target | None
     _machine: Machine | None
 
@@ -102,7 +102,7 @@ class Target:
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
-        """The innermost target of the ``with`` statements around; ValueError if there is none and one is asked."""
+        """Innermost target of the enclosing ``with``; without one, None, or ValueError unless `allow_none`."""
         stack = _STACK.get()
         if not stack and not allow_none:
             raise ValueError("no target is set here; write `with relax.target.Target(...):` around it")
@@ -110,7 +110,7 @@ class Target:
 
     @staticmethod
     def list_kinds() -> list[str]:
-        """The kinds of targets there are."""
+        """Names of all target kinds."""
         return sorted(_KINDS)
 
     def __enter__(self) -> Target:
@@ -124,7 +124,7 @@ class Target:
 
     @property
     def mattr(self) -> tuple[str, ...]:
-        """The features switched on or off explicitly (``+avx2``, ``-fma``)."""
+        """Features switched on or off explicitly (``+avx2``, ``-fma``)."""
         return tuple(self.attrs.get("mattr", ()))
 
     @property
@@ -141,54 +141,54 @@ class Target:
 
     @property
     def is_resolved(self) -> bool:
-        """True if the machine's description is known."""
+        """True if the target has a machine description."""
         return self._machine is not None
 
     @property
     def machine(self) -> Machine:
-        """The machine's description. Raises ValueError before the target is resolved."""
+        """Machine description. Raises ValueError before the target is resolved."""
         if self._machine is None:
             raise ValueError(f"{self!r} is not resolved; relax.codegen.resolve(target) describes its machine")
         return self._machine
 
     def with_machine(self, machine: Machine) -> Target:
-        """This target with a description of its machine."""
+        """Return this target with a machine description."""
         target = Target(self)
         target._machine = machine
         return target
 
     @property
     def triple(self) -> str:
-        """LLVM's target triple; its object format is always ELF, the one the loader reads."""
+        """LLVM's target triple, always with ELF, the loader's object format."""
         return self.machine.triple
 
     @property
     def isa(self) -> ISA:
-        """The architecture of the machine, with its instructions (`relax.target.isa`)."""
+        """Architecture of the machine (`relax.target.isa`)."""
         return self.machine.isa
 
     @property
     def mcpu(self) -> str:
-        """The processor's name in LLVM's spelling: the host's, unless another is given."""
+        """CPU name in LLVM's spelling; default: the host's."""
         return self.machine.cpu
 
     @property
     def features(self) -> str:
-        """LLVM's feature text: the host's features (for the host's processor), then `mattr`."""
+        """Features in LLVM's form: the host's (for the host's CPU), then `mattr`."""
         return self.machine.features
 
     @property
     def num_cores(self) -> int:
-        """Number of cores to schedule for: the host's, unless given."""
+        """Number of cores to schedule for; default: the host's."""
         return self.machine.cores
 
     @property
     def vector_bits(self) -> int:
-        """Width in bits of the vectors to compile for."""
+        """Width in bits of vectors to compile for."""
         return self.machine.vector_bits
 
     def vector_lanes(self, dtype: str) -> int:
-        """Number of elements of a dtype that a vector register holds."""
+        """Number of elements of `dtype` in a vector register."""
         digits = "".join(c for c in str(dtype).partition("_")[0] if c.isdigit())
         return max(1, self.vector_bits // int(digits or 8))
 
@@ -199,7 +199,7 @@ class Target:
 
     @property
     def has_half_conversion(self) -> bool:
-        """True if float16 converts to and from float32 by an instruction."""
+        """True if an instruction converts between float16 and float32."""
         return self.machine.half_conversion
 
     # -------------------------------------------------------------------------- a value
@@ -215,7 +215,7 @@ class Target:
         return f"Target({str(self)!r})"
 
     def export(self) -> dict[str, Any]:
-        """The target as a dict that `Target` takes back."""
+        """Return the target as a dict that `Target` accepts."""
         host = {} if self.host is None else {"host": self.host.export()}
         return {"kind": self.kind.name, **self.attrs, **host}
 
@@ -230,7 +230,7 @@ class Target:
 
 
 def _read_text(text: Any) -> dict[str, Any]:
-    """The options in ``kind -name=value -name value`` or in JSON."""
+    """Parse options from ``kind -name=value -name value`` or JSON."""
     if not isinstance(text, str):
         raise TypeError(f"a target is a string, a dict or a Target, found {type(text).__name__}")
     if text.lstrip().startswith("{"):

@@ -1,4 +1,4 @@
-"""Tensor expressions: an operator by its formula, and PrimFuncs made of them."""
+"""Tensor expressions: operators defined by formulas, and PrimFuncs created from them."""
 
 from __future__ import annotations
 

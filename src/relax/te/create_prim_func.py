@@ -8,9 +8,9 @@
                                                                     v_i = T.axis.spatial(n, i)
                                                                     B[v_i] = A[v_i] + T.float32(1)
 
-The attribute "requires" of an operation, pairs of a condition on sizes and a message, gives preconditions.
-Tensors that are not arguments are allocated in the root block. Variables that neither an argument is nor a
-dimension of one binds become parameters, before the first output.
+The attribute "requires" of an operation, pairs of a condition on sizes and a message, becomes preconditions. Tensors
+that are not arguments are allocated in the root block. Variables that are neither arguments nor bound by an argument's
+dimension become parameters, before the first output.
 """
 
 from __future__ import annotations
@@ -45,11 +45,9 @@ TRUE = IntImm("bool", 1)
 def create_prim_func(
     ops: Sequence[Tensor | Var] | Tensor, index_dtype_override: str | None = None
 ) -> PrimFunc:
-    """The PrimFunc that computes the output tensors among `ops` from the input tensors and scalars among
-    them.
+    """Create the PrimFunc that computes the output tensors in `ops` from the input tensors and scalars in `ops`.
 
-    `index_dtype_override` makes every index and size of that dtype. Raises DiagnosticError when an input is
-    missing.
+    `index_dtype_override` is the dtype of all indices and sizes. Raises DiagnosticError when an input is missing.
     """
     args = (ops,) if isinstance(ops, Tensor) else tuple(ops)
     func = _Builder(args).build()
@@ -57,7 +55,7 @@ def create_prim_func(
 
 
 def topological_order(outputs: Sequence[Tensor]) -> list[Operation]:
-    """The operations that the tensors need, each after those it reads."""
+    """Operations that the tensors depend on, in topological order."""
     order: dict[Operation, None] = {}
     stack: list[tuple[Operation, bool]] = [(tensor.op, False) for tensor in reversed(outputs)]
     while stack:
@@ -137,7 +135,7 @@ class _Builder:
             )
 
     def unique(self, name: str) -> str:
-        """A block name not used before: schedules find blocks by name."""
+        """An unused block name, as schedules find blocks by name."""
         candidate, number = name, 0
         while candidate in self.block_names or candidate == "root":
             number += 1
@@ -199,7 +197,7 @@ class _Builder:
         return stmt
 
     def lower(self, exprs: Sequence[PrimExpr], values: dict[Var, PrimExpr]) -> list[PrimExpr]:
-        """Expressions with tensor reads as buffer reads, and variables replaced."""
+        """Convert tensor reads to buffer reads, and replace variables, in expressions."""
         loads = _Loads(self.buffers)
         return [loads.visit(substitute(expr, values)) for expr in exprs]
 
@@ -231,7 +229,7 @@ class _Loads(StmtExprMutator):
 
 
 def _update(outputs: tuple[Buffer, ...], indices: tuple[Var, ...], reduce: Reduce) -> Stmt:
-    """One step of a reduction: the outputs so far, combined with the sources."""
+    """One reduction step: the previous outputs combined with the sources."""
     values: dict[Var, PrimExpr] = {}
     for x, y, buffer, source in zip(
         reduce.combiner.lhs, reduce.combiner.rhs, outputs, reduce.source, strict=True

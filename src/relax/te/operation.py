@@ -1,4 +1,4 @@
-"""Building tensors: inputs, computations by formula, and statements of other origin.
+"""Constructors of tensors: inputs, computations by formula, and external statements.
 
 A = te.placeholder((n, 4), "float32", "A")
 B = te.compute((n, 4), lambda i, j: A[i, j] + 1.0, "B")
@@ -92,10 +92,10 @@ def compute(
     attrs: dict[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Any:
-    """The tensor whose element at ``(i, j, …)`` is ``fcompute(i, j, …)``.
+    """Define the tensor whose element at ``(i, j, …)`` is ``fcompute(i, j, …)``.
 
-    If `fcompute` returns a tuple there are as many tensors, returned as a tuple. A reduction stands only as
-    the whole expression. Raises TypeError or ValueError where the formula breaks this.
+    If `fcompute` returns a tuple, a tuple of tensors is returned. A reduction must be the whole expression. Raises
+    TypeError or ValueError for other formulas.
     """
     sizes = _shape(shape)
     names = _argument_names(fcompute, len(sizes), varargs_names)
@@ -112,7 +112,7 @@ def compute(
 
 
 def _inputs(body: tuple[PrimExpr, ...]) -> tuple[Tensor, ...]:
-    """The tensors that expressions read, in order of first occurrence."""
+    """Tensors read by expressions, in order of first occurrence."""
     found: dict[Tensor, None] = {}
 
     def visit(part: object) -> None:
@@ -125,9 +125,7 @@ def _inputs(body: tuple[PrimExpr, ...]) -> tuple[Tensor, ...]:
 
 
 def _reduce_axes(name: str, body: tuple[PrimExpr, ...]) -> tuple[IterVar, ...]:
-    """The axes of the reduction that the body is, () if it is none; checks that no reduction stands
-    deeper.
-    """
+    """Axes of the reduction that is the body, () if it is not one. Raises an error for a nested reduction."""
     first = body[0]
     for expr in body:
         if isinstance(expr, Reduce) != isinstance(first, Reduce):
@@ -162,9 +160,9 @@ def extern(
     tag: str = "",
     attrs: dict[str, Any] | None = None,
 ) -> Any:
-    """Tensors written by a statement: ``fcompute(input_buffers, output_buffers)`` returns it, or a call.
+    """Define tensors written by a statement or call, which ``fcompute(input_buffers, output_buffers)`` returns.
 
-    `shape` is one shape or a list of shapes, `dtype` likewise (the inputs' common dtype if left out).
+    `shape` is one shape or a list of shapes, `dtype` likewise (default: the inputs' common dtype).
     """
     tensors = tuple(inputs)
     several = any(isinstance(item, (tuple, list)) for item in as_tuple(shape))

@@ -4,7 +4,7 @@
     Tensor(op, value_index)          one output of an operation
     ProducerLoad(tensor, indices)    its element: a PrimExpr, until create_prim_func makes it a BufferLoad
 
-Tensors refer to what they are computed from, so an output holds its whole graph.
+Tensors refer to their inputs, so an output holds its whole graph.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Operation:
         return len(self.shapes)
 
     def output(self, index: int) -> Tensor:
-        """The tensor of an output."""
+        """Tensor of output `index`."""
         return Tensor(self, index)
 
     def __repr__(self) -> str:
@@ -106,31 +106,27 @@ class Tensor:
 
     @property
     def name(self) -> str:
-        """The operation's name; of one output among several, with its number."""
+        """Name of the operation, with the output's index if there are several."""
         return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
-        """The iteration variables of the computation; none for an input."""
+        """Iteration variables of the computation; none for an input."""
         return self.op.axis if isinstance(self.op, ComputeOp) else ()
 
     def __call__(self, *indices: Any) -> ProducerLoad:
-        """The element at the indices, which must be as many as there are dimensions."""
+        """Element at the indices, one per dimension."""
         return ProducerLoad(self, indices)
 
     def __getitem__(self, indices: Any) -> Any:
-        """The element at the indices; fewer than there are dimensions give a TensorSlice to be indexed
-        further.
-        """
+        """Element at the indices; with fewer indices than dimensions, a TensorSlice to be indexed further."""
         items = as_tuple(indices)
         if len(items) < self.ndim:
             return TensorSlice(self, items)
         return ProducerLoad(self, items)
 
     def asobject(self) -> PrimExpr:
-        """The only element of a tensor without dimensions: such a tensor may stand where a scalar is
-        expected. Raises TypeError for a tensor with dimensions.
-        """
+        """Element of a tensor of rank 0, for use as a scalar. Raises TypeError for a tensor with dimensions."""
         if self.ndim != 0:
             raise TypeError(
                 f"tensor {self.name} has {self.ndim} dimensions and is no scalar; index it to read an element"
@@ -149,14 +145,14 @@ class Tensor:
 
     @property
     def __takes_scalars__(self) -> bool:
-        """True if ``scalar + tensor`` is a tensor: unless it has no dimensions and stands for its only element."""
+        """True if ``scalar + tensor`` is a tensor; False for rank 0, where the tensor is used as a scalar."""
         return self.ndim != 0
 
     def __neg__(self) -> Any:
         return _arithmetic("multiply", self, const(-1, self.dtype))
 
     def astype(self, dtype: str) -> Any:
-        """The tensor converted to another dtype."""
+        """Convert the tensor to another dtype."""
         return _arithmetic("cast", self, dtype)
 
     def __add__(self, other: Any) -> Any:
@@ -188,9 +184,9 @@ _tensor_arithmetic: dict[str, Callable[[Any, Any], Any]] = {}
 
 
 def register_tensor_arithmetic(**functions: Callable[[Any, Any], Any]) -> None:
-    """Give whole tensors their operators: add, subtract, multiply, divide, cast.
+    """Register the operators of whole tensors: add, subtract, multiply, divide, cast.
 
-    The library of formulas does so when its modules are imported, which `_arithmetic` does for the first operator.
+    `relax.topi` calls this when it is imported, which `_arithmetic` does at the first use.
     """
     _tensor_arithmetic.update(functions)
 
@@ -219,7 +215,7 @@ class TensorSlice(ScalarOperators):
         return self.tensor.dtype
 
     def asobject(self) -> PrimExpr:
-        """The element, if all indices are there. Raises ValueError if some are missing."""
+        """Return the element if all indices are present. Raises ValueError if some are missing."""
         return ProducerLoad(self.tensor, self.indices)
 
 
@@ -230,9 +226,9 @@ def _indices(values: Any) -> tuple[PrimExpr, ...]:
 @final
 @node
 class ProducerLoad(PrimExpr):
-    """The element of a tensor.
+    """A read of a tensor's element.
 
-    Raises ValueError for a wrong number of indices, TypeError for one that is no integer.
+    Raises ValueError for a wrong number of indices, TypeError for one that is not an integer.
     """
 
     producer: Tensor

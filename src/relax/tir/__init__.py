@@ -1,6 +1,6 @@
-"""Tensor programs: loops, buffers and blocks, and functions of them (PrimFunc).
+"""Tensor programs (TIR): loops, buffers and blocks, in functions (PrimFunc).
 
-Scalar expressions are those of `relax.prim`, under their TVM names here as well.
+The scalar expressions of `relax.prim` are exported here too, under their TVM names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arguments of a PrimFunc, checked against its parameters and bound to its variables.
 
-The interpreter binds them here, by the steps of `relax.tir.signature`. Its messages are those of compiled functions
-(`relax.codegen`), word for word:
+Used by the interpreter; `relax.tir.signature` lists the steps. Messages equal those of compiled functions
+(`relax.codegen`):
 
     matmul: argument B: dimension 0 is 783, expected n = 784 (n was bound by A, dimension 1)
 """
@@ -41,7 +41,7 @@ _KINDS: Final[dict[type, str]] = {
 
 
 class CheckedArguments(SizeMatching[Any]):
-    """The matching of NumPy arrays and Python numbers, which puts variables into an environment."""
+    """Match NumPy arrays and Python numbers with the parameters, and bind variables in an environment."""
 
     def __init__(
         self, known: Signature, name: str, args: Sequence[Any], sizes: Mapping[PrimExpr, Value]
@@ -50,7 +50,7 @@ class CheckedArguments(SizeMatching[Any]):
         self.name = name
         self.args = args
         self.sizes = sizes
-        """The expressions to compare with, executable."""
+        """Compiled forms of the compared expressions."""
         self.env: Env = {}
 
     def match(self) -> None:
@@ -67,7 +67,7 @@ class CheckedArguments(SizeMatching[Any]):
                 raise ValueError(self.prefix + overlap_message(*names))
 
     def scalar(self, param: Var, arg: Any) -> Any:
-        """The value of a parameter that is no tensor; of a vector, a number for each lane."""
+        """Convert the argument of a scalar parameter; a vector becomes a list with a number for each lane."""
         arg, context, dtype = _plain(arg), self.who(param), param.dtype
         if dtype.is_handle:
             return arg
@@ -89,7 +89,7 @@ class CheckedArguments(SizeMatching[Any]):
         return int(arg)
 
     def tensor(self, i: int, buffer: Buffer) -> None:
-        """Check a tensor by itself."""
+        """Check the dtype, rank, constant dimensions and memory layout of one tensor argument."""
         who, array, dtype = self.who(buffer), self.args[i], buffer.dtype
         if not isinstance(array, np.ndarray):
             raise KIND(context=who, expected="a tensor", found=_kind(array))
@@ -155,7 +155,7 @@ class CheckedArguments(SizeMatching[Any]):
 
 
 def _plain(arg: Any) -> Any:
-    """A NumPy scalar as Python's."""
+    """Convert a NumPy scalar to a Python number."""
     return cast(Any, arg).item() if isinstance(arg, np.generic) else arg
 
 

@@ -9,7 +9,7 @@ _SHOWN = 4
 
 
 def shown_sizes(condition: PrimExpr) -> tuple[Var, ...]:
-    """The variables of a condition on sizes, in order, at most four; of another condition, none.
+    """Return the variables of a condition on sizes, at most four; () for other conditions.
 
     A condition on sizes compares integers computed from variables. Its message ends in their values:
     ``the shapes cannot be broadcast: n and m (n = 3, m = 4)``.

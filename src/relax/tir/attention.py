@@ -1,18 +1,18 @@
-"""Recognising attention: weighted sums of values, whose weights are the softmax of products of queries and keys.
+"""Recognise attention: weighted sums of values whose weights are the softmax of query-key products.
 
     S[b, i, j] = Σ_k Q[b, i, k] · K[b, j, k]                    a sum of products
-    X[b, i, j] = S[b, i, j] * c + mask[b, i, j]                 the scores: any nests of one element of S each
+    X[b, i, j] = S[b, i, j] * c + mask[b, i, j]                 the scores: any elementwise nests
     M[b, i]    = max_j X[b, i, j]
     W[b, i, j] = exp(X[b, i, j] - M[b, i])                      or 0 where the score is -inf
     T[b, i]    = Σ_j W[b, i, j]
     O[b, i, d] = Σ_j W[b, i, j] · V[b, j, d]                    or of W[b, i, j] / T[b, i]
-    R[b, i, d] = f(O[b, i, d], T[b, i])                         one element each
+    R[b, i, d] = f(O[b, i, d], T[b, i])                         elementwise
 
-Weights that are divided may be rounded to a narrower dtype before they are multiplied, as mixed precision has them:
+In mixed precision, divided weights may be rounded to a narrower dtype before they multiply the values:
 O[b, i, d] = Σ_j bfloat16(W[b, i, j] / T[b, i]) · V[b, j, d].
 
-The nests in between have their values put in the place where they are read, so that neither their number nor their
-names matter. Nothing else may read what the chain computes on its way.
+Elementwise nests in between are inlined, so their number and names do not matter. No other statement may read an
+intermediate result of the chain.
 """
 
 from __future__ import annotations
@@ -46,55 +46,58 @@ from .nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of, s
 from .stmt import BufferStore, PrimFunc, Stmt
 
 NARROW: Final = ("float16", "bfloat16")
-"""The dtypes that operands, and weights, may have where scores and sums are float32."""
+"""Dtypes permitted for operands and weights if scores and sums are float32."""
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The parts of a chain of nests that computes attention; all are expressions of the same variables."""
+    """The parts of a chain of nests that computes attention, as expressions of the same variables."""
 
     batch: tuple[IterVar, ...]
-    """The variables of a result that are neither the query nor the column."""
+    """Variables that index the result, apart from `row` and `column`."""
     row: IterVar
-    """The variable of a query."""
+    """Variable of the query position."""
     key: IterVar
     depth: IterVar
-    """The variable of the sum of a product of a query and a key."""
+    """Reduction variable of the query-key product."""
     column: IterVar
-    """The variable of the result and the values alone."""
+    """Variable that indexes only the result and the values."""
     query: BufferLoad
     keys: BufferLoad
     values: BufferLoad
     product: Var
-    """The variable in `score` that stands for the product of a query and a key."""
+    """Variable in `score` that stands for the query-key product."""
     score: PrimExpr
     is_zero_unseen: bool
-    """True if weights of scores of -inf are 0 also in rows that have no others, where they would be NaN."""
+    """True if a score of -inf yields weight 0 even where all scores of its row are -inf (otherwise the weight is NaN).
+    """
     sums: Var
-    """The variable in the value of `out` that stands for the weighted sum."""
+    """Variable in the value of `out` that stands for the weighted sum."""
     total: Var
-    """The variable in the value of `out` that stands for the sum of the weights."""
+    """Variable in the value of `out` that stands for the sum of the weights."""
     is_divided: bool
-    """True if weights are divided by their sum before they are used: without keys, the result is 0."""
+    """True if weights are divided by their sum before they multiply the values: without keys, the result is 0."""
     rounded: DataType | None
-    """The dtype to which weights are rounded, after the division, before they are used; None: they are not.
+    """Dtype to which divided weights are rounded before they multiply the values, or None if they are not rounded.
 
     If there is one, `sums` are the sums of divided weights, and the value of `out` does not divide them.
     """
     out: BufferStore
     chain: frozenset[int]
-    """The positions of the statements that compute it."""
+    """Indices of the statements that compute the attention."""
     inner: frozenset[Buffer]
-    """Buffers that the chain computes on its way."""
+    """Intermediate buffers of the chain."""
 
     @property
     def is_streamable(self) -> bool:
-        """True if neighbouring numbers of a key, and of a value, are neighbours in memory."""
+        """True if the last index of `keys` is `depth` and that of `values` is `column`, so both are contiguous in
+        memory.
+        """
         return self.keys.indices[-1] is self.depth.var and self.values.indices[-1] is self.column.var
 
 
 def attention_of(func: PrimFunc) -> Attention | None:
-    """The first attention among the nests in the root of a function; None if there is none."""
+    """Return the first attention among the nests in the root of a function, or None."""
     allocated, stmts = root_of(func)
     nests = [nest_of(stmt) for stmt in stmts]
     for position, nest in enumerate(nests):
@@ -109,7 +112,7 @@ def attention_of(func: PrimFunc) -> Attention | None:
 
 
 class _NoAttentionError(Exception):
-    """The nests are no attention."""
+    """Raised when the nests do not compute attention."""
 
 
 def _require(condition: bool) -> None:
@@ -119,12 +122,12 @@ def _require(condition: bool) -> None:
 
 @dataclass(frozen=True)
 class _Reduction:
-    """A nest that reduces to one result over one variable."""
+    """A nest that sums, or takes the maximum, over one variable."""
 
     position: int
     store: BufferStore
     element: PrimExpr
-    """The value that is added, or that the maximum is of."""
+    """The summed or compared value."""
     is_sum: bool
     """True for a sum from 0; False for a maximum from -inf."""
     over: IterVar
@@ -152,17 +155,17 @@ def _reduction_of(nest: Nest, position: int) -> _Reduction | None:
 
 
 class _Chain:
-    """The search for the nests that lead from a product of queries and keys to attention."""
+    """Search for the nests that lead from a query-key product to the attention's result."""
 
     def __init__(
         self, allocated: Sequence[Buffer], stmts: Sequence[Stmt], nests: Sequence[Nest | None]
     ) -> None:
         self.allocated, self.stmts, self.nests = frozenset(allocated), stmts, nests
         self.maps: dict[Buffer, tuple[int, Nest]] = {}
-        """Nests that make one element of each, by the buffer that they write."""
+        """Index and nest of each elementwise nest with one store, by the buffer it writes."""
         self.reductions: dict[Buffer, _Reduction] = {}
         self.inlined: set[int] = set()
-        """The positions of nests whose values were put in the place of their results."""
+        """Indices of nests whose values were inlined into their readers."""
         for position, nest in enumerate(nests):
             if nest is None or len(nest.stores) != 1:
                 continue
@@ -173,7 +176,7 @@ class _Chain:
                 self.reductions[buffer] = reduction
 
     def attention(self, product: _Reduction) -> Attention:
-        """The attention that begins with a product; raises _NoAttentionError if there is none."""
+        """Return the attention that begins with `product`; raises _NoAttentionError if there is none."""
         reached = {product.store.buffer}
         first: _Reduction | None = None
         # Also behind the weighted sum, as the sum of the weights may stand there.
@@ -189,7 +192,9 @@ class _Chain:
         raise _NoAttentionError
 
     def _of(self, product: _Reduction, mixed: _Reduction, reached: set[Buffer]) -> Attention:
-        """The attention from a product to a weighted sum; `reached` are the buffers that depend on the product."""
+        """Return the attention with the products `product` and weighted sums `mixed`. `reached` holds the buffers that
+        depend on `product`.
+        """
         assert isinstance(mixed.element, Mul)
         weights, values = _element(mixed.element.a), _element(mixed.element.b)
         if values.buffer in reached:
@@ -226,7 +231,7 @@ class _Chain:
     def _check(
         self, load: BufferLoad, element: PrimExpr, key: IterVar, reached: set[Buffer], is_sum: bool
     ) -> None:
-        """Require that an element is the sum or the maximum, over all keys, of a value."""
+        """Require that `load` reads the sum or maximum of `element` over all keys."""
         reduction = self.reductions.get(load.buffer)
         _require(reduction is not None and reduction.is_sum == is_sum)
         assert reduction is not None
@@ -242,7 +247,7 @@ class _Chain:
     def _factors(
         self, product: _Reduction, place: tuple[PrimExpr, ...], key: Var
     ) -> tuple[BufferLoad, BufferLoad]:
-        """The elements of the query and of the key in a product at a place."""
+        """Return the query and key elements that the product at `place` multiplies."""
         at = _arguments(product.store, place)
         element = substitute(product.element, at)
         _require(isinstance(element, Mul))
@@ -251,7 +256,7 @@ class _Chain:
         return (b, a) if key in free_vars(a) else (a, b)
 
     def _source(self, load: BufferLoad) -> BufferLoad:
-        """The element that a load reads, behind nests that only copy, and for the chain alone."""
+        """Follow `load` through nests that only copy and have no other reader, back to the element they copy."""
         while load.buffer in self.maps and load.buffer in self.allocated:
             position, nest = self.maps[load.buffer]
             (store,) = nest.stores
@@ -266,7 +271,7 @@ class _Chain:
     def _finished(
         self, store: BufferStore, mixed: _Reduction, weight: PrimExpr, whole: Var, reached: set[Buffer]
     ) -> BufferStore:
-        """The store of a result with the nests behind it that map one element of it to one of theirs."""
+        """Return the store of the chain's result, with the elementwise nests that follow `store` inlined into it."""
         while store.buffer in self.allocated:
             readers = [i for i, stmt in enumerate(self.stmts) if store.buffer.data in buffers_used(stmt)[0]]
             nest = self.nests[readers[-1]] if readers else None
@@ -282,7 +287,7 @@ class _Chain:
     def _mapped(
         self, store: BufferStore, nest: Nest, key: IterVar, weight: PrimExpr, whole: Var, reached: set[Buffer]
     ) -> BufferStore | None:
-        """The store of what a nest makes of each element."""
+        """Return the store of an elementwise nest that reads `store`, its loads replaced, or None."""
         (result,) = nest.stores
         loads = [load for load in loads_in(result.value) if load.buffer is store.buffer]
         first = loads[0].indices
@@ -305,7 +310,7 @@ class _Chain:
         return result.replace(value=_Replaced(replaced).visit(result.value))
 
     def _inner(self, result: Buffer) -> frozenset[Buffer]:
-        """The buffers that the chain computes on its way; requires that nothing else uses them."""
+        """Return the intermediate buffers of the chain; requires that no other statement uses them."""
         buffers: set[Buffer] = set()
         for position in sorted(self.inlined):
             nest = self.nests[position]
@@ -329,7 +334,7 @@ class _Chain:
 
 
 class _Inliner(StmtExprMutator):
-    """Elements that nests make of the product, in the place of the loads that read them."""
+    """Replace loads of elementwise intermediate results by the expressions that compute them."""
 
     def __init__(self, chain: _Chain, reached: set[Buffer]) -> None:
         super().__init__()
@@ -346,7 +351,7 @@ class _Inliner(StmtExprMutator):
 
 
 class _Replaced(StmtExprMutator):
-    """Other expressions for some loads."""
+    """Replace given loads by given expressions."""
 
     def __init__(self, pairs: Sequence[tuple[BufferLoad, PrimExpr]]) -> None:
         super().__init__()
@@ -365,13 +370,13 @@ def _size(iter_var: IterVar) -> PrimExpr:
 
 
 def _arguments(store: BufferStore, indices: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
-    """The values of the variables of a store for the element at some indices."""
+    """Map the variables that `store` is indexed by to the indices of one element."""
     pairs = zip(store.indices, indices, strict=True)
     return {place: index for place, index in pairs if isinstance(place, Var)}
 
 
 def _element(value: PrimExpr) -> BufferLoad:
-    """The element that a value is, perhaps converted."""
+    """Return the loaded element, without a cast around it."""
     value = value.value if isinstance(value, Cast) else value
     _require(isinstance(value, BufferLoad))
     assert isinstance(value, BufferLoad)
@@ -379,7 +384,7 @@ def _element(value: PrimExpr) -> BufferLoad:
 
 
 def _unrounded(weight: PrimExpr, wide: DataType) -> tuple[PrimExpr, DataType | None]:
-    """A weight before it is rounded to a narrower dtype, and that dtype."""
+    """Split a weight into its value before rounding to a narrower dtype, and that dtype (None if it is not rounded)."""
     if weight.dtype == wide:
         return weight, None
     _require(isinstance(weight, Cast) and weight.value.dtype == wide and weight.dtype in NARROW)
@@ -388,7 +393,9 @@ def _unrounded(weight: PrimExpr, wide: DataType) -> tuple[PrimExpr, DataType | N
 
 
 def _undivided(weight: PrimExpr) -> tuple[PrimExpr, BufferLoad | None]:
-    """A weight without the division by the sum of the weights, and that sum."""
+    """Split a weight into its value before the division by the sum of weights, and that sum (None if it is not
+    divided).
+    """
     match weight:
         case Div(value, BufferLoad() as total):
             return value, total
@@ -401,7 +408,7 @@ def _undivided(weight: PrimExpr) -> tuple[PrimExpr, BufferLoad | None]:
 
 
 def _exponent_of(weight: PrimExpr) -> tuple[Sub, bool]:
-    """The exponent of a weight, and True if a score of -inf gives 0 in any case."""
+    """Return the argument of the weight's exp, and whether a score of -inf yields weight 0 by a Select."""
     match weight:
         case Select(EQ(score, FloatImm() as least), FloatImm() as zero, Call() as power):
             exponent = _exponent(power)
@@ -421,7 +428,7 @@ def _exponent(power: Call) -> Sub:
 
 
 def _over_product(score: PrimExpr, products: Buffer, stand_in: Var) -> tuple[PrimExpr, tuple[PrimExpr, ...]]:
-    """A score with a variable for the product, and the place of the product in its buffer."""
+    """Return the score with `stand_in` in place of the product, and the indices at which the product is read."""
     loads = [load for load in loads_in(score) if load.buffer is products]
     _require(bool(loads) and all(structural_equal(load.indices, loads[0].indices) for load in loads))
     return _Replaced([(load, stand_in) for load in loads]).visit(score), loads[0].indices
@@ -433,7 +440,9 @@ def _over_product(score: PrimExpr, products: Buffer, stand_in: Var) -> tuple[Pri
 def _roles(
     spatial: Sequence[IterVar], query: BufferLoad, keys: BufferLoad, values: BufferLoad
 ) -> tuple[IterVar, IterVar]:
-    """The variables of the query and of the column: those that only the query, and only the values, are indexed by."""
+    """Return the variables (row, column): the larger one that indexes only the query, and the one that indexes only the
+    values.
+    """
     of_query, of_keys, of_values = (
         {index for index in load.indices if isinstance(index, Var)} for load in (query, keys, values)
     )
@@ -451,7 +460,9 @@ def _weight_of_size(iter_var: IterVar) -> float:
 
 
 def _is_regular(one: Attention) -> bool:
-    """True if operands are whole matrices of their variables, and nothing depends on variables that it must not."""
+    """True if the operands and the result are compact matrices over the expected variables, and scores and results
+    depend on no others.
+    """
     row, key, depth, column = (v.var for v in (one.row, one.key, one.depth, one.column))
     own = {row, key, depth, column}
     accesses = (

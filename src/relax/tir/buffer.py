@@ -63,14 +63,14 @@ class Range(Node):
 
 
 def _shape(values: Any) -> tuple[PrimExpr, ...]:
-    """Sizes of a buffer (integer constants are int64); a lone size is a shape of one dimension."""
+    """Convert the sizes of a buffer (integer constants become int64); a single size is a shape of one dimension."""
     if isinstance(values, (PrimExpr, int)):
         values = (values,)
     return dimensions(values)
 
 
 def _offset(value: Any) -> PrimExpr | None:
-    """An offset; None for zero, so that a buffer has one form."""
+    """Convert an offset; zero becomes None, so that equal buffers have one representation."""
     offset = None if value is None else convert(value)
     return None if offset is None or is_const(offset, 0) else offset
 
@@ -78,11 +78,11 @@ def _offset(value: Any) -> PrimExpr | None:
 @final
 @node
 class Buffer(Node):
-    """An array in memory. `data` is the pointer's variable; no strides means compact row-major.
+    """An array in memory. `data` is the pointer variable; a buffer without strides is compact row-major.
 
     `elem_offset` counts elements from `data` (None: zero). `scope` is where it lives: global or local.
-    `axis_separators` divide the dimensions into groups, each of which `FlattenBuffer` makes one dimension: (1, 3) of a
-    shape (a, b, c, d) gives (a, b * c, d). Memory of a CPU holds all of them one after the other.
+    `axis_separators` divide the dimensions into groups, each flattened by `FlattenBuffer` into one dimension: (1, 3)
+    with shape (a, b, c, d) yields (a, b * c, d). The layout in CPU memory does not depend on them.
     """
 
     __is_variable__: ClassVar[bool] = True
@@ -122,7 +122,7 @@ class Buffer(Node):
         return BufferLoad(self, _lanes_from(begin, kind.lanes // self.dtype.lanes), predicate)
 
     def vstore(self, begin: Any, value: Any, predicate: Any = None) -> Any:
-        """The statement that writes a vector starting at `begin`, or to a vector of indices.
+        """Return the statement that stores a vector starting at `begin`, or at a vector of indices.
 
         A lane whose predicate does not hold is not written.
         """
@@ -132,13 +132,13 @@ class Buffer(Node):
         return store(self, vector, place, predicate)
 
     def offset_of(self, indices: Any) -> tuple[PrimExpr, ...]:
-        """The position of an element in the flattened buffer, a tuple of one."""
+        """Return a tuple of one: the index of the element in the flattened buffer."""
         items = to_indices(indices)
         check_indices("offset_of", self, items)
         return (simplify(element_offset(self, items)),)
 
     def get_flattened_buffer(self) -> Buffer:
-        """The same memory as a buffer of one dimension; itself if it has one, and no strides."""
+        """Return the same memory as a one-dimensional buffer; the buffer itself if it is one without strides."""
         if self.ndim == 1 and not self.strides:
             return self
         return self.replace(shape=(simplify(memory_extent(self)),), strides=(), axis_separators=())
@@ -151,9 +151,9 @@ class Buffer(Node):
         offset: Any = 0,
         extent: Any = None,
     ) -> PrimExpr:
-        """The pointer to the element `offset`, as an argument of call_extern.
+        """Return the pointer to the element `offset`, as an argument of call_extern.
 
-        `access_mask` says what is done there: "r", "w" or "rw"; `extent` how many elements from there on, all if None.
+        `access_mask` is "r", "w" or "rw"; `extent` is the number of accessed elements from `offset` on (None: all).
         """
         mask = access_mask if isinstance(access_mask, int) else _access_mask(access_mask)
         start, count = convert(offset), memory_extent(self)
@@ -178,11 +178,11 @@ def _access_mask(text: str) -> int:
 
 
 STORE: list[Callable[..., Node]] = []
-"""BufferStore, a statement: statements are made of buffers, so `relax.tir.stmt` puts it here."""
+"""The class BufferStore, appended by `relax.tir.stmt`, which imports this module."""
 
 
 def _lanes_from(begin: Any, lanes: int) -> tuple[PrimExpr, ...]:
-    """The indices of `lanes` neighbours in the last dimension; a vector of indices as it is."""
+    """Return the indices of `lanes` adjacent elements of the last dimension; a vector of indices stays unchanged."""
     items = to_indices(begin)
     if lanes <= 1 or (items and items[-1].dtype.lanes > 1):
         return items
@@ -190,12 +190,12 @@ def _lanes_from(begin: Any, lanes: int) -> tuple[PrimExpr, ...]:
 
 
 def strides_of(buffer: Buffer) -> tuple[PrimExpr, ...]:
-    """The strides in elements along each dimension; compact row-major unless it says otherwise."""
+    """Return the strides in elements of each dimension; those of a compact row-major array if the buffer has none."""
     return buffer.strides or row_major(buffer.shape)
 
 
 def row_major(shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-    """The strides in elements of a compact array of a shape."""
+    """Return the strides in elements of a compact row-major array."""
     strides: list[PrimExpr] = []
     step: PrimExpr = const(1, "int64")
     for size in reversed(shape):
@@ -205,7 +205,7 @@ def row_major(shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
 
 
 def element_offset(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
-    """The distance, in elements, of the element at `indices` from the buffer's pointer."""
+    """Return the offset, in elements, of the element at `indices` from the buffer's pointer."""
     offset = buffer.elem_offset
     for index, stride in zip(indices, strides_of(buffer), strict=True):
         term = index if is_const(stride, 1) else index * stride
@@ -214,12 +214,12 @@ def element_offset(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
 
 
 def element_count(buffer: Buffer) -> PrimExpr:
-    """The number of elements of a compact buffer of this shape."""
+    """Return the number of elements of a buffer without gaps."""
     return product(buffer.shape)
 
 
 def product(sizes: Iterable[PrimExpr]) -> PrimExpr:
-    """The product of sizes."""
+    """Return the product of sizes."""
     count: PrimExpr = const(1, "int64")
     for size in sizes:
         count = size if is_const(count, 1) else count * size
@@ -227,18 +227,18 @@ def product(sizes: Iterable[PrimExpr]) -> PrimExpr:
 
 
 def axis_groups(buffer: Buffer) -> list[range]:
-    """The dimensions between the axis separators of a buffer."""
+    """Return the groups of dimensions between the axis separators of a buffer."""
     ends = [0, *buffer.axis_separators, buffer.ndim]
     return [range(first, end) for first, end in itertools.pairwise(ends)]
 
 
 def memory_extent(buffer: Buffer) -> PrimExpr:
-    """The number of elements from the first of a buffer to its end, gaps between strides included."""
+    """Return the number of elements from the first to the end of a buffer, including gaps between strides."""
     return buffer.shape[0] * buffer.strides[0] if buffer.strides else element_count(buffer)
 
 
 def zero_of(dtype: DataType) -> PrimExpr:
-    """Zero; of a vector type, in every lane."""
+    """Return zero; for a vector dtype, zero in every lane."""
     zero = const(0, dtype.element_of)
     return zero if dtype.lanes == 1 else Broadcast(zero, dtype.lanes)
 
@@ -255,7 +255,7 @@ def decl_buffer(
     offset_factor: int = 1,
     axis_separators: Iterable[int] | None = None,
 ) -> Buffer:
-    """A new buffer; its data variable is made unless given. Raises TypeError for data that is no variable."""
+    """Create a buffer, with a new data variable unless `data` is given. Raises TypeError if `data` is no variable."""
     pointer = data if data is not None else Var(name, "handle")
     if not isinstance(pointer, Var):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"the data of a buffer is a variable, found {type(pointer).__name__}")
@@ -274,9 +274,7 @@ def decl_buffer(
 
 
 def shape_vars_bound_by(buffer: Buffer) -> Iterator[Var]:
-    """The variables that a parameter's buffer binds: those standing alone as a size, a stride or the
-    offset.
-    """
+    """Yield the variables that a parameter's buffer binds: each size, stride or offset that is a single variable."""
     for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
         if isinstance(size, Var):
             yield size
@@ -290,7 +288,7 @@ class BufferRegion(Node):
     region: tuple[Range, ...] = child(converter=tuple)
 
     def asobject(self) -> PrimExpr:
-        """The elements of the region as a vector: a slice in the last dimension, of a constant length.
+        """Return the elements of the region as a vector: a slice of static length in the last dimension.
 
         Raises TypeError for a region that has several elements along another dimension.
         """
@@ -303,7 +301,7 @@ class BufferRegion(Node):
 
 
 def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
-    """stop - start; of what was written as ``start : start + extent``, that very extent."""
+    """Return stop - start; for ``start : start + extent``, return `extent` unchanged."""
     if isinstance(start, IntImm) and start.dtype != stop.dtype and stop.dtype.is_integer:
         start = IntImm(stop.dtype, start.value)
     if isinstance(stop, IntImm) and stop.dtype != start.dtype and start.dtype.is_integer:
@@ -316,7 +314,7 @@ def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
 
 
 def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
-    """The region that ``buffer[items]`` means: slices are ranges, indices are ranges of one.
+    """Return the region of ``buffer[items]``: slices are ranges, indices are ranges of extent 1.
 
     Raises ValueError for a slice with a step.
     """
@@ -338,7 +336,7 @@ def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
 
 
 def vector_index(buffer: Buffer, start: PrimExpr, extent: PrimExpr, step: Any = None) -> PrimExpr:
-    """The indices ``start, start + step, …`` below ``start + extent``, as a Ramp.
+    """Return the indices ``start, start + step, …`` below ``start + extent``, as a Ramp.
 
     Raises TypeError if their number is not a constant.
     """
@@ -355,7 +353,7 @@ def vector_index(buffer: Buffer, start: PrimExpr, extent: PrimExpr, step: Any = 
 
 
 def vector_indices(buffer: Buffer, items: Iterable[Any]) -> tuple[PrimExpr, ...]:
-    """Subscripts as indices: a slice is the vector of its indices."""
+    """Convert subscripts to indices; a slice becomes the vector of its indices."""
     made: list[PrimExpr] = []
     for item, size in zip(items, buffer.shape, strict=False):
         if isinstance(item, slice):
@@ -368,12 +366,12 @@ def vector_indices(buffer: Buffer, items: Iterable[Any]) -> tuple[PrimExpr, ...]
 
 
 def to_indices(values: Any) -> tuple[PrimExpr, ...]:
-    """Subscripts as expressions; a lone one is a tuple of one."""
+    """Convert subscripts to expressions; a single one becomes a tuple of one."""
     return tuple(convert(item) for item in as_tuple(values))
 
 
 def optional(value: Any) -> PrimExpr | None:
-    """An expression, or None."""
+    """Convert a value to an expression, unless it is None."""
     return None if value is None else convert(value)
 
 
@@ -382,8 +380,9 @@ def optional(value: Any) -> PrimExpr | None:
 class BufferLoad(PrimExpr):
     """The element of `buffer` at `indices`. Raises ValueError for a wrong number of indices.
 
-    If the last index is a vector, so is the value; others may be vectors of as many lanes, or scalars. `predicate`, a
-    vector of bool, says which lanes are read; the others are 0, and their indices may be anything.
+    If the last index is a vector, so is the value; the other indices may be vectors with the same number of lanes, or
+    scalars. `predicate`, a vector of bool, selects the lanes that are read; other lanes are 0, and their indices may be
+    out of range.
     """
 
     buffer: Buffer
@@ -455,10 +454,10 @@ def _lane_numbers(value: Any) -> tuple[IntImm, ...]:
 @final
 @node
 class Shuffle(PrimExpr):
-    """Lanes of `vectors`, counted one vector after the other, in the order of `indices`.
+    """Select lanes of the concatenation of `vectors` by `indices`.
 
-    The vectors have one element type; a scalar is a vector of one lane. Raises TypeError for indices that are no
-    constants, ValueError for those of no lane.
+    The vectors have the same element type; a scalar is a vector of one lane. Raises TypeError for indices that are no
+    constants, ValueError for indices out of range.
     """
 
     vectors: tuple[PrimExpr, ...] = child(converter=to_indices)
@@ -479,14 +478,14 @@ class Shuffle(PrimExpr):
 
 
 def _constant(bound: PrimExpr, dtype: DataType) -> PrimExpr:
-    """A constant in another integer dtype; anything else as it is."""
+    """Convert a constant to another integer dtype; other expressions stay unchanged."""
     if isinstance(bound, IntImm) and bound.dtype != dtype and dtype.is_integer:
         return IntImm(dtype, bound.value)
     return bound
 
 
 def _domain(value: Any) -> Range | None:
-    """The range that an IterVar runs over: a Range, or its begin and end."""
+    """Convert the domain of an IterVar: a Range, or its begin and end."""
     if value is None or isinstance(value, Range):
         return value
     bounds = as_tuple(value)
@@ -511,10 +510,10 @@ def _iter_type(value: Any) -> str:
 @final
 @node
 class IterVar(ScalarOperators, Node):
-    """A variable that runs over a domain. Kinds: spatial (data-parallel), reduce, scan (ordered), opaque, thread.
+    """A variable that ranges over a domain. Kinds: spatial (data-parallel), reduce, scan (ordered), opaque, thread.
 
-    The domain may be given as ``(begin, end)``, the variable by its name, the kind as TVM numbers or calls it.
-    An IterVar may stand where a scalar is expected: its variable is meant.
+    The domain may be given as ``(begin, end)``, the variable by its name, the kind by TVM's number or name. An IterVar
+    used as a scalar denotes its variable.
     """
 
     DataPar: ClassVar[str] = "spatial"
@@ -528,7 +527,7 @@ class IterVar(ScalarOperators, Node):
     var: Var = binder()
     iter_type: str = child(default="spatial", converter=_iter_type)
     thread_tag: str = child(default="")
-    """The thread of a device that the variable is, as ``threadIdx.x``."""
+    """Thread index that the variable is bound to, such as ``threadIdx.x``."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.var, Var):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -564,7 +563,7 @@ class CommReducer(Node):
 @final
 @node
 class Reduce(PrimExpr):
-    """The reduction of `source` over `axis` where `condition`; `value_index` picks one of its results."""
+    """Reduction of `source` over `axis` where `condition` holds; `value_index` selects one of its results."""
 
     combiner: CommReducer
     source: tuple[PrimExpr, ...] = child(converter=to_indices)

@@ -1,11 +1,11 @@
-"""Recognising kernels of one convolution of bytes, of images with channels before pixels and two dimensions of pixels.
+"""Recognise kernels of one int8 convolution over 2-D images in NCHW order.
 
     padded[n, c, y, x] = if_then_else(inside, X[n, c, y - 1, x - 1], 0)                         (if there is padding)
     C[n, co, h, w] += int32(W[co, ci, i, j]) * int32(padded[n, ci, h * 2 + i, w * 2 + j])       a reduction
-    R[n, co, h, w] = uint8(… C[n, co, h, w] … S[n, co, h, w])                                   (if something is behind)
+    R[n, co, h, w] = uint8(… C[n, co, h, w] … S[n, co, h, w])                                   (optional epilogue)
 
-Only those of which a schedule rule (`schedules.cpu.byte_pixels`) has loops for channels behind pixels: one group,
-numbers of channels that fill words and vectors, weights of int8, and, where there is padding, with zeros.
+Supported are the convolutions that the schedule rule `schedules.cpu.byte_pixels` computes in NHWC order: one group,
+channels that fill packed int8×4 groups and vectors, int8 weights, and zero padding.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .nests import Nest, nest_of, root_of
 from .stmt import PrimFunc
 
 INPUTS: Final = 16
-"""The number of input channels is a multiple of this."""
+"""Divisor of the number of input channels."""
 OUTPUTS: Final = 32
-"""The number of output channels is a multiple of this."""
+"""Divisor of the number of output channels."""
 WEIGHTS: Final = 4096
-"""The least product of the numbers of channels: of fewer weights the loops are not worth it."""
+"""Least product of input and output channels: for fewer weights, the specialised loops do not pay."""
 PIXELS: Final = 2
-"""The least pixels of a result whose size is known, likewise."""
+"""Least number of result pixels, if that is static."""
 
 
 def byte_convolution_of(func: PrimFunc) -> ConvolutionChain | None:
-    """The convolution of bytes that a kernel computes, as a chain of one; None if it is none."""
+    """Return the int8 convolution of a kernel as a chain of one, or None."""
     nests = [nest_of(stmt) for stmt in root_of(func)[1]]
     known = [nest for nest in nests if nest is not None]
     places = [i for i, nest in enumerate(known) if nest.is_reduction]
@@ -68,7 +68,7 @@ def byte_convolution_of(func: PrimFunc) -> ConvolutionChain | None:
 
 
 def _operands(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
-    """The weights and the data of a sum; None if it is no convolution that the module is about."""
+    """Return the weights and the data of a reduction, or None if it is not a supported convolution."""
     store, product = nest.stores[0], summed_product(nest)
     if product is None or not _is_image(store.indices, store.buffer):
         return None
@@ -96,14 +96,16 @@ def _fits(out: Sequence[PrimExpr], sums: DataType, weight: BufferLoad, data: Buf
 
 
 def _is_small(result: Buffer) -> bool:
-    """True for a result of known size and few pixels."""
+    """True for a result of fewer than `PIXELS` pixels; False if their number is dynamic."""
     images, _, *pixels = result.shape
     sizes = [size.value for size in (images, *pixels) if isinstance(size, IntImm)]
     return len(sizes) == RANK - 1 and prod(sizes) < PIXELS
 
 
 def _padded(nest: Nest, buffer: Buffer) -> Buffer | None:
-    """The data that a nest pads with zeros for a buffer; None if it does something else."""
+    """Return the tensor from which `nest` computes the zero-padded copy `buffer`, or None if the nest does something
+    else.
+    """
     store = nest.stores[0]
     match store.value:
         case Call(args=(_, BufferLoad() as load, fill)) if store.value.intrinsic == "if_then_else":
@@ -117,7 +119,7 @@ def _padded(nest: Nest, buffer: Buffer) -> Buffer | None:
 
 
 def _is_image(indices: Sequence[PrimExpr], buffer: Buffer) -> bool:
-    """True for a place of an image by variables, each in its dimension."""
+    """True if `buffer` has four dimensions, each indexed by a variable."""
     return buffer.ndim == RANK and all(isinstance(index, Var) for index in indices)
 
 

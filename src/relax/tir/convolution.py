@@ -1,11 +1,10 @@
-"""Recognising kernels of convolutions with channels before pixels, of images with two dimensions of pixels.
+"""Recognise kernels of convolutions over 2-D images in NCHW order.
 
     padded[n, c, y, x] = if_then_else(inside, X[n, c, y - 1, x - 1], 0)         (if there is padding)
     C[n, co, h, w] += W[co, ci, i, j] * padded[n, ci, h + i, w + j]             a reduction
-    R[n, co, h, w] = max(C[n, co, h, w] + bias[co], 0)                          (if something is behind it)
+    R[n, co, h, w] = max(C[n, co, h, w] + bias[co], 0)                          (optional epilogue)
 
-The answer tells what kind of convolution it is. Whether windows are inside of the data, and which strides and groups
-there are, is for the schedule rules that arrange the loops.
+Only the kind of convolution is determined here; schedule rules check padding, strides and groups.
 """
 
 from __future__ import annotations
@@ -21,53 +20,53 @@ from .stmt import PrimFunc
 
 DTYPE = "float32"
 NARROW: Final = "bfloat16"
-"""The dtype of other data and weights, whose products are added up in float32."""
+"""Dtype of data and weights that is supported beside float32, with sums in float32."""
 RANK = 4
 LENGTH: Final = 3
-"""The convolutions of a chain."""
+"""Number of convolutions in a chain."""
 FEW: Final = 4
-"""The most input channels of a first layer: colours, and one more."""
+"""Largest number of input channels of a first layer: colours, and one more."""
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution of float32, or of bfloat16 with sums of float32, of a known number of taps."""
+    """A convolution in float32, or in bfloat16 with float32 sums, with static channels and window."""
 
     data: Buffer
-    """The parameter that is the data."""
+    """The data parameter."""
     weights: Buffer
-    """The parameter that is the weights."""
+    """The weight parameter."""
     is_of_elements: bool
-    """True for one tap, of all input channels."""
+    """True for a 1×1 window over all input channels."""
     is_depthwise: bool
-    """True for several taps, of one input channel, and as many output channels as input channels."""
+    """True for a depthwise convolution: a larger window, one input channel per output channel."""
     is_first: bool
-    """True for several taps of float32, of all of at most `FEW` input channels, as in the first layer of a network."""
+    """True for a larger window in float32 over at most `FEW` input channels, as in the first layer of a network."""
     is_dense: bool
-    """True if neighbouring taps meet neighbouring pixels: there is no dilation."""
+    """True without dilation."""
 
 
 @dataclass(frozen=True)
 class ConvolutionChain:
-    """A kernel of three convolutions, each of which reads what the one before it computed.
+    """A kernel of three convolutions, each of which reads the result of the previous one.
 
-    The first has single elements or few channels, the second is depthwise, the last has single elements. There is no
-    dilation, for which there are no loops by rows.
+    The first is 1×1 or over few channels, the second depthwise, the last 1×1. None has dilation, which the loops fused
+    row by row do not support.
     """
 
     data: Buffer
-    """The parameter that is the data of the first."""
+    """The data parameter of the first convolution."""
     is_first: bool
-    """True if the first has windows of few channels."""
+    """True if the first convolution has a larger window over few channels; False if it is 1×1."""
     weights: tuple[Buffer, ...]
     result: Buffer
-    """The parameter that is the result."""
+    """The result parameter."""
     beside: tuple[Buffer, ...]
-    """The other parameters of as many dimensions that results are computed of, such as a residual."""
+    """Other parameters of four dimensions that the result depends on, such as a residual."""
 
 
 def chain_of(func: PrimFunc) -> ConvolutionChain | None:
-    """The chain of convolutions that a kernel computes; None if it is none."""
+    """Return the chain of convolutions that a kernel computes, or None."""
     nests = [nest_of(stmt) for stmt in root_of(func)[1]]
     known = [nest for nest in nests if nest is not None]
     sums = [nest for nest in known if nest.is_reduction]
@@ -92,7 +91,7 @@ def chain_of(func: PrimFunc) -> ConvolutionChain | None:
 
 
 def _is_dense(nest: Nest, weight: BufferLoad, data: BufferLoad) -> bool:
-    """True if neighbouring taps of a convolution's windows meet neighbouring pixels."""
+    """True if the convolution has no dilation: every index steps by 0 or 1 from tap to tap."""
     taps = [v.var for v in nest.block.iter_vars if v.iter_type == "reduce"]
 
     def step(index: PrimExpr, tap: Var) -> PrimExpr:
@@ -106,7 +105,7 @@ def _is_dense(nest: Nest, weight: BufferLoad, data: BufferLoad) -> bool:
 
 
 def _of_sum(nest: Nest, nests: Sequence[Nest], buffers: Sequence[Buffer]) -> Convolution | None:
-    """The convolution that a reduction computes, of data among these buffers."""
+    """Return the convolution of a reduction whose data and weights are among `buffers`, or None."""
     factors = _factors(nest)
     if factors is None:
         return None
@@ -117,7 +116,7 @@ def _of_sum(nest: Nest, nests: Sequence[Nest], buffers: Sequence[Buffer]) -> Con
 
 
 def convolution_of(func: PrimFunc) -> Convolution | None:
-    """The convolution that a kernel computes; None if it is none, or more than one."""
+    """Return the single convolution that a kernel computes, or None."""
     nests = [nest_of(stmt) for stmt in root_of(func)[1]]
     known = [nest for nest in nests if nest is not None]
     sums = [nest for nest in known if nest.is_reduction]
@@ -127,7 +126,7 @@ def convolution_of(func: PrimFunc) -> Convolution | None:
 
 
 def _factors(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
-    """The factors of the products that a reduction adds up, each an element of a tensor."""
+    """Return the two loads whose products a reduction sums, or None."""
     product = summed_product(nest)
     if product is None:
         return None
@@ -136,7 +135,7 @@ def _factors(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
 
 
 def summed_product(nest: Nest) -> Mul | None:
-    """The product that a reduction adds to its result; None if it does something else."""
+    """Return the product that a reduction adds to its result, or None."""
     store = nest.stores[0]
     if len(nest.stores) != 1 or not isinstance(store.value, Add):
         return None
@@ -148,7 +147,7 @@ def summed_product(nest: Nest) -> Mul | None:
 
 
 def _unwidened(factor: PrimExpr) -> PrimExpr:
-    """A factor before it is converted to the dtype of the sums."""
+    """Strip a cast from bfloat16 to float32."""
     is_wide = isinstance(factor, Cast) and factor.dtype == DTYPE and factor.value.dtype == NARROW
     return factor.value if isinstance(factor, Cast) and is_wide else factor
 
@@ -185,7 +184,7 @@ def _convolution(
 
 
 def _source(buffer: Buffer, others: Sequence[Nest], params: Sequence[Buffer]) -> Buffer | None:
-    """The parameter that a buffer is, or is a padded copy of; None if it is neither."""
+    """Return the parameter that `buffer` is, or is a (padded) copy of; None if it is neither."""
     if buffer in params:
         return buffer
     for nest in others:

@@ -1,16 +1,16 @@
-"""Dependence between the blocks of a scope: who reads what whom writes.
+"""Dependences between the blocks of a scope: producers and consumers of each buffer.
 
     for i in range(8):
         with T.block("P"):              P writes T
             T[vi] = A[vi]
-        with T.block("C"):              C reads T behind P: P is a producer of C, C a consumer of P
+        with T.block("C"):              C reads T after P: P is a producer of C, C a consumer of P
             B[vi] = T[vi]
-        with T.block("Q"):              Q overwrites what C reads; it is a consumer of P too, and C is none of Q
+        with T.block("Q"):              Q overwrites T, which C reads; Q is a consumer of P too, C is not one of Q
             T[vi] = 0.0
 
-A scope is a block with the blocks directly in it, its children. Accesses come from the bodies, not from what a block
-declares. All facts are about statements, which never change, and are remembered with them: after a rewrite of one loop
-nest, those of the others are not gathered again.
+A scope is a block with the blocks directly inside, its children. Accesses are found in the bodies; declared regions are
+used only for opaque blocks. Facts are cached per statement, as statements are immutable: after a rewrite of one loop
+nest, those of the other nests are reused.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ from .usage import free_vars as variables_used
 
 @dataclass(frozen=True)
 class Accesses:
-    """The regions of a block, over its own variables; reading what a reduction is summed up in counts as no read."""
+    """The regions that a block reads and writes, over its own variables. A reduction's reads of its accumulator do not
+    count.
+    """
 
     reads: tuple[BufferRegion, ...]
     writes: tuple[BufferRegion, ...]
     opaque: bool
-    """True if the body calls functions with effects, hands a pointer on, or declares a view."""
+    """True if the body calls functions with effects, passes a pointer to a call, declares a view, or has a while loop.
+    """
 
     @property
     def read_buffers(self) -> set[Buffer]:
@@ -54,7 +57,9 @@ _scopes: weakref.WeakKeyDictionary[Block, BlockScope] = weakref.WeakKeyDictionar
 
 
 def accesses(block: Block) -> Accesses:
-    """The accesses of a block's body, and those that the block declares of buffers that it hands on as pointers."""
+    """Return the accesses of a block's body; if it is opaque, with the declared regions of buffers it does not access
+    directly.
+    """
     result = _accesses.get(block)
     if result is None:
         reads, writes = block_access_region(block)
@@ -67,7 +72,7 @@ def accesses(block: Block) -> Accesses:
 
 
 def free_variables(block: Block) -> frozenset[Var]:
-    """The variables that a block uses and does not bind."""
+    """Return the variables that a block uses and does not bind."""
     result = _free.get(block)
     if result is None:
         result = _free[block] = frozenset(variables_used(block))
@@ -75,7 +80,9 @@ def free_variables(block: Block) -> frozenset[Var]:
 
 
 def touches(block: Block, buffer: Buffer) -> bool:
-    """True if a block allocates, accesses, views or hands on a buffer. A rewrite of its uses may skip other blocks."""
+    """True if a block allocates, accesses, views or passes on a buffer. A rewrite of the buffer's uses may skip other
+    blocks.
+    """
     return any(item is buffer for item in block.alloc_buffers) or buffer.data in free_variables(block)
 
 
@@ -105,41 +112,41 @@ def _is_opaque(block: Block) -> bool:
 
 @dataclass
 class BlockScope:
-    """The children of a block in the order of the program, and who writes and reads which buffer among them."""
+    """The child blocks of a block in program order, and the writers and readers of each buffer among them."""
 
     block: Block
     children: list[BlockRealize] = field(default_factory=list[BlockRealize])
     writers: dict[Buffer, list[BlockRealize]] = field(default_factory=dict[Buffer, "list[BlockRealize]"])
     readers: dict[Buffer, list[BlockRealize]] = field(default_factory=dict[Buffer, "list[BlockRealize]"])
     by_pointer: dict[Var, set[Buffer]] = field(default_factory=dict[Var, "set[Buffer]"])
-    """The buffers that the children access, by their storage."""
+    """The accessed buffers of each data pointer."""
     variables: set[Var] = field(default_factory=set[Var])
-    """The variables of loops and lets in the scope."""
+    """Variables of the loops and lets in the scope, outside of its children."""
     loose: set[Buffer] = field(default_factory=set[Buffer])
-    """Buffers whose storage statements outside of the children, in this scope, read, write or hand on."""
+    """Buffers whose storage is read, written or passed on by statements of the scope outside of its children."""
     _positions: dict[int, int] = field(default_factory=dict[int, int])
 
     def position(self, child: BlockRealize) -> int:
-        """The place of a child in the order of the program."""
+        """Return the index of a child in program order."""
         if not self._positions:
             self._positions.update((id(item), i) for i, item in enumerate(self.children))
         return self._positions[id(child)]
 
     def producers(self, child: BlockRealize) -> list[BlockRealize]:
-        """The children before this one that write what it reads or writes, in the order of the program."""
+        """Return the children before `child` that write a buffer it reads or writes, in program order."""
         used = accesses(child.block)
         buffers = used.read_buffers | used.written_buffers
         return self._those(self.writers, buffers, child, before=True)
 
     def consumers(self, child: BlockRealize) -> list[BlockRealize]:
-        """The children behind this one that read or write what it writes, in the order of the program."""
+        """Return the children after `child` that read or write a buffer it writes, in program order."""
         buffers = accesses(child.block).written_buffers
         readers = self._those(self.readers, buffers, child, before=False)
         writers = self._those(self.writers, buffers, child, before=False)
         return sorted({*readers, *writers}, key=self.position)
 
     def overwriters(self, child: BlockRealize) -> list[BlockRealize]:
-        """The children behind this one that write what it reads."""
+        """Return the children after `child` that write a buffer it reads."""
         return self._those(self.writers, accesses(child.block).read_buffers, child, before=False)
 
     def _those(
@@ -152,18 +159,18 @@ class BlockScope:
 
 @dataclass
 class _Part:
-    """The facts about one statement of a scope: those that the scope gathers from all of its statements."""
+    """The contribution of one statement to its scope's facts."""
 
     children: list[BlockRealize] = field(default_factory=list[BlockRealize])
     writes: list[tuple[Buffer, BlockRealize]] = field(default_factory=list[tuple[Buffer, BlockRealize]])
     reads: list[tuple[Buffer, BlockRealize]] = field(default_factory=list[tuple[Buffer, BlockRealize]])
     loose: set[Buffer] = field(default_factory=set[Buffer])
     pointers: set[Var] = field(default_factory=set[Var])
-    """The variables, among them the pointers of storage, that statements outside of the children use."""
+    """Variables, including data pointers, that statements outside of the children use."""
     variables: set[Var] = field(default_factory=set[Var])
 
     def add_uses(self, node: Node) -> None:
-        """Add what a statement or an expression outside of the children uses."""
+        """Add the uses of a statement or expression outside of the children."""
         if not isinstance(node, (Var, IntImm)):
             uses = _Uses()
             uses.visit(node)
@@ -175,9 +182,9 @@ _parts: weakref.WeakKeyDictionary[Stmt, _Part] = weakref.WeakKeyDictionary()
 
 
 def scope_of(block: Block) -> BlockScope:
-    """The children of a block, and what they read and write.
+    """Return the children of a block, and their reads and writes.
 
-    The facts about each loop nest are remembered with it; after a rewrite of one, those of the others are gathered.
+    Facts are cached per loop nest: after a rewrite of one nest, those of the other nests are reused.
     """
     result = _scopes.get(block)
     if result is None:
@@ -218,7 +225,7 @@ def _part_of(stmt: Stmt) -> _Part:
 
 
 def _bound_around(stmt: Stmt) -> Iterator[Var]:
-    """The variables that statements of a scope, outside of its children, bind."""
+    """Yield the variables bound by statements of a scope, outside of its children."""
     if isinstance(stmt, For):
         yield stmt.loop_var
     elif isinstance(stmt, LetStmt):
@@ -229,7 +236,9 @@ def _bound_around(stmt: Stmt) -> Iterator[Var]:
 
 
 def _children(stmt: Stmt) -> Iterator[Node]:
-    """Blocks, and what else is executed, directly in a scope: stores, calls, and the expressions of statements."""
+    """Yield the child blocks of a scope, and its other executed parts: stores, calls, and the expressions of
+    statements.
+    """
     if isinstance(stmt, (BlockRealize, BufferStore, Evaluate)):
         yield stmt
         return
@@ -242,7 +251,7 @@ def _children(stmt: Stmt) -> Iterator[Node]:
 
 
 def loops_of_scope(stmt: Stmt) -> Iterator[For]:
-    """The loops in a statement that are not in a block of it."""
+    """Yield the loops in a statement that are outside of its blocks."""
     if isinstance(stmt, For):
         yield stmt
     if not isinstance(stmt, BlockRealize):
@@ -251,7 +260,7 @@ def loops_of_scope(stmt: Stmt) -> Iterator[For]:
 
 
 class _Uses(StmtExprVisitor):
-    """Collects the buffers that are read and written, and the variables, among them pointers."""
+    """Collect the accessed buffers, and the variables including data pointers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -270,16 +279,16 @@ class _Uses(StmtExprVisitor):
 
 
 def loads_in(expr: Node) -> list[BufferLoad]:
-    """The loads in an expression or statement."""
+    """Return the loads in an expression or statement."""
     loads: list[BufferLoad] = []
     post_order_visit(expr, lambda part: loads.append(part) if isinstance(part, BufferLoad) else None)
     return loads
 
 
 def reads_no_other(expr: PrimExpr, buffer: Buffer, place: Sequence[PrimExpr]) -> bool:
-    """True if an expression reads no element of a buffer's storage but the one at `place`.
+    """True if an expression reads no element of `buffer`'s storage except the one at `place`.
 
-    Calls with effects may read any.
+    Calls with effects may read any element.
     """
     if has_effects(expr):
         return False

@@ -1,10 +1,10 @@
-"""Changing the dtype of everything that is an index: loop variables, sizes, subscripts.
+"""Change the dtype of all indices: loop variables, sizes, subscripts.
 
     for i in range(n: int32): B[i] = A[i] + T.float32(i)
     force_index_dtype(func, "int64")
     for i in range(n: int64): B[i] = A[i] + T.float32(T.int32(i))
 
-Where an index is used as a value it is cast back, so that values stay what they were.
+An index used as a value is cast back to its old dtype, so values do not change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .usage import shape_vars_bound_by
 
 
 def force_index_dtype(func: PrimFunc, dtype: str) -> PrimFunc:
-    """The function with `dtype` for every loop variable, block variable, size and subscript."""
+    """Return the function with `dtype` for every loop variable, block variable, size and subscript."""
     return _IndexRewriter(DataType(dtype)).function(func)
 
 
@@ -28,7 +28,7 @@ class _IndexRewriter(StmtExprMutator):
         self.dtype = dtype
         self.renamed: dict[Var, Var] = {}
         self.converted: dict[PrimExpr, PrimExpr] = {}
-        """Results of `convert`, by object."""
+        """Results of `convert`."""
 
     def rename(self, var: Var) -> Var:
         if var.dtype == self.dtype or not var.dtype.is_integer:
@@ -51,7 +51,7 @@ class _IndexRewriter(StmtExprMutator):
         )
 
     def index(self, expr: PrimExpr) -> PrimExpr:
-        """An expression in index position, in the wanted dtype."""
+        """Rewrite an expression in index position to the target dtype."""
         return self.convert(self.visit(expr))
 
     def convert(self, expr: PrimExpr) -> PrimExpr:
@@ -63,7 +63,7 @@ class _IndexRewriter(StmtExprMutator):
         return known
 
     def rewritten(self, expr: PrimExpr) -> PrimExpr:
-        """An expression of another dtype in the wanted one."""
+        """Convert an expression to the target dtype."""
         match expr:
             case IntImm(_, value):
                 return IntImm(self.dtype, value)
@@ -81,7 +81,7 @@ class _IndexRewriter(StmtExprMutator):
         return exprs if all(a is b for a, b in zip(exprs, converted, strict=True)) else converted
 
     def sizes(self, exprs: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        """The sizes or strides of a buffer, of which constants are int64 always."""
+        """Rewrite the sizes or strides of a buffer; constants stay int64."""
         made = tuple(expr if isinstance(expr, IntImm) else self.index(expr) for expr in exprs)
         return exprs if all(a is b for a, b in zip(exprs, made, strict=True)) else made
 
@@ -156,7 +156,7 @@ class _IndexRewriter(StmtExprMutator):
 
 
 def _has_index(expr: PrimExpr, dtype: DataType) -> bool:
-    """True if arithmetic has an index among its operands: a variable of the wanted dtype, cast back."""
+    """True if arithmetic has an index among its operands: a variable of the target dtype, cast back."""
     found = False
 
     def visit(part: Node) -> bool:

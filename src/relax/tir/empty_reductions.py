@@ -1,4 +1,4 @@
-"""Loops that reduce: where they have no iteration, the inits of the reductions below them run all the same."""
+"""Reductions over empty loops: the init of the reduction runs although the loop has no iteration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .usage import free_vars
 
 
 def _loops_of(stmt: BlockRealize, kind: str) -> set[Var]:
-    """The variables that the block's axes of a kind are bound to."""
+    """Return the loop variables in the values of a block's axes of this kind."""
     used: set[Var] = set()
     for iter_var, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
         if iter_var.iter_type == kind:
@@ -17,12 +17,12 @@ def _loops_of(stmt: BlockRealize, kind: str) -> set[Var]:
 
 
 def reduces(loop: For, target: BlockRealize) -> bool:
-    """True if the loop's variable feeds reduction axes of a block alone."""
+    """True if the loop variable occurs in reduction axes of the block only."""
     return loop.loop_var in _loops_of(target, "reduce") - _loops_of(target, "spatial")
 
 
 def reductions(stmt: Stmt) -> list[BlockRealize]:
-    """The blocks with init directly below a statement, in the order of the program."""
+    """Return the blocks with init directly below a statement, in program order."""
     match stmt:
         case BlockRealize():
             return [] if stmt.block.init is None else [stmt]

@@ -49,7 +49,7 @@ Array = np.ndarray[Any, Any]
 
 
 class View:
-    """Memory seen as a buffer: shape, strides and offset in elements."""
+    """Memory viewed as a buffer; shape, strides and offset are in elements."""
 
     __slots__ = ("dtype", "held", "item", "lanes", "memory", "name", "offset", "shape", "strides")
 
@@ -71,7 +71,7 @@ class View:
         self.item: Callable[[Any], Any] = bool if dtype.is_bool else float if dtype.is_float else int
 
     def position(self, indices: Sequence[int]) -> int:
-        """The offset of an element. Raises IndexError outside of the shape, or of the memory behind."""
+        """Return the offset of an element. Raises IndexError outside of the shape or the underlying memory."""
         position = self.offset
         for index, size, stride in zip(indices, self.shape, self.strides, strict=True):
             if not 0 <= index < size:
@@ -84,7 +84,7 @@ class View:
         return position * self.lanes
 
     def require_inside(self, who: str) -> None:
-        """Raise unless all elements are inside of the memory behind; `who` begins the message."""
+        """Raise ValueError unless the whole view lies inside its memory; `who` begins the message."""
         for axis, size in enumerate(self.shape):
             if size < 0:
                 raise ValueError(f"{who} has dimension {axis} of size {size}")
@@ -102,7 +102,7 @@ class View:
             raise ValueError(f"{who} needs {end} bytes, but there are {self.held}")
 
     def array(self) -> Array:
-        """The elements as an array that shares the memory; those of a vector along its last dimension."""
+        """Return the elements as an array that shares the memory; the lanes of vectors are its last dimension."""
         lanes, item = self.lanes, self.memory.itemsize
         shape, steps = list(self.shape), [step * lanes * item for step in self.strides]
         if lanes > 1:
@@ -110,7 +110,7 @@ class View:
         return _strided(self.memory[self.offset * lanes :], shape, steps)
 
     def load(self, indices: Sequence[int]) -> Any:
-        """The element; a list for a buffer of vectors."""
+        """Return an element; for a buffer of vectors, a list of lanes."""
         position = self.position(indices)
         if self.lanes == 1:
             return self.item(self.memory[position])
@@ -126,7 +126,7 @@ class View:
 
 
 def _seen_as(memory: Array, kind: Any) -> Array:
-    """Memory as elements of another dtype; bytes at its end that make no element are left out."""
+    """Reinterpret memory as elements of another dtype; an incomplete element at its end is dropped."""
     whole = memory.nbytes // np.dtype(kind).itemsize * np.dtype(kind).itemsize
     return cast(Any, memory).view(np.uint8)[:whole].view(kind)
 
@@ -141,7 +141,7 @@ def _compact(shape: Sequence[int]) -> list[int]:
 
 
 def flat_memory(array: Array, who: str) -> Array:
-    """The elements from an array's first to its last, as a flat array that shares its memory."""
+    """Return the memory from an array's first to its last element, as a flat array that shares it."""
     if array.flags.c_contiguous:
         return cast(Any, array).reshape(-1)
     if any(stride < 0 for stride in array.strides):
@@ -154,14 +154,14 @@ def flat_memory(array: Array, who: str) -> Array:
 
 
 def _strided(memory: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
-    """Memory with another shape and strides; as_strided does not know the dtypes of ml_dtypes."""
+    """View memory with another shape and strides; as_strided itself does not support the dtypes of ml_dtypes."""
     raw: Any = cast(Any, memory).view(f"u{memory.itemsize}")
     seen: Any = np.lib.stride_tricks.as_strided(raw, shape, steps)
     return cast(Array, seen.view(memory.dtype))
 
 
 def garbage(dtype: DataType, count: int) -> Array:
-    """Fresh storage: NaN, or an unlikely number, so that reading before writing shows."""
+    """Return fresh storage filled with NaN or an unlikely number, so that reads before writes are noticed."""
     if dtype.is_bool:
         return np.ones(count, np.bool_)
     if dtype.is_float:
@@ -171,37 +171,39 @@ def garbage(dtype: DataType, count: int) -> Array:
 
 
 class Externs(Protocol):
-    """The functions of call_extern and call_packed, by name: a dict is one."""
+    """The functions of call_extern and call_packed, by name; a dict satisfies this protocol."""
 
     def get(self, name: str, /) -> Callable[..., Any] | None:
-        """The function, None if there is none of this name."""
+        """Return the function of this name, or None."""
         ...
 
 
 class ExpressionCompiler:
-    """Turns expressions into closures."""
+    """Compile expressions to closures."""
 
     def __init__(self, externs: Externs) -> None:
         self.externs = externs
         self.exact = False
-        """True if int64 arithmetic that overflows is an error: in sizes."""
+        """True while sizes are compiled: int64 overflow raises OverflowError."""
         self._shared: dict[PrimExpr, Value | None] | None = None
-        """While an expression is being compiled: its objects that occur in several places, and what they became."""
+        """During a compilation: the closures of objects that occur several times in the expression (None: not yet
+        compiled).
+        """
 
     def global_function(self, name: str) -> Callable[[Sequence[Any]], None]:
-        """A function that the program calls by its global name."""
+        """Return a function that the program calls by its global name."""
         raise ValueError(f"interpret: there is no function {name}")
 
     def argument(self, expr: PrimExpr) -> Value:
-        """An argument of a call of another function."""
+        """Compile an argument of a call of another function."""
         return self.expr(expr)
 
     def parallel(self, call: Call) -> Value:
-        """A call of a function for all iterations of a parallel loop."""
+        """Compile a call of a function for all iterations of a parallel loop."""
         return self.call(call)
 
     def expr(self, expr: PrimExpr) -> Value:
-        """An expression, executable. An object that occurs in it several times is compiled, and evaluated, once."""
+        """Compile an expression. An object that occurs several times is compiled and evaluated once."""
         if self._shared is not None:
             if expr not in self._shared:
                 return self.fresh(expr)
@@ -218,13 +220,13 @@ class ExpressionCompiler:
         return _anew(shared, value) if shared else value
 
     def size(self, expr: PrimExpr) -> Value:
-        """A size, executable: OverflowError where it leaves 64 bits on the way."""
+        """Compile a size; evaluation raises OverflowError if an intermediate result exceeds 64 bits."""
         with self.exactly():
             return self.expr(expr)
 
     @contextmanager
     def exactly(self, exact: bool = True) -> Generator[None]:
-        """Inside, expressions are those of sizes: what leaves 64 bits is an error."""
+        """Context manager: compile expressions as sizes, whose int64 overflow raises OverflowError."""
         outside, self.exact = self.exact, exact
         try:
             yield
@@ -232,7 +234,7 @@ class ExpressionCompiler:
             self.exact = outside
 
     def fresh(self, expr: PrimExpr) -> Value:
-        """An expression, executable, compiled anew."""
+        """Compile an expression without looking it up among the shared ones."""
         match expr:
             case IntImm(dtype, value):
                 fixed = bool(value) if dtype.is_bool else value
@@ -277,7 +279,7 @@ class ExpressionCompiler:
                 raise TypeError(f"interpret: cannot evaluate a {type(expr).__name__}")
 
     def elementwise(self, expr: PrimExpr, function: Callable[..., Any], *operands: PrimExpr) -> Value:
-        """A function of scalars; over the lanes, of vectors."""
+        """Apply a scalar function to the operands, lane by lane if they are vectors."""
         parts = [self.expr(operand) for operand in operands]
         if expr.dtype.lanes > 1:
             return lambda env: [function(*items) for items in zip(*(p(env) for p in parts), strict=True)]
@@ -349,7 +351,7 @@ class ExpressionCompiler:
         return self.elementwise(expr, intrinsic_function(expr), *expr.args)
 
     def reduction(self, expr: Call) -> Value:
-        """A reduction of a vector's lanes: the second half onto the first, until one lane is left."""
+        """Compile a reduction of a vector's lanes: combine the second half with the first until one lane is left."""
         (operand,) = expr.args
         vector, kind = self.expr(operand), expr.intrinsic.removeprefix("vector_reduce_")
         if kind in ("and", "or"):
@@ -367,7 +369,7 @@ class ExpressionCompiler:
         return run
 
     def regrouped(self, expr: Call) -> Value:
-        """The bits of all lanes as lanes of another width."""
+        """Compile a reinterpretation of a vector's bits as lanes of another width."""
         value, lanes = self.expr(expr.args[0]), expr.dtype.lanes
         source, target = (part.dtype.element_of for part in (expr.args[0], expr))
 
@@ -380,7 +382,7 @@ class ExpressionCompiler:
         return run
 
     def tiles(self, expr: Call) -> Value:
-        """A product of tiles, added to memory."""
+        """Compile a product of tiles, which is accumulated in memory."""
         args, kind = [self.expr(arg) for arg in expr.args], expr.intrinsic.removeprefix("tile_dot_")
 
         def run(env: Env) -> int:
@@ -400,7 +402,7 @@ class ExpressionCompiler:
         return run
 
     def address(self, expr: BufferLoad) -> Value:
-        """A pointer is the memory from the element on."""
+        """Compile the address of an element: the memory from the element on."""
         indices = [self.expr(index) for index in expr.indices]
 
         def run(env: Env) -> Any:
@@ -459,7 +461,7 @@ def _shuffled(vectors: Sequence[PrimExpr], values: Sequence[Value], indices: Seq
 
 
 def lanes_of(indices: Sequence[Any], count: int) -> list[list[Any]]:
-    """The indices of each of `count` lanes; a scalar index is that of all lanes."""
+    """Return the indices of each of `count` lanes; scalar indices are repeated."""
     vectors = [isinstance(index, list) for index in indices]
     return [
         [index[lane] if wide else index for index, wide in zip(indices, vectors, strict=True)]
@@ -468,9 +470,9 @@ def lanes_of(indices: Sequence[Any], count: int) -> list[list[Any]]:
 
 
 def shared_objects(expr: PrimExpr) -> list[PrimExpr]:
-    """The objects that occur several times in an expression: those whose value is the same each time.
+    """Return the objects that occur several times in an expression and may be evaluated once.
 
-    Not what may have an effect, or stands below something that may; nor what a Let binds variables for.
+    Empty if an effect or a Let occurs in the expression.
     """
     counts: dict[PrimExpr, int] = {}
     varied = False
@@ -488,7 +490,7 @@ def shared_objects(expr: PrimExpr) -> list[PrimExpr]:
 
 
 def _kept(expr: PrimExpr, value: Value) -> Value:
-    """A value that is computed once, and then found in the environment."""
+    """Return a closure that evaluates `value` once and caches the result in the environment."""
 
     def run(env: Env) -> Any:
         if expr not in env:
@@ -499,7 +501,7 @@ def _kept(expr: PrimExpr, value: Value) -> Value:
 
 
 def _anew(shared: Sequence[PrimExpr], value: Value) -> Value:
-    """A value in whose evaluation nothing counts that was kept for an earlier one."""
+    """Return a closure that discards the cached results of `shared`, then evaluates `value`."""
 
     def run(env: Env) -> Any:
         for part in shared:

@@ -1,14 +1,14 @@
-"""Walking and rewriting statements, expressions and functions.
+"""Visitors and mutators of statements, expressions and functions.
 
-Everything goes by the declared fields of the nodes, so a new kind of statement needs nothing here. A rewrite
-that changes nothing returns the very object it got, and unchanged parts are shared.
+Walks follow the declared fields of the nodes, so new classes of statements need no code here. A rewrite that changes
+nothing returns the same object, and unchanged parts are shared.
 
-Variables and buffers are leaves of a walk (what a buffer's shape says is visited only where asked for). A rewrite
-changes a buffer only where it is defined (a parameter, an allocation, a view), and every use follows its definition: a
-rewrite of a body alone leaves the buffers of the parameters alone.
+Variables and buffers are leaves of a walk (the sizes in a buffer are not visited). A rewrite changes a buffer only at
+its definition (a parameter, an allocation, a view), and its uses follow: rewriting only a body leaves the buffers of
+the parameters unchanged.
 
-An expression may be one object in several places: ``e = e + e``, sixty times, is sixty nodes and 2**60 paths. Within
-one expression of a statement each object is visited once; what it became the first time stands in the other places.
+An expression may be one object in several places: ``e = e + e``, sixty times, has sixty nodes and 2**60 paths. Within
+one expression of a statement each object is visited once, and its first result is reused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _post_order_visit(part: Node, visit: Callable[[Node], Any], seen: set[int]) 
 
 
 def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:
-    """Call `visit` on a node and everything below, wholes before parts; where it returns False, not below.
+    """Call `visit` on a node and everything below, wholes before parts; if it returns False, the parts are skipped.
 
     An object that occurs in several places is visited once.
     """
@@ -63,9 +63,9 @@ def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:
 
 
 class _Memory:
-    """Results for the objects of the expression being walked; empty between expressions.
+    """Cache of results per object while one expression is walked; empty between expressions.
 
-    What is learnt inside a Let of its variable, and inside a Reduce, where more is known, is forgotten behind it.
+    Results inside a Let that depend on its variable, and all results inside a Reduce, are dropped at its end.
     """
 
     __slots__ = ("_free", "_results")
@@ -75,7 +75,7 @@ class _Memory:
         self._free: FreeVars | None = None
 
     def visit(self, node: Node, method: Callable[[Any], Any]) -> Any:
-        """The result of `method` for an expression; it is called once for each object below the outermost one."""
+        """Return the result of `method` for an expression, called once for each object below the outermost one."""
         results = self._results
         if results is None:
             self._results = {}
@@ -112,9 +112,9 @@ def _is_shared(kind: type[Node]) -> bool:
 
 
 class StmtExprVisitor:
-    """A walk with one method per kind of node: ``visit_<ClassName>(node)``, else `visit_default`.
+    """A walk with one method per class of node: ``visit_<ClassName>(node)``, else `visit_default`.
 
-    A method goes on into the parts with `visit_children`.
+    A method visits the node's parts with `visit_children`.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class StmtExprVisitor:
 
 
 _BINDERS: dict[type[Node], tuple[str, ...]] = {}
-"""The fields of a class in which something is defined."""
+"""Names of the binder fields of each class."""
 
 
 def _binders_of(kind: type[Node]) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ def _buffers_in(node: Node, binders: tuple[str, ...]) -> Iterator[Buffer]:
 
 
 class StmtExprMutator:
-    """A rewrite with one method per kind of node: ``visit_<ClassName>(node)``, else `visit_default`.
+    """A rewrite with one method per class of node: ``visit_<ClassName>(node)``, else `visit_default`.
 
     A method rewrites the parts with `visit_children`, which returns the node itself when no part changed.
     A Buffer is rewritten once, where it is defined, with the variables and expressions in it; its uses follow.
@@ -203,16 +203,16 @@ class StmtExprMutator:
         return cast(N, node.__mapped__(self.visit))
 
     def visit_all(self, nodes: tuple[N, ...]) -> tuple[N, ...]:
-        """Every one of several nodes rewritten; the tuple itself if none changed."""
+        """Rewrite each of `nodes`; returns the tuple itself if none changed."""
         made = tuple(self.visit(node) for node in nodes)
         return nodes if all(a is b for a, b in zip(nodes, made, strict=True)) else made
 
     def visit_predicate(self, predicate: PrimExpr | None) -> PrimExpr | None:
-        """The predicate of a load or store rewritten; None if it has none."""
+        """Rewrite the predicate of a load or store, if it has one."""
         return None if predicate is None else self.visit(predicate)
 
     def define_buffer(self, buffer: Buffer) -> None:
-        """Rewrite a buffer where a node defines it."""
+        """Rewrite a buffer at its definition."""
         self._buffers[buffer] = buffer  # its layout may mention its own pointer
         self._buffers[buffer] = map_children(buffer, self.visit)
 
@@ -317,7 +317,7 @@ class _FunctionMutator(StmtExprMutator):
         return cast(N, self.replaced(node))
 
     def replaced(self, node: Node) -> Node:
-        """The result of the user's functions, and of the walk between them, for a node."""
+        """Apply the user's functions to a node, and the walk between them."""
         replaced = self.before(node) if self.before is not None else None
         if replaced is not None:
             return replaced
@@ -342,10 +342,11 @@ def ir_transform(
     postorder: Callable[[Any], Node | None] | None,
     only_enable: Iterable[type[Node] | str] | None = None,
 ) -> Any:
-    """Rewrite by functions of the user: None from either leaves a node as it is.
+    """Rewrite by functions of the user; a function that returns None leaves a node unchanged.
 
-    `preorder` sees a node first; what it returns stands, and is not entered. `postorder` sees the node with
-    its parts rewritten. `only_enable` limits both to some classes, given as such or as ``"tir.BufferStore"``.
+    `preorder` is called before a node's parts are rewritten; its result replaces the node and is not visited.
+    `postorder` is called with the rewritten node. `only_enable` limits both to some classes, or names such as
+    ``"tir.BufferStore"``.
     """
     kinds = (Node,) if only_enable is None else tuple(map(_node_class, only_enable))
     return _FunctionMutator(preorder, postorder, kinds).visit(stmt)

@@ -1,4 +1,4 @@
-"""Kernels that may write their output over one of their inputs, and what they become then.
+"""In-place forms of kernels: the output overwrites an input of the same shape.
 
     for i in range(n):                              for i in range(n):
         with T.block("exp"):                            with T.block("exp"):
@@ -7,8 +7,8 @@
     for i in range(n): B[i] = A[i]
     for j in range(m): B[I[j]] = U[j]       becomes     for j in range(m): A[I[j]] = U[j]
 
-The first kind stores each element once, and reads of the input no other element than the one at the same place. The
-second copies the input, and then does not look at it again: without the copy, it is an update.
+The first form is elementwise: it stores each element once, and reads only the same element of the input. The second
+copies the input and does not read it afterwards: without the copy, it updates the input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from .written import written_params
 
 
 def in_place(func: PrimFunc, source: int) -> PrimFunc | None:
-    """The kernel without its output, which it writes over the input at a position; None if that is not proved right."""
+    """Return the kernel with its output parameter removed and its results written over input `source`; None if that is
+    not proved safe.
+    """
     written = written_params(func)
     buffers = [func.buffer_map.get(param) for param in func.params]
     if len(written) != 1 or source in written or buffers[source] is None:
@@ -42,14 +44,16 @@ def in_place(func: PrimFunc, source: int) -> PrimFunc | None:
 
 
 def _alike(a: Buffer, b: Buffer) -> bool:
-    """True if two buffers have one dtype and, proved, one shape, both without gaps."""
+    """True if two buffers have the same dtype, are compact, and are proved to have the same shape."""
     if a.dtype != b.dtype or len(a.shape) != len(b.shape) or not is_compact(a) or not is_compact(b):
         return False
     return all(same_size(x, y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
 def _is_elementwise(func: PrimFunc, old: Buffer, target: Buffer) -> bool:
-    """True if the kernel is one spatial nest over the target, and nothing else but checks that read no tensor."""
+    """True if the kernel is one spatial nest over `target` that reads `old` only at the stored element; other
+    statements may only be checks that read no tensor.
+    """
     allocated, statements = root_of(func)
     nests = [nest for nest in map(nest_of, statements) if nest is not None]
     others = [stmt for stmt in statements if all(nest.stmt is not stmt for nest in nests)]
@@ -64,7 +68,7 @@ def _is_elementwise(func: PrimFunc, old: Buffer, target: Buffer) -> bool:
 
 
 def _without_copy(body: Stmt, old: Buffer, target: Buffer) -> Stmt | None:
-    """A body that first copies a buffer to another, and then does not use it, without the copy."""
+    """Return the body without its initial copy of `old` to `target`; None if it has none or uses `old` afterwards."""
     match body:
         case BlockRealize((), predicate, block) if is_const(predicate, 1) and block.init is None:
             rest = _without_copy(block.body, old, target)
@@ -82,7 +86,7 @@ def _without_copy(body: Stmt, old: Buffer, target: Buffer) -> Stmt | None:
 
 
 def _copies(stmt: Stmt, old: Buffer, target: Buffer) -> bool:
-    """True if a statement stores each element of a buffer into the same place of another."""
+    """True if a statement copies each element of `old` to the same indices of `target`."""
     extents: dict[Var, PrimExpr] = {}
     while isinstance(stmt, For) and stmt.kind is ForKind.SERIAL and is_const(stmt.min, 0):
         extents[stmt.loop_var] = stmt.extent

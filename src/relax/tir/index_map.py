@@ -1,4 +1,4 @@
-"""Index maps: a function from the indices of one layout of a tensor to those of another.
+"""Index maps: functions from the indices of one tensor layout to those of another.
 
 IndexMap.from_func(lambda n, c, h, w: (n, c // 4, h, w, c % 4))        NCHW to NCHW4c
 """
@@ -56,9 +56,9 @@ def _inverse_map(value: Any) -> IndexMap | None:
 @final
 @node
 class IndexMap(Node):
-    """The element at `initial_indices` moves to `final_indices`, expressions of them.
+    """A layout change: the element at `initial_indices` moves to `final_indices`.
 
-    `inverse_index_map` is for maps whose inverse cannot be derived; it is taken to be right.
+    `inverse_index_map` is for maps whose inverse cannot be derived; it is not checked.
     """
 
     initial_indices: tuple[Var, ...] = binder(converter=tuple)
@@ -66,7 +66,7 @@ class IndexMap(Node):
     inverse_index_map: IndexMap | None = child(default=None, converter=_inverse_map)
 
     AXIS_SEPARATOR: ClassVar[_AxisSeparator] = _AxisSeparator()
-    """In the result of a function for `from_func_with_separators`: the dimensions of memory are divided here."""
+    """Marker in the result of a function for `from_func_with_separators`: an axis separator stands here."""
 
     @staticmethod
     def from_func(
@@ -76,9 +76,9 @@ class IndexMap(Node):
         *,
         index_dtype: str = "int64",
     ) -> IndexMap:
-        """The map that a function of the indices describes; one with ``*indices`` needs `ndim`.
+        """Return the map that a function of the indices describes; a function of ``*indices`` needs `ndim`.
 
-        Raises ValueError if the function returns axis separators, which `from_func_with_separators` takes.
+        Raises ValueError if the function returns axis separators: see `from_func_with_separators`.
         """
         index_map, separators = IndexMap.from_func_with_separators(
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
@@ -97,7 +97,7 @@ class IndexMap(Node):
         *,
         index_dtype: str = "int64",
     ) -> tuple[IndexMap, list[int]]:
-        """The map that a function describes, and the numbers of final indices before each `AXIS_SEPARATOR`."""
+        """Return the map that a function describes, and the number of final indices before each `AXIS_SEPARATOR`."""
         indices = tuple(Var(name, index_dtype) for name in _parameters(mapping_function, ndim))
         result = mapping_function(*indices)
         final: list[Any] = []
@@ -113,10 +113,10 @@ class IndexMap(Node):
         return IndexMap(indices, final, inverse), separators
 
     def map_indices(self, indices: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """The place to which the element at these indices moves. Raises ValueError for a wrong number of them.
+        """Return the final indices of the element at `indices`. Raises ValueError for a wrong number of indices.
 
-        Indices that are no constants decide the dtype: those of int32 give places of int32, if all else in the map is
-        no wider.
+        The result's dtype follows the indices that are not constants: int32 indices yield int32, unless the map
+        contains wider variables.
         """
         places = to_indices(indices)
         if len(places) != len(self.initial_indices):
@@ -131,11 +131,13 @@ class IndexMap(Node):
         return tuple(simplify(substitute(index, table)) for index in index_map.final_indices)
 
     def map_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """The shape in which the elements of a shape find place. Raises ValueError as `MixedRadix` does."""
+        """Return the shape that holds the moved elements of a tensor of shape `shape`. Raises ValueError as
+        `MixedRadix` does.
+        """
         return self.mixed_radix(shape).shape()
 
     def map_ndarray(self, arr_src: Any) -> Any:
-        """An array, or a tensor, with its elements moved; places to which nothing moves hold 0.
+        """Return an array, or a tensor, with its elements moved; elements of the result that receive none are 0.
 
         Raises ValueError as `map_shape` does.
         """
@@ -151,7 +153,7 @@ class IndexMap(Node):
         return result
 
     def inverse(self, shape: Sequence[Any]) -> IndexMap:
-        """The map from places back to indices, for a shape. Raises ValueError if nothing moves to some place."""
+        """Return the inverse map for a shape. Raises ValueError unless every final index is reached."""
         inverse, padding = self.non_surjective_inverse(shape)
         if not is_const(padding, 0):
             sizes = ", ".join(map(size_text, _sizes(shape)))
@@ -161,9 +163,9 @@ class IndexMap(Node):
         return inverse
 
     def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, PrimExpr]:
-        """The map from places back to indices, and the condition under which a place is padding: nothing moves there.
+        """Return the inverse map, and the condition under which a final index is padding, which no element moves to.
 
-        The condition is in terms of the inverse map's initial indices, which are of int64 if symbolic sizes are. Raises
+        The condition is over the inverse map's initial indices; these are int64 if symbolic sizes are. Raises
         ValueError as `MixedRadix` does.
         """
         if self.inverse_index_map is not None:
@@ -188,7 +190,7 @@ class IndexMap(Node):
         return narrow, _retyped(padding, dict(zip(places, narrow.initial_indices, strict=True)), dtype)
 
     def is_equivalent_to(self, other_map: IndexMap) -> bool:
-        """True if it is proved that two maps move every element to one place."""
+        """True if two maps are proved to move every element to the same indices."""
         if len(self.initial_indices) != len(other_map.initial_indices):
             return False
         others = other_map.map_indices(self.initial_indices)
@@ -197,7 +199,7 @@ class IndexMap(Node):
         )
 
     def with_dtype(self, dtype: Any) -> IndexMap:
-        """The same map of indices of another dtype; itself if that is its dtype."""
+        """Return the map with indices of another dtype; the map itself if it has that dtype."""
         if all(var.dtype == dtype for var in self.initial_indices):
             return self
         table = {var: Var(var.name, dtype) for var in self.initial_indices}
@@ -206,7 +208,7 @@ class IndexMap(Node):
         return IndexMap(tuple(table.values()), final, None if inverse is None else inverse.with_dtype(dtype))
 
     def mixed_radix(self, shape: Sequence[Any]) -> MixedRadix:
-        """The final indices in digits, for a shape. Raises ValueError as `MixedRadix` does."""
+        """Return the final indices as digits, for a shape. Raises ValueError as `MixedRadix` does."""
         wide = self.with_dtype("int64")
         return MixedRadix(wide.initial_indices, wide.final_indices, _sizes(shape))
 
@@ -220,7 +222,7 @@ class IndexMap(Node):
 
 
 def _sizes(shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
-    """Sizes of dimensions, which may be given as ranges from 0."""
+    """Convert sizes of dimensions, which may be given as ranges from 0."""
     sizes: list[Any] = []
     for item in shape:
         if isinstance(item, Range) and not is_const(item.min, 0):
@@ -230,13 +232,13 @@ def _sizes(shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
 
 
 def _is_wide(expressions: Sequence[PrimExpr], indices: Sequence[Var]) -> bool:
-    """True if expressions have variables of more than 32 bits beside the indices."""
+    """True if expressions contain variables wider than 32 bits, apart from `indices`."""
     variables = {var for expr in expressions for var in free_vars(expr)}
     return any(var.dtype.bits > 32 for var in variables - set(indices))
 
 
 def _retyped(expr: PrimExpr, table: dict[Var, Var], dtype: Any) -> PrimExpr:
-    """An integer expression with its variables replaced, and all else in their dtype."""
+    """Return an integer expression in another dtype, its variables replaced by `table`."""
     if isinstance(expr, Var):
         return table[expr] if expr in table else expr.astype(dtype)
     if isinstance(expr, IntImm):
@@ -245,7 +247,7 @@ def _retyped(expr: PrimExpr, table: dict[Var, Var], dtype: Any) -> PrimExpr:
 
 
 def _evaluated(index: PrimExpr, places: dict[Var, Any]) -> Any:
-    """The values of an index for arrays of places."""
+    """Evaluate an index for NumPy arrays of initial indices."""
     if isinstance(index, IntImm):
         return np.asarray(index.value)
     if isinstance(index, Var):
@@ -255,7 +257,7 @@ def _evaluated(index: PrimExpr, places: dict[Var, Any]) -> Any:
 
 
 def _parameters(function: Callable[..., Any], ndim: int | None) -> list[str]:
-    """The names of a function's parameters, numbered ones for ``*indices``."""
+    """Return the names of a function's parameters, numbered ones for ``*indices``."""
     written: Sequence[str] | None = getattr(function, "__script_parameters__", None)
     if written is not None:
         return list(written)

@@ -1,4 +1,4 @@
-"""Inline nests of a kernel into those that read them, so that what they wrote needs no memory.
+"""Inline nests of a kernel into their readers, so that intermediate buffers need no memory.
 
 Before   B = T.alloc_buffer((n,))                    After   for i in range(n):
          for i in range(n):                                      with T.block("C"):
@@ -10,15 +10,15 @@ A nest is inlined if
 
 * it stores each element of an allocated buffer once, from expressions without effects (`relax.tir.nests`);
 * the buffer is read by later nests only, at indices that do not depend on data (an index out of range is an error,
-  which must not get lost);
-* nothing in between writes what the nest reads;
-* no work is repeated: it is read by one spatial nest or one reduction, once for each element. A nest that does no more
-  than move or convert elements, from places that no data tells, is inlined into all its spatial readers, as long as
-  they stay small: chains in which each nest reads the one before twice would double with each.
+  that must be preserved);
+* no statement in between writes a buffer that the nest reads;
+* no work is repeated: it is read by one spatial nest or one reduction, once for each element. A nest that only moves or
+  converts elements, at indices that do not depend on data, is inlined into all its spatial readers while they stay
+  small: in a chain whose nests read their predecessor twice, the size would double with each nest.
 
-An operand that is read several times at the same place is computed once, in a Let. A product is not inlined where a
-reduction adds it up: code generation may fuse products into such sums, and the product of another operator is
-rounded first.
+An operand that is read several times at the same indices is computed once, in a Let. A product is not inlined into a
+reduction that sums it: code generation may contract products into such sums (FMA), but the product of a separate
+operator must be rounded first.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from .renew import renew_bound_vars
 from .stmt import Block, BlockRealize, BufferStore, PrimFunc, SeqStmt, Stmt
 
 MOST_REPEATED: Final = 200
-"""The number of nodes that copies of a value that only moves elements may have together, in a nest that reads it."""
+"""Largest number of expression nodes that copies of a data-moving value may have together in one reader."""
 
 
 def inline_blocks(func: PrimFunc) -> PrimFunc:
-    """Inline what may be; see the module's docstring. The function itself if nothing is."""
+    """Inline nests as the module's docstring says; returns the function itself if nothing is inlined."""
     allocated, statements = root_of(func)
     if not allocated:
         return func
@@ -57,9 +57,9 @@ def inline_blocks(func: PrimFunc) -> PrimFunc:
 
 
 def _round(current: list[Stmt], kept: list[Buffer], nests: _Nests) -> bool:
-    """Inline, from the last to the first, what is read by no statement that this round has made.
+    """Inline producers, from the last to the first, except into statements that this round has rewritten.
 
-    So a chain halves in each round, and is not walked once for each of its members. True if there may be more to do.
+    A chain thus halves in each round instead of being walked once per member. Returns True if a producer was postponed.
     """
     made: set[int] = set()
     postponed = False
@@ -82,27 +82,27 @@ def _round(current: list[Stmt], kept: list[Buffer], nests: _Nests) -> bool:
 
 
 class _Nests:
-    """The nests of statements, and the buffers they read and write, each found once."""
+    """Cache of the nest of each statement, and of the buffers it reads and writes."""
 
     def __init__(self) -> None:
         self._nests: dict[int, tuple[Stmt, Nest | None]] = {}
         self._buffers: dict[int, tuple[Stmt, tuple[frozenset[Var], frozenset[Var]]]] = {}
 
     def nest(self, stmt: Stmt) -> Nest | None:
-        """The nest that a statement is; None if it is none."""
+        """Return the nest of a statement, or None if the statement has another form."""
         if id(stmt) not in self._nests:
             self._nests[id(stmt)] = stmt, nest_of(stmt)
         return self._nests[id(stmt)][1]
 
     def buffers(self, stmt: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
-        """The data of the buffers that a statement reads, and of those that it writes."""
+        """Return the data pointers of the buffers that a statement reads, and of those it writes."""
         if id(stmt) not in self._buffers:
             self._buffers[id(stmt)] = stmt, buffers_used(stmt)
         return self._buffers[id(stmt)][1]
 
 
 def _consumers(producer: Nest, later: Sequence[Stmt], nests: _Nests) -> list[Nest]:
-    """The nests that read what one stores; none if it must stay."""
+    """Return the nests that read the producer's result; [] if it cannot be inlined."""
     buffer = producer.stores[0].buffer
     sources = nests.buffers(producer.stmt)[0]
     consumers: list[Nest] = []
@@ -120,7 +120,7 @@ def _consumers(producer: Nest, later: Sequence[Stmt], nests: _Nests) -> list[Nes
 
 
 def _may_read(nest: Nest, buffer: Buffer) -> bool:
-    """True if the buffer is read in the value of the one store of a block, where no data tells."""
+    """True if the nest is one store that reads `buffer` only in its value, at indices that do not depend on data."""
     if len(nest.stores) != 1 or not isinstance(nest.block.body, BufferStore):
         return False
     outside = (*nest.block.body.indices, *([] if nest.block.init is None else [nest.block.init]))
@@ -137,7 +137,7 @@ def _may_read(nest: Nest, buffer: Buffer) -> bool:
 
 
 def _let_variables(value: PrimExpr) -> set[Var]:
-    """The variables that an expression binds."""
+    """Return the variables that lets in an expression bind."""
     found: set[Var] = set()
 
     def visit(node: object) -> None:
@@ -167,7 +167,7 @@ def _is_worth_it(producer: Nest, consumers: Sequence[Nest]) -> bool:
 
 
 def _may_repeat(value: PrimExpr, reader: Nest, buffer: Buffer) -> bool:
-    """True if a value may stand wherever a nest reads the buffer that it would be stored to."""
+    """True if `value` only moves data and may be copied to each load of `buffer` in `reader`."""
     if not _only_moves(value):
         return False
     copies = _summed(
@@ -177,12 +177,12 @@ def _may_repeat(value: PrimExpr, reader: Nest, buffer: Buffer) -> bool:
 
 
 def _times_read(nest: Nest, buffer: Buffer) -> int:
-    """The number of loads of a buffer in the value that a nest stores."""
+    """Count the loads of a buffer in the value that a nest stores."""
     return _summed(nest.stores[0].value, lambda node: isinstance(node, BufferLoad) and node.buffer is buffer)
 
 
 def _summed(node: Node, counts: Callable[[Node], bool]) -> int:
-    """The number of nodes of a kind in an expression, a shared one counted wherever it stands."""
+    """Count the nodes that satisfy `counts`; a shared node counts once for each occurrence."""
     sums: dict[int, int] = {}
 
     def add(part: Node) -> None:
@@ -193,7 +193,7 @@ def _summed(node: Node, counts: Callable[[Node], bool]) -> int:
 
 
 def _only_moves(value: PrimExpr) -> bool:
-    """True for a value that is a constant, an element, a converted element, or one of several of these."""
+    """True for constants, variables and loaded elements, converted or selected by a condition."""
     match value:
         case BufferLoad(_, indices):
             return not any(loads_in(index) for index in indices)
@@ -214,7 +214,7 @@ def _loads_of(nest: Nest, buffer: Buffer) -> list[BufferLoad]:
 
 
 def _places(nest: Nest, buffer: Buffer) -> list[BufferLoad]:
-    """The loads of a buffer at different indices."""
+    """Return one load of a buffer for each distinct tuple of indices."""
     places: list[BufferLoad] = []
     for load in _loads_of(nest, buffer):
         if not any(_same_indices(load, other) for other in places):
@@ -227,7 +227,7 @@ def _same_indices(a: BufferLoad, b: BufferLoad) -> bool:
 
 
 def _reads_each_once(nest: Nest, load: BufferLoad) -> bool:
-    """True if no two iterations of a block read the same element, as far as the variables in the indices tell."""
+    """True if the indices contain every block variable with more than one value, so no element is read twice."""
     varying = {v.var for v in nest.block.iter_vars if v.dom is None or not is_const(v.dom.extent, 1)}
     analyzer = nest.analyzer()
     indices = [analyzer.simplify(index) for index in load.indices]
@@ -237,7 +237,7 @@ def _reads_each_once(nest: Nest, load: BufferLoad) -> bool:
 
 
 def _is_always_read(nest: Nest, load: BufferLoad) -> bool:
-    """True if a load may stand in front of the whole value of a block's store: it is in range in every iteration."""
+    """True if `load` is in range in every iteration, and may be evaluated before the rest of the stored value."""
     extents = {v.var: v.dom.extent for v in nest.block.iter_vars if v.dom is not None}
     return all(
         is_const(index, 0)
@@ -251,7 +251,7 @@ def _is_always_read(nest: Nest, load: BufferLoad) -> bool:
 
 
 def _rewritten(consumer: Nest, producer: Nest) -> Stmt:
-    """The consumer with the producer's value in the place of what it reads."""
+    """Return the consumer with its loads of the producer's result replaced by the producer's value."""
     buffer = producer.stores[0].buffer
     store = consumer.stores[0]
     places = _places(consumer, buffer)
@@ -271,7 +271,7 @@ def _rewritten(consumer: Nest, producer: Nest) -> Stmt:
 
 
 def _value_at(producer: Nest, load: BufferLoad) -> PrimExpr:
-    """The value that the producer stores where the load reads; variables bound in it are new."""
+    """Return the value that the producer stores at the indices of `load`, with fresh variables in its lets."""
     store = producer.stores[0]
     values: dict[Var, PrimExpr] = {v: const(0, v.dtype) for v in producer.variables}
     for index, at in zip(store.indices, load.indices, strict=True):
@@ -281,7 +281,7 @@ def _value_at(producer: Nest, load: BufferLoad) -> PrimExpr:
 
 
 class _Loads(StmtExprMutator):
-    """Replaces the loads of one buffer."""
+    """Replace the loads of one buffer."""
 
     def __init__(self, buffer: Buffer, replacement: Callable[[BufferLoad], PrimExpr]) -> None:
         super().__init__()
@@ -293,7 +293,7 @@ class _Loads(StmtExprMutator):
 
 
 class _Blocks(StmtExprMutator):
-    """Puts one block in the place of another."""
+    """Replace one block by another."""
 
     def __init__(self, old: Block, new: Block) -> None:
         super().__init__()

@@ -1,14 +1,14 @@
-"""The meaning of a PrimFunc, executable: an interpreter over NumPy arrays.
+"""Reference interpreter of PrimFuncs over NumPy arrays.
 
     interpret(func, a, b, n, out)
 
-runs `func` on its parameters in order; tensors are NumPy arrays, written in place. It is the reference that lowering
-and code generation are compared with, so it is strict: an index outside its dimension, a block variable
-outside its domain, or a division by zero is an error, and fresh storage holds garbage (NaN). Blocks are executed as
-they are; a reduction over nothing still runs the block's init.
+calls `func` with its arguments in order; tensors are NumPy arrays, written in place. Lowering and code generation are
+tested against this interpreter, so it is strict: an index outside its dimension, a block variable outside its domain,
+or a division by zero is an error, and fresh storage holds garbage (NaN). Blocks are executed without lowering; an empty
+reduction still runs the block's init.
 
-Statements that store many elements run in lockstep (`relax.tir.lockstep`), with the same results and errors; the
-others, and those that fail there, run here, one step at a time.
+Statements that store many elements run in lockstep (`relax.tir.lockstep`), with the same results and errors; other
+statements, and those that fail in lockstep, run here one step at a time.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def interpret(
     """Run a PrimFunc on NumPy arrays and Python scalars, one per parameter.
 
     `module` holds the functions it calls, `externs` those of call_extern and call_packed by name. With
-    `reverse_parallel`, parallel and vectorised loops run backwards: a result that changes depends on their order.
-    Raises TypeError or ValueError for arguments that do not fit, IndexError, ZeroDivisionError and AssertionError
-    for what goes wrong in the program.
+    `reverse_parallel`, parallel and vectorised loops run backwards: a changed result shows a dependence on their order.
+    Raises TypeError or ValueError for arguments that do not fit, and IndexError, ZeroDivisionError or AssertionError
+    for errors of the program.
     """
     executable(func, module=module, externs=externs, reverse_parallel=reverse_parallel)(args)
 
@@ -80,9 +80,9 @@ def executable(
     reverse_parallel: bool = False,
     name: str = "main",
 ) -> Callable[[Sequence[Any]], None]:
-    """The function on a sequence of arguments, prepared once for any number of calls; see `interpret`.
+    """Compile a function for any number of calls with a sequence of arguments; see `interpret`.
 
-    `name` is what a function without a global_symbol is called in messages.
+    `name` denotes a function without a global_symbol in messages.
     """
     prepared = _Compiler(module, {} if externs is None else externs, reverse_parallel).function(func, name)
 
@@ -98,24 +98,24 @@ def _nothing(env: Env) -> None:
 
 
 class _Compiler(ExpressionCompiler):
-    """Turns statements into Python closures over the environment."""
+    """Compile statements to Python closures over the environment."""
 
     def __init__(self, module: IRModule | None, externs: Externs, reverse_parallel: bool) -> None:
         super().__init__(externs)
         self.module = module
         self.reverse = reverse_parallel
         self.small = False
-        """True while the parts of a statement are prepared that stores too few elements for lockstep execution."""
+        """True while parts of a statement are compiled that stores too few elements for lockstep execution."""
         self.functions: dict[str, Callable[[Sequence[Any]], None]] = {}
         self.owners: dict[Var, str] = {}
-        """The name of the buffer whose memory a data variable stands for."""
+        """Name of the buffer that owns the memory of a data variable."""
         self.buffers: dict[Var, Buffer] = {}
-        """The parameter or allocation that a data variable stands for as an argument."""
+        """Parameter or allocation that a data variable denotes when it is an argument."""
 
     # ------------------------------------------------------------------ functions
 
     def function(self, func: PrimFunc, name: str) -> Callable[[Sequence[Any]], None]:
-        """The function on a sequence of arguments."""
+        """Compile a function to a closure over a sequence of arguments."""
         name = str(func.attrs.get("global_symbol", name))
         bind = self.binder(func, name)
         with self.exactly(bool(func.attrs.get("tir.is_host_func"))):
@@ -129,7 +129,7 @@ class _Compiler(ExpressionCompiler):
         return run
 
     def global_function(self, name: str) -> Callable[[Sequence[Any]], None]:
-        """A function of the module, by name."""
+        """Return a compiled function of the module, by name."""
         if name not in self.functions:
             callee = None if self.module is None else self.module.get(name)
             if not isinstance(callee, PrimFunc):
@@ -161,14 +161,14 @@ class _Compiler(ExpressionCompiler):
         return bind
 
     def argument(self, expr: PrimExpr) -> Value:
-        """An argument; the data variable of a buffer stands for the buffer."""
+        """Compile an argument; the data variable of a buffer becomes the buffer's array."""
         buffer = self.buffers.get(expr) if isinstance(expr, Var) else None
         if buffer is None:
             return self.expr(expr)
         return lambda env: cast(View, env[buffer]).array()
 
     def parallel(self, call: Call) -> Value:
-        """The iterations of a parallel loop: all in one call, or with `reverse`, backwards in a call for each."""
+        """Compile a parallel loop: one call for all iterations; with `reverse`, one call per iteration, backwards."""
         whole = self.call(call)
         if not self.reverse:
             return whole
@@ -185,7 +185,7 @@ class _Compiler(ExpressionCompiler):
     # ------------------------------------------------------------------ statements
 
     def stmt(self, stmt: Stmt) -> Run:
-        """A statement, executable: in lockstep if that is faster and can be."""
+        """Compile a statement, for lockstep execution if that is possible and expected to be faster."""
         if self.small or self.exact or isinstance(stmt, (BufferStore, Evaluate, AssertStmt)):
             return self.by_steps(stmt)
         gain, count = lockstep.gain(stmt, self.expr)
@@ -195,12 +195,12 @@ class _Compiler(ExpressionCompiler):
         return small if count is None else _by_gain(count, small, lambda: self.large(stmt))
 
     def large(self, stmt: Stmt) -> Run:
-        """A statement that stores many elements, executable: in lockstep if it can be."""
+        """Compile a statement that stores many elements, for lockstep execution if possible."""
         run = lockstep.in_lockstep(stmt, self.reverse, self.by_steps)
         return self.by_steps(stmt) if run is None else run
 
     def in_small(self, stmt: Stmt) -> Run:
-        """A statement that stores few elements, executable."""
+        """Compile a statement that stores few elements."""
         self.small = True
         try:
             return self.by_steps(stmt)
@@ -208,7 +208,7 @@ class _Compiler(ExpressionCompiler):
             self.small = False
 
     def by_steps(self, stmt: Stmt) -> Run:
-        """A statement, executable one step at a time."""
+        """Compile a statement for execution one step at a time."""
         match stmt:
             case SeqStmt(seq):
                 return _sequence([self.stmt(s) for s in seq])
@@ -245,7 +245,7 @@ class _Compiler(ExpressionCompiler):
                 raise TypeError(f"interpret: cannot run a {type(stmt).__name__}")
 
     def checked(self, condition: PrimExpr, message: str, body: Run) -> Run:
-        """The body, run where the condition holds; otherwise AssertionError."""
+        """Compile a check: run `body` if the condition holds, else raise AssertionError."""
         shown = [(var.name, self.expr(var)) for var in shown_sizes(condition)]
         return _assert(self.expr(condition), message, shown, body)
 
@@ -319,7 +319,7 @@ class _Compiler(ExpressionCompiler):
         return run
 
     def reduce_starts(self, block: Block) -> Callable[[Env], bool]:
-        """The condition that every reduction variable of a block is at its start."""
+        """Return a closure that tests whether every reduction variable of a block is at its start."""
         lows = [
             (v.var, self.expr(v.dom.min))
             for v in block.iter_vars
@@ -328,7 +328,7 @@ class _Compiler(ExpressionCompiler):
         return lambda env: all(env[var] == low(env) for var, low in lows)
 
     def block_variables(self, stmt: BlockRealize) -> Run:
-        """Sets the block's variables."""
+        """Return a closure that binds the block's variables."""
         variables = [iter_var.var for iter_var in stmt.block.iter_vars]
         values = [self.expr(value) for value in stmt.iter_values]
 
@@ -338,7 +338,7 @@ class _Compiler(ExpressionCompiler):
         return bind
 
     def domain_check(self, block: Block) -> Run:
-        """Raises IndexError when a variable of the block is outside of its domain."""
+        """Return a closure that raises IndexError if a variable of the block is outside of its domain."""
         limits = [
             (iter_var.var, self.expr(iter_var.dom.min), self.expr(iter_var.dom.extent))
             for iter_var in block.iter_vars
@@ -358,11 +358,13 @@ class _Compiler(ExpressionCompiler):
     # ------------------------------------------------------------------ reductions over nothing
 
     def starts_only(self, stmt: Stmt) -> Run:
-        """Only the inits of reduction blocks below, for loops that reduce but have no iteration."""
+        """Compile only the inits of the reduction blocks below `stmt`, for reduction loops without iterations."""
         return _sequence([self.start_of(realize, stmt) for realize in reductions(stmt)])
 
     def start_of(self, target: BlockRealize, stmt: Stmt, reducing: frozenset[Var] = frozenset()) -> Run:
-        """The init of a block below a statement, in the loops that do not reduce it; `reducing` are those that do."""
+        """Compile the init of the block `target` below `stmt`, inside the loops that do not reduce. `reducing` holds
+        the other loops' variables.
+        """
         match stmt:
             case For() if reduces(stmt, target):
                 inner = self.start_of(target, stmt.body, reducing | {stmt.loop_var})
@@ -383,7 +385,9 @@ class _Compiler(ExpressionCompiler):
                 return _nothing
 
     def start_of_block(self, stmt: BlockRealize, kept: list[Value], init: Run) -> Run:
-        """The init of a block where `kept` holds and the reduction axes, over nothing, are at their starts."""
+        """Compile the init of a block; it runs where `kept` holds and the axes of the empty reduction are at their
+        starts.
+        """
         rows: list[tuple[Var, Value]] = []
         axes: list[tuple[Var, Value, Value]] = []
         for iter_var, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
@@ -402,7 +406,7 @@ class _Compiler(ExpressionCompiler):
     # ------------------------------------------------------------------ storage
 
     def layout(self, buffer: Buffer) -> Callable[[Env, Array], View]:
-        """The shape and strides that view memory as this buffer, its sizes taken from the environment."""
+        """Return a closure that views memory as `buffer`, with sizes from the environment."""
         shape = [self.size(size) for size in buffer.shape]
         strides = [self.expr(stride) for stride in buffer.strides]
         offset = None if buffer.elem_offset is None else self.expr(buffer.elem_offset)
@@ -500,7 +504,7 @@ def _sequence(parts: list[Run]) -> Run:
 
 
 def _by_gain(gain: Callable[[Env], int], small: Run, prepare: Callable[[], Run]) -> Run:
-    """A statement as it runs for few elements, or as it is prepared when there are many for the first time."""
+    """Run `small`, or from the first run with enough gain on, the statement that `prepare` compiles."""
     large: list[Run] = []
 
     def run(env: Env) -> None:
@@ -564,7 +568,7 @@ def _plain_loop(var: Var, low: Callable[[Env], Any], extent: Callable[[Env], Any
 
 
 def _starts(env: Env, var: Var, value: Value, low: Value) -> bool:
-    """True if a reduction axis is at its start; it is if its digit of nothing, ``f // 0``, has no value."""
+    """True if a reduction axis is at its start, or its value is undefined in an empty loop (``f // 0``)."""
     env[var] = low(env)
     try:
         return bool(value(env) == env[var])

@@ -1,7 +1,7 @@
-"""Data layouts as values: the order in which the dimensions of a tensor lie in memory, some of them in parts.
+"""Tensor layouts: the order of a tensor's dimensions in memory, possibly split (blocked).
 
 NCHW        N, C, H, W, each named by a capital letter
-NCHW16c     C is split: its parts of 16 elements lie innermost, and C counts the parts
+NCHW16c     C is split: c, of size 16, is innermost, and C counts the groups of 16
 OIHW4i16o   both O and I are split
 """
 
@@ -21,7 +21,7 @@ _AXIS: Final = re.compile(r"([A-Z])|([0-9]+)([a-z])")
 
 @dataclass(frozen=True)
 class _Axis:
-    """A dimension of memory: a letter, and its size if it is a part of a split dimension."""
+    """A dimension of a layout: a letter, and its size if it is the inner part of a split dimension."""
 
     name: str
     size: int | None
@@ -43,17 +43,17 @@ def _axes(name: str) -> tuple[_Axis, ...]:
 
 @final
 class Layout:
-    """The names of a tensor's dimensions in their order in memory, outermost first.
+    """The names of a tensor's dimensions in memory order, outermost first.
 
-    ``for axis in layout`` and ``layout[i]`` give letters; ``"c" in layout`` asks for one. Two of the same text and
-    dtype are equal. Raises ValueError for text that is no layout.
+    ``for axis in layout`` and ``layout[i]`` yield letters; ``"c" in layout`` tests for one. Layouts with the same text
+    and dtype are equal. Raises ValueError for text that is no layout.
     """
 
     __slots__ = ("_axes", "dtype", "name")
 
     name: str
     dtype: DataType
-    """The dtype of its indices."""
+    """Dtype of the indices."""
 
     def __init__(self, name: str, dtype: str = "int32") -> None:
         kind = DataType(dtype)
@@ -79,15 +79,15 @@ class Layout:
         return self._axes[index].name
 
     def __contains__(self, axis: object) -> bool:
-        """True for the letter of an axis, and for a part with its size: ``"16c"``."""
+        """True for the letter of an axis, and for an inner part with its size: ``"16c"``."""
         return any(axis in (own.name, f"{own.size}{own.name}") for own in self._axes)
 
     def index_of(self, axis: str) -> int:
-        """The place of an axis, the outermost of several parts of one name; -1 if there is none."""
+        """Return the index of an axis (the outermost, if several parts have this name), or -1."""
         return next((place for place, own in enumerate(self) if own == axis), -1)
 
     def factor_of(self, axis: str) -> int:
-        """The elements in the parts of a dimension, named by the capital or the small letter; -1 if it is not split."""
+        """Return the product of the inner sizes of a dimension, named by either letter; -1 if it is not split."""
         result, is_split = 1, False
         for own in self._axes:
             if own.size is not None and own.name == axis.lower():
@@ -95,7 +95,9 @@ class Layout:
         return result if is_split else -1
 
     def sizes_of(self, dimension: str) -> list[tuple[int, int | None]]:
-        """The places and sizes of a dimension and its parts, outermost first; the dimension's own size is None."""
+        """Return (index, size) of a dimension and of its inner parts, outermost first; the size of the dimension itself
+        is None.
+        """
         places = [place for place, own in enumerate(self) if own.upper() == dimension]
         return [(place, self._axes[place].size) for place in sorted(places, key=self._is_part)]
 
@@ -120,7 +122,7 @@ class Layout:
 
 @final
 class BijectiveLayout:
-    """The way between two layouts of one tensor. Raises ValueError if they do not have the same dimensions."""
+    """Conversion between two layouts of one tensor. Raises ValueError if their dimensions differ."""
 
     __slots__ = ("_backward", "_forward", "dst_layout", "src_layout")
 
@@ -141,23 +143,23 @@ class BijectiveLayout:
         self._backward = _index_map(self.dst_layout, self.src_layout)
 
     def forward_index(self, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """The indices in the destination of the element at these indices of the source."""
+        """Convert indices of the source layout to the destination layout."""
         return _moved(self._forward, index, self.src_layout)
 
     def backward_index(self, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """The indices in the source of the element at these indices of the destination."""
+        """Convert indices of the destination layout to the source layout."""
         return _moved(self._backward, index, self.dst_layout)
 
     def forward_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """The shape in the destination of a tensor whose shape in the source is this one; parts are filled up."""
+        """Convert a shape of the source layout to the destination layout; split dimensions are padded."""
         return _shape(self.src_layout, self.dst_layout, shape)
 
     def backward_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """The shape in the source of a tensor whose shape in the destination is this one; parts are filled up."""
+        """Convert a shape of the destination layout to the source layout; split dimensions are padded."""
         return _shape(self.dst_layout, self.src_layout, shape)
 
     def to_index_map(self) -> IndexMap:
-        """The map of indices from source to destination."""
+        """Return the index map from source to destination."""
         return self._forward
 
     def __eq__(self, other: object) -> bool:
@@ -176,17 +178,17 @@ class BijectiveLayout:
 
 
 def layout(layout_str: str | Layout, dtype: str = "int32") -> Layout:
-    """The layout of a text such as ``NCHW16c``; a Layout is itself."""
+    """Parse a layout such as ``NCHW16c``; a Layout is returned unchanged."""
     return layout_str if isinstance(layout_str, Layout) else Layout(layout_str, dtype)
 
 
 def bijective_layout(src_layout: str | Layout, dst_layout: str | Layout) -> BijectiveLayout:
-    """The way between two layouts of one tensor. Raises ValueError if they do not have the same dimensions."""
+    """Return the conversion between two layouts of one tensor. Raises ValueError if their dimensions differ."""
     return BijectiveLayout(src_layout, dst_layout)
 
 
 def _index_map(source: Layout, target: Layout) -> IndexMap:
-    """The map of indices of one layout to those of another."""
+    """Return the index map from one layout to another."""
     places = [Var(name, source.dtype) for name in source]
     final: dict[int, PrimExpr] = {}
     for dimension in (axis for axis in target if axis.isupper()):
@@ -207,7 +209,7 @@ def _moved(index_map: IndexMap, index: Sequence[Any], source: Layout) -> tuple[P
 
 
 def _shape(source: Layout, target: Layout, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
-    """A shape in another layout, the number of parts rounded up."""
+    """Convert a shape to another layout; outer sizes are rounded up."""
     sizes = dimensions(shape)
     if len(sizes) != len(source):
         raise ValueError(f"layout {source} has {len(source)} dimensions, found a shape of {len(sizes)}")

@@ -1,13 +1,14 @@
-"""Mixed radix: index maps taken apart into digits, which gives their shapes and inverses.
+"""Mixed radix: decompose index maps into digits, which determine their shapes and inverses.
 
 A digit is ``(number + offset) // lower % modulus`` of an initial index, or of a sum of digits that is split again:
 
     (i // 4, i % 4)              digits of i: lower 4; lower 1, modulus 4
     (i * 4 + j,)                 the digits i and j, with factors 4 and 1
-    ((i + 1) // 8, (i + 1) % 8)  digits of i, which is moved by an offset
+    ((i + 1) // 8, (i + 1) % 8)  digits of i with offset 1
     ((i * 4 + j) // 8, …)        digits of the sum, whose own digits are i and j
 
-The digits of a number must be all of it, each once; the factors of a sum must leave room for what is added.
+The digits of a number must cover it without gap or overlap; each factor of a sum must be at least the range of the
+smaller terms.
 """
 
 from __future__ import annotations
@@ -41,29 +42,29 @@ class Number:
 
     name: str
     extent: PrimExpr
-    """The number of its values, which begin at 0."""
+    """Number of values, which start at 0."""
     offset: int = 0
-    """The constant that is added to it before it is split."""
+    """Constant added before the number is split."""
     var: Var | None = None
     digits: Sequence[Digit] = ()
-    """The digits whose sum it is, by falling factors, if it is no initial index."""
+    """Digits that add up to the number, by decreasing factor; empty for an initial index."""
     parts: list[Digit] = field(default_factory=lambda: list[Digit]())
-    """Its digits, wherever they are."""
+    """Digits into which the number is split."""
 
 
 @dataclass(frozen=True, eq=False)
 class Digit:
-    """A part of a sum: `factor` times ``(number + offset) // lower % modulus``."""
+    """A term of a sum: `factor` times ``(number + offset) // lower % modulus``."""
 
     number: Number
     lower: int
     modulus: int | None
-    """The modulus; None where the digit is all that is left of the number."""
+    """Modulus; None for the most significant digit."""
     factor: PrimExpr
 
     @property
     def extent(self) -> PrimExpr:
-        """The number of values of the digit, without its factor."""
+        """Number of values of the digit, before the factor."""
         if self.modulus is not None:
             return const(self.modulus, "int64")
         return simplify(intrin.ceildiv(self.number.extent + self.number.offset, self.lower))
@@ -71,23 +72,24 @@ class Digit:
 
 @dataclass(frozen=True)
 class _Sum:
-    """Digits and a constant, added up."""
+    """A sum of digits and a constant."""
 
     digits: tuple[Digit, ...]
     base: int = 0
 
     @property
     def whole(self) -> Digit | None:
-        """The digit that is all of the sum."""
+        """The only digit of the sum, if its factor is 1; else None."""
         if len(self.digits) == 1 and is_const(self.digits[0].factor, 1):
             return self.digits[0]
         return None
 
 
 class MixedRadix:
-    """Expressions of indices as sums of digits.
+    """Index expressions as sums of digits.
 
-    Raises ValueError for expressions that are not so written, or that are the same for two elements of the shape.
+    Raises ValueError for expressions of another form, and for maps that send two elements of the shape to the same
+    indices.
     """
 
     def __init__(
@@ -97,10 +99,10 @@ class MixedRadix:
             raise ValueError(f"the index map takes {len(indices)} indices, found {len(shape)} dimensions")
         self._indices = indices
         self._numbers = [Number(var.name, size, var=var) for var, size in zip(indices, shape, strict=True)]
-        """The numbers that are split; a sum comes after those in its digits."""
+        """The numbers that are split; a sum follows the numbers of its digits."""
         self._sizes = dict(zip(indices, shape, strict=True))
         self.digits = [self._final(index) for index in expressions]
-        """The digits of each expression, by falling factors."""
+        """Digits of each expression, by decreasing factor."""
         for digit in (digit for digits in self.digits for digit in digits):
             digit.number.parts.append(digit)
         for var in indices:
@@ -110,11 +112,13 @@ class MixedRadix:
                 _check(number)
 
     def shape(self) -> tuple[PrimExpr, ...]:
-        """The number of values of each expression."""
+        """Number of values of each expression."""
         return tuple(_extent(digits) for digits in self.digits)
 
     def inverse(self, values: Sequence[PrimExpr]) -> tuple[list[PrimExpr], list[PrimExpr]]:
-        """The indices for values of the expressions, and the conditions under which there are such indices."""
+        """Return the initial indices as functions of `values`, and the conditions under which `values` have a
+        preimage.
+        """
         inside: list[PrimExpr] = []
         found: dict[Digit, PrimExpr] = {}
         for value, digits in zip(values, self.digits, strict=True):
@@ -163,7 +167,7 @@ class MixedRadix:
                 raise _unclear(index)
 
     def _multiple(self, index: Mul) -> _Sum:
-        """A sum times a constant, or times a size."""
+        """Return a sum times a constant or a size."""
         factor, inner = (index.a, index.b) if self._is_size(index.a) else (index.b, index.a)
         if not self._is_size(factor) or (isinstance(factor, IntImm) and factor.value < 1):
             raise _unclear(index)
@@ -181,7 +185,7 @@ class MixedRadix:
         return not any(var in self._sizes for var in free_vars(expr))
 
     def _split(self, index: FloorDiv | FloorMod, number: int) -> _Sum:
-        """A quotient or remainder by a number: a digit of a digit, or of a sum."""
+        """Return the quotient or remainder by `number`, as a digit of a digit or of a sum."""
         total = self._sum(index.a)
         whole = total.whole
         if whole is None or total.base:
@@ -194,7 +198,7 @@ class MixedRadix:
         return _Sum((replace(whole, lower=whole.lower * number, modulus=modulus),))
 
     def _number(self, total: _Sum, index: PrimExpr) -> Number:
-        """The sum that is split: the one of the same digits that was met before, if there is one."""
+        """Return the number for a sum that is split, reusing one with the same digits."""
         whole = total.whole
         if whole is not None and whole.lower == 1 and whole.modulus is None:
             candidate = replace(whole.number, offset=whole.number.offset + total.base, parts=[])
@@ -219,7 +223,7 @@ class MixedRadix:
     # ------------------------------------------------------------------ what a map must fulfil
 
     def _check_index(self, var: Var) -> None:
-        """Complain unless an index is split in one way, or has one value."""
+        """Raise ValueError unless an index is split in one way, or has a single value."""
         used = [number for number in self._numbers if number.var is var and number.parts]
         if len(used) > 1:
             raise _uneven(var.name)
@@ -228,7 +232,7 @@ class MixedRadix:
 
 
 def _same(a: Number, b: Number) -> bool:
-    """True if two numbers are one, and are moved by one offset."""
+    """True if two numbers have the same variable or digits, and the same offset."""
     if a.var is not b.var or a.offset != b.offset or len(a.digits) != len(b.digits):
         return False
     return all(
@@ -240,7 +244,7 @@ def _same(a: Number, b: Number) -> bool:
 
 
 def _check(number: Number) -> None:
-    """Complain unless the digits of a number are all of it, each once."""
+    """Raise ValueError unless the digits of a number cover it without gap or overlap."""
     if number.offset < 0:
         raise ValueError(f"the index map moves elements to places before 0 along {number.name}")
     expected: int | None = 1
@@ -271,7 +275,9 @@ def _unclear(index: PrimExpr) -> ValueError:
 
 
 def _ordered(digits: Sequence[Digit], index: PrimExpr) -> list[Digit]:
-    """Digits by falling factors, each factor being at least the room that all smaller ones take."""
+    """Sort digits by decreasing factor; raises ValueError unless each factor is at least the range of the smaller
+    digits.
+    """
     rest, result = list(digits), list[Digit]()
     room: PrimExpr = const(1, "int64")
     while rest:
@@ -285,7 +291,9 @@ def _ordered(digits: Sequence[Digit], index: PrimExpr) -> list[Digit]:
 
 
 def _least(digits: Sequence[Digit]) -> Digit:
-    """The digit of the least factor; of factors that are not numbers, the one that is proved to be least."""
+    """Return the digit of the least constant factor; if none is constant, the digit whose factor is proved to
+    be least.
+    """
     numbers = {digit: digit.factor.value for digit in digits if isinstance(digit.factor, IntImm)}
     if numbers:
         return min(numbers, key=lambda digit: numbers[digit])
@@ -295,7 +303,7 @@ def _least(digits: Sequence[Digit]) -> Digit:
 
 
 def _extent(digits: Sequence[Digit]) -> PrimExpr:
-    """The number of values of a sum."""
+    """Return the number of values of a sum."""
     if not digits:
         return const(1, "int64")
     first, *rest = digits
@@ -306,7 +314,7 @@ def _extent(digits: Sequence[Digit]) -> PrimExpr:
 
 
 def _total(number: Number, found: Mapping[Digit, PrimExpr]) -> PrimExpr:
-    """A number, put together from its digits."""
+    """Return the value of a number, given its digits."""
     total: PrimExpr = const(0, "int64")
     for digit in number.parts:
         value = found[digit] if digit.lower == 1 else found[digit] * digit.lower
@@ -315,7 +323,7 @@ def _total(number: Number, found: Mapping[Digit, PrimExpr]) -> PrimExpr:
 
 
 def _take_apart(value: PrimExpr, digits: Sequence[Digit], found: dict[Digit, PrimExpr]) -> None:
-    """Note the digits of a sum."""
+    """Compute the digits of a sum from its value, into `found`."""
     rest = value
     for place, digit in enumerate(digits):
         found[digit] = rest if place == len(digits) - 1 else intrin.floordiv(rest, digit.factor)

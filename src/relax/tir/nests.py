@@ -1,12 +1,12 @@
-"""Loop nests as formulas make them: perfect loops around one block that stores one element in each iteration.
+"""Canonical loop nests: perfect loops around one block that stores one element in each iteration.
 
     for i, k in T.grid(n, m):                       spatial: no init, no reduction; every element is stored once
         with T.block("sum"):
-            v_i, v_k = T.axis.remap("SR", [i, k])   loops and block variables are the same, from 0 on
+            v_i, v_k = T.axis.remap("SR", [i, k])   block variables equal loop variables, from 0 on
             with T.init(): C[v_i] = 0.0
-            C[v_i] = C[v_i] + A[v_i, v_k]           one store (a reduction of several values has some)
+            C[v_i] = C[v_i] + A[v_i, v_k]           one store (several in a reduction of several values)
 
-Fusion reads kernels as sequences of such nests; what is none of them is opaque.
+Fusion treats kernels as sequences of such nests; kernels with other statements are opaque.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from .stmt import (
 
 @dataclass(frozen=True)
 class Nest:
-    """A statement of a kernel's root that is a nest; see the module's docstring."""
+    """A statement of a kernel's root in the form that the module's docstring describes."""
 
     stmt: Stmt
     block: Block
     stores: tuple[BufferStore, ...]
-    """The stores of the block's body, those of its init aside."""
+    """Stores of the block's body, without those of its init."""
 
     @property
     def is_reduction(self) -> bool:
@@ -55,7 +55,7 @@ class Nest:
         return tuple(v.var for v in self.block.iter_vars)
 
     def analyzer(self) -> Analyzer:
-        """A prover that knows the domains of the block's variables."""
+        """Return an analyzer that knows the domains of the block's variables."""
         analyzer = Analyzer()
         for iter_var in self.block.iter_vars:
             if iter_var.dom is not None:
@@ -63,13 +63,13 @@ class Nest:
         return analyzer
 
     def loads(self) -> list[BufferLoad]:
-        """The loads in the block's body, those of what it stores to aside; equal objects once."""
+        """Return the loads in the block's body, except from buffers that it stores to; a shared object occurs once."""
         own = {store.buffer for store in self.stores}
         return [load for load in loads_in(self.block.body) if load.buffer not in own]
 
 
 def root_of(func: PrimFunc) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
-    """The buffers that the root of a kernel allocates, and its statements, in order."""
+    """Return the buffers that a kernel's root block allocates, and its statements in order."""
     match func.body:
         case BlockRealize((), predicate, block) if is_const(predicate, 1) and _is_plain(block):
             allocated, body = block.alloc_buffers, block.body
@@ -83,7 +83,7 @@ def _is_plain(block: Block) -> bool:
 
 
 def nest_of(stmt: Stmt) -> Nest | None:
-    """A statement as a nest; None if it is anything else."""
+    """Return a statement as a nest, or None if it has another form."""
     loops: dict[Var, PrimExpr] = {}
     body = stmt
     while isinstance(body, For):
@@ -109,7 +109,7 @@ def nest_of(stmt: Stmt) -> Nest | None:
 
 
 def _is_trivial(realize: BlockRealize, loops: dict[Var, PrimExpr]) -> bool:
-    """True if each block variable is a loop variable of its own, over the same range, or a constant 0."""
+    """True if the block variables are distinct loop variables with the same ranges, or constant 0."""
     free = dict(loops)
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         dom = iter_var.dom
@@ -132,7 +132,7 @@ def same_size(a: PrimExpr, b: PrimExpr) -> bool:
 
 
 def _stores(stmt: Stmt) -> tuple[BufferStore, ...]:
-    """The stores of a block's body; none if there is more to it than bindings and conditions around stores."""
+    """Return the stores of a block's body; () unless it consists of lets and conditions around stores."""
     match stmt:
         case BufferStore():
             return (stmt,)
@@ -146,7 +146,7 @@ def _stores(stmt: Stmt) -> tuple[BufferStore, ...]:
 
 
 def _is_pure(block: Block) -> bool:
-    """True if no expression of a block has effects, or uses memory but by loads."""
+    """True if a block's expressions are scalar, without effects, and without pointers."""
     pure = True
 
     def visit(node: object) -> None:
@@ -160,7 +160,7 @@ def _is_pure(block: Block) -> bool:
 
 
 def _covers(nest: Nest) -> bool:
-    """True if the one store of a block reaches every element of its buffer once, and reads none of them."""
+    """True if a block's single store writes every element of its buffer once, and does not read the buffer."""
     store = nest.stores[0]
     extents: dict[Var, IterVar] = {v.var: v for v in nest.block.iter_vars}
     for index, size in zip(store.indices, store.buffer.shape, strict=True):
@@ -175,7 +175,7 @@ def _covers(nest: Nest) -> bool:
 
 
 def loads_in(stmt: Stmt | PrimExpr) -> list[BufferLoad]:
-    """The loads below a node, each object once."""
+    """Return the loads below a node; a shared object occurs once."""
     found: list[BufferLoad] = []
 
     def visit(node: object) -> None:
@@ -187,9 +187,9 @@ def loads_in(stmt: Stmt | PrimExpr) -> list[BufferLoad]:
 
 
 def buffers_used(stmt: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
-    """The data pointers of buffers that a statement may read, and of those it may write.
+    """Return the data pointers of buffers that a statement may read, and of those it may write.
 
-    A pointer that stands by itself may be used for either.
+    A pointer used outside of a load or store counts as both.
     """
     reads: set[Var] = set()
     writes: set[Var] = set()
@@ -220,7 +220,7 @@ def buffers_used(stmt: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
 
 
 def is_compact(buffer: Buffer) -> bool:
-    """True if a buffer is row-major from its pointer on, in ordinary memory."""
+    """True if a buffer is row-major without offset, in global memory."""
     offset = buffer.elem_offset
     plain_offset = offset is None or is_const(offset, 0)
     return not buffer.strides and plain_offset and buffer.scope == "global"

@@ -1,16 +1,16 @@
-"""The kind of a kernel for fusion, from the structure of its loop nests and never from its name.
+"""Fusion patterns of kernels, derived from the structure of their loop nests and never from names.
 
-    ELEMWISE               B[i, j] = f(A[i, j])               an operand is read where the result is written
+    ELEMWISE               B[i, j] = f(A[i, j])               an operand is read at the indices of the result
     BROADCAST              B[i, j] = f(A[j])                 operands are read at some indices of the result, in order
-    INJECTIVE              B[i, j] = f(A[j, i // 2])          operands are read anywhere that the indices tell
+    INJECTIVE              B[i, j] = f(A[j, i // 2])          operands are read at any function of the indices
     COMM_REDUCE            B[i] += A[i, k]                    each element of the operands is combined once
-    OUT_ELEMWISE_FUSABLE   C[i, j] += A[i, k] * B[k, j]       elements are combined several times; softmax, pooling
-    TUPLE                                                     of Relax tuples, not of kernels
+    OUT_ELEMWISE_FUSABLE   C[i, j] += A[i, k] * B[k, j]       elements are reused; softmax, pooling
+    TUPLE                                                     for Relax tuples, not for kernels
     OPAQUE                                                    anything else
 
-A kernel of several nests is of the greatest kind among them. One with several reductions, or whose reduction is
-followed by more than elementwise nests, is OUT_ELEMWISE_FUSABLE. A kernel that changes its inputs, or has several
-outputs and a reduction, is OPAQUE.
+A kernel of several nests has the greatest pattern among them. One with several reductions, or with nests after a
+reduction that are not elementwise, is OUT_ELEMWISE_FUSABLE. A kernel that changes its inputs, or has several outputs
+and a reduction, is OPAQUE.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .written import written_params
 
 
 class OpPatternKind(enum.IntEnum):
-    """Kinds of kernels, from the most to the least fusable. The numbers are TVM's."""
+    """Fusion patterns, from the most to the least fusable. The numbers are TVM's."""
 
     ELEMWISE = 0
     BROADCAST = 1
@@ -38,7 +38,7 @@ class OpPatternKind(enum.IntEnum):
 
 
 def op_pattern(func: PrimFunc) -> OpPatternKind:
-    """The kind of a kernel; see the module's docstring."""
+    """Return the pattern of a kernel, as the module's docstring defines it."""
     allocated, statements = root_of(func)
     nests: list[Nest] = []
     for statement in statements:
@@ -58,7 +58,7 @@ def op_pattern(func: PrimFunc) -> OpPatternKind:
 
 
 def _outputs(func: PrimFunc) -> list[Buffer]:
-    """The buffers that a kernel writes: its last tensor parameters. Empty if it writes others."""
+    """Return the buffers that a kernel writes if they are its last tensor parameters, else []."""
     written = written_params(func)
     tensors = [i for i, param in enumerate(func.params) if param in func.buffer_map]
     last = tensors[len(tensors) - len(written) :]
@@ -66,7 +66,7 @@ def _outputs(func: PrimFunc) -> list[Buffer]:
 
 
 def _is_single_assignment(nests: Sequence[Nest], writable: set[Buffer]) -> bool:
-    """True if each buffer is written by one nest, all that may be are, and none is read before."""
+    """True if each writable buffer is written by exactly one nest, before it is read."""
     written: set[Buffer] = set()
     for nest in nests:
         if any(load.buffer in writable and load.buffer not in written for load in nest.loads()):
@@ -79,7 +79,7 @@ def _is_single_assignment(nests: Sequence[Nest], writable: set[Buffer]) -> bool:
 
 
 def _combined(nests: Sequence[Nest]) -> OpPatternKind:
-    """The kind of nests that follow each other."""
+    """Return the pattern of a sequence of nests."""
     kind, reductions = OpPatternKind.ELEMWISE, 0
     for nest in nests:
         own = _kind_of(nest)
@@ -110,7 +110,7 @@ def _indices(indices: Sequence[PrimExpr], analyzer: Analyzer) -> tuple[PrimExpr,
 
 
 def _access_kind(read: tuple[PrimExpr, ...], place: tuple[PrimExpr, ...]) -> OpPatternKind:
-    """The kind of a load at some indices in a store at others."""
+    """Return the pattern of a load with indices `read` in a store with indices `place`."""
     same = len(read) == len(place) and all(
         a is b or (is_const(a, 0) and is_const(b, 0)) for a, b in zip(read, place, strict=True)
     )
@@ -123,9 +123,9 @@ def _access_kind(read: tuple[PrimExpr, ...], place: tuple[PrimExpr, ...]) -> OpP
 
 
 def _reduction_kind(nest: Nest, analyzer: Analyzer) -> OpPatternKind:
-    """The kind of a reduction: each load that some spatial variable does not reach is repeated.
+    """Return the pattern of a reduction: a load that does not depend on some spatial variable reuses elements.
 
-    A variable with one value, as of a dimension that is kept, repeats nothing.
+    A variable with a single value, such as a kept dimension, causes no reuse.
     """
     spatial: set[Var] = set()
     domains = ((v.var, v.dom) for v in nest.block.iter_vars)

@@ -1,11 +1,11 @@
-"""Parameters of a kernel whose dimensions are in another order.
+"""Permute the dimensions of a kernel's parameters.
 
     X: T.Buffer((n, c, h, w))               X: T.Buffer((n, h, w, c))
     … X[v_n, v_c, v_h, v_w] …               … X[v_n, v_h, v_w, v_c] …
 
     after with_permuted_parameters(func, {X: (0, 2, 3, 1)})
 
-All else stays: loops, blocks, and in which order elements are computed.
+Loops, blocks and the order of computation do not change.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .functor import StmtExprMutator
 from .stmt import BufferStore, PrimFunc
 
 Axes: TypeAlias = "tuple[int, ...]"
-"""For each dimension of the new buffer, the dimension of the old one that it is."""
+"""Dimension of the old buffer for each dimension of the new one."""
 LAST: Axes = (0, 2, 3, 1)
-"""Channels behind pixels, for those before them."""
+"""Permutation from NCHW to NHWC."""
 FIRST: Axes = (0, 3, 1, 2)
-"""Channels before pixels, for those behind them."""
+"""Permutation from NHWC to NCHW."""
 
 
 def with_permuted_parameters(
     func: PrimFunc, axes: Mapping[Buffer, Axes]
 ) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
-    """The function with other buffers for some of its parameters, and the new buffers by the old ones."""
+    """Return the function with permuted buffers for some of its parameters, and a map from old to new buffers."""
     made = {
         old: old.replace(data=Var(old.data.name, "handle"), shape=tuple(old.shape[a] for a in order))
         for old, order in axes.items()
@@ -40,7 +40,7 @@ def with_permuted_parameters(
 
 
 class PermutedAccesses(StmtExprMutator):
-    """Accesses of some buffers become accesses of others, with the indices in another order."""
+    """Redirect accesses of buffers to their permuted replacements."""
 
     def __init__(self, permuted: Mapping[Buffer, tuple[Buffer, Axes]]) -> None:
         super().__init__()

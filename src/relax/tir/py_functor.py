@@ -1,4 +1,4 @@
-"""Walking and rewriting TIR under the names, and with the decorators, that TVM's users write.
+"""TVM's visitor and mutator classes of TIR, with its decorators and method names.
 
     @tir.stmt_functor.visitor
     class Loads(tir.PyStmtExprVisitor):
@@ -9,8 +9,8 @@
     visit_stmt, visit_expr         any statement, any expression
     visit_for_, visit_if_then_else_, visit_buffer_store_, visit_add_, visit_call_, visit_var_, …      by class
 
-What is not overridden goes on into the parts. A mutator's methods return what stands in place of the node; a mutator
-that changes nothing returns the very object it got. Passes of our own use StmtExprVisitor and StmtExprMutator.
+Default methods visit the parts. A mutator's methods return the replacement of the node; a mutator that changes nothing
+returns the same object. The passes of this package use StmtExprVisitor and StmtExprMutator.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ VISITS: dict[str, str] = {
     "Reduce": "reduce", "Cast": "cast", "Select": "select", "Ramp": "ramp", "Broadcast": "broadcast",
     "IntImm": "int_imm", "FloatImm": "float_imm", "StringImm": "string_imm",
 }  # fmt: skip
-"""The method of a class of nodes: ``visit_<name>_``."""
+"""Name of the method for each class of nodes: ``visit_<name>_``."""
 
 
 def visitor(cls: C) -> C:
-    """The class itself: TVM's decorator of visitors."""
+    """Return the class unchanged: TVM's decorator of visitors."""
     return cls
 
 
 def mutator(cls: C) -> C:
-    """The class itself: TVM's decorator of mutators."""
+    """Return the class unchanged: TVM's decorator of mutators."""
     return cls
 
 
 def _bound_by(node: Node) -> Var | None:
-    """The variable that a node binds; it is no use, and not visited."""
+    """Return the variable that a node binds, which is not visited as a use."""
     match node:
         case For(loop_var=var) | LetStmt(var=var) | Let(var=var) | IterVar(var=var):
             return var
@@ -61,7 +61,9 @@ def _bound_by(node: Node) -> Var | None:
 
 
 class PyStmtExprVisitor(StmtExprVisitor):
-    """A walk with one method per class of nodes, under TVM's names; a bound variable is visited at its uses only."""
+    """A walk with one method per class of nodes, under TVM's names; variables are visited at their uses, not where
+    bound.
+    """
 
     def visit(self, node: Node) -> None:
         if isinstance(node, Stmt):
@@ -72,11 +74,11 @@ class PyStmtExprVisitor(StmtExprVisitor):
             super().visit(node)
 
     def visit_stmt(self, stmt: Stmt) -> None:
-        """Visit any statement, by its class."""
+        """Visit any statement: dispatch on its class."""
         super().visit(stmt)
 
     def visit_expr(self, expr: PrimExpr) -> None:
-        """Visit any expression, by its class."""
+        """Visit any expression: dispatch on its class."""
         super().visit(expr)
 
     def visit_children(self, node: Node) -> None:
@@ -88,9 +90,9 @@ class PyStmtExprVisitor(StmtExprVisitor):
 
 
 class PyStmtExprMutator(StmtExprMutator):
-    """A rewrite with one method per class of nodes, under TVM's names; each returns what stands in place of the node.
+    """A rewrite with one method per class of nodes, under TVM's names; each returns the replacement of the node.
 
-    A bound variable stays; at its uses it may be replaced.
+    A bound variable stays; its uses may be replaced.
     """
 
     def visit(self, node: N) -> N:
@@ -104,11 +106,11 @@ class PyStmtExprMutator(StmtExprMutator):
         return made
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
-        """Rewrite any statement, by its class."""
+        """Rewrite any statement: dispatch on its class."""
         return super().visit(stmt)
 
     def visit_expr(self, expr: PrimExpr) -> PrimExpr:
-        """Rewrite any expression, by its class."""
+        """Rewrite any expression: dispatch on its class."""
         return super().visit(expr)
 
     def visit_children(self, node: N) -> N:
@@ -119,17 +121,17 @@ class PyStmtExprMutator(StmtExprMutator):
 
 
 def _named(method: str) -> Callable[[Any, Any], Any]:
-    """The method by class that calls the one under TVM's name."""
+    """Return a method named after a class of nodes that calls the method with TVM's name."""
     return lambda self, node: getattr(self, method)(node)
 
 
 def _visit_var(self: Any, op: Var) -> Var:
-    """A variable is a leaf."""
+    """Do nothing: a variable is a leaf."""
     return op
 
 
 def _visit_parts(self: Any, op: Node) -> Any:
-    """Go on into the parts of a node."""
+    """Visit the parts of a node."""
     return self.visit_children(op)
 
 

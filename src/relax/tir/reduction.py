@@ -28,11 +28,12 @@ class Reducer:
         self.__name__ = name
 
     def __call__(self, expr: Any, *more: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
-        """The reduction of `expr` over `axis` (an IterVar or several), of the points where `where` holds.
+        """Return the reduction of `expr` over `axis` (one or several IterVars) at the points where `where` holds.
 
-        `init` is the value to start from, instead of the identity. A tuple of expressions gives a tuple of
-        results. `axis`, `where` and `init` may follow `expr` by position; where a value stands in place of the axis,
-        all arguments are values, combined one after the other.
+        `init` is the start value, by default the identity. A tuple of expressions returns a tuple of results. `axis`,
+        `where` and `init` may be passed by position after `expr`. Without an axis, several positional values are
+        combined: ``max(x, y)``.
+
         Raises TypeError if an axis is not a reduction axis.
         """
         if more and not isinstance(more[0], (IterVar, tuple, list)):
@@ -56,7 +57,7 @@ class Reducer:
         return results if several else results[0]
 
     def combiner(self, dtypes: tuple[DataType, ...], several: bool) -> CommReducer:
-        """The combiner for sources of these dtypes. Raises TypeError if the functions give values of others."""
+        """Return the combiner for sources of these dtypes. Raises TypeError if the functions return other dtypes."""
         lhs = tuple(Var(f"x{i}" if several else "x", dtype) for i, dtype in enumerate(dtypes))
         rhs = tuple(Var(f"y{i}" if several else "y", dtype) for i, dtype in enumerate(dtypes))
         if several:
@@ -78,7 +79,7 @@ class Reducer:
     def over_nothing(
         self, sources: tuple[PrimExpr, ...], condition: PrimExpr, starts: tuple[PrimExpr, ...], several: bool
     ) -> tuple[PrimExpr, ...]:
-        """Without axes there is one point: combine it with the start, if it counts."""
+        """Reduce without axes: combine `starts` with the sources where the condition holds."""
         combined = self.fcombine(starts, sources) if several else (self.fcombine(*starts, *sources),)
         return tuple(
             intrin.if_then_else(condition, value, start)
@@ -107,7 +108,7 @@ def _starts(init: Any, sources: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
 
 
 def comm_reducer(fcombine: Combine, fidentity: Callable[..., Any], name: str = "reduce") -> Reducer:
-    """A reduction by its combiner and identity.
+    """Create a reduction from its combiner and identity.
 
     For one value, ``fcombine(x, y)`` and ``fidentity(dtype)``. For several reduced together (argmax),
     `fcombine` gets two tuples and returns one, ``fidentity(*dtypes)`` returns a tuple, and the reducer is
@@ -125,9 +126,7 @@ def _one(dtype: str) -> PrimExpr:
 
 
 def _lowest(dtype: str) -> PrimExpr:
-    """The identity of max: below every value, so -inf where there is one (the least finite value is above
-    it).
-    """
+    """Return the identity of max: -inf for dtypes that have it, else the least value."""
     kind = DataType(dtype)
     low = kind.min_value
     return const(low, kind) if math.isinf(low) else intrin.min_value(kind)

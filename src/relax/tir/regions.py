@@ -1,8 +1,7 @@
-"""Access regions of blocks: the `reads` and `writes` of blocks that do not say so.
+"""Access regions: infer the `reads` and `writes` of blocks that do not declare them.
 
-A region is a box over the block's own variables and what is free in it; loops inside the block are widened to
-all their iterations. Where a bound cannot be said, the whole dimension is taken: regions never come out too
-small.
+A region is a box whose bounds depend on the block's own and free variables; it covers all iterations of loops inside
+the block. A dimension without known bounds is taken whole: regions are never too small.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from .functor import StmtExprVisitor, substitute
 from .stmt import AllocBuffer, Block, BlockRealize, BufferStore, DeclBuffer, For, LetStmt
 
 Interval = tuple[PrimExpr, PrimExpr]
-"""The least and the greatest value."""
+"""Least and greatest value."""
 
 
 def complete_block(block: Block, buffers: Iterable[Buffer] = (), mask: int = 3) -> Block:
-    """The block with its reads (mask 1) and writes (mask 2) filled in from its body.
+    """Return the block with its reads (mask 1) and writes (mask 2) inferred from its body.
 
-    `buffers` are those in scope whose data pointer the body may use directly.
+    `buffers` are buffers in scope whose data pointer the body may use directly.
     """
     reads, writes = block_access_region(block, buffers)
     changes: dict[str, Any] = {}
@@ -55,9 +54,9 @@ def complete_block(block: Block, buffers: Iterable[Buffer] = (), mask: int = 3) 
 def block_access_region(
     block: Block, buffers: Iterable[Buffer] = ()
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """The regions that a block reads and those it writes, buffers in order of first access.
+    """Return the regions that a block reads and those it writes, in order of first access.
 
-    In a block with `init`, reading what is being reduced into does not count as a read.
+    In a block with `init`, reads of the accumulator do not count.
     """
     collector = _collected(block, buffers, apart=False)
     return collector.read_regions(), collector.writes.regions()
@@ -66,13 +65,13 @@ def block_access_region(
 def block_access_parts(
     block: Block, buffers: Iterable[Buffer] = ()
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """`block_access_region`, with the buffers whose pointer is used as a third part, instead of in both others."""
+    """`block_access_region`, with buffers accessed through pointers as a third part instead of in both others."""
     collector = _collected(block, buffers, apart=True)
     return collector.read_regions(), collector.writes.regions(), collector.opaque.regions()
 
 
 def _collected(block: Block, buffers: Iterable[Buffer], apart: bool) -> _Collector:
-    """The accesses of a block; those through a pointer `apart`, or as reads and writes."""
+    """Collect the accesses of a block; those through a pointer separately if `apart`, else as reads and writes."""
     collector = _Collector({buffer.data: buffer for buffer in buffers}, _DomainAnalyzer(block))
     collector.apart = apart
     collector.reduces = block.init is not None
@@ -86,7 +85,7 @@ def _collected(block: Block, buffers: Iterable[Buffer], apart: bool) -> _Collect
 
 
 class _DomainAnalyzer:
-    """Facts from the domains of a block's variables; the analyzer is made only if something asks."""
+    """Facts from the domains of a block's variables; the analyzer is created on first use."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -103,7 +102,7 @@ class _DomainAnalyzer:
 
 @dataclass
 class _Accesses:
-    """For each buffer, the union of the boxes seen so far; None: the whole dimension."""
+    """Union of the accessed boxes of each buffer; None stands for a whole dimension."""
 
     facts: _DomainAnalyzer
     boxes: dict[Buffer, list[Interval | None]] = field(default_factory=dict[Buffer, "list[Interval | None]"])
@@ -140,7 +139,7 @@ class _Accesses:
         return (a[0] if low <= 0 else b[0]), (a[1] if high >= 0 else b[1])
 
     def difference(self, a: PrimExpr, b: PrimExpr) -> int | None:
-        """a - b if it is a constant; else None."""
+        """Return a - b if that is a constant, else None."""
         if a is b:
             return 0
         found = self.facts.simplify(a - b)
@@ -148,19 +147,17 @@ class _Accesses:
 
 
 def whole_range(size: PrimExpr) -> Range:
-    """All of a dimension."""
+    """Return the range of a whole dimension."""
     return Range.from_min_extent(const(0, size.dtype), size)
 
 
 def bounds_of(expr: PrimExpr, domain: dict[Var, Interval | None]) -> Interval | None:
-    """The least and greatest value of an expression, its variables in `domain` ranging over their
-    intervals.
-    """
+    """Return the least and greatest value of an expression whose variables range over the intervals in `domain`."""
     return _Bounds(domain).of(expr)
 
 
 class _Bounds:
-    """The bounds of each object in an expression, asked for once."""
+    """Bounds of the objects in an expression, each computed once."""
 
     def __init__(self, domain: dict[Var, Interval | None]) -> None:
         self.domain = domain
@@ -228,11 +225,11 @@ class _Collector(StmtExprVisitor):
         self.writes = _Accesses(facts)
         self.opaque = _Accesses(facts)
         self.apart = False
-        """True if accesses through a pointer are collected in `opaque`."""
+        """True if accesses through pointers are collected in `opaque`."""
         self.reduces = False
 
     def read_regions(self) -> tuple[BufferRegion, ...]:
-        """The regions read; of what a block reduces into, none."""
+        """Return the read regions; for a reduction, without those of written buffers."""
         regions = self.reads.regions()
         return tuple(r for r in regions if r.buffer not in self.writes.boxes) if self.reduces else regions
 
@@ -276,7 +273,7 @@ class _Collector(StmtExprVisitor):
                 self.access(accesses, buffer, whole)
 
     def visit_Buffer(self, node: Buffer) -> None:
-        """A buffer named in a region or as an operand of a load: the access itself is recorded there."""
+        """Do nothing: the access of a buffer is recorded where its region or load is visited."""
 
     def visit_For(self, node: For) -> None:
         self.visit(node.min)

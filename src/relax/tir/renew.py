@@ -1,4 +1,4 @@
-"""Copies of statements with variables and buffers of their own: what a rewrite needs to have a statement twice."""
+"""Copies of statements with fresh variables and buffers, for rewrites that duplicate a statement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N = TypeVar("N", bound=Node)
 
 
 def renew_bound_vars(node: N) -> N:
-    """The same statement, expression or function, with new variables and buffers for all that it binds itself."""
+    """Return a copy of a statement, expression or function with fresh variables and buffers for all that it binds."""
     return _Renewal().visit(node)
 
 
@@ -35,7 +35,7 @@ class _Renewal(StmtExprMutator):
         self._buffers[buffer] = Buffer(**dict(fields_of(made)), span=buffer.span) if made is buffer else made
 
     def define_buffer(self, buffer: Buffer) -> None:
-        """The methods below have renewed it already."""
+        """Do nothing: the methods below have renewed the buffer already."""
 
     def visit_PrimFunc(self, node: PrimFunc) -> PrimFunc:
         for param in node.params:
@@ -87,11 +87,11 @@ class _Renewal(StmtExprMutator):
 
 
 def renew_doubtful_sizes(func: PrimFunc) -> PrimFunc:
-    """The function in which no variable passes for a size without being one; itself if none does, as nearly always.
+    """Replace variables marked as sizes that are bound to values not proved to be ≥ 0; usually returns `func` itself.
 
-    A variable that is a dimension of a parameter is known to be ≥ 0 (`Var.nonnegative`), and it is the same object
-    in every function. Where another function, built by API, binds it to a number that is not proven to be ≥ 0, that
-    function gets a variable of its own, of which nothing is known.
+    A variable that is a dimension of a parameter is marked ≥ 0 (`Var.nonnegative`), and is the same object in every
+    function. A function built by API may bind it to a possibly negative value; that function gets an unmarked variable
+    of its own.
     """
     doubtful: dict[Var, Var] = {}
     analyzer = Analyzer()

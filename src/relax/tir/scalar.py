@@ -1,7 +1,6 @@
-"""Python operators for what may stand where a scalar does without being an expression itself.
+"""Python operators for objects that denote a scalar without being an expression.
 
-An iteration variable, a tensor slice: `asobject` says which expression is meant, and every operator works on
-that.
+For iteration variables and tensor slices, `asobject` returns the denoted expression, on which every operator works.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from ..prim import PrimExpr
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    """The items of a tuple or list; anything else is the only item."""
+    """Return the items of a tuple or list; any other value is the only item."""
     return tuple(cast("Sequence[Any]", value)) if isinstance(value, (tuple, list)) else (value,)
 
 
 class ScalarOperators:
-    """The arithmetic of PrimExpr, by way of `asobject`."""
+    """Arithmetic operators that apply to the expression `asobject` returns."""
 
     __slots__ = ()
 
     def asobject(self) -> PrimExpr:
-        """The expression that this stands for."""
+        """Return the expression that this object denotes."""
         raise NotImplementedError(type(self).__name__)
 
     def __add__(self, other: Any) -> Any:

@@ -1,15 +1,15 @@
-"""The signature of a PrimFunc: what its parameters bind, and what arguments must be.
+"""The signature of a PrimFunc: the variables its parameters bind, and the requirements on arguments.
 
-    1. Each argument is a scalar that its parameter's dtype has, or a tensor of its buffer's dtype and rank, whose
-       constant dimensions are as they should be, and whose elements are where the buffer has them.
-    2. Every variable is bound where it first stands alone as a dimension, a stride or an offset, in the order of the
+    1. Each argument is a scalar representable in its parameter's dtype, or a tensor with its buffer's dtype, rank,
+       static dimensions and memory layout.
+    2. Every variable is bound at its first occurrence as a whole dimension, stride or offset, in the order of the
        parameters. Scalar parameters bind themselves.
-    3. All else is an expression over those, and is compared.
-    4. What the function writes overlaps nothing, where it promises to be right only then.
+    3. Every other dimension, stride and offset is compared with its expression over these variables.
+    4. Written tensors overlap no other argument, if the function requires it (``tir.noalias``).
 
-`SizeMatching` has the second and the third step. The interpreter (`relax.tir.arguments`) makes these checks; code
-generation writes them, for calls from outside and for calls between PrimFuncs. The first step, which looks at each
-argument by itself, is a function of the support code of kernels (`relax.native.argument_checks`).
+`SizeMatching` implements the second and the third step. The interpreter (`relax.tir.arguments`) performs these checks;
+code generation emits them, for calls from outside and for calls between PrimFuncs. The first step, which checks each
+argument on its own, is a function of the kernels' support code (`relax.native.argument_checks`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .written import promised_apart
 
 @dataclass(frozen=True)
 class ArgumentField:
-    """A number that a tensor argument has: a dimension, a stride, or the offset of its first element."""
+    """An integer property of a tensor argument: a dimension, a stride, or the offset of its first element."""
 
     param: int
     buffer: Buffer
@@ -40,7 +40,7 @@ class ArgumentField:
 
     @property
     def words(self) -> str:
-        """The place as messages name it, after the argument."""
+        """Name of the property in messages, after the argument's name."""
         if self.what == "offset":
             return "offset"
         return f"dimension {self.axis}" if self.what == "shape" else f"stride of dimension {self.axis}"
@@ -48,23 +48,23 @@ class ArgumentField:
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of a function, the variables they bind, and the numbers to compare."""
+    """The parameters of a function, the variables they bind, and the expressions to compare."""
 
     params: tuple[tuple[Var, Buffer | None], ...]
     bound: dict[Var, ArgumentField]
-    """Variables beside the parameters, in the order in which they are passed."""
+    """Variables bound by tensor parameters, in the order in which they are passed."""
     compared: tuple[tuple[ArgumentField, PrimExpr], ...]
     apart: tuple[tuple[int, int], ...] = ()
-    """Pairs of parameters that must not overlap: the first is written."""
+    """Pairs of parameters that must not overlap; the first one is written."""
 
     def buffer(self, i: int) -> Buffer:
-        """The buffer of a tensor parameter."""
+        """Return the buffer of a tensor parameter."""
         buffer = self.params[i][1]
         assert buffer is not None
         return buffer
 
     def origin(self, expr: PrimExpr) -> str:
-        """The origins of the variables of an expression, for messages."""
+        """Describe for messages where the variables of an expression are bound."""
         parts: list[str] = []
         for var in free_vars(expr):
             place = self.bound.get(var)
@@ -74,7 +74,7 @@ class Signature:
 
 
 def signature_of(func: PrimFunc) -> Signature:
-    """The signature of a function, whether or not its parameters bind all variables."""
+    """Return the signature of a function; its parameters need not bind all variables."""
     params = tuple((param, func.buffer_map.get(param)) for param in func.params)
     scalars = {param for param, buffer in params if buffer is None}
     bound: dict[Var, ArgumentField] = {}
@@ -103,24 +103,24 @@ def _places(params: tuple[tuple[Var, Buffer | None], ...]) -> Iterator[tuple[Arg
 
 ValueT = TypeVar("ValueT")
 Text: TypeAlias = "str | ValueT | Sequence[str | ValueT]"
-"""A part of a message: words, a number, or several of them one after the other."""
+"""Value of a message field: text, a number, or a sequence of both."""
 
 
 class SizeMatching(ABC, Generic[ValueT]):
-    """The matching of one call's sizes. A subclass makes the checks, on numbers, or writes them, as code."""
+    """Matching of the sizes of one call. A subclass performs the checks on numbers, or generates code for them."""
 
     def __init__(self, known: Signature, prefix: str = "") -> None:
         self.known = known
         self.prefix = prefix
-        """The beginning of messages, before the argument."""
+        """Text that begins all messages."""
 
     @abstractmethod
     def number(self, place: ArgumentField) -> ValueT:
-        """A number of a tensor argument."""
+        """Return a property of a tensor argument."""
 
     @abstractmethod
     def value(self, size: PrimExpr) -> ValueT:
-        """The value of a dimension, a stride or an offset; what leaves 64 bits on the way is an error."""
+        """Return the value of a dimension, a stride or an offset; overflow of 64 bits is an error."""
 
     @abstractmethod
     def define(self, var: Var, value: ValueT, is_size: bool) -> None:
@@ -128,18 +128,18 @@ class SizeMatching(ABC, Generic[ValueT]):
 
     @abstractmethod
     def equal(self, a: ValueT, b: ValueT) -> ValueT:
-        """The condition that two numbers are equal."""
+        """Return the condition that two numbers are equal."""
 
     @abstractmethod
     def within(self, value: ValueT, low: int, high: int) -> ValueT:
-        """The condition that a number is at least `low` and at most `high`."""
+        """Return the condition that `low` ≤ `value` ≤ `high`."""
 
     @abstractmethod
     def require(self, condition: ValueT, message: Message, **fields: Text[ValueT]) -> None:
-        """Refuse the arguments unless a condition holds."""
+        """Reject the arguments unless `condition` holds."""
 
     def match_sizes(self) -> None:
-        """Bind variables to numbers of tensors, and compare the others."""
+        """Bind variables to properties of tensors, and compare the other properties."""
         for var, place in self.known.bound.items():
             shown, found = {"context": self.who(place.buffer), "place": place.words}, self.number(place)
             fits, dtype = self.within(found, *range_of(var.dtype)), str(var.dtype)
@@ -151,7 +151,7 @@ class SizeMatching(ABC, Generic[ValueT]):
             self.compare(place, size)
 
     def compare(self, place: ArgumentField, size: PrimExpr) -> None:
-        """Compare a number of a tensor with what it should be."""
+        """Compare a property of a tensor with the expected `size`."""
         context, found, expected = self.who(place.buffer), self.number(place), self.value(size)
         shown: Text[ValueT] = expected
         if not isinstance(size, IntImm):
@@ -160,17 +160,17 @@ class SizeMatching(ABC, Generic[ValueT]):
         self.require(fits, IS, context=context, place=place.words, found=found, expected=shown)
 
     def require_size(self, value: ValueT, context: str, place: str) -> None:
-        """Refuse a number that no dimension can be."""
+        """Reject a number that is not a valid dimension."""
         fits = self.within(value, 0, DIMENSION_LIMIT - 1)
         self.require(fits, NO_SIZE, context=context, place=place, found=value)
 
     def who(self, param: Var | Buffer) -> str:
-        """An argument, as messages begin."""
+        """Return the name of an argument at the beginning of a message."""
         return f"{self.prefix}argument {param.name}"
 
 
 def range_of(dtype: DataType) -> tuple[int, int]:
-    """The least and the greatest number of an integer dtype."""
+    """Return the least and the greatest value of an integer dtype."""
     return int(dtype.min_value), int(dtype.max_value)
 
 
@@ -178,7 +178,7 @@ _SYMBOLS: Final[dict[type, str]] = {Add: " + ", Sub: " - ", Mul: " * ", FloorDiv
 
 
 def size_text(expr: PrimExpr) -> str:
-    """A size as messages at run time write it."""
+    """Return the text of a size in messages at run time."""
     if isinstance(expr, Var):
         return expr.name
     if isinstance(expr, IntImm):

@@ -1,8 +1,8 @@
-"""The sizes of buffers, and how large they can be wherever a PrimFunc runs.
+"""Limits of buffer sizes that hold wherever a PrimFunc runs.
 
-A dimension is at least 0 and less than 2^48, and is computed without overflow. Those dimensions of a buffer that are
-not 0 have, with the bytes of an element, a product of at most 2^62. All this is checked where a buffer comes into being
-(an argument, an allocation); so no offset within a buffer overflows.
+A dimension is at least 0 and less than 2^48, and is computed without overflow. The product of a buffer's nonzero
+dimensions and its element size in bytes is at most 2^62. Both are checked where a buffer is created (an argument, an
+allocation), so no offset within a buffer overflows.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ..runtime.limits import DIMENSION_LIMIT
 from .buffer import Buffer
 
 LARGEST_PRODUCT: Final = 2**62
-"""The bytes of a buffer, its dimensions of 0 not counted, are no more."""
+"""Largest product of a buffer's nonzero dimensions and its element size in bytes."""
 
 Limit = tuple[PrimExpr, int]
-"""An int64 expression, and what it is at most."""
+"""An int64 expression, and its upper limit."""
 
 
 def size_limits(size: PrimExpr) -> list[Limit]:
-    """Limits of the products in a dimension, inner ones first."""
+    """Return limits of the products in a dimension, inner ones first."""
     if isinstance(size, IntImm) or size.dtype != "int64":
         return []
     products: list[PrimExpr] = []
@@ -31,7 +31,7 @@ def size_limits(size: PrimExpr) -> list[Limit]:
 
 
 def buffer_limits(buffer: Buffer) -> list[Limit]:
-    """Limits of the products in the dimensions of a buffer, and of the products of neighbouring dimensions."""
+    """Return limits of the products in the dimensions of a buffer, and of the products of adjacent dimensions."""
     found = [limit for size in buffer.shape for limit in size_limits(size)]
     symbolic = [size for size in buffer.shape if not isinstance(size, IntImm)]
     if len(symbolic) > 1 and all(size.dtype == "int64" for size in buffer.shape):

@@ -1,7 +1,7 @@
-"""Values of the variables of a PrimFunc that is specialised to known sizes or scalars.
+"""Values of a PrimFunc's variables for specialisation to static sizes or scalars.
 
 specialize(matmul, {n: 128})                every buffer's n is 128
-specialize(scale, {factor: 2.0})            the parameter is gone
+specialize(scale, {factor: 2.0})            the parameter is removed
 specialize(matmul, {a: decl_buffer((128, 64))})     sizes are those of the given buffer
 """
 
@@ -18,9 +18,9 @@ from .buffer import Buffer, shape_vars_bound_by
 def specialized_values(
     params: Sequence[Var], buffer_map: Mapping[Var, Buffer], param_map: Mapping[Var, Any]
 ) -> dict[Var, PrimExpr]:
-    """Values of sizes and scalar parameters: those given for them, and those that given buffers imply.
+    """Return the values of sizes and scalar parameters, given directly or implied by given buffers.
 
-    Raises DiagnosticError for a key that is no parameter and no size, or a buffer that does not fit.
+    Raises DiagnosticError for a key that is neither a parameter nor a size, or a buffer that does not fit.
     """
     values: dict[Var, PrimExpr] = {}
     for key, value in param_map.items():

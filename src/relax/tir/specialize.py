@@ -1,4 +1,4 @@
-"""A PrimFunc for known sizes or scalars, as a function: `PrimFunc.specialize` is the method."""
+"""Specialisation of a PrimFunc to static sizes or scalars, as a function: `PrimFunc.specialize` is the method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .stmt import PrimFunc
 
 
 def specialize(func: PrimFunc, param_map: Mapping[Var, Any]) -> PrimFunc:
-    """The function with sizes and scalar parameters replaced by values; the keys of tensors take a Buffer.
+    """Return the function with sizes and scalar parameters replaced by values; the value of a tensor key is a Buffer.
 
     Raises DiagnosticError for a key that the function does not have, or a buffer that does not fit.
     """

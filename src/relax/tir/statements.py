@@ -1,4 +1,4 @@
-"""Small functions on statements that passes share: sequences without nesting, nothing at all, conjunctions, parts."""
+"""Helper functions for statements, shared by passes: flat sequences, no-ops, conjunctions, sub-statements."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def has_blocks(stmt: Stmt) -> bool:
 
 
 def seq_of(stmts: Iterable[Stmt]) -> Stmt:
-    """Statements one after the other; a lone one as it is."""
+    """Return a sequence of statements; a single statement is returned unchanged."""
     made = SeqStmt(tuple(stmts))
     return made.seq[0] if len(made.seq) == 1 else made
 
 
 def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
-    """The conditions that all must hold; none for a constant truth."""
+    """Yield the operands of a conjunction; none for a constant true."""
     if isinstance(condition, And):
         yield from conjuncts(condition.a)
         yield from conjuncts(condition.b)
@@ -66,7 +66,7 @@ def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def conjunction(conditions: Sequence[PrimExpr]) -> PrimExpr:
-    """The condition that all hold."""
+    """Return the conjunction of conditions; true if there are none."""
     result: PrimExpr | None = None
     for condition in conditions:
         result = condition if result is None else And(result, condition)
@@ -74,7 +74,7 @@ def conjunction(conditions: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def parts_of(stmt: Stmt) -> tuple[Stmt, ...]:
-    """The statements directly inside a statement; a block's init is not among them."""
+    """Return the direct sub-statements of a statement, without a block's init."""
     match stmt:
         case SeqStmt(seq):
             return seq
@@ -89,7 +89,7 @@ def parts_of(stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def map_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
-    """A statement with the statements directly inside it changed; itself if none is."""
+    """Return a statement with `change` applied to its direct sub-statements; the statement itself if none changed."""
     match stmt:
         case SeqStmt(seq):
             parts = [change(part) for part in seq]

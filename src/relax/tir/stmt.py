@@ -5,7 +5,7 @@
            | IfThenElse(condition, then_case, else_case?)               SeqStmt(seq)
            | LetStmt(var, value, body)      AssertStmt(condition, message, body)      Evaluate(value)
            | AttrStmt(node, attr_key, value, body)
-           | AllocBuffer(buffer, body)      storage that lives as long as the body
+           | AllocBuffer(buffer, body)      storage with the lifetime of the body
            | DeclBuffer(buffer, body)       another view of existing storage
            | BlockRealize(iter_values, predicate, block)
 
@@ -13,8 +13,8 @@
     Precondition(condition, message)
     PrimFunc(params, body, ret_type?, buffer_map, preconditions, attrs)
 
-A Block is a unit of computation with its iteration space made explicit; schedules move blocks, lowering
-turns them into the loops and branches that code generation takes.
+A Block is a unit of computation with an explicit iteration space; schedules move blocks, and lowering turns them into
+loops and branches for code generation.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .specialization import specialized_values
 
 
 class Stmt(Node):
-    """The base of statements."""
+    """Base class of statements."""
 
     __slots__ = ()
 
 
 class ForKind(enum.IntEnum):
-    """The way in which a loop's iterations run. The numbers are TVM's; ``ForKind("serial")`` finds one by its name."""
+    """Execution order of a loop's iterations. The numbers are TVM's; ``ForKind("serial")`` finds one by its name."""
 
     SERIAL = 0
     PARALLEL = 1
@@ -52,8 +52,8 @@ class ForKind(enum.IntEnum):
 
 
 def _dict(value: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Attributes hold plain Python values: a constant is unwrapped, so that ``T.bool(True)`` and True are
-    one.
+    """Convert annotation values to plain Python values: constants are unwrapped, so that ``T.bool(True)``
+    equals True.
     """
     return {key: _plain(item) for key, item in (value or {}).items()}
 
@@ -75,9 +75,9 @@ def _plain(value: Any) -> Any:
 @final
 @node
 class BufferStore(Stmt):
-    """``buffer[indices] = value``. Raises TypeError when the value's dtype is not the buffer's.
+    """``buffer[indices] = value``. Raises TypeError if the value's dtype is not the buffer's.
 
-    `predicate`, a vector of bool, says which lanes of a vector are written.
+    `predicate`, a vector of bool, selects the lanes of a vector that are written.
     """
 
     buffer: Buffer
@@ -100,22 +100,22 @@ STORE.append(BufferStore)
 
 
 OWN_FUNCTION: Final = "tir.own_function"
-"""Annotation of a serial loop: code generation writes the loop as a function of its own.
+"""Annotation of a serial loop: code generation outlines the loop into a function of its own.
 
-Registers that the loop needs, of constants for example, are then not taken from the loops around it.
+Registers that the loop needs, for constants for example, are then not taken from the enclosing loops.
 """
 
 STAYS_PARALLEL: Final = "tir.stays_parallel"
-"""Annotation of a parallel loop inside of another one: it is parallel there too, and not made serial.
+"""Annotation of a parallel loop inside another parallel loop: it stays parallel instead of becoming serial.
 
-Its iterations run on several threads while the loop around it does not, which may have one iteration.
+Its iterations run on several threads; the outer loop runs serially, and may have a single iteration.
 """
 
 
 @final
 @node
 class For(Stmt):
-    """for loop_var in [min, min + extent), run as `kind` says."""
+    """A loop: `loop_var` takes the values of [min, min + extent), executed as `kind` defines."""
 
     loop_var: Var = binder()
     min: PrimExpr = child(converter=convert)
@@ -145,7 +145,7 @@ class While(Stmt):
 @final
 @node
 class IfThenElse(Stmt):
-    """One of two statements; nothing if the condition does not hold and there is no `else_case`."""
+    """A branch; does nothing if the condition does not hold and there is no `else_case`."""
 
     condition: PrimExpr = child(converter=convert)
     then_case: Stmt
@@ -162,7 +162,7 @@ def _flat(stmts: Iterable[Stmt]) -> tuple[Stmt, ...]:
 @final
 @node
 class SeqStmt(Stmt):
-    """Statements one after the other; sequences inside are flattened. An empty sequence does nothing."""
+    """Statements in sequence; nested sequences are flattened. An empty sequence does nothing."""
 
     seq: tuple[Stmt, ...] = child(converter=_flat)
 
@@ -173,14 +173,14 @@ class SeqStmt(Stmt):
         return self.seq[index]
 
     def __bool__(self) -> bool:
-        """True: an empty sequence is a statement too."""
+        """Return True: an empty sequence is a statement too."""
         return True
 
 
 @final
 @node
 class LetStmt(Stmt):
-    """`body`, in which `var` stands for `value`."""
+    """`body`, in which `var` is bound to `value`."""
 
     var: Var = binder()
     value: PrimExpr
@@ -203,7 +203,7 @@ class AssertStmt(Stmt):
 @final
 @node
 class AttrStmt(Stmt):
-    """`body`, with a remark for the compiler."""
+    """`body`, with an attribute for the compiler."""
 
     node: Any
     attr_key: str
@@ -214,7 +214,7 @@ class AttrStmt(Stmt):
 @final
 @node
 class Evaluate(Stmt):
-    """Compute an expression for its effect."""
+    """Evaluate an expression for its effect."""
 
     value: PrimExpr = child(converter=convert)
 
@@ -222,7 +222,7 @@ class Evaluate(Stmt):
 @final
 @node
 class AllocBuffer(Stmt):
-    """Storage for `buffer` that lives as long as the body."""
+    """Storage for `buffer` with the lifetime of the body."""
 
     buffer: Buffer = binder()
     body: Stmt
@@ -232,7 +232,7 @@ class AllocBuffer(Stmt):
 @final
 @node
 class DeclBuffer(Stmt):
-    """`buffer` is another view of storage that exists: its data variable is already bound."""
+    """Declare `buffer` as another view of existing storage: its data variable is already bound."""
 
     buffer: Buffer = binder()
     body: Stmt
@@ -241,7 +241,7 @@ class DeclBuffer(Stmt):
 @final
 @node
 class MatchBufferRegion(Node):
-    """`buffer` views the region `source` inside a block."""
+    """Declare `buffer` as a view of the region `source` inside a block."""
 
     buffer: Buffer = binder()
     source: BufferRegion
@@ -278,7 +278,7 @@ class BlockRealize(Stmt):
 @final
 @node
 class Precondition(Node):
-    """A condition on sizes and scalar parameters that a call must fulfil; otherwise it raises the message."""
+    """A condition on sizes and scalar parameters of a call; a call that violates it raises the message."""
 
     condition: PrimExpr = child(converter=convert)
     message: str
@@ -297,8 +297,8 @@ def _table(value: Mapping[Var, Buffer] | None) -> dict[Var, Buffer]:
 class PrimFunc(BaseFunc):
     """A function over buffers and scalars, in destination-passing style.
 
-    A parameter in `buffer_map` is a tensor, whose buffer's shape may bind shape variables. `preconditions` are checked
-    in order before the body runs; a rewrite of the body leaves them alone.
+    A parameter in `buffer_map` is a tensor; the shape of its buffer may bind shape variables. `preconditions` are
+    checked in order before the body runs; a rewrite of the body leaves them alone.
     """
 
     params: tuple[Var, ...] = binder(converter=tuple)
@@ -309,7 +309,7 @@ class PrimFunc(BaseFunc):
     attrs: dict[str, Any] = child(default=None, converter=_dict, kw_only=True)
 
     def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
-        """The function for known sizes, scalars and buffers: see `relax.tir.specialize`."""
+        """Return the function for static sizes, scalars and buffers: see `relax.tir.specialize`."""
         values = specialized_values(self.params, self.buffer_map, param_map)
         params = tuple(param for param in self.params if param not in values)
         return cast("PrimFunc", substitute(self.replace(params=params), values))

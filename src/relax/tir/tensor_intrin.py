@@ -1,4 +1,4 @@
-"""Tensor intrinsics: a computation described in plain loops, and a way in which a machine does it.
+"""Tensor intrinsics: a computation described in plain loops, and its implementation on a target.
 
     @T.prim_func                                           @T.prim_func
     def desc(a: T.handle, b: T.handle, c: T.handle):       def impl(a: T.handle, b: T.handle, c: T.handle):
@@ -12,7 +12,7 @@
 
     TensorIntrin.register("dot4", desc, impl)
 
-`Schedule.tensorize` puts the implementation in the place of a block that does what the description says.
+`Schedule.tensorize` replaces a block that matches the description by the implementation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .stmt import Block, BlockRealize, PrimFunc
 class TensorIntrin:
     """A description and an implementation over the same buffers, registered under a name.
 
-    Raises DiagnosticError if the two have different parameters, or parameters that are no buffers of constant sizes.
+    Raises DiagnosticError if their parameters differ, or are not buffers of static shape.
     """
 
     desc: PrimFunc
@@ -46,7 +46,7 @@ class TensorIntrin:
 
     @staticmethod
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> None:
-        """Make an intrinsic available under a name. Raises DiagnosticError if it is taken, unless `override`."""
+        """Register an intrinsic under a name. Raises DiagnosticError if the name is taken, unless `override`."""
         intrin = TensorIntrin(desc, impl, name)
         if name in TensorIntrin._registered and not override:
             raise _error(name, "the name is registered already", "pass override=True to replace it")
@@ -54,7 +54,9 @@ class TensorIntrin:
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """The intrinsic of a name; if there is none, None with `allow_missing`, else DiagnosticError."""
+        """Return the intrinsic of a name; if there is none, None with `allow_missing`, else DiagnosticError is
+        raised.
+        """
         intrin = TensorIntrin._registered.get(name)
         if intrin is None and not allow_missing:
             close = difflib.get_close_matches(name, TensorIntrin._registered, 1)
@@ -64,12 +66,12 @@ class TensorIntrin:
 
 
 def buffers_of(func: PrimFunc) -> list[Buffer]:
-    """The buffers of a function's parameters in order."""
+    """Return the buffers of a function's parameters in order."""
     return [func.buffer_map[param] for param in func.params]
 
 
 def root_of(func: PrimFunc) -> Block:
-    """The root block of a function; one made for a function that has none."""
+    """Return the root block of a function; a new one if the function has none."""
     body = func.body
     if isinstance(body, BlockRealize) and not body.block.iter_vars:
         return body.block

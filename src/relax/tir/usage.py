@@ -1,4 +1,4 @@
-"""The variables and buffers that a piece of TIR defines, and those it uses without defining them."""
+"""Free variables and undefined buffers of statements, expressions and functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .stmt import AllocBuffer, Block, DeclBuffer, For, LetStmt, PrimFunc
 
 
 def buffer_expressions(buffer: Buffer) -> tuple[PrimExpr, ...]:
-    """The expressions in a buffer's layout: sizes, strides, offset."""
+    """Return the expressions in a buffer's layout: sizes, strides, offset."""
     offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
     return (*buffer.shape, *buffer.strides, *offset)
 
@@ -114,18 +114,18 @@ class Usage:
 
 
 def undefined_vars(node: Node, defs: Iterable[Var] = ()) -> list[Var]:
-    """The variables used in a statement, expression or function that it does not define, in order of first
-    use; `defs` are defined outside.
+    """Return the free variables of a statement, expression or function, except `defs`, in order of first use.
 
-    A buffer's pointer counts as used where the buffer is; the sizes of a parameter's buffer are defined by
-    it.
+    A buffer's pointer counts as used where the buffer is; the sizes of a parameter's buffer are defined by it.
     """
     outside = set(defs)
     return [var for var in Usage(node).undefined_vars() if var not in outside]
 
 
 def free_vars(node: Node) -> set[Var]:
-    """`undefined_vars` as a set. (Never ask a list of variables `in`: comparing variables builds an expression.)"""
+    """`undefined_vars` as a set. (Do not test membership in a list of variables: comparing variables builds an
+    expression.)
+    """
     return set(undefined_vars(node))
 
 

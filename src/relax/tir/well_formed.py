@@ -1,10 +1,10 @@
-"""Is a PrimFunc what it must be? Every violation is reported, with its place and what to do.
+"""Well-formedness of PrimFuncs. Every violation is reported with its place and a remedy.
 
 E5101  a variable is used where nothing binds it
 E5102  a buffer is used outside of the scope of its storage
 E5103  a variable is bound twice, one binding inside the other
 E5104  loop bounds, block values or conditions of a wrong dtype
-E5105  a block given a wrong number of values
+E5105  a block realised with a wrong number of values
 E5106  the init of a block uses a reduction variable
 E5107  a parameter's buffer does not fit its parameter
 """
@@ -34,7 +34,7 @@ from .usage import buffer_expressions, shape_vars_bound_by, undefined_vars
 
 
 def well_formed_problems(func: PrimFunc) -> list[Diagnostic]:
-    """Everything wrong with a function; [] if nothing is."""
+    """Return all violations in a function; [] if it is well-formed."""
     checker = _Checker(func)
     checker.function()
     return checker.problems
@@ -43,7 +43,7 @@ def well_formed_problems(func: PrimFunc) -> list[Diagnostic]:
 def verify_well_formed(obj: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
     """True if a PrimFunc, or every PrimFunc of a module, is well-formed.
 
-    With `assert_mode` (the default), raises DiagnosticError with everything found instead of returning False.
+    With `assert_mode` (the default), raises DiagnosticError with all violations instead of returning False.
     """
     functions = obj.functions.values() if isinstance(obj, IRModule) else (obj,)
     problems = [p for f in functions if isinstance(f, PrimFunc) for p in well_formed_problems(f)]
@@ -89,7 +89,7 @@ class _Checker(StmtExprVisitor):
         self.vars.difference_update(variables)
 
     def open(self, buffer: Buffer, pointer: bool) -> list[Var]:
-        """Start a buffer's scope; returns the variables it binds."""
+        """Open a buffer's scope; returns the variables it binds."""
         bound: list[Var] = []
         if pointer and buffer.data not in self.vars:
             self.bind(buffer.data)

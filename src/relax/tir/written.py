@@ -1,4 +1,4 @@
-"""The arguments that a kernel may change, and that must therefore not overlap with the others."""
+"""Parameters that a kernel may write, which must not overlap with other arguments."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .stmt import BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc
 
 @lru_cache(maxsize=128)
 def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
-    """Positions of the tensor parameters that the function may write.
+    """Return the positions of tensor parameters that the function may write.
 
-    A buffer is written if it, or another view of its memory, is stored to; and, with `handed_on`, if its pointer is
-    handed to a call, of which nothing is known.
+    A buffer is written if it, or another view of its memory, is stored to; with `handed_on`, also if its pointer is
+    passed to a call.
     """
     written: set[Var] = set()
     views: dict[Var, Var] = {}
@@ -55,14 +55,14 @@ def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
 
 
 _WRITING = (Call, BufferStore, MatchBufferRegion, DeclBuffer)
-"""The classes of nodes that say what is written."""
+"""Classes of nodes that may write, or alias memory."""
 
 _BY_ADDRESS = frozenset({"address_of", "tvm_access_ptr", "call_extern", "call_packed"})
-"""Intrinsics to which an element may mean its place in memory."""
+"""Intrinsics whose BufferLoad arguments may denote addresses."""
 
 
 def _pointers(arg: PrimExpr, whole: bool) -> list[Var]:
-    """The memory an argument of a call gives access to; `whole` if an element stands for its buffer."""
+    """Return the data pointers that an argument of a call exposes; with `whole`, a BufferLoad exposes its buffer."""
     match arg:
         case Var() if arg.dtype.is_handle:
             return [arg]
@@ -73,9 +73,9 @@ def _pointers(arg: PrimExpr, whole: bool) -> list[Var]:
 
 
 def promised_apart(func: PrimFunc) -> list[tuple[int, int]]:
-    """Pairs of tensor parameters that a call must not give overlapping memory: (one that is stored to, another).
+    """Return pairs of tensor parameters, (stored, other), whose arguments must not overlap.
 
-    There are none without the attribute ``tir.noalias``: then whatever is stored is seen through the other one.
+    Empty without the attribute ``tir.noalias``: then stores through one parameter are visible through the other.
     """
     if not func.attrs.get("tir.noalias"):
         return []
@@ -85,7 +85,7 @@ def promised_apart(func: PrimFunc) -> list[tuple[int, int]]:
 
 
 def overlap_message(written: str, other: str) -> str:
-    """The message about two arguments that `promised_apart` names and that overlap; by the names of their buffers."""
+    """Return the message about overlapping arguments, by the names of a pair from `promised_apart`."""
     return (
         f"argument {other} overlaps argument {written}, which is written; "
         "the function promises (tir.noalias) to be right only if they are apart"

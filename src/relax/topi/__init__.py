@@ -1,4 +1,4 @@
-"""The formulas that operators are made of, over tensor expressions; names as in TVM's topi."""
+"""Formulas of operators as tensor expressions, with the names of TVM's topi."""
 
 from __future__ import annotations
 

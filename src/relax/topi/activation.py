@@ -20,9 +20,9 @@ Scalar = Callable[[PrimExpr], PrimExpr]
 
 
 def _map(x: te.Tensor, name: str, function: Scalar) -> te.Tensor:
-    """`function` of each element, computed in the accumulator dtype.
+    """Apply `function` to each element, in the accumulator dtype.
 
-    Of max(x, -1000), as the value at -∞ is to be the limit 0, not -∞ · 0.
+    The argument is max(x, -1000), so that the value at -∞ is the limit 0, not -∞ · 0.
     """
     wide = accumulator_dtype(x.dtype)
 
@@ -38,12 +38,12 @@ def relu(x: te.Tensor) -> te.Tensor:
 
 
 _FAR: Final = 1000.0
-"""Beyond ±1000, the activations below are 0 or x; nearer, no step on the way overflows."""
+"""Bound beyond which the activations below are 0 or x; no intermediate overflows within ±1000."""
 _MINUS_ROOT_HALF: Final = Fraction("-0.707106781186547524400844362104849039")
 _TWO_ROOT_TWO_OVER_PI: Final = Fraction("1.59576912160573071175978423973752747")
 _TAIL: Final = {"float32": (80, 40), "float64": (640, 320)}
-"""For x below the negative of the first number, e^x is taken in two factors, as it would be subnormal where x · e^x is
-not: e to the negative of the second number, and the rest. Either is normal, and the rest is nothing beside 1.
+"""(limit, shift): for x < -limit, e^x is computed as e^(x + shift) · e^-shift, as it would be subnormal where x · e^x
+is not. Both factors are normal, and e^(x + shift) is negligible beside 1.
 """
 
 
@@ -67,8 +67,8 @@ def _gelu(x: PrimExpr) -> PrimExpr:
 def _slope(z: PrimExpr) -> PrimExpr:
     """-erfc'(z) / erfc(z) for positive z.
 
-    It is between z + √(z² + 4/π) and z + √(z² + 2) (Abramowitz & Stegun 7.1.13). In float32, where z is below 11, an
-    error of 0.7 / z makes one of a third of a unit in the last place, so that 2z + 0.1 is enough.
+    Lies between z + √(z² + 4/π) and z + √(z² + 2) (Abramowitz & Stegun 7.1.13). In float32, where z < 11, an error of
+    0.7 / z costs a third of a unit in the last place, so 2z + 0.1 suffices.
     """
     if z.dtype == "float32":
         return z * const(2.0, z.dtype) + const(0.1, z.dtype)
@@ -92,7 +92,7 @@ def silu(x: te.Tensor) -> te.Tensor:
 
 
 def _times_sigmoid(x: PrimExpr, w: PrimExpr, low: PrimExpr | None) -> PrimExpr:
-    """x · σ(w + low), from e^-|w| so that nothing overflows."""
+    """x · σ(w + low), computed from e^-|w|, which cannot overflow."""
     zero, one = const(0.0, x.dtype), const(1.0, x.dtype)
     limit, shift = _TAIL[x.dtype]
     far = w < const(-limit, x.dtype)
@@ -107,7 +107,7 @@ def _times_sigmoid(x: PrimExpr, w: PrimExpr, low: PrimExpr | None) -> PrimExpr:
 
 
 def _elementwise(x: te.Tensor, name: str, function: Scalar) -> te.Tensor:
-    """`function` of each element, computed in the accumulator dtype."""
+    """Apply `function` to each element, in the accumulator dtype."""
     wide = accumulator_dtype(x.dtype)
     return te.compute(
         x.shape, lambda *i: let(x(*i).astype(wide), function).astype(x.dtype), name, tag="elemwise"
@@ -163,7 +163,7 @@ _SELU_SCALE: Final = 1.0507009873554805
 def selu(x: te.Tensor) -> te.Tensor:
     """scale · x where x is positive, scale · alpha · (e^x - 1) elsewhere (Klambauer et al. 2017).
 
-    e^x - 1 is taken as tanh(x / 2) · (e^x + 1), which loses no digits near 0.
+    e^x - 1 is computed as tanh(x / 2) · (e^x + 1), which avoids cancellation near 0.
     """
 
     def of(v: PrimExpr) -> PrimExpr:

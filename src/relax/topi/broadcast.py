@@ -1,7 +1,7 @@
 """Element-wise formulas of two tensors (or a tensor and a scalar), which broadcast as NumPy's do.
 
-Where it is not known at compile time which of two sizes is 1, the kernel decides: the result's size and the indices
-are chosen when it runs.
+If it is undecided at compile time which of two sizes is 1, the kernel selects the result's size and the indices at run
+time.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Operand = Any
 """A te.Tensor, or a scalar: a PrimExpr or a number."""
 Scalar2 = Callable[[PrimExpr, PrimExpr], PrimExpr]
 Formula2 = Callable[[Operand, Operand], Any]
-"""Gives a te.Tensor; of two PrimExprs, a PrimExpr."""
+"""A formula that returns a te.Tensor; for two PrimExprs, a PrimExpr."""
 
 
 Sizes = tuple[PrimExpr, PrimExpr]
-"""Two sizes that are to broadcast."""
+"""Two sizes that must be compatible for broadcasting."""
 
 
 def same_size(a: PrimExpr, b: PrimExpr) -> bool:
@@ -49,7 +49,7 @@ def same_size(a: PrimExpr, b: PrimExpr) -> bool:
 
 
 def broadcast_size(a: PrimExpr, b: PrimExpr, others: Sequence[Sizes] = ()) -> PrimExpr:
-    """The size two sizes broadcast to, if those of the other pairs broadcast too."""
+    """Size to which `a` and `b` broadcast, given that the pairs `others` broadcast."""
     if is_const(a, 1) or same_size(a, b):
         return b
     if is_const(b, 1):
@@ -61,9 +61,9 @@ def broadcast_size(a: PrimExpr, b: PrimExpr, others: Sequence[Sizes] = ()) -> Pr
 
 
 def full_size(sizes: Sequence[PrimExpr], others: Sequence[Sizes]) -> PrimExpr | None:
-    """The one of several sizes that they broadcast to, None if it is not known; see `is_full_size`.
+    """The element of `sizes` to which all of them broadcast, None if undecided; see `is_full_size`.
 
-    Of several such, the one that is written most simply.
+    Among several candidates, the expression with the fewest nodes.
     """
     for full in sorted(sizes, key=_length):
         rest = [size for size in sizes if not same_size(size, full)]
@@ -73,7 +73,7 @@ def full_size(sizes: Sequence[PrimExpr], others: Sequence[Sizes]) -> PrimExpr | 
 
 
 def _length(size: PrimExpr) -> int:
-    """The number of terms that an expression is written with."""
+    """Number of nodes of an expression."""
     count = 0
 
     def visit(_: Node) -> None:
@@ -85,9 +85,9 @@ def _length(size: PrimExpr) -> int:
 
 
 def is_full_size(full: PrimExpr, size: PrimExpr, others: Sequence[Sizes] = ()) -> bool:
-    """True if two sizes broadcast to the first of them, whenever they broadcast at all, and those of other pairs do.
+    """True if `full` and `size` broadcast to `full` whenever they broadcast at all, given that the pairs `others` do.
 
-    n is the full size of n and min(n, 64): where n is 1, so is the other. And of n and min(p + n, 64) - min(p, 64)
+    n is the full size of n and min(n, 64), as n = 1 implies that both are 1; and of n and min(p + n, 64) - min(p, 64)
     if p + n and min(p + n, 64) broadcast.
     """
     if isinstance(full, Var) and isinstance(size, Var):
@@ -105,7 +105,7 @@ def _is_full_size_where(full: PrimExpr, size: PrimExpr, case: PrimExpr) -> bool:
 
 
 def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-    """The shape several shapes broadcast to."""
+    """Shape to which several shapes broadcast."""
     result: tuple[PrimExpr, ...] = ()
     for shape in shapes:
         short, long = sorted((result, tuple(shape)), key=len)
@@ -119,7 +119,7 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
 
 
 def open_pairs(pairs: Iterable[Sizes]) -> list[Sizes]:
-    """The pairs of sizes of which it is not known that they are equal, or one of them 1."""
+    """Pairs of sizes that are neither proved equal nor contain the constant 1."""
     return [
         (a, b)
         for a, b in pairs
@@ -128,14 +128,14 @@ def open_pairs(pairs: Iterable[Sizes]) -> list[Sizes]:
 
 
 def read_broadcast(x: Operand, shape: Sequence[PrimExpr], indices: Sequence[Any]) -> PrimExpr:
-    """The element of `x` that stands at `indices` of the shape it is broadcast to."""
+    """Read the element of `x`, broadcast to `shape`, at `indices`."""
     return x(*broadcast_index(x.shape, shape, indices)) if isinstance(x, te.Tensor) else convert(x)
 
 
 def broadcast_index(
     sizes: Sequence[PrimExpr], shape: Sequence[PrimExpr], indices: Sequence[Any]
 ) -> list[PrimExpr]:
-    """The indices into a tensor of `sizes` of the element that stands at `indices` of `shape`."""
+    """Map `indices` of the broadcast `shape` to indices into a tensor of `sizes`."""
     offset = len(shape) - len(sizes)
     index: list[Any] = []
     for size, full, i in zip(sizes, shape[offset:], indices[offset:], strict=True):
@@ -166,7 +166,7 @@ def _dtype_of(a: Operand, b: Operand) -> DataType:
 
 
 def broadcast_with(a: Operand, b: Operand, name: str, function: Scalar2) -> te.Tensor:
-    """`function` of each pair of elements; a Python number takes the other operand's dtype."""
+    """Apply `function` to each pair of elements; a Python number takes the other operand's dtype."""
     dtype = _dtype_of(a, b)
     a, b = (x if isinstance(x, (te.Tensor, PrimExpr)) else const(x, dtype) for x in (a, b))
     shape = broadcast_shape(_shape_of(a), _shape_of(b))
@@ -179,7 +179,7 @@ def broadcast_with(a: Operand, b: Operand, name: str, function: Scalar2) -> te.T
 
 
 def _in_float32(function: Scalar2) -> Scalar2:
-    """8-bit floats are computed in float32 and rounded once."""
+    """Wrap a function to compute 8-bit floats in float32 and round once."""
 
     def compute(a: PrimExpr, b: PrimExpr) -> PrimExpr:
         if not a.dtype.is_float or a.dtype.bits > 8:

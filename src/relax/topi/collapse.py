@@ -1,4 +1,4 @@
-"""The sum that undoes broadcasting: over the dimensions along which a shape would be repeated."""
+"""The sum that reverses broadcasting: over the dimensions along which a shape would be repeated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .util import accumulator_dtype
 def collapse_sum_to(data: te.Tensor, shape: Sequence[PrimExpr]) -> te.Tensor:
     """data summed to a shape that broadcasts to its own.
 
-    Along a dimension of which it is not known whether it was repeated, the sum is over as many elements as there are
-    for each one of the result: all of them or one.
+    Along a dimension that may or may not have been repeated, the reduction extent is chosen at run time: the whole
+    dimension or one.
     """
     new = data.ndim - len(shape)
     wide = accumulator_dtype(data.dtype)

@@ -2,7 +2,7 @@
 
     einsum([a, b], "ij,jk->ik")      Σ_j a[i, j] · b[j, k]
 
-Operands are contracted from left to right, each dimension being summed as soon as no later operand has it.
+Operands are contracted from left to right; each dimension is summed once no later operand has it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Subscripts:
-    """The dimensions of the operands and of the result, by label; those of an ellipsis are "0", "1", … from the end."""
+    """Dimension labels of the operands and of the result; those of an ellipsis are "0", "1", … from the end."""
 
     operands: tuple[Labels, ...]
     result: Labels
 
 
 def parse_subscripts(text: str, ranks: Sequence[int]) -> Subscripts:
-    """Subscripts as NumPy writes them, for operands of these ranks. Raises ValueError for what they cannot mean."""
+    """Parse subscripts in NumPy's notation for operands of these ranks. Raises ValueError if they are invalid."""
     left, arrow, right = text.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
@@ -58,7 +58,7 @@ def _labels(term: str, rank: int, operand: int) -> Labels:
 
 
 def _expanded(term: str, dots: Sequence[str]) -> Labels:
-    """The labels of a term, with `dots` for its ellipsis."""
+    """Labels of a term, with `dots` substituted for its ellipsis."""
     before, ellipsis, after = term.partition("...")
     if not all(label.isalpha() and label.isascii() for label in before + after):
         raise ValueError(f"subscripts {term!r}: dimensions are letters, and at most one ellipsis")
@@ -66,7 +66,7 @@ def _expanded(term: str, dots: Sequence[str]) -> Labels:
 
 
 def einsum(operands: Sequence[te.Tensor], subscripts: str) -> te.Tensor:
-    """Σ of products of elements, over the dimensions that the result does not have. A size of 1 broadcasts."""
+    """Σ of products of elements, over the dimensions missing from the result. A size of 1 broadcasts."""
     parsed = parse_subscripts(subscripts, [x.ndim for x in operands])
     dtype = operands[0].dtype
     sizes: dict[str, PrimExpr] = {}
@@ -90,7 +90,7 @@ def einsum(operands: Sequence[te.Tensor], subscripts: str) -> te.Tensor:
 def _product(
     factors: Sequence[tuple[te.Tensor, Labels]], kept: Labels, sizes: dict[str, PrimExpr]
 ) -> te.Tensor:
-    """The product of one or two tensors, summed over the dimensions that are not kept."""
+    """Product of one or two tensors, summed over the dimensions that are not kept."""
     wide = accumulator_dtype(factors[0][0].dtype)
     present = dict.fromkeys(label for _, labels in factors for label in labels)
     summed = {label: te.reduce_axis((0, sizes[label]), f"k{label}") for label in present if label not in kept}

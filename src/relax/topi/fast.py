@@ -1,7 +1,7 @@
-"""Element-wise formulas that are faster, and less exact, than those of the operators.
+"""Element-wise formulas that are faster and less accurate than the operators'.
 
-There is one for tanh only. The kernels of exp and erf are straight code of few steps already (native/math.py); looser
-bounds would save two or three of them.
+Only tanh has one. exp and erf are already short and branch-free (native/math.py); looser error bounds would save two or
+three instructions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..prim import PrimExpr, const, intrin
 from .twofold import let
 
 _CLAMP: Final = 8.05
-"""Beyond, tanh is within 4 units in the last place of what it is here."""
+"""Clamping bound: beyond it, tanh is within 4 units in the last place of its value here."""
 _NUMERATOR: Final = (1.0, 0.13441424071788788, 0.0035678893327713013, 2.1830404875800014e-05,
                      1.5132386010918708e-08)  # fmt: skip
 _DENOMINATOR: Final = (1.0, 0.4677475094795227, 0.02615049108862877, 0.00034051021793857217,
@@ -25,8 +25,8 @@ _DENOMINATOR: Final = (1.0, 0.4677475094795227, 0.02615049108862877, 0.000340510
 def fast_tanh(x: te.Tensor) -> te.Tensor:
     """The hyperbolic tangent as a quotient of polynomials: within 8 ULP in float32, never beyond ±1.
 
-    NaN stays NaN, zeros keep their sign, ±∞ give ±0.9999998. Floats of 16 and 8 bits go through float32, and are
-    within 1 ULP of theirs; float64 is computed by the exact function.
+    NaN stays NaN, zeros keep their sign, ±∞ yield ±0.9999998. Floats of 16 and 8 bits are computed in float32, to
+    within 1 ULP of their dtype; float64 uses the exact function.
     """
     if x.dtype.is_float and x.dtype.bits <= 32:
         return te.compute(x.shape, lambda *i: _of(x, i), "T_fast_tanh", tag="elemwise")

@@ -19,7 +19,7 @@ from .util import accumulator_dtype, normalize_axis
 
 
 def nested(body: Stmt, loops: Sequence[Var], sizes: Sequence[PrimExpr]) -> Stmt:
-    """Loops around a statement, the first one outermost."""
+    """Nest loops around a statement, the first one outermost."""
     for loop, size in reversed(list(zip(loops, sizes, strict=True))):
         body = For(loop, 0, size, "serial", body)
     return body
@@ -89,7 +89,7 @@ def nll_loss_backward(
 def _sum_of_weights(
     targets: te.Tensor, weights: te.Tensor | None, ignore_index: int, dtype: str
 ) -> te.Tensor:
-    """The sum of the weights of all targets."""
+    """Sum of the weights of all targets."""
     inner = [te.reduce_axis((0, size), f"k{d}") for d, size in enumerate(targets.shape)]
 
     def weight(*_: Any) -> Any:

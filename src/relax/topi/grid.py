@@ -1,4 +1,4 @@
-"""Sampling of images at the places of a grid: grid_sample, and affine_grid, which makes grids."""
+"""Sampling of images at the coordinates of a grid: grid_sample, and affine_grid, which creates grids."""
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -19,23 +19,23 @@ from .twofold import let
 from .util import accumulator_dtype
 
 ALPHA: Final = -0.75
-"""The slope of cubic convolution, as ONNX and PyTorch have it."""
+"""Slope of cubic convolution in ONNX and PyTorch."""
 
 AXES: Final = "DHW"
 
 
 def spatial_letters(ndim: int) -> str:
-    """The letters of the dimensions of an image beside batch and channels: W, HW or DHW."""
+    """Letters of the spatial dimensions of an image: W, HW or DHW."""
     return AXES[len(AXES) + 2 - ndim :]
 
 
 def wider(a: DataType, b: DataType) -> DataType:
-    """The dtype in which elements of two float dtypes are computed with."""
+    """Computation dtype for elements of two float dtypes."""
     return DataType("float64" if "float64" in (a, b) else "float32")
 
 
 def reflected(x: PrimExpr, low: PrimExpr, high: PrimExpr) -> PrimExpr:
-    """x, or where that is outside of [low, high], its image in mirrors at both ends."""
+    """Reflect x into [low, high] by mirrors at both ends."""
     period = (high - low) * 2.0
 
     def folded(rest: PrimExpr) -> PrimExpr:
@@ -47,7 +47,7 @@ def reflected(x: PrimExpr, low: PrimExpr, high: PrimExpr) -> PrimExpr:
 
 
 class _Sampler:
-    """The reading of an image at places between its elements."""
+    """Interpolated reads of an image."""
 
     def __init__(
         self, data: te.Tensor, layout: str, method: str, padding: str, align_corners: bool, wide: DataType
@@ -58,7 +58,7 @@ class _Sampler:
         self.lengths = [data.shape[layout.index(letter)] for letter in self.letters]
 
     def place(self, k: int, coordinate: PrimExpr) -> PrimExpr:
-        """The place that a coordinate in [-1, 1] means, moved inside where the padding says so."""
+        """Map a coordinate in [-1, 1] to a pixel coordinate, moved inside the image if the padding requires it."""
         length = cast(self.wide, self.lengths[k])
         x = (coordinate + 1.0) * 0.5 * (length - 1.0)
         low, high = const(0.0, self.wide), length - 1.0
@@ -77,7 +77,7 @@ class _Sampler:
         return let(x, lambda v: reflected(v, low, high)) if self.padding == "reflection" else x
 
     def pixel(self, n: PrimExpr, c: PrimExpr, indices: Sequence[PrimExpr]) -> PrimExpr:
-        """The element at indices, which may be outside."""
+        """Read the element at indices, which may be outside the image."""
         at = {"N": n, "C": c}
         inside: list[PrimExpr] = []
         for letter, index, length in zip(self.letters, indices, self.lengths, strict=True):
@@ -92,7 +92,7 @@ class _Sampler:
         return intrin.if_then_else(intrin.all(*inside), value, const(0, self.wide))
 
     def _mirrored(self, index: PrimExpr, length: PrimExpr) -> PrimExpr:
-        """An index reflected at the border, between elements or (aligned corners) on the last ones."""
+        """Reflect an index at the border: between elements, or with aligned corners on the last ones."""
         period = (length - 1) * 2 if self.align else length * 2
         period = intrin.max(period, 1)
         rest = intrin.floormod(index, period)
@@ -100,11 +100,11 @@ class _Sampler:
         return intrin.min(rest, back)
 
     def nearest(self, n: PrimExpr, c: PrimExpr, places: Sequence[PrimExpr]) -> PrimExpr:
-        """The element at places, which are rounded."""
+        """Read the element at coordinates that are already rounded."""
         return self.pixel(n, c, [cast("int64", x) for x in places])
 
     def linear(self, n: PrimExpr, c: PrimExpr, places: Sequence[PrimExpr]) -> PrimExpr:
-        """The elements around places times their weights."""
+        """Linear interpolation at coordinates."""
 
         def weigh(values: Sequence[PrimExpr]) -> PrimExpr:
             terms = [
@@ -116,7 +116,7 @@ class _Sampler:
         return _bind(places, weigh)
 
     def cubic(self, n: PrimExpr, c: PrimExpr, places: Sequence[PrimExpr], taps: Sequence[Any]) -> PrimExpr:
-        """One of the 4ⁿ elements around places times its weight, tap 1 being the one before."""
+        """One weighted tap of the 4ⁿ of cubic interpolation; tap 1 is the element before the coordinate."""
 
         def weigh(values: Sequence[PrimExpr]) -> PrimExpr:
             return self.tap(n, c, values, [tap - 1 for tap in taps], lambda d: keys_cubic(d, ALPHA))
@@ -131,7 +131,7 @@ class _Sampler:
         taps: Sequence[PrimExpr],
         weight: Callable[[PrimExpr], PrimExpr],
     ) -> PrimExpr:
-        """The element so many steps from the ones before places, times its weight."""
+        """Element `taps` steps from the floor of the coordinates, times its weight."""
 
         def weighed(parts: Sequence[PrimExpr]) -> PrimExpr:
             lows, indices = parts[: len(places)], parts[len(places) :]
@@ -147,7 +147,7 @@ class _Sampler:
 
 
 def _bind(values: Sequence[PrimExpr], body: Callable[[list[PrimExpr]], PrimExpr]) -> PrimExpr:
-    """`body` of values that are computed once."""
+    """Bind values to variables and return `body` of these."""
     bound: list[PrimExpr] = []
 
     def step(rest: Sequence[PrimExpr]) -> PrimExpr:
@@ -172,7 +172,7 @@ def grid_sample(
     align_corners: bool = True,
     grid_layout: str = "channels_first",
 ) -> te.Tensor:
-    """The data at the places of a grid; see `relax.op.image.GridSample`."""
+    """Sample the data at the coordinates of a grid; see `relax.op.image.GridSample`."""
     wide = wider(data.dtype, grid.dtype)
     sampler = _Sampler(data, layout, method, padding_mode, align_corners, wide)
     first = grid_layout == "channels_first"
@@ -218,7 +218,7 @@ def affine_grid(
     align_corners: bool = True,
     grid_layout: str = "channels_first",
 ) -> te.Tensor:
-    """theta · (x, y[, z], 1) for evenly spaced places from -1 to 1; see `relax.op.image.AffineGrid`."""
+    """theta · (x, y[, z], 1) for evenly spaced coordinates from -1 to 1; see `relax.op.image.AffineGrid`."""
     wide, rank = accumulator_dtype(theta.dtype), len(size)
 
     def even(k: int, index: PrimExpr) -> PrimExpr:

@@ -1,4 +1,4 @@
-"""Resizing: along each axis, an element is a weighted sum of the data's elements around one coordinate.
+"""Resizing: along each axis, a result element is a weighted sum of the data's elements around one coordinate.
 
 Coordinates and weights of an axis are small tensors of their own, computed in float64. Axes are resized one after the
 other, those that become longer from the last one on, except where each element is a copy of one ("nearest_neighbor").
@@ -25,11 +25,11 @@ from .twofold import let
 from .util import accumulator_dtype, normalize_axis
 
 REACH: Final = {"linear": 1, "cubic": 2}
-"""Distance from the coordinate up to which a method weighs elements."""
+"""Radius of a method's kernel around the coordinate."""
 
 
 FACTORS: Final = range(2, 9)
-"""The whole numbers that are tried as the quotient of sizes that are not known."""
+"""Integer factors tried as the quotient of dynamic sizes."""
 REPEATED: Final = {
     "asymmetric": ("floor",),
     "tf_half_pixel_for_nn": ("floor",),
@@ -37,18 +37,18 @@ REPEATED: Final = {
     "half_pixel_symmetric": ("round", "round_prefer_floor", "round_prefer_ceil"),
     "pytorch_half_pixel": ("round", "round_prefer_floor", "round_prefer_ceil"),
 }
-"""The roundings, by the mode, with which an axis that is k times as long has each element k times in a row."""
+"""Rounding methods, by coordinate mode, under which upscaling by k repeats each element k times."""
 
 SCALE_MESSAGE: Final = "scales must be positive, and size the scaled lengths, rounded"
 
 
 def f64(value: Any) -> PrimExpr:
-    """A number or scalar expression in float64."""
+    """Convert a number or scalar expression to float64."""
     return cast("float64", value) if isinstance(value, PrimExpr) else const(float(value), "float64")
 
 
 def resize_dtype(dtype: DataType) -> DataType:
-    """The dtype in which elements are weighed: float32 holds every integer of up to 16 bits."""
+    """Dtype in which elements are weighted: float32 holds every integer of up to 16 bits."""
     if dtype.is_float:
         return accumulator_dtype(dtype)
     return DataType("float32" if dtype.bits <= 16 else "float64")
@@ -56,7 +56,7 @@ def resize_dtype(dtype: DataType) -> DataType:
 
 @dataclass(frozen=True)
 class _Axis:
-    """One resized axis: its number, both lengths, the scale (None: size / length), and the region [start, end]."""
+    """One resized axis: its index, both lengths, the scale (None: size / length), and the region [start, end]."""
 
     number: int
     length: PrimExpr
@@ -67,7 +67,7 @@ class _Axis:
 
     @property
     def factor(self) -> int:
-        """The whole number by which the axis becomes longer, if it is known and small; else 0."""
+        """Integer factor by which the axis becomes longer, if known and small; otherwise 0."""
         if self.scale is not None:
             return 0
         if isinstance(self.length, IntImm) and isinstance(self.size, IntImm):
@@ -85,18 +85,18 @@ class _Axis:
         return both and self.size.value < self.length.value  # type: ignore[attr-defined] (both are numbers)
 
     def back(self, distance: PrimExpr) -> PrimExpr:
-        """A distance in the result as one in the data."""
+        """Convert a distance in the result to one in the data."""
         if self.scale is None:
             return distance * f64(self.length) / f64(self.size)
         return distance / self.scale
 
     def stretched(self) -> PrimExpr:
-        """The length of the scaled data, of which the size is the whole part."""
+        """Length of the scaled data, which is rounded to the size."""
         return f64(self.size) if self.scale is None else f64(self.length) * self.scale
 
 
 def _coordinate(axis: _Axis, mode: str, o: PrimExpr) -> PrimExpr:
-    """The place in the data of element `o` of the result."""
+    """Coordinate in the data of element `o` of the result."""
     half, last = const(0.5, "float64"), f64(axis.length) - 1.0
     place, zero = f64(o), const(0.0, "float64")
     centre = axis.back(place + half) - half
@@ -135,17 +135,17 @@ def _rounded(x: PrimExpr, method: str) -> PrimExpr:
 
 
 def inside_of(index: PrimExpr, length: PrimExpr) -> PrimExpr:
-    """The index, or the nearest one that there is."""
+    """Clamp an index to the data."""
     return intrin.max(intrin.min(index, length - 1), 0)
 
 
 def triangle(distance: PrimExpr) -> PrimExpr:
-    """The weight of linear interpolation."""
+    """Weight of linear interpolation."""
     return intrin.max(1.0 - intrin.abs(distance), const(0.0, distance.dtype))
 
 
 def keys_cubic(distance: PrimExpr, alpha: float) -> PrimExpr:
-    """The weight of cubic convolution (Keys 1981), with slope `alpha` at distance 1."""
+    """Weight of cubic convolution (Keys 1981), with slope `alpha` at distance 1."""
 
     def of(d: PrimExpr) -> PrimExpr:
         near = ((alpha + 2.0) * d - (alpha + 3.0)) * d * d + 1.0
@@ -158,7 +158,7 @@ def keys_cubic(distance: PrimExpr, alpha: float) -> PrimExpr:
 
 @dataclass(frozen=True)
 class _Taps:
-    """The weighed elements of an axis: element `o` of the result sees `first(o)`, …, and there are `count` of them."""
+    """Taps of an axis: element `o` of the result reads `count` elements from `first(o)` on, weighted."""
 
     places: te.Tensor
     weights: te.Tensor
@@ -201,7 +201,7 @@ def _taps(axis: _Axis, places: te.Tensor, method: str, alpha: float, exclude: bo
 
 
 def _weighed(data: te.Tensor, axis: _Axis, taps: _Taps, antialias: bool) -> te.Tensor:
-    """The data resized along one axis, in the dtype of sums."""
+    """Resize the data along one axis, in the accumulation dtype."""
     wide = resize_dtype(data.dtype)
     shape = [axis.size if d == axis.number else size for d, size in enumerate(data.shape)]
 
@@ -212,7 +212,7 @@ def _weighed(data: te.Tensor, axis: _Axis, taps: _Taps, antialias: bool) -> te.T
         return data(*at).astype(wide) * taps.weights(o, t).astype(wide)
 
     name = f"resize_axis{axis.number}"
-    if antialias:  # the filter is wider than the elements that count: what has no weight must not be NaN
+    if antialias:  # the filter is wider than its nonzero weights: elements of weight 0 must not be NaN
         t = te.reduce_axis((0, taps.count), "t")
 
         def element(*i: Any) -> PrimExpr:
@@ -221,7 +221,7 @@ def _weighed(data: te.Tensor, axis: _Axis, taps: _Taps, antialias: bool) -> te.T
 
         return te.compute(shape, element, name)
     count = int(taps.count.value)  # type: ignore[attr-defined] (constant without antialias)
-    # Tables of what is needed for each element, one line for each tap: neighbours of the result read neighbours there.
+    # Tables with one row per tap, so that adjacent result elements read adjacent entries.
     shape_of_tables = (const(count, "int64"), axis.size)
     places = te.compute(shape_of_tables, lambda t, o: taps.first(o) + t, f"resize_tap{axis.number}")
     factors = te.compute(
@@ -242,9 +242,10 @@ def _weighed(data: te.Tensor, axis: _Axis, taps: _Taps, antialias: bool) -> te.T
 
 
 def _in_order(axes: Sequence[_Axis], antialias: bool) -> list[_Axis]:
-    """The order in which axes are resized: those that become shorter first, the others from the last one on.
+    """Order in which axes are resized: first those that become shorter, then the others from the last one on.
 
-    An axis costs what the others are long then. Of a last axis elements are gathered, while lines of it are added.
+    The cost of an axis is the product of the other axes' current lengths. The last axis needs gathers; other axes add
+    contiguous rows.
     """
     shorter = [axis for axis in axes if antialias or axis.is_shortened]
     return shorter + [axis for axis in reversed(axes) if axis not in shorter]
@@ -265,7 +266,7 @@ def resize(
     antialias: bool = False,
     out_dtype: DataType | None = None,
 ) -> te.Tensor:
-    """The data with the axes `axes` (None: all) resized to `size`; see `relax.op.image.Resize`."""
+    """Resize the axes `axes` (None: all) of the data to `size`; see `relax.op.image.Resize`."""
     numbers = [normalize_axis(a, data.ndim) for a in (range(data.ndim) if axes is None else axes)]
     mode, count = coordinate_transformation_mode, len(numbers)
 
@@ -294,7 +295,7 @@ def resize(
 
 
 def _checked_scales(scales: te.Tensor, lengths: Sequence[PrimExpr], size: Sequence[PrimExpr]) -> te.Tensor:
-    """The scales in float64; the kernel asserts that sizes are the scaled lengths, rounded down or to nearest."""
+    """Scales in float64; the kernel asserts that sizes are the scaled lengths, rounded down or to nearest."""
     count = len(lengths)
 
     def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
@@ -318,7 +319,7 @@ def _places(axis: _Axis, mode: str) -> te.Tensor:
 def _nearest(
     data: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], mode: str, rounding: str
 ) -> te.Tensor:
-    """Elements of the data; the index of each along an axis is computed once, or is the quotient of whole numbers."""
+    """Nearest-neighbour resizing; the index along an axis is precomputed, or is an integer quotient."""
     shape = list(data.shape)
     factors: dict[int, int] = {}
     tables: dict[int, te.Tensor] = {}
@@ -344,7 +345,7 @@ def _nearest(
 
 
 def _indices(axis: _Axis, places: te.Tensor, rounding: str) -> te.Tensor:
-    """The index of the nearest element for each place of an axis."""
+    """Index of the nearest element for each result element of an axis."""
 
     def index(o: Any) -> PrimExpr:
         return cast("int64", _rounded(places(o), rounding))
@@ -360,7 +361,7 @@ def _finished(
     outside: float,
     dtype: DataType,
 ) -> te.Tensor:
-    """The result in its dtype, with the value for places outside of the data where the mode has one."""
+    """Cast the result and apply `extrapolation_value` outside the data if the mode defines one."""
     cropped = mode == "tf_crop_and_resize"
     if not cropped and out.dtype == dtype and axes:
         return out

@@ -1,7 +1,7 @@
-"""Indices that are elements of tensors: what they mean, and formulas that read at them.
+"""Indices held by tensors: their interpretation, and formulas that read at them.
 
-A negative index counts from the end. One that is still out of range fails when the element is read or written, as every
-access of a kernel is checked; where nothing is read, no index is looked at.
+A negative index counts from the end. An index out of range is an error when the element is read or written, as every
+access of a kernel is checked.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ Indices = Sequence[Any]
 
 
 def as_int64(raw: PrimExpr) -> PrimExpr:
-    """An index as int64; what only uint64 holds stays larger than every size."""
+    """Convert an index to int64; uint64 values beyond it stay larger than every size."""
     if raw.dtype == "uint64":
         raw = intrin.min(raw, const(2**63 - 1, "uint64"))
     return cast_expr("int64", raw)
 
 
 def from_front(raw: PrimExpr, size: PrimExpr) -> PrimExpr:
-    """An index counted from the front, where a negative one counts from the end."""
+    """Convert a negative index, which counts from the end, to a non-negative one."""
     index = as_int64(raw)
     return index if raw.dtype.is_uint else Select(index < 0, index + size, index)
 
 
 def depth_of(indices: te.Tensor) -> int:
-    """The number of indices in each row of a tensor of index tuples: its last size.
+    """Length of the index tuples in a tensor: its last dimension. Raises ValueError if it is not static.
 
     Raises ValueError if that is not a constant.
     """
@@ -43,12 +43,14 @@ def depth_of(indices: te.Tensor) -> int:
 
 
 def row_index(indices: te.Tensor, row: Indices, sizes: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """The index tuple in a row of `indices`, into dimensions of these sizes."""
+    """Index tuple in a row of `indices`, into dimensions of these sizes."""
     return [from_front(indices(*row, const(d, "int64")), size) for d, size in enumerate(sizes)]
 
 
 def gather_elements(data: te.Tensor, indices: te.Tensor, axis: int = 0) -> te.Tensor:
-    """At each place of `indices`, the element of data at that place but for `axis`, where the index says it."""
+    """For each index into `indices`, the element of data at this index, with component `axis` replaced by the value
+    there.
+    """
     axis = normalize_axis(axis, data.ndim)
 
     def read(*i: Any) -> PrimExpr:
@@ -58,7 +60,7 @@ def gather_elements(data: te.Tensor, indices: te.Tensor, axis: int = 0) -> te.Te
 
 
 def gather_nd(data: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tensor:
-    """The part of data at each row of `indices`, which holds an index tuple; `batch_dims` leading dimensions agree."""
+    """Slice of data at each index tuple, a row of `indices`; the `batch_dims` leading dimensions agree."""
     depth = depth_of(indices)
     rows, whole = indices.ndim - 1, batch_dims + depth
 
@@ -87,7 +89,7 @@ def index_tensor(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
 def one_hot(
     indices: te.Tensor, on_value: PrimExpr, off_value: PrimExpr, depth: PrimExpr, axis: int = -1
 ) -> te.Tensor:
-    """on_value at the place along a new axis that each index names, off_value elsewhere."""
+    """Encode each index along a new axis: on_value at the index, off_value elsewhere."""
     axis = normalize_axis(axis, indices.ndim + 1)
 
     def read(*i: Any) -> PrimExpr:

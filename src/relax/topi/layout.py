@@ -1,4 +1,4 @@
-"""Formulas that lay a tensor out anew by an index map."""
+"""Formulas that transform a tensor's layout by an index map."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def matmul(x1: te.Tensor, x2: te.Tensor, out_dtype: str | None = None) -> te.Ten
 
 
 def _read(x: te.Tensor, batch: tuple[PrimExpr, ...], batch_i: tuple[Any, ...], inner: list[Any]) -> PrimExpr:
-    """An element of `x`, whose leading dimensions are broadcast to `batch`."""
+    """Read an element of `x`, whose leading dimensions are broadcast to `batch`."""
     shape = (*batch, *x.shape[max(x.ndim - 2, 0) :])
     return read_broadcast(x, shape, (*batch_i, *inner))
 

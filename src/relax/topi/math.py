@@ -1,6 +1,6 @@
 """Element-wise formulas of one tensor.
 
-Narrow floats (16 and 8 bits) go through float32 where a function is not exact, and are rounded once.
+Inexact functions of narrow floats (16 and 8 bits) are computed in float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Formula = Callable[[te.Tensor], te.Tensor]
 
 
 def elementwise(x: te.Tensor, name: str, function: Scalar) -> te.Tensor:
-    """`function` of each element."""
+    """Apply `function` to each element."""
     return te.compute(x.shape, lambda *i: function(x(*i)), name, tag="elemwise")
 
 
@@ -122,7 +122,7 @@ def bitwise_not(x: te.Tensor) -> te.Tensor:
 
 
 def cast(x: te.Tensor, dtype: str) -> te.Tensor:
-    """x converted to a dtype: floats to integers truncate and saturate, NaN gives 0; non-zero is True."""
+    """x converted to a dtype: floats to integers truncate and saturate, NaN becomes 0; non-zero is True."""
     target = DataType(dtype)
     return elementwise(x, "T_cast", lambda v: cast_expr(target, v))
 
@@ -130,14 +130,14 @@ def cast(x: te.Tensor, dtype: str) -> te.Tensor:
 def clip(x: te.Tensor, min: Any, max: Any) -> te.Tensor:
     """min(max(x, min), max): NaN stays NaN, and where min > max the result is max.
 
-    Bounds beyond the values of an integer type clip nothing.
+    Bounds outside an integer dtype's range have no effect.
     """
     low, high = _bound(min, x.dtype), _bound(max, x.dtype)
     return elementwise(x, "T_clip", lambda v: intrin.min(intrin.max(v, low), high))
 
 
 def _bound(value: Any, dtype: DataType) -> PrimExpr:
-    """A bound in the dtype of what it bounds, saturating."""
+    """Convert a bound to the dtype of the clipped values, saturating."""
     expr = value if isinstance(value, PrimExpr) else const(value)
     if dtype.is_float or expr.dtype == dtype:
         return cast_expr(dtype, expr)

@@ -46,7 +46,7 @@ def _triangle(x: te.Tensor, k: Any, name: str, keeps: Callable[[Any, Any], Any])
 def cosine_window(size: Any, periodic: Any, weights: tuple[Any, ...], dtype: str) -> te.Tensor:
     """weights[0] - weights[1] · cos t + weights[2] · cos 2t …, where t goes from 0 to 2π in `size` steps.
 
-    A periodic window leaves the last of size + 1 values out; a window of one value is 1. It is computed in float64.
+    A periodic window omits the last of size + 1 values; a window of one value is 1. It is computed in float64.
     """
     kind, count = DataType(dtype), as_size(size)
     is_periodic = convert(periodic) if isinstance(periodic, PrimExpr) else const(bool(periodic), "bool")
@@ -66,7 +66,7 @@ def cosine_window(size: Any, periodic: Any, weights: tuple[Any, ...], dtype: str
 
 
 def as_size(value: Any) -> PrimExpr:
-    """A scalar as a size."""
+    """Convert a scalar to a dimension."""
     return cast_expr("int64", convert(value))
 
 

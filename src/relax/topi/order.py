@@ -1,4 +1,4 @@
-"""Formulas about the order of elements: the median, and the place of values among sorted boundaries."""
+"""Formulas on the order of elements: the median, and bucket indices of values among sorted boundaries."""
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -17,7 +17,7 @@ from .util import normalize_axes
 
 
 def sort_key(value: PrimExpr) -> PrimExpr:
-    """An unsigned integer that orders as a number does: both zeros alike, and NaN after everything."""
+    """Unsigned integer key that orders as the number does: both zeros are equal, NaN is greatest."""
     dtype = value.dtype
     if dtype.is_uint or dtype.is_bool:
         return cast_expr("uint8", value) if dtype.is_bool else value
@@ -35,12 +35,12 @@ def sort_key(value: PrimExpr) -> PrimExpr:
 
 
 def median(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor | list[te.Tensor]:
-    """The median along `axis`, of an even number of elements the lower one; NaN if there is one.
+    """The median along `axis`, the lower one of an even number of elements; NaN if any element is.
 
-    Along a single axis, also the int64 index of the first element that is the median.
+    Along a single axis, also the int64 index of the first element equal to the median.
 
-    The bits of the median's sort key are found from the highest to the lowest: how many elements agree with the
-    bits so far and have 0 there tells whether the median is among them.
+    The bits of the median's sort key are determined from the highest to the lowest, by counting the elements that agree
+    with the bits so far and have 0 at the next one.
     """
     axes = normalize_axes(axis, x.ndim)
     single = axis is not None and len(axes) == 1
@@ -112,9 +112,9 @@ def _median_of(
 def bucketize(
     input_tensor: te.Tensor, boundaries: te.Tensor, out_int32: bool = False, right: bool = False
 ) -> te.Tensor:
-    """The number of boundaries, which ascend, that are less than each element (with `right`, less or equal).
+    """Number of boundaries, in ascending order, less than each element (with `right`, less or equal).
 
-    It is found by halving. NaN counts as greater than everything.
+    Found by binary search. NaN is greater than every boundary.
     """
     count = boundaries.shape[0]
     dtype = "int32" if out_int32 else "int64"

@@ -1,7 +1,7 @@
-"""a to the power b: of floats an intrinsic, of integers square and multiply.
+"""a to the power b: an intrinsic for floats, square-and-multiply for integers.
 
-The power of integers keeps two numbers from step to step, which no single expression does without growing with every
-bit; it is a loop over the bits of b.
+The integer power is a loop over the bits of b with two loop-carried values; as a single expression it would grow with
+every bit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _integer_power(a: Any, b: Any) -> te.Tensor:
 
 
 def _power_of(base: PrimExpr, exponent: PrimExpr, output: Buffer, index: list[Var]) -> Stmt:
-    """output[index] = base to the power exponent."""
+    """Store base to the power exponent to output[index]."""
     dtype = base.dtype
     zero, one = const(0, dtype), const(1, dtype)
     result = decl_buffer((1,), dtype, "result", scope="local")

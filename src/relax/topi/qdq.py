@@ -18,7 +18,7 @@ from .util import normalize_axis
 
 
 def _along(parameter: te.Tensor, data: te.Tensor, axis: int, index: Sequence[Any]) -> PrimExpr:
-    """The scale or zero point of an element: there is one for all, or one for each index along the axis."""
+    """Scale or zero point of an element: a scalar, or one per index along the axis."""
     if not parameter.ndim:
         return parameter()
     size = parameter.shape[0]
@@ -28,7 +28,7 @@ def _along(parameter: te.Tensor, data: te.Tensor, axis: int, index: Sequence[Any
 def quantize(
     data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, axis: int = -1, out_dtype: str = "int8"
 ) -> te.Tensor:
-    """round(data / scale) + zero_point, halves to even; what out_dtype does not hold becomes its nearest limit."""
+    """round(data / scale) + zero_point, halves to even, saturating at the limits of out_dtype."""
     target = DataType(out_dtype)
     divided = DataType("float64" if "float64" in (data.dtype, scale.dtype) else "float32")
     # A sum of numbers of 16 bits has at most 17, and float32 holds 24.
@@ -47,9 +47,9 @@ def quantize(
 
 
 WHOLE: Final = 1.5 * 2.0**23
-"""The number whose sum with a small float is rounded to an integer: the last bits are those of the integer."""
+"""Float32 constant whose addition rounds a small float to an integer, held by the low bits of the sum."""
 WHOLE_BITS: Final = 0x4B400000
-"""The bits of `WHOLE`: those of its sum with an integer are as many more."""
+"""Bits of `WHOLE`; those of its sum with an integer are greater by the integer."""
 
 
 def quantize_by_reciprocal(
@@ -60,11 +60,11 @@ def quantize_by_reciprocal(
     offset: te.Tensor,
     out_dtype: str = "int8",
 ) -> te.Tensor:
-    """`quantize` of float32 by a known scale as an integer of 8 bits.
+    """`quantize` of float32 by a constant scale to an integer of 8 bits.
 
-    `high` and `low`, whose sum is about the scale's reciprocal, multiply the data; `least` is the lower limit of the
-    dtype without the zero point, `offset` the zero point less `WHOLE_BITS`. Rounding is an addition of `WHOLE`: from
-    `least` on, the bits of sums grow with them, so that integers are limited from above as integers are.
+    `high` + `low` approximates the scale's reciprocal; `least` is the lower limit of the dtype minus the zero point,
+    `offset` the zero point minus `WHOLE_BITS`. Rounding adds `WHOLE`. From `least` on, the bits of sums increase
+    monotonically, so the upper limit is applied to integers.
     """
     target = DataType(out_dtype)
 
@@ -90,7 +90,7 @@ def quantize_by_one(
 
 
 def _rounded(quotient: Var, least: PrimExpr, offset: PrimExpr, target: DataType) -> PrimExpr:
-    """A float as an integer of 8 bits, from the parameters of `quantize_by_reciprocal`."""
+    """Convert a float to an integer of 8 bits; parameters as of `quantize_by_reciprocal`."""
     wide = DataType("uint32" if target.is_uint else "int32")
     limited = Select(quotient > least, quotient, least)  # the least for NaN too
     whole = intrin.reinterpret("int32", limited + const(WHOLE, "float32")) + offset
@@ -109,9 +109,9 @@ def add_quantized(
     offset: te.Tensor,
     out_dtype: str = "int8",
 ) -> te.Tensor:
-    """The sum of two quantised tensors, quantised: two fused multiply-adds (`relax.op.byte_sums`).
+    """Quantised sum of two quantised tensors, by two fused multiply-adds (`relax.op.byte_sums`).
 
-    `factor`, `other` and `start` are the numbers of these, the others those of `quantize_by_reciprocal`.
+    `factor`, `other` and `start` are their constants; the remaining parameters are those of `quantize_by_reciprocal`.
     """
 
     def element(*i: Any) -> PrimExpr:
@@ -133,9 +133,9 @@ def add_rounded(
     offset: te.Tensor,
     out_dtype: str = "int8",
 ) -> te.Tensor:
-    """`add_quantized` of what is quantised just before, by the scale 1, between the limits `low` and `high`.
+    """`add_quantized` fused with a preceding quantisation by scale 1 between the limits `low` and `high`.
 
-    The integers stay floats. The data are no NaN, or `low` stands for it.
+    The quantised integers stay floats. NaN in the data becomes `low`.
     """
 
     def element(*i: Any) -> PrimExpr:
@@ -182,7 +182,7 @@ def dequantize(
 
 
 def dequantize_narrow(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor) -> te.Tensor:
-    """`dequantize` as float32 of integers of 8 bits, with a scale and a zero point for all, which is an int32."""
+    """`dequantize` of 8-bit integers to float32, with scalar scale and int32 zero point."""
 
     def element(*i: Any) -> PrimExpr:
         difference = cast_expr(DataType("int32"), data(*i)) - zero_point()

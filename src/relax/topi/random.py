@@ -1,4 +1,4 @@
-"""Formulas of random numbers: element i is a function of the seed and i, so that a seed says the whole tensor.
+"""Formulas of random numbers: element i is a function of the seed and i, so a seed determines the whole tensor.
 
 The bits are those of SplitMix64 (G. Steele, D. Lea and C. Flood, *Fast splittable pseudorandom number generators*,
 2014) at the step i + 1 from the seed, which is hashed first.
@@ -28,7 +28,7 @@ def _number(value: int) -> PrimExpr:
 
 
 def _mixed(bits: PrimExpr) -> PrimExpr:
-    """Bits of which each depends on all bits of the argument."""
+    """Mix bits so that each result bit depends on all argument bits."""
 
     def shifted(value: PrimExpr, by: int) -> PrimExpr:
         return let(value, lambda v: v ^ (v >> _number(by)))
@@ -38,14 +38,14 @@ def _mixed(bits: PrimExpr) -> PrimExpr:
 
 
 def _uniform(seed: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """A float64 ≥ 0 and < 1, of 53 random bits."""
+    """A float64 in [0, 1) of 53 random bits."""
     start = _mixed(cast_expr("uint64", seed) + _number(GOLDEN))
     bits = _mixed(start + step * _number(GOLDEN))
     return cast_expr("float64", bits >> _number(11)) * 2.0**-53
 
 
 def _step(index: Sequence[Any], shape: Sequence[PrimExpr]) -> PrimExpr:
-    """1 + the place of an element in row-major order."""
+    """1 + the row-major index of an element."""
     flat: PrimExpr = const(0, "int64")
     for i, size in zip(index, shape, strict=True):
         flat = flat * size + i
@@ -53,7 +53,7 @@ def _step(index: Sequence[Any], shape: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def uniform(shape: Sequence[Any], seed: Any, dtype: str = "float32") -> te.Tensor:
-    """Numbers ≥ 0 and < 1, evenly distributed, rounded down to a multiple of a step that the dtype holds exactly."""
+    """Uniform numbers in [0, 1), rounded down to a multiple of a step that the dtype holds exactly."""
     full = te.placeholder(shape, dtype).shape
     scale = 2.0 ** digits(dtype)
 
@@ -65,12 +65,12 @@ def uniform(shape: Sequence[Any], seed: Any, dtype: str = "float32") -> te.Tenso
 
 
 def digits(dtype: str) -> int:
-    """The binary digits of a number of a float dtype."""
+    """Number of significant bits of a float dtype."""
     return {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}[dtype]
 
 
 def normal(shape: Sequence[Any], seed: Any, dtype: str = "float32") -> te.Tensor:
-    """Numbers of the standard normal distribution: G. Box and M. Muller's sqrt(-2 log u) · cos 2πv."""
+    """Standard normal numbers by G. Box and M. Muller's sqrt(-2 log u) · cos 2πv."""
     full = te.placeholder(shape, dtype).shape
 
     def element(*i: Any) -> PrimExpr:

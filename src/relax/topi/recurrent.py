@@ -31,10 +31,10 @@ from .twofold import let
 from .util import accumulator_dtype
 
 _GROUPS: Final = (4, 2, 1)
-"""Sequences that go through the steps together, as long as there are so many: each weight is read once for a group."""
+"""Sizes of sequence groups that advance together, tried in order: each weight is read once per group."""
 
 _LANES: Final = 16
-"""Units whose activations are computed at once, in one vector of 512 bits or in several."""
+"""Units whose activations are computed at once, in one 512-bit vector or several narrower ones."""
 
 
 # -------------------------------------------------------------------------------------------------- cells
@@ -42,38 +42,38 @@ _LANES: Final = 16
 
 @dataclass(frozen=True)
 class _Step:
-    """One step of one sequence of a group: functions of a unit read and write the state, and the gates so far."""
+    """One step of one sequence of a group: accessors for a unit's state and gates."""
 
     gate: Callable[[int, PrimExpr], PrimExpr]
     set_gate: Callable[[int, PrimExpr, PrimExpr], Stmt]
     held: Callable[[PrimExpr], PrimExpr]
-    """Room of the cell, for a value of each unit."""
+    """Scratch value of a unit, for use by the cell."""
     hold: Callable[[PrimExpr, PrimExpr], Stmt]
     peephole: Callable[[int, PrimExpr], PrimExpr] | None
     state: Callable[[PrimExpr], PrimExpr]
     set_state: Callable[[PrimExpr, PrimExpr], Stmt]
-    """Store the state, which is the step's result as well."""
+    """Store the state, which is also the step's result."""
     cell: Callable[[PrimExpr], PrimExpr]
     set_cell: Callable[[PrimExpr, PrimExpr], Stmt]
 
 
 @dataclass(frozen=True)
 class _Group:
-    """One step of a few sequences: each weight is read once for all of them."""
+    """One step of a group of sequences: each weight is read once for all of them."""
 
     count: int
     hidden: PrimExpr
     step: Callable[[PrimExpr], _Step]
-    """The step of a sequence, counted within the group."""
+    """Step of a sequence, given its index in the group."""
     recurrence: Callable[[PrimExpr, PrimExpr], PrimExpr]
-    """The weight from a unit of the state to a row of the gates."""
+    """Weight from a unit of the state to a row of the gates."""
 
     def each(self, body: Callable[[_Step, PrimExpr], Stmt]) -> Stmt:
-        """`body` for each unit of each sequence."""
+        """Loop `body` over each unit of each sequence."""
         return _each(self.count, self.hidden, lambda s, j: body(self.step(s), j))
 
     def add_products(self, first: int, count: int, factor: Callable[[_Step, PrimExpr], PrimExpr]) -> Stmt:
-        """Add the products of a vector with the recurrence weights of gates `first`, … to those gates."""
+        """Add the products of a vector and the recurrence weights of gates `first`, … to those gates."""
         s, row, k = (Var(name, "int64") for name in ("s", "row", "k"))
         step, at = self.step(s), row + self.hidden * first
         value = step.gate(first, row) + factor(step, k) * self.recurrence(k, at)
@@ -82,7 +82,7 @@ class _Group:
 
 
 def _each(count: int, extent: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
-    """`body` for each sequence of a group and each index less than an extent, some of which at once."""
+    """Loop `body` over each sequence of a group and each index below `extent`, vectorised over indices."""
     s, j, lane = Var("s", "int64"), Var("j", "int64"), Var("lane", "int64")
     if not isinstance(extent, IntImm) or extent.value <= _LANES:
         return For(s, 0, count, "serial", For(j, 0, extent, "vectorized", body(s, j)))
@@ -167,7 +167,7 @@ def _gru_cell(linear_before_reset: bool) -> Cell:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """The computation of a recurrent layer, without its operands."""
+    """Parameters of a recurrent layer, without its operands."""
 
     name: str
     cell: Cell
@@ -178,12 +178,12 @@ class Recurrence:
     clip: float | None
     layout: int
     separate_bias: bool = False
-    """True if the cell gets the last gate in two parts: what comes of the state, and behind it what comes of the input,
-    each with its bias."""
+    """True if the cell takes the last gate in two parts: that of the state, followed by that of the input, each with
+    its bias."""
 
     @property
     def holds(self) -> bool:
-        """True if the cell uses its room for a value of each unit."""
+        """True if the cell uses its scratch value of each unit."""
         return self.gates == 3 and not self.separate_bias
 
     @property
@@ -194,11 +194,11 @@ class Recurrence:
 
     @property
     def reversed(self) -> list[bool]:
-        """For each direction, True if it starts at the end."""
+        """Per direction, True if it runs backwards."""
         return {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[self.direction]
 
     def functions(self, d: int) -> list[Scalar]:
-        """The activation functions of a direction, those of gates of clipped values."""
+        """Activation functions of a direction; those of gates clip their arguments."""
         count = len(self.activations) // len(self.reversed)
 
         def clipped(function: Activation) -> Scalar:
@@ -226,7 +226,7 @@ class _Operands:
 
 
 class _Scan:
-    """The stages of a recurrent layer."""
+    """Stages of a recurrent layer."""
 
     def __init__(self, what: Recurrence, operands: _Operands) -> None:
         self.what, self.given = what, operands
@@ -239,7 +239,7 @@ class _Scan:
         self.rows = self.hidden * what.gates
 
     def projected(self) -> te.Tensor:
-        """(direction, step, sequence, row of gates): the inputs times their weights."""
+        """Products of inputs and weights, (direction, step, sequence, row of gates)."""
         k = te.reduce_axis((0, self.inputs), "k")
         data, weight, layout = self.given.data, self.given.weight, self.what.layout
 
@@ -251,7 +251,7 @@ class _Scan:
         return te.compute(shape, element, f"{self.what.name}_input", tag="matmul")
 
     def transposed(self) -> te.Tensor:
-        """(direction, unit, row of gates): the recurrence weights."""
+        """Transposed recurrence weights, (direction, unit, row of gates)."""
         source = self.given.recurrence
         shape = (self.directions, self.hidden, self.rows)
         return te.compute(
@@ -259,7 +259,7 @@ class _Scan:
         )
 
     def biases(self) -> te.Tensor:
-        """(direction, 2, row of gates): what each gate starts from, and the recurrence bias if that is separate."""
+        """Initial values of the gates and, if it is separate, the recurrence bias: (direction, 2, row of gates)."""
         given = self.given.bias
         shape = (self.directions, 2, self.rows)
         zero = const(0, self.wide)
@@ -277,7 +277,7 @@ class _Scan:
         return te.compute(shape, element, f"{self.what.name}_bias")
 
     def run(self) -> list[te.Tensor]:
-        """Y, Y_h and, for an lstm, Y_c."""
+        """Build Y, Y_h and, for an lstm, Y_c."""
         optional = [
             self.given.sequence_lens,
             self.given.initial_h,
@@ -308,7 +308,7 @@ class _Scan:
 
 
 class _Writer:
-    """The statement that scans: directions and groups of sequences, each by itself."""
+    """Builder of the scan statement: independent tasks per direction and group of sequences."""
 
     def __init__(
         self, scan: _Scan, inputs: list[Buffer], optional: list[Buffer | None], outs: list[Buffer]
@@ -320,7 +320,7 @@ class _Writer:
         self.c = rest[0] if scan.what.has_cell else self.h
 
     def statement(self) -> Stmt:
-        """The lengths are checked; then a task for each direction and group of sequences."""
+        """Check the lengths, then run one task per direction and group of sequences."""
         task, d, number, count = (Var(name, "int64") for name in ("task", "d", "group", "groups"))
         groups = self._groups()
         inside = self._direction(d, number, groups)
@@ -339,7 +339,7 @@ class _Writer:
         return For(n, 0, self.scan.batch, "serial", AssertStmt(holds, message, NOTHING))
 
     def _groups(self) -> list[_Groups]:
-        """The groups of each size, one after the other. Sequences of lengths of their own go one by one."""
+        """Groups by size, consecutively. Sequences with individual lengths form groups of one."""
         left: PrimExpr = self.scan.batch
         first = end = cast("int64", const(0, "int64"))
         result: list[_Groups] = []
@@ -350,7 +350,7 @@ class _Writer:
         return result
 
     def _direction(self, d: PrimExpr, number: PrimExpr, groups: list[_Groups]) -> Stmt:
-        """One group of one direction."""
+        """Process one group of one direction."""
         whole: Stmt | None = None
         for kind in reversed(groups):
             if is_const(simplify(kind.end - kind.begin), 0) and len(groups) > 1:
@@ -360,7 +360,7 @@ class _Writer:
         return SeqStmt(()) if whole is None else whole
 
     def _any_direction(self, d: PrimExpr, count: int, first: PrimExpr) -> Stmt:
-        """The same statement for all directions, unless they have activation functions of their own."""
+        """Use one statement for all directions, unless their activation functions differ."""
         what = self.scan.what
         if what.is_uniform:
             return self._sequences(d, 0, count, first)
@@ -368,7 +368,7 @@ class _Writer:
         return IfThenElse(d.equal(0), one, other)
 
     def _sequences(self, d: PrimExpr, kind: int, count: int, first: PrimExpr) -> Stmt:
-        """All steps of a group of sequences, by the activation functions of direction `kind`."""
+        """Run all steps of a group of sequences, with the activation functions of direction `kind`."""
         n, t, at = Var("n", "int64"), Var("t", "int64"), Var("at", "int64")
         what, hidden = self.scan.what, self.scan.hidden
         length = self.scan.steps if self.lens is None else cast("int64", self.lens[n])
@@ -387,7 +387,7 @@ class _Writer:
         return LetStmt(n, first, AllocBuffer(held, whole) if what.holds else whole)
 
     def _at(self, d: PrimExpr, t: PrimExpr, length: PrimExpr) -> PrimExpr:
-        """The place of a step in time."""
+        """Time index of a step."""
         match self.scan.what.reversed:
             case [False]:
                 return t
@@ -408,24 +408,24 @@ class _Writer:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Groups of so many sequences."""
+    """Groups of `size` sequences."""
 
     size: int
     first: PrimExpr
-    """Their first sequence."""
+    """Index of their first sequence."""
     begin: PrimExpr
-    """The number of the first of these groups among all groups."""
+    """Index of the first of these groups among all groups."""
     end: PrimExpr
 
 
 @dataclass(frozen=True)
 class _Task:
-    """The statements of a group of sequences, from `first` on, in a direction."""
+    """Statements of a group of sequences, from `first` on, in a direction."""
 
     writer: _Writer
     d: PrimExpr
     at: PrimExpr
-    """The place of the step in time."""
+    """Time index of the step."""
     first: PrimExpr
     count: int
     gates: Buffer
@@ -451,7 +451,7 @@ class _Task:
         return self._each(self.scan.hidden, start)
 
     def start_gates(self) -> Stmt:
-        """Gates before the state is added: the products of the inputs, and the biases."""
+        """Initialise the gates with the products of the inputs and the biases."""
         d, bias, rows, hidden = self.d, self.writer.bias, self.scan.rows, self.scan.hidden
 
         def start(s: PrimExpr, row: PrimExpr, to: PrimExpr) -> Stmt:
@@ -469,7 +469,7 @@ class _Task:
         return SeqStmt((self._each(late, lambda s, row: start(s, row, row)), self._each(hidden, apart)))
 
     def idle(self) -> Stmt:
-        """The results of a step behind the end of a sequence."""
+        """Store zeros as the results of a step beyond the end of a sequence."""
         zero = const(0, self.scan.wide)
 
         def put(s: PrimExpr, j: PrimExpr) -> Stmt:
@@ -479,7 +479,7 @@ class _Task:
         return self._each(self.scan.hidden, put)
 
     def step(self, s: PrimExpr) -> _Step:
-        """The step of a sequence of the group."""
+        """Accessors for sequence `s` of the group."""
         writer, d, hidden, holes = self.writer, self.d, self.scan.hidden, self.writer.peepholes
         n = self.first + s
 
@@ -520,7 +520,7 @@ def rnn(
     clip: float | None = None,
     layout: int = 0,
 ) -> list[te.Tensor]:
-    """The states after each step, and the last one: h = f(W x + R h + b)."""
+    """All states and the last one: h = f(W x + R h + b)."""
     functions = activations_of(
         activations or default_activations("rnn", direction), activation_alpha, activation_beta
     )
@@ -543,7 +543,7 @@ def gru(
     layout: int = 0,
     linear_before_reset: bool = False,
 ) -> list[te.Tensor]:
-    """The states after each step, and the last one, of a gated recurrent unit (Cho et al. 2014)."""
+    """All states and the last one of a gated recurrent unit (Cho et al. 2014)."""
     functions = activations_of(
         activations or default_activations("gru", direction), activation_alpha, activation_beta
     )
@@ -569,8 +569,8 @@ def lstm(
     layout: int = 0,
     input_forget: bool = False,
 ) -> list[te.Tensor]:
-    """The states after each step, the last one, and the last cell, of a long short-term memory (Hochreiter &
-    Schmidhuber 1997, with the forget gate of Gers et al. 2000)."""
+    """All states, the last one, and the last cell of a long short-term memory (Hochreiter & Schmidhuber 1997, with the
+    forget gate of Gers et al. 2000)."""
     functions = activations_of(
         activations or default_activations("lstm", direction), activation_alpha, activation_beta
     )

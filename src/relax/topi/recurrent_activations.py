@@ -1,4 +1,4 @@
-"""Activation functions of recurrent layers, by ONNX's names, and their default numbers."""
+"""Activation functions of recurrent layers, by ONNX's names, and their default parameters."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ DEFAULTS: Final[dict[str, tuple[float | None, float | None]]] = {
     "tanh": (None, None),
     "thresholdedrelu": (1.0, None),
 }
-"""Activation functions by their names in small letters, with default values of alpha and beta; None for those that
-take no such number."""
+"""Activation functions by lower-case name, with default values of alpha and beta; None if unused."""
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation function with its numbers."""
+    """An activation function with its parameters."""
 
     name: str
     alpha: float
@@ -68,13 +67,13 @@ class Activation:
 
 
 def default_activations(kind: str, direction: str) -> tuple[str, ...]:
-    """The activation functions of an rnn, gru or lstm of which nothing else is said."""
+    """Default activation functions of an rnn, gru or lstm."""
     names = {"rnn": ("Tanh",), "gru": ("Sigmoid", "Tanh"), "lstm": ("Sigmoid", "Tanh", "Tanh")}[kind]
     return names * 2 if direction == "bidirectional" else names
 
 
 def activations_of(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[Activation]:
-    """Activation functions by name; each that takes an alpha (a beta) gets the next one there is, or its default."""
+    """Activation functions by name; each that uses alpha (beta) takes the next value, or its default."""
     alpha_values, beta_values = iter(alphas), iter(betas)
     result: list[Activation] = []
     for name in names:

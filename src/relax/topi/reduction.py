@@ -1,7 +1,7 @@
-"""Formulas that fold a tensor along axes: sum, prod, max, min, mean, variance, argmax, argmin, cumsum, cumprod.
+"""Reductions of a tensor along axes: sum, prod, max, min, mean, variance, argmax, argmin, cumsum, cumprod.
 
-float16, bfloat16 and the 8-bit floats accumulate in float32 and are rounded once. Over nothing, sum is 0, prod 1, max
-and min are the least and greatest value of the dtype, mean and variance are NaN and argmax/argmin are -1.
+float16, bfloat16 and the 8-bit floats accumulate in float32 and are rounded once. For empty dimensions, sum is 0, prod
+1, max and min are the least and greatest value of the dtype, mean and variance are NaN and argmax/argmin are -1.
 """
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
@@ -26,7 +26,7 @@ Axis = int | Sequence[int] | None
 def source_index(
     ndim: int, axes: tuple[int, ...], keepdims: bool, outer: Sequence[Any], inner: Sequence[Any]
 ) -> list[Any]:
-    """The index at which the input is read: the reduction's variables on `axes`, the output's elsewhere."""
+    """Index of the input: the reduction's variables on `axes`, the output's elsewhere."""
     inner_of = dict(zip(axes, inner, strict=True))
     kept = iter(outer)
     index: list[Any] = []
@@ -41,7 +41,7 @@ def source_index(
 
 
 def reduced_shape(shape: Sequence[PrimExpr], axes: tuple[int, ...], keepdims: bool) -> list[PrimExpr]:
-    """The shape that is left."""
+    """Shape after the reduction."""
     one = const(1, "int64")
     return [one if d in axes else size for d, size in enumerate(shape) if keepdims or d not in axes]
 
@@ -82,17 +82,17 @@ def prod(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
 
 
 def max(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
-    """The greatest element along `axis`; NaN if there is one."""
+    """The greatest element along `axis`; NaN if any element is."""
     return _reduce(x, axis, keepdims, "max", te.max)
 
 
 def min(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
-    """The least element along `axis`; NaN if there is one."""
+    """The least element along `axis`; NaN if any element is."""
     return _reduce(x, axis, keepdims, "min", te.min)
 
 
 def _count(x: te.Tensor, axes: tuple[int, ...], dtype: str) -> PrimExpr:
-    """The number of elements that are folded into one, as a float."""
+    """Number of elements reduced to one, as a float."""
     count: PrimExpr = const(1, "int64")
     for d in axes:
         count = count * x.shape[d]
@@ -108,7 +108,7 @@ def mean(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
 
 
 def variance(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
-    """The mean of the squares of the distances from the mean along `axis`."""
+    """The mean squared deviation from the mean along `axis`."""
     mean_square = _mean_square(x, axis, keepdims)
     return te.compute(mean_square.shape, lambda *i: mean_square(*i).astype(x.dtype), "variance")
 
@@ -120,7 +120,7 @@ def std(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
 
 
 def _mean_square(x: te.Tensor, axis: Axis, keepdims: bool) -> te.Tensor:
-    """The variance in the dtype that sums are kept in."""
+    """Variance in the accumulator dtype."""
     wide = accumulator_dtype(x.dtype)
     axes = normalize_axes(axis, x.ndim)
     count = _count(x, axes, wide)
@@ -140,7 +140,9 @@ def _mean_square(x: te.Tensor, axis: Axis, keepdims: bool) -> te.Tensor:
 
 
 def _arg_reducer(better: Callable[[Any, Any], PrimExpr], worst: Callable[[str], PrimExpr], name: str) -> Any:
-    """Keeps the index and value of the best; the first of equals, and the first NaN before everything."""
+    """Reducer of (index, value) that keeps the extremum: the first among equal ones, and the first NaN before all
+    numbers.
+    """
 
     def combine(lhs: Any, rhs: Any) -> tuple[PrimExpr, PrimExpr]:
         keep, equal = better(lhs[1], rhs[1]), lhs[1].equal(rhs[1])
@@ -193,9 +195,9 @@ def scan(
     start: PrimExpr,
     step: Callable[[PrimExpr, PrimExpr], PrimExpr],
 ) -> te.Tensor:
-    """Running results of `step` along one axis: element k holds step(… step(start, x[0]) …, x[k]).
+    """Cumulative `step` along one axis: element k holds step(… step(start, x[0]) …, x[k]).
 
-    With `exclusive`, x[k] itself is left out. Sequential along `axis`.
+    With `exclusive`, x[k] is excluded. Sequential along `axis`.
     """
     axis = normalize_axis(axis, x.ndim)
 
@@ -222,14 +224,14 @@ def scan(
 def cumsum(
     x: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False
 ) -> te.Tensor:
-    """Running sums along `axis`; of the flattened tensor for None. `exclusive` leaves the element itself out."""
+    """Cumulative sums along `axis`; of the flattened tensor for None. `exclusive` excludes the element itself."""
     return _running(x, axis, dtype, exclusive, "cumsum", 0, lambda so_far, value: so_far + value)
 
 
 def cumprod(
     x: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False
 ) -> te.Tensor:
-    """Running products along `axis`; of the flattened tensor for None. `exclusive` leaves the element itself out."""
+    """Cumulative products along `axis`; of the flattened tensor for None. `exclusive` excludes the element itself."""
     return _running(x, axis, dtype, exclusive, "cumprod", 1, lambda so_far, value: so_far * value)
 
 
@@ -242,7 +244,7 @@ def _running(
     start: int,
     step: Callable[[PrimExpr, PrimExpr], PrimExpr],
 ) -> te.Tensor:
-    """A `scan` that begins with a number, in the dtype that results are kept in."""
+    """`scan` from a constant, in the accumulator dtype."""
     kind = DataType(dtype) if dtype else x.dtype
     if axis is None:
         x, axis = _flat(x), 0

@@ -1,4 +1,4 @@
-"""Formulas that draw from distributions, given uniform numbers."""
+"""Formulas that sample from distributions, given uniform random numbers."""
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -19,10 +19,10 @@ from .util import accumulator_dtype
 def multinomial_from_uniform(
     prob: te.Tensor, uniform_sample: te.Tensor, sample_indices: te.Tensor | None = None, dtype: str = "int64"
 ) -> te.Tensor:
-    """For each uniform number, the first index at which the running sum of its row of probabilities exceeds it.
+    """For each uniform number, the first index at which the cumulative sum of its row of probabilities exceeds it.
 
-    Row i belongs to number i, or the row that sample_indices says. If rounding keeps the whole sum from exceeding
-    the number, it is the last index.
+    Number i uses row i, or row sample_indices[i]. If rounding keeps the total below the number, the last index is
+    returned.
     """
     wide = accumulator_dtype(prob.dtype)
     sums = cumsum(prob, 1, wide)

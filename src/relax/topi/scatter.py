@@ -1,7 +1,7 @@
-"""Formulas that write at indices: a copy of a tensor, in which updates are put or combined one after the other.
+"""Formulas that write at indices: a copy of a tensor in which updates are stored or combined in sequence.
 
-Updates go in the row-major order of their indices, so that of several for one element the last one stays. A sum or
-product of narrow floats is kept in float32 and rounded once.
+Updates are applied in the row-major order of their indices, so the last one for an element wins. A sum or product of
+narrow floats is kept in float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .util import accumulator_dtype, normalize_axis
 Combine = Callable[[PrimExpr, PrimExpr], PrimExpr]
 Index = Sequence[Any]
 Place = Callable[[Index, Sequence[Buffer]], Sequence[PrimExpr]]
-"""The index of an element of the data, from that of an update and the buffers of the other operands."""
+"""Function from the index of an update and the buffers of the other operands to the index in the data."""
 
 _COMBINE: dict[str, Combine] = {
     "update": lambda _, value: value,
@@ -35,7 +35,7 @@ _COMBINE: dict[str, Combine] = {
 
 
 def _working_dtype(dtype: DataType, reduction: str) -> DataType:
-    """The dtype in which elements are combined."""
+    """Dtype in which elements are combined."""
     if reduction == "update":
         return dtype
     if reduction == "mean" and not dtype.is_float:
@@ -45,7 +45,7 @@ def _working_dtype(dtype: DataType, reduction: str) -> DataType:
 
 
 def _nest(shape: Sequence[PrimExpr], body: Callable[[list[Var]], Stmt]) -> Stmt:
-    """Loops over the indices of a shape, in row-major order."""
+    """Nest loops over the indices of a shape, in row-major order."""
     loops = [Var(f"i{d}", "int64") for d in range(len(shape))]
     stmt = body(loops)
     for var, size in zip(reversed(loops), reversed(shape), strict=True):
@@ -62,9 +62,9 @@ def scattered(
     reduction: str,
     name: str,
 ) -> te.Tensor:
-    """data with the updates of a shape combined into it.
+    """Combine updates of shape `shape` into a copy of data.
 
-    `place` and `value` give the index in data and the value of the update at an index, from the buffers of `inputs`.
+    `place` and `value` return the index in data and the value of the update at an index, from the buffers of `inputs`.
     """
     wide = _working_dtype(data.dtype, reduction)
     combine = _COMBINE[reduction]
@@ -90,7 +90,7 @@ def scattered(
 
 
 def _both(store: Stmt, counts: Sequence[Buffer], at: Sequence[PrimExpr], step: int | None) -> Stmt:
-    """A store into the data, and into the numbers of elements combined, where these are kept."""
+    """Store to the data, and to the counts of combined elements if these are kept."""
     if not counts:
         return store
     one = const(1, "int64")
@@ -110,7 +110,7 @@ def _mean(total: PrimExpr, count: PrimExpr, dtype: DataType) -> PrimExpr:
 def scatter_elements(
     data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0, reduction: str = "update"
 ) -> te.Tensor:
-    """data with each update put at its own place but for `axis`, where the index says it."""
+    """data with each update written at its own index, with component `axis` replaced by the value of `indices`."""
     axis = normalize_axis(axis, data.ndim)
 
     def place(i: Index, ins: Sequence[Buffer]) -> Sequence[PrimExpr]:
@@ -130,7 +130,7 @@ def scatter_elements(
 def scatter_nd(
     data: te.Tensor, indices: te.Tensor, updates: te.Tensor, reduction: str = "update"
 ) -> te.Tensor:
-    """data with a part of `updates` put at each row of `indices`, which holds an index tuple."""
+    """data with a slice of `updates` written at each index tuple, a row of `indices`."""
     depth, rows = depth_of(indices), indices.ndim - 1
 
     def place(i: Index, ins: Sequence[Buffer]) -> Sequence[PrimExpr]:
@@ -178,12 +178,12 @@ def index_put(
 
 
 def _broadcast_load(buffer: Buffer, x: te.Tensor, shape: Sequence[PrimExpr], i: Index) -> PrimExpr:
-    """The element of a tensor's buffer that stands at an index of the shape it is broadcast to."""
+    """Read the element of a broadcast tensor's buffer at an index of the broadcast shape."""
     return buffer[tuple(broadcast_index(x.shape, shape, i))]
 
 
 def slice_scatter(x: te.Tensor, src: te.Tensor, start: Any, end: Any, step: int, axis: int = 0) -> te.Tensor:
-    """x with ``src`` in place of its slice ``start:end:step`` along an axis; the step is positive."""
+    """x with its slice ``start:end:step`` along an axis replaced by ``src``; the step is positive."""
     axis = normalize_axis(axis, x.ndim)
     part = slice_of(x.shape[axis], start, end, step)
 

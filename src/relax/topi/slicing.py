@@ -1,7 +1,7 @@
-"""Bounds and sizes of slices, as NumPy has them: negative counts from the end, out of range is cut off.
+"""Bounds and sizes of slices with NumPy's rules: negative bounds count from the end, bounds out of range are clamped.
 
-Everything works on sizes known only when the program runs; what can be decided earlier is. How a size is written does
-not depend on where the slice stands: facts in scope decide nothing here.
+Sizes may be dynamic; conditions are folded when they can be decided. The form of a size does not depend on facts in
+scope at the slice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..prim import (
 )
 
 _FAR = 1 << 62
-"""A constant bound this large (as frontends write "to the end") is beyond every size."""
+"""Constant bounds from here on (written by frontends for "to the end") exceed every size."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Slice:
     size: PrimExpr
 
     def at(self, i: Any) -> PrimExpr:
-        """The index at which element i is read."""
+        """Index at which element i is read."""
         stride = const(self.stride, i.dtype) if isinstance(self.stride, int) else self.stride.astype(i.dtype)
         step = i if is_const(stride, 1) else i * stride
         return step if is_const(self.begin, 0) else self.begin.astype(i.dtype) + step
@@ -47,10 +47,9 @@ class Slice:
 def slice_of(
     size: PrimExpr, begin: Any, end: Any, stride: int | PrimExpr, assume_inbound: bool = False
 ) -> Slice:
-    """The slice ``begin:end:stride`` of a dimension; None for either bound is the end it stands at.
+    """The slice ``begin:end:stride`` of a dimension; None as a bound is the dimension's start or end.
 
-    A symbolic stride is positive. `assume_inbound` says that the bounds need no cutting off. Raises ValueError for a
-    stride of 0.
+    A symbolic stride is positive. `assume_inbound` skips the clamping of bounds. Raises ValueError for a stride of 0.
     """
     if isinstance(stride, IntImm):
         stride = stride.value
@@ -73,12 +72,12 @@ def slice_of(
 
 @facts_in_scope(None)
 def at_least_zero(size: PrimExpr) -> PrimExpr:
-    """max(size, 0), or just the size where it is proved not to be negative."""
+    """max(size, 0), or `size` if it is proved non-negative."""
     return size if prove(size >= 0) else simplify(intrin.max(size, const(0, size.dtype)))
 
 
 def _bound(value: Any, size: PrimExpr, low: PrimExpr, high: PrimExpr, assume_inbound: bool) -> PrimExpr:
-    """A bound counted from the front, cut off at `low` and `high`."""
+    """Convert a bound to count from the front, clamped to `low` and `high`."""
     bound = dimension(value).astype(size.dtype)
     if isinstance(bound, IntImm):
         if abs(bound.value) >= _FAR:
@@ -99,10 +98,10 @@ def _bound(value: Any, size: PrimExpr, low: PrimExpr, high: PrimExpr, assume_inb
 
 @facts_in_scope(None)
 def section_slices(size: PrimExpr, indices_or_sections: int | Sequence[int]) -> list[Slice]:
-    """The parts a dimension is split into.
+    """Parts into which a dimension is split.
 
-    A number of sections gives so many of size ⌈size / sections⌉, of which the last are smaller, or empty, when it
-    does not divide evenly. A list of indices cuts there, as slices do. Raises ValueError for a number less than 1.
+    A number of sections yields that many parts of size ⌈size / sections⌉, the last ones smaller or empty if it does not
+    divide evenly. A list of indices cuts there, as slices do. Raises ValueError for a number less than 1.
     """
     if not isinstance(indices_or_sections, int):
         cuts = [0, *indices_or_sections, None]

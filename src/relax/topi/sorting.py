@@ -1,7 +1,7 @@
 """Formulas that sort along an axis: a stable merge sort of indices, row by row, in O(n log n) steps.
 
-The first few elements in order are found in one pass over a row, which keeps the best so far. Elements that compare
-equal keep their order, in descending order too. A NaN is greater than every number.
+For a small k, the first k elements in order are found in one pass over a row by insertion into a sorted list. Elements
+that compare equal keep their order, in descending order too. A NaN is greater than every number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .util import normalize_axis
 
 
 def argsort(x: te.Tensor, axis: int = -1, descending: bool = False, dtype: str = "int32") -> te.Tensor:
-    """The indices along `axis` that put the elements in order."""
+    """The indices along `axis` that sort the elements."""
     order = order_of(x, axis, descending)
     if order.dtype == dtype:
         return order
@@ -52,13 +52,15 @@ def topk(
 
 
 def _chosen(x: te.Tensor, order: te.Tensor, shape: Sequence[PrimExpr], axis: int, name: str) -> te.Tensor:
-    """The elements of x that stand first in the order."""
+    """Elements of x that come first in the order."""
     axis = normalize_axis(axis, x.ndim)
     return te.compute(shape, lambda *i: x(*i[:axis], order(*i), *i[axis + 1 :]), name, tag="injective")
 
 
 def order_of(x: te.Tensor, axis: int, descending: bool, first: int | None = None) -> te.Tensor:
-    """The int64 indices along `axis` that put the elements in order: all of them, or so many, of at least as many."""
+    """int64 indices along `axis` that sort the elements: all, or the first `count`, which must not exceed their
+    number.
+    """
     axis = normalize_axis(axis, x.ndim)
     shape = x.shape if first is None else (*x.shape[:axis], const(first, "int64"), *x.shape[axis + 1 :])
 
@@ -80,14 +82,14 @@ def order_of(x: te.Tensor, axis: int, descending: bool, first: int | None = None
 
 
 FEW: Final = 64
-"""The most elements that are kept in order while a row is read: each may be moved as often as there are others."""
+"""Largest list kept sorted while a row is read; an insertion may move every entry."""
 
 _WIDTH, _LEFT, _RIGHT = range(3)
-"""Places in the state of a sort: the length of the runs that are in order, and the next elements of two runs."""
+"""Indices in the state of a sort: the length of sorted runs, and the next elements of two runs."""
 
 
 class _Row:
-    """The statements that sort the indices of one row: runs of 1, 2, 4, … elements, merged in pairs.
+    """Merge sort of the indices of one row: runs of 1, 2, 4, … elements, merged in pairs.
 
     while width < n:
         for each pair of runs: merge them from `order` into `scratch`
@@ -128,7 +130,7 @@ class _Row:
         return For(pair, 0, intrin.ceildiv(self.size, width * 2), "serial", body)
 
     def merged(self, place: PrimExpr, middle: PrimExpr, high: PrimExpr) -> Stmt:
-        """Put the lesser of two runs' next elements at a place; of equal ones that of the left run."""
+        """Store the lesser of two runs' next elements; the left run's if they are equal."""
         left, right = self.state[_LEFT], self.state[_RIGHT]
         first, second = self.index(left), self.index(right)
         is_right = intrin.if_then_else(
@@ -143,7 +145,7 @@ class _Row:
         )
 
     def before(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """True if one element stands before another, neither being equal."""
+        """True if element `a` is ordered strictly before `b`."""
         dtype = DataType(a.dtype)
         if dtype.is_bool or (dtype.is_float and dtype.bits < 16):
             wide = "float32" if dtype.is_float else "int32"
@@ -172,7 +174,7 @@ class _Row:
 
 
 class _FirstOfRow(_Row):
-    """The statements that put the first elements of one row in order, with the best of those read so far in `scratch`.
+    """Selection of the first elements of one row in order, with the best of those read so far in `scratch`.
 
     for j in range(n):
         if fewer than all places are taken, or values[j] stands before the last of them:
@@ -198,7 +200,7 @@ class _FirstOfRow(_Row):
         return SeqStmt((For(place, 0, self.places, "serial", self.store(place, const(-1, "int64"))), read))
 
     def put(self, j: PrimExpr, value: PrimExpr, last: PrimExpr) -> Stmt:
-        """Put an element among the best, of which the last one goes."""
+        """Insert an element into the sorted top-k list, dropping the last one."""
         place = self.state[_LEFT]
         before = place - 1
         moved = SeqStmt(

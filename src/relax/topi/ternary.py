@@ -13,7 +13,9 @@ from .util import accumulator_dtype
 
 
 def ewise_fma(x1: te.Tensor, x2: te.Tensor, x3: te.Tensor) -> te.Tensor:
-    """x1 · x2 + x3; product and sum are each rounded, of 16- and 8-bit floats in float32 and once more at the end."""
+    """x1 · x2 + x3; product and sum are each rounded; 16- and 8-bit floats are computed in float32 and rounded once
+    more.
+    """
     tensors = (x1, x2, x3)
     shape = broadcast_shape(*(x.shape for x in tensors))
     wide: DataType = accumulator_dtype(x1.dtype)

@@ -1,4 +1,4 @@
-"""Formulas that move elements: shapes, slices, joining, gathering, and tensors made of nothing."""
+"""Formulas that move elements: shapes, slices, joining, gathering, and the creation of tensors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def reshape(x: te.Tensor, newshape: Sequence[Any]) -> te.Tensor:
 
 
 def _common_ends(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> tuple[int, int]:
-    """The numbers of leading and of trailing dimensions that the shapes share: those need no arithmetic."""
+    """Numbers of leading and of trailing dimensions common to both shapes, which need no index arithmetic."""
     most = min(len(a), len(b))
     lead = 0
     while lead < most and same_size(a[lead], b[lead]):
@@ -98,7 +98,7 @@ def flatten(x: te.Tensor) -> te.Tensor:
 
 
 def expand_dims(x: te.Tensor, axis: int | Sequence[int]) -> te.Tensor:
-    """New dimensions of size 1 at these places of the result."""
+    """Add dimensions of size 1 at these indices of the result."""
     given = (axis,) if isinstance(axis, int) else tuple(axis)
     ndim = x.ndim + len(given)
     new = set(normalize_axes(given, ndim))
@@ -110,7 +110,7 @@ def expand_dims(x: te.Tensor, axis: int | Sequence[int]) -> te.Tensor:
 
 
 def squeeze(x: te.Tensor, axis: int | Sequence[int] | None = None) -> te.Tensor:
-    """x without these dimensions, which have size 1; without axis all that are known to."""
+    """Remove these dimensions, which have size 1; by default all that are proved to have it."""
     if axis is None:
         dropped = {d for d, size in enumerate(x.shape) if is_const(size, 1)}
     else:
@@ -125,7 +125,7 @@ def squeeze(x: te.Tensor, axis: int | Sequence[int] | None = None) -> te.Tensor:
 
 
 def concatenate(tensors: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
-    """The tensors one after the other along an axis."""
+    """Concatenate tensors along an axis."""
     first = tensors[0]
     axis = normalize_axis(axis, first.ndim)
     starts: list[PrimExpr] = []
@@ -136,7 +136,7 @@ def concatenate(tensors: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
 
     def read(*i: Any) -> PrimExpr:
         def among(low: int, high: int) -> PrimExpr:
-            """The element, of one of the tensors low … high - 1; the halves are told apart first."""
+            """Read the element from one of the tensors low … high - 1, by binary search."""
             if high - low == 1:
                 inside = i[axis] if is_const(starts[low], 0) else i[axis] - starts[low]
                 return tensors[low](*i[:axis], inside, *i[axis + 1 :])
@@ -150,7 +150,7 @@ def concatenate(tensors: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
 
 
 def stack(tensors: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
-    """The tensors along a new axis."""
+    """Stack tensors along a new axis."""
     return concatenate([expand_dims(tensor, axis) for tensor in tensors], axis)
 
 
@@ -180,7 +180,7 @@ def strided_slice(
     axes: Sequence[int] | None = None,
     assume_inbound: bool = False,
 ) -> te.Tensor:
-    """``x[begin:end:stride]`` along each of the axes (the first ones, if none are given)."""
+    """``x[begin:end:stride]`` along each of the axes (default: the first ones)."""
     chosen = range(len(begin)) if axes is None else [normalize_axis(a, x.ndim) for a in axes]
     steps = [1] * len(begin) if strides is None else strides
     slices = {
@@ -222,7 +222,7 @@ def repeat(x: te.Tensor, repeats: int | PrimExpr, axis: int | None = None) -> te
 
 
 def meshgrid(tensors: Sequence[te.Tensor], indexing: str = "ij") -> list[te.Tensor]:
-    """For each vector its elements along the dimension of its own, over a grid that has a dimension for each.
+    """Coordinate grids: vector i varies along dimension i of a grid with one dimension per vector.
 
     The indexing "xy" exchanges the first two dimensions.
     """
@@ -242,7 +242,7 @@ def meshgrid(tensors: Sequence[te.Tensor], indexing: str = "ij") -> list[te.Tens
 
 
 def tile(x: te.Tensor, reps: Sequence[int | PrimExpr]) -> te.Tensor:
-    """x side by side, reps[d] times along dimension d; missing dimensions are new, missing counts 1."""
+    """x repeated reps[d] times along dimension d; missing dimensions are new, missing counts are 1."""
     ndim = max(x.ndim, len(reps))
     sizes = (*[const(1, "int64")] * (ndim - x.ndim), *x.shape)
     counts = dimensions([*[1] * (ndim - len(reps)), *reps])
@@ -265,8 +265,8 @@ def tile(x: te.Tensor, reps: Sequence[int | PrimExpr]) -> te.Tensor:
 def take(x: te.Tensor, indices: Any, axis: int | None = None, mode: str = "fast") -> te.Tensor:
     """x at the indices along an axis; without axis, of x flattened. A negative index counts from the end.
 
-    What an index out of range means is the mode: "fast" an error when the kernel runs, "clip" the nearest element,
-    "wrap" the index modulo the size, "nan" NaN (of integers, 0).
+    The mode for an index out of range: "fast" is an error at run time, "clip" takes the nearest element, "wrap" the
+    index modulo the size, "nan" NaN (of integers, 0).
     """
     if axis is None:
         return take(x if x.ndim == 1 else flatten(x), indices, 0, mode)
@@ -311,13 +311,13 @@ def where(condition: te.Tensor, x: Any, y: Any) -> te.Tensor:
 
 
 def full(shape: Sequence[Any], dtype: str, fill_value: Any) -> te.Tensor:
-    """A tensor of one value: a number, a scalar, or a tensor without dimensions."""
+    """A tensor filled with one value: a number, a scalar, or a tensor of rank 0."""
     value = convert(fill_value)
     return te.compute(shape, lambda *_: cast_expr(dtype, value), "T_full", tag="elemwise")
 
 
 def full_like(x: te.Tensor, fill_value: Any) -> te.Tensor:
-    """A tensor of x's shape and dtype, of one value."""
+    """A tensor of x's shape and dtype, filled with one value."""
     return full(x.shape, x.dtype, fill_value)
 
 
@@ -337,7 +337,7 @@ def arange(start: Any, stop: Any, step: Any = 1, dtype: str = "int64") -> te.Ten
 
 
 def arange_size(start: PrimExpr, stop: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """The number of elements of `arange`. Raises ValueError for a step of 0, or a size that cannot be expressed."""
+    """Number of elements of `arange`. Raises ValueError for a step of 0, or a size that cannot be expressed."""
     if isinstance(step, (IntImm, FloatImm)) and step.value == 0:
         raise ValueError("the step must not be 0")
     if all(expr.dtype.is_integer for expr in (start, stop, step)):

@@ -1,4 +1,4 @@
-"""Values in two parts: a scalar expression of more digits than its dtype has.
+"""Double-word arithmetic: scalar expressions of more digits than their dtype holds.
 
     x² = high + low, high = fl(x²)
 
@@ -23,7 +23,7 @@ from ..prim.instructions import fma
 
 
 def let(value: PrimExpr, body: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
-    """`body` of a value that is computed once."""
+    """Bind a value to a variable and return `body` of it."""
     var = Var("t", value.dtype)
     return Let(var, value, body(var))
 
@@ -45,12 +45,12 @@ def _constant(value: Fraction) -> Twofold:
 
 
 def _halves(x: PrimExpr, body: Use) -> PrimExpr:
-    """x (a float64) as 24 upper binary digits and the rest."""
+    """Split a float64 x into its 24 leading bits and the remainder."""
     return let(cast("float64", cast("float32", x)), lambda high: body(Twofold(high, x - high)))
 
 
 def _sum(a: PrimExpr, b: PrimExpr, body: Use) -> PrimExpr:
-    """a + b, exactly."""
+    """a + b, exactly, as a Twofold."""
 
     def parts(total: PrimExpr, second: PrimExpr) -> PrimExpr:
         return body(Twofold(total, (a - (total - second)) + (b - second)))
@@ -59,7 +59,7 @@ def _sum(a: PrimExpr, b: PrimExpr, body: Use) -> PrimExpr:
 
 
 def _product(a: PrimExpr, b: PrimExpr, body: Use) -> PrimExpr:
-    """a · b, exactly."""
+    """a · b, exactly, as a Twofold."""
 
     def parts(p: PrimExpr, x: Twofold, y: Twofold) -> PrimExpr:
         return body(Twofold(p, ((x.high * y.high - p) + x.high * y.low + x.low * y.high) + x.low * y.low))
@@ -68,7 +68,7 @@ def _product(a: PrimExpr, b: PrimExpr, body: Use) -> PrimExpr:
 
 
 def _normal(high: PrimExpr, low: PrimExpr, body: Use) -> PrimExpr:
-    """A sum of two parts, `low` small beside `high`, as a Twofold of values that are computed once."""
+    """Normalise high + low, `low` being small beside `high`, to a Twofold of bound variables."""
     return let(low, lambda rest: let(high + rest, lambda total: body(Twofold(total, rest - (total - high)))))
 
 
@@ -82,7 +82,7 @@ def _add(a: Twofold, b: Twofold, body: Use) -> PrimExpr:
 
 
 def _of_float64(value: PrimExpr, body: Use) -> PrimExpr:
-    """A float64 as two parts of float32."""
+    """Split a float64 into two float32 parts."""
 
     def parts(wide: PrimExpr, high: PrimExpr) -> PrimExpr:
         return body(Twofold(high, cast("float32", wide - cast("float64", high))))
@@ -98,7 +98,7 @@ def scaled(x: PrimExpr, factor: Fraction, body: Use) -> PrimExpr:
 
 
 def _scaled_float32(x: PrimExpr, factor: Fraction, body: Use) -> PrimExpr:
-    """factor · x, where the rest of a product is a product that is rounded once."""
+    """factor · x for float32, with the rounding error of the product from a fused multiply-add."""
     upper = float(np.float32(float(factor)))
     high, low = const(upper, "float32"), const(float(factor - Fraction(upper)), "float32")
 

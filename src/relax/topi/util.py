@@ -1,4 +1,4 @@
-"""Helpers of formulas: axes, and the dtype sums are kept in."""
+"""Helpers of formulas: axes, and accumulator dtypes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ..ir import DataType
 
 
 def normalize_axis(axis: int, ndim: int) -> int:
-    """A negative axis counts from the last. Raises ValueError when there is no such axis."""
+    """Return the axis as a non-negative index. Raises ValueError if out of range."""
     if not -ndim <= axis < ndim:
         raise ValueError(f"axis {axis} is out of range for {ndim} dimensions")
     return axis % ndim
 
 
 def normalize_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """Axes in ascending order, all for None. Raises ValueError for one out of range or given twice."""
+    """Axes in ascending order, all for None. Raises ValueError if one is out of range or repeated."""
     if axis is None:
         return tuple(range(ndim))
     axes = [normalize_axis(a, ndim) for a in ([axis] if isinstance(axis, int) else axis)]
@@ -25,5 +25,5 @@ def normalize_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ..
 
 
 def accumulator_dtype(dtype: DataType) -> DataType:
-    """The dtype in which values of `dtype` are summed: float32 for narrower floats, else the same."""
+    """Accumulation dtype for values of `dtype`: float32 for narrower floats, otherwise the same."""
     return DataType("float32") if dtype.is_float and dtype.bits < 32 else dtype

@@ -29,13 +29,13 @@ def _loop(name: str, extent: Any, body: Callable[[Var], Stmt]) -> Stmt:
 
 
 def _bound(name: str, value: PrimExpr, body: Callable[[Var], Stmt]) -> Stmt:
-    """`body` of a value that is computed once."""
+    """Bind a value to a variable and return `body` of it."""
     var = Var(name, value.dtype)
     return LetStmt(var, value, body(var))
 
 
 def _number(value: Any, dtype: DataType | str, name: str) -> te.Tensor:
-    """A scalar operand, a scalar expression or a tensor of one element, as a tensor (1,)."""
+    """Convert a scalar operand, a scalar expression or a tensor of one element, to a tensor (1,)."""
 
     def element(_i: PrimExpr) -> PrimExpr:
         number = value(*[0] * value.ndim) if isinstance(value, te.Tensor) else value
@@ -48,13 +48,13 @@ def _number(value: Any, dtype: DataType | str, name: str) -> te.Tensor:
 
 
 class _Boxes:
-    """Overlap of boxes of one image."""
+    """Overlap of the boxes of an image."""
 
     def __init__(self, boxes: Buffer, wide: DataType, centred: bool) -> None:
         self.boxes, self.wide, self.centred = boxes, wide, centred
 
     def side(self, image: PrimExpr, box: PrimExpr, axis: int) -> tuple[PrimExpr, PrimExpr]:
-        """Least and greatest coordinate of a box along an axis (0, 1: in the order of its numbers)."""
+        """Least and greatest coordinate of a box along axis 0 or 1, in the order of its coordinates."""
         a = self.boxes[image, box, axis].astype(self.wide)
         b = self.boxes[image, box, axis + 2].astype(self.wide)
         if self.centred:
@@ -63,7 +63,7 @@ class _Boxes:
         return intrin.min(a, b), intrin.max(a, b)
 
     def overlap(self, image: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """Intersection over union; 0 for boxes without an area."""
+        """Intersection over union; 0 for boxes of zero area."""
         zero = const(0, self.wide)
         inner: PrimExpr = const(1, self.wide)
         areas: list[PrimExpr] = [const(1, self.wide)] * 2
@@ -84,7 +84,9 @@ def padded_non_max_suppression(
     score_threshold: Any = None,
     center_point_box: bool = False,
 ) -> list[te.Tensor]:
-    """Selected (image, class, box), by descending score for each image and class, then rows of -1; and their number."""
+    """Selected (image, class, box) by descending score per image and class, followed by rows of -1; and the selected
+    count.
+    """
     batch, classes, count = scores.shape
     wide, score_wide = accumulator_dtype(boxes.dtype), accumulator_dtype(scores.dtype)
     numbers = [
@@ -105,7 +107,7 @@ def padded_non_max_suppression(
 
 
 class _Suppression:
-    """The loops: candidates of a class are listed; the best is taken, and those that it covers are dropped."""
+    """Greedy suppression per class: take the best candidate and drop those that it covers."""
 
     def __init__(
         self, ins: list[Buffer], outs: list[Buffer], wide: DataType, score_wide: DataType, centred: bool
@@ -154,7 +156,7 @@ class _Suppression:
         return SeqStmt((BufferStore(self.left, const(0, "int64"), (0,)), _loop("i", boxes, listed), rounds))
 
     def _round(self, b: PrimExpr, c: PrimExpr) -> Stmt:
-        """Move the best candidate to the rows, and drop those that it covers."""
+        """Move the best candidate to the rows, and drop the candidates that it covers."""
 
         def compared(i: Var) -> Stmt:  # the best so far comes first
             return _bound("other", self.candidates[i + 1], lambda other: swapped(i, other))
@@ -203,9 +205,9 @@ def bilinear(
     outside: bool,
     combine: Callable[[PrimExpr, PrimExpr], PrimExpr] = _add,
 ) -> PrimExpr:
-    """The sum of the four elements around (y, x) times their weights, or what else combines these.
+    """Bilinear interpolation at (y, x), or another combination of the four weighted elements.
 
-    Elements outside are zeros (`outside`), or those of the border.
+    Elements outside are zeros (`outside`), or the nearest border elements.
     """
 
     def at(parts: Sequence[tuple[PrimExpr, PrimExpr]]) -> PrimExpr:
@@ -235,13 +237,13 @@ def bilinear(
 
 
 MOST_SAMPLES: Final = 1 << 20
-"""Samples along one side of a pooled element; more come from regions that are infinite, or nearly so."""
+"""Maximum samples along one side of a pooled element; only nearly infinite regions need more."""
 
 
 def _regions(
     rois: te.Tensor, batch_indices: te.Tensor | None, spatial_scale: float, aligned: bool, wide: DataType
 ) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
-    """The first corner (y, x) of each region in the data, its extents, and the index of its image."""
+    """Return (top-left (y, x), (height, width), image index) of each region of interest."""
     columns = 5 if batch_indices is None else 4
     count = rois.shape[0]
 
@@ -344,7 +346,7 @@ def _roi_loops(
     mode: str,
     wide: DataType,
 ) -> Stmt:
-    """The loops over regions, channels, and the samples of each pooled element."""
+    """Loops over regions, channels, and the samples of each pooled element."""
     greatest = mode != "avg"
 
     def element(r: Var, c: Var, y: Var, x: Var, gy: Var, gx: Var) -> Stmt:

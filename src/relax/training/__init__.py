@@ -1,4 +1,4 @@
-"""Training: losses, optimizers, and what puts them together with a model, under TVM's names.
+"""Training: losses, optimizers, and their combination with a model, under TVM's names.
 
     setup = relax.training.SetupTrainer(MSELoss(), SGD(0.1), [prediction_info, target_info])
     train_mod = setup(Model)                                    Model has the function `backbone`

@@ -1,4 +1,4 @@
-"""Errors of training: parts of a training setup that do not fit each other."""
+"""Errors of training: incompatible parts of a training setup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CODE: Final = "E4013"
 
 
 def misfit(message: str, span: Span | None = None, hint: str = "") -> DiagnosticError:
-    """The error for a model, loss, optimizer or argument that does not fit the others."""
+    """Error for a model, loss, optimizer or argument that is incompatible with the others."""
     return DiagnosticError(Diagnostic(CODE, message, span, hint=hint))
 
 

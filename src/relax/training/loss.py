@@ -1,4 +1,4 @@
-"""Losses: functions from predictions and targets to one number, as Relax functions.
+"""Losses: Relax functions from predictions and targets to a scalar.
 
     loss = MSELoss("mean")(prediction_info, target_info)
 
@@ -33,10 +33,12 @@ _REDUCTIONS: Final = ("mean", "sum", "none")
 
 
 class Loss:
-    """The base of losses: a call with the struct info of predictions and targets (or variables) gives the function."""
+    """Base class of losses: called with the struct info (or variables) of predictions and targets, it returns the
+    function.
+    """
 
     num_backbone_outputs: int = 1
-    """The number of values that the loss takes from the model: the first parameters of the function."""
+    """Number of model results that the loss takes: the first parameters of the function."""
 
     def __init__(self, loss_name: str, reduction: Reduction = "mean") -> None:
         if reduction not in _REDUCTIONS:
@@ -48,7 +50,7 @@ class Loss:
         self._reduction: Reduction = reduction
 
     def __call__(self, predictions: Var | StructInfo, targets: Var | StructInfo) -> Function:
-        """The loss as a function of predictions and targets; its name is that of the loss."""
+        """Return the loss as a function of predictions and targets, under the loss's name."""
         return self._function(predictions, targets)
 
     def _function(
@@ -68,18 +70,18 @@ class Loss:
         return cast(Function, builder.get()[self._loss_name])
 
     def _value(self, predictions: Var, targets: Var, weights: Var | None = None) -> RelaxExpr:
-        """The loss as an expression."""
+        """Loss as an expression."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
 
     def _with_reduction(self, losses: RelaxExpr) -> RelaxExpr:
-        """The losses of all elements or samples, reduced."""
+        """Apply the reduction to the losses of all elements or samples."""
         if self._reduction == "none":
             return losses
         return op.mean(losses) if self._reduction == "mean" else op.sum(losses)
 
 
 def _parameter(value: Var | StructInfo, name: str) -> Var:
-    """A variable for a parameter that is described by struct info; a variable as it is."""
+    """Create a variable for a parameter given by struct info; a variable is returned unchanged."""
     return value if isinstance(value, Var) else Var(name, value)
 
 
@@ -121,7 +123,7 @@ class CrossEntropyLoss(Loss):
         targets: Var | StructInfo,
         weights: Var | StructInfo | None = None,
     ) -> Function:
-        """The loss as a function of predictions, targets and, if given, weights."""
+        """Return the loss as a function of predictions, targets and, if given, weights."""
         return self._function(predictions, targets, weights)
 
     def _value(self, predictions: Var, targets: Var, weights: Var | None = None) -> RelaxExpr:
@@ -147,7 +149,7 @@ class CategoricalCrossEntropyLoss(Loss):
         targets: Var | StructInfo,
         weights: Var | StructInfo | None = None,
     ) -> Function:
-        """The loss as a function of predictions, targets and, if given, weights."""
+        """Return the loss as a function of predictions, targets and, if given, weights."""
         return self._function(predictions, targets, weights)
 
     def _value(self, predictions: Var, targets: Var, weights: Var | None = None) -> RelaxExpr:

@@ -1,4 +1,4 @@
-"""Optimizers: Relax functions that move parameters along gradients.
+"""Optimizers: Relax functions that update parameters from gradients.
 
     sgd = SGD(0.1).init(params)             params are variables with static shapes and one float dtype
     update = sgd.get_function()
@@ -33,7 +33,7 @@ Term = Any
 
 
 class Optimizer:
-    """The base of optimizers: `init` takes the parameters, `get_function` gives the function that updates them."""
+    """Base class of optimizers: `init` takes the parameters, `get_function` returns the update function."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Optimizer:
         self._state: tuple[NDArray, ...] | None = None
 
     def init(self, params: Var | Sequence[Var]) -> Optimizer:
-        """Take the parameters to update, and make the initial states. The optimizer itself, for chaining."""
+        """Set the parameters to update and create the initial states; returns the optimizer, for chaining."""
         self.param_list = [params] if isinstance(params, Var) else list(params)
         self.dtype = self._checked_dtype()
         self._state = (nd.array(np.zeros((), "int64")), *self._initial_states())
@@ -50,13 +50,13 @@ class Optimizer:
 
     @property
     def state(self) -> tuple[NDArray, ...]:
-        """The initial states. Raises DiagnosticError before `init`."""
+        """Initial states. Raises DiagnosticError before `init`."""
         if self._state is None:
             raise misfit(f"{self.name}: the optimizer has no parameters yet", hint="call init(params) first")
         return self._state
 
     def _checked_dtype(self) -> str:
-        """The dtype of the parameters, after checking them."""
+        """Common dtype of the parameters, after checking them."""
         dtype = ""
         seen: set[Var] = set()
         for param in self.param_list:
@@ -82,17 +82,17 @@ class Optimizer:
         return nd.array(np.array(value, DataType(self.dtype or "float32").numpy()))
 
     def _initial_states(self) -> list[NDArray]:
-        """The states after the number of steps."""
+        """Initial states besides the step count."""
         return []
 
     def _step(
         self, builder: BlockBuilder, params: Sequence[Term], grads: Sequence[Term], states: Sequence[Term]
     ) -> tuple[list[RelaxExpr], list[RelaxExpr]]:
-        """The new parameters, and the new states after the number of steps."""
+        """New parameters, and new states besides the step count."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it updates parameters")
 
     def get_function(self) -> Function:
-        """The function ``(params, gradients, optim_states) -> (new params, new optim_states)``, all of them tuples."""
+        """Return the function ``(params, gradients, optim_states) -> (new params, new optim_states)`` over tuples."""
         states = self.state
         tensors = TupleStructInfo([_info(param) for param in self.param_list])
         kinds = TupleStructInfo([TensorStructInfo(state.shape, state.dtype) for state in states])
@@ -113,7 +113,7 @@ class Optimizer:
         return cast(Function, builder.get()[self.name])
 
     def _decayed(self, builder: BlockBuilder, param: Term, grad: Term, weight_decay: float) -> Term:
-        """The gradient with that of weight decay."""
+        """Gradient plus weight decay."""
         return grad if not weight_decay else builder.emit(grad + self._constant(weight_decay) * param)
 
     def _constant(self, value: float) -> Term:
@@ -125,7 +125,7 @@ def _info(param: Var) -> TensorStructInfo:
 
 
 def _sizes(info: TensorStructInfo) -> tuple[int, ...] | None:
-    """The sizes of a tensor, None unless all are numbers."""
+    """Static dimensions of a tensor, None if any is dynamic."""
     dims = info.dims
     if dims is None or not all(isinstance(size, IntImm) for size in dims):
         return None
@@ -157,7 +157,7 @@ class MomentumSGD(Optimizer):
     """Gradient descent with momentum: v ← momentum · v + (1 - dampening) · g, p ← p - lr · v.
 
     g includes weight_decay · p. With `nesterov`, the step is lr · (g + momentum · v). States: a velocity for each
-    parameter, at first 0.
+    parameter, initially 0.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class MomentumSGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam (Kingma, Ba 2015): steps along the mean of the gradients, divided by the root of that of their squares.
+    """Adam (Kingma, Ba 2015): steps along the moving mean of gradients, divided by the root of that of their squares.
 
     m ← β₀ · m + (1 - β₀) · g, v ← β₁ · v + (1 - β₁) · g², p ← p - lr · m̂ / (√v̂ + eps), where m̂ = m / (1 - β₀ᵗ) and
     v̂ = v / (1 - β₁ᵗ) in step t; g includes weight_decay · p. States: β₀ᵗ, β₁ᵗ, then m and v of all parameters.

@@ -1,4 +1,4 @@
-"""A module to train with, made of a model, a loss and an optimizer.
+"""Construction of a training module from a model, a loss and an optimizer.
 
 Before   I.module_attrs({"param_num": 2, "state_num": 0})
          def backbone(x, w, b): ...                       inputs, then parameters, then states
@@ -29,15 +29,15 @@ from .utils import AppendLoss
 
 
 class SetupTrainer(ModulePass):
-    """Add to a module with a function `backbone` what `Trainer` needs; see the module's docstring.
+    """Add to a module with a function `backbone` the functions that `Trainer` needs; see the module's docstring.
 
-    The parameters of `backbone` are inputs, then as many parameters to train as the module attribute `param_num` says,
-    then `state_num` states, such as the moving statistics of batch_norm. It returns predictions, then the updated
-    states. `loss_args` are the struct infos that `loss` is made with: those of predictions, targets and so on. With
-    `legalize`, operators become kernels at once.
+    The parameters of `backbone` are inputs, then `param_num` (a module attribute) parameters to train, then `state_num`
+    states, such as the moving statistics of batch_norm. It returns predictions, then the updated states. `loss_args`
+    are the struct infos of the arguments of `loss`: predictions, targets and so on. With `legalize`, operators are
+    lowered to kernels.
 
     The result has the module attributes `input_num`, `param_num`, `state_num`, and `optim_states`, the initial states
-    of the optimizer. Raises DiagnosticError (E4013) if the parts do not fit, (E4012) for what has no gradient.
+    of the optimizer. Raises DiagnosticError (E4013) if the parts do not fit, (E4012) for operations without a gradient.
     """
 
     BACKBONE_FUNC: ClassVar[str] = "backbone"

@@ -1,4 +1,4 @@
-"""The state of a training loop: parameters, states of the model and the optimizer, and the machine to update them."""
+"""State of a training loop: parameters, states of the model and the optimizer, and the VM that updates them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .errors import misfit
 from .setup_trainer import SetupTrainer
 
 Values = Sequence[Any] | Mapping[str, Any]
-"""Tensors in the order of parameters, or by their names."""
+"""Tensors in the order of parameters, or by parameter name."""
 
 
 class Trainer:
-    """Trains a module that `SetupTrainer` made and `relax.build` compiled.
+    """Trainer of a module that `SetupTrainer` created and `relax.build` compiled.
 
     `train_mod` is the module, `vm` the virtual machine that runs it on `device`. With `zero_init_param_state`, all
-    parameters and states are zeros at first; else they must be loaded before the first step.
+    parameters and states are initialised to zeros; else they must be loaded before the first step.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Trainer:
         self._states = [nd.array(np.zeros(_shape(var)), self.device, _dtype(var)) for var in self._state_vars]
 
     def xaiver_uniform_init_params(self, seed: int | None = None) -> None:
-        """Draw all parameters as Glorot and Bengio do: uniform in ±√(6 / (inputs + outputs)).
+        """Initialise all parameters by Glorot and Bengio's rule: uniform in ±√(6 / (inputs + outputs)).
 
-        Inputs and outputs are the sizes of the first two dimensions, times the product of the others; of a vector, its
-        size. (The name is TVM's.) `seed` makes the numbers the same in every run.
+        Inputs and outputs are the first two dimensions, times the product of the others; for a vector, its size. (The
+        name is TVM's.) `seed` makes the numbers the same in every run.
         """
         rng = np.random.default_rng(seed)
         values: list[NDArray] = []
@@ -82,11 +82,11 @@ class Trainer:
         self._params = values
 
     def load_params(self, params: Values) -> None:
-        """Set the parameters, given in order or by name."""
+        """Set the parameters, in order or by name."""
         self._params = self._loaded(params, self._param_vars, "parameter")
 
     def load_states(self, states: Values) -> None:
-        """Set the states of the model, given in order or by name."""
+        """Set the states of the model, in order or by name."""
         self._states = self._loaded(states, self._state_vars, "state")
 
     def _loaded(self, values: Values, variables: Sequence[Var], kind: str) -> list[NDArray]:
@@ -121,14 +121,14 @@ class Trainer:
 
     @property
     def params(self) -> list[NDArray]:
-        """The parameters. Raises DiagnosticError before they have values."""
+        """Parameters. Raises DiagnosticError before they are initialised."""
         if self._params is None:
             raise misfit("Trainer: the parameters have no values yet", hint="call load_params(...)")
         return self._params
 
     @property
     def states(self) -> list[NDArray]:
-        """The states of the model. Raises DiagnosticError before they have values."""
+        """States of the model. Raises DiagnosticError before they are initialised."""
         if self._states is None:
             raise misfit("Trainer: the states have no values yet", hint="call load_states(...)")
         return self._states
@@ -136,7 +136,7 @@ class Trainer:
     # -- steps
 
     def predict(self, *input_instances: Any) -> Any:
-        """The predictions of the model for some inputs: a tensor, or a list of several."""
+        """Return the model's predictions for inputs: a tensor, or a list of several."""
         inputs = self._tensors(input_instances)
         if len(inputs) != self._input_num:
             raise misfit(f"Trainer: {len(inputs)} inputs are given, the model takes {self._input_num}")
@@ -147,7 +147,7 @@ class Trainer:
         return predictions[0] if len(predictions) == 1 else predictions
 
     def update(self, input_instances: Any, targets: Any) -> NDArray:
-        """Do one step: compute gradients, update parameters and states. The loss before the step.
+        """Do one step: compute gradients, update parameters and states. Returns the loss before the step.
 
         Several inputs or targets are given as a list or tuple.
         """
@@ -165,9 +165,9 @@ class Trainer:
         return loss
 
     def profile_adjoint(self, input_instances: Any, targets: Any) -> Any:
-        """The profile of one run of the loss and its gradients; nothing is updated.
+        """Profile one run of the loss and its gradients, without an update.
 
-        The machine must have been made with ``VirtualMachine(..., profile=True)``; see `VirtualMachine.profile`.
+        The VM must have been created with ``VirtualMachine(..., profile=True)``; see `VirtualMachine.profile`.
         """
         arguments = self._arguments(input_instances, targets)
         return self.vm.profile(SetupTrainer.ADJOINT_FUNC, *arguments)
@@ -190,7 +190,7 @@ def _sequence(values: Any) -> Sequence[Any]:
 
 
 def _shape(var: Var) -> tuple[int, ...]:
-    """The sizes of a parameter. Raises DiagnosticError unless they are numbers."""
+    """Static shape of a parameter. Raises DiagnosticError if a dimension is dynamic."""
     info = var.struct_info
     dims = info.dims if isinstance(info, TensorStructInfo) else None
     if dims is None or not all(isinstance(size, IntImm) for size in dims):

@@ -52,12 +52,12 @@ def AppendLoss(
     num_backbone_outputs: int = 1,
     new_func_name: str | None = None,
 ) -> IRModule:
-    """Add a function that computes the model `func_name` and then a loss of its results; see the module's docstring.
+    """Add a function that computes the model `func_name` and a loss of its results; see the module's docstring.
 
     The first `num_backbone_outputs` results of the model are the first arguments of the loss; further ones are states
-    that training keeps up to date, and returned behind the loss. Parameters are those of the model, then the rest of
-    those of the loss. The new function is called `new_func_name`, by default ``<func_name>_loss``. Both functions are
-    pure and without branches; the loss gives a scalar. Raises DiagnosticError (E4013) if they do not fit.
+    updated by training, and are returned after the loss. Parameters are those of the model, then the remaining ones of
+    the loss. The new function is called `new_func_name`, by default ``<func_name>_loss``. Both functions must be pure
+    and without branches; the loss must return a scalar. Raises DiagnosticError (E4013) if they do not fit.
     """
     if not isinstance(mod.get(func_name), Function):
         raise misfit(f"AppendLoss: {func_name!r} is no Relax function of the module")
@@ -75,7 +75,7 @@ def AppendLoss(
 
 
 class _Joined:
-    """Builds the function of a model and its loss."""
+    """Builder of the function of a model and its loss."""
 
     def __init__(self, mod: IRModule, name: str, model: Function, loss: Function, taken: int) -> None:
         self.name, self.taken = name, taken
@@ -83,7 +83,7 @@ class _Joined:
         self.builder = BlockBuilder(mod, warn=False)
 
     def module(self) -> IRModule:
-        """The module with the function."""
+        """Return the module with the function added."""
         self._check()
         params = self.loss.params
         states = results_of(self.model)[self.taken :]
@@ -125,7 +125,7 @@ class _Joined:
             raise misfit(f"AppendLoss: {message}", self.loss.span, hint)
 
     def _matched(self) -> tuple[list[RelaxExpr], dict[ShapeVar, PrimExpr], set[ShapeVar]]:
-        """The results that the loss takes, and the sizes that its shape variables become."""
+        """Results passed to the loss, and the values of its shape variables."""
         results = list(results_of(self.model)[: self.taken])
         expected = [param.struct_info for param in self.loss.params[: self.taken]]
         infos = [_struct_info(result) for result in results]
@@ -152,7 +152,7 @@ class _Joined:
 
 
 def _struct_info(result: RelaxExpr) -> StructInfo:
-    """The struct info of a result of a function."""
+    """Struct info of a result of a function."""
     if isinstance(result, TupleGetItem):
         return cast(TupleStructInfo, result.tuple_value.struct_info).fields[result.index]
     return result.struct_info

@@ -1,4 +1,4 @@
-"""From modules to executables: bytecode for Relax functions, machine code for PrimFuncs."""
+"""Compilation of modules to executables: bytecode for Relax functions, machine code for PrimFuncs."""
 
 from __future__ import annotations
 

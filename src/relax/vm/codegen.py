@@ -1,11 +1,10 @@
-"""From lowered Relax functions to bytecode.
+"""Lowered Relax functions to bytecode.
 
-A variable is a register. What is bound without computing anything (another variable, a constant number) takes no
-instruction. An If whose value is the function's result returns from each branch, so that what is called
-last in a branch needs no frame.
+A variable is a register. Bindings without a computation (to another variable or a constant number) need no instruction.
+An If in tail position returns from both branches, so that a tail call in a branch needs no frame.
 
-A tensor constant is shared where nobody can tell: where a kernel or a builtin only reads it. Anywhere else each
-evaluation makes a fresh copy, since whoever gets it may change it.
+A tensor constant is shared if only a kernel or a builtin reads it. Otherwise each evaluation makes a fresh copy, since
+the receiver may modify it.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ from ..transform.vm_shape_lower import LOWERED
 _Bound = VarBinding | MatchCast
 
 NOT_LOWERED = "E4102"
-"""Error: an expression without bytecode; a lowering pass that removes it did not run."""
+"""Error code: an expression without bytecode, because the pass that lowers it did not run."""
 
 
 def generate(builder: ExecBuilder, mod: IRModule) -> dict[int, tuple[Constant, Operand]]:
-    """Add every Relax function of a module to an executable under construction; its tensor constants, by identity.
+    """Add the Relax functions of a module to an executable under construction; return its tensor constants by identity.
 
-    Raises DiagnosticError, with all that was found, for what is not lowered.
+    Raises DiagnosticError with all expressions that are not lowered.
     """
     builder.set_devices([device_name(vdevice) for vdevice in listed_vdevices(mod)])
     generator = _Generator(builder, mod)
@@ -66,7 +65,7 @@ def generate(builder: ExecBuilder, mod: IRModule) -> dict[int, tuple[Constant, O
 
 
 class _Generator:
-    """Generates the functions of a module, one at a time."""
+    """Generates the functions of a module one at a time."""
 
     def __init__(self, builder: ExecBuilder, mod: IRModule) -> None:
         self.builder = builder
@@ -116,7 +115,7 @@ class _Generator:
     # ------------------------------------------------------------------------- sequences, bindings
 
     def _tail(self, seq: SeqExpr) -> None:
-        """A sequence whose value the function returns."""
+        """Generate a sequence whose value is the function's result."""
         bindings = _bindings(seq)
         last = bindings[-1] if bindings else None
         if last is not None and last.var is seq.body and isinstance(last.value, If):
@@ -168,7 +167,7 @@ class _Generator:
         return dst
 
     def _test(self, cond: RelaxExpr) -> int:
-        """An If instruction whose jump is patched later."""
+        """Emit an If instruction whose jump is patched later."""
         dst = self._register()
         self.builder.emit_call("vm.builtin.read_if_cond", [self._operand(cond, shared=True)], dst)
         return self.builder.emit_if(dst)
@@ -199,12 +198,12 @@ class _Generator:
                 self._refuse(f"the call of {what} is not lowered", call)
 
     def _symbol(self, name: str) -> str:
-        """The name in the function table of a function of the module: a packed function's is its own."""
+        """Name of a module's function in the function table; packed functions keep their own name."""
         func = self.mod.get(name)
         return func.global_symbol if isinstance(func, ExternFunc) else name
 
     def _kernel_args(self, name: str, args: Sequence[RelaxExpr]) -> list[Operand]:
-        """Constants are shared with a kernel that only reads them."""
+        """Operands of a kernel call; constants are shared with kernels that only read them."""
         if name not in self._written:
             self._written[name] = written_params(cast(PrimFunc, self.mod[name]))
         written = self._written[name]
@@ -219,7 +218,7 @@ class _Generator:
     # ----------------------------------------------------------------------------------- operands
 
     def _operand(self, expr: RelaxExpr, shared: bool = False) -> Operand:
-        """The operand that stands for a leaf; tuples are made first, constants copied unless `shared`."""
+        """Operand of a leaf expression; creates tuples, and copies constants unless `shared`."""
         match expr:
             case Var():
                 return self._variable(expr)
@@ -284,18 +283,18 @@ class _Generator:
 
 
 def _is_bookkeeping(call: Call) -> bool:
-    """True if a call makes a shape, size or memory that no variable of the program holds."""
+    """True for calls that create internal shapes, sizes or memory, which no program variable holds."""
     builtin = BUILTINS.get(call.op.global_symbol) if isinstance(call.op, ExternFunc) else None
     return builtin is not None and builtin.internal
 
 
 def _bindings(seq: SeqExpr) -> list[_Bound]:
-    """The bindings of a sequence. A match_cast is an assignment: VMShapeLower put its checks before it."""
+    """Bindings of a sequence. A match_cast is an assignment: VMShapeLower has inserted its checks before it."""
     return [cast("_Bound", binding) for block in seq.blocks for binding in block.bindings]
 
 
 def _count_uses(body: SeqExpr) -> dict[Var, int]:
-    """The number of reads of each variable."""
+    """Number of reads of each variable."""
     uses: dict[Var, int] = {}
     _add_uses(body, uses)
     return uses

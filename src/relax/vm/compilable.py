@@ -1,13 +1,13 @@
-"""The Relax functions that can be compiled: those of first order.
+"""Relax functions that can be compiled: the first-order ones.
 
-    compiled    values are tensors, shapes, scalars and tuples of them, or pass through; calls are of kernels, of other
-                Relax functions, of packed functions and builtins
+    compiled    values are tensors, shapes, scalars and tuples of them, or are only passed on; calls are of kernels,
+                other Relax functions, packed functions and builtins
     bytecode    functions that make or call closures, or that pass functions on; tensors of strings as constants, and
-                scalars of uint64, which tvm-ffi's C ABI cannot hold; builtins called by hand with a dtype or a number
-                in a variable, or with too few arguments; shape heaps used by hand, where a slot holds one number after
-                another, or is none of the heap
+                scalars of uint64, which tvm-ffi's C ABI cannot hold; hand-written calls of builtins with a dtype or a
+                number in a variable, or with too few arguments; hand-written shape heaps, with slots that are
+                redefined, or outside of the heap
 
-Either kind calls the other.
+Both kinds can call each other.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .host_builtins import fits_form
 
 
 def compilable_functions(mod: IRModule) -> list[str]:
-    """The names of a lowered module's functions that can be compiled, in their order."""
+    """Names of a lowered module's functions that can be compiled, in order."""
     functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
     return [
         name
@@ -65,7 +65,7 @@ _LEAVES: Final = (
     ExternFunc,
     StructInfo,
 )
-"""Node classes whose children need not be checked."""
+"""Node classes whose children need no check."""
 
 
 def _is_first_order(function: Function) -> bool:
@@ -92,7 +92,7 @@ def _is_first_order(function: Function) -> bool:
 
 
 def _is_part_of_first_order(part: Node, infos: dict[int, StructInfo]) -> bool:
-    """True if a node is of first order, and all below."""
+    """True if a node and its descendants are first-order."""
     first_order = True
 
     def visit(node: Node) -> bool:
@@ -109,13 +109,13 @@ def _is_part_of_first_order(part: Node, infos: dict[int, StructInfo]) -> bool:
 
 
 _VALUES: Final = frozenset((Var, DataflowVar, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm))
-"""Leaves that are values, tuples apart."""
+"""Leaf classes of values other than tuples."""
 
 
 def _is_node_of_first_order(node: Node, infos: dict[int, StructInfo]) -> bool:
-    """True if a node by itself is of first order: no value that cannot be compiled, no function passed on or called.
+    """True if a node itself is first-order: no value that cannot be compiled, no function as a value or callee.
 
-    `infos` are those of values that can be compiled, by id.
+    `infos` holds struct infos of compilable values, by id.
     """
     if isinstance(node, (Constant, Var)):
         info = node.struct_info_
@@ -132,7 +132,7 @@ def _is_node_of_first_order(node: Node, infos: dict[int, StructInfo]) -> bool:
 
 
 def _operands(node: Node) -> tuple[RelaxExpr, ...]:
-    """The expressions whose values a node uses, its callee apart."""
+    """Expressions whose values a node uses, except its callee."""
     match node:
         case Call(_, args):
             return args
@@ -156,7 +156,7 @@ def _is_plain_callee(op: Node) -> bool:
 
 
 def _is_odd(info: StructInfo) -> bool:
-    """True for values (tuples aside) that compiled code cannot hold."""
+    """True for values (except tuples) that compiled code cannot hold."""
     match info:
         case TensorStructInfo(_, dtype):
             return dtype == "string"
@@ -167,9 +167,9 @@ def _is_odd(info: StructInfo) -> bool:
 
 
 def _slots_keep_their_numbers(function: Function, mod: IRModule) -> bool:
-    """True if a slot of the shape heap holds the same number wherever it is filled, as it does after VMShapeLower.
+    """True if every definition of a shape heap slot stores the same number, as after VMShapeLower.
 
-    What is known of sizes while a function is compiled is told by slots (`heap_slots`).
+    Facts about sizes are recorded per slot during compilation (`heap_slots`).
     """
     heap: Var | None = None
     size = 0
@@ -205,11 +205,11 @@ def _slots_keep_their_numbers(function: Function, mod: IRModule) -> bool:
 
 
 _SLOTS: Final = {"match": (1, 6, -1), "make_shape": (0, 2, None), "make_prim_value": (0, 1, 3)}
-"""Builtins that read and write slots: the position of the heap, and the codes and numbers (`relax.runtime.match`)."""
+"""Builtins that access slots: position of the heap, and the range of codes and numbers (`relax.runtime.match`)."""
 
 
 def _slots_named(name: str, args: Sequence[RelaxExpr]) -> list[tuple[int, int]]:
-    """The slots that a call of a builtin reads or fills, with the codes that say which."""
+    """Pairs (code, slot) of the slots that a builtin call accesses."""
     _, first, last = _SLOTS.get(name, (0, len(args), None))
     numbers = [_number(arg) for arg in args[first:last]]
     pairs = zip(numbers[::2], numbers[1::2], strict=False)
@@ -221,7 +221,7 @@ def _number(arg: RelaxExpr) -> int:
 
 
 def _computed_slots(kernel: PrimFunc, origins: dict[int, PrimVar]) -> list[tuple[int, PrimExpr]] | None:
-    """The slots that shape arithmetic fills, with expressions of `origins` for their numbers; None if unknown."""
+    """Slots written by shape arithmetic, with their values as expressions of `origins`; None if unknown."""
     stored: list[tuple[int, PrimExpr]] = []
     values: dict[PrimVar, PrimExpr] = {}
     plain = True

@@ -1,4 +1,4 @@
-"""The compiled functions of a module, for an executable under construction."""
+"""Compiled functions of a module, for an executable under construction."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .program_table import ProgramTable
 def compile_functions(
     builder: ExecBuilder, mod: IRModule, constants: dict[int, tuple[Constant, Operand]] | None = None
 ) -> LaterFunctions:
-    """The compiled forms of the functions of a lowered module that have one, by name, each made when it is asked for.
+    """Compiled forms of the functions of a lowered module that have one, by name, created lazily.
 
-    Once all are made, they are declared to the executable. The functions are part of it as bytecode as well
-    (`relax.vm.codegen`), whose constants they share.
+    At the end, they are declared to the executable. It contains the functions as bytecode as well (`relax.vm.codegen`),
+    and both share constants.
     """
     names = compilable_functions(mod)
     compiled = frozenset(names)

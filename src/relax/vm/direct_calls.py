@@ -1,14 +1,14 @@
-"""Direct kernel calls with raw addresses, where a compiled Relax function can prove that the arguments match.
+"""Direct kernel calls with raw addresses, if a compiled Relax function can prove that the arguments match.
 
 Before   T.anylist_setitem_call_cpacked(r, -1, c, "matmul", r[0], r[1], r[4])
 After    T.kernel_call("matmul", T.cell_data(r[0]), T.cell_data(r[1]), T.cell_data(r[4]), heap[0])
 
-The packed form of a kernel checks the kind, device, dtype, rank, alignment and sizes of each tensor, and that what is
-written overlaps nothing. A compiled function has checked its parameters, and has made the other tensors itself
-(`TensorFacts`), so nearly all of that holds. Sizes and places in memory are compared by what they are computed from
-(`Slots`). What cannot be proved is compared when the function runs; where it fails the packed form is called, and
-raises the error. A kernel is called in its packed form only where it has parameters that are no compact tensors or
-int64 numbers, where a tensor's facts are not known, and where its own sizes might leave 64 bits.
+The packed form of a kernel checks the kind, device, dtype, rank, alignment and sizes of each tensor, and that its
+outputs do not overlap other tensors. A compiled function has checked its parameters, and has created the other tensors
+itself (`TensorFacts`), which proves nearly all of that. Sizes and memory offsets are compared by the expressions that
+define them (`Slots`). Unproven conditions are tested at run time; if one fails, the packed form is called, and raises
+the error. A kernel is always called in its packed form if it has parameters other than compact tensors and int64
+numbers, if the facts about a tensor are unknown, or if its own sizes might overflow 64 bits.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from .heap_slots import Slots
 from .host_values import Number, TensorFacts
 
 _INT: Final = 1
-"""Type index of tvm-ffi."""
+"""tvm-ffi's type index of integers."""
 
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """A tensor that a kernel is called with."""
+    """A tensor argument of a kernel."""
 
     facts: TensorFacts
     address: PrimExpr
     dim: Callable[[int], PrimExpr]
-    """Reads a dimension that the facts do not have."""
+    """Reads a dimension that `facts` lacks."""
 
     def size(self, axis: int) -> PrimExpr:
-        """A dimension."""
+        """Dimension of an axis."""
         size = self.facts.dims[axis]
         return self.dim(axis) if size is None else size
 
 
 @dataclass(frozen=True)
 class DirectCall:
-    """Arguments of `kernel_call`, and the conditions under which it is valid."""
+    """Arguments of `kernel_call`, and conditions under which the call is valid."""
 
     args: tuple[PrimExpr, ...]
     conditions: tuple[PrimExpr, ...]
@@ -67,7 +67,7 @@ def direct_call(kernel: PrimFunc, args: Sequence[TensorArgument | Number], slots
 
 
 class _Matching:
-    """The matching of a kernel's parameters with what it is called with."""
+    """Matching of a kernel's parameters with arguments."""
 
     def __init__(self, kernel: PrimFunc, slots: Slots) -> None:
         self.kernel = kernel
@@ -82,7 +82,7 @@ class _Matching:
         """The variables that stand for numbers which are in no slot."""
 
     def take(self, param: Var, arg: TensorArgument | Number) -> bool:
-        """Match a parameter; False if that is left to the packed form."""
+        """Match a parameter; False if the packed form must be called."""
         buffer = self.kernel.buffer_map.get(param)
         if isinstance(arg, TensorArgument) and buffer is not None:
             self.tensors[len(self.args)] = arg
@@ -106,7 +106,7 @@ class _Matching:
         return self.slots.is_multiple(start, itemsize(facts.dtype))
 
     def finish(self) -> DirectCall | None:
-        """The call, when all parameters are matched."""
+        """Return the call after all parameters are matched."""
         signature = signature_of(self.kernel)
         if any(var.dtype != "int64" for var in signature.bound):
             return None
@@ -124,7 +124,7 @@ class _Matching:
         return self.tensors[field.param].size(field.axis)
 
     def _compare(self, size: PrimExpr, expr: PrimExpr) -> bool:
-        """Require that a size is as the kernel's signature has it; False if that is left to the packed form."""
+        """Require that a size equals the signature's; False if the packed form must be called."""
         names = free_vars(expr)
         if not all(var in self.values for var in names):
             return False
@@ -153,7 +153,7 @@ class _Matching:
         return known
 
     def _plain(self, var: Var) -> PrimExpr:
-        """A constant, or what stands for a number of which nothing is known but whether it is a size."""
+        """A constant, or a fresh variable for an unknown number (a SizeVar if it is known to be a size)."""
         value = self.values[var]
         if isinstance(value, IntImm):
             return value
@@ -174,9 +174,7 @@ class _Matching:
         return bool(tests)
 
     def _ends_before(self, a: TensorFacts, b: TensorFacts) -> PrimExpr | bool:
-        """The condition under which a tensor ends before another one of its storage begins, True if that is certain;
-        False if it hardly does.
-        """
+        """Condition that tensor `a` ends before `b` of the same storage begins; True if proven, False if unlikely."""
         assert a.memory is not None
         assert b.memory is not None
         end, behind = a.memory.offset, b.memory.offset

@@ -1,4 +1,4 @@
-"""build: a module becomes an executable.
+"""build: compile a module to an executable.
 
 ex = relax.build(mod, "llvm")
 y = relax.VirtualMachine(ex, relax.cpu())["main"](x)
@@ -31,7 +31,7 @@ else:  # a program that the cache has needs none of the passes
     lowering = ModuleWhenUsed("relax.vm.lowering")
 
 EXEC_MODES: Final = ("bytecode", "compiled")
-"""The execution modes."""
+"""Execution modes."""
 
 NO_ENTRY = "E4103"
 """Error code: a module without a public Relax function."""
@@ -132,7 +132,7 @@ def _built(
     pipeline: str | Pass | Callable[[IRModule], IRModule] | None,
     exec_mode: str,
 ) -> Executable:
-    """The executable of a module, for a resolved target, by all the passes."""
+    """Executable of a module for a resolved target, built by all passes."""
     return lowering.built(module, where, pipeline, exec_mode)
 
 

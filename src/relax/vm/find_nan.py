@@ -1,4 +1,4 @@
-"""find_nan: the binding of a program that makes the first NaN or infinity."""
+"""find_nan: find the binding of a program that produces the first NaN or infinity."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .driver import build
 
 @dataclass(frozen=True)
 class NaNReport:
-    """The first call of a run that gave NaN or an infinity."""
+    """The first call of a run that returned NaN or an infinity."""
 
     variable: str
-    """The variable that the value is bound to; "" if the call stands in no binding."""
+    """Variable bound to the value; "" if the call is not in a binding."""
     call: str
-    """The kernel or packed function that was called."""
+    """Called kernel or packed function."""
     location: str
-    """The place in the source, as file:line:column; "" if it is not known."""
+    """Source location as file:line:column; "" if unknown."""
     message: str
 
     def __str__(self) -> str:

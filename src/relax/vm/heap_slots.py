@@ -1,11 +1,11 @@
 """Symbolic contents of the shape heap during compilation: origins of slots, and facts derived from them.
 
     heap[0] = T.cell_dim(r[0], 0)           a size
-    heap[1] = (heap[0] + 3) // 4            a size as well, as the prover says
+    heap[1] = (heap[0] + 3) // 4            a size as well, by proof
     heap[2] = heap[0] * 4                   a multiple of 4
 
-Shape arithmetic is exact: it raises an error where it leaves 64 bits. So the number in a slot is what its expression
-is among the integers, and what the prover says of the one holds for the other.
+Shape arithmetic is exact: 64-bit overflow raises an error. So the number in a slot is the value of its expression over
+the integers, and proofs about the expression hold for the slot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..tir import Buffer, BufferLoad, BufferStore, LetStmt, Stmt
 
 
 class Slots:
-    """The slots of a shape heap: which hold sizes, and how those that are not matched are computed."""
+    """Slots of a shape heap: the ones known to hold sizes, and the computations of derived ones."""
 
     def __init__(self, heap: Buffer | None = None) -> None:
         self.heap = heap
@@ -38,7 +38,7 @@ class Slots:
     # ------------------------------------------------------------------------------------- facts
 
     def define(self, body: Stmt) -> None:
-        """Note what a shape function stores into the heap."""
+        """Record the values a shape function stores into the heap."""
 
         def visit(node: Node) -> None:
             if isinstance(node, LetStmt) and node.var.dtype == "int64":
@@ -53,17 +53,17 @@ class Slots:
         walk(body, visit)
 
     def add_size(self, slot: int) -> None:
-        """Note that a slot holds a size from here on."""
+        """Record that a slot holds a size from here on."""
         if slot not in self._sizes:
             self._sizes.add(slot)
             self._meanings.clear()
 
     def sizes(self) -> frozenset[int]:
-        """The slots that have been noted to hold sizes, for `restore`."""
+        """Slots recorded as sizes, for `restore`."""
         return frozenset(self._sizes)
 
     def restore(self, sizes: frozenset[int]) -> None:
-        """Forget which slots have been noted to hold sizes since."""
+        """Reset the slots recorded as sizes to an earlier set."""
         if len(sizes) != len(self._sizes):
             self._sizes = set(sizes)
             self._meanings.clear()
@@ -71,7 +71,7 @@ class Slots:
     # ----------------------------------------------------------------------------------- answers
 
     def slot_of(self, expr: PrimExpr) -> int | None:
-        """The slot that an expression reads, None if it reads none or does more."""
+        """Slot that an expression loads; None for other expressions."""
         if isinstance(expr, BufferLoad) and expr.buffer is self.heap and isinstance(expr.indices[0], IntImm):
             return expr.indices[0].value
         return None
@@ -85,7 +85,7 @@ class Slots:
         return is_surely_size(self.meaning(expr))
 
     def is_multiple(self, expr: PrimExpr, unit: int) -> bool:
-        """True if a number is provably a multiple of another."""
+        """True if `expr` is provably a multiple of `unit`."""
         match expr:
             case IntImm(value=value):
                 return value % unit == 0
@@ -99,9 +99,9 @@ class Slots:
                 return unit == 1 or (definition is not None and self.is_multiple(definition, unit))
 
     def meaning(self, expr: PrimExpr, other: Callable[[PrimExpr], PrimExpr] | None = None) -> PrimExpr:
-        """An expression of slots and constants, by what the slots are computed from: variables that stand for slots.
+        """Meaning of an expression: slots are replaced by their computations over variables for matched slots.
 
-        `other` gives what stands for anything else; it need not be given if there is nothing else.
+        `other` maps all other leaves; it may be omitted if there are none.
         """
         match expr:
             case IntImm():
@@ -126,11 +126,11 @@ class Slots:
         return self._meanings[slot]
 
     def are_equal(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """True if two meanings are known to be equal."""
+        """True if two meanings are provably equal."""
         return self._analyzer.can_prove_equal(a, b)
 
     def is_at_most(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """True if one meaning is known to be no greater than another."""
+        """True if meaning `a` is provably at most `b`."""
         if isinstance(b, Max) and (self.is_at_most(a, b.a) or self.is_at_most(a, b.b)):
             return True
         return self._analyzer.can_prove_less_equal(a, b)

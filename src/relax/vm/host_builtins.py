@@ -1,7 +1,7 @@
 """Inline expansions of builtins in compiled functions, one function per builtin.
 
-A form writes what the builtin does in the usual case, by cell intrinsics, and a call of the builtin itself for any
-other. The condition of a check is one under which the builtin would return without doing anything.
+An expansion handles the common case by cell intrinsics, and calls the builtin otherwise. The condition of a check
+implies that the builtin would return without an effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _i64(value: int) -> PrimExpr:
 
 
 def _literal(expr: RelaxExpr) -> int | float | str:
-    """A number, or a dtype as text."""
+    """Value of a literal: a number, or a dtype as text."""
     if isinstance(expr, DataTypeImm):
         return str(expr.value)
     value = cast(PrimValue, expr).value
@@ -59,7 +59,7 @@ _KINDS: Final = ("tensor", "shape", "scalar", "tuple")
 
 
 def _match(f: HostFunction, call: Call) -> HostValue:
-    """The builtin is called unless the value passes its native check (`relax.native.cells.matching`)."""
+    """Call the builtin unless the value passes its native check (`relax.native.cells.matching`)."""
     kind = call.args[2]
     check = str(kind.value) if isinstance(kind, StringImm) else "tensor"
     device = _i64(0) if isinstance(kind, StringImm) else f.device(call, 2)
@@ -278,11 +278,11 @@ _LITERALS: Final = {
     "alloc_shape_heap": 0, "make_shape": 1, "make_prim_value": 1, "alloc_tensor": 1, "alloc_storage": 1,
     "alloc_tensor_in": 3,
 }  # fmt: skip
-"""The arguments of the other builtins from which on their forms need literals: numbers, dtypes and texts."""
+"""First argument that must be a literal (number, dtype or text) in the expansions of other builtins."""
 
 
 def fits_form(call: Call) -> bool:
-    """False for a builtin call whose arguments its expansion does not support, such as a dtype in a variable."""
+    """True if a builtin's expansion supports the call's arguments; a dtype in a variable, say, is not supported."""
     name = call.op.global_symbol.removeprefix("vm.builtin.") if isinstance(call.op, ExternFunc) else ""
     if name != "match":
         return all(map(_kind_of_literal, call.args[_LITERALS.get(name, len(call.args)) :]))
@@ -296,7 +296,7 @@ def fits_form(call: Call) -> bool:
 
 
 def _kind_of_literal(arg: RelaxExpr) -> str:
-    """The letter for a literal; nothing for another argument."""
+    """Letter of a literal's kind; empty for other arguments."""
     match arg:
         case PrimValue(IntImm()):
             return "i"

@@ -1,4 +1,4 @@
-"""Data flow of a lowered Relax function: last uses, and allocations of results."""
+"""Data flow of a lowered Relax function: last uses of variables, and allocations of results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Bound = VarBinding | MatchCast
 
 
 def makes_heap(call: Call) -> bool:
-    """True for the call that makes the shape heap of a function."""
+    """True for the call that allocates a function's shape heap."""
     return _calls(call, "vm.builtin.alloc_shape_heap")
 
 
 def result_allocations(func: Function, outputs: int) -> dict[int, int]:
-    """The calls that allocate results, by identity, and the positions of those; a result is allocated once.
+    """Allocations of results: position of the result by the call's identity; each result is allocated once.
 
-    There are none if a parameter may hold tensors that nobody compares with the memory given.
+    Empty if a parameter may hold tensors that are not compared with the caller's output memory.
     """
     if not all(
         isinstance(p.struct_info_, TensorStructInfo | ShapeStructInfo | PrimStructInfo) for p in func.params
@@ -53,7 +53,7 @@ def _calls(expr: RelaxExpr, name: str) -> bool:
 
 
 def _variables_in(expr: RelaxExpr) -> list[Var]:
-    """The variables that a value or a leaf reads."""
+    """Variables read by an expression."""
     if isinstance(expr, Call) and not any(isinstance(arg, Tuple) for arg in expr.args):
         return [arg for arg in (expr.op, *expr.args) if isinstance(arg, Var)]
     found: list[Var] = []

@@ -19,14 +19,14 @@ After    def __vmtir__main(r: T.handle, c: T.handle):
              T.anylist_setitem(r, 1, r[3])
 
 (`r[0]` stands for ``T.anylist_getitem(r, 0)``.) The registers `r` hold the parameters, then the result, then memory
-that the caller of an entry point gives for results, if any, then what is computed on the way; each is emptied once
-nobody reads it. The table `c` holds what the program names.
+that the caller of an entry point provides for results, if any, then intermediate values; each is emptied after its last
+use. The table `c` holds the program's constants, functions and devices.
 
-The function does what the bytecode does, in its order. A call of a builtin that has a form of its own here
-(`host_builtins`) is a condition under which the builtin would do nothing more, or a cell intrinsic of the same effect;
-where that declines, the builtin itself is called, and decides. So errors are the same, in text and kind. Every other
-function is called in packed form. Calls of kernels and of other compiled functions go straight to their code, those of
-kernels past the checks of their arguments where that is safe (`direct_calls`).
+The function executes the operations of the bytecode, in the same order. A call of a builtin with an expansion
+(`host_builtins`) becomes a condition under which the builtin has no effect, or a cell intrinsic with the same effect;
+otherwise the builtin itself is called. Errors therefore have the same text and class. Every other function is called in
+packed form. Calls of kernels and of other compiled functions are direct; kernels are called without argument checks if
+that is safe (`direct_calls`).
 """
 
 from __future__ import annotations
@@ -102,19 +102,19 @@ from .host_values import (
 from .program_table import ProgramTable
 
 MOST_CONDITIONAL: Final = 16
-"""The calls of kernels in a function that are written in both forms, with a condition. Where there are more, checks
-hardly matter, and the code would take several times as long to compile.
+"""Maximum number of kernel calls in a function written in both forms with a condition. Beyond it, checks hardly matter,
+and the code would take several times as long to compile.
 """
 HEAP_BUILTIN: Final = "vm.builtin.on_heap"
 _MAKE_ARRAY: Final = "ffi.Array"
 
 
 Form: TypeAlias = "Callable[[HostFunction, Call], HostValue]"
-"""Writes what a call of a builtin does."""
+"""Writes the expansion of a builtin call."""
 
 
 class HostFunction:
-    """Compiles one function. The `forms` of builtins (`host_builtins`) write by the methods without underscore."""
+    """Compiler of one function. The `forms` of builtins (`host_builtins`) use its public methods."""
 
     def __init__(
         self, mod: IRModule, table: ProgramTable, compiled: frozenset[str], forms: Mapping[str, Form]
@@ -147,7 +147,7 @@ class HostFunction:
         """The cells, by list and position: most occur several times."""
 
     def compile(self, name: str, func: Function) -> PrimFunc:
-        """The compiled form of a lowered function."""
+        """Compile a lowered function."""
         self.name = name
         self._params = frozenset(func.params)
         count = len(func.params)
@@ -180,7 +180,7 @@ class HostFunction:
         return PrimFunc((self.r, self.c), body=stmt, attrs=attrs, span=func.span)
 
     def given_memory(self, call: Call) -> int | None:
-        """The register with the memory that a caller may give for what an allocation is for."""
+        """Register of the output memory that the caller may provide for an allocation; None if there is none."""
         position = self._given.get(id(call))
         return None if position is None else len(self._params) + 1 + position
 
@@ -189,7 +189,7 @@ class HostFunction:
     def _sequence(
         self, seq: SeqExpr, finish: Callable[[HostValue], None], tail: bool, params: Sequence[Var] = ()
     ) -> None:
-        """The bindings, then what `finish` does with the value; variables are let go of after their last use."""
+        """Compile bindings, then apply `finish` to the value; variables are released after their last use."""
         bindings = [cast("Bound", binding) for block in seq.blocks for binding in block.bindings]
         ends = last_uses(bindings, seq.body, params)
         for i, binding in enumerate(bindings):
@@ -317,7 +317,7 @@ class HostFunction:
         return self.null()
 
     def _direct(self, call: Call, values: Sequence[HostValue], kernel: PrimFunc) -> DirectCall | None:
-        """The call of the kernel's body; None if its arguments have to be checked."""
+        """Direct call of the kernel's inner function; None if its arguments must be checked."""
         args: list[TensorArgument | Number] = []
         for arg, value in zip(call.args, values, strict=True):
             facts = self.facts(arg, value)
@@ -341,19 +341,19 @@ class HostFunction:
         return Register(to)
 
     def straight(self, symbol: str, args: Sequence[HostValue], to: int, last: bool = False) -> None:
-        """Call code of the program; `last` says of a Relax function that this one ends with the call."""
+        """Call code of the program directly. `last`: a tail call of a Relax function."""
         passed = [self.argument(arg) for arg in args]
         intrinsic = "anylist_setitem_call_last" if last else "anylist_setitem_call_cpacked"
         self.emit(cell_call(intrinsic, self.r, to, self.c, TextImm(symbol), *passed))
 
     def packed(self, name: str, args: Sequence[HostValue], to: int) -> None:
-        """Call a function in packed form; its result goes to a register (-1: to nobody)."""
+        """Call a function in packed form; its result goes to a register (-1: discarded)."""
         passed = [self.argument(arg) for arg in args]
         function = self._cell(self.c, self.table.function(name))
         self.emit(cell_call("anylist_setitem_call_packed", self.r, to, function, TextImm(name), *passed))
 
     def call_packed(self, name: str, args: Sequence[HostValue], imported: bool = False) -> HostValue:
-        """Call a function in packed form. What comes from outside of the program is made a value of the machine."""
+        """Call a function in packed form. With `imported`, its result is converted to a value of the VM."""
         to = self.registers.take()
         self.packed(name, args, to)
         if imported:
@@ -364,13 +364,13 @@ class HostFunction:
         return Register(to)
 
     def slots_address(self) -> PrimExpr:
-        """The address of the shape heap; 0 if there is none."""
+        """Address of the shape heap; 0 if there is none."""
         if self.heap is None:
             return IntImm("int64", 0)
         return address_of(BufferLoad(self.heap, (IntImm("int64", 0),)))
 
     def on_heap(self, name: str, position: int, args: Sequence[HostValue]) -> None:
-        """Call a builtin of which the argument at `position` is the shape heap."""
+        """Call a builtin with the shape heap as the argument at `position`."""
         size = 0 if self.heap is None else cast(IntImm, self.heap.shape[0]).value
         notes = self.text("") if self.heap is None else TableCell(self.notes)
         slots = Number(None, self.slots_address())
@@ -378,7 +378,7 @@ class HostFunction:
         self.packed(HEAP_BUILTIN, [*heap, *args], -1)
 
     def with_device(self, name: str, call: Call, args: Sequence[HostValue]) -> list[HostValue]:
-        """The arguments of a builtin, with the device in place of its number."""
+        """Arguments of a builtin, with the device's index replaced by the device."""
         changed = list(args)
         at = BUILTINS[name].device if name in BUILTINS else None
         if at is not None and at < len(call.args):
@@ -388,7 +388,7 @@ class HostFunction:
         return changed
 
     def device(self, call: Call, position: int) -> PrimExpr:
-        """The cell of the device that an allocation is given, or of the machine's first one."""
+        """Cell of the device of an allocation; the first device by default."""
         if position >= len(call.args):
             return self._cell(self.c, FIRST_DEVICE)
         number = cast(IntImm, cast(PrimValue, call.args[position]).value).value
@@ -401,19 +401,19 @@ class HostFunction:
         self._out.append(Evaluate(call))
 
     def make(self, intrinsic: str, to: int, name: str, *args: PrimExpr) -> Register:
-        """Make a value into a register by an intrinsic, or by the builtin of that name where it declines."""
+        """Write a new value to a register by an intrinsic; if it declines, by the builtin `name`."""
         builtin = self._cell(self.c, self.table.function(name))
         self.emit(cell_call(intrinsic, self.at(to), builtin, *args))
         return Register(to)
 
     def make_heap(self, size: int, notes: Sequence[str]) -> None:
-        """Give the function a shape heap, with a note on each slot."""
+        """Create the function's shape heap, with a note on each slot."""
         self.heap = Buffer(PrimVar("heap", "handle"), "int64", (size,), name="heap")
         self.slots = Slots(self.heap)
         self.notes = self.table.constant(NOTES_END.join(notes))
 
     def make_floats(self) -> None:
-        """Give the function a view of its shape heap as float64."""
+        """Create a float64 view of the shape heap."""
         assert self.heap is not None
         self.floats = Buffer(self.heap.data, "float64", self.heap.shape, name="floats")
 
@@ -423,16 +423,16 @@ class HostFunction:
         self._out.append(BufferStore(self.heap, value, (IntImm("int64", slot),)))
 
     def slot(self, slot: int) -> PrimExpr:
-        """The number in a slot of the shape heap."""
+        """Load a slot of the shape heap."""
         assert self.heap is not None
         return BufferLoad(self.heap, (IntImm("int64", slot),))
 
     def otherwise(self, condition: PrimExpr, write: Callable[[], object]) -> None:
-        """Run what `write` writes unless the condition holds."""
+        """Run the code written by `write` unless the condition holds."""
         self._out.append(IfThenElse(Not(condition), self._written_by(write)))
 
     def choose(self, condition: PrimExpr, yes: Callable[[], object], no: Callable[[], object]) -> None:
-        """Run what one of two functions writes."""
+        """Branch on `condition` between the code written by `yes` and by `no`."""
         self._out.append(IfThenElse(condition, self._written_by(yes), self._written_by(no)))
 
     def _written_by(self, write: Callable[[], object]) -> Stmt:
@@ -451,8 +451,9 @@ class HostFunction:
 
     @contextmanager
     def placed(self, callee: str, foreign: bool = False, known: bool = True) -> Generator[None]:
-        """Note the present place in errors of the statements written inside; not if it is not `known`: of a call at a
-        function's end, in whose place the callee's are.
+        """Context manager: annotate errors of the statements written inside with the current source location.
+
+        Without an effect if not `known`: in tail calls, whose location is the callee's.
         """
         outside, self._out = self._out, []
         yield
@@ -468,12 +469,14 @@ class HostFunction:
     # --------------------------------------------------------------------------------------- facts
 
     def learn(self, var: Var, dtype: str, dims: Sequence[PrimExpr | None]) -> None:
-        """Note the dtype and sizes of a variable's tensor, which have been checked from here on."""
+        """Record the checked dtype and sizes of a variable's tensor from here on."""
         memory = Memory(0, IntImm("int64", 0)) if var in self._params else None
         self._checked[var] = TensorFacts(dtype, tuple(dims), memory)
 
     def facts(self, expr: RelaxExpr, value: HostValue | None = None) -> TensorFacts | None:
-        """The facts of a leaf that is a tensor which was checked, or made here; a constant in a register is a copy."""
+        """Facts about a leaf tensor that was checked or created here; None if unknown. A constant in a register is
+        copied.
+        """
         if isinstance(expr, Constant):
             dims = tuple(IntImm("int64", size) for size in expr.data.shape)
             memory = self.fresh_memory() if isinstance(value, Register) else Memory(0, IntImm("int64", 0))
@@ -484,14 +487,14 @@ class HostFunction:
         return (held.facts if isinstance(held, Register) else None) or self._checked.get(expr)
 
     def fresh_memory(self) -> Memory:
-        """The memory of a tensor that is being made."""
+        """Memory of a newly allocated tensor."""
         self._allocations += 1
         return Memory(self._allocations, IntImm("int64", 0))
 
     # ------------------------------------------------------------------------------------ operands
 
     def at(self, register: int) -> PrimExpr:
-        """A register as a cell."""
+        """Cell of a register."""
         return self._cell(self.r, register)
 
     def _cell(self, cells: PrimVar, index: int) -> PrimExpr:
@@ -501,11 +504,11 @@ class HostFunction:
         return known
 
     def set(self, register: int, value: HostValue) -> None:
-        """Have a register hold a value."""
+        """Store a value in a register."""
         self.emit(cell_call("anylist_setitem", self.r, register, self.argument(value)))
 
     def cell(self, value: HostValue) -> PrimExpr:
-        """The cell that holds a value; one is made for a value that is in none."""
+        """Cell that holds a value; creates one if necessary."""
         if isinstance(value, Register):
             return self.at(value.index)
         if isinstance(value, TableCell):
@@ -520,7 +523,7 @@ class HostFunction:
         return self.at(to)
 
     def _make_tuple(self, value: Fields, to: int, made: dict[int, Register]) -> None:
-        """Have a register hold a tuple; `made` has the tuples made for it so far, by identity: each is made once."""
+        """Store a tuple in a register; `made` holds the nested tuples created for it so far, by identity."""
         fields: list[HostValue] = []
         for field in value.fields:
             if isinstance(field, Fields) and id(field) not in made:
@@ -530,36 +533,36 @@ class HostFunction:
         self.packed(_MAKE_ARRAY, fields, to)
 
     def argument(self, value: HostValue) -> PrimExpr:
-        """A value as an argument of a call."""
+        """Value as a call argument."""
         if not isinstance(value, Number):
             return self.cell(value)
         return value.payload if value.kind is None else cell_call("cell_value", value.kind, value.payload)
 
     def held(self, value: HostValue) -> HostValue:
-        """Put a value into a cell, for repeated use."""
+        """Move a value to a cell, for repeated use."""
         if isinstance(value, (Register, TableCell)):
             return value
         index = cast(Call, self.cell(value)).args[1]
         return Register(cast(IntImm, cast(Any, index)).value)
 
     def integer(self, value: int) -> HostValue:
-        """An integer."""
+        """Integer value."""
         return Number(None, IntImm("int64", value))
 
     def text(self, value: str) -> HostValue:
-        """A string."""
+        """String value."""
         return TableCell(self.table.constant(value))
 
     def null(self) -> HostValue:
-        """The null object."""
+        """Null object."""
         return TableCell(self.table.constant(None))
 
     def operand(self, expr: RelaxExpr, shared: bool = True) -> HostValue:
-        """The value of an argument of a builtin, which only reads it unless `shared` is False."""
+        """Argument of a builtin; constants are shared if it only reads them (`shared`)."""
         return self._operand(expr, shared)
 
     def _operand(self, expr: RelaxExpr, shared: bool = False) -> HostValue:
-        """The value of a leaf; constants are copied unless `shared`."""
+        """Value of a leaf expression; constants are copied unless `shared`."""
         match expr:
             case Var():
                 return self._values[expr]

@@ -12,24 +12,24 @@ from ..prim import PrimExpr
 @final
 @dataclass(frozen=True)
 class Memory:
-    """The memory of a tensor."""
+    """Memory location of a tensor."""
 
     fresh: int
-    """Number of the allocation of this function that it is a part of; 0 for what was there before."""
+    """Number of the allocation in this function that contains it; 0 for memory from outside."""
     offset: PrimExpr
-    """The bytes from its start to the tensor."""
+    """Offset of the tensor in bytes."""
 
 
 @final
 @dataclass(frozen=True)
 class TensorFacts:
-    """Facts about a tensor that hold in every call. It is compact and in host memory."""
+    """Facts about a tensor that hold in every call; it is compact and in host memory."""
 
     dtype: str
     dims: tuple[PrimExpr | None, ...]
-    """Constants and slots of the shape heap; None for a dimension that may be anything."""
+    """Dimensions as constants or slots of the shape heap; None for an unknown dimension."""
     memory: Memory | None
-    """None if it may overlap with any other tensor."""
+    """Memory of the tensor; None if it may overlap with any other tensor."""
 
 
 @final
@@ -39,13 +39,13 @@ class Register:
 
     index: int
     facts: TensorFacts | None = None
-    """Of a tensor that the function has made. A storage is a tensor of bytes, of unknown size."""
+    """Facts about a tensor created by this function. A storage is a tensor of bytes of unknown size."""
 
 
 @final
 @dataclass(frozen=True)
 class TableCell:
-    """A value in the table of the program: a constant, a string, a device."""
+    """A value in the program's table: a constant, a string, a device."""
 
     index: int
 
@@ -53,7 +53,7 @@ class TableCell:
 @final
 @dataclass(frozen=True)
 class Number:
-    """A scalar: its type index, and its bits as int64; None: the expression is the argument as it stands."""
+    """A scalar: its type index (None: `payload` is the argument itself), and its bits as int64."""
 
     kind: int | None
     payload: PrimExpr
@@ -62,7 +62,7 @@ class Number:
 @final
 @dataclass(frozen=True)
 class Dims:
-    """A shape that is not materialised yet; its dimensions are valid sizes."""
+    """A shape that is not materialised yet; its dimensions are valid."""
 
     dims: tuple[PrimExpr, ...]
 
@@ -79,7 +79,7 @@ HostValue: TypeAlias = Register | TableCell | Number | Dims | Fields
 
 
 def registers_in(value: HostValue) -> Iterator[int]:
-    """The registers that a value keeps, each once; tuples that it has several times are looked at once."""
+    """Registers referenced by a value, each once; shared tuples are visited once."""
     pending, tuples, registers = [value], set[int](), set[int]()
     while pending:
         part = pending.pop()
@@ -94,7 +94,7 @@ def registers_in(value: HostValue) -> Iterator[int]:
 class Registers:
     """Register allocation of a function, with reference counts by variables.
 
-    A register that is taken while a binding is compiled belongs to that binding until a variable holds it.
+    A register taken while a binding is compiled belongs to that binding until a variable holds it.
     """
 
     def __init__(self, first: int) -> None:
@@ -104,31 +104,31 @@ class Registers:
         self._fresh: list[int] = []
 
     def begin(self) -> list[int]:
-        """Start with a binding; the registers of the one around it, for `settle`."""
+        """Begin a binding; return the fresh registers of the enclosing one, for `settle`."""
         outside, self._fresh = self._fresh, []
         return outside
 
     def take(self) -> int:
-        """A register that holds nothing."""
+        """Return an empty register."""
         index = self._free.pop() if self._free else self.count
         self.count = max(self.count, index + 1)
         self._fresh.append(index)
         return index
 
     def hold(self, value: HostValue) -> None:
-        """A variable has this value from now on."""
+        """Count a variable's reference to the registers of a value."""
         for index in registers_in(value):
             self._users[index] = self._users.get(index, 0) + 1
 
     def settle(self, outside: list[int]) -> list[int]:
-        """End a binding; the registers that no variable holds, which are to be emptied, and may be taken again."""
+        """End a binding; return registers held by no variable, which are freed and must be emptied."""
         unused = [index for index in self._fresh if not self._users.get(index)]
         self._free += unused
         self._fresh = outside
         return unused
 
     def drop(self, value: HostValue) -> list[int]:
-        """A variable is not read any more; the registers to be emptied, which may be taken again."""
+        """Release a variable's reference; return registers that become free and must be emptied."""
         emptied: list[int] = []
         for index in registers_in(value):
             self._users[index] -= 1

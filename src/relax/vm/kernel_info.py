@@ -34,13 +34,13 @@ _WORDS: Final[Mapping[type[PrimExpr], str]] = {
     Min: "min",
     Max: "max",
 }
-"""Operations on sizes, by their names in `KernelInfo`."""
+"""Names of size operations in `KernelInfo`."""
 
 _MOST_WORDS: Final = 1_000
 
 
 def kernel_infos(mod: IRModule) -> dict[str, KernelInfo]:
-    """The infos of a module's PrimFuncs, before they are scheduled: what a schedule adds is no work of the program."""
+    """Infos of a module's unscheduled PrimFuncs: operations added by schedules do not count."""
     funcs = ((name.name_hint, func) for name, func in mod.functions.items() if isinstance(func, PrimFunc))
     return {name: KernelInfo(operations=_operations(func)) for name, func in funcs}
 
@@ -60,7 +60,7 @@ def _operations(func: PrimFunc) -> str:
 
 
 def _append(expr: PrimExpr, sources: Mapping[Var, str], words: list[str]) -> bool:
-    """Append an expression in postfix order; False if it has something that there is no word for."""
+    """Append an expression in postfix order; False if an operation has no name."""
     if len(words) > _MOST_WORDS:
         return False
     match expr:

@@ -1,4 +1,4 @@
-"""All the passes from a module to an executable, for a program that the cache does not have."""
+"""Compilation of a module by all passes, for a program that is not in the cache."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from .compiled import compile_functions
 from .kernel_info import kernel_infos
 
 SCHEDULED: Final = 2
-"""The optimisation level of a target from which on kernels' loops are arranged for it."""
+"""Optimisation level of the target from which kernels are scheduled."""
 
 CALLS_PER_KERNEL: Final = 8
-"""The calls of operators in a program that seem to become a kernel which no other one is like.
+"""Estimated operator calls per distinct kernel.
 
-So many kernels are expected before it is known how many there are: one helper is ready when the first is scheduled.
+The estimate is used before kernels are known: it starts a worker process in time for the first scheduled one.
 """
 
 
@@ -51,7 +51,7 @@ def built(
     pipeline: str | Pass | Callable[[IRModule], IRModule] | None,
     exec_mode: str,
 ) -> Executable:
-    """The executable of a module, for a resolved target, by all the passes."""
+    """Executable of a module for a resolved target, built by all passes."""
     kernels = CompiledKernels(where) if executes(where) else None
     try:
         # Helpers read the compiler's files, which must be those that this process runs.
@@ -85,7 +85,7 @@ def built(
 
 
 def bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
-    """Bind parameters in every entry point that has one of that name; a name that none has is an error."""
+    """Bind parameters in every entry point that has one of that name; raise ValueError for a name that none has."""
     known: set[str] = set()
     for global_var, function in mod.functions.items():
         if isinstance(function, Function) and "global_symbol" in function.attrs:
@@ -101,24 +101,24 @@ def bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
 
 
 def _call_count(mod: IRModule) -> int:
-    """The number of calls that are bound to variables."""
+    """Number of calls bound to variables."""
     functions = [f for f in mod.functions.values() if isinstance(f, Function)]
     return sum(isinstance(getattr(b, "value", None), Call) for f in functions for b in bindings_in(f))
 
 
 def _chosen(pipeline: str | Pass | Callable[[IRModule], IRModule] | None) -> Callable[[IRModule], IRModule]:
-    """The passes of a pipeline."""
+    """Passes of a pipeline."""
     if pipeline is None:
         return lambda mod: mod
     return get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
 
 
 class _ToMachine(Sequential):
-    """The passes between a pipeline's and bytecode and machine code: the machine's own and the kernels'.
+    """Passes between the pipeline and code generation: the VM's and the kernels' own.
 
-    Code generation lowers kernels one after the other, so that each is compiled while the next is lowered, and helper
-    processes lower some from the time on at which they are scheduled. They are lowered here only where the passes are
-    not the usual ones, or somebody looks on.
+    Code generation lowers kernels one after another, so that one is compiled while the next is lowered; worker
+    processes lower some as soon as they are scheduled. Kernels are lowered here only if the context has other than the
+    default passes, or instruments that observe passes.
     """
 
     def __init__(self, target: Target, compilers: Compilers) -> None:
@@ -158,7 +158,7 @@ class _ToMachine(Sequential):
         return self.scheduled
 
     def _offer(self, name: str, func: PrimFunc) -> None:
-        """Let helpers lower a scheduled kernel, unless it was compiled before; the first one has them started."""
+        """Offer a scheduled kernel to worker processes unless it is cached; the first offer starts them."""
         if self.apart is None:
             return
         if self._memory.knows(name, func):
@@ -174,7 +174,7 @@ def _kernels(mod: IRModule) -> dict[str, PrimFunc]:
 
 
 class _Lowering:
-    """Lowers functions of a module apart from the others."""
+    """Lowers selected functions of a module."""
 
     def __init__(self, mod: IRModule, target: Target) -> None:
         self._mod = mod
@@ -189,7 +189,7 @@ class _Lowering:
 def _program(
     mod: IRModule, compiled: bool, infos: Mapping[str, KernelInfo]
 ) -> tuple[ExecBuilder, LaterFunctions]:
-    """The functions of a module whose kernels are not lowered yet, and the compiled forms of those that have one."""
+    """Functions of a module with kernels not yet lowered, and compiled forms of functions that have one."""
     builder = ExecBuilder()
     origins = cast(Mapping[str, str], mod.attrs.get(PACKED_KERNELS, {}))
     for global_var, func in mod.functions.items():

@@ -1,4 +1,4 @@
-"""The table of a compiled program: the cells of what its functions name."""
+"""Table of a compiled program: cells of the constants, functions and devices its functions use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..runtime.compiled import FIRST_CELL
 
 
 class ProgramTable:
-    """The table that all compiled functions of a program share: its cells, by operand."""
+    """Table shared by all compiled functions of a program: a cell per operand."""
 
     def __init__(self, builder: ExecBuilder, constants: dict[int, tuple[Constant, Operand]]) -> None:
         self.builder = builder
@@ -21,27 +21,27 @@ class ProgramTable:
 
     @property
     def cells(self) -> tuple[Operand, ...]:
-        """The operands, in the order of their cells. An integer is the number of a device."""
+        """Operands in the order of their cells. An integer is the index of a device."""
         return tuple(operand for _, operand in self._cells)
 
     def constant(self, value: Any) -> int:
-        """The cell of a constant."""
+        """Cell of a constant."""
         operand = self.builder.convert_constant(value)
         assert not isinstance(operand, Imm)
         return self._cell("value", operand)
 
     def tensor(self, expr: Constant) -> int:
-        """The cell of a tensor constant."""
+        """Cell of a tensor constant."""
         if id(expr) not in self.constants:
             self.constants[id(expr)] = expr, self.builder.convert_constant(expr.tensor)
         return self._cell("value", self.constants[id(expr)][1])
 
     def function(self, name: str) -> int:
-        """The cell of a function."""
+        """Cell of a function."""
         return self._cell("value", self.builder.f(name))
 
     def device(self, number: int) -> int:
-        """The cell of a device of the program."""
+        """Cell of a device of the program."""
         return self._cell("device", Imm(number))
 
     def _cell(self, kind: str, operand: Operand) -> int:

@@ -1,16 +1,16 @@
 """Cache of built programs, keyed by everything that determines the result of a build.
 
-To build a model again takes seconds, though all its kernels are in the cache: graph passes, the choice of schedules,
-the order of constants. So the kernel cache (`relax.farm.cache`) keeps whole programs as well:
+Building a model again takes seconds even if all its kernels are cached: graph passes, the choice of schedules,
+constants. Therefore the kernel cache (`relax.farm.cache`) holds whole programs as well:
 
-    key     the digest of the module (names, spans and the elements of constants included), and of what else decides
-            the program: target, options, pipeline, PassContext, the compiler's files, versions
-    note    the digest of the executable's file, the constants that are not in it, the passes that ran
-    file    the executable, as `Executable.save` writes it; constants that the module has in memory are not in it
+    key     digest of the module (names, spans and elements of constants included) and of everything else that
+            determines the program: target, options, pipeline, PassContext, the compiler's files, versions
+    note    digest of the executable's file, the constants that are not in it, the passes that ran
+    file    the executable, as written by `Executable.save`, without constants that the module has in memory
 
-A program with anything in it that the key cannot describe is built each time: a pipeline that is no name of relax's
-own, instruments that look on, operators or facts of them that were registered elsewhere. So is one of which a warning
-told while it was built, so that it is told again.
+A program that the key cannot describe is built each time: with a user-defined pipeline, instruments that observe
+passes, or operators or operator attributes registered elsewhere. A build that emitted a warning is not cached, so that
+the warning is repeated.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from ..target import Target
 from ..transform.built_in import BUILT_IN
 
 _HIGHER: Final = frozenset({"__pycache__", "cli", "explanation", "frontend", "relay", "testing", "training"})
-"""The rooms that `build` does not use."""
+"""Packages that `build` does not use."""
 
 _LARGE: Final = 1 << 16
 """Size in bytes from which a constant is hashed by several threads and shared with the module."""
 
 _LATER: Final = 16 << 20
-"""Bytes from which on a file is written while the program is used already.
+"""Size in bytes from which a file is written in the background.
 
-Its checksum is made before: what is written to a constant in the meantime makes the file a damaged one.
+Its checksum is computed before: a constant modified in the meantime makes the file invalid.
 """
 
 _WRONG: Final = (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError)
-"""The errors of reading a note of some other form, or a file that is damaged."""
+"""Errors of reading a note in another format, or a damaged file."""
 
 _THREADS: Final = 4
 _HEAD: Final = 64
@@ -74,17 +74,17 @@ class NotDescribed(Exception):
 
 @dataclass
 class ProgramMemory:
-    """The key of a program that is about to be built; `load` finds it built before, and `keep` keeps it."""
+    """Key of a program to be built; `load` finds it in the cache, and `keep` stores it."""
 
     name: str
     key: cache.Key
     constants: dict[str, Constant]
-    """The large constants of the module, by their digests."""
+    """Large constants of the module by digest."""
     warnings: int = field(default_factory=warning_count)
-    """The warnings that were told before the build."""
+    """Number of warnings emitted before the build."""
 
     def load(self) -> Executable | None:
-        """The program that was built before; None if there is none that can be trusted."""
+        """Cached program; None if there is none or it fails its checks."""
         background_writes.wait_for(self.key)  # it may have been built a moment ago
         try:
             executable, reason = self._load()
@@ -157,9 +157,10 @@ class ProgramMemory:
             background_writes.do_later(self.key, write)
 
     def _shared(self, values: Sequence[Any]) -> dict[int, str]:
-        """The constants of a program, by index, that are in the memory of those of the module.
+        """Constants of a program, by index, that share memory with the module's constants.
 
-        What the module has in a file is kept: it would have to be read, and copied, where the program's file is mapped.
+        Constants that the module has in a file are excluded: they would have to be read and copied, while the program's
+        file is mapped.
         """
         places: dict[_Place, str] = {}
         for text, constant in self.constants.items():
@@ -175,7 +176,7 @@ class ProgramMemory:
 
 
 def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: str) -> ProgramMemory | None:
-    """The key of a program, to be built for a resolved target; None if no key tells it from others."""
+    """Key of a program to be built for a resolved target; None if no key can describe it."""
     if not cache.keeps_programs():
         return None
     name = ", ".join(g.name_hint for g in mod.functions)
@@ -232,12 +233,12 @@ def _rooms() -> tuple[str, ...]:
 
 
 def _flushes_denormals() -> bool:
-    """True if this thread, which computes what is constant, takes subnormal numbers for zeros."""
+    """True if this thread, which folds constants, flushes subnormal numbers to zero."""
     return bool(np.multiply(np.finfo("float32").tiny, np.float32(0.5)) == 0)
 
 
 def _described(mod: IRModule) -> list[Constant]:
-    """The large constants of a module. Raises NotDescribed if it names something that was not made by relax itself."""
+    """Large constants of a module. Raises NotDescribed if it refers to objects defined outside of relax."""
     large: list[Constant] = []
     size = 0
     checked: set[type[Node]] = set()
@@ -277,12 +278,12 @@ def _described(mod: IRModule) -> list[Constant]:
 
 
 def _is_own_operator(name: str) -> bool:
-    """True for an operator of this package, which a pass may bring into a program that does not have it."""
+    """True for an operator of this package, which a pass may introduce into a program."""
     return _is_own(Op.get(name).facts().get("operator_class"))
 
 
 def _is_own(value: object) -> bool:
-    """True for a class or function of this package, an object of such a class, and plain data."""
+    """True for classes and functions of this package, objects of such classes, and plain data."""
     module: object = getattr(value, "__module__", None)
     if not isinstance(module, str):
         module = type(value).__module__
@@ -290,7 +291,7 @@ def _is_own(value: object) -> bool:
 
 
 def _digests(mod: IRModule, constants: Sequence[Constant]) -> tuple[bytes, dict[_Place, bytes]]:
-    """The digest of a module, and those of its large constants, by where their elements are."""
+    """Digest of a module, and digests of its large constants by location of their elements."""
     contents = {_place(constant.content): constant.content for constant in constants}
     arrays = sorted(contents.values(), key=lambda content: -content.nbytes)
     if not arrays:
@@ -307,7 +308,7 @@ def _digests(mod: IRModule, constants: Sequence[Constant]) -> tuple[bytes, dict[
 
 
 def _digest_of(array: Content) -> bytes:
-    """The digest of an array: of its dtype, its shape and its elements."""
+    """Digest of an array's dtype, shape and elements."""
     digest = hashlib.sha256(f"{array.dtype.name} {array.shape}\n".encode())
     if isinstance(array, StoredArray):
         digest.update(array.digest())
@@ -318,7 +319,7 @@ def _digest_of(array: Content) -> bytes:
 
 
 def _place(array: Content) -> _Place:
-    """The address of the elements, or of the object that knows where in a file they are, the shape and the dtype."""
+    """Location of an array: (address of the elements or identity of the stored array, shape, dtype name)."""
     address = id(array) if isinstance(array, StoredArray) else array.ctypes.data
     return address, array.shape, array.dtype.name
 

@@ -1,4 +1,4 @@
-"""Every diagnostic code, with its title, what it means, and the way out."""
+"""All diagnostic codes, with their titles, meanings and remedies."""
 
 from __future__ import annotations
 

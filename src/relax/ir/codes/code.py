@@ -1,7 +1,7 @@
-"""Diagnostic codes: what is said of one, and how it is declared.
+"""Diagnostic codes: their description and declaration.
 
-A code is declared in one module of this folder and nowhere else; docs/diagnostics shows each with a program that
-causes it. Codes are stable: one that is no longer used is not given to something else.
+Each code is declared in exactly one module of this folder; docs/diagnostics shows each with a program that causes it.
+Codes are stable: an unused one is not assigned to another error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The description of a code: a title without a full stop, and two paragraphs."""
+    """Description of a code: a title without a full stop, and two paragraphs."""
 
     code: str
     title: str
@@ -23,11 +23,11 @@ class Code:
 
 
 CODES: dict[str, Code] = {}
-"""All of them, by their codes."""
+"""All declared codes."""
 
 
 def declare(code: str, title: str, meaning: str, way_out: str) -> None:
-    """Make a code known. Raises ValueError for one that is."""
+    """Declare a code. Raises ValueError if it is already declared."""
     if code in CODES:
         raise ValueError(f"the diagnostic code {code} is declared twice")
     CODES[code] = Code(code, title, meaning, way_out)
@@ -50,7 +50,7 @@ def explain(code: str) -> None:
 
 
 def explanation(code: str) -> str:
-    """The text that `explain` prints. Raises ValueError for what is no code."""
+    """Text printed by `explain`. Raises ValueError if `code` is not a diagnostic code."""
     known = CODES.get(code.strip().upper())
     if known is None:
         close = difflib.get_close_matches(code.upper(), CODES, 3)

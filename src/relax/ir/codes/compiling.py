@@ -1,4 +1,4 @@
-"""The codes of what becomes of programs: E4 passes and building, E5 loops."""
+"""Codes of compilation: E4 passes and building, E5 loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codes of what imports programs from elsewhere: E6."""
+"""Codes of importing programs: E6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codes of what programs say: E1 parsing, E2 well-formedness, E3 struct info and operators (W: its warnings)."""
+"""Codes of source programs: E1 parsing, E2 well-formedness, E3 struct info and operators (W: warnings)."""
 
 from __future__ import annotations
 

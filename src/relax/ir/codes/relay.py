@@ -1,4 +1,4 @@
-"""The codes of Relay: E900x its text, E901x operators, E902x well-formedness."""
+"""Codes of Relay: E900x parsing, E901x operators, E902x well-formedness."""
 
 from __future__ import annotations
 

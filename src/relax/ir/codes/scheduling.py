@@ -1,4 +1,4 @@
-"""The codes of schedules: E8 what a primitive refuses."""
+"""Codes of schedules: E8, errors of schedule primitives."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""The public names of TVM (0.14 to 0.19), and what this package has for each: the table of docs/coming-from-tvm.md.
+"""Public names of TVM (0.14 to 0.19) and their counterparts in this package: the table of docs/coming-from-tvm.md.
 
-A name that is not built, or called otherwise, raises an error that says what to use instead:
+A name that is not implemented, or has another name here, raises an error with a replacement:
 
     >>> relax.transform.FewShotTuning
     error[E4301]: tvm.relax.transform.FewShotTuning is not built yet
       = help: nothing is tuned by measuring; use `relax.schedules.ApplyDefaultSchedule`
 
-The error is an AttributeError, so that `hasattr` answers False, or an ImportError where the name is imported. A package
-answers for its names by ``answer_missing(__name__)`` at its end.
+The error is an AttributeError, so that `hasattr` returns False, or an ImportError if the name is imported. A package
+enables this by ``answer_missing(__name__)`` at its end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors for names of TVM that are not here."""
+"""Errors for names of TVM that are missing here."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ else:  # the table is long, and few programs ask for a name that is not there
 
 _CODE: Final = "E4301"
 _LOOKUPS: Final = (str(Path(__file__).parents[2]) + os.sep, "<frozen importlib")
-"""The beginnings of the files whose frames stand between the user's line and the error."""
+"""File name prefixes of frames between the user's line and the error."""
 _IMPORT_FROM: Final = dis.opmap["IMPORT_FROM"]
 
 
 class MissingNameError(DiagnosticError, AttributeError):
-    """A name of TVM that this package does not have, with what to use instead."""
+    """A missing name of TVM, with its replacement."""
 
 
 class MissingImportError(DiagnosticError, ModuleNotFoundError):
-    """The same, where the name is imported."""
+    """A missing name of TVM in an import, with its replacement."""
 
 
 def missing(module: str, name: str) -> Exception:
-    """The error to raise for an attribute that a module has not.
+    """Error for an attribute that a module lacks.
 
-    That is an ImportError for ``from module import name``, which would drop an AttributeError's text, else an
+    An ImportError for ``from module import name``, which would drop an AttributeError's text; otherwise an
     AttributeError.
     """
     row = _absent(module, name)
@@ -50,7 +50,7 @@ def missing(module: str, name: str) -> Exception:
 
 
 def missing_module(module: str, name: str) -> MissingImportError | None:
-    """The error to raise for a module that is imported and is not here; None if TVM has none such either."""
+    """Error for importing a missing module; None if TVM has no such module either."""
     row = _absent(module, name)
     if row is None:
         return None
@@ -59,7 +59,7 @@ def missing_module(module: str, name: str) -> MissingImportError | None:
 
 
 def reason(module: str, name: str) -> str:
-    """Reason for which a module lacks a name of TVM, and what to use instead; "" for other names."""
+    """Reason for which a module lacks a name of TVM, and its replacement; "" for other names."""
     row = _absent(module, name)
     if row is None:
         return ""
@@ -67,7 +67,7 @@ def reason(module: str, name: str) -> str:
 
 
 def answer_missing(name: str, owner: types.ModuleType | type | None = None) -> None:
-    """Have a module (or class) raise `missing` for names that it has not, after its own ``__getattr__``."""
+    """Make a module (or class) raise `missing` for missing names, after its own ``__getattr__``."""
     module = sys.modules[name] if owner is None else owner
     before = cast("Callable[..., Any] | None", module.__dict__.get("__getattr__"))
 
@@ -84,7 +84,7 @@ def answer_missing(name: str, owner: types.ModuleType | type | None = None) -> N
 
 
 def _absent(module: str, name: str) -> Row | None:
-    """The row of a name that is not built, or called otherwise."""
+    """Row of a name that is not implemented, or has another name here."""
     if name.startswith("_"):  # what Python and tools look for is no name of TVM, and does not load the table
         return None
     row = names.row_of(module, name)
@@ -99,7 +99,7 @@ def _diagnostic(module: str, row: Row, span: Span | None) -> Diagnostic:
 
 
 def _user_frame() -> types.FrameType | None:
-    """The frame that looked a name up."""
+    """Frame that looked up the name."""
     frame: types.FrameType | None = cast("Any", sys)._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_LOOKUPS):
         frame = frame.f_back
@@ -107,7 +107,7 @@ def _user_frame() -> types.FrameType | None:
 
 
 def _is_importing(frame: types.FrameType) -> bool:
-    """True if a frame runs the second half of ``from module import name``."""
+    """True if a frame executes the import of a name in ``from module import name``."""
     code = frame.f_code.co_code
     return 0 <= frame.f_lasti < len(code) and code[frame.f_lasti] == _IMPORT_FROM
 

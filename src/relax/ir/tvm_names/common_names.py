@@ -1,4 +1,4 @@
-"""The names of tvm itself, and of the modules that all its programs share."""
+"""Names of tvm itself and of its common modules."""
 
 from __future__ import annotations
 

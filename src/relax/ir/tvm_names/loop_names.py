@@ -1,4 +1,4 @@
-"""The names of tvm.tir, tvm.te and tvm.topi."""
+"""Names of tvm.tir, tvm.te and tvm.topi."""
 
 from __future__ import annotations
 

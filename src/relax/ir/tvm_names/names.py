@@ -1,4 +1,4 @@
-"""The whole table, and finding a name in it."""
+"""The complete table, and look-ups in it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NAMESPACES: Final[tuple[Namespace, ...]] = (
 
 
 def rows() -> Iterator[Row]:
-    """Every row, in the table's order."""
+    """All rows in table order."""
     for namespace in NAMESPACES:
         yield from namespace.rows()
 
 
 def row_of(module: str, name: str) -> Row | None:
-    """The row of a name that TVM has where this package has `module`: ``row_of("relax.transform", "Gradient")``."""
+    """Row of the name that TVM has in the counterpart of `module`: ``row_of("relax.transform", "Gradient")``."""
     return _by_place().get((module, name))
 
 

@@ -1,4 +1,4 @@
-"""The names of tvm.relax."""
+"""Names of tvm.relax."""
 
 from __future__ import annotations
 

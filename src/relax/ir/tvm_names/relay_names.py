@@ -1,4 +1,4 @@
-"""The names of tvm.relay."""
+"""Names of tvm.relay."""
 
 from __future__ import annotations
 

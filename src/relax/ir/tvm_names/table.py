@@ -1,4 +1,4 @@
-"""The form of the table: one Namespace for each module of TVM, one Row for each of its public names."""
+"""Structure of the table: a Namespace per module of TVM, a Row per public name."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ Status: TypeAlias = Literal["works", "differs", "not yet"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One public name of TVM, and what this package has for it."""
+    """One public name of TVM, and its counterpart in this package."""
 
     module: str
-    """The module of TVM (or class): tvm.relax.transform."""
+    """Module (or class) in TVM: tvm.relax.transform."""
     name: str
     here: str
-    """The attribute of this package that does it, from its root: relax.transform.FuseOps. "" if there is none."""
+    """Full path of the counterpart, such as relax.transform.FuseOps; "" if there is none."""
     status: Status
     note: str = ""
-    """The difference, or what to use instead."""
+    """Difference, or replacement."""
 
     @property
     def renamed(self) -> bool:
-        """True if the attribute here is not called as in TVM."""
+        """True if the counterpart has another name."""
         return self.status == "differs" and not self.note
 
 
 @dataclass(frozen=True)
 class Namespace:
-    """The public names of a module (or class) of TVM. Keys of several names have spaces between them."""
+    """Public names of a module (or class) of TVM. Names that share an entry are separated by spaces."""
 
     tvm: str
     here: str
-    """The module of this package that has these names, or would have them."""
+    """Module of this package that has, or would have, these names."""
     works: str = ""
-    """Names that mean the same here."""
+    """Names with the same meaning here."""
     differs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names that mean nearly the same: what differs."""
+    """Names with a slightly different meaning, and the difference."""
     elsewhere: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names under which nothing is found here: where it is."""
+    """Names that are elsewhere in this package, and where."""
     missing: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names of what is not built: what to use instead, or why there is none."""
+    """Names that are not implemented, with the replacement or the reason."""
 
     def rows(self) -> Iterator[Row]:
-        """All names, one row each."""
+        """One row for each name."""
         for name in self.works.split():
             yield Row(self.tvm, name, f"{self.here}.{name}", "works")
         for names, note in self.differs.items():

@@ -1,18 +1,17 @@
-"""Functions that keep the memory of large tensors which died, for those that a program makes next.
+"""Reuse of the memory of freed large tensors.
 
-LLVM IR; `support_code` says what the names in angle brackets stand for.
+LLVM IR; `support_code` defines the placeholders in angle brackets.
 
-The C library gives large memory back to the system as soon as it is free, and the system clears the pages it hands out:
-a call that returns 38 MB took 9,200 page faults, 20 of its 38 ms (GPT-2 with 512 tokens in its cache, AMD Zen 4).
-So memory of `LEAST_KEPT` bytes or more is kept here by the process:
+The C library returns large blocks to the system at once, and the system clears the pages of new ones: a call that
+returns 38 MB took 9,200 page faults, 20 of its 38 ms (GPT-2 with 512 tokens in its cache, AMD Zen 4). Therefore the
+process keeps freed blocks of `LEAST_KEPT` bytes or more:
 
-* sizes are rounded up to one of 16 between two powers of two, so that results which grow from call to call fit;
-* a request takes the smallest memory that is large enough, and not more than a quarter too large;
-* what is in use and what is kept together are never more than what was in use at once, and no more than `MOST_KEPT` is
-  kept;
-* memory that `PATIENCE` requests passed over goes back to the C library, and all of it when `give_back` is called.
+* sizes are rounded up to one of 16 between two powers of two, so that blocks fit results that grow from call to call;
+* a request takes the smallest block that is large enough, if it is at most a quarter too large;
+* blocks in use and kept blocks together never exceed the peak of blocks in use, and kept ones never `MOST_KEPT`;
+* a block that `PATIENCE` requests passed over is returned to the C library, and all blocks by `give_back`.
 
-Whoever finds the lock taken uses the C library: no thread waits for another.
+A thread that finds the lock taken uses the C library: no thread waits for another.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from typing import Final
 from ...runtime.allocator import PATIENCE
 
 LEAST_KEPT: Final = 1 << 17
-"""Bytes of the smallest memory that is kept: from here on the C library maps memory anew."""
+"""Bytes of the smallest memory block that is kept: the C library serves such blocks by mmap."""
 MOST_KEPT: Final = 1 << 28
-"""The most bytes that are kept."""
+"""Maximum total of kept bytes."""
 _SLOTS: Final = 256
 
 _KEPT = """

@@ -1,16 +1,16 @@
-"""Support code of shared libraries: what a process without Python, and so without a machine, does in its place.
+"""Support code of shared libraries: replaces the VM in processes without Python.
 
-A library exported from an executable (`relax.runtime.export`) has this object beside its kernels. It makes the table of
-the program when a function is called first, from records in the library, and has native forms of the builtins that
-compiled functions call where a check does not hold, with the same messages.
+A library exported from an executable (`relax.runtime.export`) contains this object beside its kernels. On the first
+call of a function, it builds the table of the program from records in the library. It has native forms of the builtins
+that compiled functions call when a check fails, with the same messages.
 
     relax.program.v1     number of cells; address of the records
     record               kind, address, number, second address (8 bytes each):
         0  a value: its bits, its type index           1  a string: bytes, length
         2  a tensor: elements, dtype and rank, sizes   3  a shape: -, rank, sizes
-        4  a packed function of the process: name      5  a function of this object: code, -, what it is called with
+        4  a packed function of the process: name      5  a function of this object: code, -, its context
 
-A loader of archives leaves this object out: there, a machine makes tables.
+The loader of archives omits this object: there, the VM builds tables.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ _CALLED: Final = ("shape", "dim", "rank", "count", "field", "alloc", "view", "re
 
 @lru_cache(maxsize=1)
 def library_text() -> str:
-    """LLVM IR of the support code of libraries, without a target."""
+    """LLVM IR of the support code of libraries, without a target triple."""
     module = ModuleBuilder()
     for name, (result, parameters) in _OUTSIDE.items():
         module.declare(name, result, parameters)
@@ -270,7 +270,7 @@ def library_text() -> str:
 
 
 def _filled(module: ModuleBuilder, text: str, values: dict[str, str]) -> str:
-    """A text with values for the words between angle brackets, and constant strings for those in quotes there."""
+    """Replace words in angle brackets by values, and quoted ones by constant strings."""
     for name, value in values.items():
         text = text.replace(f"<{name}>", value)
     parts = text.split('<"')

@@ -1,7 +1,7 @@
-"""Native forms of the builtins that allocate, copy and take apart values.
+"""Native forms of the builtins that allocate, copy and decompose values.
 
-Compiled functions call them where their own code declines. The messages are those of `relax.runtime`.
-LLVM IR; `library` says what the names in angle brackets stand for.
+Compiled functions call them if their fast path declines. The messages are those of `relax.runtime`. LLVM IR; `library`
+defines the placeholders in angle brackets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .library_writer import builtin, dims, fail, integer, kind
 
 
 def _cell(name: str, arguments: str, allowed: str) -> str:
-    """Have a function of cells make the result; fail as said if it declines."""
+    """Call a maker of cells for the result; raise the error `allowed` if it declines."""
     return f"""
   %made = call i1 @<P>{name}(ptr %result, {arguments})
   br i1 %made, label %fine, label %declined
@@ -85,7 +85,7 @@ allocate:
     )
 }
 """
-"""The storage is a tensor of bytes: code 1, 8 bits, one lane."""
+"""A storage is a tensor of bytes: DLPack code 1, 8 bits, one lane."""
 
 _RESHAPE: Final = f"""
 {_SHAPE.format(1)}

@@ -1,7 +1,7 @@
-"""Native forms of matching, and of the error of shapes that cannot be: in the packed form of the builtins.
+"""Native forms of matching and of the error of invalid shapes, as packed builtins.
 
-The checks are those of `matching`, the messages those of `relax.runtime.messages`. LLVM IR; `library` says what the
-names in angle brackets stand for.
+The checks are those of `matching`, the messages those of `relax.runtime.messages`. LLVM IR; `library` defines the
+placeholders in angle brackets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BEFORE, _BETWEEN = NO_SHAPE.text.removesuffix("{shape}").split("{what}")
 
 
 def shape_refusal(module: ModuleBuilder) -> str:
-    """The error of sizes that are none, which are pairs of a code and a number."""
+    """Error of invalid sizes, which are given as pairs of a code and a number."""
     w = CheckWriter(module, "define internal i32 @<L>sizes(ptr %codes, i64 %ndim, ptr %slots) nounwind")
     ndim, zero = w.parameter("ndim"), w.parameter("ndim").constant(0)
     w.b.do("%text = alloca [1040 x i8], align 8")
@@ -53,7 +53,7 @@ def shape_refusal(module: ModuleBuilder) -> str:
 
 
 def _match() -> str:
-    """The arguments of ``vm.builtin.match`` from that of number 5 on, but for the heap."""
+    """Arguments of ``vm.builtin.match`` from number 5 on, except the heap."""
     lines = [
         "  %kind = getelementptr <ANY>, ptr %args, i64 6",
         "  %numbers = getelementptr <ANY>, ptr %args, i64 7",

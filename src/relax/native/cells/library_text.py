@@ -1,7 +1,7 @@
-"""Functions that write messages: texts of values, put behind one another.
+"""Functions that format messages by concatenating texts of values.
 
-A text is the number of its bytes (8 bytes), then at most 1,024 bytes that end in zero. LLVM IR; `library` says what the
-names in angle brackets stand for.
+A text is its length in bytes (8 bytes), then at most 1,024 zero-terminated bytes. LLVM IR; `library` defines the
+placeholders in angle brackets.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _KINDS: Final = {
 }  # fmt: skip
 
 _UINT64: Final = -1
-"""A kind of number beside those that values have: in a slot, a uint64 may look negative."""
+"""Additional kind of number: a uint64 in a slot, which may look negative."""
 
 _CASES: Final = " ".join(f"i32 {kind}, label %k{kind}" for kind in _KINDS)
 _NAMED: Final = "".join(

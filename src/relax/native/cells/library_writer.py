@@ -1,6 +1,6 @@
-"""Writing native forms of builtins: functions in the packed form, and messages made of parts.
+"""Writers of native builtins in the packed form, and of messages composed of parts.
 
-LLVM IR; `library` says what the names in angle brackets stand for.
+LLVM IR; `library` defines the placeholders in angle brackets.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from typing import TypeAlias
 from ...runtime.messages import Message
 
 Part: TypeAlias = "str | tuple[str, str]"
-"""A text, or a function that writes one, and its operands."""
+"""A literal text, or the name of a formatting function and its operands."""
 
 _numbers = count()
 
 
 def builtin(name: str, arguments: int, body: str, last: bool = False) -> str:
-    """A builtin. The addresses of its arguments are ``%a0``, …, their payloads ``%p0``, …; with `last`, the address of
-    the last argument is ``%context``.
+    """Write a builtin. ``%a0``, … are the addresses of its arguments, ``%p0``, … their payloads.
+
+    With `last`, ``%context`` is the address of the last argument.
     """
     lines = [
         f"define hidden i32 @<L>{name}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{",
@@ -35,7 +36,7 @@ def builtin(name: str, arguments: int, body: str, last: bool = False) -> str:
 
 
 def fail(kind: str, *parts: Part) -> str:
-    """Raise an error, whose message consists of parts, and return."""
+    """Raise an error with a message composed of parts, and return."""
     lines: list[str] = []
     for part in parts:
         what, operands = ("put", f'ptr <"{part}">') if isinstance(part, str) else part
@@ -47,7 +48,7 @@ def fail(kind: str, *parts: Part) -> str:
 
 
 def refuse(message: Message, **fields: Part | list[Part]) -> str:
-    """Raise an error of the table of messages and return; a field is a part, or several."""
+    """Raise an error of the message table, and return. A field is one part or a list of parts."""
     parts: list[Part] = []
     for text, field in message.parts():
         value = fields[field] if field else []
@@ -56,37 +57,37 @@ def refuse(message: Message, **fields: Part | list[Part]) -> str:
 
 
 def string(operand: str) -> tuple[str, str]:
-    """A string, as part of a message."""
+    """Message part: a string."""
     return "put_string", f"ptr {operand}"
 
 
 def kind(operand: str) -> tuple[str, str]:
-    """A value in a few words, as part of a message."""
+    """Message part: a short description of a value."""
     return "put_kind", f"ptr {operand}"
 
 
 def dims(operand: str) -> tuple[str, str]:
-    """The sizes of a tensor or shape, as part of a message."""
+    """Message part: the sizes of a tensor or shape."""
     return "put_dims", f"ptr {operand}"
 
 
 def integer(operand: str) -> tuple[str, str]:
-    """A number, as part of a message."""
+    """Message part: an integer."""
     return "put_int", f"i64 {operand}"
 
 
 def scalar(kind: str, payload: str) -> tuple[str, str]:
-    """A number of that kind of value, as part of a message; a dimension is one of any other kind."""
+    """Message part: a number of a given kind of value, or a dimension (any other kind)."""
     return "put_number", f"i32 {kind}, i64 {payload}"
 
 
 def dtype(operand: str) -> tuple[str, str]:
-    """A dtype, as part of a message."""
+    """Message part: a dtype."""
     return "put_dtype", f"i32 {operand}"
 
 
 def slot(operand: str) -> tuple[str, str]:
-    """A slot of the shape heap at ``%slots`` by its note, as part of a message."""
+    """Message part: a slot of the shape heap ``%slots``, described by its note."""
     return "put_expected", f"ptr %notes, i64 {operand}, ptr %slots"
 
 

@@ -1,6 +1,6 @@
-"""Functions that make a value into a cell, or have a builtin do so: it allocates, or raises the error.
+"""Functions that write a new value to a cell, or call a builtin that does so or raises the error.
 
-LLVM IR; `support_code` says what the names in angle brackets stand for. Status 0, or -1 with the error set.
+LLVM IR; `support_code` defines the placeholders in angle brackets. Status 0, or -1 with the error set.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""The native matcher: what a value must be, with the message if it is not.
+"""The native matcher: checks of values, with the message for a mismatch.
 
-Each check is written once, by a function of `CHECKS`, and becomes two functions of machine code: for compiled
-functions, which ask whether a value fits, and ask a builtin for the error where it does not; and for shared libraries,
-which have no builtins, and raise the error (`library_checks`).
+Each check is written once, by a function of `CHECKS`, and becomes two functions of machine code: one for compiled
+functions, which test a value and call a builtin for the error; and one for shared libraries, which have no builtins and
+raise the error themselves (`library_checks`).
 
     i1  relax.cells.v7.fits_<check>(value, numbers, slots, other)
     i32 relax.library.v1.refuse_<check>(value, numbers, slots, other, notes, context)
 
-The value is a cell. The checks are the kinds of ``vm.builtin.match``, and `same_sizes`. The numbers are what the
-builtin has behind the kind: size, dtype, the count of dimensions, a code and a number for each. They are cells, of
-which only the payloads are read. The shape heap is at `slots`; variables that the value binds are stored there. The
-other value is the device of a tensor, or the shape that is compared with.
+The value is a cell. The checks are the kinds of ``vm.builtin.match``, and `same_sizes`. The numbers are the builtin's
+arguments after the kind: size, dtype, the count of dimensions, a code and a number for each. They are cells, of which
+only the payloads are read. The shape heap is at `slots`; variables bound by the value are stored there. The other value
+is the device of a tensor, or the shape to compare with.
 
-LLVM IR; `support_code` and `library` say what the names in angle brackets stand for.
+LLVM IR; `support_code` and `library` define the placeholders in angle brackets.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from .library_writer import Part, dims, dtype, integer, kind, refuse, scalar, sl
 _SHAPE: Final = 69
 _VALUE, _OTHER = "%value", "%other"
 _DTYPE, _DEVICE = 44, 32
-"""The places of a tensor's fields in its object."""
+"""Offsets of a tensor's fields in its object."""
 
 
 class Check(CheckWriter):
-    """Writes one function: a check that answers whether the value fits, or one that raises the error."""
+    """Writer of one function: a check that returns whether the value fits, or one that raises the error."""
 
     def __init__(self, module: ModuleBuilder, name: str, raises: bool) -> None:
         parameters = "ptr %value, ptr %numbers, ptr %slots, ptr %other"
@@ -64,40 +64,40 @@ class Check(CheckWriter):
         self.payload = self.load(_VALUE, 8)
 
     def text(self) -> str:
-        """The function, when all has been written."""
+        """Finish the function and return its text."""
         self.b.end("ret i32 0" if self.raises else "ret i1 true")
         return self.b.text()
 
     # -------------------------------------------------------------------------------------- reading
 
     def field(self, offset: int, type_: str = "i64") -> Val:
-        """A field of the object that the value is."""
+        """Load a field of the value's object."""
         return self.load(self.b.op(f"inttoptr i64 {self.payload.ref} to ptr"), offset, type_)
 
     def number(self, index: Val | int) -> Val:
-        """One of the numbers of the check."""
+        """Load one of the check's numbers."""
         operand = index.ref if isinstance(index, Val) else str(index)
         return self.load(self.b.op(f"getelementptr <ANY>, ptr %numbers, i64 {operand}"), 8)
 
     def ask(self, question: str, *numbers: Val, of: Operand = _VALUE) -> Val:
-        """The answer to a question about a cell (`questions`)."""
+        """Query a cell (`questions`)."""
         result = "i32" if question == "rank" else "i64"
         operands = ", ".join([f"ptr {of}", *(f"{n.type} {n.ref}" for n in numbers)])
         return Val(self.b, result, 1, self.b.op(f"call {result} @<P>{question}({operands})")).to("i64")
 
     def slot(self, number: Val) -> Val:
-        """The number in a slot."""
+        """Load a slot."""
         return self.element("%slots", number)
 
     def store(self, number: Val, value: Val) -> None:
-        """Store a number into a slot."""
+        """Store a number in a slot."""
         at = self.b.op(f"getelementptr i64, ptr %slots, i64 {number.ref}")
         self.b.do(f"store i64 {value.ref}, ptr {at}")
 
     # -------------------------------------------------------------------------------------- refusing
 
     def unless(self, condition: Val, message: Message, **fields: Part | list[Part]) -> None:
-        """Refuse the value unless the condition holds."""
+        """Reject the value unless the condition holds."""
         self.refuse_unless(condition, lambda: self._refuse(message, fields))
 
     def _refuse(self, message: Message, fields: Mapping[str, Part | list[Part]]) -> None:
@@ -109,7 +109,7 @@ class Check(CheckWriter):
 
 
 def _tensor(w: Check) -> None:
-    """A dtype of no bits is any; a tensor is on that device, or in the memory of the host."""
+    """A dtype of 0 bits matches any; the tensor must be on the given device, or in host memory."""
     w.unless(w.kind.eq(TENSOR), KIND, expected="a tensor", found=kind(_VALUE))
     rank = _rank(w, RANK)
     wanted, found = w.number(1).to("i32"), w.field(_DTYPE, "i32")
@@ -130,7 +130,7 @@ def _shape(w: Check) -> None:
 
 
 def _rank(w: Check, message: Message) -> Val:
-    """The rank, which is the size expected, unless that is -1."""
+    """Check and return the rank; an expected rank of -1 matches any."""
     ndim, rank = w.number(0), w.ask("rank")
     fits = ndim.lt(0) | ndim.eq(rank)
     w.unless(fits, message, expected=integer(ndim.ref), found=integer(rank.ref), shape=dims(_VALUE))
@@ -153,7 +153,7 @@ def _scalar(w: Check) -> None:
 
 
 def _tuple(w: Check) -> None:
-    """The null object is unit."""
+    """The null object is the empty tuple."""
     length, count = w.number(0), w.ask("count")
     unit = length.eq(0) & w.kind.eq(NONE)
     refusal = {"expected": integer(length.ref), "found": kind(_VALUE)}
@@ -162,7 +162,7 @@ def _tuple(w: Check) -> None:
 
 
 def _dimensions(w: Check, rank: Val) -> None:
-    """A code and a number for each dimension, as `relax.runtime.match` has them."""
+    """Match each dimension by its code and number, in the form of `relax.runtime.match`."""
     count = w.number(2)
     fits = count.eq(0) | count.eq(rank)
     w.unless(fits, RANK, expected=integer(count.ref), found=integer(rank.ref), shape=dims(_VALUE))
@@ -171,7 +171,7 @@ def _dimensions(w: Check, rank: Val) -> None:
 
 
 def _match_number(w: Check, axis: Val, found: Val, place: Part | list[Part]) -> None:
-    """The code and number of a dimension, or of a scalar. Floats are in slots as they are; NaN is equal to itself."""
+    """Match a dimension or a scalar by code and number. Slots hold the bits of floats; NaN equals itself."""
     code, number = w.number(axis * 2 + 3), w.number(axis * 2 + 4)
     is_scalar, is_float = place == "the value", w.kind.eq(FLOAT)
     refusal = {"place": place, "found": scalar(w.kind.ref, found.ref)}
@@ -195,7 +195,7 @@ def _match_number(w: Check, axis: Val, found: Val, place: Part | list[Part]) -> 
 
 
 def _same_sizes(w: Check) -> None:
-    """The sizes of another tensor or shape; there are no numbers."""
+    """Compare with the sizes of another tensor or shape."""
     refusal = {"place": "the shape", "found": dims(_VALUE), "expected": dims(_OTHER)}
     rank = w.ask("rank")
     w.unless(rank.ge(0) & rank.eq(w.ask("rank", of=_OTHER)), IS, **refusal)
@@ -204,13 +204,13 @@ def _same_sizes(w: Check) -> None:
 
 
 KINDS: Final = {"tensor": _tensor, "shape": _shape, "scalar": _scalar, "tuple": _tuple}
-"""The functions that write the checks of ``vm.builtin.match``, by kind of value."""
+"""Writers of the checks of ``vm.builtin.match``, by kind of value."""
 CHECKS: Final[dict[str, Callable[[Check], None]]] = {**KINDS, "same_sizes": _same_sizes}
-"""The functions that write the checks, by name."""
+"""Writers of the checks, by name."""
 
 
 def checks_text(module: ModuleBuilder, raises: bool) -> str:
-    """All checks: those that answer, or those that raise errors."""
+    """LLVM text of all checks: those that return a condition, or those that raise errors."""
     texts: list[str] = []
     for name, write in CHECKS.items():
         check = Check(module, name, raises)

@@ -1,6 +1,6 @@
-"""Functions that make and free tensors and shapes: allocations, views, copies.
+"""Functions that create and free tensors and shapes: allocations, views, copies.
 
-LLVM IR; `support_code` says what the names in angle brackets stand for.
+LLVM IR; `support_code` defines the placeholders in angle brackets.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A function that compares the memory given for results with arguments, all at once.
+"""Overlap check of all output tensors with the arguments at once.
 
-The tensors are sorted by their addresses: a few as they are noted, on the stack, many by the C library. Going through
-them, an overlap is one with the arguments so far, the end of which is kept, or with the last tensor for a result: those
-kept for results overlap nothing, so the one before it ends before it begins. LLVM IR; `support_code` says what the
-names in angle brackets stand for.
+The tensors are sorted by address: a few by insertion on the stack, many by the C library. In a sweep over them, a
+tensor is compared with the greatest end of the arguments so far, and with the last output tensor: outputs accepted so
+far overlap nothing, so earlier ones end before the last one begins. LLVM IR; `support_code` defines the placeholders
+in angle brackets.
 """
 
 from __future__ import annotations

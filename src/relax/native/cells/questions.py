@@ -1,6 +1,6 @@
-"""Functions that look at the value in a cell: its kind, rank, sizes, fields and truth.
+"""Functions that query the value in a cell: kind, rank, sizes, fields and truth.
 
-LLVM IR; `support_code` says what the names in angle brackets stand for.
+LLVM IR; `support_code` defines the placeholders in angle brackets.
 """
 
 from __future__ import annotations

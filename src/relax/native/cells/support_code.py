@@ -1,17 +1,16 @@
 """Support code of compiled Relax functions: cells, which hold values, and the objects of tvm-ffi in them.
 
-A cell is a TVMFFIAny that owns the object in it. The registers of a running function are an array of cells, and so is
-the table of what it names (constants, packed functions, devices). Code reads and writes them by the functions here;
-those that may decline answer false, and have then changed nothing: the caller, or the function `make_…` around them,
-asks the builtin of the same purpose, which raises the error or does the rare thing.
+A cell is a TVMFFIAny that owns the object in it. The registers of a running function are an array of cells, as is the
+table of its constants, packed functions and devices. Code accesses them by the functions here. Functions that may
+decline return false without a change: the caller, or a function `make_…` around them, then calls the builtin of the
+same purpose, which raises the error or handles the rare case.
 
-The code is one object, which a process loads once and keeps, since tensors made here are freed by it: see
+The code is one object, which a process loads once and never unloads, since tensors created here are freed by it: see
 `relax.runtime.native`. The number in the prefix changes with the meaning of a function.
 
     object of a tensor   header of tvm-ffi (24 bytes), DLTensor (48), the object whose memory it views, or null (8),
-                         sizes, strides; of a storage, the tensor of the pool that it is (8); the bytes of the object,
-                         if its memory is kept for others (`freed_memory`), or 0 (8); then, at a multiple of 64, its
-                         elements
+                         sizes, strides; for a storage, its tensor in the pool (8); the size of the object in bytes if
+                         its memory will be reused (`freed_memory`), or 0 (8); at a multiple of 64, the elements
     object of a shape    header, pointer to the sizes, their number; the sizes
     table                number of references, number of cells and `TABLE_MARK`; the cells. Functions hold references
 """
@@ -39,7 +38,7 @@ from .tables import TABLES
 from .values import INNER_CALL, VALUES, Passed, Refused
 
 TABLE_MARK: Final = 0x52454C58
-"""The upper half of a table's second word: no object of tvm-ffi has it there."""
+"""Upper half of a table's second word; it distinguishes tables from objects of tvm-ffi."""
 _RAW: Final = 8
 _OWNER: Final = 72
 _DIMS: Final = 80
@@ -78,7 +77,7 @@ FUNCTIONS: Final[dict[str, tuple[str, str]]] = {
 
 @lru_cache(maxsize=1)
 def cells_text() -> str:
-    """LLVM IR of the support code, without a target."""
+    """LLVM IR of the support code, without a target triple."""
     module = ModuleBuilder()
     _declare_functions(module)
     values = _placeholders(module)
@@ -99,7 +98,7 @@ def cells_text() -> str:
 
 
 def _declare_functions(module: ModuleBuilder) -> None:
-    """Declare what the support code calls: tvm-ffi, the C library and LLVM's intrinsics."""
+    """Declare external functions of the support code: tvm-ffi, the C library and LLVM's intrinsics."""
     module.declare("TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr")
     module.declare("TVMFFIErrorMoveFromRaised", "void", "ptr")
     module.declare("TVMFFIErrorSetRaised", "void", "ptr")
@@ -123,7 +122,7 @@ def _declare_functions(module: ModuleBuilder) -> None:
 
 
 def _placeholders(module: ModuleBuilder) -> dict[str, str]:
-    """The values of the names that stand in angle brackets in the texts of the support code."""
+    """Values of the placeholders in angle brackets in the texts of the support code."""
     return {
         "P": CELLS,
         "ANY": ANY_TYPE,
@@ -157,7 +156,7 @@ def _placeholders(module: ModuleBuilder) -> dict[str, str]:
 
 
 def cell_function(module: ModuleBuilder, name: str) -> tuple[str, str]:
-    """The result's type and the symbol of a function of the support code."""
+    """Result type and symbol of a function of the support code."""
     result, parameters = FUNCTIONS[name]
     return result, module.declare(f"{CELLS}{name}", result, parameters)
 

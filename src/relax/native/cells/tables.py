@@ -1,6 +1,6 @@
-"""Functions that make the table of a program, and the packed functions that hold it.
+"""Functions that create the table of a program, and the packed functions that hold it.
 
-LLVM IR; `support_code` says what the names in angle brackets stand for.
+LLVM IR; `support_code` defines the placeholders in angle brackets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Functions that move values between cells, call packed functions, and place errors.
+"""Functions that move values between cells, call packed functions, and add source locations to errors.
 
-LLVM IR; `support_code` says what the names in angle brackets stand for.
+LLVM IR; `support_code` defines the placeholders in angle brackets.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Passed(IntEnum):
-    """Arguments of `call_with` that are no constants, by what its table has in the place of their type index."""
+    """Non-constant arguments of `call_with`: codes that stand in its table in place of a type index."""
 
     REGISTER = -1
     CELL = -2
@@ -18,14 +18,14 @@ class Passed(IntEnum):
 
 
 class Refused(IntEnum):
-    """Answers of `run` for calls of which the function itself sets the error."""
+    """Results of `run` for calls that are rejected by the function itself, which sets the error."""
 
     MISCOUNTED = 1
     LONELY = 2
 
 
 INNER_CALL: Final = 0x52454C44
-"""The type index in the place of a result by which a compiled function calls another; nothing has it."""
+"""Reserved type index in the result cell by which a compiled function marks a call of another."""
 
 VALUES: Final = """
 define void @<P>reset(ptr %cell) nounwind {

@@ -32,16 +32,16 @@ def arange(
     """
 
 def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Call:
-    """The index of the greatest element along `axis`; the first of equals; a NaN is the greatest.
+    """The index of the greatest element along `axis`, the first among equal ones; NaN is the greatest.
 
-    Without an axis, the row-major index in the whole tensor. A dimension that turns out empty is an error.
+    Without an axis, the row-major index in the whole tensor. An empty dimension is an error.
     """
 
 def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Call:
-    """The index of the least element along `axis`; the first of equals; a NaN is the least."""
+    """The index of the least element along `axis`, the first among equal ones; NaN is the least."""
 
 def argsort(data: TensorLike, axis: int = -1, descending: bool = False, dtype: DTypeLike = 'int32') -> Call:
-    """The indices along `axis` that put the elements of data in order."""
+    """The indices along `axis` that sort the elements of data."""
 
 def asin(x: TensorLike) -> Call:
     """The inverse sine, element by element."""
@@ -55,8 +55,8 @@ def assert_op(condition: Any, *values: Any, format_args: Any = (), format: str =
 def astype(x: TensorLike, dtype: DTypeLike) -> Call:
     """x converted to a dtype.
 
-    A float to an integer truncates toward zero; what does not fit saturates and NaN gives 0. An integer to a
-    narrower one wraps around. Anything but 0 is True as a bool.
+    Floats convert to integers by truncation, saturating; NaN becomes 0. Integers wrap around in narrower dtypes. Every
+    value but 0 becomes True as a bool.
     """
 
 def atan(x: TensorLike) -> Call:
@@ -80,7 +80,7 @@ def bitwise_xor(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Cal
 def blackman_window(window_size: ScalarLike, periodic: ScalarLike, dtype: DTypeLike = 'float32') -> Call:
     """0.42 - 0.5 · cos t + 0.08 · cos 2t, for t from 0 to 2π in window_size steps.
 
-    A periodic window leaves the last of window_size + 1 values out; a window of one value is 1.
+    A periodic window omits the last of window_size + 1 values; a window of one value is 1.
     """
 
 def broadcast_to(x: TensorLike, shape: ShapeLike) -> Call:
@@ -92,13 +92,13 @@ def bucketize(
     out_int32: bool = False,
     right: bool = False,
 ) -> Call:
-    """The index of the bucket of each element: how many boundaries, which ascend, are less than it.
+    """The bucket index of each element: the number of boundaries, in ascending order, less than it.
 
-    With `right`, how many are less or equal. NaN counts as greater than everything. Indices are int64, or int32.
+    With `right`, the number less than or equal to it. NaN is greater than every boundary. Indices are int64, or int32.
     """
 
 def call_builtin_with_ctx(func: FunctionLike, args: TupleLike, *, sinfo_args: InfoLike | None = None) -> Call:
-    """Call a builtin of the machine, which gets the machine as its first argument. It may have any effect."""
+    """Call a builtin of the VM, which receives the VM as its first argument. It may have any effect."""
 
 def call_dps_packed(
     func: FunctionLike,
@@ -122,10 +122,10 @@ def call_inplace_packed(
     """
 
 def call_packed(func: FunctionLike, *args: Any, sinfo_args: InfoLike | None = None) -> Call:
-    """An ordinary call of a packed function, which may have any effect."""
+    """Call a packed function, which may have any effect."""
 
 def call_pure_packed(func: FunctionLike, *args: Any, sinfo_args: InfoLike | None = None) -> Call:
-    """Call a packed function of which the caller says that it has no visible effect."""
+    """Call a packed function that the caller declares to have no side effects."""
 
 def call_tir(
     gvar: RelaxExpr,
@@ -173,7 +173,7 @@ def ceil(x: TensorLike) -> Call:
 def clip(x: TensorLike, min: ScalarLike, max: ScalarLike) -> Call:
     """min(max(x, min), max): NaN stays NaN, and where min > max the result is max.
 
-    The bounds are numbers, or scalars of the program; beyond the values of an integer type they clip nothing.
+    The bounds are numbers, or scalars of the program; bounds outside an integer dtype's range have no effect.
     """
 
 def collapse_sum_like(data: TensorLike, collapse_target: TensorLike) -> Call:
@@ -183,7 +183,7 @@ def collapse_sum_to(data: TensorLike, shape: ShapeLike) -> Call:
     """data summed to a shape that broadcasts to that of data."""
 
 def concat(tensors: TupleLike, axis: int | None = 0) -> Call:
-    """The tensors of a tuple one after the other along an axis. They agree in all other dimensions.
+    """Concatenation of the tensors of a tuple along an axis. They agree in all other dimensions.
 
     With an axis of None they must have one dimension.
     """
@@ -200,15 +200,15 @@ def cumprod(
     dtype: DTypeLike = '',
     exclusive: bool = False,
 ) -> Call:
-    """Running products along `axis`; without one, of the flattened tensor. `exclusive` leaves the element itself out.
+    """Cumulative products along `axis`; without one, of the flattened tensor. `exclusive` excludes the element itself.
 
-    The result has `dtype`, or the input's. Integers wrap around.
+    The result has `dtype`, by default the input's. Integers wrap around.
     """
 
 def cumsum(data: TensorLike, axis: int | None = None, dtype: DTypeLike = '', exclusive: bool = False) -> Call:
-    """Running sums along `axis`; without one, of the flattened tensor. `exclusive` leaves the element itself out.
+    """Cumulative sums along `axis`; without one, of the flattened tensor. `exclusive` excludes the element itself.
 
-    The result has `dtype`, or the input's. Integers wrap around.
+    The result has `dtype`, by default the input's. Integers wrap around.
     """
 
 def dequantize(
@@ -231,10 +231,9 @@ def divide(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """
 
 def dynamic_strided_slice(x: TensorLike, begin: TensorLike, end: TensorLike, strides: TensorLike) -> Call:
-    """``x[begin:end:stride]`` along each dimension, of bounds that are tensors of integers, one for each dimension.
+    """``x[begin:end:stride]`` along each dimension; the bounds are integer tensors with one element per dimension.
 
-    The bounds mean what they do in strided_slice. The sizes of the result are known only when it runs; match_cast
-    names them.
+    Bounds have the meaning of strided_slice. The result's dimensions are known only at run time; match_cast names them.
     """
 
 def einsum(operands: TupleLike, subscripts: str) -> Call:
@@ -257,7 +256,7 @@ def exp(x: TensorLike) -> Call:
     """e to the power x, element by element."""
 
 def expand_dims(x: TensorLike, axis: int | Sequence[int]) -> Call:
-    """x with new dimensions of size 1 at these places of the result."""
+    """x with new dimensions of size 1 at these indices of the result."""
 
 def eye(
     n: ScalarLike,
@@ -265,13 +264,13 @@ def eye(
     k: ScalarLike | None = None,
     dtype: DTypeLike = 'float32',
 ) -> Call:
-    """An n × m matrix (n × n, if m is left out) of zeros, with ones on a diagonal.
+    """An n × m matrix (n × n, if m is omitted) of zeros, with ones on a diagonal.
 
     The diagonal begins k columns to the right of the first element; for a negative k, -k rows below it.
     """
 
 def eye_like(x: TensorLike | ScalarLike, k: ScalarLike | None = None, dtype: DTypeLike = '') -> Call:
-    """A matrix of x's shape of zeros, with ones on the k-th diagonal; of x's dtype, if none is given."""
+    """A matrix of x's shape of zeros, with ones on the k-th diagonal; dtype defaults to that of x."""
 
 def flatten(x: TensorLike) -> Call:
     """All elements of x in one dimension."""
@@ -286,19 +285,23 @@ def floor_divide(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Ca
     """x1 / x2 rounded down, as Python's ``//``; of integers, division by zero is an error."""
 
 def floor_mod(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
-    """The remainder of `floor_divide`, with the sign of x2, as Python's ``%``; of integers, by zero an error."""
+    """The remainder of `floor_divide`, with the sign of x2, as Python's ``%``; of integers, division by zero is an
+    error.
+    """
 
 def full(shape: ShapeLike, fill_value: TensorLike | ScalarLike, dtype: DTypeLike = '') -> Call:
-    """A tensor of a shape, every element fill_value, converted to dtype (as it is, if none is given)."""
+    """A tensor of a shape, every element fill_value, converted to dtype if one is given."""
 
 def full_like(x: TensorLike | ScalarLike, fill_value: TensorLike | ScalarLike, dtype: DTypeLike = '') -> Call:
-    """A tensor of x's shape, every element fill_value, converted to dtype (that of x, if none is given)."""
+    """A tensor of x's shape, every element fill_value, converted to dtype (default: that of x)."""
 
 def gather_elements(data: TensorLike, indices: TensorLike, axis: int = 0) -> Call:
-    """At each place of `indices`, the element of data at that place but for `axis`, where the index says it."""
+    """For each index into `indices`, the element of data at this index, with component `axis` replaced by the value
+    there.
+    """
 
 def gather_nd(data: TensorLike, indices: TensorLike, batch_dims: int = 0) -> Call:
-    """The part of data at each row of `indices`, which holds an index tuple.
+    """The slice of data at each index tuple, a row of `indices`.
 
     The result has the shape indices.shape[:-1] + data.shape[batch_dims + indices.shape[-1]:]. The first `batch_dims`
     dimensions of both operands agree, and are not indexed.
@@ -319,19 +322,19 @@ def hamming_window(
 ) -> Call:
     """alpha - beta · cos t, for t from 0 to 2π in window_size steps.
 
-    A periodic window leaves the last of window_size + 1 values out; a window of one value is 1.
+    A periodic window omits the last of window_size + 1 values; a window of one value is 1.
     """
 
 def hann_window(window_size: ScalarLike, periodic: ScalarLike, dtype: DTypeLike = 'float32') -> Call:
-    """0.5 - 0.5 · cos t, for t from 0 to 2π in window_size steps: a hamming_window."""
+    """0.5 - 0.5 · cos t, for t from 0 to 2π in window_size steps: a special case of hamming_window."""
 
 def hint_on_device(data: TensorLike, dst_vdevice: VDevice) -> Call:
-    """The tensor itself, with the remark that it belongs on a device."""
+    """The tensor itself, annotated with the virtual device on which it should be."""
 
 def index_put(data: TensorLike, indices: TupleLike, values: TensorLike, accumulate: bool = False) -> Call:
     """data after data[indices[0], indices[1], …] = values, as NumPy writes at index tensors; values broadcast.
 
-    With `accumulate` the values are added, each one of several for one element.
+    With `accumulate` all values for an element are added.
     """
 
 def index_tensor(data: TensorLike, indices: TupleLike) -> Call:
@@ -341,7 +344,7 @@ def invoke_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: InfoLike | N
     """Call a closure; it may have any effect."""
 
 def invoke_pure_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: InfoLike | None = None) -> Call:
-    """Call a closure that has no visible effect. (It may reuse an argument in place, which is then not used again.)"""
+    """Call a closure without side effects. (It may reuse an argument in place, which is then not used again.)"""
 
 def isfinite(x: TensorLike) -> Call:
     """True where x is neither infinite nor NaN."""
@@ -361,9 +364,9 @@ def layout_transform(
 ) -> Call:
     """The tensor that holds x's element at i at ``index_map(i)``: ``lambda n, c: (n, c // 4, c % 4)``.
 
-    The map makes final indices of the initial ones, their quotients and remainders by constants, and of sums of such
-    that tell elements apart. Places to which nothing is moved hold pad_value, 0 without one. Axis separators belong to
-    memory of several dimensions, which there is none of: they are empty.
+    Final indices are initial ones, their quotients and remainders by constants, and injective sums of these. Elements
+    without a source are pad_value, by default 0. Axis separators apply to multi-dimensional memory, which is not
+    supported: they must be empty.
     """
 
 def left_shift(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
@@ -387,7 +390,7 @@ def log(x: TensorLike) -> Call:
     """The natural logarithm, element by element."""
 
 def log_add_exp(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
-    """log(e^x1 + e^x2), without overflow on the way."""
+    """log(e^x1 + e^x2), without intermediate overflow."""
 
 def logical_and(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """True where both are true."""
@@ -402,45 +405,45 @@ def logical_xor(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Cal
     """True where one of the two is true."""
 
 def make_closure(func: FunctionLike, args: TupleLike = ()) -> Call:
-    """A closure of a global function whose last parameters are given: the values it captures."""
+    """A closure of a global function; the captured values are its last parameters."""
 
 def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike | ScalarLike) -> Call:
-    """x, with `value` where the mask holds: ``where(mask, full_like(x, value), x)``."""
+    """x, with `value` where the mask is True: ``where(mask, full_like(x, value), x)``."""
 
 def matmul(x1: TensorLike, x2: TensorLike, out_dtype: DTypeLike = '') -> Call:
     """The matrix product of the last two dimensions, over leading ones that broadcast, as NumPy's ``@``.
 
-    A tensor of one dimension is a row on the left and a column on the right. Products are summed in out_dtype (that of
-    the operands, if none is given), of 16-bit and narrower floats in float32, rounded once.
+    A tensor of one dimension is a row on the left and a column on the right. Products are summed in out_dtype (default:
+    the operands' dtype), those of 16-bit and narrower floats in float32, rounded once.
     """
 
 def max(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """The greatest element along `axis`; NaN if there is one; of nothing, the least value of the dtype."""
+    """The greatest element along `axis`; NaN if any element is; the least value of the dtype for an empty dimension."""
 
 def maximum(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
-    """The larger of two; NaN if either is."""
+    """The larger of two elements; NaN if either is."""
 
 def mean(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """The mean along `axis`, of floats; of nothing, NaN."""
+    """The mean along `axis`, of floats; NaN for an empty dimension."""
 
 def median(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """The median along `axis`, of an even number of elements the lower one; NaN if there is one.
+    """The median along `axis`, the lower one of an even number of elements; NaN if any element is.
 
-    Along a single axis a tuple: the values, and the int64 index of the first element that is the median. A dimension
-    that turns out empty is an error.
+    Along a single axis a tuple: the values, and the int64 index of the first element equal to the median. An empty
+    dimension is an error.
     """
 
 def meshgrid(tensors: TupleLike, indexing: Literal['ij', 'xy'] | str = 'ij') -> Call:
-    """For each vector of a tuple its elements along the dimension of its own, over a grid with a dimension for each.
+    """Coordinate grids: vector i of a tuple varies along dimension i of a grid with one dimension per vector.
 
     The indexing "xy" exchanges the first two dimensions. A scalar is a vector of one element.
     """
 
 def min(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """The least element along `axis`; NaN if there is one; of nothing, the greatest value of the dtype."""
+    """The least element along `axis`; NaN if any element is; the greatest value of the dtype for an empty dimension."""
 
 def minimum(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
-    """The smaller of two; NaN if either is."""
+    """The smaller of two elements; NaN if either is."""
 
 def mod(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """The remainder of `divide`, which has the sign of x1; of integers, division by zero is an error."""
@@ -451,11 +454,11 @@ def multinomial_from_uniform(
     sample_indices: TensorLike | None = None,
     dtype: DTypeLike = 'int64',
 ) -> Call:
-    """For each uniform number, an index drawn from a row of probabilities.
+    """For each uniform number, an index sampled from a row of probabilities: the first at which the cumulative sum of
+    the row exceeds the number, or the last index if rounding keeps the total below it.
 
-    It is the first at which the running sum of the row exceeds the number; the last index, if rounding keeps the whole
-    sum from exceeding it. `prob` is (rows, classes), `uniform_sample` (n, 1), and `sample_indices`, (n, 1), says the
-    row of each number; without it, number i is for row i.
+    `prob` is (rows, classes), `uniform_sample` (n, 1), and `sample_indices`, (n, 1), holds the row of each number;
+    without it, number i uses row i.
     """
 
 def multiply(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
@@ -480,22 +483,22 @@ def one_hot(
     depth: ScalarLike,
     axis: int = -1,
 ) -> Call:
-    """Along a new axis of `depth` places, on_value at the place that each index names, off_value at the others.
+    """Encode each index along a new axis of size `depth`: on_value at the index, off_value elsewhere.
 
-    An index outside of 0 … depth - 1 names no place: there everything is off_value.
+    An index outside of 0 … depth - 1 gives off_value everywhere.
     """
 
 def ones(shape: ShapeLike, dtype: DTypeLike) -> Call:
     """A tensor of ones."""
 
 def ones_like(x: TensorLike, dtype: DTypeLike = '') -> Call:
-    """A tensor of ones of x's shape, and of x's dtype if none is given."""
+    """A tensor of ones of x's shape; dtype defaults to that of x."""
 
 def outer(x1: TensorLike, x2: TensorLike) -> Call:
     """The products of each element of the vector x1 and each of x2, as a matrix."""
 
 def permute_dims(x: TensorLike, axes: int | Sequence[int] | None = None) -> Call:
-    """Dimension d of the result is dimension axes[d] of x; without axes they are reversed."""
+    """Dimension d of the result is dimension axes[d] of x; axes default to reversed order."""
 
 def power(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """x1 to the power x2.
@@ -516,10 +519,11 @@ def quantize(
     axis: int = -1,
     out_dtype: DTypeLike = 'int8',
 ) -> Call:
-    """round(data / scale) + zero_point as out_dtype, halves to even; what it does not hold becomes its nearest limit.
+    """round(data / scale) + zero_point as out_dtype, halves to even, saturating at its limits.
 
-    Scale and zero point are scalars, or have one element for each index along `axis`. NaN gives 0. For a float of 8 or
-    4 bits nothing is rounded to a whole number: the sum is converted, and NaN stays NaN where there is one.
+    Scale and zero point are scalars, or have one element for each index along `axis`. NaN becomes 0. For a float
+    out_dtype of 8 or 4 bits the quotient is not rounded to an integer: the sum is converted, and NaN stays NaN if the
+    dtype has it.
     """
 
 def read_tensor_from_file(path: Any) -> Call:
@@ -531,9 +535,8 @@ def repeat(data: TensorLike, repeats: ScalarLike, axis: int | None = None) -> Ca
 def reshape(x: TensorLike | ScalarLike, shape: ShapeLike) -> Call:
     """The elements of x in the same order, in another shape of as many elements.
 
-    In a tuple of sizes, 0 is the size of x in the same place, and one -1 is what is left over. (Of an x
-    without elements, a 0 that cannot be meant so is 0.) A shape value, such as R.shape([0, 4]), means what it
-    says; it may be known only at run time.
+    In a tuple of sizes, 0 is the size of the same dimension of x, and a single -1 is the remaining size. (For an empty
+    x, a 0 that cannot mean this is 0.) A shape value, such as R.shape([0, 4]), is taken literally; it may be dynamic.
     """
 
 def reverse_sequence(
@@ -554,7 +557,7 @@ def rsqrt(x: TensorLike) -> Call:
     """1 / sqrt(x), element by element."""
 
 def saturating_astype(x: RelaxExpr, dtype: str, rounding: str = 'nearest') -> RelaxExpr:
-    """x converted to a float of 8 or 4 bits; beyond its range, infinities included, to its extreme values.
+    """Convert x to a float of 8 or 4 bits; values beyond its range, infinities included, become its extreme values.
 
     `rounding` is "nearest"; for float8_e8m0fnu also "up" or "down", to the next power of two.
     """
@@ -566,10 +569,10 @@ def scatter_elements(
     axis: int = 0,
     reduction: Literal['update', 'add', 'mul', 'mean', 'min', 'max'] | str = 'update',
 ) -> Call:
-    """data with each update put at its own place but for `axis`, where the index says it.
+    """data with each update written at its own index, with component `axis` replaced by the value of `indices`.
 
-    The reduction combines an update with the element that is there: "add", "mul", "min", "max", or "mean" of the
-    element and all updates for it (of integers, rounded down).
+    The reduction combines an update with the existing element: "add", "mul", "min", "max", or "mean" of the element and
+    all updates for it (of integers, rounded down).
     """
 
 def scatter_nd(
@@ -578,14 +581,14 @@ def scatter_nd(
     updates: TensorLike,
     reduction: Literal['update', 'add', 'mul', 'mean', 'min', 'max'] | str = 'update',
 ) -> Call:
-    """data with a part of `updates` put at each row of `indices`, which holds an index tuple.
+    """data with a slice of `updates` written at each index tuple, a row of `indices`.
 
     updates has the shape indices.shape[:-1] + data.shape[indices.shape[-1]:]. Reductions are those of
     scatter_elements.
     """
 
 def shape_of(expr: TensorLike) -> Call:
-    """The shape of a tensor, as a shape value."""
+    """The shape of a tensor as a shape value."""
 
 def shape_to_tensor(expr: ShapeLike) -> Call:
     """A one-dimensional int64 tensor of a shape's dimensions."""
@@ -610,7 +613,7 @@ def slice_scatter(
     step: ScalarLike,
     axis: int = 0,
 ) -> Call:
-    """input_tensor with src in place of its slice ``start:end:step`` along an axis; bounds are those of a slice."""
+    """input_tensor with its slice ``start:end:step`` along an axis replaced by src; bounds follow Python's slices."""
 
 def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Call:
     """The elements of x along `axis`, in ascending or descending order."""
@@ -618,8 +621,8 @@ def sort(x: TensorLike, axis: int = -1, descending: bool = False) -> Call:
 def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> Call:
     """x cut along an axis, as a tuple.
 
-    A number of sections gives so many of size ⌈size / sections⌉, the last ones smaller or empty when it does not
-    divide evenly. A list of indices cuts there: a negative one counts from the end, one beyond the end cuts there.
+    A number of sections yields `sections` parts of size ⌈size / sections⌉, the last ones smaller or empty if it does
+    not divide evenly. A list of indices cuts there: a negative one counts from the end, one beyond the end cuts there.
     """
 
 def sqrt(x: TensorLike) -> Call:
@@ -629,13 +632,13 @@ def square(x: TensorLike) -> Call:
     """x · x; integers wrap around."""
 
 def squeeze(x: TensorLike, axis: int | Sequence[int] | None = None) -> Call:
-    """x without these dimensions, which must have size 1; without axis, all that are known to have it."""
+    """x without the dimensions `axis`, which must have size 1; by default all that are proved to have size 1."""
 
 def stack(tensors: TupleLike, axis: int = 0) -> Call:
-    """The tensors of a tuple, of one shape, along a new axis."""
+    """Tensors of a tuple, of one shape, stacked along a new axis."""
 
 def std(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """The standard deviation along `axis`, of floats: the square root of the variance; of nothing, NaN."""
+    """The standard deviation along `axis`, of floats: the square root of the variance; NaN for an empty dimension."""
 
 def strided_slice(
     x: TensorLike,
@@ -666,8 +669,8 @@ def take(
 ) -> Call:
     """x at the indices, along an axis; without axis, of x flattened. A negative index counts from the end.
 
-    The mode says what an index out of range means: "fast" is an error at run time, "clip" takes the nearest element,
-    "wrap" counts modulo the size, "nan" gives NaN (floats only). Where the result has no elements, none is read.
+    The mode for an index out of range: "fast" is an error at run time, "clip" takes the nearest element, "wrap" counts
+    modulo the size, "nan" yields NaN (floats only). If the result is empty, no element is read.
     """
 
 def tan(x: TensorLike) -> Call:
@@ -680,13 +683,13 @@ def tensor_to_shape(expr: TensorLike) -> Call:
     """The shape whose dimensions are the elements of a one-dimensional int64 tensor."""
 
 def tile(data: TensorLike, repeats: ShapeLike) -> Call:
-    """data side by side, repeats[d] times along dimension d; missing dimensions are new, missing counts 1.
+    """data repeated repeats[d] times along dimension d; missing dimensions are new, missing counts are 1.
 
-    The counts are a shape, which may be symbolic, or known only at run time.
+    The counts are a shape, static or dynamic.
     """
 
 def to_vdevice(data: TensorLike, dst_vdevice: VDevice) -> Call:
-    """The tensor on another virtual device: itself if it is there, else a copy."""
+    """The tensor on another virtual device: itself if already there, else a copy."""
 
 def topk(
     data: TensorLike,
@@ -696,9 +699,9 @@ def topk(
     largest: bool = True,
     dtype: DTypeLike = 'int32',
 ) -> Call:
-    """The k greatest (or least) elements along `axis` in order, and their indices; `ret_type` says which of both.
+    """The k greatest (or least) elements along `axis` in order, and their indices; `ret_type` selects either or both.
 
-    k may be symbolic; left out it is 1, and a negative constant takes all elements.
+    k may be symbolic and defaults to 1; a negative constant takes all elements.
     """
 
 def tril(x: TensorLike | ScalarLike, k: ScalarLike | None = None) -> Call:
@@ -720,12 +723,12 @@ def unique(
 ) -> Call:
     """The distinct elements (along `axis`, the distinct slices): sorted, or in the order in which they first occur.
 
-    With `return_index`, `return_inverse` or `return_counts` a tuple: the elements, then, as asked, int64 tensors
-    of where each first occurs, of which each input element is, and of how often each occurs. A NaN is like another.
+    With `return_index`, `return_inverse` or `return_counts` a tuple: the elements, then, as requested, int64 tensors of
+    the first index of each, the result index of each input element, and the number of occurrences. NaNs are equal.
     """
 
 def variance(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """The mean of the squares of the distances from the mean along `axis`, of floats; of nothing, NaN."""
+    """The mean squared deviation from the mean along `axis`, of floats; NaN for an empty dimension."""
 
 def where(
     condition: TensorLike | ScalarLike,
@@ -735,10 +738,10 @@ def where(
     """x1 where the condition holds, else x2; all three broadcast."""
 
 def wrap_param(x: TensorLike, dtype: DTypeLike = 'float32') -> Call:
-    """A parameter of the model, converted to a dtype as `astype` converts."""
+    """A parameter of the model, converted to a dtype like `astype`."""
 
 def zeros(shape: ShapeLike, dtype: DTypeLike) -> Call:
     """A tensor of zeros."""
 
 def zeros_like(x: TensorLike, dtype: DTypeLike = '') -> Call:
-    """A tensor of zeros of x's shape, and of x's dtype if none is given."""
+    """A tensor of zeros of x's shape; dtype defaults to that of x."""

@@ -11,7 +11,7 @@ def alloc_tensor(
     runtime_device_index: ScalarLike = 0,
     storage_scope: RelaxExpr | str = 'global',
 ) -> Call:
-    """A fresh tensor of unknown contents."""
+    """A newly allocated tensor of undefined contents."""
 
 def stop_lift_params(x: TensorLike) -> Call:
-    """The tensor itself; nothing after it is computed ahead of time from parameters."""
+    """The tensor itself; computations after it are not lifted into the parameter transform."""

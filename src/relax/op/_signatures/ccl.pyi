@@ -5,14 +5,14 @@ from relax.op.arguments import TensorLike
 from typing import Literal
 
 def allgather(x: TensorLike, num_workers: int, in_group: bool = True) -> Call:
-    """The tensors of all workers, one after the other along the first dimension."""
+    """Concatenation of the tensors of all workers along the first dimension."""
 
 def allreduce(
     x: TensorLike,
     op_type: Literal['sum', 'prod', 'min', 'max', 'avg'] | str = 'sum',
     in_group: bool = True,
 ) -> Call:
-    """The sum (or another reduction) of the tensors of all workers, of the worker's group or of all groups."""
+    """The sum (or another reduction) of the tensors of all workers in the worker's group or in all groups."""
 
 def broadcast_from_worker0(x: TensorLike) -> Call:
     """The tensor of worker 0."""
@@ -21,4 +21,4 @@ def scatter_collective(x: TensorLike, num_workers: int, axis: int = 0) -> Call:
     """The worker's part of worker 0's tensor, which is cut into equal parts along `axis`."""
 
 def scatter_from_worker0(x: TensorLike, num_workers: int, axis: int = 0) -> Call:
-    """The worker's part of worker 0's tensor: another name of scatter_collective."""
+    """The worker's part of worker 0's tensor; alias of scatter_collective."""

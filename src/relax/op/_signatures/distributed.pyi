@@ -4,4 +4,4 @@ from relax.expr import Call
 from relax.op.arguments import TensorLike
 
 def redistribute_replica_to_shard(x: TensorLike, num_workers: int, axis: int) -> Call:
-    """The worker's part of a tensor that every worker has, which is cut into equal parts along `axis`."""
+    """The worker's part of a replicated tensor, which is cut into equal parts along `axis`."""

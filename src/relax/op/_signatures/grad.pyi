@@ -17,10 +17,12 @@ def avg_pool2d_backward(
     layout: str = 'NCHW',
     out_layout: str | None = None,
 ) -> Call:
-    """The gradient of `nn.avg_pool2d` by its data: each window's share of output_grad, added to all its elements."""
+    """The gradient of `nn.avg_pool2d` with respect to its data: each window's output_grad, spread evenly over its
+    elements.
+    """
 
 def end_checkpoint(input: TensorLike) -> Call:
-    """The input, which ends what start_checkpoint began: this value is kept."""
+    """The input, as the end of a checkpointed segment: this value is kept for the backward function."""
 
 def max_pool2d_backward(
     output_grad: TensorLike,
@@ -34,7 +36,9 @@ def max_pool2d_backward(
     layout: str = 'NCHW',
     out_layout: str | None = None,
 ) -> Call:
-    """The gradient of `nn.max_pool2d` by its data: output_grad, added at the first greatest element of each window."""
+    """The gradient of `nn.max_pool2d` with respect to its data: output_grad, added at the first maximum of each
+    window.
+    """
 
 def nll_loss_backward(
     output_grad: TensorLike,
@@ -44,17 +48,18 @@ def nll_loss_backward(
     reduction: Literal['mean', 'sum', 'none'] | str = 'mean',
     ignore_index: int = -100,
 ) -> Call:
-    """The gradient of `nn.nll_loss` by the predictions: -weight · output_grad at the target's class, elsewhere 0.
+    """The gradient of `nn.nll_loss` with respect to the predictions: -weight · output_grad at the target's class,
+    elsewhere 0.
 
     For the reduction "mean" it is divided by the sum of the weights of all targets. A target that is `ignore_index`
     has weight 0. Where there are weights, a target that names no class is an error.
     """
 
 def no_grad(input: TensorLike) -> Call:
-    """The input, to which no gradient passes."""
+    """The input, through which no gradient flows."""
 
 def start_checkpoint(input: TensorLike) -> Call:
-    """The input, from which on a backward function computes values again instead of keeping them."""
+    """The input, as the start of a checkpointed segment: the backward function recomputes its values."""
 
 def take_backward(
     output_grad: TensorLike,
@@ -62,7 +67,7 @@ def take_backward(
     indices: TensorLike | ScalarLike,
     axis: int | None = None,
 ) -> Call:
-    """The gradient of `take` by x: zeros of x's shape, to which output_grad is added at the indices.
+    """The gradient of `take` with respect to x: zeros of x's shape, to which output_grad is added at the indices.
 
     A negative index counts from the end; one out of range is an error.
     Sums of 16- and 8-bit floats are rounded at each step.

@@ -11,11 +11,11 @@ def affine_grid(
     align_corners: bool = True,
     grid_layout: Literal['channels_first', 'channels_last'] | str = 'channels_first',
 ) -> Call:
-    """A grid for grid_sample: `data` (N, 2, 3) or (N, 3, 4) times (x, y[, z], 1), for places of an image of `size`.
+    """A grid for grid_sample: `data` (N, 2, 3) or (N, 3, 4) times (x, y[, z], 1), for elements of an image of `size`.
 
-    The places are spaced evenly, -1 and 1 being the centres of the first and last elements (without `align_corners`,
-    their outer edges). The vectors lie along dimension 1, or with "channels_last" along the last one. A dimension of
-    one element lies at -1, or at 0 without `align_corners`.
+    The coordinates are spaced evenly, -1 and 1 being the centres of the first and last elements (without
+    `align_corners`, their outer edges). The vectors lie along dimension 1, or with "channels_last" along the last one.
+    A dimension of one element lies at -1, or at 0 without `align_corners`.
     """
 
 def grid_sample(
@@ -27,13 +27,14 @@ def grid_sample(
     align_corners: bool = True,
     grid_layout: Literal['channels_first', 'channels_last'] | str = 'channels_first',
 ) -> Call:
-    """The data at the places of a grid: (N, C, H, W) data, or of 1 or 3 spatial dimensions, in `layout`.
+    """Sample data at the coordinates of a grid: (N, C, H, W) data, or of 1 or 3 spatial dimensions, in `layout`.
 
-    The grid has a vector (x, y, z) for each place of the result, -1 and 1 being the centres of the first and last
+    The grid has a vector (x, y, z) for each element of the result, -1 and 1 being the centres of the first and last
     elements (without `align_corners`, their outer edges). Its vectors lie along dimension 1 ("channels_first", as in
     TVM) or the last one ("channels_last", as in ONNX and PyTorch). Outside of the data are zeros, the nearest element
-    ("border"), or the data reflected at the border. "bicubic" takes the 4 elements around a place in each dimension,
-    each of which may be outside, as PyTorch and ONNX Runtime do (ONNX's reference code moves the place first).
+    ("border"), or the data reflected at the border. "bicubic" reads the 4 elements around a coordinate in each
+    dimension, each of which may be outside, as PyTorch and ONNX Runtime do (ONNX's reference code moves the coordinate
+    first).
     """
 
 def resize(
@@ -51,14 +52,14 @@ def resize(
     antialias: bool = False,
     out_dtype: DTypeLike = '',
 ) -> Call:
-    """The data with each axis of `axes` (None: all) resized to its number of `size`.
+    """The data with each axis of `axes` (None: all) resized to its entry of `size`.
 
-    Element o of an axis lies at a coordinate of the data that `coordinate_transformation_mode` says, from the scale:
-    that of `scales`, of which the size must be the rounded product with the length, or else size / length. "linear" and
-    "cubic" weigh the elements around it (with `antialias`, the wider the more the data shrink), "nearest_neighbor"
-    takes the one that `rounding_method` finds. Places outside the data are those of the border; with `cubic_exclude`
-    they do not count; in "tf_crop_and_resize", which resizes the part between the starts and the ends in `roi`, they
-    give `extrapolation_value`. Integers are rounded towards zero.
+    `coordinate_transformation_mode` maps index o of an axis to a coordinate of the data by the scale: that of `scales`
+    (the size must be the rounded product of scale and length), or else size / length. "linear" and "cubic" weight the
+    elements around the coordinate (with `antialias`, a kernel widened by the reduction), "nearest_neighbor" selects one
+    by `rounding_method`. Outside the data, the border element is read; `cubic_exclude` omits such elements;
+    "tf_crop_and_resize", which resizes the part between the starts and the ends in `roi`, yields `extrapolation_value`
+    there. Integers are rounded towards zero.
     """
 
 def resize2d(

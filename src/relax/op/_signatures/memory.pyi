@@ -13,7 +13,7 @@ def alloc_storage(
     storage_scope: RelaxExpr | str = 'global',
     dtype: RelaxExpr | DTypeLike = 'uint8',
 ) -> Call:
-    """Memory of so many bytes, to be cut into tensors."""
+    """A storage of `size` bytes, to be cut into tensors."""
 
 def alloc_tensor(
     storage: RelaxExpr,
@@ -24,10 +24,10 @@ def alloc_tensor(
     """A tensor in a storage, `offset` bytes from its start."""
 
 def kill_storage(storage: Any) -> Call:
-    """A storage is not used after this."""
+    """Mark the last use of a storage."""
 
 def kill_tensor(tensor: Any) -> Call:
-    """A tensor is not used after this."""
+    """Mark the last use of a tensor."""
 
 def view(
     data: TensorLike,
@@ -35,4 +35,4 @@ def view(
     dtype: DTypeLike = None,
     relative_byte_offset: int | RelaxExpr | None = None,
 ) -> Call:
-    """The elements of data from a byte on, in a shape: ``reshape`` of a ``strided_slice``. The dtype stays."""
+    """The elements of data from a byte offset on, reshaped: ``reshape`` of a ``strided_slice``. The dtype is kept."""

@@ -11,7 +11,7 @@ def adaptive_avg_pool1d(
     layout: str = 'NCW',
     out_layout: str | None = None,
 ) -> Call:
-    """The means of as many windows of sequences, (N, C, W) in `layout`, as `output_size` says."""
+    """The mean of each of `output_size` adaptive windows of sequences, (N, C, W) in `layout`."""
 
 def adaptive_avg_pool2d(
     data: TensorLike,
@@ -19,7 +19,7 @@ def adaptive_avg_pool2d(
     layout: str = 'NCHW',
     out_layout: str | None = None,
 ) -> Call:
-    """The means of as many windows of (N, C, H, W) data in `layout` as `output_size` says (an int, or two).
+    """The mean of each of `output_size` (an int, or two) adaptive windows of (N, C, H, W) data in `layout`.
 
     Of m windows of n elements, window i covers those from ⌊i·n/m⌋ up to ⌈(i + 1)·n/m⌉; without elements the mean is
     NaN. None keeps the data's own size.
@@ -31,7 +31,7 @@ def adaptive_avg_pool3d(
     layout: str = 'NCDHW',
     out_layout: str | None = None,
 ) -> Call:
-    """The means of as many windows of volumes, (N, C, D, H, W) in `layout`, as `output_size` says."""
+    """The mean of each of `output_size` adaptive windows of volumes, (N, C, D, H, W) in `layout`."""
 
 def attention(
     query: TensorLike,
@@ -44,10 +44,10 @@ def attention(
 ) -> Call:
     """softmax(scale · Q Kᵀ + bias) V, head by head.
 
-    query (batch, m, heads, d), key (batch, n, heads, d), value (batch, n, heads, dv), bias broadcasting to
-    (batch, heads, m, n); result (batch, m, heads, dv). `scale` defaults to 1/√d. `causal_mask` "TopLeft" lets query i
-    see the keys j ≤ i, "BottomRight" those j ≤ i + n - m; with `window_size` w only the last w of them. A query that
-    sees no key gives 0.
+    query (batch, m, heads, d), key (batch, n, heads, d), value (batch, n, heads, dv), bias broadcasting to (batch,
+    heads, m, n); result (batch, m, heads, dv). `scale` defaults to 1/√d. `causal_mask` "TopLeft" lets query i see the
+    keys j ≤ i, "BottomRight" those j ≤ i + n - m; with `window_size` w only the last w of them. The result is 0 for a
+    query that sees no key.
     """
 
 def attention_bias(
@@ -59,7 +59,7 @@ def attention_bias(
     causal_mask: Literal['TopLeft', 'BottomRight'] | str | None = None,
     window_size: int | None = None,
 ) -> Call:
-    """`attention` with a bias, which is an operand of its own in TVM."""
+    """`attention` with a bias, which is a separate operand in TVM."""
 
 def attention_var_len(
     queries: TensorLike,
@@ -73,11 +73,12 @@ def attention_var_len(
     causal_mask: Literal['TopLeft', 'BottomRight'] | str | None = None,
     window_size: int | None = None,
 ) -> Call:
-    """`attention` within each of several sequences of any lengths, which stand one after the other in a batch of 1.
+    """`attention` within each of several sequences of any lengths, concatenated in a batch of 1.
 
     queries (1, m, heads, d), keys (1, n, heads, d), values (1, n, heads, dv). Sequence s has the queries from
-    seqstart_q[s] up to seqstart_q[s + 1], and the keys from seqstart_k[s] (by default those of the queries). A query
-    outside all sequences gives 0. max_seqlen_q and max_seqlen_k are what TVM's kernels need; they are not read.
+    seqstart_q[s] up to seqstart_q[s + 1], and the keys from seqstart_k[s] (by default those of the queries). The result
+    is 0 for a query outside all sequences. max_seqlen_q and max_seqlen_k exist for compatibility with TVM and are not
+    read.
     """
 
 def avg_pool1d(
@@ -141,8 +142,8 @@ def batch_norm(
 ) -> Call:
     """(y, moving_mean, moving_var): y = (x - mean) / √(variance + ε) · γ + β per channel of `axis`.
 
-    The statistics are the moving ones, which are returned as they are; with `training` they are those of the
-    batch (the variance biased), and the moving ones are returned as (1 - momentum) · old + momentum · batch.
+    Mean and variance are the moving statistics, which are returned unchanged; with `training` they are those of the
+    batch (the variance biased), and the moving statistics are returned as (1 - momentum) · old + momentum · batch.
     """
 
 def conv1d(
@@ -206,7 +207,7 @@ def conv2d_transpose(
     out_layout: str | None = None,
     out_dtype: DTypeLike = '',
 ) -> Call:
-    """The transpose of conv2d: each element of the data adds the kernel, times itself, to the result at its place.
+    """The transpose of conv2d: each element of the data, times the kernel, is added to the result at its position.
 
     data (N, C, H, W), weight (C, O / groups, KH, KW) in the given layouts; result (N, O, H', W') with
     H' = (H - 1) · stride + dilation · (KH - 1) + 1 - pads + output_padding. `padding` cuts the result, in the forms of
@@ -243,13 +244,13 @@ def conv3d_transpose(
     """The transpose of conv3d, as conv2d_transpose: data (N, C, D, H, W), weight (C, O / groups, KD, KH, KW)."""
 
 def cross_entropy_with_logits(predictions: TensorLike, labels: TensorLike) -> Call:
-    """-Σ predictions · labels, divided by the size of the batch (dimension 0) where there are two dimensions or more.
+    """-Σ predictions · labels, divided by the size of the batch (dimension 0) for two or more dimensions.
 
-    Both have one shape; predictions are log probabilities, as log_softmax gives them.
+    Both have one shape; predictions are log probabilities, as returned by log_softmax.
     """
 
 def dropout(data: TensorLike, rate: float = 0.5) -> Call:
-    """(x, mask): outside training, x itself and a mask of ones. `rate` is the share dropped in training."""
+    """(x, mask): outside training, x itself and a mask of ones. `rate` is the fraction dropped in training."""
 
 def gelu(data: TensorLike) -> Call:
     """x · Φ(x), Φ the normal distribution function; -0 at -∞."""
@@ -291,8 +292,8 @@ def gru(
     """(Y, Y_h) of a gated recurrent unit; its gates are update z, reset r and hidden h, in this order.
 
     z, r = f(W x + R h + b), by default sigmoids; n = g(W x + Wb + R (r h) + Rb), by default tanh, or with
-    `linear_before_reset` g(W x + Wb + r (R h + Rb)); the state becomes (1 - z) n + z h. The rest is as in `nn.rnn`,
-    with two activations (f, g) for each direction.
+    `linear_before_reset` g(W x + Wb + r (R h + Rb)); the state becomes (1 - z) n + z h. Otherwise like `nn.rnn`, with
+    two activations (f, g) for each direction.
     """
 
 def instance_norm(
@@ -305,9 +306,9 @@ def instance_norm(
     center: bool = True,
     scale: bool = True,
 ) -> Call:
-    """(x - mean) / √(variance + ε) · γ + β over `axes`, each channel by itself.
+    """(x - mean) / √(variance + ε) · γ + β over `axes`, per channel. γ and β have one element per channel.
 
-    γ and β have one element per channel. `axes` does not name the `channel_axis`.
+    `axes` does not name the `channel_axis`.
     """
 
 def layer_norm(
@@ -321,7 +322,7 @@ def layer_norm(
 ) -> Call:
     """(x - mean) / √(variance + ε) · γ + β over `axes`; γ and β have the sizes of those axes.
 
-    Without `scale` γ, without `center` β is not applied. Mean and variance are accumulated in float32 at least.
+    γ is applied only with `scale`, β only with `center`. Mean and variance are accumulated in at least float32.
     """
 
 def leakyrelu(data: TensorLike, alpha: float = 0.01) -> Call:
@@ -414,7 +415,7 @@ def lstm(
 
     i, o, f = f(W x + R h + b), by default sigmoids; the cell becomes f c + i g(W x + R h + b) and the state o h(c), g
     and h by default tanh. `peepholes` (directions, 3 · hidden), for i, o and f, times the cell (for o the new one) are
-    added to the gates. With `input_forget` f is 1 - i. The rest is as in `nn.rnn`, with three activations (f, g, h) for
+    added to the gates. With `input_forget` f is 1 - i. Otherwise like `nn.rnn`, with three activations (f, g, h) for
     each direction.
     """
 
@@ -429,7 +430,7 @@ def max_pool1d(
     layout: str = 'NCW',
     out_layout: str | None = None,
 ) -> Call:
-    """The greatest value of each window of sequences, (N, C, W) in `layout`, as max_pool2d."""
+    """The maximum of each window of sequences, (N, C, W) in `layout`, as max_pool2d."""
 
 def max_pool1d_with_indices(
     data: TensorLike,
@@ -441,7 +442,7 @@ def max_pool1d_with_indices(
     layout: str = 'NCW',
     out_layout: str | None = None,
 ) -> Call:
-    """max_pool1d, and the int64 index of each greatest value in the flattened data."""
+    """max_pool1d, and the int64 index of each maximum in the flattened data."""
 
 def max_pool2d(
     data: TensorLike,
@@ -454,7 +455,7 @@ def max_pool2d(
     layout: str = 'NCHW',
     out_layout: str | None = None,
 ) -> Call:
-    """The greatest value of each window of (N, C, H, W) data in `layout`; padding never wins, NaN does.
+    """The maximum of each window of (N, C, H, W) data in `layout`; padding is ignored, NaN propagates.
 
     With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
     `count_include_pad` is there as in avg_pool2d, and changes nothing.
@@ -470,7 +471,7 @@ def max_pool2d_with_indices(
     layout: str = 'NCHW',
     out_layout: str | None = None,
 ) -> Call:
-    """max_pool2d, and the int64 index of each greatest value in the flattened data."""
+    """max_pool2d, and the int64 index of each maximum in the flattened data."""
 
 def max_pool3d(
     data: TensorLike,
@@ -483,7 +484,7 @@ def max_pool3d(
     layout: str = 'NCDHW',
     out_layout: str | None = None,
 ) -> Call:
-    """The greatest value of each window of volumes, (N, C, D, H, W) in `layout`, as max_pool2d."""
+    """The maximum of each window of volumes, (N, C, D, H, W) in `layout`, as max_pool2d."""
 
 def max_pool3d_with_indices(
     data: TensorLike,
@@ -495,7 +496,7 @@ def max_pool3d_with_indices(
     layout: str = 'NCDHW',
     out_layout: str | None = None,
 ) -> Call:
-    """max_pool3d, and the int64 index of each greatest value in the flattened data."""
+    """max_pool3d, and the int64 index of each maximum in the flattened data."""
 
 def nll_loss(
     predictions: TensorLike,
@@ -507,8 +508,8 @@ def nll_loss(
     """-weight · log probability of each target's class, and their sum or mean.
 
     predictions (N, C, d1, …) or (C), targets (N, d1, …) or () of integers, weights (C), 1 by default. A target of
-    `ignore_index` counts nothing; any other that is no class is an error at run time. The "mean" divides the sum by
-    that of the weights.
+    `ignore_index` has weight 0; any other target that is not a class is an error at run time. The "mean" divides the
+    sum by that of the weights.
     """
 
 def pad(
@@ -517,10 +518,11 @@ def pad(
     pad_mode: Literal['constant', 'reflect', 'replicate', 'circular', 'edge', 'wrap'] | str = 'constant',
     pad_value: int | float = 0.0,
 ) -> Call:
-    """The data with pad_width[2d] places before and pad_width[2d + 1] after it in dimension d; fewer where negative.
+    """The data with pad_width[2d] elements added before and pad_width[2d + 1] after it in dimension d; negative widths
+    crop.
 
-    The places hold `pad_value` (mode "constant"), or elements: mirrored at the first and last one ("reflect"), the
-    first or last one ("replicate", or "edge"), or as if the data repeated ("circular", or "wrap").
+    Added elements are `pad_value` (mode "constant"), or elements of the data: mirrored at the first and last one
+    ("reflect"), the first or last one ("replicate", or "edge"), or as if the data repeated ("circular", or "wrap").
     """
 
 def pixel_shuffle(data: TensorLike, upscale_factor: int) -> Call:
@@ -532,7 +534,7 @@ def pixel_unshuffle(data: TensorLike, downscale_factor: int) -> Call:
 def prelu(data: TensorLike, alpha: TensorLike, axis: int = 1) -> Call:
     """x where it is positive, alpha · x elsewhere.
 
-    An alpha of one dimension has one element for each place along `axis`, or one for all; any other broadcasts to x.
+    An alpha of one dimension has one element per index along `axis`, or one for all; any other broadcasts to x.
     """
 
 def relu(data: TensorLike) -> Call:
@@ -549,7 +551,7 @@ def rms_norm(
 ) -> Call:
     """x / √(mean x² + ε) · weight over `axes`; the weight has the sizes of those axes.
 
-    The squares are accumulated in float32 at least.
+    The squares are accumulated in at least float32.
     """
 
 def rnn(
@@ -566,12 +568,12 @@ def rnn(
     clip: float | None = None,
     layout: int = 0,
 ) -> Call:
-    """(Y, Y_h) of a recurrent layer: h = f(W x + Wb + R h + Rb), f by default tanh; operands as `Recurrent` says.
+    """(Y, Y_h) of a recurrent layer: h = f(W x + Wb + R h + Rb), f by default tanh; operands as in `Recurrent`.
 
     `activations` has one name for each direction, in any case of letters: Affine, Elu, HardSigmoid, LeakyRelu, Relu,
-    ScaledTanh, Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu. Those that take an alpha or a beta get the next one
-    of the lists, or ONNX's default (Affine and ScaledTanh: 1 and 0, 1 and 1). `clip` bounds gates before they are
-    activated. Steps from a sequence's length on give 0.
+    ScaledTanh, Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu. Functions with an alpha or a beta take the next one
+    of the lists, or ONNX's default (Affine and ScaledTanh: 1 and 0, 1 and 1). `clip` bounds gates before activation.
+    Steps beyond a sequence's length yield 0.
     """
 
 def selu(data: TensorLike) -> Call:

@@ -4,13 +4,13 @@ from relax.expr import Call
 from relax.op.arguments import DTypeLike, ScalarLike, ShapeLike
 
 def normal(shape: ShapeLike, seed: ScalarLike, dtype: DTypeLike = 'float32') -> Call:
-    """Random numbers of the standard normal distribution, mean 0 and variance 1; the same for the same seed."""
+    """Random numbers of the standard normal distribution (mean 0, variance 1), determined by the seed."""
 
 def seed() -> Call:
-    """A seed that nobody can foretell, an int64: another one at each call, which is an effect."""
+    """An unpredictable int64 seed, different at each call, which is an effect."""
 
 def uniform(shape: ShapeLike, seed: ScalarLike, dtype: DTypeLike = 'float32') -> Call:
-    """Random numbers ≥ 0 and < 1, evenly distributed; the same for the same seed.
+    """Uniform random numbers in [0, 1), determined by the seed.
 
     Each is a multiple of 2⁻²⁴ (of float64 2⁻⁵³, float16 2⁻¹¹, bfloat16 2⁻⁸).
     """

@@ -31,7 +31,7 @@ def col2im(
     padding: int | Sequence[int] = (0,),
     dilation: int | Sequence[int] = (1,),
 ) -> Call:
-    """Images from blocks, whose elements at the same place are added: the reverse of cutting images into blocks.
+    """Images assembled from blocks by adding overlapping elements: the adjoint of cutting images into blocks.
 
     data (N, C · elements of a block, blocks), the blocks counted in row-major order; result (N, C, *image_shape). A
     block starts every `strides` elements of the image with its `padding`, and its elements are `dilation` apart.
@@ -56,7 +56,7 @@ def deform_conv2d(
     """
 
 def leading_rows(data: TensorLike, count: TensorLike) -> Call:
-    """The first rows of the data, of which `count`, a tensor of one element, says the number."""
+    """The first rows of the data; `count`, a tensor of one element, holds their number."""
 
 def padded_non_max_suppression(
     boxes: TensorLike,
@@ -66,7 +66,7 @@ def padded_non_max_suppression(
     score_threshold: TensorLike | ScalarLike | None = None,
     center_point_box: bool = False,
 ) -> Call:
-    """As all_class_non_max_suppression, but with as many rows as there are scores; those that are left hold -1."""
+    """all_class_non_max_suppression with one row per score; unused rows hold -1."""
 
 def roi_align(
     data: TensorLike,
@@ -79,14 +79,15 @@ def roi_align(
     layout: str = 'NCHW',
     mode: Literal['avg', 'max', 'weighted_max'] | str = 'avg',
 ) -> Call:
-    """Each region of an image, divided into `pooled_size` parts, of whose samples the mean ("avg") or maximum is taken.
+    """Pool regions of images: each is divided into `pooled_size` parts, which are reduced to the mean ("avg") or
+    maximum of their samples.
 
-    A sample is interpolated between the four elements around it; in mode "weighted_max", which is ONNX's "max", it is
-    the greatest of these times their weights.
+    A sample is interpolated between the four elements around it; in mode "weighted_max", ONNX's "max", it is the
+    greatest weighted element.
 
     data (N, C, H, W) in `layout`; rois (regions, 5) hold (image, x1, y1, x2, y2), or (regions, 4) without the image if
-    batch_indices (regions,) has them; times `spatial_scale`, they are places in the data. A part has `sample_ratio`
-    samples along each side, or if that is not positive as many as its size, rounded up. `aligned`: places are moved by
-    -1/2, element 0 being around 1/2; else the sides of regions are at least 1. Samples more than one element outside of
-    the data are 0.
+    batch_indices (regions,) has them; times `spatial_scale`, they are coordinates of the data. A part has
+    `sample_ratio` samples along each side, or if that is not positive, its size rounded up. `aligned` shifts
+    coordinates by -1/2, with element 0 at 1/2; otherwise the sides of regions are at least 1. Samples more than one
+    element outside of the data are 0.
     """

@@ -11,7 +11,7 @@ def alloc_storage(
     dtype: RelaxExpr | DTypeLike = 'uint8',
     storage_scope: RelaxExpr | str = 'global',
 ) -> Call:
-    """`size` elements of a dtype, from the machine's allocator."""
+    """A storage of `size` elements of a dtype, from the VM's allocator."""
 
 def alloc_tensor(
     storage: RelaxExpr,
@@ -19,10 +19,10 @@ def alloc_tensor(
     shape: ShapeLike,
     dtype: RelaxExpr | DTypeLike,
 ) -> Call:
-    """A tensor in a storage of the machine."""
+    """A tensor in a storage of the VM."""
 
 def call_tir_dyn(func: FunctionLike, args: TupleLike, sinfo_args: InfoLike | None = None) -> Call:
-    """Call a kernel; the last argument is a shape, whose integers become its last arguments."""
+    """Call a kernel; the integers of the last argument, a shape, become the kernel's last arguments."""
 
 def kill_object(obj: Any) -> Call:
-    """A register is not read after this."""
+    """Mark the last use of a register."""

@@ -1,6 +1,6 @@
-"""Sampling of images at the places of a grid: grid_sample, affine_grid."""
+"""Sampling of images at the coordinates of a grid: grid_sample, affine_grid."""
 
-# NumPy's own types leave much of what references compute unknown.
+# NumPy's own types leave many types of references unknown.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false
 
@@ -29,13 +29,14 @@ GridLayout = Literal["channels_first", "channels_last"]
 
 @operator("relax.image.grid_sample")
 class GridSample(Operator):
-    """The data at the places of a grid: (N, C, H, W) data, or of 1 or 3 spatial dimensions, in `layout`.
+    """Sample data at the coordinates of a grid: (N, C, H, W) data, or of 1 or 3 spatial dimensions, in `layout`.
 
-    The grid has a vector (x, y, z) for each place of the result, -1 and 1 being the centres of the first and last
+    The grid has a vector (x, y, z) for each element of the result, -1 and 1 being the centres of the first and last
     elements (without `align_corners`, their outer edges). Its vectors lie along dimension 1 ("channels_first", as in
     TVM) or the last one ("channels_last", as in ONNX and PyTorch). Outside of the data are zeros, the nearest element
-    ("border"), or the data reflected at the border. "bicubic" takes the 4 elements around a place in each dimension,
-    each of which may be outside, as PyTorch and ONNX Runtime do (ONNX's reference code moves the place first).
+    ("border"), or the data reflected at the border. "bicubic" reads the 4 elements around a coordinate in each
+    dimension, each of which may be outside, as PyTorch and ONNX Runtime do (ONNX's reference code moves the coordinate
+    first).
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
@@ -102,7 +103,7 @@ class GridSample(Operator):
         return x
 
     def _sampled(self, image: Array, places: list[Array]) -> Array:
-        """One image (C, …) at places, given for each of its dimensions."""
+        """Sample one image (C, …) at coordinates given per spatial dimension."""
         if self.method == "nearest":
             return self._pixels(image, [_index(p) for p in places])
         reach = 1 if self.method == "bilinear" else 2
@@ -146,11 +147,11 @@ def _weight(d: Array, reach: int) -> Array:
 
 @operator("relax.image.affine_grid")
 class AffineGrid(Operator):
-    """A grid for grid_sample: `data` (N, 2, 3) or (N, 3, 4) times (x, y[, z], 1), for places of an image of `size`.
+    """A grid for grid_sample: `data` (N, 2, 3) or (N, 3, 4) times (x, y[, z], 1), for elements of an image of `size`.
 
-    The places are spaced evenly, -1 and 1 being the centres of the first and last elements (without `align_corners`,
-    their outer edges). The vectors lie along dimension 1, or with "channels_last" along the last one. A dimension of
-    one element lies at -1, or at 0 without `align_corners`.
+    The coordinates are spaced evenly, -1 and 1 being the centres of the first and last elements (without
+    `align_corners`, their outer edges). The vectors lie along dimension 1, or with "channels_last" along the last one.
+    A dimension of one element lies at -1, or at 0 without `align_corners`.
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER

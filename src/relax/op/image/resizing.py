@@ -1,6 +1,6 @@
 """Resizing: resize of any axes, and resize2d of images."""
 
-# NumPy's own types leave much of what references compute unknown.
+# NumPy's own types leave many types of references unknown.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false
 
@@ -36,7 +36,7 @@ Rounding = Literal["round", "floor", "ceil", "round_prefer_floor", "round_prefer
 
 
 class Resizing(Operator):
-    """The base of resize and resize2d."""
+    """Base class of resize and resize2d."""
 
     __slots__ = ()
 
@@ -52,11 +52,11 @@ class Resizing(Operator):
 
     @property
     def cropped(self) -> bool:
-        """True if a region of the data is resized, beyond which there may be places."""
+        """True if a region of the data is resized, which may extend beyond the data."""
         return self.coordinate_transformation_mode == "tf_crop_and_resize"
 
     def resized(self, data: TensorStructInfo, size: ShapeStructInfo, axes: Sequence[int]) -> TensorStructInfo:
-        """The result: the data's struct info with the sizes of `axes` replaced."""
+        """Struct info of the result: that of the data with the sizes of `axes` replaced."""
         if self.method != "nearest_neighbor":
             self.require_dtype(data, "data", "float", "int", "uint")
         dtype = self.out_dtype or data.dtype
@@ -80,7 +80,7 @@ class Resizing(Operator):
         roi: Sequence[float] | None,
         antialias: bool,
     ) -> Array:
-        """The result in NumPy."""
+        """Compute the result in NumPy."""
         out, dtype = data, self.out_dtype or DataType(data.dtype.name)
         outside = np.zeros(data.ndim * (1,), bool)
         for k, axis in enumerate(axes):
@@ -103,7 +103,7 @@ class Resizing(Operator):
         return np.where(np.broadcast_to(outside, result.shape), value, result)
 
     def places(self, length: int, size: int, scale: float | None, region: tuple[float, float]) -> Array:
-        """The coordinates in the data of the elements of the result, along one axis."""
+        """Coordinates in the data of the result's elements along one axis."""
         o = np.arange(size, dtype=np.float64)
         stretched = size if scale is None else length * scale
 
@@ -133,7 +133,7 @@ class Resizing(Operator):
     def _taps(
         self, places: Array, length: int, size: int, scale: float | None, antialias: bool
     ) -> tuple[Array, Array | None]:
-        """Indices (size, taps), and their weights; no weights where one element is copied."""
+        """Tap indices (size, taps) and weights; None for weights if single elements are copied."""
         if self.method == "nearest_neighbor":
             away = np.where(places < 0, np.ceil(places - 0.5), np.floor(places + 0.5))
             rounded = {
@@ -172,14 +172,14 @@ def _gathered(data: Array, axis: int, taps: Array, weights: Array | None) -> Arr
 
 @operator("relax.image.resize")
 class Resize(Resizing):
-    """The data with each axis of `axes` (None: all) resized to its number of `size`.
+    """The data with each axis of `axes` (None: all) resized to its entry of `size`.
 
-    Element o of an axis lies at a coordinate of the data that `coordinate_transformation_mode` says, from the scale:
-    that of `scales`, of which the size must be the rounded product with the length, or else size / length. "linear" and
-    "cubic" weigh the elements around it (with `antialias`, the wider the more the data shrink), "nearest_neighbor"
-    takes the one that `rounding_method` finds. Places outside the data are those of the border; with `cubic_exclude`
-    they do not count; in "tf_crop_and_resize", which resizes the part between the starts and the ends in `roi`, they
-    give `extrapolation_value`. Integers are rounded towards zero.
+    `coordinate_transformation_mode` maps index o of an axis to a coordinate of the data by the scale: that of `scales`
+    (the size must be the rounded product of scale and length), or else size / length. "linear" and "cubic" weight the
+    elements around the coordinate (with `antialias`, a kernel widened by the reduction), "nearest_neighbor" selects one
+    by `rounding_method`. Outside the data, the border element is read; `cubic_exclude` omits such elements;
+    "tf_crop_and_resize", which resizes the part between the starts and the ends in `roi`, yields `extrapolation_value`
+    there. Integers are rounded towards zero.
     """
 
     axes: tuple[int, ...] | None = None
@@ -261,7 +261,7 @@ class Resize2d(Resizing):
         return self.resized(info, size, self.spatial())
 
     def spatial(self) -> tuple[int, int]:
-        """The axes of height and width."""
+        """Axes of height and width."""
         return self.layout.index("H"), self.layout.index("W")
 
     def compute(self, data: Any, size: Any) -> Any:
@@ -290,7 +290,7 @@ class Resize2d(Resizing):
         return Permuted(self.replace(layout=layout), (axes, None), (axes,))
 
     def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
-        """A layout of the data, which is that of the result too."""
+        """Permute the operands to a layout of the data, which is also the result's."""
         if len(layouts) != 1 or sorted(layouts[0]) != sorted(self.layout):
             expected = f"takes one layout, a permutation of {self.layout!r}, found {', '.join(layouts)}"
             raise OperatorError(ATTRIBUTES, expected)

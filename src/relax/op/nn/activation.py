@@ -1,4 +1,4 @@
-"""Activations: relu and its kin, gelu, silu, softplus, softmax, …; dropout."""
+"""Activations: relu and variants, gelu, silu, softplus, softmax, …; dropout."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ..operator import Array, Operator, operator
 
 
 def wide(x: Array) -> Array:
-    """Narrow floats as float32, in which formulas are computed."""
+    """Convert narrow floats to float32, in which formulas are computed."""
     return x.astype(np.float32) if DataType(x.dtype.name).bits < 32 else x
 
 
 class FloatUnary(Operator):
-    """The base of element-wise functions of floats."""
+    """Base class of element-wise functions of floats."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class FloatUnary(Operator):
         return chained(grad, x, lambda: self.slope(x))
 
     def slope(self, x: Term) -> RelaxExpr | None:
-        """The derivative at x; None if none is stated."""
+        """Derivative at x; None if none is defined."""
         return None
 
 
@@ -73,12 +73,12 @@ class Relu(Operator):
 
 
 def _finite_tail(data: Array) -> Array:
-    """As float64, and finite below: f(-∞) is to be the limit 0, not -∞ · 0."""
+    """Convert to float64 and clamp -∞ to a finite value, so that f(-∞) is the limit 0 instead of -∞ · 0."""
     return np.maximum(data.astype(np.float64), -1000.0)
 
 
 def _parts(w: Array) -> tuple[Array, Array]:
-    """A longdouble as two float64: in their tails, functions lose as many digits as w has before the point."""
+    """Split a longdouble into two float64: in their tails, functions lose as many digits as w has before the point."""
     high = w.astype(np.float64)
     return high, (w - high).astype(np.float64)
 
@@ -142,7 +142,7 @@ class Silu(FloatUnary):
 
 
 class Rounded(FloatUnary):
-    """The base of functions of floats whose reference is computed in float64."""
+    """Base class of functions of floats whose reference is computed in float64 and rounded."""
 
     __slots__ = ()
 
@@ -153,7 +153,7 @@ class Rounded(FloatUnary):
             return convert_array(self.function(data.astype(np.float64)), data.dtype)
 
     def function(self, x: Array) -> Array:
-        """The function, of float64."""
+        """The function on float64 arrays."""
         raise NotImplementedError
 
 
@@ -199,7 +199,7 @@ class LeakyRelu(Rounded):
 class PRelu(Operator):
     """x where it is positive, alpha · x elsewhere.
 
-    An alpha of one dimension has one element for each place along `axis`, or one for all; any other broadcasts to x.
+    An alpha of one dimension has one element per index along `axis`, or one for all; any other broadcasts to x.
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
@@ -272,7 +272,7 @@ class Selu(Rounded):
 
 
 class Softmaxes(Operator):
-    """The base of softmax and log_softmax."""
+    """Base class of softmax and log_softmax."""
 
     __slots__ = ()
 
@@ -329,7 +329,7 @@ class LogSoftmax(Softmaxes):
 
 @operator("relax.nn.dropout")
 class Dropout(Operator):
-    """(x, mask): outside training, x itself and a mask of ones. `rate` is the share dropped in training."""
+    """(x, mask): outside training, x itself and a mask of ones. `rate` is the fraction dropped in training."""
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 

@@ -27,7 +27,7 @@ from .windows import Windowed, in_layout
 
 
 class AnyConvolution(Windowed):
-    """The base of convolutions and their transposes."""
+    """Base class of convolutions and their transposes."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class AnyConvolution(Windowed):
     layout_attribute: ClassVar[str] = "data_layout"
 
     shared: ClassVar[Literal["I", "O"]]
-    """The letter of the kernel's channels of which the kernel holds those of one group only; the others all of them."""
+    """Channel letter (I or O) of the kernel dimension that covers one group only; the other covers all channels."""
 
     groups: int
     data_layout: str
@@ -59,7 +59,7 @@ class AnyConvolution(Windowed):
         return tensor([out[c] for c in self.result_letters], dtype)
 
     def extent(self, size: PrimExpr, kernel: PrimExpr, j: int) -> PrimExpr:
-        """The size of the result along spatial dimension j."""
+        """Size of the result along spatial dimension j."""
         raise NotImplementedError
 
     def _all_channels(self, kernel: dict[str, PrimExpr], letter: str) -> PrimExpr:
@@ -94,7 +94,7 @@ class AnyConvolution(Windowed):
         self.require_layout("kernel_layout", "OI" + self.spatial)
 
     def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
-        """Layouts of the data, of the kernel and of the result; each defaults to what it is, the last to the data's."""
+        """Layouts of data, kernel and result. The kernel's defaults to the present one, the result's to the data's."""
         self.require_number_of_layouts(layouts, 2)
         kernel = layouts[1] if len(layouts) > 1 else self.kernel_layout
         result = layouts[2] if len(layouts) > 2 else layouts[0]
@@ -109,24 +109,24 @@ class AnyConvolution(Windowed):
         return convert_array(self.in_result_layout(self.convolved(x, w)), dtype.numpy())
 
     def convolved(self, x: Array, w: Array) -> Array:
-        """The result of canonical data and a kernel (O, I, …)."""
+        """Convolve canonical data with a kernel (O, I, …) in NumPy."""
         raise NotImplementedError
 
     def taps(self, w: Array) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The index of each tap in the kernel, and its distance from the first in the data."""
+        """Index of each tap in the kernel, and its offset from the first tap in the data."""
         dilation = self.dilation
         places = product(*(range(size) for size in w.shape[2:]))
         return [(k, tuple(d * i for d, i in zip(dilation, k, strict=True))) for k in places]
 
     def strided(self, start: Sequence[int], counts: Sequence[int]) -> tuple[Any, ...]:
-        """Slices of the spatial dimensions: so many elements, a stride apart."""
+        """Slices of the spatial dimensions: `counts` elements each, `strides` apart, from `start`."""
         slices = zip(start, counts, self.strides, strict=True)
         return (..., *(slice(a, a + s * n, s) if n else slice(0, 0) for a, n, s in slices))
 
     # ------------------------------------------------------------------------------------ gradients
 
     def differentiable(self, data: Term, weight: Term) -> bool:
-        """True if a gradient is stated: for floats of one dtype, static sizes, and one group."""
+        """True if a gradient is defined: for floats of one dtype, static dimensions, and one group."""
         infos = [tensor_info(data), tensor_info(weight)]
         static = all(
             info.dims is not None and all(isinstance(d, IntImm) for d in info.dims) for info in infos
@@ -137,9 +137,9 @@ class AnyConvolution(Windowed):
     def weight_gradient(
         self, image: Term, image_layout: str, by: Term, by_layout: str, letters: tuple[str, str], weight: Term
     ) -> RelaxExpr:
-        """The kernel for which this maps between `image` and `by`: their correlation, batch and channels exchanged.
+        """Gradient with respect to the kernel: the correlation of `image` and `by`, with batch and channels exchanged.
 
-        `letters` are those of the kernel's dimensions along which the channels of `image` and of `by` lie.
+        `letters` name the kernel dimensions of the channels of `image` and of `by`.
         """
         rename = str.maketrans("NC", "CN")
         out = self.kernel_layout.translate(str.maketrans({letters[0]: "N", letters[1]: "C"}))
@@ -160,7 +160,7 @@ class AnyConvolution(Windowed):
 
 
 class Convolution(AnyConvolution):
-    """The base of convolutions: data (N, C, …), weight (O, C / groups, …)."""
+    """Base class of convolutions: data (N, C, …), weight (O, C / groups, …)."""
 
     __slots__ = ()
 
@@ -236,7 +236,7 @@ class Convolution(AnyConvolution):
 
 
 class TransposedConvolution(AnyConvolution):
-    """The base of transposed convolutions: data (N, C, …), weight (C, O / groups, …)."""
+    """Base class of transposed convolutions: data (N, C, …), weight (C, O / groups, …)."""
 
     __slots__ = ()
 
@@ -351,7 +351,7 @@ class Conv1dTranspose(TransposedConvolution):
 
 @operator("relax.nn.conv2d_transpose")
 class Conv2dTranspose(TransposedConvolution):
-    """The transpose of conv2d: each element of the data adds the kernel, times itself, to the result at its place.
+    """The transpose of conv2d: each element of the data, times the kernel, is added to the result at its position.
 
     data (N, C, H, W), weight (C, O / groups, KH, KW) in the given layouts; result (N, O, H', W') with
     H' = (H - 1) · stride + dilation · (KH - 1) + 1 - pads + output_padding. `padding` cuts the result, in the forms of

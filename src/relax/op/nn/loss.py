@@ -23,9 +23,9 @@ from .activation import wide
 
 @operator("relax.nn.cross_entropy_with_logits")
 class CrossEntropyWithLogits(Operator):
-    """-Σ predictions · labels, divided by the size of the batch (dimension 0) where there are two dimensions or more.
+    """-Σ predictions · labels, divided by the size of the batch (dimension 0) for two or more dimensions.
 
-    Both have one shape; predictions are log probabilities, as log_softmax gives them.
+    Both have one shape; predictions are log probabilities, as returned by log_softmax.
     """
 
     compute = topi.nn.cross_entropy_with_logits
@@ -68,8 +68,8 @@ class NLLLoss(Operator):
     """-weight · log probability of each target's class, and their sum or mean.
 
     predictions (N, C, d1, …) or (C), targets (N, d1, …) or () of integers, weights (C), 1 by default. A target of
-    `ignore_index` counts nothing; any other that is no class is an error at run time. The "mean" divides the sum by
-    that of the weights.
+    `ignore_index` has weight 0; any other target that is not a class is an error at run time. The "mean" divides the
+    sum by that of the weights.
     """
 
     reduction: Literal["none", "sum", "mean"] = "mean"
@@ -152,7 +152,7 @@ class NLLLoss(Operator):
     def _weights_gradient(
         self, predictions: Term, targets: Term, weights: Term, result: Term, grad: Term
     ) -> Term | None:
-        """The gradient by the weights: each class collects the losses of its targets."""
+        """Gradient with respect to the weights: the sum of the losses of each class's targets."""
         dims, ndim = dims_of(weights), tensor_info(predictions).ndim
         if dims is None or ndim == -1:
             return None

@@ -25,7 +25,7 @@ from .activation import wide
 def _require_sizes(
     name: str, info: TensorStructInfo, expected: tuple[PrimExpr, ...] | None, count: int, what: str
 ) -> None:
-    """Complain unless a parameter may have the sizes of the normalised axes."""
+    """Raise OperatorError if a parameter is proved not to have the sizes of the normalised axes."""
     if info.ndim not in (-1, count):
         plural = "" if count == 1 else "s"
         raise OperatorError(
@@ -40,7 +40,7 @@ def _require_sizes(
 
 
 class OverAxes(Operator):
-    """The base of normalisation over `axes`, with parameters of the sizes of those axes, in their order."""
+    """Base class of normalisation over `axes`, with parameters shaped like those axes, in their order."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ class OverAxes(Operator):
     epsilon: float = 1e-5
 
     def normalised(self, data: TensorStructInfo, parameters: dict[str, TensorStructInfo]) -> TensorStructInfo:
-        """The struct info of the result; complains of parameters that do not fit."""
+        """Struct info of the result. Raises OperatorError for parameters that do not fit."""
         self.require_dtype(data, "data", "float")
         dtype = data.dtype
         for name, info in parameters.items():
@@ -62,13 +62,13 @@ class OverAxes(Operator):
         return data if data.dtype == dtype else data.replace(dtype=dtype)
 
     def lifted(self, parameter: Array, ndim: int) -> Array:
-        """A parameter in the shape that broadcasts to data of `ndim` dimensions."""
+        """Reshape a parameter to broadcast to data of `ndim` dimensions."""
         axes = tuple(a % ndim for a in self.axes)
         sizes = dict(zip(axes, parameter.shape, strict=True))
         return wide(parameter).transpose(np.argsort(axes)).reshape([sizes.get(d, 1) for d in range(ndim)])
 
     def lifted_term(self, parameter: Term, ndim: int) -> Term:
-        """`lifted` of an expression."""
+        """`lifted` on expressions."""
         axes = [a % ndim for a in self.axes]
         if axes != sorted(axes):
             order = sorted(range(len(axes)), key=axes.__getitem__)
@@ -77,7 +77,7 @@ class OverAxes(Operator):
         return apply("expand_dims", parameter, axis=others) if others else parameter
 
     def parameter_gradient(self, grad: Term, ndim: int) -> Term:
-        """The gradient by a parameter, of that by what it is `lifted` to, as large as the data."""
+        """Gradient with respect to a parameter, given that of the `lifted` parameter in the data's shape."""
         axes = [a % ndim for a in self.axes]
         others = [d for d in range(ndim) if d not in axes]
         total = apply("sum", grad, axis=others) if others else grad
@@ -95,7 +95,7 @@ class OverAxes(Operator):
 class LayerNorm(OverAxes):
     """(x - mean) / √(variance + ε) · γ + β over `axes`; γ and β have the sizes of those axes.
 
-    Without `scale` γ, without `center` β is not applied. Mean and variance are accumulated in float32 at least.
+    γ is applied only with `scale`, β only with `center`. Mean and variance are accumulated in at least float32.
     """
 
     center: bool = True
@@ -131,7 +131,7 @@ class LayerNorm(OverAxes):
 class RMSNorm(OverAxes):
     """x / √(mean x² + ε) · weight over `axes`; the weight has the sizes of those axes.
 
-    The squares are accumulated in float32 at least.
+    The squares are accumulated in at least float32.
     """
 
     compute = topi.nn.rms_norm
@@ -159,7 +159,7 @@ class RMSNorm(OverAxes):
 
 
 def _standardised(x: Array, axes: Sequence[int], epsilon: float) -> Array:
-    """(x - mean) / √(variance + ε) over axes."""
+    """(x - mean) / √(variance + ε) over `axes`, in NumPy."""
     folded = tuple(a % x.ndim for a in axes)
     count = x.dtype.type(np.prod([x.shape[a] for a in folded]))
     with np.errstate(all="ignore"):
@@ -173,18 +173,18 @@ def _mean(x: Term, axes: Sequence[int]) -> Term:
 
 
 def _standardised_term(x: Term, axes: Sequence[int], epsilon: float) -> tuple[Term, Term]:
-    """(x - mean) / √(variance + ε) over axes as an expression, and the root."""
+    """Expressions of (x - mean) / √(variance + ε) over `axes` and of the root."""
     root = apply("sqrt", apply("variance", x, axis=tuple(axes), keepdims=True) + epsilon)
     return (x - _mean(x, axes)) / root, root
 
 
 def _standardised_gradient(standard: Term, root: Term, grad: Term, axes: Sequence[int]) -> Term:
-    """The gradient by x, given that by what x is standardised to."""
+    """Gradient with respect to x, given that with respect to the standardised x."""
     return (grad - _mean(grad, axes) - standard * _mean(grad * standard, axes)) / root
 
 
 class OfChannels(Operator):
-    """The base of group_norm and instance_norm: over `axes`, with parameters per channel."""
+    """Base class of group_norm and instance_norm: over `axes`, with parameters per channel."""
 
     __slots__ = ()
 
@@ -197,7 +197,9 @@ class OfChannels(Operator):
     def normalised(
         self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo
     ) -> tuple[TensorStructInfo, PrimExpr | None]:
-        """The struct info of the result, and the number of channels; complains of parameters that do not fit."""
+        """Struct info of the result, and the number of channels. Raises OperatorError for parameters that do not
+        fit.
+        """
         self.require_dtype(data, "data", "float")
         dtype, channels = data.dtype, None
         axis = self.require_axis(self.channel_axis, data)
@@ -213,7 +215,7 @@ class OfChannels(Operator):
     def channels_gradient(
         self, operands: Sequence[Term], grad: Term, standard: Term, slopes: Term
     ) -> Gradients | None:
-        """The gradients: `slopes` by data, and by γ and β the sums over all axes but that of channels."""
+        """Gradients with respect to data (`slopes`), and to γ and β: sums over all axes but the channels'."""
         ndim = tensor_info(operands[0]).ndim
         others = [d for d in range(ndim) if d != self.channel_axis % ndim]
         return (
@@ -223,7 +225,7 @@ class OfChannels(Operator):
         )
 
     def scaled(self, grad: Term, gamma: Term, ndim: int) -> Term:
-        """The gradient by what is scaled by γ, of that by the result."""
+        """Gradient with respect to the factor of γ, given that with respect to the result."""
         others = [d for d in range(ndim) if d != self.channel_axis % ndim]
         return grad * apply("expand_dims", gamma, axis=others) if self.scale else grad
 
@@ -295,9 +297,9 @@ class GroupNorm(OfChannels):
 
 @operator("relax.nn.instance_norm")
 class InstanceNorm(OfChannels):
-    """(x - mean) / √(variance + ε) · γ + β over `axes`, each channel by itself.
+    """(x - mean) / √(variance + ε) · γ + β over `axes`, per channel. γ and β have one element per channel.
 
-    γ and β have one element per channel. `axes` does not name the `channel_axis`.
+    `axes` does not name the `channel_axis`.
     """
 
     channel_axis: int
@@ -335,8 +337,8 @@ def _field(value: Term, index: int) -> Term:
 class BatchNorm(Operator):
     """(y, moving_mean, moving_var): y = (x - mean) / √(variance + ε) · γ + β per channel of `axis`.
 
-    The statistics are the moving ones, which are returned as they are; with `training` they are those of the
-    batch (the variance biased), and the moving ones are returned as (1 - momentum) · old + momentum · batch.
+    Mean and variance are the moving statistics, which are returned unchanged; with `training` they are those of the
+    batch (the variance biased), and the moving statistics are returned as (1 - momentum) · old + momentum · batch.
     """
 
     axis: int = 1

@@ -1,4 +1,4 @@
-"""Operators that move elements: padding, the exchange of channels and pixels, batch_flatten."""
+"""Operators that move elements: padding, pixel_shuffle and its inverse, batch_flatten."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from ..shapes import Move, product
 
 @operator("relax.nn.pad")
 class Pad(Move):
-    """The data with pad_width[2d] places before and pad_width[2d + 1] after it in dimension d; fewer where negative.
+    """The data with pad_width[2d] elements added before and pad_width[2d + 1] after it in dimension d; negative widths
+    crop.
 
-    The places hold `pad_value` (mode "constant"), or elements: mirrored at the first and last one ("reflect"), the
-    first or last one ("replicate", or "edge"), or as if the data repeated ("circular", or "wrap").
+    Added elements are `pad_value` (mode "constant"), or elements of the data: mirrored at the first and last one
+    ("reflect"), the first or last one ("replicate", or "edge"), or as if the data repeated ("circular", or "wrap").
     """
 
     pad_mode: PadMode = "constant"
@@ -66,7 +67,7 @@ class Pad(Move):
         self.require_attribute(fits, "pad_value", f"a value of {data.dtype!s}")
 
     def _padded(self, d: int, size: PrimExpr, low: Any, high: Any) -> PrimExpr:
-        """The size of dimension d of the result; what is not known of the sizes is left to the run time."""
+        """Size of dimension d of the result; undecided conditions are checked at run time."""
         result = simplify_dim(size + low + high)
         if isinstance(result, IntImm) and result.value < 0:
             message = (
@@ -151,7 +152,7 @@ class BatchFlatten(Move):
 
 
 def _require_multiple(size: PrimExpr, factor: int, what: str) -> PrimExpr:
-    """A size divided by a number that must divide it."""
+    """Divide a size by a number, which must divide it."""
     message = f"{what} must be a multiple of {factor}, found {prim_text(size)}"
     error = OperatorError(SHAPES, message, operand="data")
     require_same_dim(simplify(size % factor), const(0, "int64"), error)
@@ -159,12 +160,12 @@ def _require_multiple(size: PrimExpr, factor: int, what: str) -> PrimExpr:
 
 
 class PixelMove(Move):
-    """The base of pixel_shuffle and pixel_unshuffle."""
+    """Base class of pixel_shuffle and pixel_unshuffle."""
 
     __slots__ = ()
 
     def moved(self, data: TensorStructInfo, factor: str) -> tuple[int, Sequence[PrimExpr] | None]:
-        """The factor, and the sizes of data as far as they are known."""
+        """Return (factor, dimensions of data, None if unknown)."""
         by: int = getattr(self, factor)
         self.require_attribute(by >= 1, factor, "at least 1")
         if data.ndim != -1 and data.ndim < 3:

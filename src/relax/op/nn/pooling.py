@@ -1,4 +1,4 @@
-"""Pooling of 1 to 3 spatial dimensions: greatest values, means, and windows fitted to an output size."""
+"""Pooling over 1 to 3 spatial dimensions: maxima, means, norms, and adaptive windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .windows import Windowed, in_layout
 
 
 class Pool(Windowed):
-    """The base of pooling."""
+    """Base class of pooling."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Pool(Windowed):
     layout: str
 
     def pooled_info(self, data: TensorStructInfo) -> TensorStructInfo:
-        """The struct info of one value per window."""
+        """Struct info of a result with one value per window."""
         self.require_windows()
         self.require_numbers("pool_size", 1)
         self.require_rank("data", data, self.layout)
@@ -52,20 +52,20 @@ class Pool(Windowed):
         return tensor([size[axis] for axis in self.result_letters], data.dtype)
 
     def pooled(self, formula: Callable[..., Any], data: Any) -> Any:
-        """A formula of the data and the windows, in the layout of the result."""
+        """Apply a formula to the data and the windows; returns the result's layout."""
         windows = topi.nn.Pooling(
             self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode, self.layout
         )
         return self.laid_out(formula(data, windows))
 
     def laid_out(self, pooled: Any) -> Any:
-        """A tensor in the data's layout, in that of the result."""
+        """Permute a tensor from the data's layout to the result's."""
         if self.result_letters == self.layout:
             return pooled
         return topi.transpose(pooled, [self.layout.index(axis) for axis in self.result_letters])
 
     def covered(self, sizes: Sequence[int]) -> list[list[list[int]]]:
-        """For each spatial dimension and each window along it, the places it covers, padding included."""
+        """Coordinates covered by each window along each spatial dimension, padding included."""
         numbers = zip(self.pool_size, self.strides, self.dilation, strict=True)
         result: list[list[list[int]]] = []
         for size, (low, high), (window, stride, dilation) in zip(sizes, self.pads, numbers, strict=True):
@@ -80,8 +80,8 @@ class Pool(Windowed):
         return result
 
     def windows(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[Array, ...], int]]:
-        """For each window over canonical data of this shape: its place among windows, the index of its elements in the
-        data, and the number of places that count in the padded data."""
+        """Yield (window index, index of its elements, number of padded elements that count) of each window over
+        canonical data of `shape`."""
         batch, channels, *sizes = shape
         covered = self.covered(sizes)
         ends = [size + high for size, (_, high) in zip(sizes, self.pads, strict=True)]
@@ -92,7 +92,7 @@ class Pool(Windowed):
             yield place, np.ix_(range(batch), range(channels), *inside), int(np.prod(places))
 
     def fold_windows(self, data: Array, fold: Callable[[Array, int], Any], dtype: Any = None) -> Array:
-        """`fold`(elements (N, C, count), number of places that count in the padded data) of each window."""
+        """Apply `fold`(elements (N, C, count), number of padded elements that count) to each window."""
         x = self.canonical(data)
         counts = map(len, self.covered(x.shape[2:]))
         out = np.zeros((*x.shape[:2], *counts), dtype or data.dtype)
@@ -104,7 +104,7 @@ class Pool(Windowed):
     def pool_gradient(
         self, name: str, operands: Sequence[Term], grad: Term, *attributes: str
     ) -> Gradients | None:
-        """The gradient as a call of the operator of that name, with the attributes of pooling and further ones."""
+        """Gradient as a call of operator `name`, with the pooling attributes and further `attributes`."""
         names = (
             "pool_size",
             "strides",
@@ -120,7 +120,7 @@ class Pool(Windowed):
 
 
 class PlainPool(Pool):
-    """The base of pooling to one value per window."""
+    """Base class of pooling to one value per window."""
 
     __slots__ = ()
 
@@ -138,7 +138,7 @@ class PlainPool(Pool):
 
 
 class MaxPool(PlainPool):
-    """The base of maxima of windows: padding never wins, NaN does."""
+    """Base class of max pooling: padding is ignored, NaN propagates."""
 
     __slots__ = ()
 
@@ -151,7 +151,7 @@ class MaxPool(PlainPool):
 
 
 class AvgPool(PlainPool):
-    """The base of means of windows."""
+    """Base class of average pooling."""
 
     __slots__ = ()
 
@@ -169,7 +169,7 @@ class AvgPool(PlainPool):
 
 
 class LpPool(Pool):
-    """The base of norms of windows."""
+    """Base class of Lp-norm pooling."""
 
     __slots__ = ()
 
@@ -199,10 +199,9 @@ class LpPool(Pool):
 
 
 class MaxPoolWithIndices(Pool):
-    """The base of maxima of windows with their places.
+    """Base class of max pooling with indices.
 
-    An index counts the elements of the flattened data; it is that of the first among equals, -1 for a window without
-    elements.
+    An index is a flat index into the data, that of the first maximum; -1 for a window without elements.
     """
 
     __slots__ = ()
@@ -248,7 +247,7 @@ class MaxPoolWithIndices(Pool):
 
 
 class AdaptivePool(Windowed):
-    """The base of pooling with windows fitted to the size of the result."""
+    """Base class of adaptive pooling, whose windows are fitted to the size of the result."""
 
     __slots__ = ()
 
@@ -292,7 +291,9 @@ class AdaptivePool(Windowed):
         return self.in_result_layout(x).astype(data.dtype)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
-        """Each window's share to all its elements, axis by axis; a matrix of shares where there are several windows."""
+        """Distribute each window's gradient to its elements, axis by axis, by a matrix of weights if there are several
+        windows.
+        """
         (data,) = operands
         info = tensor_info(data)
         if self.result_letters != self.layout:
@@ -318,7 +319,7 @@ class AdaptivePool(Windowed):
 
 
 def _shares(size: int, count: int) -> Array:
-    """The matrix of the share of each of `size` elements in each of `count` windows fitted to them."""
+    """Matrix of the weight of each of `size` elements in each of `count` windows fitted to them."""
     shares = np.zeros((count, size))
     for i in range(count):
         start, end = i * size // count, -(-(i + 1) * size // count)
@@ -328,14 +329,14 @@ def _shares(size: int, count: int) -> Array:
 
 @operator("relax.nn.max_pool1d")
 class MaxPool1d(MaxPool):
-    """The greatest value of each window of sequences, (N, C, W) in `layout`, as max_pool2d."""
+    """The maximum of each window of sequences, (N, C, W) in `layout`, as max_pool2d."""
 
     spatial = "W"
 
 
 @operator("relax.nn.max_pool2d")
 class MaxPool2d(MaxPool):
-    """The greatest value of each window of (N, C, H, W) data in `layout`; padding never wins, NaN does.
+    """The maximum of each window of (N, C, H, W) data in `layout`; padding is ignored, NaN propagates.
 
     With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
     `count_include_pad` is there as in avg_pool2d, and changes nothing.
@@ -349,7 +350,7 @@ class MaxPool2d(MaxPool):
 
 @operator("relax.nn.max_pool3d")
 class MaxPool3d(MaxPool):
-    """The greatest value of each window of volumes, (N, C, D, H, W) in `layout`, as max_pool2d."""
+    """The maximum of each window of volumes, (N, C, D, H, W) in `layout`, as max_pool2d."""
 
     spatial = "DHW"
 
@@ -384,21 +385,21 @@ class AvgPool3d(AvgPool):
 
 @operator("relax.nn.max_pool1d_with_indices")
 class MaxPool1dWithIndices(MaxPoolWithIndices):
-    """max_pool1d, and the int64 index of each greatest value in the flattened data."""
+    """max_pool1d, and the int64 index of each maximum in the flattened data."""
 
     spatial = "W"
 
 
 @operator("relax.nn.max_pool2d_with_indices")
 class MaxPool2dWithIndices(MaxPoolWithIndices):
-    """max_pool2d, and the int64 index of each greatest value in the flattened data."""
+    """max_pool2d, and the int64 index of each maximum in the flattened data."""
 
     spatial = "HW"
 
 
 @operator("relax.nn.max_pool3d_with_indices")
 class MaxPool3dWithIndices(MaxPoolWithIndices):
-    """max_pool3d, and the int64 index of each greatest value in the flattened data."""
+    """max_pool3d, and the int64 index of each maximum in the flattened data."""
 
     spatial = "DHW"
 
@@ -429,14 +430,14 @@ class LpPool3d(LpPool):
 
 @operator("relax.nn.adaptive_avg_pool1d")
 class AdaptiveAvgPool1d(AdaptivePool):
-    """The means of as many windows of sequences, (N, C, W) in `layout`, as `output_size` says."""
+    """The mean of each of `output_size` adaptive windows of sequences, (N, C, W) in `layout`."""
 
     spatial = "W"
 
 
 @operator("relax.nn.adaptive_avg_pool2d")
 class AdaptiveAvgPool2d(AdaptivePool):
-    """The means of as many windows of (N, C, H, W) data in `layout` as `output_size` says (an int, or two).
+    """The mean of each of `output_size` (an int, or two) adaptive windows of (N, C, H, W) data in `layout`.
 
     Of m windows of n elements, window i covers those from ⌊i·n/m⌋ up to ⌈(i + 1)·n/m⌉; without elements the mean is
     NaN. None keeps the data's own size.
@@ -447,6 +448,6 @@ class AdaptiveAvgPool2d(AdaptivePool):
 
 @operator("relax.nn.adaptive_avg_pool3d")
 class AdaptiveAvgPool3d(AdaptivePool):
-    """The means of as many windows of volumes, (N, C, D, H, W) in `layout`, as `output_size` says."""
+    """The mean of each of `output_size` adaptive windows of volumes, (N, C, D, H, W) in `layout`."""
 
     spatial = "DHW"

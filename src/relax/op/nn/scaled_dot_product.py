@@ -1,4 +1,4 @@
-"""Attention."""
+"""Scaled dot-product attention."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CausalMask = Literal["TopLeft", "BottomRight"]
 
 
 class AnyAttention(Operator):
-    """The base of attention, over all keys or within sequences."""
+    """Base class of attention, over all keys or within sequences."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ class AnyAttention(Operator):
     window_size: int | None = None
 
     def attended(self, operands: Mapping[str, TensorStructInfo]) -> TensorStructInfo:
-        """The struct info of the result, from queries, keys and values by name; complains where they do not fit."""
+        """Struct info of the result of queries, keys and values. Raises OperatorError if they do not fit."""
         (q_name, query), (k_name, key), (v_name, value) = operands.items()
         self.require_dtype(query, q_name, "float")
         dtype = same_dtype(query.dtype, key.dtype, (q_name, k_name))
@@ -58,7 +58,7 @@ class AnyAttention(Operator):
     def attend(
         self, query: Array, key: Array, value: Array, bias: Array | None = None, seen: Array | None = None
     ) -> Array:
-        """The reference; `seen` (queries, keys) says what each query sees."""
+        """Reference implementation; `seen` (queries, keys) is the mask of keys visible to each query."""
         q, k, v = (wide(x).transpose(0, 2, 1, 3) for x in (query, key, value))
         factor = q.dtype.type(self.scale if self.scale is not None else q.shape[3] ** -0.5)
         scores = np.matmul(q, k.swapaxes(2, 3)) * factor
@@ -74,7 +74,7 @@ class AnyAttention(Operator):
         return out.transpose(0, 2, 1, 3).astype(query.dtype)
 
     def visible(self, m: int, n: int) -> Array:
-        """The causal mask: the ones of n keys that each of m queries sees."""
+        """Causal mask (m queries, n keys): True where the query sees the key."""
         i, j = np.indices((m, n))
         if self.causal_mask is None:
             return np.ones((m, n), bool)
@@ -119,10 +119,10 @@ def _bias_error(d: int, size: PrimExpr, full: PrimExpr) -> OperatorError:
 class Attention(AnyAttention):
     """softmax(scale · Q Kᵀ + bias) V, head by head.
 
-    query (batch, m, heads, d), key (batch, n, heads, d), value (batch, n, heads, dv), bias broadcasting to
-    (batch, heads, m, n); result (batch, m, heads, dv). `scale` defaults to 1/√d. `causal_mask` "TopLeft" lets query i
-    see the keys j ≤ i, "BottomRight" those j ≤ i + n - m; with `window_size` w only the last w of them. A query that
-    sees no key gives 0.
+    query (batch, m, heads, d), key (batch, n, heads, d), value (batch, n, heads, dv), bias broadcasting to (batch,
+    heads, m, n); result (batch, m, heads, dv). `scale` defaults to 1/√d. `causal_mask` "TopLeft" lets query i see the
+    keys j ≤ i, "BottomRight" those j ≤ i + n - m; with `window_size` w only the last w of them. The result is 0 for a
+    query that sees no key.
     """
 
     compute = topi.nn.attention
@@ -145,7 +145,7 @@ class Attention(AnyAttention):
 
 @operator("relax.nn.attention_bias")
 class AttentionBias(AnyAttention):
-    """`attention` with a bias, which is an operand of its own in TVM."""
+    """`attention` with a bias, which is a separate operand in TVM."""
 
     compute = topi.nn.attention
 
@@ -162,11 +162,12 @@ class AttentionBias(AnyAttention):
 
 @operator("relax.nn.attention_var_len")
 class AttentionVarLen(AnyAttention):
-    """`attention` within each of several sequences of any lengths, which stand one after the other in a batch of 1.
+    """`attention` within each of several sequences of any lengths, concatenated in a batch of 1.
 
     queries (1, m, heads, d), keys (1, n, heads, d), values (1, n, heads, dv). Sequence s has the queries from
-    seqstart_q[s] up to seqstart_q[s + 1], and the keys from seqstart_k[s] (by default those of the queries). A query
-    outside all sequences gives 0. max_seqlen_q and max_seqlen_k are what TVM's kernels need; they are not read.
+    seqstart_q[s] up to seqstart_q[s + 1], and the keys from seqstart_k[s] (by default those of the queries). The result
+    is 0 for a query outside all sequences. max_seqlen_q and max_seqlen_k exist for compatibility with TVM and are not
+    read.
     """
 
     def infer(
@@ -198,7 +199,7 @@ class AttentionVarLen(AnyAttention):
     def _require_sequences(
         self, queries: TensorStructInfo, seqstart_q: TensorStructInfo, seqstart_k: TensorStructInfo | None
     ) -> None:
-        """Complain of a batch that is not 1, and of other sequences of keys than of queries."""
+        """Raise OperatorError for a batch that is not 1, or if queries and keys have different numbers of sequences."""
         if queries.dims is not None:
             message = f"the batch of queries must be 1, found {prim_text(queries.dims[0])}"
             require_same_dim(

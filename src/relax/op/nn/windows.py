@@ -1,4 +1,4 @@
-"""The base of operators with windows over the spatial dimensions of a layout: convolutions and pools."""
+"""Base class of operators with windows over the spatial dimensions of a layout: convolutions and pools."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ..operator import Array, Operator
 
 
 class Windowed(Operator):
-    """The base of convolution and pooling in 1 to 3 spatial dimensions.
+    """Base class of convolution and pooling in 1 to 3 spatial dimensions.
 
-    Attributes have one spelling, as TVM's do: a number per spatial dimension where one number may be given for all; the
-    padding before the data, then that behind them; no `out_layout` that is the layout of the data.
+    Attributes are canonicalised as in TVM: one number per spatial dimension; padding before the data, then after it;
+    None for an `out_layout` that equals the data's layout.
     """
 
     __slots__ = ()
 
     spatial: ClassVar[str]
-    """The letters of the spatial dimensions, outermost first: "W", "HW" or "DHW"."""
+    """Letters of the spatial dimensions, outermost first: "W", "HW" or "DHW"."""
     layout_attribute: ClassVar[str] = "layout"
-    """The attribute that holds the layout of the data."""
+    """Attribute that holds the layout of the data."""
     per_axis: ClassVar[tuple[str, ...]] = ("strides", "dilation")
-    """The attributes with a number per spatial dimension."""
+    """Attributes with one number per spatial dimension."""
 
     strides: tuple[int, ...]
     padding: tuple[int, ...]
@@ -37,7 +37,7 @@ class Windowed(Operator):
 
     @classmethod
     def inherited_default(cls, value: Any) -> Any:
-        """One number for each spatial dimension, and the spatial letters for the star of a layout ("NC*")."""
+        """Repeat a default for each spatial dimension, and expand the star of a layout ("NC*") to spatial letters."""
         if isinstance(value, str):
             return value.replace("*", cls.spatial)
         return cast("tuple[int, ...]", value) * len(cls.spatial) if isinstance(value, tuple) else value
@@ -52,24 +52,24 @@ class Windowed(Operator):
             set_slot(self, "out_layout", None)
 
     def _repeat(self, attribute: str, short: int, count: int) -> None:
-        """Give an attribute `count` numbers if it has one or `short` of them; others are left to `require_numbers`."""
+        """Expand an attribute of one or `short` numbers to `count`; `require_numbers` checks other lengths."""
         values: tuple[int, ...] | None = getattr(self, attribute)
         if values is not None and len(values) in (1, short) and len(values) != count:
             set_slot(self, attribute, values * (count // len(values)))
 
     @property
     def letters(self) -> str:
-        """The canonical layout of the data."""
+        """Canonical layout of the data."""
         return "NC" + self.spatial
 
     @property
     def data_letters(self) -> str:
-        """The layout of the data."""
+        """Layout of the data."""
         return getattr(self, self.layout_attribute)
 
     @property
     def result_letters(self) -> str:
-        """The layout of the result."""
+        """Layout of the result."""
         return self.out_layout or self.data_letters
 
     @property
@@ -87,8 +87,8 @@ class Windowed(Operator):
         self.require_attribute(fits, attribute, f"a permutation of {letters!r}", hint=hint)
 
     def require_numbers(self, attribute: str, least: int, *, ends: bool = False) -> None:
-        """Complain unless an attribute has one number, or one per spatial dimension (`ends`: or two), each large
-        enough.
+        """Raise OperatorError unless an attribute has one number, or one (`ends`: two) per spatial dimension, each
+        large enough.
         """
         count = len(self.spatial)
         counts = sorted({1, count, 2 * count} if ends else {1, count})
@@ -99,14 +99,14 @@ class Windowed(Operator):
         self.require_attribute(fits, attribute, f"{amount} at least {least}")
 
     def require_windows(self) -> None:
-        """Complain of layouts, strides, dilation or padding that make no sense."""
+        """Raise OperatorError for invalid layouts, strides, dilation or padding."""
         self.require_numbers("strides", 1)
         self.require_numbers("dilation", 1)
         self.require_numbers("padding", 0, ends=True)
         self.require_layouts()
 
     def require_layouts(self) -> None:
-        """Complain of layouts that have other letters than the canonical one."""
+        """Raise OperatorError for layouts whose letters are not those of the canonical one."""
         self.require_layout(self.layout_attribute, self.letters)
         if self.out_layout:
             self.require_layout("out_layout", self.letters)
@@ -117,7 +117,7 @@ class Windowed(Operator):
             raise OperatorError(SHAPES, message, operand=name)
 
     def require_room(self, size: PrimExpr, axis: str) -> PrimExpr:
-        """The simplified size of the result; complains if it is proved that no window fits."""
+        """Simplified size of the result. Raises OperatorError if it is proved that no window fits."""
         result = simplify(size)
         if isinstance(result, IntImm) and result.value < 0:
             raise OperatorError(
@@ -126,11 +126,11 @@ class Windowed(Operator):
         return result
 
     def canonical(self, data: Array) -> Array:
-        """Data in the canonical layout."""
+        """Permute data to the canonical layout."""
         return in_layout(data, self.data_letters, self.letters)
 
     def in_result_layout(self, result: Array) -> Array:
-        """A result in the canonical layout, in its own."""
+        """Permute a result from the canonical layout to its own."""
         return in_layout(result, self.letters, self.result_letters)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
@@ -141,13 +141,13 @@ class Windowed(Operator):
         return Permuted(moved, (axes, *[None] * (len(infos) - 1)), (axes,))
 
     def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
-        """Layouts of the data, and, if it is to be another one, of the result."""
+        """Permute the operands to layouts of the data and, optionally, of the result."""
         self.require_number_of_layouts(layouts, 1)
         result = layouts[1] if len(layouts) > 1 else layouts[0]
         return self.laid_out_as(layouts[:1], [self.data_letters], result, infos)
 
     def require_number_of_layouts(self, layouts: Sequence[str], operands: int) -> None:
-        """Complain unless there is a layout for each of the first operands, and perhaps one for the result."""
+        """Raise OperatorError unless there are 1 to `operands` + 1 layouts, the extra one being the result's."""
         if not 1 <= len(layouts) <= operands + 1:
             expected = f"1 to {operands + 1} layouts"
             raise OperatorError(ATTRIBUTES, f"takes {expected}, found {len(layouts)}: {', '.join(layouts)}")
@@ -160,7 +160,7 @@ class Windowed(Operator):
         infos: Sequence[StructInfo],
         **attributes: str,
     ) -> Permuted | None:
-        """The rule for operands and result in these layouts, where those of the operands are `present`."""
+        """Permuted call with operands and result in `layouts`; `present` are the operands' current layouts."""
         moved = self.replace(**{self.layout_attribute: layouts[0], **attributes}, out_layout=result)
         moved.require_layouts()
         for info, letters in zip(infos, present, strict=False):
@@ -175,5 +175,5 @@ class Windowed(Operator):
 
 
 def in_layout(array: Array, source: str, target: str) -> Any:
-    """An array whose dimensions are named by `source`, with those of `target`."""
+    """Permute an array from layout `source` to layout `target`."""
     return array.transpose([source.index(c) for c in target])

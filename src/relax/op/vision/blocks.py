@@ -1,6 +1,6 @@
-"""Convolution with moved taps, and the sum of overlapping blocks: deform_conv2d, col2im."""
+"""Deformable convolution and the sum of overlapping blocks: deform_conv2d, col2im."""
 
-# NumPy's own types leave much of what references compute unknown.
+# NumPy's own types leave many types of references unknown.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false
 
@@ -132,7 +132,7 @@ class DeformConv2d(Windowed):
 
 
 def _interpolated(images: Array, rows: Array, columns: Array) -> Array:
-    """Values of images (N, H, W) at places (N, OH, OW); zero outside."""
+    """Bilinear samples of images (N, H, W) at coordinates (N, OH, OW); zero outside."""
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     height, width = padded.shape[1:]
     y, x = (np.clip(p + 1, 0, n - 1) for p, n in ((rows, height), (columns, width)))
@@ -147,7 +147,7 @@ def _interpolated(images: Array, rows: Array, columns: Array) -> Array:
 
 @operator("relax.vision.col2im")
 class Col2Im(Operator):
-    """Images from blocks, whose elements at the same place are added: the reverse of cutting images into blocks.
+    """Images assembled from blocks by adding overlapping elements: the adjoint of cutting images into blocks.
 
     data (N, C · elements of a block, blocks), the blocks counted in row-major order; result (N, C, *image_shape). A
     block starts every `strides` elements of the image with its `padding`, and its elements are `dilation` apart.
@@ -191,7 +191,7 @@ class Col2Im(Operator):
         return tensor((batch, channels, *image_shape.values), data.dtype)
 
     def _require_windows(self, rank: int) -> None:
-        """Complain of strides, dilation or padding that make no sense for `rank` spatial dimensions."""
+        """Raise OperatorError for invalid strides, dilation or padding of `rank` spatial dimensions."""
         several = f"1 or {rank} numbers" if rank > 1 else "1 number"
         for name in ("strides", "dilation"):
             values = getattr(self, name)

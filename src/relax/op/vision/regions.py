@@ -1,6 +1,6 @@
 """Regions of interest: roi_align."""
 
-# NumPy's own types leave much of what references compute unknown.
+# NumPy's own types leave many types of references unknown.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false
 
@@ -24,16 +24,17 @@ from ..sizes import require_dim, require_elements, require_rank
 
 @operator("relax.vision.roi_align")
 class RoiAlign(Operator):
-    """Each region of an image, divided into `pooled_size` parts, of whose samples the mean ("avg") or maximum is taken.
+    """Pool regions of images: each is divided into `pooled_size` parts, which are reduced to the mean ("avg") or
+    maximum of their samples.
 
-    A sample is interpolated between the four elements around it; in mode "weighted_max", which is ONNX's "max", it is
-    the greatest of these times their weights.
+    A sample is interpolated between the four elements around it; in mode "weighted_max", ONNX's "max", it is the
+    greatest weighted element.
 
     data (N, C, H, W) in `layout`; rois (regions, 5) hold (image, x1, y1, x2, y2), or (regions, 4) without the image if
-    batch_indices (regions,) has them; times `spatial_scale`, they are places in the data. A part has `sample_ratio`
-    samples along each side, or if that is not positive as many as its size, rounded up. `aligned`: places are moved by
-    -1/2, element 0 being around 1/2; else the sides of regions are at least 1. Samples more than one element outside of
-    the data are 0.
+    batch_indices (regions,) has them; times `spatial_scale`, they are coordinates of the data. A part has
+    `sample_ratio` samples along each side, or if that is not positive, its size rounded up. `aligned` shifts
+    coordinates by -1/2, with element 0 at 1/2; otherwise the sides of regions are at least 1. Samples more than one
+    element outside of the data are 0.
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER

@@ -1,6 +1,6 @@
 """Non-maximum suppression."""
 
-# NumPy's own types leave much of what references compute unknown.
+# NumPy's own types leave many types of references unknown.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false
 
@@ -26,7 +26,7 @@ LIMITS = ("max_output_boxes_per_class", "iou_threshold", "score_threshold")
 
 
 class Suppression(Operator):
-    """The base of both forms of non-maximum suppression.
+    """Base class of both forms of non-maximum suppression.
 
     boxes (images, boxes, 4), scores (images, classes, boxes); the scalars may be tensors of one element.
     """
@@ -50,7 +50,7 @@ class Suppression(Operator):
         return TupleStructInfo((self.rows(scores), tensor((1,), "int64")))
 
     def rows(self, scores: TensorStructInfo) -> TensorStructInfo:
-        """The struct info of the rows (image, class, box)."""
+        """Struct info of the rows (image, class, box)."""
         raise NotImplementedError
 
     def _require_operands(
@@ -78,7 +78,7 @@ class Suppression(Operator):
     def selected(
         self, boxes: Array, scores: Array, most: Any, iou: Any, least: Any
     ) -> list[tuple[int, int, int]]:
-        """(image, class, box) in NumPy."""
+        """Compute the rows (image, class, box) in NumPy."""
         boxes, scores = wide(boxes), wide(scores)
         limit = np.asarray(iou).reshape(()).astype(boxes.dtype)
         count = max(int(np.asarray(most).reshape(())), 0)
@@ -118,7 +118,7 @@ def _overlap(low: Array, high: Array, a: Any, b: Any) -> Any:
 
 @operator("relax.vision.padded_non_max_suppression")
 class PaddedNonMaxSuppression(Suppression):
-    """As all_class_non_max_suppression, but with as many rows as there are scores; those that are left hold -1."""
+    """all_class_non_max_suppression with one row per score; unused rows hold -1."""
 
     center_point_box: bool = False
     compute = topi.vision.padded_non_max_suppression
@@ -138,7 +138,7 @@ class PaddedNonMaxSuppression(Suppression):
 
 @operator("relax.vision.leading_rows")
 class LeadingRows(Operator):
-    """The first rows of the data, of which `count`, a tensor of one element, says the number."""
+    """The first rows of the data; `count`, a tensor of one element, holds their number."""
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     packed: ClassVar[str | None] = "relax.run.leading_rows"
@@ -172,7 +172,7 @@ class AllClassNonMaxSuppression(Suppression):
         return tensor(None, "int64", 2)
 
     def legalize(self, builder: Any, call: Call) -> RelaxExpr:
-        """The padded form, whose rows beyond the count are cut off."""
+        """Lower to the padded form, followed by a cut to `count` rows."""
         if not self.can_compute(call):
             return call
         form = PaddedNonMaxSuppression(center_point_box=self.center_point_box)

@@ -1,4 +1,4 @@
-"""Operators of networks on blocks and windows of elements: blocks as batches, dilation, buffers, regions."""
+"""Operators on blocks and windows: space to batch, dilation, ring buffers, region pooling."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .declare import (
 
 
 def _space_to_batch(a: Any, x: RelaxExpr) -> RelaxExpr:
-    """Each dimension behind the batch is divided in blocks; the places in a block become parts of the batch."""
+    """Split each spatial dimension into blocks; the position in a block becomes part of the batch."""
     blocks = [int(block) for block in a.block_shape]
     count = len(blocks)
     widths = [0, 0, *(width for pair in a.paddings for width in pair)]
@@ -49,7 +49,7 @@ def _space_to_batch(a: Any, x: RelaxExpr) -> RelaxExpr:
 
 
 def _batch_to_space(a: Any, x: RelaxExpr) -> RelaxExpr:
-    """The inverse of `_space_to_batch`, with elements cut off at both ends."""
+    """Inverse of `_space_to_batch`, with elements cropped at both ends."""
     blocks = [int(block) for block in a.block_shape]
     count, sizes = len(blocks), dims(x)
     product = _product(blocks)
@@ -92,7 +92,7 @@ declare(
 
 
 def _dilate(a: Any, x: RelaxExpr) -> RelaxExpr:
-    """Behind each element stride - 1 of the value, but for the last one."""
+    """Insert stride - 1 copies of the value after each element except the last."""
     if len(a.strides) != rank(x):
         raise ValueError(f"strides has {len(a.strides)} numbers for {rank(x)} dimensions")
     sizes, kind, value = list(dims(x)), dtype(x), scalar(a.dilation_value, x)
@@ -135,7 +135,7 @@ declare(
 
 
 def _adaptive_max_pool(letters: str) -> None:
-    """The greatest element of each of so many parts, one dimension after the other."""
+    """Maximum of each of a given number of parts, one dimension after another."""
 
     def means(a: Any, x: RelaxExpr) -> RelaxExpr:
         lengths = dict(zip(a.layout, dims(x), strict=True))
@@ -154,7 +154,7 @@ def _adaptive_max_pool(letters: str) -> None:
 
 
 def _part(x: RelaxExpr, axis: int, length: Any, index: int, count: int) -> RelaxExpr:
-    """The maxima of one of `count` parts along an axis."""
+    """Maxima of part `index` of `count` along an axis."""
     begin = index * length // const(count, "int64")
     end = ((index + 1) * length + (count - 1)) // const(count, "int64")
     return op.max(op.strided_slice(x, [axis], [begin], [end]), [axis], True)

@@ -2,9 +2,9 @@
 
     declare("nn.softmax", 1, attr("axis", "int", -1), means=lambda a, x: op.nn.softmax(x, a.axis))
 
-`means` is called with the attributes and the operands as Relax expressions of known struct info, and gives a Relax
-expression. From it follow the operator's type (the struct info that Relax derives), its value (what Relax computes) and
-its translation, so each rule stands once, on the Relax operator.
+`means` is called with the attributes and the operands as Relax expressions with struct info, and returns a Relax
+expression. It determines the operator's type (the struct info that Relax derives), its value (what Relax computes) and
+its translation, so each rule exists once, on the Relax operator.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ...tir.op_pattern import OpPatternKind
 from ..operators import REQUIRED, AttrField, register_operator
 
 MEANING: Final = "relay.meaning"
-"""The key of an Op under which its meaning is registered."""
+"""Op attribute key of the operator's meaning."""
 PATTERN: Final = "TOpPattern"
-"""The key of an Op under which its fusion pattern is registered, as in TVM."""
+"""Op attribute key of the fusion pattern, as in TVM."""
 ELEMWISE: Final = OpPatternKind.ELEMWISE
 BROADCAST: Final = OpPatternKind.BROADCAST
 INJECTIVE: Final = OpPatternKind.INJECTIVE
@@ -39,7 +39,7 @@ _CONSTANTS: Final = "relay.constants"
 _OPERAND_NAMES: Final = {1: ("data",), 2: ("lhs", "rhs")}
 
 Results: TypeAlias = "int | Callable[[Any], int | None]"
-"""A number of results, or a function from attributes to it, which gives None where the result is no tuple."""
+"""Number of results, or a function of the attributes that returns it (None if the result is no tuple)."""
 
 Meaning: TypeAlias = (
     Callable[[Any], Any]
@@ -49,11 +49,11 @@ Meaning: TypeAlias = (
     | Callable[[Any, Any, Any, Any, Any], Any]
     | Callable[[Any, Any, Any, Any, Any, Any], Any]
 )
-"""A function from attributes and up to five operands to a Relax expression."""
+"""Function from attributes and up to five operands to a Relax expression."""
 
 
 def attr(name: str, kind: str, default: Any = REQUIRED) -> AttrField:
-    """An attribute: its name, the name of its type (a key of `operators.ATTR_TYPES`), and its default."""
+    """Return an attribute: name, type name (a key of `operators.ATTR_TYPES`), and default."""
     return AttrField(name, kind, default)
 
 
@@ -95,34 +95,34 @@ def declare(
 
 
 def meaning_of(operator: Op) -> Callable[..., RelaxExpr] | None:
-    """The meaning of a Relay operator; None if it has none in Relax."""
+    """Return the meaning of a Relay operator, or None."""
     return operator.get_attr(MEANING)
 
 
 def pattern_of(operator: Op) -> OpPatternKind:
-    """The fusion pattern of an operator; OPAQUE if it has none."""
+    """Fusion pattern of an operator; OPAQUE if undeclared."""
     pattern = operator.get_attr(PATTERN)
     return OpPatternKind.OPAQUE if pattern is None else OpPatternKind(pattern)
 
 
 def mixed_precision_of(operator: Op) -> MixedPrecision | None:
-    """The category of an operator in mixed precision; None if its declaration names none."""
+    """Mixed-precision category of an operator, or None if undeclared."""
     return operator.get_attr(_MIXED)
 
 
 def operand_names(operator: Op) -> tuple[str, ...]:
-    """The names under which the operands may be given as keywords."""
+    """Keyword names of the operands."""
     return operator.get_attr(_OPERANDS) or ()
 
 
 def result_count(operator: Op, attrs: Any) -> int | None:
-    """The number of fields of an operator's result with these attributes; None if the result is no tuple."""
+    """Number of fields of an operator's result with these attributes, or None if the result is no tuple."""
     results: Results | None = operator.get_attr(_RESULTS)
     return results(attrs) if callable(results) else results
 
 
 def needs_constants(operator: Op) -> bool:
-    """True if the operator's meaning needs to know the values of scalar operands."""
+    """True if the operator's meaning needs the values of scalar operands."""
     return bool(operator.get_attr(_CONSTANTS))
 
 
@@ -130,7 +130,7 @@ def needs_constants(operator: Op) -> bool:
 
 
 def dims(x: RelaxExpr) -> tuple[PrimExpr, ...]:
-    """The dimensions of a tensor. Raises ValueError if its shape is not known."""
+    """Dimensions of a tensor. Raises ValueError if its shape is unknown."""
     info = x.struct_info_
     if not isinstance(info, TensorStructInfo) or info.dims is None:
         raise ValueError("the shape of the operand must be known")
@@ -138,7 +138,7 @@ def dims(x: RelaxExpr) -> tuple[PrimExpr, ...]:
 
 
 def rank(x: RelaxExpr) -> int:
-    """The number of dimensions of a tensor. Raises ValueError if it is not known."""
+    """Rank of a tensor. Raises ValueError if it is unknown."""
     info = x.struct_info_
     if not isinstance(info, TensorStructInfo) or info.ndim < 0:
         raise ValueError("the number of dimensions of the operand must be known")
@@ -146,7 +146,7 @@ def rank(x: RelaxExpr) -> int:
 
 
 def dtype(x: RelaxExpr) -> str:
-    """The dtype of a tensor. Raises ValueError if it is not known."""
+    """Dtype of a tensor. Raises ValueError if it is unknown."""
     info = x.struct_info_
     if not isinstance(info, TensorStructInfo) or info.dtype.is_void:
         raise ValueError("the dtype of the operand must be known")
@@ -154,24 +154,24 @@ def dtype(x: RelaxExpr) -> str:
 
 
 def scalar(value: float, like: RelaxExpr) -> RelaxExpr:
-    """A constant of the dtype of an operand."""
+    """Constant with the dtype of an operand."""
     return const(value, dtype(like))
 
 
 def number(x: RelaxExpr) -> Any:
-    """The value of a constant scalar operand. Raises ValueError if it is no constant."""
+    """Value of a constant scalar operand. Raises ValueError if it is no constant."""
     if not isinstance(x, Constant) or x.data.ndim:
         raise ValueError("the operand must be a constant scalar")
     return cast("Any", x.data).item()
 
 
 def optional_dtype(value: DataType | None) -> str | None:
-    """A dtype attribute, in Relax's form: None where Relay has none or says ""."""
+    """Convert a dtype attribute for Relax: None or "" becomes None."""
     return str(value) if value is not None and not value.is_void else None
 
 
 def axes_of(axis: Any, x: RelaxExpr, exclude: bool = False) -> list[int] | None:
-    """The axes a reduction goes over; None for all. `exclude` means all others."""
+    """Axes of a reduction, or None for all. `exclude` selects all other axes."""
     if axis is None or axis == ():
         return [] if exclude else None
     chosen: list[int] = [axis] if isinstance(axis, int) else list(axis)

@@ -1,12 +1,11 @@
-"""Derivatives of operators, from those of the Relax operators that they mean.
+"""Derivatives of operators, derived from those of the Relax operators in their meaning.
 
     tanh.grad(%x, %g)              the tuple (gradient by %x,), where %g is the gradient by tanh(%x)
     nn.dense.grad(%x, %w, %g, units=10)
 
-For each operator there is one with ``.grad`` behind its name and the same attributes. It takes the operands and the
-gradient of a scalar by the result, and gives a tuple: the gradient by each operand, of the operand's type. Its meaning
-is the chain rule along the Relax expression that the operator means, so each rule of differentiation stands once, on
-the Relax operator.
+Each operator has a gradient operator, named with the suffix ``.grad``, with the same attributes. It takes the operands
+and the gradient of the result, and returns a tuple of the gradients of the operands, of their types. Its meaning is the
+chain rule applied to the operator's Relax expression, so each differentiation rule exists once, on the Relax operator.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from ..operators import DERIVATIVE_OF, list_operators, operator_spec, register_o
 from .declare import MEANING, meaning_of
 
 NO_GRADIENT: Final = "E9060"
-"""An operator, or a part of the language, without a gradient."""
+"""Operator or language construct without a gradient."""
 
 SUFFIX: Final = ".grad"
 
 
 def derivative(op: Op) -> Op | None:
-    """The operator of the gradients of another one; None if that has no meaning in Relax."""
+    """Return the gradient operator of an operator, or None if it has no meaning in Relax."""
     name = f"{op.name}{SUFFIX}"
     if operator_spec(name) is None:
         spec, means = operator_spec(op), meaning_of(op)
@@ -57,7 +56,7 @@ def _chain_rule(name: str, means: Callable[..., RelaxExpr]) -> Callable[..., Rel
 
 
 def _placeholder(operand: RelaxExpr, name: str, places: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
-    """A variable in the place of an operand, so that an expression given twice is two operands."""
+    """Create a variable that stands for an operand, so that an expression passed twice counts as two operands."""
     if isinstance(operand, Constant):
         return operand.replace()
     if isinstance(operand, Tuple):
@@ -68,9 +67,9 @@ def _placeholder(operand: RelaxExpr, name: str, places: dict[RelaxExpr, RelaxExp
 
 
 def _gradient_of(result: RelaxExpr, grad: RelaxExpr, places: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
-    """The gradient by a result: its shape is that of the result, even where less is known of the gradient itself.
+    """Give a gradient the struct info of its result, whose shape it must have.
 
-    Raises ValueError if it cannot be.
+    Raises ValueError if that is impossible.
     """
     info, own = known_struct_info(result), known_struct_info(grad)
     if isinstance(info, TupleStructInfo) or not isinstance(info, TensorStructInfo):
@@ -88,7 +87,7 @@ def _gradient_of(result: RelaxExpr, grad: RelaxExpr, places: dict[RelaxExpr, Rel
 
 
 def _replaced(expr: RelaxExpr, places: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
-    """An expression with the operands in the places of their variables; what it shares stays shared."""
+    """Substitute the operands for their variables, preserving sharing."""
     results = dict(places)
 
     def visit(node: Any) -> Any:
@@ -102,7 +101,7 @@ def _replaced(expr: RelaxExpr, places: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
 
 
 class _Tape:
-    """The chain rule along an expression: gradients are collected for each part, and passed on to its operands."""
+    """Reverse-mode tape: collects the gradients of each part of an expression and propagates them to its operands."""
 
     def __init__(self, name: str, leaves: Sequence[RelaxExpr]) -> None:
         self.name = name
@@ -110,7 +109,7 @@ class _Tape:
         self.adjoints = Adjoints()
 
     def run(self, result: RelaxExpr, grad: RelaxExpr) -> None:
-        """Collect the gradients of all parts of `result`, given that by `result` itself."""
+        """Compute the gradients of all parts of `result`, given its own gradient."""
         self.adjoints.add(result, grad)
         for expr in reversed(_order(result, self.leaves)):
             if isinstance(expr, Call) and expr in self.adjoints:
@@ -132,7 +131,7 @@ def _name(call: Call) -> str:
 
 
 def _order(result: RelaxExpr, leaves: set[RelaxExpr]) -> list[RelaxExpr]:
-    """The calls and projections of an expression, each once and behind what it is made of."""
+    """Calls and projections of an expression, each once, operands first."""
     order: list[RelaxExpr] = []
     seen: set[RelaxExpr] = set()
 
@@ -155,7 +154,7 @@ def _order(result: RelaxExpr, leaves: set[RelaxExpr]) -> list[RelaxExpr]:
 
 
 def register_derivatives() -> None:
-    """Register the operator ``.grad`` of each operator that is declared."""
+    """Register the ``.grad`` operator of each declared operator."""
     for name in list_operators():
         derivative(Op.get(name))
 

@@ -2,9 +2,9 @@
 
     dyn.reshape(%x, %shape)        the elements of %x in the shape that the values of the vector %shape are
 
-Each is the dynamic form of an operator that has the shape as an attribute. A vector of sizes has a known number of
-elements, which is the number of dimensions of the result; its dimensions are `Any`. `DynamicToStatic` replaces a call
-whose vector is constant by the other operator.
+Each is the dynamic form of an operator with a shape attribute. A size vector has a static length, which is the rank of
+the result; the result's dimensions are `Any`. `DynamicToStatic` replaces a call with a constant vector by the static
+operator.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .nn import UPSAMPLED_BY, upsampled
 from .transform import dense_from_sparse, one_hot_of
 
 STATIC: Final = "relay.static"
-"""The key of a ``dyn`` Op under which its static form is registered."""
+"""Op attribute key of a ``dyn`` operator's static form."""
 
 _FAR: Final = 2**62
-"""An end beyond every dimension."""
+"""Upper bound beyond every dimension."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticForm:
-    """The operator that a ``dyn`` operator becomes where some operands are constant.
+    """Operator that replaces a ``dyn`` operator with constant operands.
 
-    `attrs` names the static operator's attributes that stand for operands, each with the position of the operand. The
-    other operands, and the attributes of equal names, are the same.
+    `attrs` maps the static operator's attributes to the operand positions they replace. Other operands, and attributes
+    of equal names, are unchanged.
     """
 
     name: str
@@ -46,18 +46,18 @@ class StaticForm:
 
 
 def static_form(operator: Op) -> StaticForm | None:
-    """The static form of a ``dyn`` operator; None of another operator."""
+    """Return the static form of a ``dyn`` operator, or None."""
     return operator.get_attr(STATIC)
 
 
 def dynamic_form(operator: Op) -> Op | None:
-    """The ``dyn`` operator of which an operator is the static form; None if it is none."""
+    """Return the ``dyn`` operator whose static form is `op`, or None."""
     name = f"dyn.{operator.name}"
     return Op.get(name) if Op.exists(name) else None
 
 
 def plain_attr(static: Op, name: str, data: Any) -> Any:
-    """The value of an operand, an array, as the attribute of the static form."""
+    """Convert a constant operand to the attribute of the static form."""
     spec = operator_spec(static)
     field = None if spec is None else spec.field(name)
     assert field is not None
@@ -90,7 +90,7 @@ def _number(value: int) -> RelaxExpr:
 
 
 def _length(vector: RelaxExpr, name: str) -> int:
-    """The number of elements of an operand that is a vector; ValueError if it is not known."""
+    """Static length of a vector operand; raises ValueError if unknown."""
     shape = dims(vector)
     if len(shape) != 1 or not isinstance(shape[0], IntImm):
         raise ValueError(f"{name} must be a vector of a known number of elements")
@@ -98,13 +98,13 @@ def _length(vector: RelaxExpr, name: str) -> int:
 
 
 def _vector(operand: RelaxExpr, name: str) -> RelaxExpr:
-    """An operand that is a vector of integers."""
+    """Check that an operand is an integer vector."""
     _length(operand, name)
     return _whole(operand, name)
 
 
 def _single(operand: RelaxExpr, name: str) -> RelaxExpr:
-    """An operand that is one integer, a scalar or a vector of one element, as a vector."""
+    """Convert an integer operand, a scalar or one-element vector, to a vector."""
     if rank(operand) != 0 and _length(operand, name) != 1:
         raise ValueError(f"{name} must be a scalar, or a vector of one element")
     return op.reshape(_whole(operand, name), [1])
@@ -117,22 +117,22 @@ def _whole(operand: RelaxExpr, name: str) -> RelaxExpr:
 
 
 def _sizes(x: RelaxExpr) -> RelaxExpr:
-    """The shape of an operand as a vector."""
+    """Shape of an operand as a vector."""
     return op.shape_to_tensor(ShapeExpr(dims(x)))
 
 
 def _shape(vector: RelaxExpr) -> RelaxExpr:
-    """The shape of these sizes; evaluating it fails if one is negative."""
+    """Shape from a vector of sizes; evaluation fails if one is negative."""
     return op.tensor_to_shape(vector)
 
 
 def _counted(count: RelaxExpr) -> RelaxExpr:
-    """0, 1, 2, … as many as the one element of a vector says."""
+    """Vector 0, 1, 2, … of the length given by a one-element vector."""
     return op.subtract(op.cumsum(op.ones(_shape(count), "int64"), 0), _number(1))
 
 
 def _checked(valid: RelaxExpr, sizes: RelaxExpr) -> RelaxExpr:
-    """The shape of these sizes; evaluating it fails if a scalar is false."""
+    """Shape from a vector of sizes; evaluation fails if `valid` is false."""
     return _shape(op.where(valid, sizes, _number(-1)))
 
 
@@ -144,12 +144,12 @@ def _every(conditions: RelaxExpr) -> RelaxExpr:
 
 
 def _reshape(a: Any, x: RelaxExpr, newshape: RelaxExpr) -> RelaxExpr:
-    """The codes 0 and -1 mean what they do in `reshape`; others would change the number of dimensions."""
+    """Codes 0 and -1 mean the same as in `reshape`; others would change the rank."""
     count = _length(newshape, "newshape")
     sizes = _vector(newshape, "newshape")
     own = _sizes(x)
     if not a.allowzero and count:
-        behind = max(0, count - rank(x))  # a 0 there copies nothing: it is an error
+        behind = max(0, count - rank(x))  # a 0 at these positions copies no dimension: an error
         copies = op.strided_slice(op.concat([own, _ints([-1] * behind)], 0), [0], [0], [count])
         left_over = op.equal(sizes, _number(-1))
         sizes = op.where(op.equal(sizes, _number(0)), copies, sizes)
@@ -177,7 +177,7 @@ _dynamic(
 
 
 def _squeeze(a: Any, x: RelaxExpr, axis: RelaxExpr) -> RelaxExpr:
-    """Sort the dimensions, those to be removed behind the others; those must be 1, and different ones."""
+    """Sort the dimensions with the removed ones last; these must be 1 and distinct."""
     del a
     count, kept = rank(x), rank(x) - _length(axis, "axis")
     if kept < 0:
@@ -197,7 +197,7 @@ def _squeeze(a: Any, x: RelaxExpr, axis: RelaxExpr) -> RelaxExpr:
     valid = op.logical_and(op.logical_and(ones, different), _every(inside))
     if kept:
         return op.reshape(x, _checked(valid, op.strided_slice(sizes, [0], [0], [kept])))
-    # No dimension is left whose size could be -1: the check is a broadcast of a scalar.
+    # The result has no dimensions to encode the check in: broadcast a scalar instead.
     return op.reshape(op.broadcast_to(x, _checked(valid, _ints([1] * count))), [])
 
 
@@ -205,7 +205,7 @@ _dynamic("squeeze", "data axis", {"axis": 1}, means=_squeeze)
 
 
 def _expand_dims(a: Any, x: RelaxExpr, axis: RelaxExpr) -> RelaxExpr:
-    """Dimensions before the axis are the first ones of x, those behind the new ones its others."""
+    """Dimensions before the axis come from the front of x's shape, those after the new ones from its end."""
     count, more = rank(x), a.num_newaxis
     given = _single(axis, "axis")
     first = op.where(op.less(given, _number(0)), op.add(given, _number(count + 1)), given)
@@ -232,7 +232,7 @@ def _strided_slice(a: Any, x: RelaxExpr, begin: RelaxExpr, end: RelaxExpr, strid
         raise ValueError(f"begin has {named} elements for {len(axes)} of {rank(x)} dimensions")
 
     def for_all(bounds: RelaxExpr, name: str, default: int) -> RelaxExpr:
-        """A bound for each dimension, from those of the axes; one by itself is for all axes."""
+        """Expand bounds per axis to all dimensions; a single bound applies to all axes."""
         count = _length(bounds, name)
         if count not in (1, named):
             raise ValueError(f"{name} has {count} elements, begin {named}")
@@ -256,7 +256,7 @@ _dynamic(
 
 
 def _topk(a: Any, x: RelaxExpr, k: RelaxExpr) -> RelaxExpr:
-    """All elements sorted, and the first k of them. A k below 1 is all, one above their number an error."""
+    """Sort all elements and take the first k. k below 1 means all; k above their number is an error."""
     count = rank(x)
     axis = a.axis % count
     own, is_axis = _sizes(x), Constant(np.arange(count) == axis)
@@ -313,7 +313,7 @@ _dynamic(
 
 
 def _pad(a: Any, x: RelaxExpr, pad_width: RelaxExpr, value: RelaxExpr) -> RelaxExpr:
-    """One dimension after the other: numbers before and behind it, or its own elements taken again."""
+    """Pad one dimension after another, with constants or the dimension's own elements."""
     count = rank(x)
     shape = dims(pad_width)
     if len(shape) != 2 or [getattr(size, "value", None) for size in shape] != [count, 2]:
@@ -336,7 +336,7 @@ def _pad(a: Any, x: RelaxExpr, pad_width: RelaxExpr, value: RelaxExpr) -> RelaxE
 
 
 def _border(mode: str, before: RelaxExpr, size: RelaxExpr, after: RelaxExpr) -> RelaxExpr:
-    """The elements of a dimension that stand for those of the padded one."""
+    """Indices of the source elements along a padded dimension."""
     ones = [op.ones(_shape(count), "int64") for count in (before, size, after)]
     places = op.subtract(op.subtract(op.cumsum(op.concat(ones, 0), 0), _number(1)), before)
     last = op.subtract(size, _number(1))
@@ -354,7 +354,7 @@ _dynamic(
 
 
 def _scaled(x: RelaxExpr, layout: str, letters: str, scales: Sequence[RelaxExpr]) -> RelaxExpr:
-    """The rounded products of dimensions and scales, as a shape."""
+    """Shape of the dimensions multiplied by scales and rounded."""
     for scale in scales:
         if rank(scale) != 0 and _length(scale, "the scale") != 1:
             raise ValueError("the scales must be scalars")

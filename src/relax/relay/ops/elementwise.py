@@ -49,7 +49,7 @@ declare("trunc_mod", 2, pattern=BROADCAST, means=lambda a, x, y: op.mod(x, y))
 
 def _trunc_divide(a: Any, x: RelaxExpr, y: RelaxExpr) -> RelaxExpr:
     del a
-    quotient = op.divide(x, y)  # of integers, truncated
+    quotient = op.divide(x, y)  # truncated for integers
     return quotient if "int" in dtype(x) else op.trunc(quotient)
 
 

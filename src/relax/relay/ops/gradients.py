@@ -1,4 +1,4 @@
-"""Operators that gradients are made of: ``nn.max_pool2d_grad`` and ``nn.avg_pool2d_grad``."""
+"""Operators used by gradients: ``nn.max_pool2d_grad`` and ``nn.avg_pool2d_grad``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators on images and boxes."""
+"""Operators on images and bounding boxes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .declare import INJECTIVE, attr, declare, optional_dtype
 
 
 def resize_attrs(layout: str) -> tuple[AttrField, ...]:
-    """The attributes of resizing but for the size and the region."""
+    """Resize attributes other than size and region."""
     return (
         attr("layout", "str", layout), attr("method", "str", "linear"),
         attr("coordinate_transformation_mode", "str", "half_pixel"), attr("rounding_method", "str", ""),
@@ -24,7 +24,7 @@ def resize_attrs(layout: str) -> tuple[AttrField, ...]:
 
 
 def _ways(a: Any) -> dict[str, Any]:
-    """The attributes of resizing as those of Relax."""
+    """Convert the resize attributes to Relax's."""
     aligned = a.coordinate_transformation_mode == "align_corners"
     return {
         "method": a.method,
@@ -38,7 +38,7 @@ def _ways(a: Any) -> dict[str, Any]:
 
 
 def resized(a: Any, x: RelaxExpr, letters: str, size: Any, roi: RelaxExpr | None) -> RelaxExpr:
-    """Data resized in the dimensions of these letters; `roi` has the starts, then the ends of what is resized."""
+    """Resize the dimensions named by `letters`; `roi` holds the start, then the end coordinates of the region."""
     axes = [a.layout.index(letter) for letter in letters]
     return op.image.resize(x, size, None, roi, axes, **_ways(a))
 

@@ -1,4 +1,4 @@
-"""Operators that choose elements by tensors of indices, and find such tensors."""
+"""Operators that gather elements by index tensors or compute such indices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .declare import INJECTIVE, attr, declare, dims, dtype, rank, scalar
 
 
 def _fixed(x: RelaxExpr, axes: Sequence[int], what: str) -> list[int]:
-    """The sizes of some dimensions as numbers. Raises ValueError if one is not known."""
+    """Static sizes of some dimensions. Raises ValueError if one is dynamic."""
     sizes = [dims(x)[axis] for axis in axes]
     known = [size.value for size in sizes if isinstance(size, IntImm)]
     if len(known) < len(sizes):
@@ -66,7 +66,7 @@ declare(
 
 
 def _sliding_window(a: Any, x: RelaxExpr) -> RelaxExpr:
-    """Each dimension from the axis on becomes two: that of the windows, and that of the places in a window."""
+    """Split each dimension from the axis on in two: the windows, and the positions in a window."""
     count = rank(x)
     first: int = a.axis % count
     if not len(a.window_shape) == len(a.strides) == count - first:
@@ -94,7 +94,7 @@ declare(
 
 
 def _matrix_set_diag(a: Any, x: RelaxExpr, diagonal: RelaxExpr) -> RelaxExpr:
-    """The bands from k1 to k2 replaced. A shorter band lies at the right or the left end of its row of `diagonal`."""
+    """Replace the bands k1 to k2. A shorter band is aligned left or right in its row of `diagonal`."""
     rows, columns = _fixed(x, (rank(x) - 2, rank(x) - 1), "the matrices")
     if a.k1 > a.k2 or not -rows < a.k1 <= a.k2 < columns:
         raise ValueError(
@@ -142,7 +142,7 @@ declare("adv_index", 1, means=_adv_index, operands="inputs")
 
 
 def _unravel_index(a: Any, indices: RelaxExpr, shape: RelaxExpr) -> RelaxExpr:
-    """The coordinates of flat indices, from the last dimension to the first one."""
+    """Coordinates of flat indices, computed from the last dimension to the first."""
     del a
     (count,) = _fixed(shape, (0,), "the shape")
     rest, found = indices, list[RelaxExpr]()
@@ -181,7 +181,7 @@ declare(
 
 
 def _unique(a: Any, x: RelaxExpr) -> RelaxExpr:
-    """The distinct elements, where each first occurs, which each element is, their number, and how often they occur."""
+    """Distinct elements, index of each first occurrence, inverse indices, their number, and counts."""
     found = op.unique(x, a.sorted, True, True, a.return_counts)
     numbers = [op.astype(TupleGetItem(found, i), "int32") for i in range(1, 4 if a.return_counts else 3)]
     size = op.shape_to_tensor(op.shape_of(TupleGetItem(found, 0)))

@@ -1,4 +1,4 @@
-"""Operators of neural networks: ``nn.*``."""
+"""Neural network operators: ``nn.*``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _dense(a: Any, x: RelaxExpr, weight: RelaxExpr) -> RelaxExpr:
 
 
 def _require(value: Any, size: Any, what: str, where: str) -> None:
-    """An attribute that repeats a size must be that size, where both are numbers."""
+    """Check that an attribute that repeats a size equals it, if both are constants."""
     if value is not None and isinstance(size, IntImm) and size.value != int(value):
         raise ValueError(f"{what} is {value}, but {where} is {size.value}")
 
@@ -200,7 +200,7 @@ for _count in _SPATIAL:
 
 
 def _batch_norm(a: Any, x: RelaxExpr, *statistics: RelaxExpr) -> RelaxExpr:
-    # Relay's batch_norm is that of inference: its second and third result are the statistics it was given.
+    # Relay's batch_norm is in inference mode: the second and third results are its input statistics.
     result = op.nn.batch_norm(
         x, *statistics, axis=a.axis, epsilon=a.epsilon, center=a.center, scale=a.scale, training=False
     )
@@ -234,7 +234,7 @@ declare(
 
 
 def _others(x: RelaxExpr, axis: int) -> list[int]:
-    """The axes behind the batch but that of the channels."""
+    """Axes after the batch, except the channel axis."""
     return [i for i in range(1, rank(x)) if i != axis % rank(x)]
 
 
@@ -273,7 +273,7 @@ declare("nn.log_softmax", 1, attr("axis", "int", -1), means=lambda a, x: op.nn.l
 
 
 def _dropout(a: Any, x: RelaxExpr) -> RelaxExpr:
-    # Of inference: the data as it is, and a mask of ones.
+    # Inference mode: the unchanged data, and a mask of ones.
     return RelaxTuple([x, op.ones_like(x)])
 
 
@@ -295,7 +295,7 @@ declare(
 
 
 def _cross_entropy(predictions: RelaxExpr, targets: RelaxExpr) -> RelaxExpr:
-    """The mean over the batch of -Σ prediction · target."""
+    """Mean over the batch of -Σ prediction · target."""
     total = op.sum(op.multiply(predictions, targets))
     batch = op.astype(op.take(op.shape_to_tensor(op.shape_of(targets)), _zero(), 0), dtype(targets))
     return op.divide(op.negative(total), batch)
@@ -351,11 +351,11 @@ UPSAMPLED_BY: Final = {
         attr("coordinate_transformation_mode", "str", "half_pixel"),
     ),
 }  # fmt: skip
-"""The attributes of upsampling by the dimensions that become larger."""
+"""Attributes of upsampling, by the dimensions that are enlarged."""
 
 
 def upsampled(a: Any, x: RelaxExpr, letters: str, size: RelaxExpr) -> RelaxExpr:
-    """An image resized in the dimensions of these letters to a size, by the attributes of upsampling."""
+    """Resize the dimensions of an image named by `letters`, as the upsampling attributes say."""
     method = _METHODS[a.method]
     nearest = method == "nearest_neighbor"
     if letters == "DHW":
@@ -381,7 +381,7 @@ def _upsampling(a: Any, x: RelaxExpr, letters: str) -> RelaxExpr:
 
 
 def _scaled(size: Any, scale: float) -> Any:
-    """The rounded product of a dimension and a scale. Raises ValueError if it cannot be told."""
+    """Rounded product of a dimension and a scale. Raises ValueError if it is not computable."""
     if isinstance(size, IntImm):
         return math.floor(size.value * scale + 0.5)
     if scale != int(scale):

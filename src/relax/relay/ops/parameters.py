@@ -1,9 +1,9 @@
-"""Types of parameters: what a layer's weights must be, told from the type of its data and from its attributes.
+"""Types of layer parameters (weights), derived from the data type and the attributes.
 
     nn.dense(%x, %w, units=10)     with %x: Tensor[(n, 4), float32]: %w is a Tensor[(10, 4), float32]
 
-Inference asks where the type of the data is known and that of a parameter is not. A rule gives the shapes of the
-operands behind the first, all of its dtype; None where the attributes say too little.
+Type inference applies a rule when the data type is known and a parameter type is not. A rule returns the shapes of the
+operands after the first, all with its dtype, or None if the attributes do not determine them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...ir import Op
 from ..attrs import Attrs
 
 PARAMETERS: Final = "relay.parameters"
-"""The key of an Op under which its rule is registered."""
+"""Op attribute key of the parameter rule."""
 
 Shape = Sequence[Any]
 Shapes = Sequence[Shape] | None
@@ -23,18 +23,18 @@ Rule = Callable[[Any, Shape], Shapes]
 
 
 def parameter_shapes(op: Op, attrs: Attrs | None, data: Shape) -> Shapes:
-    """The shapes of the operands behind the first, of shape `data`; None if they cannot be told."""
+    """Shapes of the operands after the first one (of shape `data`), or None if not derivable."""
     rule: Rule | None = op.get_attr(PARAMETERS)
     if rule is None:
         return None
     try:
         return rule(attrs, data)
     except (IndexError, KeyError, ValueError):
-        return None  # the operator itself says what is wrong with its data
+        return None  # the operator reports errors in its data
 
 
 def _channels(count: int) -> Rule:
-    """So many parameters with an element for each channel."""
+    """Rule for `count` parameters with one element per channel."""
     return lambda a, x: [(x[a.axis],)] * count
 
 

@@ -1,4 +1,4 @@
-"""Operators of whole numbers that stand for others: fixed point, and ``qnn.*``."""
+"""Quantised operators: fixed-point arithmetic, and ``qnn.*``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _number(value: int) -> RelaxExpr:
 
 
 def _fixed_point(x: RelaxExpr, multiplier: RelaxExpr, left: RelaxExpr, right: RelaxExpr) -> RelaxExpr:
-    """x · 2^left · multiplier · 2^-31 · 2^-right, exact but for one rounding, halves up."""
+    """x · 2^left · multiplier · 2^-31 · 2^-right, with a single rounding, half up."""
     if dtype(x) != "int32":
         raise ValueError(f"the data must be int32, found {dtype(x)}")
     product = op.multiply(op.left_shift(op.astype(x, "int64"), left), multiplier)
@@ -72,5 +72,5 @@ declare(
 
 
 def _zero(zero_point: RelaxExpr, kind: str) -> RelaxExpr:
-    """A zero point, which Relay has as int32, of the dtype of the whole numbers."""
+    """Convert a zero point, int32 in Relay, to the quantised dtype."""
     return zero_point if dtype(zero_point) == kind else op.astype(zero_point, kind)

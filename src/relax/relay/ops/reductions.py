@@ -84,7 +84,7 @@ declare(
 def _logsumexp(a: Any, x: RelaxExpr) -> RelaxExpr:
     axes = axes_of(a.axis, x, a.exclude)
     greatest = op.max(x, axes, True)
-    # Infinite greatest values would give inf - inf.
+    # An infinite maximum would yield inf - inf.
     shift = op.where(op.isfinite(greatest), greatest, scalar(0.0, x))
     total = op.sum(op.exp(op.subtract(x, shift)), axes, True)
     result = op.add(op.log(total), shift)

@@ -1,4 +1,4 @@
-"""Fourier transforms: products with a matrix of roots of unity."""
+"""Fourier transforms as products with a matrix of roots of unity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .declare import attr, declare, dims, dtype, rank
 def _roots(
     count: int, kind: str, inverse: bool = False, kept: int | None = None
 ) -> tuple[RelaxExpr, RelaxExpr]:
-    """The real and the imaginary parts of the first `kept` columns of the matrix e^(∓2πi jk / count)."""
+    """Real and imaginary parts of the first `kept` columns of the matrix e^(∓2πi jk / count)."""
     # j·k modulo the count, so that the angles are small and their roots exact to the last digits.
     turns = np.outer(np.arange(count), np.arange(count if kept is None else kept)) % max(count, 1)
     angles = 2 * np.pi * turns / max(count, 1)
@@ -52,7 +52,7 @@ declare(
 
 
 def _stft(a: Any, x: RelaxExpr, window: RelaxExpr) -> RelaxExpr:
-    """The transforms of overlapping parts: (batch, frequencies, parts, 2), the last dimension real and imaginary."""
+    """Transforms of overlapping frames: (batch, frequencies, frames, 2), with real and imaginary parts last."""
     if rank(x) not in (1, 2):
         raise ValueError("the data must have one dimension, or two")
     rows = x if rank(x) == 2 else op.expand_dims(x, 0)

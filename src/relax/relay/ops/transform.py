@@ -1,4 +1,4 @@
-"""Operators that move, choose and make elements."""
+"""Operators that move, select and create elements."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def _strided_slice(a: Any, x: RelaxExpr) -> RelaxExpr:
     strides = strides * len(axes) if len(strides) == 1 else strides
     begin = list(a.begin) if len(a.begin) > 1 or len(axes) == 1 else list(a.begin) * len(axes)
     end = list(a.end)
-    if a.slice_mode == "size":  # then `end` holds sizes, of which a negative one means: to the end
+    if a.slice_mode == "size":  # `end` holds sizes; a negative one means up to the end
         sizes = dims(x)
         ends = zip(begin, end, axes, strict=True)
         end = [sizes[axis] if size < 0 else first + size for first, size, axis in ends]
@@ -258,7 +258,7 @@ declare(
 
 
 def _gather_nd(a: Any, x: RelaxExpr, indices: RelaxExpr) -> RelaxExpr:
-    # Relay has the coordinates along the first dimension, Relax along the last.
+    # Coordinates run along the first dimension in Relay, along the last in Relax.
     order = [*range(1, rank(indices)), 0]
     return op.gather_nd(x, op.permute_dims(indices, order), a.batch_dims)
 
@@ -281,7 +281,7 @@ def _scatter_nd(a: Any, x: RelaxExpr, indices: RelaxExpr, updates: RelaxExpr) ->
 
 
 def dense_from_sparse(indices: RelaxExpr, values: RelaxExpr, whole: RelaxExpr, count: int) -> RelaxExpr:
-    """A tensor of `count` dimensions with values at places: each row of `indices` is one place."""
+    """Scatter values into a tensor of rank `count`; each row of `indices` is one position."""
     if rank(indices) not in ((2,) if count != 1 else (0, 1, 2)):
         raise ValueError(f"the indices must have 2 dimensions for {count} dimensions of the result")
     if rank(indices) == 2:
@@ -308,7 +308,7 @@ def _one_hot(a: Any, indices: RelaxExpr, on: RelaxExpr, off: RelaxExpr) -> Relax
 
 
 def one_hot_of(a: Any, indices: RelaxExpr, on: RelaxExpr, off: RelaxExpr, classes: RelaxExpr) -> RelaxExpr:
-    """`on` where an index is that of its class, `off` elsewhere; a dimension of classes at ``a.axis``."""
+    """One-hot encoding: `on` at the class index, `off` elsewhere; the class dimension is at ``a.axis``."""
     axis = rank(indices) if a.axis == -1 else a.axis
     if axis < rank(indices):
         classes = op.expand_dims(classes, list(range(1, 1 + rank(indices) - axis)))

@@ -1,10 +1,10 @@
-"""Quantisation of trained networks: convolutions and products of float32 become ones of int8.
+"""Post-training quantisation: float32 convolutions and products become int8.
 
 with relay.quantize.qconfig(calibrate_mode="percentile", skip_dense_layer=False):
     mod = relay.quantize.quantize(mod, params, dataset=[{"data": images}])
 
-`convert` chooses the calls and writes the program of integers, `calibrate` finds the range of each operand,
-`config` has the settings.
+`convert` selects the calls and writes the integer program, `calibrate` finds the range of each operand, `config` has
+the settings.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ranges of values: the largest absolute value that quantisation represents, from the elements that a dataset gives.
+"""Calibration: the largest absolute value that quantisation represents, from elements of a dataset.
 
-Elements beyond the threshold are clipped to it; a small threshold makes the steps between numbers finer.
+Elements beyond the threshold are clipped; a smaller threshold gives finer steps.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 BINS = 2048
-"""The bins of a histogram of absolute values."""
+"""Bins of a histogram of absolute values."""
 PERCENTILE = 0.99999
-"""The share of elements that are within the range, for "percentile"."""
+"""Fraction of elements within the range, for "percentile"."""
 MOST_CLIPPED = 0.01
-"""The share of elements that "kl_divergence" clips at most."""
+"""Largest fraction of elements clipped by "kl_divergence"."""
 _EPSILON = 1e-12
 
 
 class Histogram:
-    """Counts of absolute values, in `BINS` bins from 0 to a largest value; NaN and infinities are not counted."""
+    """Histogram of absolute values, with `BINS` bins from 0 to the largest; NaN and infinities are not counted."""
 
     def __init__(self, largest: float) -> None:
         self.largest = largest
@@ -38,7 +38,7 @@ class Histogram:
 
 
 def histograms(batches: Callable[[], Iterable[Sequence[Array]]], count: int) -> list[Histogram]:
-    """The histograms of `count` tensors over all batches of a dataset, which is read twice."""
+    """Histograms of `count` tensors over all batches of a dataset, which is read twice."""
     largest = np.zeros(count)
     for batch in batches():
         for i, values in enumerate(batch):
@@ -52,7 +52,7 @@ def histograms(batches: Callable[[], Iterable[Sequence[Array]]], count: int) -> 
 
 
 def threshold_by_percentile(histogram: Histogram, bits: int = 8) -> float:
-    """The least threshold that `PERCENTILE` of the elements do not exceed."""
+    """Smallest threshold not exceeded by `PERCENTILE` of the elements."""
     del bits
     within: list[int] = np.cumsum(histogram.counts).tolist()
     if not within[-1]:
@@ -62,7 +62,7 @@ def threshold_by_percentile(histogram: Histogram, bits: int = 8) -> float:
 
 
 def threshold_by_kl(histogram: Histogram, bits: int = 8) -> float:
-    """The threshold whose numbers tell the most about the elements, by the divergence of Kullback and Leibler.
+    """Threshold that minimises the Kullback-Leibler divergence.
 
     For each candidate, the distribution of the elements, clipped, is compared with the one that is left when the bins
     below the threshold are merged into as many as there are positive numbers; the least divergence wins. The procedure
@@ -88,7 +88,7 @@ def threshold_by_kl(histogram: Histogram, bits: int = 8) -> float:
 
 
 def _merged(counts: Array, levels: int) -> Array:
-    """The counts spread evenly over the bins of each level that have any."""
+    """Spread the counts of each level evenly over its nonempty bins."""
     level = np.arange(len(counts)) * levels // len(counts)
     filled = counts > 0
     total = np.bincount(level, counts, levels)
@@ -97,7 +97,7 @@ def _merged(counts: Array, levels: int) -> Array:
 
 
 def _divergence(actual: Array, merged: Array) -> float:
-    """The divergence of two distributions given by counts; infinite if one of them has none."""
+    """Kullback-Leibler divergence of two count distributions; infinite if one is empty."""
     if not actual.sum() or not merged.sum():
         return float("inf")
     p, q = actual / actual.sum(), merged / merged.sum()

@@ -1,4 +1,4 @@
-"""The settings of quantisation, under TVM's names: `qconfig` makes them, a `with` statement puts them in force."""
+"""Quantisation settings, with TVM's names: `qconfig` creates them, a `with` statement activates them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WEIGHTS: Final = ("power2", "max")
 
 @dataclass(frozen=True)
 class QConfig:
-    """The settings of one quantisation. Raises ValueError for values that have no meaning.
+    """Settings of a quantisation. Raises ValueError for invalid values.
 
     Parameters
     ----------
@@ -78,11 +78,11 @@ _entered: ContextVar[tuple[QConfig, ...]] = ContextVar("relay.quantize.qconfig",
 
 
 def current_qconfig() -> QConfig:
-    """The settings in force: those of the innermost `with qconfig(...)`, or the defaults."""
+    """Active settings: those of the innermost `with qconfig(...)`, or the defaults."""
     entered = _entered.get()
     return entered[-1] if entered else QConfig()
 
 
 def qconfig(**settings: Any) -> QConfig:
-    """Settings for a `with` statement; see `QConfig`. Raises ValueError; TypeError for a setting that there is not."""
+    """Return settings for a `with` statement; see `QConfig`. Raises ValueError, or TypeError for an unknown setting."""
     return QConfig(**settings)

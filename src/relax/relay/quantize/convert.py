@@ -4,8 +4,8 @@
                                         %1 = nn.conv2d(%0, weight8, out_dtype="int32");
                                         cast(%1, dtype="float32") * (sx * sw)
 
-where weight8 = round(weight / sw), known now. The steps sx and sw are the threshold of the operand, or the weight,
-divided by the largest number, 127 with 8 bits. An operand of several calls is quantised once.
+where weight8 = round(weight / sw) is a constant. The steps sx and sw are the operand's threshold and the weight's
+range, divided by the largest integer, 127 for 8 bits. An operand of several calls is quantised once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def quantize(
     params: Mapping[str, Any] | None = None,
     dataset: Iterable[Mapping[str, Any]] | None = None,
 ) -> IRModule:
-    """The module with the convolutions and products of `main` computed in int8, as `current_qconfig` says.
+    """Return the module with convolutions and products of `main` computed in int8, according to `current_qconfig`.
 
     Parameters
     ----------
@@ -69,13 +69,13 @@ def quantize(
     thresholds = _thresholds(mod, main, [call.args[0] for call in chosen], config, dataset)
     steps = dict(zip(chosen, thresholds, strict=True))
     body = _Realizer(config, steps).visit(main.body)
-    # the result type follows from the body: types of operands are the same as before
+    # the result type is derived from the body; operand types are unchanged
     changed = mod.with_functions({main_name: main.replace(body=body)})
     return InferType()(FoldConstant()(InferType()(changed)))
 
 
 def prerequisite_optimize(mod: IRModule | Function, params: Mapping[str, Any] | None = None) -> IRModule:
-    """The module in the form that `quantize` reads: normalisations folded into weights, weights as constants."""
+    """Return the module in the form that `quantize` expects: batch norms folded into weights, weights as constants."""
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
     if params:
         name = module.get_global_var("main")
@@ -88,7 +88,7 @@ def prerequisite_optimize(mod: IRModule | Function, params: Mapping[str, Any] | 
 
 
 def _bound(main: Function, params: Mapping[str, Any]) -> Function:
-    """The function with constants for parameters. Raises ValueError for a name that it has no parameter of."""
+    """Bind constants to parameters. Raises ValueError for an unknown parameter name."""
     table = {param.name_hint: param for param in main.params}
     for name in params:
         if name not in table:
@@ -106,7 +106,7 @@ def _array(value: Any) -> Array:
 
 
 def _chosen(main: Function, config: QConfig) -> Iterator[Call]:
-    """The calls of main that are computed in integers, in the order of evaluation."""
+    """Yield the calls of main that are quantised, in evaluation order."""
     convolutions = 0
     for node in _calls_of(main.body):
         if is_call(node, *_CONVOLUTIONS):
@@ -139,7 +139,7 @@ def _is_quantizable(call: Call, config: QConfig) -> bool:
 
 
 def _calls_of(body: Expr) -> Iterator[Call]:
-    """The calls that are evaluated whenever the body is, on values that depend on parameters alone; operands first."""
+    """Yield the calls always evaluated with the body, on values that depend only on parameters; operands first."""
     bound: set[Expr] = set()
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(body, False)]
@@ -161,7 +161,7 @@ def _calls_of(body: Expr) -> Iterator[Call]:
 
 
 def _evaluated(node: Expr) -> Sequence[Expr]:
-    """The parts of an expression that are evaluated whenever it is."""
+    """Parts of an expression that are always evaluated with it."""
     match node:
         case Function():
             return ()
@@ -183,7 +183,7 @@ def _thresholds(
     config: QConfig,
     dataset: Iterable[Mapping[str, Any]] | None,
 ) -> list[float]:
-    """The largest absolute value to represent of each operand."""
+    """Quantisation threshold of each operand."""
     if config.calibrate_mode == "global_scale":
         return [config.global_scale] * len(operands)
     if dataset is None:
@@ -214,13 +214,13 @@ def _thresholds(
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Numbers of some bits: multiples of a step, up to a largest one."""
+    """Quantised numbers: multiples of a step, up to a largest one."""
 
     step: float
     largest: int
 
     def of(self, values: Array) -> Array:
-        """The numbers of an array, as float64."""
+        """Quantise an array; the result is float64."""
         rounded = np.round(values.astype("float64") / self.step)
         return np.minimum(np.maximum(rounded, -self.largest), self.largest)
 

@@ -1,10 +1,10 @@
-"""Networks to try things on, with random weights, and checks for tests.
+"""Example networks with random weights, and checks for tests.
 
     from relax.relay import testing
 
     mod, params = testing.resnet.get_workload(batch_size=1, num_layers=18)
 
-A file for each network; `init` has `create_workload` and initialisers, `layers` what networks are made of.
+One module per network; `init` has `create_workload` and initialisers, `layers` the building blocks.
 """
 
 from __future__ import annotations

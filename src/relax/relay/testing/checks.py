@@ -22,12 +22,12 @@ Array = npt.NDArray[Any]
 
 
 def run_infer_type(expr: Expr) -> Expr:
-    """The expression with the types of all its nodes inferred. Raises DiagnosticError."""
+    """Return the expression with all types inferred. Raises DiagnosticError."""
     return infer_type(expr)
 
 
 def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Expr:
-    """The expression after a pass over a module with it as main; that of a function is a function."""
+    """Run a pass over a module with the expression as main; return the resulting body (or function, for a function)."""
     function = expr if isinstance(expr, Function) else Function([], expr)
     mod = IRModule.from_expr(function)
     if import_prelude:
@@ -49,11 +49,11 @@ def check_grad(
     executor_kind: str = "debug",
     mod: IRModule | None = None,
 ) -> None:
-    """Compare a function's gradients with differences of its values at points `eps` apart on both sides.
+    """Compare a function's gradients with central finite differences of step `eps`.
 
-    `inputs` are random by default: normal numbers around `mean` with deviation `scale`. Those of floats are moved, or
-    only those at the positions `test_inputs`. Parameters should be of float64: differences of float32 are mostly
-    rounding errors. Raises AssertionError where they differ.
+    `inputs` are random by default: normally distributed around `mean` with deviation `scale`. All float inputs are
+    perturbed, or only those at the positions `test_inputs`. Parameters should be float64: float32 differences are
+    mostly rounding errors. Raises AssertionError if they differ.
     """
     backward = gradient(func, mod, mode)
     executor = create_executor(executor_kind, mod)
@@ -67,7 +67,7 @@ def check_grad(
 
 
 def _differences(forward: Callable[..., Any], values: Sequence[Array], moved: Array, eps: float) -> Array:
-    """The change of the sum of the results by each element of one argument, which is moved and put back."""
+    """Central differences of the sum of the results by each element of `moved`, which is perturbed and restored."""
     differences = np.zeros_like(moved)
     places: Any = np.ndindex(moved.shape)
     for place in places:

@@ -1,5 +1,6 @@
-"""The generator of DCGAN (A. Radford et al., "Unsupervised representation learning with deep convolutional generative
-adversarial networks", 2015): random numbers to images."""
+"""Generator of DCGAN (A. Radford et al., "Unsupervised representation learning with deep convolutional generative
+adversarial networks", 2015): noise vectors to images.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ nn = calls.Namespace("nn")
 
 
 def deconv2d(data: Expr, channels: int, layout: str, name: str) -> Any:
-    """A transposed convolution that doubles height and width."""
+    """Transposed convolution that doubles height and width."""
     return layers.conv2d_transpose(
         data, channels=channels, kernel_size=(4, 4), strides=(2, 2), padding=(1, 1), data_layout=layout,
         kernel_layout={"NCHW": "IOHW", "NHWC": "HWOI"}[layout], name=name,
@@ -34,9 +35,9 @@ def get_net(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """The network: `random_len` numbers to images of `oshape` (channels, 64, 64).
+    """Network from `random_len` numbers to images of `oshape` (channels, 64, 64).
 
-    Layers have multiples of `ngf` channels.
+    Channel counts are multiples of `ngf`.
 
     Raises ValueError for images of another size.
     """
@@ -64,7 +65,7 @@ def get_workload(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, NDArray]]:
-    """The module of the network, and random parameters."""
+    """Return the module of the network, and random parameters."""
     return create_workload(get_net(batch_size, random_len, oshape, ngf, layout=layout, dtype=dtype))
 
 

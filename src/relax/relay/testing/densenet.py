@@ -22,7 +22,7 @@ SIZES: Final = {
     169: (64, 32, (6, 12, 32, 32)),
     201: (64, 32, (6, 12, 48, 32)),
 }
-"""Channels of the stem, channels that a layer adds, and layers of each block, by the number of layers."""
+"""(Stem channels, growth rate, layers of each block) by number of layers."""
 
 
 def _activated(data: Expr, name: str) -> Any:
@@ -30,7 +30,7 @@ def _activated(data: Expr, name: str) -> Any:
 
 
 def dense_layer(data: Expr, growth_rate: int, bn_size: int, name: str) -> Any:
-    """The data, and `growth_rate` channels made of all of it."""
+    """Concatenate the data with `growth_rate` channels computed from it."""
     net = _activated(data, f"{name}_batch_norm1")
     net = layers.conv2d(net, channels=bn_size * growth_rate, kernel_size=(1, 1), name=f"{name}_conv1")
     net = _activated(net, f"{name}_batch_norm2")
@@ -47,7 +47,7 @@ def dense_net(
     bn_size: int = 4,
     classes: int = 1000,
 ) -> Function:
-    """A network of dense blocks with so many layers; between blocks channels, height and width are halved."""
+    """DenseNet with `block_config` layers per block; channels, height and width are halved between blocks."""
     net: Any = var("data", shape=data_shape, dtype=data_dtype)
     net = layers.conv2d(
         net, channels=num_init_features, kernel_size=(7, 7), strides=(2, 2), padding=(3, 3), name="conv1"
@@ -77,7 +77,7 @@ def get_net(
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> Function:
-    """The network of so many layers. Raises ValueError for a number that has no network."""
+    """DenseNet of `densenet_size` layers. Raises ValueError for an unsupported size."""
     if densenet_size not in SIZES:
         raise ValueError(f"densenet: the size is {', '.join(map(str, SIZES))}; found {densenet_size}")
     return dense_net(*SIZES[densenet_size], (batch_size, *image_shape), dtype, classes=classes)
@@ -90,7 +90,7 @@ def get_workload(
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, NDArray]]:
-    """The module of the network, and random parameters."""
+    """Return the module of the network, and random parameters."""
     return create_workload(get_net(densenet_size, classes, batch_size, image_shape, dtype))
 
 

@@ -22,7 +22,7 @@ def get_net(
     dtype: str = "float32",
     layout: str = "NCHW",
 ) -> Function:
-    """The network: values of the actions for the last frames. `image_shape` is channels, height, width."""
+    """Network from the last frames to action values. `image_shape` is (channels, height, width)."""
     shape = (batch_size, *layers.image_layout(image_shape, layout))
     net: Any = var("data", shape=shape, dtype=dtype)
     for i, (channels, size, stride) in enumerate(((32, 8, 4), (64, 4, 2), (64, 3, 1))):
@@ -44,7 +44,7 @@ def get_workload(
     dtype: str = "float32",
     layout: str = "NCHW",
 ) -> tuple[IRModule, dict[str, NDArray]]:
-    """The module of the network, and random parameters."""
+    """Return the module of the network, and random parameters."""
     return create_workload(get_net(batch_size, num_actions, image_shape, dtype, layout))
 
 

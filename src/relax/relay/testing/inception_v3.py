@@ -1,7 +1,7 @@
 """Inception-v3 (C. Szegedy et al., "Rethinking the Inception architecture for computer vision", 2016).
 
-A block concatenates branches. A branch is a row of convolutions (channels, height, width of the kernel), which keep the
-size of the image unless the block halves it.
+A block concatenates branches. A branch is a sequence of convolutions (channels, kernel height, kernel width), which
+keep the image size unless the block halves it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Branch = tuple[Kernel, ...]
 def convolution(
     data: Expr, kernel: Kernel, name: str, stride: int = 1, padding: tuple[int, int] | None = None
 ) -> Any:
-    """A convolution, batch normalisation and relu; by default it keeps the size of the image."""
+    """Convolution, batch normalisation and relu; by default it keeps the image size."""
     channels, height, width = kernel
     net = layers.conv2d(
         data, channels=channels, kernel_size=(height, width), strides=(stride, stride),
@@ -47,9 +47,9 @@ def _row(data: Expr, kernels: Sequence[Kernel], name: str, halves: bool = False)
 def same_size(
     data: Expr, branches: Sequence[Branch], pool: str, projection: int, name: str, forked: int = 0
 ) -> Any:
-    """A block that keeps the size: branches, and pooling with a convolution of size 1.
+    """Block that keeps the size: branches, and pooling with a 1×1 convolution.
 
-    The last `forked` branches end in convolutions of 1 x 3 and of 3 x 1 side by side.
+    The last `forked` branches end in parallel 1×3 and 3×1 convolutions.
     """
     outputs: list[Any] = []
     for i, branch in enumerate(branches):
@@ -69,7 +69,7 @@ def same_size(
 
 
 def half_size(data: Expr, branches: Sequence[Branch], name: str) -> Any:
-    """A block that halves the size: branches whose last convolution has stride 2, and max pooling."""
+    """Block that halves the size: branches ending in stride 2, and max pooling."""
     outputs = [_row(data, branch, f"{name}_branch{i}", halves=True) for i, branch in enumerate(branches)]
     outputs.append(nn.max_pool2d(data, pool_size=(3, 3), strides=(2, 2)))
     return operator_function("concatenate")(outputs, axis=1)
@@ -102,7 +102,7 @@ def _c(channels: int) -> tuple[Branch, ...]:
 
 
 def get_net(batch_size: Any, num_classes: int, image_shape: tuple[int, int, int], dtype: str) -> Function:
-    """The network; images are 299 x 299, and at least 75 x 75."""
+    """Inception-v3 network; images are 299 × 299, and at least 75 × 75."""
     net: Any = var("data", shape=(batch_size, *image_shape), dtype=dtype)
     net = convolution(net, (32, 3, 3), "conv", 2, (0, 0))
     net = convolution(net, (32, 3, 3), "conv_1", 1, (0, 0))
@@ -130,7 +130,7 @@ def get_workload(
     image_shape: tuple[int, int, int] = (3, 299, 299),
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, NDArray]]:
-    """The module of the network, and random parameters."""
+    """Return the module of the network, and random parameters."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))
 
 

@@ -1,4 +1,4 @@
-"""Values of parameters: initialisers, and `create_workload`, which gives a network random weights."""
+"""Parameter initialisers, and `create_workload`, which creates random weights for a network."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Array = npt.NDArray[Any]
 
 
 class Initializer:
-    """Fills an array with values by the name of the parameter: ``initializer("conv0_weight", array)``.
+    """Fills an array according to the parameter's name: ``initializer("conv0_weight", array)``.
 
-    A name ends in weight, bias, gamma, beta, mean or var. A subclass says what weights are.
+    A name ends in weight, bias, gamma, beta, mean or var. Subclasses define weights.
     """
 
     def __call__(self, desc: str, arr: Array) -> None:
-        """Fill `arr` in place. Raises ValueError for a name that says nothing."""
+        """Fill `arr` in place. Raises ValueError for an unknown suffix of the name."""
         role = next((role for role in _ROLES if desc.endswith(role)), None)
         if role is None:
             raise ValueError(f"{desc!r}: the name of a parameter ends in {', '.join(_ROLES)}")
@@ -55,10 +55,10 @@ _ROLES = ("weight", "bias", "gamma", "beta", "mean", "var")
 
 
 class Xavier(Initializer):
-    """Random weights that keep the variance of what goes through a layer (X. Glorot and Y. Bengio, 2010).
+    """Random weights that preserve the variance of activations (X. Glorot and Y. Bengio, 2010).
 
-    The scale is ``sqrt(magnitude / f)``, where f is the number of inputs of a unit ("in"), of outputs ("out"), or the
-    mean of both ("avg"). Raises ValueError for other types.
+    The scale is ``sqrt(magnitude / f)``, where f is the number of inputs of a unit ("in"), of outputs ("out"), or their
+    mean ("avg"). Raises ValueError for other types.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Xavier(Initializer):
 
 
 class Constant(Initializer):
-    """Weights that are all one value."""
+    """Constant weights."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -101,10 +101,10 @@ class Constant(Initializer):
 def create_workload(
     net: Function, initializer: Callable[[str, Array], None] | None = None, seed: int = 0
 ) -> tuple[IRModule, dict[str, NDArray]]:
-    """A module whose main is the network, with types inferred, and values for its parameters by name.
+    """Return a module with the network as main, with inferred types, and parameter values by name.
 
-    Parameters named ``data`` are inputs, and get no value. The initializer is Xavier by default. Raises
-    DiagnosticError, and ValueError for a parameter whose shape is not known.
+    Parameters named ``data`` are inputs and get no value. The default initializer is Xavier. Raises DiagnosticError,
+    and ValueError for a parameter of dynamic shape.
     """
     mod = infer_module(IRModule.from_expr(net))
     fill = Xavier(rng=np.random.default_rng(seed)) if initializer is None else initializer
@@ -119,7 +119,7 @@ def create_workload(
 
 
 def static_type(name: str, type_: Any) -> tuple[tuple[int, ...], str]:
-    """The shape and the dtype of a tensor type. Raises ValueError if they are not all known."""
+    """Static shape and dtype of a tensor type. Raises ValueError if they are not static."""
     if isinstance(type_, TensorType) and isinstance(type_.dtype, DataType):
         dims: Any = type_.shape
         if isinstance(dims, tuple) and all(isinstance(dim, IntImm) for dim in dims):  # pyright: ignore[reportUnknownVariableType]

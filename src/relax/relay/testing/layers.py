@@ -1,8 +1,8 @@
-"""Layers of networks: an operator whose parameters are variables named after the layer.
+"""Network layers: operators whose parameters are variables named after the layer.
 
     layers.conv2d(data, channels=8, kernel_size=(3, 3), name="conv0")    # with the parameter %conv0_weight
 
-The parameters have no annotations: inference finds their types from that of the data.
+The parameters are not annotated: type inference derives their types from the data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..expr import Expr, Var
 
 
 def param(value: Expr | None, name: str, role: str) -> Expr:
-    """The parameter itself, or a new variable ``<name>_<role>`` for None."""
+    """Return the parameter, or a new variable ``<name>_<role>`` for None."""
     return Var(f"{name}_{role}") if value is None else value
 
 
@@ -28,7 +28,7 @@ def batch_norm_infer(
     name: str,
     **attrs: Any,
 ) -> Any:
-    """Batch normalisation by the statistics of training, as an expression of its first result."""
+    """Batch normalisation with moving statistics, as an expression of its first result."""
     parameters = (
         param(gamma, name, "gamma"),
         param(beta, name, "beta"),
@@ -39,12 +39,12 @@ def batch_norm_infer(
 
 
 def conv2d(data: Expr, weight: Expr | None = None, *, name: str, **attrs: Any) -> Any:
-    """A convolution; `attrs` have `channels` and `kernel_size`."""
+    """Convolution; `attrs` include `channels` and `kernel_size`."""
     return operator_function("nn.conv2d")(data, param(weight, name, "weight"), **attrs)
 
 
 def conv2d_transpose(data: Expr, weight: Expr | None = None, *, name: str, **attrs: Any) -> Any:
-    """A transposed convolution; `attrs` have `channels` and `kernel_size`."""
+    """Transposed convolution; `attrs` include `channels` and `kernel_size`."""
     return operator_function("nn.conv2d_transpose")(data, param(weight, name, "weight"), **attrs)
 
 
@@ -57,18 +57,18 @@ def dense_add_bias(
     name: str,
     **attrs: Any,
 ) -> Any:
-    """A dense layer of so many units, with a bias."""
+    """Dense layer of `units` units with a bias."""
     product = operator_function("nn.dense")(data, param(weight, name, "weight"), units=units, **attrs)
     return operator_function("nn.bias_add")(product, param(bias, name, "bias"), axis=-1)
 
 
 def conv_kernel_layout(data_layout: str, is_depthwise: bool = False) -> str:
-    """The layout of the weight that goes with a layout of the data, NCHW or NHWC. Raises KeyError."""
+    """Weight layout that matches a data layout, NCHW or NHWC. Raises KeyError."""
     return {"NCHW": "OIHW", "NHWC": "HWOI" if is_depthwise else "HWIO"}[data_layout]
 
 
 def image_layout(shape: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
-    """A shape (channels, height, width) in the order that a layout NCHW or NHWC has behind the batch."""
+    """Permute a shape (channels, height, width) to the layout NCHW or NHWC, without the batch."""
     sizes = dict(zip("CHW", shape, strict=True))
     return tuple(sizes[letter] for letter in layout if letter != "N")
 

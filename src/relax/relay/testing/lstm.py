@@ -45,7 +45,7 @@ class _Types:
 
 
 def get_net(iterations: int, num_hidden: int, batch_size: Any = 1, dtype: str = "float32") -> Function:
-    """So many cells, each with weights of its own, from states of zeros; %data enters every one."""
+    """Network of `iterations` cells with separate weights, from zero states; %data is the input of every cell."""
     types = _Types(num_hidden, batch_size, dtype)
     data = Var("data", types.batch)
     zeros = Var("zeros", types.batch)

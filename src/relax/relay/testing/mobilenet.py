@@ -20,7 +20,7 @@ BLOCKS: Final = (
     *((512, 512, 1),) * 5,
     (512, 1024, 2), (1024, 1024, 1),
 )  # fmt: skip
-"""Input channels, output channels and stride of each block."""
+"""(Input channels, output channels, stride) of each block."""
 
 
 def conv_block(
@@ -34,7 +34,7 @@ def conv_block(
     layout: str = "NCHW",
     groups: int = 1,
 ) -> Any:
-    """A convolution, batch normalisation and relu."""
+    """Convolution, batch normalisation and relu."""
     conv = layers.conv2d(
         data, channels=channels, kernel_size=kernel_size, strides=strides, padding=padding, data_layout=layout,
         kernel_layout=layers.conv_kernel_layout(layout, groups > 1), groups=groups, name=f"{name}_conv",
@@ -54,8 +54,8 @@ def separable_conv_block(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Any:
-    """A convolution of each channel by itself, and one of size 1 over the channels."""
-    del dtype  # inference finds it
+    """Depthwise convolution, and a pointwise one."""
+    del dtype  # inferred
     strides = (2, 2) if downsample else (1, 1)
     net = conv_block(
         data, f"{name}_depthwise", depthwise_channels, kernel_size, strides, padding, epsilon, layout,
@@ -72,7 +72,7 @@ def mobile_net(
     is_shallow: bool = False,
     layout: str = "NCHW",
 ) -> Function:
-    """The network, with `alpha` times as many channels; a shallow one leaves out the five equal blocks."""
+    """MobileNet with channels scaled by `alpha`; a shallow one omits the five equal blocks."""
     data = var("data", shape=data_shape, dtype=dtype)
     net = conv_block(data, "conv_block_1", int(32 * alpha), strides=(2, 2), layout=layout)
     blocks = [block for block in BLOCKS if not (is_shallow and block == (512, 512, 1))]

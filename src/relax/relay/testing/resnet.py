@@ -24,7 +24,7 @@ UNITS: Final = {
     200: (3, 24, 36, 3),
     269: (3, 30, 48, 8),
 }
-"""Units of each stage by the number of layers, for images larger than 32."""
+"""Units of each stage by number of layers, for images larger than 32."""
 
 
 def residual_unit(
@@ -37,9 +37,9 @@ def residual_unit(
     data_layout: str = "NCHW",
     kernel_layout: str = "OIHW",
 ) -> Any:
-    """A unit: normalised and activated data through two or three convolutions, added to the data.
+    """Residual unit: normalised and activated data through two or three convolutions, added to the data.
 
-    Unless `dim_match`, the data goes through a convolution of size 1 first.
+    Unless `dim_match`, the shortcut is a 1×1 convolution.
     """
     axis = data_layout.index("C")
 
@@ -76,7 +76,9 @@ def resnet(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """A residual network of `num_stages` stages with so many units and filters; the first filter is of the stem."""
+    """Residual network of `num_stages` stages, with `units` and `filter_list` per stage; the first filter is the
+    stem's.
+    """
     axis = layout.index("C")
     kernel_layout = layers.conv_kernel_layout(layout)
     options: dict[str, Any] = {"data_layout": layout, "kernel_layout": kernel_layout}
@@ -115,10 +117,10 @@ def get_net(
     dtype: str = "float32",
     **kwargs: Any,
 ) -> Function:
-    """The network of so many layers; `image_shape` is channels, height, width in the order of the layout.
+    """Residual network of `num_layers` layers; `image_shape` is channels, height, width in the order of the layout.
 
-    For images of up to 28 there are three stages of ``(num_layers - 2) / 6`` or ``/ 9`` units. Raises ValueError for
-    a number of layers that has no network.
+    For images of up to 28 there are three stages of ``(num_layers - 2) / 6`` or ``/ 9`` units. Raises ValueError for an
+    unsupported number of layers.
     """
     height = image_shape[layout.index("H") - 1]
     if height <= 28:

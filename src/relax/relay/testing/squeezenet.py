@@ -34,7 +34,7 @@ def convolution(data: Expr, channels: int, size: int, name: str, stride: int = 1
 
 
 def fire(data: Expr, squeeze: int, name: str) -> Any:
-    """A fire module: few channels of size 1, expanded by convolutions of size 1 and 3 side by side."""
+    """Fire module: a 1×1 squeeze, expanded by parallel 1×1 and 3×3 convolutions."""
     squeezed = convolution(data, squeeze, 1, f"{name}_conv1x1")
     left = convolution(squeezed, squeeze * 4, 1, f"{name}_expand1x1")
     right = convolution(squeezed, squeeze * 4, 3, f"{name}_expand3x3", padding=1)
@@ -44,7 +44,7 @@ def fire(data: Expr, squeeze: int, name: str) -> Any:
 def get_net(
     batch_size: Any, image_shape: tuple[int, int, int], num_classes: int, version: str, dtype: str
 ) -> Function:
-    """The network of a version, "1.0" or "1.1". Raises ValueError for another one."""
+    """SqueezeNet of version "1.0" or "1.1". Raises ValueError for another version."""
     if version not in STEM:
         raise ValueError(f"squeezenet: the version is {', '.join(STEM)}; found {version!r}")
     channels, size = STEM[version]

@@ -16,14 +16,14 @@ from .init import create_workload
 nn = calls.Namespace("nn")
 
 LAYERS: Final = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
-"""Convolutions of each stage by the number of layers."""
+"""Convolutions of each stage by number of layers."""
 FILTERS: Final = (64, 128, 256, 512, 512)
 
 
 def get_feature(
     internal_layer: Expr, layers_: Sequence[int], filters: Sequence[int], batch_norm: bool = False
 ) -> Any:
-    """The stages: so many convolutions of so many filters each, and max pooling."""
+    """Stages of `layers_` convolutions with `filters` channels each, and max pooling."""
     net: Any = internal_layer
     for stage, (count, channels) in enumerate(zip(layers_, filters, strict=True)):
         for i in range(count):
@@ -38,7 +38,7 @@ def get_feature(
 
 
 def get_classifier(input_data: Expr, num_classes: int, units: int = 4096) -> Any:
-    """Two dense layers with dropout, and one for the classes."""
+    """Two dense layers with dropout, and a dense layer for the classes."""
     net: Any = nn.batch_flatten(input_data)
     for name in ("fc6", "fc7"):
         net = nn.relu(layers.dense_add_bias(net, units=units, name=name))
@@ -54,7 +54,7 @@ def get_net(
     num_layers: int = 11,
     batch_norm: bool = False,
 ) -> Function:
-    """The network of so many layers. Raises ValueError for a number that has no network."""
+    """VGG of `num_layers` layers. Raises ValueError for an unsupported number."""
     if num_layers not in LAYERS:
         raise ValueError(f"vgg: the number of layers is {', '.join(map(str, LAYERS))}; found {num_layers}")
     data = var("data", shape=(batch_size, *image_shape), dtype=dtype)

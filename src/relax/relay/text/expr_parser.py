@@ -59,7 +59,7 @@ BINARY: Final[dict[str, tuple[int, str]]] = {
     "*": (6, "multiply"),
     "/": (6, "divide"),
 }
-"""The precedence of each binary symbol, and the operator that it stands for."""
+"""(Precedence, operator) of each binary symbol."""
 _TYPE_TOKENS: Final = frozenset(
     ("name", "number", "(", ")", "[", "]", ",", "->", ":", "?", "+", "-", "*", "/")
 )
@@ -67,7 +67,7 @@ _PREFIXES: Final = {"-": "negative", "!": "logical_not"}
 
 
 class _Binding(NamedTuple):
-    """A let binding whose body is still to be read."""
+    """Let binding whose body is not parsed yet."""
 
     var: Var
     value: Expr
@@ -75,12 +75,12 @@ class _Binding(NamedTuple):
 
 
 class ExprParser(LeafParser):
-    """Reads expressions."""
+    """Parses expressions."""
 
     # ------------------------------------------------------------------------------------------ bodies
 
     def body(self, end: int) -> Expr:
-        """Bindings and the expression they are for, up to the closing bracket at index `end`, which is not passed."""
+        """Parse bindings and their result, up to the closing bracket at index `end`, which is not consumed."""
         bindings: list[_Binding] = []
         bound: list[str] = []
         result: Expr | None = None
@@ -101,7 +101,7 @@ class ExprParser(LeafParser):
         return result
 
     def _statement(self, bindings: list[_Binding], bound: list[str]) -> Expr | None:
-        """Read a binding, or else the expression that is returned."""
+        """Parse a binding, or return the result expression."""
         token = self.token
         if token.kind == "graph" and self.kind(1) == "=":
             self.advance()
@@ -120,7 +120,7 @@ class ExprParser(LeafParser):
         return self.expr()
 
     def _sequence(self, value: Expr, bindings: list[_Binding], start: int) -> None:
-        """``value; rest``: a value that is computed for its effect."""
+        """``value; rest``: a value evaluated for its effect."""
         if not self.accept(";"):
             self.unexpected("expected `;` or the end of the block behind an expression")
         span = self.span_from(start)
@@ -143,7 +143,7 @@ class ExprParser(LeafParser):
         self.expect(";", "behind the value of `let`")
 
     def _is_function_literal(self) -> bool:
-        """True if what is ahead, up to the next `;`, is a function literal, in brackets or not."""
+        """True if the tokens up to the next `;` are a function literal, possibly parenthesised."""
         index, expected = self.index, -1
         partner = self.tokens.partner
         while self.items[index].kind in ("(", "{") and index in partner:
@@ -159,7 +159,7 @@ class ExprParser(LeafParser):
         return self.items[index].kind == "{" and self._ends_at(partner.get(index, index) + 1, expected)
 
     def _ends_at(self, index: int, expected: int) -> bool:
-        """True if a value ends before the token `index`: at the bracket `expected`, or at a semicolon (-1)."""
+        """True if a value ends before token `index`: at the bracket `expected`, or at a semicolon (-1)."""
         if expected >= 0:
             return index == expected
         return index < len(self.items) and self.items[index].kind == ";"
@@ -179,7 +179,7 @@ class ExprParser(LeafParser):
     # ------------------------------------------------------------------------------------- expressions
 
     def expr(self, least: int = 0) -> Expr:
-        """An expression whose binary symbols bind at least as tightly as `least`."""
+        """Parse an expression whose binary operators have at least precedence `least`."""
         start = self.index
         result = self._operand()
         while True:
@@ -225,7 +225,7 @@ class ExprParser(LeafParser):
                 return result
 
     def _at_type_args(self) -> bool:
-        """True if `<` begins type arguments, and is no comparison: types, `>` and `(` follow."""
+        """True if `<` begins type arguments rather than a comparison: types, `>` and `(` follow."""
         index, depth = self.index + 1, 0
         if self.items[index].kind not in ("name", "("):
             return False
@@ -377,7 +377,7 @@ class ExprParser(LeafParser):
         self.advance()
         constructor = self.constructors.get(name)
         if constructor is not None:
-            # A constructor without arguments is a value where it stands alone: `Nil` is `Nil()`.
+            # A constructor without arguments is a value by itself: `Nil` is `Nil()`.
             if constructor.inputs or self.kind() == "(" or (self.kind() == "<" and self._at_type_args()):
                 return constructor
             return Call(constructor, (), span=self.span_from(self.index - 1))
@@ -385,7 +385,7 @@ class ExprParser(LeafParser):
             return Op.get(name)
         span = self.tokens.span(token.start, token.end)
         self.emit(unknown_operator(name, span))
-        if self.kind() == "(":  # its attributes are not known either
+        if self.kind() == "(":  # its attributes are unknown, too
             self.index = self.tokens.partner.get(self.index, self.index) + 1
         return Tuple(())
 
@@ -407,7 +407,7 @@ class ExprParser(LeafParser):
         return Tuple(())
 
     def _constructor_itself(self) -> Expr:
-        """``constructor(Nil)``: the constructor as a function, where its name alone is a value."""
+        """``constructor(Nil)``: the constructor as a function, where the bare name would be a value."""
         self.advance()
         self.advance()
         token = self.expect("name", "of a constructor")
@@ -435,7 +435,7 @@ class ExprParser(LeafParser):
     # ----------------------------------------------------------------------- functions, if, and match
 
     def function(self) -> Function:
-        """A function from `fn` on, or, of a definition, from what is behind its name on."""
+        """Parse a function from `fn` on or, in a definition, from the token after its name."""
         start = self.index
         self.accept_word("fn")
         type_params = self.type_params()

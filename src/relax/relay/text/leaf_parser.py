@@ -1,4 +1,4 @@
-"""The grammar of what expressions are made of and holds none: declared variables, patterns, numbers, filled constants.
+"""Grammar of the parts of expressions that contain none: declared variables, patterns, numbers, filled constants.
 
 declared ::= local (":" type)?
 pattern  ::= "_" | declared | name ("(" pattern,* ")")? | "(" pattern,* ")"
@@ -20,11 +20,11 @@ from .lexer import Token, unquote
 from .type_parser import MAX_TYPE_NESTING, TypeParser, as_dtype
 
 LARGEST_FILL: Final = 2**28
-"""The bytes that ``Constant(value, shape, dtype)`` may take."""
+"""Largest size in bytes of ``Constant(value, shape, dtype)``."""
 
 
 class LeafParser(TypeParser):
-    """Reads what expressions are made of and holds none."""
+    """Parses parts of expressions that contain no expressions."""
 
     def bind(self, var: Var, bound: list[str]) -> None:
         self.variables.push(var.name_hint, var)
@@ -87,7 +87,7 @@ class LeafParser(TypeParser):
         return Constant(np.full(tuple(shape), scalar.data), span=self.span_from(start))
 
     def pattern(self, variables: list[Var]) -> Pattern:
-        """A pattern; the variables that it binds are added to `variables`."""
+        """Parse a pattern; append the variables it binds to `variables`."""
         start, token = self.index, self.token
         if token.kind == "local":
             var = self.declared()
@@ -128,7 +128,7 @@ class LeafParser(TypeParser):
 
 
 def name_of_token(token: Token) -> str:
-    """The name that a token with a sigil stands for."""
+    """Name denoted by a token with a sigil."""
     text = token.text[1:]
     return unquote(text) if text.startswith('"') else text
 

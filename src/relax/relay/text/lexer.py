@@ -4,8 +4,8 @@ The lexer is one regular expression with a named group per kind of token: the wh
 `_GRAMMAR`. Only block comments, which nest, and the metadata section, which is JSON, need more. A generator of lexers
 would add a dependency and a second language for fifteen lines.
 
-Every token has its span. A character that begins no token is a diagnostic (E9001), and is skipped. The matching bracket
-of each bracket is found here too, so that the parser can skip a broken statement and look ahead past a body.
+Every token has a span. A character that begins no token is reported (E9001) and skipped. Brackets are matched here too,
+so that the parser can skip a broken statement and look ahead past a body.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "0": "
 
 
 class Token(NamedTuple):
-    """A token: its kind (a name of `_GRAMMAR`; a symbol's is its text; ``end``), its text, and where it stands."""
+    """Token: kind (a name of `_GRAMMAR`; for symbols their text; ``end``), text and position."""
 
     kind: str
     text: str
@@ -48,9 +48,9 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """The tokens of a text.
+    """Tokens of a text.
 
-    `metadata` is the text of the metadata section, None if there is none.
+    `metadata` is the text of the metadata section, or None.
     """
 
     def __init__(self, source: Source, diagnostics: DiagnosticContext) -> None:
@@ -65,10 +65,10 @@ class Tokens:
         end = len(source.text)
         self.items.append(Token("end", "", end, end))
         self.partner = self._match_brackets()
-        """For each opening bracket the one that closes it, by their indices; empty if `has_unmatched`."""
+        """Index of the closing bracket for each opening one; empty if `has_unmatched`."""
 
     def span(self, start: int, end: int) -> Span:
-        """The span of a stretch of the text, by offsets."""
+        """Span between two offsets of the text."""
         first, last = self._line(start), self._line(max(start, end - 1))
         first_line = self.source.first_line
         return Span(
@@ -83,13 +83,13 @@ class Tokens:
         return bisect_right(self._line_starts, offset) - 1
 
     def complain(self, code: str, message: str, start: int, end: int, hint: str = "") -> None:
-        """Report a problem of a stretch of the text."""
+        """Report a diagnostic at a range of the text."""
         self.diagnostics.emit(Diagnostic(code, message, self.span(start, end), hint=hint))
 
     def _scan(self) -> None:
         text, position, items = self.source.text, 0, self.items
         while position < len(text):
-            # The digits behind a dot are an index: `%t.0.1` is two projections, and no number 0.1.
+            # Digits after a dot are an index: `%t.0.1` is two projections, not the number 0.1.
             pattern: Any = _INDEX if items and items[-1].kind == "." else _TOKEN
             match = pattern.match(text, position) or _TOKEN.match(text, position)
             if match is None:
@@ -162,12 +162,12 @@ class Tokens:
 
 
 def unquote(text: str) -> str:
-    """The value of a string token."""
+    """Value of a string token."""
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match.group(1), match.group(1)), text[1:-1])
 
 
 def quote(text: str) -> str:
-    """A string token of this value."""
+    """String token for a value."""
     escaped = "".join(_QUOTED.get(character, character) for character in text)
     return f'"{escaped}"'
 

@@ -1,4 +1,4 @@
-"""Literals: a scalar constant as text, and back.
+"""Conversion between scalar constants and literals.
 
     True  1  -7i64  3u8  1f  2.5f16  -0f64  1e-05f  nanf  inff64  1bf16  3int4  1float8_e4m3fn
 
@@ -27,15 +27,15 @@ _SUFFIX: Final = re.compile(r"(f|i|u|bf)(\d*)")
 
 
 def is_special(text: str) -> bool:
-    """True for the names that are numbers: ``inff``, ``nanf64``."""
+    """True for identifiers that are numbers: ``inff``, ``nanf64``."""
     return _SPECIAL.fullmatch(text) is not None
 
 
 @functools.lru_cache(1024)
 def read_number(text: str, negative: bool) -> ConstantData:
-    """The scalar that a number token stands for.
+    """Scalar denoted by a number token.
 
-    Raises ValueError for a dtype that does not exist, and for a value out of its range.
+    Raises ValueError for an unknown dtype and for a value out of range.
     """
     match = _NUMBER.fullmatch(text) or _SPECIAL.fullmatch(text)
     if match is None:
@@ -52,7 +52,7 @@ def read_number(text: str, negative: bool) -> ConstantData:
 
 
 def suffix_dtype(suffix: str, is_real: bool) -> DataType:
-    """The dtype that a suffix stands for. Raises ValueError if there is none."""
+    """Dtype denoted by a suffix. Raises ValueError for an unknown one."""
     if not suffix:
         return DataType("float32" if is_real else "int32")
     short = _SUFFIX.fullmatch(suffix)
@@ -64,7 +64,7 @@ def suffix_dtype(suffix: str, is_real: bool) -> DataType:
 
 
 def write_number(data: np.ndarray[Any, Any]) -> str | None:
-    """The literal of a scalar; None for a dtype that has none."""
+    """Literal of a scalar, or None for a dtype without literals."""
     dtype = DataType(data.dtype.name)
     if dtype.is_bool:
         return "True" if data[()] else "False"
@@ -82,7 +82,7 @@ def _real(data: np.ndarray[Any, Any], dtype: DataType) -> str:
     elif math.isinf(value):
         digits = "inf" if value > 0 else "-inf"
     else:
-        # float32 in as few digits as tell it from its neighbours; the values of narrower dtypes are exact in float64.
+        # Shortest digits that round-trip for float32; values of narrower dtypes are exact in float64.
         digits = str(np.float32(value)) if dtype == "float32" else repr(value)
         digits = digits.removesuffix(".0")
     return digits + _suffix(dtype)

@@ -8,8 +8,9 @@
                  | "extern" "type" name params? ";"
                  | "import" string ";"?
 
-A text is read whole: every problem is reported, with its place, and a statement or definition that cannot be read is
-skipped. Definitions may refer to each other in any order. Brackets that do not match are reported alone.
+A text is always parsed to the end: every error is reported with its position, and an unparseable statement or
+definition is skipped. Definitions may refer to each other in any order. For unmatched brackets, only these are
+reported.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def parse(
     init_module: IRModule | None = None,
     init_meta_table: MetaTable | None = None,
 ) -> IRModule:
-    """The module that a text defines, on top of the definitions of `init_module`.
+    """Parse a module, on top of the definitions of `init_module`.
 
-    `init_meta_table` has the nodes of ``meta[key][i]`` for a text without a metadata section. Raises DiagnosticError
-    with every problem of the text.
+    `init_meta_table` holds the nodes of ``meta[key][i]`` for a text without metadata section. Raises DiagnosticError
+    with every error of the text.
     """
     return _read(source, source_name, init_module, init_meta_table, _Parser.module)
 
@@ -53,20 +54,20 @@ def parse_expr(
     init_module: IRModule | None = None,
     init_meta_table: MetaTable | None = None,
 ) -> Expr:
-    """The expression of a text; `init_module` has the types and constructors that it mentions.
+    """Parse an expression; `init_module` holds the types and constructors it mentions.
 
-    Raises DiagnosticError with every problem of the text.
+    Raises DiagnosticError with every error of the text.
     """
     return _read(source, source_name, init_module, init_meta_table, _Parser.expression)
 
 
 def parse_type(source: str, source_name: str = "<string>", init_module: IRModule | None = None) -> Type:
-    """The type of a text. Raises DiagnosticError."""
+    """Parse a type. Raises DiagnosticError."""
     return _read(source, source_name, init_module, None, _Parser.type_alone)
 
 
 def fromtext(source: str, source_name: str = "<string>") -> IRModule | Expr:
-    """The module of a text that begins with a definition; else its expression. Raises DiagnosticError."""
+    """Parse a module if the text begins with a definition, else an expression. Raises DiagnosticError."""
     return _read(source, source_name, None, None, _Parser.anything)
 
 
@@ -98,16 +99,16 @@ _importer: Callable[[str], IRModule] | None = None
 
 
 def register_importer(function: Callable[[str], IRModule]) -> None:
-    """Make `function(name)` the one that finds the module of ``import "name"``. Raises KeyError if there is none."""
+    """Register `function(name)`, which resolves ``import "name"``. It raises KeyError for an unknown name."""
     global _importer
     _importer = function
 
 
 class _Parser(ExprParser):
-    """Reads modules, and whole texts of other kinds."""
+    """Parses modules and other complete texts."""
 
     def begin(self, module: IRModule | None, meta_table: MetaTable | None) -> None:
-        """Check the version, read the metadata, and put the definitions of a module in scope."""
+        """Check the version, read the metadata, and add the definitions of a module to the scope."""
         self.functions: dict[GlobalVar, Any] = {}
         self.type_definitions: dict[GlobalTypeVar, TypeData] = {}
         version = self.tokens.version
@@ -135,7 +136,7 @@ class _Parser(ExprParser):
             return {}
 
     def include(self, module: IRModule) -> None:
-        """Put the definitions of a module in scope, and into the result."""
+        """Add the definitions of a module to the scope and the result."""
         for key, definition in cast("dict[Any, Any]", module.type_definitions).items():
             self._declare_type(key, definition)
         for key, function in module.functions.items():
@@ -151,26 +152,26 @@ class _Parser(ExprParser):
     # ------------------------------------------------------------------------------------------- rules
 
     def anything(self) -> IRModule | Expr:
-        """A module if the text begins with a definition, else an expression."""
+        """Parse a module if the text begins with a definition, else an expression."""
         token = self.token
         if token.kind == "end" or (token.kind == "name" and token.text in DEFINITION_WORDS):
             return self.module()
         return self.expression()
 
     def expression(self) -> Expr:
-        """The text as an expression."""
+        """Parse the text as an expression."""
         result = self.body(len(self.items) - 1)
         self.expect("end", "behind the expression")
         return result
 
     def type_alone(self) -> Type:
-        """The text as a type."""
+        """Parse the text as a type."""
         result = self.type_()
         self.expect("end", "behind the type")
         return result
 
     def module(self) -> IRModule:
-        """The text as definitions: names first, then types, then functions."""
+        """Parse the text as definitions: names first, then types, then functions."""
         self.is_module = True
         starts = self._definitions()
         for start in starts:
@@ -191,7 +192,7 @@ class _Parser(ExprParser):
         return IRModule(self.functions, type_definitions=cast("dict[Node, Node]", self.type_definitions))
 
     def _definitions(self) -> list[int]:
-        """The indices of the tokens that begin a definition; other text between them is reported."""
+        """Indices of the tokens that begin a definition; text between definitions is reported."""
         starts: list[int] = []
         index, last = 0, len(self.items) - 1
         is_reported = False
@@ -209,7 +210,7 @@ class _Parser(ExprParser):
         return starts
 
     def _at(self, start: int, rule: Callable[[], T]) -> T | None:
-        """The result of a rule from a token on; None if it cannot be read."""
+        """Apply a grammar rule from a token on; None if parsing fails."""
         self.index = start
         self.graph, self.dims = {}, {}
         try:

@@ -1,12 +1,11 @@
 """From nodes to text, ``#[version = "0.0.5"]``.
 
-Every node that has parts gets a graph binding, ``%1 = …;``, in the scope where it is evaluated (`scopes.place`). So the
-text shares what the graph shares, and nests as scopes do, however deep the graph. A node that stands in one place only
-is written there if that is the end of a scope or the value of a `let`. Names are made unique; a name that is no
-identifier is quoted: ``%"conv1/weight"``.
+Every node with children gets a graph binding, ``%1 = …;``, in its evaluation scope (`scopes.place`). So the text
+preserves sharing and nests like scopes, however deep the graph. A node used once is printed inline if it ends a scope
+or is the value of a `let`. Names are made unique; names that are no identifiers are quoted: ``%"conv1/weight"``.
 
-No step recurses along a graph or a chain of `Let`s: texts are built from the leaves up, as trees of pieces that are
-joined in one loop at the end.
+Printing does not recurse along a graph or a chain of `Let`s: text is built bottom-up, as trees of pieces joined in one
+loop at the end.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ from .type_printer import Metadata, Names, TypePrinter, attr_name, sigil, tuple_
 Annotate: TypeAlias = "Callable[[Node], str] | None"
 _INDENT: Final = "  "
 _DEEPEST_INDENT: Final = 60
-"""Lines are indented no further, so that the text of deep scopes grows with their number and not with its square."""
+"""Greatest indentation, which keeps the text of deep scopes linear in their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Pieces of text, each on lines of its own; `indented` ones stand between brackets that are on other lines."""
+    """Pieces of text on separate lines; `indented` ones are enclosed by brackets on other lines."""
 
     pieces: list[Piece]
     indented: bool = False
@@ -73,7 +72,7 @@ Piece: TypeAlias = "str | list[Piece] | _Lines"
 
 
 def _join(piece: Piece) -> str:
-    """The text of a piece."""
+    """Text of a piece."""
     out: list[str] = []
     stack: list[tuple[Any, int]] = [(piece, 0)]
     while stack:
@@ -95,7 +94,7 @@ def _join(piece: Piece) -> str:
 
 
 class _Definition:
-    """The text of one expression with names of its own."""
+    """Prints one expression with its own names."""
 
     def __init__(self, expr: Expr, metadata: Metadata, annotate: Annotate) -> None:
         self.expr = expr
@@ -110,7 +109,7 @@ class _Definition:
         self.count = 0
 
     def _inlined(self) -> set[Expr]:
-        """The nodes that are written where they stand."""
+        """Nodes printed inline."""
         uses = Counter(part for node in self.placement.order for part, _ in self.placement.positions(node))
         ends: set[Expr] = {self.expr}
         for node in self.placement.order:
@@ -130,7 +129,7 @@ class _Definition:
     # ----------------------------------------------------------------------------------------- results
 
     def whole(self) -> Piece:
-        """The expression, behind declarations of its free variables."""
+        """Print the expression after declarations of its free variables."""
         self._name_variables()
         for node in self.placement.order:
             self._write(node)
@@ -138,7 +137,7 @@ class _Definition:
         return _Lines([*free, self._scope(self.placement.root, self.expr)])
 
     def function(self, head: str) -> Piece:
-        """A function as a definition: `head` in the place of ``fn``."""
+        """Print a function as a definition, with `head` instead of ``fn``."""
         function = cast(Function, self.expr)
         self._name_variables()
         for node in self.placement.order[:-1]:
@@ -193,7 +192,7 @@ class _Definition:
         )
 
     def _scope(self, scope: EvaluationScope, end: Expr) -> Piece:
-        """The bindings of a scope and the expression at its end."""
+        """Print the bindings of a scope and its result."""
         return _Lines([*self.statements.pop(scope, []), self.reference(end)])
 
     def _block(self, scope: EvaluationScope, end: Expr) -> Piece:
@@ -212,7 +211,7 @@ class _Definition:
         return f"{self.variable(var)}: {self.types.type_(var.type_annotation)}"
 
     def reference(self, expr: Expr) -> Piece:
-        """The text of an expression where it stands."""
+        """Print an expression inline."""
         written = self.references.get(expr)
         if written is not None:
             return written
@@ -235,7 +234,7 @@ class _Definition:
                 raise ValueError(f"a {type(expr).__name__} has no text in Relay")
 
     def constant(self, constant: Constant) -> str:
-        """A literal, or a reference to the metadata."""
+        """Print a literal, or a reference to the metadata."""
         literal = write_number(constant.data) if constant.is_scalar else None
         if literal is not None:
             return literal
@@ -320,7 +319,7 @@ class _Definition:
         return [self.pattern(clause.lhs), " => ", rhs]
 
     def clause(self) -> Piece:
-        """The only clause of a match."""
+        """Print the only clause of a match."""
         match = cast(Match, self.expr)
         self._name_variables()
         for node in self.placement.order[:-1]:
@@ -328,7 +327,7 @@ class _Definition:
         return self._clause(match.clauses[0], self.placement.opened[match][0])
 
     def pattern(self, pattern: Pattern) -> str:
-        """The text of a pattern."""
+        """Print a pattern."""
         match pattern:
             case PatternVar():
                 return self.declaration(pattern.var)
@@ -362,9 +361,9 @@ def _separated(pieces: Iterable[Piece]) -> list[Piece]:
 def astext(
     node: Node, show_meta_data: bool = True, annotate: Annotate = None, *, version: bool = True
 ) -> str:
-    """A module, an expression, a type or a pattern as Relay text.
+    """Return a module, expression, type or pattern as Relay text.
 
-    Raises ValueError for a node that has none, and DiagnosticError for types that nest too deeply.
+    Raises ValueError for other nodes, and DiagnosticError for types nested too deeply.
     """
 
     def text() -> str:
@@ -405,7 +404,7 @@ def _module(mod: IRModule, metadata: Metadata, annotate: Annotate) -> Piece:
 
 
 class _ModulePrinter:
-    """Prints modules of Relay functions for `ir`: ``mod.script()``, ``mod.show()``, ``repr(mod)``."""
+    """Prints Relay modules for `ir`: ``mod.script()``, ``mod.show()``, ``repr(mod)``."""
 
     def script(self, node: Any, **options: Any) -> str:
         return astext(node, show_meta_data=False, version=False, **options)
@@ -418,7 +417,7 @@ class _ModulePrinter:
 
 
 def is_relay_module(node: Any) -> bool:
-    """True for a module whose functions are all of Relay, and that has a function or a type."""
+    """True for a nonempty module whose functions are all Relay functions."""
     if not isinstance(node, IRModule):
         return False
     functions = node.functions.values()

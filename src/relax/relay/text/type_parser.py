@@ -54,16 +54,16 @@ DIM_FUNCTIONS: Final[dict[str, Callable[..., prim.PrimExpr]]] = {
     "floordiv": prim.FloorDiv,
     "floormod": prim.FloorMod,
 }
-"""The functions of two dimensions."""
+"""Functions of two dimensions."""
 
 
 class TypeParser(Cursor):
-    """Reads types."""
+    """Parses types."""
 
     type_depth = 0
 
     def type_(self) -> Type:
-        """A type."""
+        """Parse a type."""
         if self.type_depth >= MAX_TYPE_NESTING:
             self.abort("E9006", f"a type has more than {MAX_TYPE_NESTING} types within each other")
         self.type_depth += 1
@@ -182,7 +182,7 @@ class TypeParser(Cursor):
     # ------------------------------------------------------------------------------------ dimensions
 
     def dim(self) -> Dim:
-        """A dimension: ``?``, or an expression over numbers and symbolic sizes."""
+        """Parse a dimension: ``?``, or an expression over integers and symbolic sizes."""
         if self.accept("?"):
             return Any()
         return self._dim_sum()
@@ -282,7 +282,7 @@ class TypeParser(Cursor):
         return FuncType(arg_types, ret_type, params, relations, span=self.span_from(start))
 
     def type_params(self) -> tuple[TypeVar, ...]:
-        """Type parameters in brackets, if there are any; they are in scope until `close_type_params`."""
+        """Parse optional type parameters in brackets, in scope until `close_type_params`."""
         closing = {"[": "]", "<": ">"}.get(self.kind())
         if closing is None:
             return ()
@@ -302,7 +302,7 @@ class TypeParser(Cursor):
         return tuple(params)
 
     def close_type_params(self, params: tuple[TypeVar, ...]) -> None:
-        """End the scope of type parameters."""
+        """Remove type parameters from the scope."""
         for param in params:
             self.type_vars.pop(param.name_hint)
 
@@ -315,7 +315,7 @@ class TypeParser(Cursor):
         return kind
 
     def relation(self) -> TypeRelation:
-        """A type relation, behind `where`."""
+        """Parse a type relation after `where`."""
         start = self.index
         name = self.expect("name", "as type relation").text
         args: list[Type] = []
@@ -340,7 +340,7 @@ class TypeParser(Cursor):
     # --------------------------------------------------------------------- attribute values and metadata
 
     def attr_value(self) -> AnyValue:
-        """The value of an attribute: a number, a string, True, False, None, a list, a dict, a dtype, or metadata."""
+        """Parse an attribute value: a number, a string, True, False, None, a list, a dict, a dtype, or metadata."""
         token = self.token
         if token.kind in ("[", "(", "{"):
             with self.nested():
@@ -394,7 +394,7 @@ class TypeParser(Cursor):
         return values
 
     def meta_node(self) -> Node | None:
-        """``meta[relay.Constant][0]``: a node of the metadata section; None, and a diagnostic, if there is none."""
+        """``meta[relay.Constant][0]``: a node of the metadata section; None after a diagnostic if it does not exist."""
         start = self.index
         self.advance()
         self.expect("[", "behind `meta`")
@@ -418,7 +418,7 @@ _ATTR_WORDS: Final = {"True": True, "False": False, "None": None}
 
 
 def as_dtype(text: str) -> DataType | None:
-    """The dtype of a name, None if it is not one."""
+    """Dtype of a name, or None."""
     try:
         dtype = DataType(text)
     except (ValueError, TypeError):

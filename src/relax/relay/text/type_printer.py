@@ -1,4 +1,4 @@
-"""Types, attributes and names as text."""
+"""Printing of types, attributes and names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .lexer import quote
 from .type_parser import DIM_FUNCTIONS, KINDS, as_dtype
 
 MOST_PARTS: Final = 10_000
-"""Types with more parts are not written out."""
+"""Types with more parts are stored in the metadata."""
 IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _RESERVED_TYPES: Final = frozenset(("_", "fn", "Tensor", "ref", "meta", "where"))
@@ -47,7 +47,7 @@ _SYMBOLS: Final[dict[type, tuple[str, int]]] = {
 
 
 class Names:
-    """Names for objects, no two objects of one name."""
+    """Unique names of objects."""
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
         self._names: dict[Node, str] = {}
@@ -58,7 +58,7 @@ class Names:
         return item in self._names
 
     def of(self, item: Node, hint: str) -> str:
-        """The name of an object: the hint, with a number if another object has it."""
+        """Name of an object: the hint, numbered if another object has it."""
         name = self._names.get(item)
         if name is None:
             name = hint
@@ -71,14 +71,14 @@ class Names:
 
 
 class Metadata:
-    """The nodes of the section ``#[metadata]``, by the names of their classes."""
+    """Nodes of the section ``#[metadata]``, by class name."""
 
     def __init__(self) -> None:
         self.entries: dict[str, list[Node]] = {}
         self._positions: dict[int, int] = {}
 
     def reference(self, node: Node) -> str:
-        """``meta[relay.Constant][0]``: the text that stands for a node."""
+        """``meta[relay.Constant][0]``: reference to a node."""
         key = node_key(type(node))
         entries = self.entries.setdefault(key, [])
         position = self._positions.setdefault(id(node), len(entries))
@@ -87,14 +87,14 @@ class Metadata:
         return f"meta[{key}][{position}]"
 
     def section(self) -> str:
-        """The text of the section; nothing if there are no entries."""
+        """Text of the section; empty without entries."""
         if not self.entries:
             return ""
         return f"\n\n#[metadata]\n{save_json({key: tuple(nodes) for key, nodes in self.entries.items()})}"
 
 
 class TypePrinter:
-    """Writes types and attributes; the names of one definition are those of one printer."""
+    """Prints types and attributes; one printer per set of unique names."""
 
     def __init__(self, metadata: Metadata) -> None:
         self.metadata = metadata
@@ -105,7 +105,7 @@ class TypePrinter:
     # ------------------------------------------------------------------------------------------- types
 
     def type_(self, type_: Node) -> str:
-        """The text of a type; one of over `MOST_PARTS` parts stands in the metadata, where shared parts stand once."""
+        """Print a type; with more than `MOST_PARTS` parts it is stored in the metadata, which preserves sharing."""
         if isinstance(type_, Type) and self._sizes.of(type_) > MOST_PARTS:
             return self.meta(type_)
         match type_:
@@ -136,7 +136,7 @@ class TypePrinter:
                 return self.meta(type_)
 
     def types(self, types: Iterable[Node]) -> str:
-        """The texts of types, with commas between."""
+        """Print types, separated by commas."""
         return ", ".join(self.type_(item) for item in types)
 
     def _tensor(self, type_: TensorType) -> str:
@@ -162,7 +162,7 @@ class TypePrinter:
         return self.type_vars.of(type_var, hint)
 
     def type_params(self, params: tuple[TypeVar, ...]) -> str:
-        """``[A, s: Shape]``; nothing if there are none."""
+        """``[A, s: Shape]``, or nothing."""
         if not params:
             return ""
         texts = (
@@ -172,7 +172,7 @@ class TypePrinter:
         return f"[{', '.join(texts)}]"
 
     def relation(self, relation: TypeRelation) -> str:
-        """A type relation, as it stands behind `where`."""
+        """Print a type relation, as after `where`."""
         if not relation.args and not relation.attrs:
             return relation.func
         args = [self.type_(arg) for arg in relation.args]
@@ -183,7 +183,7 @@ class TypePrinter:
         return f"{relation.func}({', '.join(inputs)}; {', '.join(others)})"
 
     def type_data(self, definition: TypeData) -> str:
-        """A type definition."""
+        """Print a type definition."""
         head = f"type {definition.header.name_hint}{self.type_params(definition.type_vars)}"
         if not definition.constructors:
             return f"extern {head};"
@@ -196,7 +196,7 @@ class TypePrinter:
     # -------------------------------------------------------------------------------------- dimensions
 
     def dim(self, dim: Node) -> str:
-        """The text of a dimension. Raises ValueError for an expression that the format has no text for."""
+        """Print a dimension. Raises ValueError for an expression without text form."""
         return "?" if isinstance(dim, Any) else self._dim(dim, 0)
 
     def _dim(self, dim: Node, outer: int) -> str:
@@ -227,7 +227,7 @@ class TypePrinter:
     # -------------------------------------------------------------------------- attributes and metadata
 
     def call_attrs(self, op: Node, attrs: Attrs) -> list[str]:
-        """The attributes of a call that are not what the operator's declaration has as default."""
+        """Print the attributes of a call that differ from their declared defaults."""
         spec = operator_spec(op) if isinstance(op, Op) else None
         return [
             f"{name}={self.attr_value(value)}"
@@ -236,7 +236,7 @@ class TypePrinter:
         ]
 
     def attr_value(self, value: AnyValue) -> str:
-        """The value of an attribute. Raises ValueError for one that has no text."""
+        """Print the value of an attribute. Raises ValueError for a value without text form."""
         if value is None or isinstance(value, (bool, int)):
             return repr(value)
         if isinstance(value, float):
@@ -254,12 +254,12 @@ class TypePrinter:
         raise ValueError(f"an attribute that is a {type(value).__name__} has no text in Relay")
 
     def meta(self, node: Node) -> str:
-        """``meta[relay.Constant][0]``: the node stands in the section ``#[metadata]``."""
+        """``meta[relay.Constant][0]``: store the node in the section ``#[metadata]``."""
         return self.metadata.reference(node)
 
 
 def attr_name(name: str) -> str:
-    """The name of an attribute, quoted unless it is a (dotted) identifier."""
+    """Name of an attribute, quoted unless it is a (dotted) identifier."""
     return name if _DOTTED.fullmatch(name) else quote(name)
 
 
@@ -277,6 +277,6 @@ def tuple_text(fields: list[str]) -> str:
 
 
 def sigil(mark: str, name: str) -> str:
-    """A name behind its sigil, quoted unless it is an identifier."""
+    """Name with its sigil, quoted unless it is an identifier."""
     pattern = IDENTIFIER if mark == "%" else _DOTTED
     return mark + (name if pattern.fullmatch(name) else quote(name))

@@ -1,4 +1,4 @@
-"""Passes over modules of Relay functions, one file each: `relay.transform`."""
+"""Passes over modules of Relay functions, one module each: `relay.transform`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""AlterOpLayout: convolutions as functions registered for them rewrite them, mostly to other layouts.
+"""AlterOpLayout: rewrite convolutions by registered functions, usually to other layouts.
 
     @register_alter_op_layout("nn.conv2d")
     def alter(attrs, inputs, tinfos, out_type):
         return relay.nn.conv2d(*inputs, **{**attrs, "data_layout": "NHWC", "kernel_layout": "HWIO"})
 
-The function is handed the attributes, the operands, their types, and the type of the result. It returns a call of the
-same operator, whose layouts count, or None to leave the call alone. Layouts are carried on as by ConvertLayout.
+The function is called with the attributes, the operands, their types, and the result type. It returns a call of the
+same operator, of which only the layouts are used, or None to leave the call unchanged. Layouts are propagated as in
+ConvertLayout.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from .layouts import Layouts
 from .rewriting import Program, ordered_rewrite, relay_pass
 
 ALTER: Final = "FTVMAlterOpLayout"
-"""The key of an Op under which its function is registered."""
+"""Op attribute key of the registered function."""
 
 
 def register_alter_op_layout(op_name: str, alter_layout: Callable[..., Any] | None = None) -> Any:
-    """Register the function for an operator, or be a decorator that does."""
+    """Register the layout function of an operator, or return a decorator."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         Op.get(op_name).set_attr(ALTER, function)
@@ -50,7 +51,7 @@ def _chosen(call: Call) -> tuple[str, str] | None:
 
 @relay_pass("AlterOpLayout", opt_level=3, required=["InferType"])
 def AlterOpLayout(function: Function, program: Program) -> Expr:
-    """Give operators the layouts that their registered functions choose, in every function."""
+    """Apply the layouts chosen by registered functions, in every function."""
     return ordered_rewrite(function, program, lambda expr: Layouts(_chosen).visit(expr))
 
 

@@ -1,11 +1,11 @@
-"""CanonicalizeCast: a cast to a wider dtype for each of its users.
+"""CanonicalizeCast: duplicate widening casts for each user.
 
     %0 = cast(%x, dtype="int32");              %0 = cast(%x, dtype="int32");
     (add(%0, 1), multiply(%0, 2))   becomes    %1 = cast(%x, dtype="int32");
                                                (add(%0, 1), multiply(%1, 2))
 
-Each user then fuses with a cast of its own, and reads the narrow tensor. Users are calls of operators; a cast that
-something else uses as well stays one node.
+Each user then fuses with its own cast and reads the narrow tensor. Only operator calls are users; a cast with any other
+use stays one node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .rewriting import Program, fresh_node, is_call, relay_pass
 
 
 def canonicalize_cast(expr: Expr) -> Expr:
-    """The typed expression with a cast to a wider dtype for each of its users; itself if each has one."""
+    """Return the typed expression with one widening cast per user; itself if that is already so."""
     order = nodes_with_parts(expr)
     users: dict[Expr, list[Expr]] = {}
     for node in order:
@@ -56,7 +56,7 @@ def _widens(expr: Expr) -> bool:
 
 @relay_pass("CanonicalizeCast", opt_level=3, required=["InferType"])
 def CanonicalizeCast(function: Function, program: Program) -> Expr:
-    """Give each user of a cast to a wider dtype a cast of its own, in every function."""
+    """Duplicate widening casts for each user, in every function."""
     del program
     return canonicalize_cast(function)
 

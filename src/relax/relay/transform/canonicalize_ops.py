@@ -1,10 +1,10 @@
-"""CanonicalizeOps: `nn.bias_add` by `expand_dims` and `add`, which other passes know.
+"""CanonicalizeOps: replace `nn.bias_add` by `expand_dims` and `add`, which other passes handle.
 
     nn.bias_add(%x, %b, axis=1)    becomes    add(%x, expand_dims(%b, axis=1, num_newaxis=2))
 
 for a tensor of four dimensions.
 
-Declines for a tensor of unknown rank.
+Skipped for tensors of unknown rank.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Canonical(Rewriter):
 
 
 def canonicalize_ops(expr: Expr) -> Expr:
-    """The typed expression without `nn.bias_add`; itself if there is none."""
+    """Return the typed expression without `nn.bias_add`; itself if there is none."""
     return _Canonical().visit(expr)
 
 

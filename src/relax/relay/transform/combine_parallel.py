@@ -1,11 +1,11 @@
-"""Calls of one operator on the same data, as one call: CombineParallelConv2D, -Dense and -BatchMatmul.
+"""Combine calls of one operator on the same data: CombineParallelConv2D, -Dense and -BatchMatmul.
 
     (nn.dense(%x, %a), nn.dense(%x, %b), nn.dense(%x, %c))
         becomes    %1 = nn.dense(%x, concatenate((%a, %b, %c), axis=0));
                    (strided_slice(%1, …), strided_slice(%1, …), strided_slice(%1, …))
 
-Calls are combined if there are `min_num_branches` of them in one scope, with the same attributes but for the number of
-channels, and if their weights are constants or parameters of known shape, which are there before all of them.
+Calls are combined if at least `min_num_branches` are in one scope with equal attributes except the channel count, and
+if their weights are constants or parameters of static shape, available before all of them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .rewriting import Program, is_call, ordered_rewrite, static_shape
 
 
 class Combination(NamedTuple):
-    """A way to combine the calls of an operator.
+    """Strategy to combine the calls of an operator.
 
-    `key` is equal for calls that may be combined, and None for others. `combine` gives, for the data and the calls, an
-    expression for each call.
+    `key` is equal for calls that may be combined, and None for others. `combine` returns one expression per call, given
+    the data and the calls.
     """
 
     operator: str
@@ -37,7 +37,7 @@ class Combination(NamedTuple):
 def combine_parallel(
     function: Function, program: Program, combination: Combination, min_num_branches: int
 ) -> Expr:
-    """The typed function with the calls combined; itself if there are too few."""
+    """Return the typed function with calls combined; itself if there are too few."""
     return ordered_rewrite(function, program, lambda expr: _combined(expr, combination, min_num_branches))
 
 
@@ -69,18 +69,18 @@ def _is_early(weight: Expr, bound: set[Var]) -> bool:
 
 
 def shape_of(expr: Expr) -> tuple[int, ...] | None:
-    """The shape of an expression, if all of it is known."""
+    """Static shape of an expression, or None."""
     return static_shape(expr.type if isinstance(expr, Constant) else getattr(expr, "checked_type_", None))
 
 
 def attrs_but(call: Call, *names: str) -> tuple[tuple[str, str], ...]:
-    """The attributes of a call, as text, without some."""
+    """Attributes of a call as text, except `names`."""
     items = [] if call.attrs is None else call.attrs.items()
     return tuple((name, repr(value)) for name, value in items if name not in names)
 
 
 def joined(data: Expr, calls: Sequence[Call], weight_axis: int, axis: int, **changed: Any) -> list[Expr]:
-    """One call with the weights concatenated, and the slice of its result for each call."""
+    """Return one call with concatenated weights, and the slice of its result for each original call."""
     weights = call_operator("concatenate", Tuple([call.args[1] for call in calls]), axis=weight_axis)
     first = calls[0]
     attrs = None if first.attrs is None else Attrs({**dict(first.attrs.items()), **changed})

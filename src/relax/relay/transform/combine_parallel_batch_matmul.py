@@ -16,7 +16,7 @@ from .rewriting import Program, relay_pass
 
 
 def _axis(call: Call) -> int:
-    """The axis of the right operand along which the columns of the result lie."""
+    """Axis of the right operand that corresponds to the columns of the result."""
     return 1 if cast(Any, call.attrs).transpose_b else 2
 
 

@@ -4,7 +4,7 @@
         becomes    %1 = nn.conv2d(%x, concatenate((%a, %b, %c), axis=0));
                    (strided_slice(%1, …), strided_slice(%1, …), strided_slice(%1, …))
 
-The kernels have one size, and the convolutions one group.
+The kernels must have equal sizes, and the convolutions a single group.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .rewriting import Program, relay_pass
 
 
 def _axes(call: Call) -> tuple[int, int]:
-    """The axis of the output channels in the kernel, and in the result."""
+    """(Output channel axis of the kernel, channel axis of the result)."""
     attrs = cast(Any, call.attrs)
     return attrs.kernel_layout.index("O"), (attrs.out_layout or attrs.data_layout).index("C")
 

@@ -5,7 +5,7 @@
                    (take(%1, 0, axis=0), take(%1, 1, axis=0), take(%1, 2, axis=0))
         or, with `to_batch=False`, one nn.dense on the concatenated weights, whose result is sliced
 
-The batch needs weights of one shape and data of two dimensions.
+The batched form needs weights of equal shape and two-dimensional data.
 """
 
 from __future__ import annotations

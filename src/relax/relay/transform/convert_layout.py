@@ -1,4 +1,4 @@
-"""ConvertLayout: convolutions in the layouts that one asks for, and as few transforms around them as possible.
+"""ConvertLayout: convert convolutions to requested layouts, with as few transforms around them as possible.
 
     ConvertLayout({"nn.conv2d": ["NHWC", "default"]})
 
@@ -7,8 +7,8 @@
                                              %2 = nn.relu(nn.conv2d(%0, %1, data_layout="NHWC", kernel_layout="HWIO"));
                                              layout_transform(%2, src_layout="NHWC", dst_layout="NCHW")
 
-The layouts are those of data and kernel; "default" for the kernel is the one that goes with the data. Only orders of
-axes are layouts here: "NCHW4c", with a split axis, is refused. What carries layouts on is in `layouts`.
+The layouts are those of data and kernel; "default" for the kernel is the one that matches the data layout. Layouts are
+permutations of axes: "NCHW4c", with a split axis, is rejected. `layouts` implements the propagation.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .layouts import Layouts
 from .rewriting import Program, ordered_rewrite, relay_pass
 
 BAD_LAYOUT = "E9070"
-"""A layout that an operator cannot be given."""
+"""Layout that an operator does not support."""
 
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 
 
 def layouts_chosen(call: Call, desired: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
-    """The layouts of data and kernel for a call; None if it has them, or is not to have others."""
+    """Layouts of data and kernel for a call; None if it has them already or none is requested."""
     name = call.op.name if isinstance(call.op, Op) else ""
     if name not in desired:
         return None
@@ -45,13 +45,13 @@ def layouts_chosen(call: Call, desired: Mapping[str, Sequence[str]]) -> tuple[st
 
 
 def default_kernel_layout(data_layout: str) -> str:
-    """The layout of the kernel that goes with a layout of the data: OIHW with NCHW, HWIO with NHWC."""
+    """Kernel layout that matches a data layout: OIHW for NCHW, HWIO for NHWC."""
     spatial = "".join(letter for letter in data_layout if letter not in "NC")
     return f"OI{spatial}" if data_layout.index("C") == 1 else f"{spatial}IO"
 
 
 def convert_layout(expr: Expr, desired: Mapping[str, Sequence[str]], program: Program | None = None) -> Expr:
-    """The typed expression with convolutions in other layouts; itself if they have them."""
+    """Return the typed expression with converted convolutions; itself if nothing changes."""
     program = Program() if program is None else program
     return ordered_rewrite(
         expr, program, lambda ordered: Layouts(lambda call: layouts_chosen(call, desired)).visit(ordered)
@@ -60,9 +60,9 @@ def convert_layout(expr: Expr, desired: Mapping[str, Sequence[str]], program: Pr
 
 @relay_pass("ConvertLayout", opt_level=3, required=["InferType"])
 def ConvertLayout(function: Function, program: Program, desired_layouts: Mapping[str, Sequence[str]]) -> Expr:
-    """Give convolutions other layouts, in every function.
+    """Convert convolutions to other layouts, in every function.
 
-    Raises DiagnosticError (E9070) for a layout that is no order of the axes, and for another operator.
+    Raises DiagnosticError (E9070) for an invalid layout or another operator.
     """
     for name in desired_layouts:
         if name not in _CONVOLUTIONS:

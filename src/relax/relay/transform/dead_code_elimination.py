@@ -1,12 +1,12 @@
-"""DeadCodeElimination: no `let` whose variable nothing uses.
+"""DeadCodeElimination: remove unused `let`s.
 
     let %a = add(%x, 1);                    let %u = ref_write(%r, 2);
     let %u = ref_write(%r, 2);   becomes    %x
     %x
 
-A value that may write a reference stays, unless `ignore_impurity` is set; one that only creates or reads one goes. A
-function that calls itself is unused if nothing else uses it. With `inline_once`, a value without effects that is used
-once takes the place of its variable, except inside of a function, whose calls would each evaluate it.
+A value that may write a reference stays, unless `ignore_impurity` is set; one that only creates or reads a reference is
+removed. A recursive function without other uses is unused. With `inline_once`, a pure value used once replaces its
+variable, except inside a nested function, which would evaluate it in each call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .unused_lets import without_unused
 def eliminate_dead_code(
     expr: Expr, effects: Effects, inline_once: bool = False, ignore_impurity: bool = False
 ) -> Expr:
-    """A sequenced expression without bindings that nothing uses; itself if there are none."""
+    """Remove unused bindings of a sequenced expression; return it unchanged if there are none."""
     table = {} if ignore_impurity else effects.of(expr)
     expr = without_unused(expr, lambda let: table.get(let.value) is Effect.WRITES)
     return _inlined_once(expr, effects) if inline_once else expr
@@ -44,7 +44,7 @@ def _inlined_once(expr: Expr, effects: Effects) -> Expr:
 def DeadCodeElimination(
     function: Function, program: Program, inline_once: bool = False, ignore_impurity: bool = False
 ) -> Expr:
-    """Drop the bindings of every function that nothing uses."""
+    """Remove unused bindings, in every function."""
     effects = program.effects
     return ordered_rewrite(
         function, program, lambda expr: eliminate_dead_code(expr, effects, inline_once, ignore_impurity)

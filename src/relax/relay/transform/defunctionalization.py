@@ -1,4 +1,4 @@
-"""Defunctionalization: functions as values become data, and calls of them a `match`.
+"""Defunctionalization: replace function values by data, and their calls by a `match`.
 
     def @main(%x: int32) {                        type Func0 { Main_f(int32) }
       let %f = fn(%y: int32) { %x + %y };
@@ -8,10 +8,10 @@
                                                     match (%f) { Main_f(%c) => @main_f(%c, %a) }
                                                   }
 
-Each type of functions becomes a data type, with a constructor for every function that is used as a value; its fields
-are the variables that the function uses. Functions that main does not reach are left out. Refused (E9071) are a main
-function that takes or returns functions, polymorphic functions, functions inside of data types, and operators and
-constructors as values, around which EtaExpand and `fn` write functions.
+Each function type becomes a data type, with a constructor for every function used as a value, whose fields are the
+function's free variables. Functions not reachable from main are removed. Not supported (E9071): a main function that
+takes or returns functions, polymorphic functions, functions inside data types, and operators or constructors as values
+(wrap them by EtaExpand or `fn`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .to_cps import UNSUPPORTED, has_function
 
 
 class _Kind:
-    """The functions of one type: the data type that stands for it, and its constructors by function."""
+    """Functions of one type: the data type that represents them, and its constructors by function."""
 
     def __init__(self, number: int, type_: FuncType) -> None:
         self.type = type_
@@ -55,11 +55,11 @@ class _Defunctionalizer(TypeMutator):
             cast(Any, key).name_hint for key in mod.type_definitions
         ]
         self.taken = {int(n) for name in names for n in re.findall(r"^(?:apply|Func)(\d+)$", name)}
-        """Numbers of functions and types of such names that there are."""
+        """Numbers already used by such function and type names."""
         self.number = 0
 
     def run(self) -> IRModule:
-        """The module without functions as values."""
+        """Return the module without function values."""
         functions: dict[GlobalVar, Any] = {}
         for name, function in self.mod.functions.items():
             functions[name] = self._function(function) if isinstance(function, Function) else function
@@ -67,7 +67,7 @@ class _Defunctionalizer(TypeMutator):
             return self.mod
         definitions = dict(self.mod.type_definitions)
         done = 0
-        while done < len(self.kinds):  # the types of a kind's functions may be kinds
+        while done < len(self.kinds):  # function types may contain further function types
             kind = list(self.kinds.values())[done]
             functions[kind.apply] = self._apply(kind)
             done += 1
@@ -120,7 +120,7 @@ class _Defunctionalizer(TypeMutator):
         memo: dict[Expr, Expr] = {}
 
         def value(part: Expr) -> Expr:
-            """The expression that stands for a part that is a value."""
+            """Expression that represents an operand used as a value."""
             if isinstance(part, Var):
                 return self._var(part)
             if isinstance(part, GlobalVar):
@@ -172,7 +172,7 @@ class _Defunctionalizer(TypeMutator):
         return kind.constructors[name]
 
     def _apply(self, kind: _Kind) -> Function:
-        """The function that calls what a value of a data type stands for."""
+        """Return the function that dispatches on a value of a data type."""
         callee = Var("f", TypeCall(kind.header, ()))
         params = [Var(f"a{i}", self._data(type_)) for i, type_ in enumerate(kind.type.arg_types)]
         clauses: list[Clause] = []
@@ -193,7 +193,7 @@ def _refused(message: str, hint: str = "") -> DiagnosticError:
 
 
 def _check(mod: IRModule) -> None:
-    """Raise DiagnosticError for a typed module that cannot be taken."""
+    """Raise DiagnosticError for a typed module that is not supported."""
     for name, function in mod.functions.items():
         if not isinstance(function, Function):
             continue
@@ -209,7 +209,7 @@ def _check(mod: IRModule) -> None:
 
 
 def defunctionalized(mod: IRModule) -> IRModule:
-    """A module of first-order functions; itself if there are no others. Raises DiagnosticError (E9071)."""
+    """Return the module with first-order functions only; itself if it has no others. Raises DiagnosticError (E9071)."""
     reached = RemoveUnusedFunctions()(mod)
     infer_module(reached)
     lifted = LambdaLift()(reached)
@@ -225,9 +225,9 @@ def _Pass(mod: IRModule) -> IRModule:
 
 
 def Defunctionalization(func: Function | None = None, mod: IRModule | None = None) -> Any:
-    """The pass; or, of a function and its module, the function without functions as values.
+    """Return the pass; or, given a function and its module, the function without function values.
 
-    In the second form, the functions and data types that it needs are added to the module. Raises DiagnosticError.
+    In the second form, the functions and data types it needs are added to the module. Raises DiagnosticError.
     """
     if func is None:
         return cast(Pass, _Pass())

@@ -1,4 +1,4 @@
-"""DefuseOps: the bodies of functions with the attribute Primitive in the places of their calls; FuseOps undone.
+"""DefuseOps: inline functions with the attribute Primitive, undoing FuseOps.
 
 fn (%p: float32, Primitive=1) { exp(negative(%p)) }(%x)    becomes    exp(negative(%x))
 """
@@ -33,7 +33,7 @@ def is_primitive(expr: Expr) -> TypeGuard[Function]:
 
 
 def defuse_ops(expr: Expr) -> Expr:
-    """The expression with primitive functions inlined where they are called; itself if none is."""
+    """Inline primitive functions where they are called; return the expression unchanged if there are none."""
     bound = {
         node.var: node.value
         for node in nodes_with_parts(expr)

@@ -1,13 +1,12 @@
-"""DynamicToStatic: operators with a shape as attribute, where the shape that is an operand is known.
+"""DynamicToStatic: replace operators with a constant shape operand by those with a shape attribute.
 
     %0 = shape_of(%y, dtype="int64");          becomes    reshape(%x, newshape=[2, 6])
     dyn.reshape(%x, %0)                                   with %y: Tensor[(2, 6), float32]
 
-A call of a ``dyn`` operator becomes one of its static form (`ops.dynamic`) if the operands that the form has as
-attributes are constants, or fold to such (`FoldConstant`). The types that this makes known count for the calls behind
-it, so that a chain of calls becomes static in one run. A call stays if its operands are computed from data, and if the
-static form has another number of dimensions (`reshape` has codes that `dyn.reshape` has not). A program without a call
-that becomes static stays as it is; in another one, constants are folded everywhere.
+A call of a ``dyn`` operator becomes one of its static form (`ops.dynamic`) if the corresponding operands are constants,
+or fold to constants (`FoldConstant`). The refined types are used for later calls, so a chain becomes static in one run.
+A call stays if the operands depend on data, or if the static form would have another rank (`reshape` has codes that
+`dyn.reshape` lacks). A program in which no call becomes static is unchanged; otherwise constants are folded everywhere.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .rewriting import Program, ordered_rewrite, relay_pass
 
 
 class _Static(Folder):
-    """Folds constants, makes calls static, and keeps the types that this makes known."""
+    """Folds constants, makes calls static, and tracks the refined types."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +58,7 @@ class _Static(Folder):
             self._types[let.var] = known
 
     def _narrow(self, pre: Expr, post: Expr) -> None:
-        """Note the type of a node if more is known of it than inference could tell."""
+        """Record the refined type of a node, if it is more precise than the inferred one."""
         before = self.type_of(pre)
         if before is None or not _is_open(before) or isinstance(post, (If, Function, Constant)):
             return
@@ -81,7 +80,7 @@ class _Static(Folder):
                 return None
 
     def _result(self, call: Call) -> Type | None:
-        """The type of an operator's call, from what is known of its operands; None if that says too little."""
+        """Type of an operator call from the refined operand types, or None if it cannot be derived."""
         types = [self.type_of(arg) for arg in call.args]
         known = [t for t in types if t is not None]
         if len(known) < len(types):
@@ -97,7 +96,7 @@ class _Static(Folder):
 
 
 def static_call(call: Call) -> Call | None:
-    """The call of the static form; None if the operator has none, or an operand that it needs is no constant."""
+    """Return the call of the static form, or None if there is none or a needed operand is no constant."""
     form = static_form(cast(Op, call.op))
     if form is None:
         return None
@@ -131,7 +130,7 @@ def _is_open(type_: Type) -> bool:
 
 
 def _dimensions(type_: Type) -> Any:
-    """The numbers of dimensions and the dtypes of a type; None for a part that is no tensor."""
+    """Ranks and dtypes of a type; None for parts other than tensors."""
     match type_:
         case TensorType(shape, dtype) if not isinstance(shape, TypeVar):
             return len(shape), str(dtype)
@@ -142,7 +141,7 @@ def _dimensions(type_: Type) -> Any:
 
 
 def dynamic_to_static(expr: Expr, program: Program | None = None) -> Expr:
-    """The typed expression with operators of known shapes made static; itself if there are none."""
+    """Return the typed expression with ``dyn`` operators of constant shapes made static; itself if there are none."""
     program = Program() if program is None else program
 
     def change(ordered: Expr) -> Expr:
@@ -159,7 +158,7 @@ def dynamic_to_static(expr: Expr, program: Program | None = None) -> Expr:
 
 @relay_pass("DynamicToStatic", opt_level=3, required=["InferType"])
 def DynamicToStatic(function: Function, program: Program) -> Expr:
-    """Make ``dyn`` operators static whose shapes are known, in every function."""
+    """Make ``dyn`` operators with constant shapes static, in every function."""
     return dynamic_to_static(function, program)
 
 

@@ -1,7 +1,7 @@
-"""Effects of evaluating expressions, which rewrites must keep, and keep in order.
+"""Effects of evaluating expressions, which rewrites must preserve, in order.
 
-An operator and a constructor have none. A reference that is created, read or written is an effect, and so is a call of
-a function that may do such a thing, and an `if` or a `match` with such a thing in a branch.
+Operators and constructors have no effects. Creating, reading or writing a reference is an effect, and so is calling a
+function that may do so, and an `if` or `match` with an effect in a branch.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..scopes import EvaluationScope, Placement, nodes_with_parts, place
 
 
 class Effect(enum.IntEnum):
-    """An effect of evaluating a node, the greater including the lesser."""
+    """Effect of evaluating a node; greater effects include lesser ones."""
 
     PURE = 0
-    """None: the node may be evaluated anywhere, never, or again."""
+    """No effect: the node may be moved, dropped or duplicated."""
     READS = 1
-    """It creates or reads a reference: it must stay in its place, but need not be evaluated if nothing uses it."""
+    """Creates or reads a reference: the node must keep its position, but may be dropped if unused."""
     WRITES = 2
-    """It may write a reference: it must be evaluated once, in its place."""
+    """May write a reference: the node must be evaluated exactly once, in its position."""
 
 
 _DIRECT: Final[dict[type, Effect]] = {
@@ -35,10 +35,10 @@ _DIRECT: Final[dict[type, Effect]] = {
 
 
 class Effects:
-    """The effects of expressions of a module; without one, of an expression by itself.
+    """Effects of expressions of a module or, without one, of an expression by itself.
 
-    A closure that is not known may have any effect that the module has anywhere. A closure that is handed into the
-    program from outside is taken to have no other. Without a module, a global function may write.
+    An unknown closure may have any effect that occurs in the module. A closure passed in from outside is assumed to
+    have no other effects. Without a module, a global function may write.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -53,7 +53,7 @@ class Effects:
             self._solve(functions)
 
     def _solve(self, functions: dict[str, Function]) -> None:
-        """The effects of calls of global functions: the least that agree with each other."""
+        """Compute the effects of global functions, as a least fixed point."""
         self._globals = dict.fromkeys(functions, Effect.PURE)
         changed = True
         while changed:
@@ -64,15 +64,15 @@ class Effects:
                 self._globals[name] = effect
 
     def of_global(self, global_var: GlobalVar) -> Effect:
-        """The effect of a call of a global function."""
+        """Effect of a call of a global function."""
         if self.mod is None:
             return Effect.WRITES
         return self._globals.get(global_var.name_hint, Effect.PURE)
 
     def of(self, expr: Expr, placement: Placement | None = None) -> dict[Expr, Effect]:
-        """The effect of each node of an expression, beyond those of its operands; nodes without one are left out.
+        """Effect of each node beyond those of its operands; nodes without effects are omitted.
 
-        That of a `let`, an `if` or a `match` has the effects of what is evaluated in the scopes that it opens.
+        A `let`, `if` or `match` includes the effects of the scopes it opens.
         """
         placement = place(expr) if placement is None else placement
         worst = max(self._worst, _worst_of(placement.order))
@@ -81,12 +81,12 @@ class Effects:
         return {} if worst is Effect.PURE else _Analysis(self, placement, worst).nodes
 
     def whole(self, expr: Expr) -> Effect:
-        """The effect of evaluating an expression, operands and all."""
+        """Effect of evaluating an expression, including its operands."""
         return max(_outside_functions(expr, self.of(expr)), default=Effect.PURE)
 
 
 def _outside_functions(expr: Expr, effects: dict[Expr, Effect]) -> list[Effect]:
-    """The effects of the nodes that evaluating an expression evaluates."""
+    """Effects of the nodes evaluated with an expression, excluding function bodies."""
     if not effects:
         return []
     seen: set[Expr] = set()
@@ -109,7 +109,7 @@ def _calls_a_global(nodes: list[Expr]) -> bool:
 
 
 class _Analysis:
-    """The effects of the nodes of one expression."""
+    """Effects of the nodes of one expression."""
 
     def __init__(self, effects: Effects, placement: Placement, worst: Effect) -> None:
         self.effects = effects
@@ -117,7 +117,7 @@ class _Analysis:
         self.worst = worst
         self.nodes: dict[Expr, Effect] = {}
         self.latent: dict[Expr, Effect] = {}
-        """The effects of calls of the expression's functions."""
+        """Effects of calls of the expression's functions."""
         self.bound = {
             node.var: node.value
             for node in placement.order
@@ -127,7 +127,7 @@ class _Analysis:
             pass
 
     def _step(self) -> bool:
-        """Go over all nodes once; True if a function's effect grew, so that its calls are to be asked again."""
+        """Visit all nodes once; True if a function's effect grew, so that another iteration is needed."""
         placement = self.placement
         inside: dict[EvaluationScope, Effect] = {}
         changed = False

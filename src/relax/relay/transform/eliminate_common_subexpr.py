@@ -1,11 +1,11 @@
-"""EliminateCommonSubexpr: equal calls become one node.
+"""EliminateCommonSubexpr: merge equal calls into one node.
 
     subtract(add(%x, 1), add(%x, 1))    becomes    %0 = add(%x, 1);
                                                    subtract(%0, %0)
 
-Calls of operators and projections are merged if their operands are the same nodes, and one stands in a scope around
-the other's: two calls in the two branches of an `if` stay, as neither need be evaluated above. `fskip(call)` is true
-for a call to leave alone.
+Operator calls and projections are merged if their operands are the same nodes and the scope of one encloses that of the
+other: equal calls in both branches of an `if` stay, as neither needs to be evaluated before it. Calls for which
+`fskip(call)` is true are skipped.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..scopes import EvaluationScope, place
 from .rewriting import Program, ordered_rewrite, relay_pass
 
 _MOST_COMPARED = 8
-"""Equal calls in scopes apart that are kept in mind."""
+"""Most equal calls in unrelated scopes that are tracked."""
 _MOST_BYTES = 64
-"""Constants of this size are compared by their bytes; larger ones by identity."""
+"""Largest constant compared by content, in bytes; larger ones are compared by identity."""
 
 
 def eliminate_common_subexpr(expr: Expr, fskip: Callable[[Expr], bool] | None = None) -> Expr:
-    """A sequenced expression in which equal calls are one node; itself if it has no two."""
+    """Merge equal calls of a sequenced expression; return it unchanged if there are none."""
     placement = place(expr)
     memo: dict[Expr, Expr] = {}
     classes: dict[Any, list[tuple[Expr, EvaluationScope]]] = {}
@@ -51,7 +51,7 @@ def eliminate_common_subexpr(expr: Expr, fskip: Callable[[Expr], bool] | None = 
 
 
 def _key(node: Expr) -> Any:
-    """Equal for nodes of equal values; None for a node that is not to be merged."""
+    """Hashable key, equal for nodes of equal value; None for nodes that are not merged."""
     if isinstance(node, TupleGetItem):
         return node.index, id(node.tuple_value)
     if isinstance(node, Call) and isinstance(node.op, Op):

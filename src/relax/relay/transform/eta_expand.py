@@ -1,10 +1,10 @@
-"""EtaExpand: functions written out around constructors and global functions that are used as values.
+"""EtaExpand: wrap constructors and global functions used as values in functions.
 
     @map(Cell, %xs)       becomes    @map(fn[A](%x: A) -> Cell[A] { Cell(%x) }, %xs)      with expand_constructor
     @map(@twice, %xs)     becomes    @map(fn(%x: int32) -> int32 { @twice(%x) }, %xs)     with expand_global_var
 
-One that is called where it stands is left alone, and so is a constructor without arguments, which is a value. A global
-function must have a type, of which InferType knows.
+Direct calls are unchanged, and so are constructors without arguments, which are values. Global functions must be typed
+by InferType.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .rewriting import Program, relay_pass
 def eta_expand(
     expr: Expr, mod: IRModule, expand_constructor: bool = False, expand_global_var: bool = False
 ) -> Expr:
-    """The expression with functions around the constructors or global functions that are values in it."""
+    """Return the expression with constructors or global functions used as values wrapped in functions."""
     memo: dict[Expr, Expr] = {}
 
     def standing(node: Expr, part: Expr, index: int) -> Expr:
@@ -65,7 +65,7 @@ def _expanded(callee: Expr, type_: FuncType) -> Function:
 def EtaExpand(
     function: Function, program: Program, expand_constructor: bool = False, expand_global_var: bool = False
 ) -> Expr:
-    """Write functions around constructors and global functions that are values, in every function."""
+    """Wrap constructors and global functions used as values in functions, in every function."""
     mod = IRModule() if program.mod is None else program.mod
     return eta_expand(function, mod, expand_constructor, expand_global_var)
 

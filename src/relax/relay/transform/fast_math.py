@@ -1,8 +1,8 @@
-"""FastMath: operators computed by faster, less exact formulas.
+"""FastMath: replace operators by faster, less accurate ones.
 
     exp(%x)    becomes    fast_exp(%x)
 
-So do `erf`, `tanh` and `nn.softmax`.
+The same applies to `erf`, `tanh` and `nn.softmax`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FASTER: Final = {
     "tanh": "fast_tanh",
     "nn.softmax": "nn.fast_softmax",
 }
-"""Operators, and those that take their places."""
+"""Operators and their replacements."""
 
 
 class _Faster(MixedModeMutator):
@@ -32,13 +32,13 @@ class _Faster(MixedModeMutator):
 
 
 def fast_math(expr: Expr) -> Expr:
-    """The expression with the faster operators; itself if there is none to replace."""
+    """Return the expression with the faster operators; itself if there is none to replace."""
     return _Faster().visit(expr)
 
 
 @relay_pass("FastMath", opt_level=4)
 def FastMath(function: Function, program: Program) -> Expr:
-    """Replace operators by faster, less exact ones, in every function."""
+    """Replace operators by faster, less accurate ones, in every function."""
     del program
     return fast_math(function)
 

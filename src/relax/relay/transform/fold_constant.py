@@ -1,11 +1,10 @@
-"""FoldConstant: the values of what depends on constants only.
+"""FoldConstant: evaluate expressions that depend only on constants.
 
     multiply(%x, add(2f, 3f))    becomes    multiply(%x, 5f)
 
-A call of an operator, or of a function with the attribute Primitive, on constants becomes its value, as Relax's
-interpreter computes it; a projection of a tuple its field; an `if` of a constant its branch; a variable bound to a
-constant the constant; `shape_of` a tensor of known shape that shape. A value larger than its operands and than
-`MOST_ELEMENTS` stays as it is computed, as does a call that fails.
+Folded are calls of operators and of functions with the attribute Primitive on constants (evaluated by Relax's
+interpreter), projections of tuples, `if`s on constants, variables bound to constants, and `shape_of` a tensor of static
+shape. A value larger than both its operands and `MOST_ELEMENTS` is not folded, nor is a call that fails.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from .linear import sequenced
 from .rewriting import Program, Rewriter, is_call, ordered_rewrite, relay_pass
 
 MOST_ELEMENTS = 65_536
-"""Elements of a value that may be larger than what it is computed from."""
+"""Most elements of a folded value that is larger than its operands."""
 
 
 class Folder(Rewriter):
-    """Rewrites calls on constants. A `let` of a constant goes before its body is rewritten."""
+    """Rewrites calls on constants. The value of a `let` is rewritten before its body."""
 
     def visit(self, expr: Expr) -> Expr:
         memo = self.memo
@@ -59,7 +58,7 @@ class Folder(Rewriter):
         return memo[expr]
 
     def bind(self, let: Let) -> None:
-        """Called for each `let` once its value is rewritten, before its body is."""
+        """Called for each `let` after its value and before its body is rewritten."""
 
     def rewrite(self, pre: Expr, post: Expr) -> Expr:
         match post:
@@ -85,7 +84,7 @@ class Folder(Rewriter):
 
 
 def value_of_call(call: Call, args: list[Any]) -> Any:
-    """The value of a call on values; None if it fails, or is much larger than they."""
+    """Evaluate a call on values; None if it fails or the result is much larger than the operands."""
     try:
         value = _value(call, args)
     except (DiagnosticError, ArithmeticError, ValueError):
@@ -106,7 +105,7 @@ def _plain(value: Any) -> Any:
 
 
 def _value_of(expr: Expr) -> Any:
-    """The value of a constant or of a tuple of constants; None of anything else."""
+    """Value of a constant or tuple of constants, else None."""
     if isinstance(expr, Constant):
         return expr.data
     if isinstance(expr, Tuple):
@@ -128,20 +127,20 @@ def _count(value: Any) -> int:
 
 
 def fold_constant(expr: Expr, program: Program | None = None) -> Expr:
-    """The expression with the values of what depends on constants only; itself if there is nothing such."""
+    """Fold constant expressions; return the expression unchanged if there are none."""
     program = Program() if program is None else program
     return ordered_rewrite(expr, program, lambda ordered: folded(Folder(), ordered, program))
 
 
 def folded(folder: Folder, ordered: Expr, program: Program) -> Expr:
-    """A sequenced expression folded. The branch that an `if` becomes may bind what has effects, and give a constant.
+    """Fold a sequenced expression, repeatedly: the branch that replaces an `if` may bind effects and yield a constant.
 
     let %x = { let %r = ref(1); True }; if (%x) …        becomes        let %r = ref(1); if (True) …
     """
     result = folder.visit(ordered)
     while True:
         again = sequenced(result, program.effects)
-        folder.memo = {}  # of other nodes, and of variables that may be constants now
+        folder.memo = {}  # nodes were replaced, and variables may be constants now
         changed = again if again is result else folder.visit(again)
         if changed is again:
             return result
@@ -150,7 +149,7 @@ def folded(folder: Folder, ordered: Expr, program: Program) -> Expr:
 
 @relay_pass("FoldConstant", opt_level=2, required=["InferType"], settles=True)
 def FoldConstant(function: Function, program: Program, fold_qnn: bool = False) -> Expr:
-    """Evaluate what depends on constants only, in every function. `fold_qnn` is taken for compatibility."""
+    """Evaluate constant expressions in every function. `fold_qnn` is accepted for compatibility."""
     del fold_qnn
     return fold_constant(function, program)
 

@@ -1,11 +1,11 @@
-"""Scales of channels folded into the weights of convolutions and products: ForwardFoldScaleAxis, BackwardFoldScaleAxis.
+"""Fold per-channel scales into the weights of convolutions and products: ForwardFoldScaleAxis, BackwardFoldScaleAxis.
 
     forward     nn.conv2d(%x * s, %w)    becomes    nn.conv2d(%x, %w * s)      along the input channels
     backward    nn.conv2d(%x, %w) * s    becomes    nn.conv2d(%x, %w * s)      along the output channels
 
-`s` has one number per channel, or one. Between the two may stand, each used once: `nn.relu` and `nn.max_pool2d` if `s`
-is a constant without negative numbers, `nn.avg_pool2d`, and, backward, an addition of one number per channel, which is
-scaled too. FoldConstant then computes the scaled weights. Results differ by rounding.
+`s` has one element per channel, or a single one. Operators between scale and convolution must be used once: `nn.relu`
+and `nn.max_pool2d` (if `s` is a nonnegative constant), `nn.avg_pool2d`, and, backward, the addition of a per-channel
+bias, which is scaled too. FoldConstant then computes the scaled weights. Results differ by rounding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WEIGHTED = ("nn.conv2d", "nn.dense")
 
 
 class _Scale(NamedTuple):
-    """A multiplication by a number per channel: the data, the scale, and the scale as a vector."""
+    """Per-channel multiplication: the data, the scale, and the scale as a vector."""
 
     data: Expr
     factor: Expr
@@ -36,7 +36,7 @@ class _Scale(NamedTuple):
 
 
 def _axes(call: Call) -> tuple[int, int, int]:
-    """The axis of the channels in the data, counted from the end, and of input and output channels in the weight."""
+    """(Channel axis of the data, counted from the end; input channel axis, output channel axis of the weight)."""
     if is_call(call, "nn.dense"):
         return -1, 1, 0
     attrs = cast(Any, call.attrs)
@@ -49,7 +49,7 @@ def _shape(expr: Expr) -> tuple[int, ...] | None:
 
 
 class _Folder:
-    """One rewrite of an expression, forward or backward."""
+    """Forward or backward rewrite of one expression."""
 
     def __init__(self, expr: Expr, is_forward: bool) -> None:
         self.is_forward = is_forward
@@ -69,7 +69,7 @@ class _Folder:
         return self.memo.get(expr, expr)
 
     def _scale(self, node: Expr, axis: int) -> _Scale | None:
-        """The node as a multiplication by a number per channel, on an axis counted from the end."""
+        """Match a per-channel multiplication on an axis counted from the end, or return None."""
         if not is_call(node, "multiply"):
             return None
         for data, factor in (node.args, reversed(node.args)):
@@ -79,7 +79,7 @@ class _Folder:
         return None
 
     def _vector(self, data: Expr, factor: Expr, axis: int) -> Expr | None:
-        """A tensor that broadcasts along one axis of another, as a vector; None for any other."""
+        """Convert a tensor that broadcasts along one axis of another to a vector, or return None."""
         type_, shape = getattr(data, "checked_type_", None), _shape(factor)
         if shape is None or not isinstance(type_, TensorType) or not isinstance(type_.shape, tuple):
             return None
@@ -93,7 +93,7 @@ class _Folder:
         return call_operator("reshape", self._standing(factor), newshape=[-1])
 
     def _scaled(self, weight: Expr, vector: Expr, axis: int) -> Expr:
-        """The weight times a vector along an axis."""
+        """Multiply the weight by a vector along an axis."""
         rank = len(cast(Any, getattr(weight, "checked_type_", None) or cast(Constant, weight).type).shape)
         behind = rank - 1 - axis
         column = call_operator("expand_dims", vector, axis=1, num_newaxis=behind) if behind else vector
@@ -150,7 +150,7 @@ class _Folder:
         return inner
 
     def _scaled_bias(self, step: Call, bias: Expr, scale: _Scale, axis: int) -> Expr | None:
-        """The bias behind the weights, scaled; None if it is not a number per channel."""
+        """Scale the bias added after the weights; None if it is not per channel."""
         if is_call(step, "nn.bias_add"):
             rank = len(cast(Any, step.checked_type).shape)
             if cast(Any, step.attrs).axis % rank != rank + axis:
@@ -162,19 +162,19 @@ class _Folder:
 
 
 def _may_pass(between: list[Call], scale: _Scale) -> bool:
-    """True if a scale may move over these operators."""
+    """True if a scale commutes with these operators."""
     return scale.is_positive or not any(is_call(step, "nn.relu", "nn.max_pool2d") for step in between)
 
 
 def fold_scale_axis(expr: Expr, is_forward: bool, program: Program | None = None) -> Expr:
-    """The typed expression with scales folded into weights; itself if there are none."""
+    """Fold scales into weights of a typed expression; return it unchanged if there are none."""
     program = Program() if program is None else program
     return ordered_rewrite(expr, program, lambda ordered: _Folder(ordered, is_forward).run(ordered))
 
 
 @relay_pass("ForwardFoldScaleAxis", opt_level=3, required=["InferType"])
 def ForwardFoldScaleAxis(function: Function, program: Program) -> Expr:
-    """Fold scales of the data of convolutions and products into their weights, in every function."""
+    """Fold scales of the inputs of convolutions and products into their weights, in every function."""
     return fold_scale_axis(function, True, program)
 
 

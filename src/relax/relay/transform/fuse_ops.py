@@ -1,14 +1,14 @@
-"""FuseOps: calls of operators that one kernel can compute, as functions with the attribute Primitive.
+"""FuseOps: group operator calls that one kernel can compute into functions with the attribute Primitive.
 
     multiply(exp(%x), 2f)    becomes    fn (%p0: Tensor[(4), float32], Primitive=1) -> Tensor[(4), float32] {
                                           %0 = exp(%p0);
                                           multiply(%0, 2f)
                                         }(%x)
 
-Calls join by their patterns (`ops.declare`) and post-dominators, as in Relax's FuseOps; a call that joins no other is a
-function of its own. Calls of operators without a pattern stay as they are, as do those in different scopes. Scalar
-constants go into the function, larger ones stay outside, as arguments. `fuse_opt_level` 0 leaves each call by itself;
--1 is the level of the PassContext. The configuration ``relay.FuseOps.max_depth`` bounds the calls of one function.
+Calls are grouped by their patterns (`ops.declare`) and post-dominators, as in Relax's FuseOps; an ungrouped call
+becomes a function of its own. Calls of operators without a pattern are not fused, nor are calls in different scopes.
+Scalar constants move into the function; larger ones become arguments. `fuse_opt_level` 0 disables grouping; -1 uses the
+level of the PassContext. The configuration ``relay.FuseOps.max_depth`` limits the calls per function.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_CALLS = 256
 
 
 class _Fusion:
-    """The groups of one expression, and the functions made of them."""
+    """Groups of one expression, and the functions created from them."""
 
     def __init__(self, expr: Expr, level: int, max_depth: int) -> None:
         self.expr = expr
@@ -38,7 +38,7 @@ class _Fusion:
         self.calls = [node for node in self.placement.order if self._is_fusable(node)]
         numbers = {node: i for i, node in enumerate(self.calls)}
         self.group: dict[Expr, int] = dict(numbers)
-        """The number of the last call of the group that a call belongs to."""
+        """Number of the last call of each call's group."""
         if level > 0:
             for group in fusion_groups(self._graph(numbers), max_depth):
                 for member in group:
@@ -57,7 +57,7 @@ class _Fusion:
 
     @staticmethod
     def _has_values(call: Call) -> bool:
-        """True if an operand is no constant: the others are for FoldConstant."""
+        """True if a call has a non-constant operand (others are left to FoldConstant)."""
         return any(not isinstance(arg, Constant) for arg in call.args)
 
     def _graph(self, numbers: dict[Expr, int]) -> list[FusionNode]:
@@ -89,7 +89,7 @@ class _Fusion:
         return self.memo.get(self.expr, self.expr)
 
     def _function(self, group: list[Expr]) -> Expr:
-        """The call of the function made of a group's calls."""
+        """Return a call of the function that contains a group's calls."""
         params: dict[Expr, Var] = {}
         own: dict[Expr, Expr] = {}
 
@@ -116,12 +116,12 @@ class _Fusion:
 
 def _kind(call: Any) -> OpPatternKind:
     kind = pattern_of(call.op)
-    # An operator on a tuple takes its fields from kernels before; it does not compute them again.
+    # An operator on a tuple reads fields computed by earlier kernels; it does not recompute them.
     return OpPatternKind.INJECTIVE if any(isinstance(arg, Tuple) for arg in call.args) else kind
 
 
 def _operand_kind(operand: Any, user: Any) -> OpPatternKind:
-    """The kind of the step from an operand to its user; of one that is not broadcast, element-wise."""
+    """Pattern of the edge from an operand to its user; element-wise unless it is broadcast."""
     kind = _kind(user)
     if kind is OpPatternKind.BROADCAST and operand.checked_type == user.checked_type:
         return OpPatternKind.ELEMWISE
@@ -133,13 +133,13 @@ def _type(operand: Expr) -> Any:
 
 
 def fuse_ops(expr: Expr, fuse_opt_level: int = -1, max_depth: int = _MOST_CALLS) -> Expr:
-    """The typed expression with primitive functions; itself if it has no calls to fuse."""
+    """Return the typed expression with primitive functions; itself if it has no calls to fuse."""
     return _Fusion(expr, fuse_opt_level, max_depth).run()
 
 
 @relay_pass("FuseOps", opt_level=0, required=["InferType"])
 def FuseOps(function: Function, program: Program, fuse_opt_level: int = -1) -> Expr:
-    """Make primitive functions of the calls of operators, in every function."""
+    """Group operator calls into primitive functions, in every function."""
     if function.attrs.get("Primitive"):
         return function
     context = PassContext.current()

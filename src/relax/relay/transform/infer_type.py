@@ -1,4 +1,4 @@
-"""InferType: the type of every node of a module."""
+"""InferType: infer the types of a module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from ..infer import infer_module
 
 @module_pass
 def InferType(mod: IRModule) -> IRModule:
-    """Write the type of every node, as ``mod["main"].body.checked_type``. Raises DiagnosticError for all errors."""
+    """Infer and set the type of every node, as ``mod["main"].body.checked_type``. Raises DiagnosticError with all
+    errors.
+    """
     return infer_module(mod)
 
 

@@ -1,13 +1,12 @@
-"""Inline: the bodies of functions with the attribute Inline in the places of their calls.
+"""Inline: replace calls of functions with the attribute Inline by their bodies.
 
     def @twice(%x: int32, Inline=1) -> int32 { %x + %x }               def @main(%y: int32) -> int32 {
     def @main(%y: int32) -> int32 { @twice(%y * 3) }          becomes    %0 = multiply(%y, 3);
                                                                          add(%0, %0)
                                                                        }
 
-Functions that call themselves, alone or through others, are not inlined. An argument is evaluated once: it becomes a
-shared node, or is bound by a `let` where only functions inside of the body use the parameter. A function whose calls
-are all inlined stays, for RemoveUnusedFunctions.
+Recursive functions are not inlined. An argument is evaluated once: it becomes a shared node, or is bound by a `let` if
+only nested functions use the parameter. A function whose calls are all inlined is kept, for RemoveUnusedFunctions.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ class _Retyped(MixedModeMutator):
 
 
 def inlined(function: Function, args: Sequence[Expr], type_args: Sequence[Type] = ()) -> Expr:
-    """The value of a call of a closed function: a copy of its body, with the arguments in the parameters' places.
+    """Inline a call of a closed function: a copy of its body with arguments for parameters.
 
-    The arguments have no effects. One that only functions inside of the body use is bound by a `let`.
+    The arguments have no effects. An argument used only inside nested functions is bound by a `let`.
     """
     inside = _used_in_functions_only(function)
     table: dict[Expr, Expr] = {}
@@ -71,7 +70,7 @@ def inlined(function: Function, args: Sequence[Expr], type_args: Sequence[Type] 
 
 
 def _used_in_functions_only(function: Function) -> set[Var]:
-    """The parameters all of whose uses are evaluated in functions inside of a function."""
+    """Parameters used only inside nested functions."""
     placement = place(function)
     common: dict[Expr, EvaluationScope] = {}
     for node in placement.order:

@@ -1,4 +1,4 @@
-"""LambdaLift: functions inside of functions become global.
+"""LambdaLift: make nested functions global.
 
     def @main(%x: int32) {                     def @f(%x: int32, Closure=1) { fn (%y: int32) { add(%x, %y) } }
       let %f = fn (%y: int32) { %x + %y };
@@ -7,10 +7,10 @@
                                                  %f(1)
                                                }
 
-A function that uses no variable of those around it becomes global itself. Another one becomes the result of a global
-function with the attribute Closure, of the variables that it uses. A function that calls itself calls the global one.
-Declines, and leaves the function where it is, if its types mention type parameters of a function around it, or if it is
-polymorphic and uses variables. Primitive functions stay.
+A function without free variables becomes global itself. Otherwise a global function with the attribute Closure takes
+the free variables and returns the function. A recursive function calls the global one. Not lifted: functions whose
+types mention type parameters of an enclosing function, polymorphic functions with free variables, and primitive
+functions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .to_basic_block_normal_form import to_basic_block_normal_form
 
 
 class _Lifter:
-    """The functions lifted out of a module's functions."""
+    """Functions lifted out of a module's functions."""
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
@@ -38,13 +38,13 @@ class _Lifter:
         self.names = {g.name_hint for g in mod.functions}
 
     def function(self, name: str, function: Function) -> Expr:
-        """A global function without functions inside."""
+        """Return a global function without nested functions."""
         if not any(_is_inner(node, function) for node in nodes_with_parts(function)):
             return function
         blocks = cast(Function, to_basic_block_normal_form(function, self.effects))
         memo: dict[Expr, Expr] = {}
         order = nodes_with_parts(blocks)
-        lets = {node.value: node for node in order if isinstance(node, Let)}  # each value stands in one
+        lets = {node.value: node for node in order if isinstance(node, Let)}  # each value is bound once
         changed = False
         for node in order:
             if isinstance(node, Let) and isinstance(memo.get(node.var), GlobalVar):
@@ -61,7 +61,7 @@ class _Lifter:
         return memo[blocks] if changed else function
 
     def _lift(self, name: str, node: Function, function: Function, let: Let | None) -> Expr:
-        """The global function, or its call, that stands for a function."""
+        """Return the global function, or a call of it, that replaces a nested function."""
         own = None if let is None else let.var
         captured = [var for var in free_vars(function) if var is not own]
         types: list[Any] = [var.checked_type_ for var in captured]
@@ -88,12 +88,12 @@ class _Lifter:
 
 
 def _is_plain(type_: Any) -> bool:
-    """True for the type of a parameter that says all: one that is known, and not polymorphic."""
+    """True for a complete, monomorphic parameter type."""
     return type_ is not None and not (isinstance(type_, FuncType) and type_.type_params)
 
 
 def _is_inner(node: Expr, function: Function) -> bool:
-    """True for a function inside of a global one that is to be lifted."""
+    """True for a nested function that must be lifted."""
     if not isinstance(node, Function) or node is function or node.attrs.get("Primitive"):
         return False
     return not (function.attrs.get("Closure") and function.body is node)
@@ -101,7 +101,7 @@ def _is_inner(node: Expr, function: Function) -> bool:
 
 @relay_module_pass("LambdaLift", opt_level=1, required=["InferType"])
 def LambdaLift(mod: IRModule) -> IRModule:
-    """Make the functions inside of every function global."""
+    """Make all nested functions global."""
     lifter = _Lifter(mod)
     updated: dict[GlobalVar, Any] = {}
     for name, function in mod.functions.items():

@@ -1,4 +1,4 @@
-"""Layouts carried through a program: the machine of ConvertLayout and AlterOpLayout.
+"""Layout propagation, shared by ConvertLayout and AlterOpLayout.
 
     nn.relu(nn.conv2d(%x, %w))        with NHWC for nn.conv2d becomes
 
@@ -7,9 +7,9 @@
     %2 = nn.relu(nn.conv2d(%0, %1, data_layout="NHWC", kernel_layout="HWIO"));
     layout_transform(%2, src_layout="NHWC", dst_layout="NCHW")
 
-What is computed in another layout stands in the program as a `LaidOut`, a TempExpr, until an operator reads it that
-has no rule for the layout: there it is realized, by the transform back. Operators with a rule compute in the layout.
-None is left behind.
+A result in another layout is represented by a `LaidOut`, a TempExpr, until an operator without a rule for the layout
+reads it: there it is transformed back. Operators with a rule compute in the layout. No `LaidOut` remains after the
+pass.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from ..types import TensorType, Type
 from .rewriting import is_call
 
 Choice = Callable[[Call], "tuple[str, str] | None"]
-"""The layouts of data and kernel that a convolution is to have; None if it is to stay."""
+"""Returns the layouts of data and kernel for a convolution, or None to leave it unchanged."""
 
 
 @final
 @node
 class LaidOut(TempExpr):
-    """A tensor in another layout than the program says: `value` has the layout `layout` instead of `declared`."""
+    """Tensor in another layout: `value` has layout `layout` instead of `declared`."""
 
     value: Expr
     declared: str
     layout: str
 
     def realize(self) -> Expr:
-        """The tensor in the layout that the program says."""
+        """Return the tensor in its declared layout."""
         return transformed(self.value, self.layout, self.declared)
 
 
 def transformed(expr: Expr, source: str, target: str) -> Expr:
-    """The tensor with its axes in another order."""
+    """Transpose a tensor from one layout to another."""
     if source == target:
         return expr
     if is_call(expr, "layout_transform") and expr.attrs is not None and expr.attrs.dst_layout == source:
@@ -55,7 +55,7 @@ def transformed(expr: Expr, source: str, target: str) -> Expr:
 
 
 class Layouts:
-    """One rewrite of an expression: what stands for each of its nodes."""
+    """Rewrite of one expression: replacements of its nodes."""
 
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
@@ -63,7 +63,7 @@ class Layouts:
         self._realized: dict[Expr, Expr] = {}
 
     def visit(self, expr: Expr) -> Expr:
-        """The expression in the layouts that were chosen, without a LaidOut."""
+        """Return the expression with the chosen layouts, in its declared layout."""
         stack: list[tuple[Expr, int]] = [(expr, 0)]
         while stack:
             item, step = stack.pop()
@@ -91,7 +91,7 @@ class Layouts:
             self.standing[let.var] = let.var
 
     def realized(self, expr: Expr) -> Expr:
-        """The expression that stands for a node, in the layout that the program says."""
+        """Return the replacement of a node, in its declared layout."""
         standing = self.standing[expr]
         if not isinstance(standing, LaidOut):
             return standing
@@ -115,7 +115,7 @@ class Layouts:
         return with_parts(item, [self.realized(part) for part in parts_of(item)])
 
     def _call(self, call: Call, op: Op) -> Expr | None:
-        """The call in another layout, if it has a rule for that."""
+        """Return the call in another layout, or None if it has no rule."""
         chosen = self.choice(call)
         if chosen is not None:
             return self._convolution(call, *chosen)
@@ -150,7 +150,7 @@ class Layouts:
         return standing if isinstance(standing, LaidOut) else None
 
     def _in_layout(self, expr: Expr, like: LaidOut) -> Expr | None:
-        """An operand that broadcasts with one in another layout, in that layout; None if its rank is not known."""
+        """Convert an operand that broadcasts with `like` to its layout; None if the operand's rank is unknown."""
         standing = self.standing[expr]
         if (
             isinstance(standing, LaidOut)
@@ -190,7 +190,7 @@ class Layouts:
         return LaidOut(changed, declared, data_layout)
 
     def _first(self, item: TupleGetItem, call: Call) -> Expr | None:
-        """The first result of `nn.batch_norm` or `nn.dropout`, in the layout of the data."""
+        """First result of `nn.batch_norm` or `nn.dropout`, in the layout of the data."""
         data = self.standing[call.args[0]]
         if not isinstance(data, LaidOut):
             return None
@@ -209,7 +209,7 @@ def _rank(expr: Expr) -> int | None:
 
 
 def _axis(data: LaidOut, axis: int) -> int:
-    """An axis of the declared layout, in the other one."""
+    """Map an axis of the declared layout to the other layout."""
     return data.layout.index(data.declared[axis])
 
 
@@ -248,10 +248,10 @@ _RULES: Final[dict[str, Callable[[Call, LaidOut], dict[str, Any] | None]]] = {
     **dict.fromkeys(("sum", "mean", "max", "min", "prod"), _reduction),
     "nn.pad": _pad,
 }
-"""The attributes of an operator, changed for data in another layout; None if it cannot compute in that."""
+"""Attributes of an operator adapted to data in another layout; None if it does not support it."""
 
 _FIRST_OF_TUPLE: Final = ("nn.batch_norm", "nn.dropout")
 _OTHERS: Final = ("nn.batch_flatten", "expand_dims", "broadcast_to", "broadcast_to_like", "full_like", "full")
-"""Operators whose pattern is element-wise, but whose operands have other axes than their result."""
+"""Operators with an element-wise pattern whose operands have other axes than the result."""
 
 __all__ = ["Choice", "LaidOut", "Layouts", "transformed"]

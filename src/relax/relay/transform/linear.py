@@ -1,10 +1,10 @@
-"""Expressions as chains of `let`: the nodes of a scope named in the order of their evaluation.
+"""Linearise expressions into chains of `let` that name the nodes of a scope in evaluation order.
 
     add(multiply(%x, %x), 1)    becomes    let %y = multiply(%x, %x); let %z = add(%y, 1); %z
 
-`linearized` names the nodes that a caller chooses. What it makes evaluates the same nodes in the same order: those of a
-scope in the order of `Placement.order`, a `let` inside a value before the value. `sequenced` names what has effects, so
-that rewriting all else cannot change their order, number or place.
+`linearized` binds the nodes that a caller selects. The result evaluates the same nodes in the same order: the nodes of
+a scope in the order of `Placement.order`, a `let` inside a value before the value. `sequenced` binds nodes with
+effects, so that rewriting other nodes cannot change the order, number or position of effects.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .effects import Effects
 
 
 def linearized(expr: Expr, binds: Callable[[Expr], bool], binds_result: bool = False) -> Expr:
-    """The expression with a `let` for each node for which `binds` is true, and for each that has one already.
+    """Return the expression with a `let` for each node selected by `binds`, and for each existing one.
 
-    A node that is a scope's result gets one if `binds_result` is true. Functions with the attribute Primitive are
-    left alone. The expression itself if it is of this form.
+    With `binds_result`, results of scopes are bound too. Functions with the attribute Primitive are not entered. An
+    expression already in this form is returned unchanged.
     """
     return _Linear(expr, binds, binds_result).run()
 
 
 def sequenced(expr: Expr, effects: Effects) -> Expr:
-    """The expression with a `let` for each node with effects; itself if it has no effects, or has these.
+    """Bind each node with effects by a `let`; return the expression unchanged if there are none to bind.
 
     let %r = ref(1);                                let %r = ref(1);
     (ref_write(%r, 2), ref_read(%r) + 1)  becomes   let %x = ref_write(%r, 2);
@@ -41,7 +41,7 @@ def sequenced(expr: Expr, effects: Effects) -> Expr:
 
 
 def typed_like(expr: Expr, origin: Expr) -> Expr:
-    """An expression, with the type of one that it stands for, if it has none and that is known."""
+    """Copy the type of `origin` to an expression without one, if it is known."""
     if expr is not origin and isinstance(expr, RelayExpr) and expr.checked_type_ is None:
         type_ = getattr(origin, "checked_type_", None)
         if type_ is not None:
@@ -50,13 +50,13 @@ def typed_like(expr: Expr, origin: Expr) -> Expr:
 
 
 class _Chain:
-    """The bindings of a scope, in order, each with the `Let` that it comes from."""
+    """Bindings of a scope in order, each with its original `Let`."""
 
     def __init__(self) -> None:
         self.bindings: list[tuple[Var, Expr, Let | None]] = []
 
     def closed(self, result: Expr, binds_result: bool) -> Expr:
-        """The expression that binds them and gives a result."""
+        """Wrap `result` in the bindings."""
         bindings = self.bindings
         if bindings and not binds_result and bindings[-1][0] is result and bindings[-1][2] is None:
             *bindings, (_, result, _) = bindings
@@ -77,16 +77,16 @@ class _Linear:
         self.placement = place(expr)
         self.nodes: dict[EvaluationScope, list[Expr]] = {}
         self.lets: dict[Expr, Let] = {}
-        """The first `let` of each value; of a value that is a `let` itself, the innermost body is the value."""
+        """First `let` of each value; if the value is itself a `let`, its innermost body counts as the value."""
         self.results: dict[Expr, Expr] = {}
-        """The innermost body of each `let`."""
+        """Innermost body of each `let`."""
         for node in self.placement.order:
             self.nodes.setdefault(self.placement.of[node], []).append(node)
             if isinstance(node, Let):
                 self.results[node] = self.results.get(node.body, node.body)
                 self.lets.setdefault(self.results.get(node.value, node.value), node)
         self.standing: dict[Expr, Expr] = {}
-        """The variable that each node is bound to, or the node of new parts."""
+        """Variable bound to each node, or its rebuilt node."""
         self.chains: dict[EvaluationScope, _Chain] = {}
         self.count = 0
 
@@ -94,7 +94,7 @@ class _Linear:
         stack: list[Any] = [self._entered(self.placement.root, _Chain())]
         while stack:
             item = stack[-1]
-            if isinstance(item, tuple):  # a node all of whose scopes are done
+            if isinstance(item, tuple):  # all scopes of the node are done
                 stack.pop()
                 self._leave(*cast("tuple[Expr, _Chain]", item))
                 continue
@@ -113,7 +113,7 @@ class _Linear:
         return self.standing.get(expr, expr)
 
     def _enter(self, node: Expr, chain: _Chain) -> list[Any]:
-        """Handle a node; or give the scopes that come before, the first one last."""
+        """Process a node, or return the scopes to process before it, the first one last."""
         opened = self.placement.opened.get(node, ())
         if not opened or (isinstance(node, Function) and node.attrs.get("Primitive")):
             self._bind(

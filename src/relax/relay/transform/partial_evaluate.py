@@ -1,15 +1,15 @@
-"""PartialEvaluate: what is known before the program runs is evaluated.
+"""PartialEvaluate: evaluate what is known at compile time.
 
     let %f = fn(%n: int32) -> int32 {
       if (%n == 0) { %x } else { %x * %f(%n - 1) }                 let %a = multiply(%x, %x);
     };                                                  becomes    %a
     (%f(1), 5).0
 
-Calls of functions that are known are unrolled, `if`s of constants and `match`es of values whose constructors are known
-choose a branch, projections of known tuples are their fields, operators on constants are computed. All else stays, in
-A-normal form and in its order, so that effects do; references are not known. A function that may call itself is
-unrolled for arguments of which data is known, as long as no branch between two of its calls depends on what is not,
-`MOST_DEPTH` calls deep; the whole is unrolled until `MOST_BINDINGS` bindings stand. What nothing uses is left out.
+Calls of known functions are unrolled, `if`s on constants and `match`es on known constructors select a branch,
+projections of known tuples become their fields, and operators on constants are computed. Everything else stays in
+A-normal form and in order, which preserves effects; references are never known. A recursive function is unrolled for
+arguments with known data if no branch between two of its calls depends on unknown values, up to `MOST_DEPTH` calls deep
+and `MOST_BINDINGS` bindings in total. Unused bindings are removed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ MOST_DEPTH: Final = 200
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Value:
-    """A value: the atom that stands for it in the new program, and what is known of it.
+    """Partially known value: the atom that represents it in the new program, and its static part.
 
-    Known are a Constant, a tuple of values, a `_Closure`, or a `_Data`; None is nothing.
+    The static part is a Constant, a tuple of values, a `_Closure`, a `_Data`, or None if nothing is known.
     """
 
     atom: Expr
@@ -57,7 +57,7 @@ class _Value:
 
     @property
     def is_tuple(self) -> bool:
-        """True if the fields of the tuple are known."""
+        """True if the tuple's fields are known."""
         return isinstance(self.known, tuple)
 
 
@@ -74,7 +74,7 @@ class _Data:
 
 
 class _Environment:
-    """The values of the variables of a scope and of those around; the types of type parameters, None if not known."""
+    """Values of the variables of a scope and the enclosing ones; types of type parameters, or None if unknown."""
 
     __slots__ = ("outer", "types", "values")
 
@@ -93,7 +93,7 @@ class _Environment:
 
 
 class _Frame:
-    """A scope under evaluation: the bindings left to do, those done, and what takes the result."""
+    """Scope under evaluation: the remaining bindings, the finished ones, and the consumer of the result."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class _Frame:
         self.environment = environment
         self.out = out
         self.level = level
-        """The number of branches around that depend on what is not known."""
+        """Number of enclosing branches on dynamic conditions."""
         self.done = done
 
 
@@ -116,11 +116,11 @@ class _Evaluator:
         self.mod = mod
         self.stack: list[_Frame] = []
         self.active: dict[Function, list[int]] = {}
-        """The levels of the calls of a function that are being unrolled; -1 for the function itself."""
+        """Levels of the calls of a function being unrolled; -1 for the function itself."""
         self.count = 0
         self.globals: dict[str, Function] = {}
         self.recursive: dict[Function, bool] = {}
-        """True for a function that may call itself."""
+        """True for a possibly recursive function."""
 
     def run(self, function: Function) -> Function:
         normal = cast(Function, to_a_normal_form(function))
@@ -178,7 +178,7 @@ class _Evaluator:
 
     @cached_property
     def _circles(self) -> set[str]:
-        """The names of the global functions that may call themselves."""
+        """Names of possibly recursive global functions."""
         functions = {} if self.mod is None else {g.name_hint: f for g, f in self.mod.functions.items()}
         calls: dict[str, list[str]] = {}
         for name, function in functions.items():
@@ -191,7 +191,7 @@ class _Evaluator:
         return {name for group in groups for name in group if len(group) > 1 or name in calls[name]}
 
     def _emit(self, frame: _Frame, var: Var, value: Expr, known: Any = None) -> None:
-        """Bind a value in the new program, and the variable to it."""
+        """Bind a value in the new program to a new variable, and `var` to that."""
         new = Var(var.name_hint, span=var.span)
         self.count += 1
         frame.out.append((new, _own(value)))
@@ -271,7 +271,7 @@ class _Evaluator:
         self._branches(frame, [node.true_branch, node.false_branch], [(), ()], finish)
 
     def _inside(self, frame: _Frame, var: Var, body: Expr) -> None:
-        """Evaluate a branch that is taken, in the place of its `if` or `match`."""
+        """Evaluate the branch taken, in place of its `if` or `match`."""
         environment = frame.environment
 
         def done(result: _Value) -> None:
@@ -286,7 +286,7 @@ class _Evaluator:
         bound: list[tuple[tuple[Var, Var], ...]],
         finish: Callable[[list[Expr]], None],
     ) -> None:
-        """Evaluate branches of which one is taken at run time; their patterns bind variables."""
+        """Evaluate branches selected at run time; their patterns bind variables."""
         results: list[Expr] = []
 
         def start(index: int) -> None:
@@ -380,14 +380,14 @@ class _Evaluator:
 
 
 def _own(value: Expr) -> Expr:
-    """The value, as a node that stands in one place only: functions are evaluated for several calls."""
+    """Copy a node so that it is not shared: functions are evaluated for several calls."""
     if isinstance(value, Function) and value.attrs.get("Primitive"):
         return copied(value)
     return fresh_node(value, parts_of(value))
 
 
 def _computed(call: Call, args: list[_Value]) -> _Value | None:
-    """The value of an operator of constants."""
+    """Evaluate an operator on constants, or return None."""
     operands = [_operand(arg) for arg in args]
     if any(operand is None for operand in operands):
         return None
@@ -409,7 +409,7 @@ def _operand(value: _Value) -> Any:
 
 
 def _matched(pattern: Pattern, value: _Value) -> dict[Var, _Value] | bool | None:
-    """The values that a pattern binds for a value; False if it does not match; None if that is not known."""
+    """Match a pattern: the values it binds, False if it does not match, None if that is unknown."""
     bound: dict[Var, _Value] = {}
     stack = [(pattern, value)]
     unknown = False
@@ -436,7 +436,7 @@ def _matched(pattern: Pattern, value: _Value) -> dict[Var, _Value] | bool | None
 
 
 def _typed(type_: Type, environment: _Environment) -> Type | None:
-    """A type with those of type parameters in their places; None if one is not known."""
+    """Substitute known type parameters in a type; None if one is unknown."""
     types = environment.types
     if types and any(var in types and types[var] is None for var in free_type_vars(type_)):
         return None
@@ -450,7 +450,7 @@ def _closed(out: list[tuple[Var, Expr]], result: Expr) -> Expr:
 
 
 def partial_evaluate(function: Function, program: Program | None = None) -> Expr:
-    """The function with what is known evaluated; itself if nothing is."""
+    """Partially evaluate a function; return it unchanged if nothing is known."""
     program = Program() if program is None else program
     changed = eliminate_dead_code(_Evaluator(program.mod).run(function), program.effects)
     before = eliminate_dead_code(to_a_normal_form(function), program.effects)
@@ -459,7 +459,7 @@ def partial_evaluate(function: Function, program: Program | None = None) -> Expr
 
 @relay_pass("PartialEvaluate", opt_level=1, required=["InferType"])
 def PartialEvaluate(function: Function, program: Program) -> Expr:
-    """Evaluate what is known before the program runs, in every function."""
+    """Evaluate what is known at compile time, in every function."""
     return partial_evaluate(function, program)
 
 

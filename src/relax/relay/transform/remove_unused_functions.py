@@ -1,4 +1,4 @@
-"""RemoveUnusedFunctions: only the functions that the entry functions reach through calls and mentions.
+"""RemoveUnusedFunctions: keep only functions reachable from the entry functions.
 
 def @helper(%x: int32) { %x }            def @main(%x: int32) { %x }
 def @main(%x: int32) { %x }    becomes
@@ -17,7 +17,7 @@ from .rewriting import relay_module_pass
 
 @relay_module_pass("RemoveUnusedFunctions", opt_level=1)
 def RemoveUnusedFunctions(mod: IRModule, entry_functions: Sequence[str] = ("main",)) -> IRModule:
-    """Remove the functions of Relay that no entry function needs. A module without an entry function stays."""
+    """Remove Relay functions not reachable from an entry function. A module without entry functions is unchanged."""
     entries = [name for name in entry_functions if name in mod]
     if not entries:
         return mod

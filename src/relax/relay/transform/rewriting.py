@@ -1,4 +1,4 @@
-"""The shared parts of Relay's passes: a pass of a function over functions, and expressions with other variables.
+"""Infrastructure of Relay passes: function passes, and expressions with substituted variables.
 
 @relay_pass("ToANormalForm", opt_level=1)
 def ToANormalForm(function: Function, program: Program) -> Expr:
@@ -24,19 +24,19 @@ from .linear import sequenced
 
 
 class Program:
-    """The module under a pass, and facts about it that several functions ask for."""
+    """Module under a pass, with analyses shared by its functions."""
 
     def __init__(self, mod: IRModule | None = None) -> None:
         self.mod = mod
 
     @cached_property
     def effects(self) -> Effects:
-        """The effects of the module's functions."""
+        """Effects of the module's functions."""
         return Effects(self.mod)
 
 
 def is_optimized(function: BaseFunc) -> bool:
-    """True for a function of Relay that passes may rewrite: one for Relay's own compiler, without SkipOptimization."""
+    """True for a Relay function that passes may rewrite: without an external compiler or SkipOptimization."""
     return (
         isinstance(function, Function)
         and not function.attrs.get("Compiler")
@@ -47,10 +47,10 @@ def is_optimized(function: BaseFunc) -> bool:
 def relay_pass(
     name: str, opt_level: int = 0, required: Iterable[str] = (), settles: bool = False
 ) -> Callable[[Any], Any]:
-    """Make ``f(function, program, **options)`` a pass factory, run on each function of Relay of a module.
+    """Make ``f(function, program, **options)`` a pass factory that runs on each Relay function of a module.
 
-    It is declared under ``relay.`` and its name. Functions for other compilers are left alone. One that `settles` is
-    run until it changes nothing: what it drops may be the only reason why calls of unknown closures have effects.
+    The pass is registered under ``relay.`` and its name. Functions for external compilers are skipped. If `settles`, it
+    runs until nothing changes: code that it drops may be the only reason that calls of unknown closures have effects.
     """
 
     def decorate(inner: Callable[..., Expr]) -> Callable[..., Pass]:
@@ -76,7 +76,7 @@ def relay_pass(
 
 
 def relay_module_pass(name: str, opt_level: int = 0, required: Iterable[str] = ()) -> Callable[[Any], Any]:
-    """Make ``f(mod, **options) -> IRModule`` a pass factory, declared under ``relay.`` and its name."""
+    """Make ``f(mod, **options) -> IRModule`` a pass factory, registered under ``relay.`` and its name."""
 
     def decorate(inner: Callable[..., IRModule]) -> Callable[..., Pass]:
         info = PassInfo.of(f"relay.{name}", opt_level, list(required))
@@ -88,7 +88,7 @@ def relay_module_pass(name: str, opt_level: int = 0, required: Iterable[str] = (
 
 
 def substituted_vars(expr: Expr, table: Mapping[Var, Expr]) -> Expr:
-    """The expression with other expressions in the places of variables; itself if none stands in it."""
+    """Substitute variables; return the expression unchanged if none occurs in it."""
     if not table:
         return expr
     mutator = MixedModeMutator()
@@ -97,9 +97,9 @@ def substituted_vars(expr: Expr, table: Mapping[Var, Expr]) -> Expr:
 
 
 def copied(expr: Expr, table: Mapping[Expr, Expr] | None = None) -> Expr:
-    """A copy that shares no node and no bound variable with the expression, whose sharing it has inside.
+    """Copy an expression with new nodes and bound variables, preserving its internal sharing.
 
-    `table` has what is to stand in the places of some nodes, such as parameters. Nodes without parts are not copied.
+    `table` maps nodes, such as parameters, to replacements. Nodes without children are not copied.
     """
     copies: dict[Expr, Expr] = dict(table or {})
     order = nodes_with_parts(expr)
@@ -113,7 +113,7 @@ def copied(expr: Expr, table: Mapping[Expr, Expr] | None = None) -> Expr:
 
 
 def fresh_node(node: Any, parts: Iterable[Expr]) -> Expr:
-    """A new node like one, of other parts."""
+    """Create a new node like `node` with other children."""
     changed = with_parts(node, parts)
     if changed is not node:
         return changed
@@ -122,10 +122,10 @@ def fresh_node(node: Any, parts: Iterable[Expr]) -> Expr:
 
 
 def ordered_rewrite(expr: Expr, program: Program, change: Callable[[Expr], Expr]) -> Expr:
-    """The expression changed by a rewrite that keeps each `let`, with its effects bound by `let` before.
+    """Apply a rewrite after binding all effects by `let`s.
 
-    So the rewrite, which drops or moves nodes without effects, cannot change the order of the others. The expression
-    itself if the rewrite changes nothing.
+    The rewrite keeps these `let`s, so it may drop or move nodes without effects but cannot reorder effects. The
+    expression is returned unchanged if the rewrite changes nothing.
     """
     ordered = sequenced(expr, program.effects)
     changed = change(ordered)
@@ -133,10 +133,10 @@ def ordered_rewrite(expr: Expr, program: Program, change: Callable[[Expr], Expr]
 
 
 class Rewriter:
-    """Rewrites an expression from the leaves up, knowing the types of what it replaces.
+    """Rewrites an expression bottom-up, with access to types.
 
-    A subclass has ``rewrite(pre, post)``: a node of the expression, and the node of rewritten parts; it returns `post`,
-    or an expression of the same type and value. What it returns is handed in again, until nothing changes.
+    A subclass defines ``rewrite(pre, post)``, called with a node and the node with rewritten children; it returns
+    `post`, or an expression of the same type and value, which is rewritten again until nothing changes.
     """
 
     def __init__(self) -> None:
@@ -144,30 +144,30 @@ class Rewriter:
         self._types: dict[Expr, Type] = {}
 
     def rewrite(self, pre: Expr, post: Expr) -> Expr:
-        """The expression to stand in the place of a node."""
+        """Return the replacement of a node."""
         raise NotImplementedError(type(self).__name__)
 
     def type_of(self, expr: Expr) -> Type | None:
-        """The type of an expression of the program, or of one that stands for such; None if it is not known."""
+        """Type of an expression of the program or of a replacement, or None if unknown."""
         if isinstance(expr, Constant):
             return expr.type
         known = self._types.get(expr)
         return known if known is not None else getattr(expr, "checked_type_", None)
 
     def tensor(self, expr: Expr) -> TensorType | None:
-        """The type of a tensor whose rank and dtype are known."""
+        """Tensor type with known rank and dtype, or None."""
         type_ = self.type_of(expr)
         if not isinstance(type_, TensorType):
             return None
         return None if isinstance(type_.shape, TypeVar) or isinstance(type_.dtype, TypeVar) else type_
 
     def shape(self, expr: Expr) -> tuple[int, ...] | None:
-        """The shape of a tensor all of whose dimensions are numbers."""
+        """Static shape of a tensor, or None."""
         type_ = self.tensor(expr)
         return None if type_ is None else static_shape(type_)
 
     def visit(self, expr: Expr) -> Expr:
-        """The expression rewritten."""
+        """Return the rewritten expression."""
         memo = self.memo
         stack: list[tuple[Expr, bool]] = [(expr, False)]
         while stack:
@@ -194,11 +194,11 @@ class Rewriter:
 
 
 _MOST_STEPS = 16
-"""Rewrites of one node; rules that undo each other end here."""
+"""Most rewrites of one node, which bounds rules that undo each other."""
 
 
 def static_shape(type_: Type | None) -> tuple[int, ...] | None:
-    """The shape of a tensor type all of whose dimensions are numbers; None for another type."""
+    """Static shape of a tensor type, or None."""
     if not isinstance(type_, TensorType) or isinstance(type_.shape, TypeVar):
         return None
     dims = [dim.value for dim in type_.shape if isinstance(dim, IntImm)]
@@ -206,7 +206,7 @@ def static_shape(type_: Type | None) -> tuple[int, ...] | None:
 
 
 def is_call(expr: Expr, *names: str) -> TypeGuard[Call]:
-    """True if an expression is a call of one of these operators."""
+    """True if an expression is a call of one of the named operators."""
     return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in names
 
 

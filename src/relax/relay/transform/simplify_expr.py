@@ -1,4 +1,4 @@
-"""SimplifyExpr: algebra on chains of operators.
+"""SimplifyExpr: algebraic simplification of operator chains.
 
     reshape(reshape(%x))                               becomes    reshape(%x)
     transpose(transpose(%x)), layout_transform         becomes    one transpose, or %x
@@ -12,7 +12,7 @@
     zeros_like, ones_like, full_like, reshape_like, broadcast_to_like, cast_like
                                                        become     the operator that states shape and dtype
 
-Rules that need a shape decline for one that is not known.
+Rules that need a shape apply only to static shapes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class _Simplifier(Rewriter):
         return post
 
     def same(self, call: Call, operand: Expr) -> Expr | None:
-        """The operand, if it has the type of the call; a type with `Any` is no reason."""
+        """Return the operand if it has the type of the call, without `Any`."""
         mine, other = self.tensor(call), self.tensor(operand)
         is_same = mine is not None and other is not None and mine == other and self.shape(operand) is not None
         return operand if is_same else None
 
     def number(self, expr: Expr) -> Any:
-        """The value of a constant all of whose elements are equal."""
+        """Value of a constant whose elements are all equal."""
         if not isinstance(expr, Constant) or not expr.data.size:
             return None
         data: Any = expr.data
@@ -70,7 +70,7 @@ def _merged_reshape(simplifier: _Simplifier, call: Call) -> Expr | None:
 
 
 def _order(simplifier: _Simplifier, call: Expr) -> tuple[int, ...] | None:
-    """The permutation that a call applies; None if it is another kind of call."""
+    """Permutation applied by a call, or None."""
     if is_call(call, "transpose"):
         axes = _attrs(call).axes
         type_ = simplifier.tensor(call.args[0])
@@ -110,7 +110,7 @@ def _cast(simplifier: _Simplifier, call: Call) -> Expr | None:
 
 
 def _holds(wide: DataType, narrow: DataType) -> bool:
-    """True if every value of one dtype is a value of the other, so that a cast through it changes nothing."""
+    """True if `wide` represents every value of `narrow`, so that a cast through it is lossless."""
     for kind in ("int", "uint", "float"):
         if str(wide).rstrip("0123456789") == kind == str(narrow).rstrip("0123456789"):
             return wide.bits >= narrow.bits
@@ -120,7 +120,7 @@ def _holds(wide: DataType, narrow: DataType) -> bool:
 def _unit(
     value: int, sides: tuple[int, ...], integers_only: bool = False
 ) -> Callable[[_Simplifier, Call], Expr | None]:
-    """The rule that an operand of this value changes nothing; `sides` are the positions where it may stand."""
+    """Rule: an operand with this value is an identity; `sides` are the positions where it may occur."""
 
     def rule(simplifier: _Simplifier, call: Call) -> Expr | None:
         for side in sides:
@@ -148,7 +148,7 @@ def _square(simplifier: _Simplifier, call: Call) -> Expr | None:
 
 
 def _stated(simplifier: _Simplifier, call: Call) -> Expr | None:
-    """The operator that states what ``…_like`` takes from an operand."""
+    """Replace a ``…_like`` operator by the one with explicit attributes."""
     type_, shape = simplifier.tensor(call), simplifier.shape(call)
     name = cast(Op, call.op).name
     if type_ is None:
@@ -188,18 +188,18 @@ _RULES: Final[dict[str, tuple[Callable[[_Simplifier, Call], Expr | None], ...]]]
     "power": (_unit(1, (1,)), _square),
     **dict.fromkeys(_LIKE, (_stated,)),
 }
-"""The rules for calls of each operator, in the order in which they are tried."""
+"""Rules for calls of each operator, in the order in which they are tried."""
 
 
 def simplify_expr(expr: Expr, program: Program | None = None) -> Expr:
-    """The typed expression with the rules applied; itself if none fits."""
+    """Apply the rules to a typed expression; return it unchanged if none applies."""
     program = Program() if program is None else program
     return ordered_rewrite(expr, program, lambda ordered: _Simplifier().visit(ordered))
 
 
 @relay_pass("SimplifyExpr", opt_level=0, required=["InferType"])
 def SimplifyExpr(function: Function, program: Program) -> Expr:
-    """Simplify chains of operators in every function."""
+    """Simplify operator chains, in every function."""
     return simplify_expr(function, program)
 
 

@@ -1,4 +1,4 @@
-"""SimplifyInference: operators of training and normalisations, as arithmetic.
+"""SimplifyInference: replace training operators and normalisations by arithmetic.
 
     nn.batch_norm(%x, %gamma, %beta, %mean, %var).0
         becomes  %x * (gamma * s) + (beta - mean * gamma * s)    where s = 1 / sqrt(var + epsilon)
@@ -6,8 +6,8 @@
     nn.layer_norm, nn.instance_norm, nn.group_norm  become   (x - mean) / sqrt(variance + epsilon) * gamma + beta
     nn.l2_normalize(%x)                             becomes  x / sqrt(max(sum(x * x), eps))
 
-The second and third result of `nn.batch_norm` are the statistics that it was handed. Declines for tensors whose rank,
-or for `nn.group_norm` whose shape, is not known. Results differ from the operator's by rounding.
+The second and third results of `nn.batch_norm` are its input statistics. Skipped for tensors of unknown rank or, for
+`nn.group_norm`, dynamic shape. Results differ from the operator's by rounding.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _reciprocal_root(variance: Expr, epsilon: float, dtype: str) -> Expr:
 
 
 def _along(vector: Expr, axis: int, type_: TensorType) -> Expr:
-    """A vector with dimensions of one behind, so that it goes along an axis of a tensor."""
+    """Append unit dimensions to a vector so that it broadcasts along an axis of a tensor."""
     behind = _rank(type_) - 1 - axis % _rank(type_)
     return call_operator("expand_dims", vector, axis=1, num_newaxis=behind) if behind else vector
 
@@ -134,14 +134,14 @@ _RULES: Final[dict[str, Callable[[Call, TensorType], Expr | None]]] = {
 
 
 def simplify_inference(expr: Expr, program: Program | None = None) -> Expr:
-    """The typed expression with the operators replaced; itself if it has none of them."""
+    """Return the typed expression with these operators replaced; itself if there are none."""
     program = Program() if program is None else program
     return ordered_rewrite(expr, program, lambda ordered: _Simplifier().visit(ordered))
 
 
 @relay_pass("SimplifyInference", opt_level=0, required=["InferType"])
 def SimplifyInference(function: Function, program: Program) -> Expr:
-    """Replace operators of training and normalisations by arithmetic, in every function."""
+    """Replace training operators and normalisations by arithmetic, in every function."""
     return simplify_inference(function, program)
 
 

@@ -1,4 +1,4 @@
-"""ToANormalForm: a `let` for every node that is not a variable, a constant, an operator, a constructor or a global.
+"""ToANormalForm: bind every non-atomic node by a `let`.
 
     fn (%c: bool, %x: int32) {                    fn (%c: bool, %x: int32) {
       %0 = add(%x, 1);                              let %x1 = add(%x, 1);
@@ -11,8 +11,8 @@
                                                     %x2
                                                   }
 
-A node is bound in the scope where it is evaluated (`relay.scopes`), in the order of evaluation, so effects keep their
-order. A function at the top is not bound itself. Functions with the attribute Primitive are left alone.
+A node is bound in its evaluation scope (`relay.scopes`), in evaluation order, so effects keep their order. A function
+at the top is not bound itself. Functions with the attribute Primitive are not entered.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .rewriting import Program, relay_pass
 
 
 def to_a_normal_form(expr: Expr) -> Expr:
-    """The expression in A-normal form; itself if it is."""
+    """Convert to A-normal form; return the expression unchanged if it is."""
     return linearized(expr, lambda node: True, binds_result=True)
 
 
 @relay_pass("ToANormalForm", opt_level=1)
 def ToANormalForm(function: Function, program: Program) -> Expr:
-    """Bind every node of every function by a `let`."""
+    """Bind every non-atomic node by a `let`, in every function."""
     del program
     return to_a_normal_form(function)
 

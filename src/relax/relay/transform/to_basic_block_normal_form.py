@@ -1,12 +1,12 @@
-"""ToBasicBlockNormalForm: a `let` for every node that is used in a scope inside of the one where it is evaluated.
+"""ToBasicBlockNormalForm: bind by a `let` every node used in a scope nested in its own.
 
     fn (%c: bool, %x: int32) {                    fn (%c: bool, %x: int32) {
       %0 = add(%x, 1);                              let %x1 = add(%x, 1);
       if (%c) { multiply(%0, 2) } else { %0 }   →   if (%c) { multiply(%x1, 2) } else { %x1 }
     }                                             }
 
-The body of a function, a branch of an `if` and the right side of a clause is each a block; the body of a `let` belongs
-to the block around it. Nodes with effects are bound as well, which keeps their order.
+Each function body, `if` branch and right side of a clause is a block; the body of a `let` belongs to the enclosing
+block. Nodes with effects are bound as well, which keeps their order.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from .rewriting import Program, relay_pass
 
 
 def to_basic_block_normal_form(expr: Expr, effects: Effects | None = None) -> Expr:
-    """The expression in basic-block normal form; itself if it is."""
+    """Convert to basic-block normal form; return the expression unchanged if it is."""
     placement = place(expr)
     bound = used_in_other_blocks(placement)
     bound |= (effects or Effects()).of(expr, placement).keys()
     operands = _operands(placement)
     for node in list(bound):
         if isinstance(node, Let) and node not in operands:
-            continue  # its result is that of the block around it
-        while isinstance(node, Let):  # what is bound is its result
+            continue  # its result belongs to the enclosing block
+        while isinstance(node, Let):  # bind its result
             node = node.body
         bound.add(node)
     return linearized(expr, bound.__contains__) if bound else expr
 
 
 def _operands(placement: Placement) -> set[Expr]:
-    """The nodes that others use otherwise than as the result of a scope they open."""
+    """Nodes used other than as the result of a scope."""
     return {
         part
         for node in placement.order
@@ -44,7 +44,7 @@ def _operands(placement: Placement) -> set[Expr]:
 
 
 def used_in_other_blocks(placement: Placement) -> set[Expr]:
-    """The nodes that are used in blocks inside of the block where they are evaluated."""
+    """Nodes used in blocks nested in their own."""
     blocks: dict[EvaluationScope, EvaluationScope] = {}
 
     def block(scope: EvaluationScope) -> EvaluationScope:
@@ -66,7 +66,7 @@ def used_in_other_blocks(placement: Placement) -> set[Expr]:
 
 @relay_pass("ToBasicBlockNormalForm", opt_level=1)
 def ToBasicBlockNormalForm(function: Function, program: Program) -> Expr:
-    """Bind by a `let` what several blocks of a function use."""
+    """Bind by a `let` what several blocks use, in every function."""
     return to_basic_block_normal_form(function, program.effects)
 
 

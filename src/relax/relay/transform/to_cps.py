@@ -1,4 +1,4 @@
-"""ToCPS: functions in continuation-passing style, which give their result to a function instead of returning it.
+"""ToCPS: continuation-passing style, in which functions pass their result to a continuation.
 
     def @f(%n: int32) -> int32 {               def @f_cps[A](%n: int32, %k: fn(int32) -> A) -> A {
       if (%n == 0) {                             let %c = equal(%n, 0);
@@ -13,11 +13,11 @@
                                                  }
                                                }
 
-Every function takes one more argument, the continuation, and calls it in the end; the functions that it passes on and
-is handed do, too. Calls of operators, constructors and primitive functions stay as they are. `un_cps` wraps such a
-function into one that returns its result. An `if` or a `match` that calls nothing stays a value.
+Every function takes an additional argument, the continuation, and tail-calls it; so do the functions it passes and
+receives. Calls of operators, constructors and primitive functions are unchanged. `un_cps` wraps such a function into
+one that returns its result. An `if` or `match` without calls of functions stays a value.
 
-Nothing here recurses: bodies are converted from the innermost, and each from its end.
+The conversion does not recurse: bodies are converted innermost first, each from its end.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from .rewriting import copied, is_optimized, relay_module_pass, substituted_vars
 from .to_a_normal_form import to_a_normal_form
 
 UNSUPPORTED = "E9071"
-"""A program that a rewrite of functions cannot take."""
+"""Program not supported by a rewrite of functions."""
 
 
 class _TypesInCPS(TypeMutator):
-    """The types of functions with a continuation."""
+    """Converts function types by adding a continuation."""
 
     def __init__(self, answer: TypeVar) -> None:
         self.answer = answer
@@ -55,7 +55,7 @@ class _TypesInCPS(TypeMutator):
 
 
 class _Body:
-    """A scope in A-normal form: its bindings and its result."""
+    """Scope in A-normal form: bindings and result."""
 
     def __init__(self, expr: Expr) -> None:
         self.bindings: list[tuple[Var, Expr]] = []
@@ -66,7 +66,7 @@ class _Body:
 
 
 class _Converter:
-    """One function converted. `names` has the converted global functions."""
+    """Converts one function. `names` maps global functions to converted ones."""
 
     def __init__(self, names: dict[str, GlobalVar]) -> None:
         self.names = names
@@ -76,10 +76,10 @@ class _Converter:
         self.primitives: set[Expr] = set()
         self.functions: dict[Expr, Function] = {}
         self.joins: dict[Expr, tuple[Var, list[Expr]]] = {}
-        """For an `if` or a `match` that calls closures its continuation, and its branches, which call that."""
+        """(Continuation variable, converted branches) of each `if` or `match` that calls closures."""
 
     def run(self, function: Function) -> Function:
-        """The function converted, with the type of the answer as its last type parameter."""
+        """Return the converted function, with the answer type as its last type parameter."""
         order = nodes_with_parts(function)
         for node in order:
             if (
@@ -100,7 +100,7 @@ class _Converter:
     # -- what calls closures
 
     def _is_plain(self, node: Expr) -> bool:
-        """True for an `if` or a `match` in which no function stands, is called, or is the result."""
+        """True for an `if` or `match` in which functions neither occur, nor are called, nor are the result."""
         for part in _bodies(node):
             body = _Body(part)
             results = [body.result, *(value for _, value in body.bindings if isinstance(value, LEAVES))]
@@ -136,7 +136,7 @@ class _Converter:
         return self.vars[var]
 
     def _atom(self, atom: Expr) -> Expr:
-        """A value that may be a function: an operator, constructor or global one is written out."""
+        """Convert an atom that may be a function; operators, constructors and global functions are wrapped."""
         match atom:
             case Var():
                 return self._var(atom)
@@ -159,7 +159,7 @@ class _Converter:
         return Function([*params, continuation], Call(continuation, [Call(callee, params)]))
 
     def _body(self, expr: Expr, continuation: Var) -> Expr:
-        """The bindings of a scope, whose result goes to a continuation."""
+        """Convert the bindings of a scope, whose result is passed to a continuation."""
         body = _Body(expr)
         rest: Expr = Call(continuation, [self._atom(body.result)])
         for var, value in reversed(body.bindings):
@@ -188,7 +188,7 @@ class _Converter:
         return match.replace(data=self._atom(match.data), clauses=clauses)
 
     def _value(self, value: Expr) -> Expr:
-        """A value that calls no closure."""
+        """Convert a value that calls no closure."""
         if value in self.functions:
             return self.functions[value]
         if isinstance(value, LEAVES):
@@ -224,7 +224,7 @@ def _check(mod: IRModule) -> None:
 
 
 def has_function(type_: Type) -> bool:
-    """True if a type is one of functions, or has such a part."""
+    """True if a type contains a function type."""
     stack: list[Node] = [type_]
     while stack:
         part = stack.pop()
@@ -235,10 +235,10 @@ def has_function(type_: Type) -> bool:
 
 
 def to_cps(func: Function, mod: IRModule | None = None) -> Function:
-    """A function in continuation-passing style.
+    """Convert a function to continuation-passing style.
 
-    The global functions that it reaches are added to the module in this style, their names with ``_cps`` behind.
-    Raises DiagnosticError for a global function without a module, and for data types with functions inside.
+    Converted versions of the global functions it reaches are added to the module, with the suffix ``_cps``. Raises
+    DiagnosticError for a global function without a module, and for data types that contain functions.
     """
     module = IRModule() if mod is None else mod
     _check(module)
@@ -262,7 +262,7 @@ def to_cps(func: Function, mod: IRModule | None = None) -> Function:
 
 
 def un_cps(func: Function) -> Function:
-    """A function that returns the result of one in continuation-passing style. Raises ValueError for another one."""
+    """Return a direct-style wrapper of a function in continuation-passing style. Raises ValueError for others."""
     if not func.type_params or not func.params:
         raise ValueError("un_cps: the function is not in continuation-passing style; to_cps makes it so")
     *params, continuation = func.params
@@ -283,7 +283,7 @@ def un_cps(func: Function) -> Function:
 
 @relay_module_pass("ToCPS", opt_level=1)
 def ToCPS(mod: IRModule) -> IRModule:
-    """Convert every function to continuation-passing style, under its own name."""
+    """Convert every function to continuation-passing style, keeping its name."""
     _check(mod)
     functions = {
         g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function) and is_optimized(f)

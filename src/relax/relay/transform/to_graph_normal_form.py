@@ -1,16 +1,16 @@
-"""ToGraphNormalForm: the nodes themselves in the places of variables that `let` binds.
+"""ToGraphNormalForm: replace `let` variables by their values, which become shared nodes.
 
     let %y = add(%x, 1);                    %0 = add(%x, 1);
     let %z = multiply(%y, %y);   becomes    %1 = multiply(%0, %0);
     subtract(%z, %y)                        subtract(%1, %0)
 
-A `let` stays where leaving it out would change what is evaluated, how often, or its type:
+A `let` stays if removing it would change what is evaluated, how often, or its type:
 
 * its value has effects (all nodes with effects of such a program are bound by a `let`, which keeps their order);
 * its value is a function that calls itself, or one that may be polymorphic and has several uses;
 * only functions inside of its scope use it: their calls would each evaluate it.
 
-A value that nothing uses is left out.
+Unused values are removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .unused_lets import without_unused
 
 
 def to_graph_normal_form(expr: Expr, effects: Effects | None = None) -> Expr:
-    """The expression in graph normal form; itself if it is."""
+    """Convert to graph normal form; return the expression unchanged if it is."""
     effects = Effects() if effects is None else effects
     ordered = sequenced(expr, effects)
     changed = without_lets(ordered, effects)
@@ -36,10 +36,10 @@ def to_graph_normal_form(expr: Expr, effects: Effects | None = None) -> Expr:
 
 
 def without_lets(expr: Expr, effects: Effects) -> Expr:
-    """A sequenced expression with the values of variables in their places, as far as that is right.
+    """Substitute `let` variables of a sequenced expression as far as that is valid.
 
-    What nothing uses goes first, as it is no reason to keep a `let`. A value in its place may be such a reason no
-    longer, either: the steps are repeated until all `let`s that are left must stay.
+    Unused `let`s are removed first, as they would keep others alive. Substituting one `let` may make another
+    substitutable: the steps repeat until all remaining `let`s must stay.
     """
     while True:
         table = effects.of(expr)
@@ -54,7 +54,7 @@ def without_lets(expr: Expr, effects: Effects) -> Expr:
 
 
 def kept_lets(placement: Placement, lets: list[Let], effects: Mapping[Expr, Effect]) -> set[Let]:
-    """The `let`s that stay; `effects` are those of the expression's nodes."""
+    """Return the `let`s that must stay; `effects` are those of the expression's nodes."""
     uses: dict[Var, list[EvaluationScope]] = {}
     for node in placement.order:
         for part, scope in placement.positions(node):
@@ -81,7 +81,7 @@ def kept_lets(placement: Placement, lets: list[Let], effects: Mapping[Expr, Effe
 
 
 def _may_be_general(function: Function) -> bool:
-    """True if inference may make a function polymorphic that does not say so."""
+    """True if type inference may generalise a function without explicit type parameters."""
     type_ = function.checked_type_
     if isinstance(type_, FuncType):
         return len(type_.type_params) > len(function.type_params)
@@ -89,7 +89,7 @@ def _may_be_general(function: Function) -> bool:
 
 
 class _Functions:
-    """The scope of the body of the innermost function around each scope."""
+    """Body scope of the innermost function around each scope."""
 
     def __init__(self) -> None:
         self._around: dict[EvaluationScope, EvaluationScope] = {}
@@ -107,7 +107,7 @@ class _Functions:
 
 
 def lets_substituted(expr: Expr, kept: set[Let]) -> Expr:
-    """The expression with values in the places of the variables of all `let`s but those to be kept."""
+    """Substitute the variables of all `let`s except those in `kept`."""
     memo: dict[Expr, Expr] = {}
     stack: list[tuple[Expr, int]] = [(expr, 0)]
     while stack:
@@ -132,7 +132,7 @@ def lets_substituted(expr: Expr, kept: set[Let]) -> Expr:
 
 @relay_pass("ToGraphNormalForm", opt_level=1, settles=True)
 def ToGraphNormalForm(function: Function, program: Program) -> Expr:
-    """Replace variables that `let` binds by their values, in every function."""
+    """Replace `let` variables by their values, in every function."""
     return to_graph_normal_form(function, program.effects)
 
 

@@ -1,18 +1,18 @@
-"""ToMixedPrecision: float32 programs computed in float16 or bfloat16 where that is worth it and safe.
+"""ToMixedPrecision: compute float32 programs in float16 or bfloat16 where it pays and is safe.
 
     nn.relu(nn.dense(%x, %w))    becomes    %0 = cast(%x, dtype="float16");
                                             %1 = cast(%w, dtype="float16");
                                             %2 = nn.relu(nn.dense(%0, %1, out_dtype="float16"));
                                             cast(%2, dtype="float32")
 
-Operators are of three categories, those of TVM, which their declarations state:
+Operators have one of TVM's three categories, stated in their declarations:
 
 * ALWAYS (convolutions, products): computed in the mixed type, whatever their operands are
 * FOLLOW (element-wise operators, pools, what moves elements): in the mixed type if an operand is, and the others are
   too or are constants or variables, which are cast
 * NEVER (exponentials, reductions, and all others): in float32
 
-Results, parameters, branches and what closures take keep their types.
+Results, parameters, branches and closure arguments keep their types.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .rewriting import Program, ordered_rewrite, relay_pass
 
 
 class MixedTypeConversionCategory(enum.IntEnum):
-    """The categories of operators."""
+    """Mixed-precision categories of operators."""
 
     MIXED_PRECISION_ALWAYS = 0
     MIXED_PRECISION_FOLLOW = 1
@@ -43,20 +43,20 @@ class MixedTypeConversionCategory(enum.IntEnum):
 _ALWAYS, _FOLLOW, _NEVER = MixedTypeConversionCategory
 
 CONVERSION: Final = "FTVMMixedPrecisionConversionType"
-"""The key of an Op under which its conversion is registered."""
+"""Op attribute key of the conversion."""
 
 _DECLARED: Final = {
     MixedPrecision.ALWAYS: _ALWAYS,
     MixedPrecision.FOLLOW: _FOLLOW,
     MixedPrecision.NEVER: _NEVER,
 }
-"""The category of each fact that a declaration may state (`ops.declare`)."""
+"""Category of each value that a declaration may state (`ops.declare`)."""
 
 
 def register_mixed_precision_conversion(op_name: str, func: Callable[..., Any] | None = None) -> Any:
     """Register ``func(call, mixed_precision_type) -> [category, accumulation dtype, output dtype]`` for an operator.
 
-    Only the category counts here: what is computed in the mixed type gives it. Without a function, a decorator.
+    Only the category is used: calls in the mixed type also return it. Without a function, returns a decorator.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,7 +67,7 @@ def register_mixed_precision_conversion(op_name: str, func: Callable[..., Any] |
 
 
 class _Mixed:
-    """One rewrite. `low` has what is computed in the mixed type instead of float32."""
+    """Rewrite of one expression. `low` holds nodes computed in the mixed type instead of float32."""
 
     def __init__(self, mixed: str, missing_op_mode: int) -> None:
         self.mixed = mixed
@@ -77,7 +77,7 @@ class _Mixed:
         self._casts: dict[tuple[Expr, str], Expr] = {}
 
     def visit(self, expr: Expr) -> Expr:
-        """The expression rewritten, of its own type."""
+        """Return the rewritten expression, with its original type."""
         stack: list[tuple[Expr, int]] = [(expr, 0)]
         while stack:
             node, step = stack.pop()
@@ -106,7 +106,7 @@ class _Mixed:
     # -- what stands for a node, in one type or the other
 
     def whole(self, expr: Expr) -> Expr:
-        """The expression that stands for a node, of the node's own type."""
+        """Replacement of a node, with the node's original type."""
         standing = self.standing[expr]
         return self._raised(standing, _type(expr)) if standing in self.low else standing
 
@@ -124,7 +124,7 @@ class _Mixed:
         return self._cast(standing, "float32")
 
     def lowered(self, expr: Expr) -> Expr:
-        """The expression that stands for a node, in the mixed type if it is of floats."""
+        """Replacement of a node, in the mixed type if it is of floats."""
         standing = self.standing[expr]
         if standing in self.low:
             return standing
@@ -204,7 +204,7 @@ def to_mixed_precision(
     missing_op_mode: int = 1,
     program: Program | None = None,
 ) -> Expr:
-    """The typed expression with operators in the mixed type; itself if none is to be."""
+    """Return the typed expression with operators in the mixed type; itself if there are none."""
     program = Program() if program is None else program
     return ordered_rewrite(
         expr, program, lambda ordered: _Mixed(mixed_precision_type, missing_op_mode).visit(ordered)
@@ -215,7 +215,7 @@ def to_mixed_precision(
 def ToMixedPrecision(
     function: Function, program: Program, mixed_precision_type: str = "float16", missing_op_mode: int = 1
 ) -> Expr:
-    """Compute what is worth it in a narrower type, in every function.
+    """Compute operators in a narrower type where it pays, in every function.
 
     An operator without a category is an error if `missing_op_mode` is 0, stays in float32 if it is 1, and is computed
     in the mixed type if it is 2. Raises ValueError for another type than float16 and bfloat16.

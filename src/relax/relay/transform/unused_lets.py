@@ -1,9 +1,9 @@
-"""Expressions without the `let`s that nothing uses.
+"""Remove unused `let`s.
 
     let %a = add(%x, 1); let %f = fn() { %a }; %x        becomes        %x
 
-A `let` is used if its variable stands in what is evaluated for the result, or in the value of a `let` that is used; so
-what only unused values mention is unused, too.
+A `let` is used if its variable occurs in the evaluated result, or in the value of a used `let`; values mentioned only
+by unused `let`s are unused, too.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from .linear import typed_like
 
 
 def without_unused(expr: Expr, stays: Callable[[Let], bool]) -> Expr:
-    """The expression without `let`s that nothing uses, but for those that must stay; itself if there are none."""
+    """Remove unused `let`s except those for which `stays` is true; return the expression unchanged if there are
+    none.
+    """
     needed = _needed(expr, stays)
     lets = [node for node in nodes_with_parts(expr) if isinstance(node, Let)]
     return _without(expr, needed) if any(let not in needed for let in lets) else expr
 
 
 def _needed(expr: Expr, stays: Callable[[Let], bool]) -> set[Expr]:
-    """The `let`s that stay or are used."""
+    """Return the `let`s that are used or must stay."""
     waiting: dict[Var, Let] = {}
     used: set[Expr] = set()
     needed: set[Expr] = set()

@@ -1,4 +1,4 @@
-"""Rules for processors: a file for each kind of loop nest."""
+"""Schedule rules for CPUs, one module per kind of loop nest."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Scans(),
     StepProducts(),
 )
-"""The rules that `relax.build` tries on every PrimFunc, in this order."""
+"""Rules that `relax.build` tries on every PrimFunc, in this order."""
 
 __all__ = [
     "RULES",

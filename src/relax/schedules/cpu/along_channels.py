@@ -1,4 +1,4 @@
-"""Convolutions of single elements in loops whose vectors are output channels, as `pointwise_tiles` shows them."""
+"""Pointwise (1×1) convolutions vectorised over output channels; see `pointwise_tiles`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .pointwise_tiles import LINE, SHARING, Ask, Cut, Load, Steps, Writer
 from .squares import transposed_square
 
 SUMMED: Final = 128
-"""The most pixels of a chunk whose sums are transposed: they are in the first-level cache."""
+"""Most pixels of a chunk whose accumulators are transposed, so that they fit the L1 cache."""
 DEPTH: Final = 80
-"""The input channels of a part: their weights for a block and their pixels are in the first-level cache together."""
+"""Input channels per segment of the reduction: the weights of a block and the pixels fit the L1 cache together."""
 UNIT: Final = 4
-"""Chunks of pixels are multiples of this: 196 are 96 and 100, whose vectors are 6 and 7."""
+"""Granularity of pixel chunks in pixels: 196 pixels become 96 and 100, copied as 6 and 7 vectors."""
 QUARTERS: Final = 4
-"""The tiles that together ask for the weights behind those they read."""
+"""Number of tiles that together prefetch the next segment of the weights."""
 SPACED: Final = 2
-"""The steps between two lines of results that a tile asks for, if it has so many."""
+"""Steps between two prefetches of result cache lines, if a tile has enough steps."""
 
 
 class AlongChannels(Writer):
-    """Writes loops whose vectors are output channels; rows of tiles are pixels."""
+    """Writes loops vectorised over output channels; the rows of a register tile are pixels."""
 
     rows_are_weights = False
 
@@ -49,16 +49,16 @@ class AlongChannels(Writer):
         return SHARING if self.pixels.steps else 1
 
     def packing(self) -> WeightBlocks:
-        """The order of weights: blocks of as many channels as a tile has columns."""
+        """Weight layout: blocks of as many channels as a register tile has columns."""
         return WeightBlocks(self.pixels.channels, self.inputs, self.width, True)
 
     def loops(self, packed: Buffer) -> Stmt:
-        """All tasks, with weights in the order of `packing`."""
+        """Return the loops of all tasks, for weights in the layout of `packing`."""
         pixels, lanes, count = self.pixels, self.lanes, self.pixels.count
         cut = self._cut
         most = min(cut.most, count.value) if isinstance(count, IntImm) else cut.most
         columns = (-(-(-(-most // self.height) * self.height) // lanes) | 1) * lanes
-        """Those of whole tiles and whole vectors, an odd number: the rows of a panel are in all sets of a cache."""
+        """Panel stride: whole tiles, and an odd number of vectors so that panel rows map to all cache sets."""
         blocks_of_all = -(-pixels.channels // self.width)
         last = int64(blocks_of_all - 1)
 
@@ -70,9 +70,9 @@ class AlongChannels(Writer):
                 rows = self.depths[1]
 
                 def copy(k: PrimExpr, c: PrimExpr, at: PrimExpr | None = None) -> Stmt:
-                    """Copy a vector of pixels of an input channel; ask for that of a channel of the next part.
+                    """Copy a vector of pixels of input channel `k`; prefetch the same vector of the next segment.
 
-                    `at` is the place of a vector that is inside of the image as a whole.
+                    `at` is the offset of a vector that lies entirely inside the image.
                     """
                     column = c if at is None else at - start
                     ahead = (
@@ -85,7 +85,7 @@ class AlongChannels(Writer):
                     )
 
                 def begun(whole: PrimExpr) -> Stmt:
-                    """Copy the first part, and what tiles do not copy of the others."""
+                    """Copy the first segment, and the vectors of later segments that tiles do not copy."""
                     number = rows if self.tiles_copy else self.inputs
                     first = loop("k", number, lambda k: loop("v", vectors, lambda v: copy(k, v * lanes)))
                     others = loop("k", self.inputs - rows, lambda k: loop("v", vectors - whole, lambda v: let(
@@ -115,22 +115,22 @@ class AlongChannels(Writer):
 
     @property
     def depths(self) -> tuple[int, int]:
-        """The number of parts of the input channels, and the channels of a part."""
+        """Return (segments of the input channels, channels per segment)."""
         parts = -(-self.inputs // DEPTH)
         return parts, -(-self.inputs // parts)
 
     @property
     def _cut(self) -> Cut:
-        """The chunks of pixels: half of a cache at most."""
+        """Chunks of pixels; each takes half of a cache at most."""
         return self.cut(UNIT, SUMMED, 2)
 
     def _divided(
         self, inside: PrimExpr, most: int, columns: int, body: Callable[[Tiles], Stmt]
     ) -> Stmt:  # fmt: skip
-        """`body` of the tiles for some pixels: as high as they can be, or a pixel lower, so that few are empty.
+        """Call `body` with the tiles for `inside` pixels: of full height or one pixel lower, which minimises padding.
 
-        There are `most` pixels, and `columns` with those of tiles that have fewer. The sizes of tiles say so, each by
-        itself: then intervals of numbers tell that indices are within bounds.
+        A chunk has at most `most` pixels, and `columns` including the padding of lower tiles. Each size is bounded by a
+        constant of its own, from which interval analysis proves that indices are in bounds.
         """
         high = self.height
         low, limit = max(high - 1, 1), -(-most // high)
@@ -147,7 +147,7 @@ class AlongChannels(Writer):
             lambda tall: divided(count, tall)))  # fmt: skip
 
     def _block(self, packed: Buffer, chunk: Chunk, j: Var, jo: Var) -> Stmt:
-        """A block of channels for the pixels of a chunk."""
+        """Compute a block of output channels for the pixels of a chunk."""
         inputs, lanes = self.inputs, self.lanes
         parts, part = self.depths
         cleared = loop("r", chunk.tiles.pixels, lambda r: loop("v", self.vectors, lambda v: vector_store(
@@ -177,9 +177,9 @@ class AlongChannels(Writer):
         return named("height", channels, of_height)
 
     def _asked(self, asking: Asking, tiles: Tiles, k: Var) -> Stmt:
-        """Ask for lines of a block's results in a step of a tile, a line in each step or in each second one.
+        """Prefetch result cache lines of a block: one (or more) per step of a tile, or one per second step.
 
-        All at once, lines that memory delivers late would leave no buffers for those that the tile needs now.
+        Prefetching all at once would occupy the fill buffers that the tile's own loads need.
         """
         step = max(LINE * 8 // self.pixels.store.buffer.dtype.bits, 1)
         lines = 1 << (-(-tiles.most * tiles.high // step) - 1).bit_length()
@@ -196,7 +196,7 @@ class AlongChannels(Writer):
         return IfThenElse(k < steps, block(line(u) for u in range(each)))
 
     def _stored(self, result: Results, chunk: Chunk, height: PrimExpr) -> Stmt:
-        """Store what is made of the sums of a block, turned by squares: results of a vector of channels at a time."""
+        """Apply the epilogue and store a block, transposed in registers: a vector of channels at a time."""
         lanes, inside = self.lanes, chunk.inside
         vectors = simplify(ceildiv(inside, lanes))
 
@@ -221,10 +221,10 @@ class AlongChannels(Writer):
         self, packed: Buffer, chunk: Chunk, blocks: tuple[Var, Var], tile: tuple[PrimExpr, int],
         begin: PrimExpr, depth: PrimExpr, asking: Asking,
     ) -> Stmt:  # fmt: skip
-        """Add the products of some input channels to the sums of a tile.
+        """Accumulate the products of one segment of input channels in a register tile.
 
-        Tiles ask for the weights behind those they read, each for a quarter of them, and for lines of results. Tiles of
-        the first block copy the pixels of the next part while they multiply, each a vector of each channel.
+        Each tile prefetches a quarter of the next weights, and result cache lines. The tiles of the first block also
+        copy the pixels of the next segment, one vector of each channel per tile.
         """
         (j, jo), (io, height) = blocks, tile
         lanes, sums = self.lanes, chunk.sums
@@ -247,7 +247,7 @@ class AlongChannels(Writer):
             is_copied = And(And(j < 1, begin + part < self.inputs), io < chunk.whole)
 
             def beside(at: PrimExpr) -> Stmt:
-                # That vectors are whole follows from their number: said of this one, it needs no proof.
+                # Follows from the number of whole vectors; the explicit condition spares a proof.
                 is_inside = at + (lanes - 1) < self.pixels.count
                 copying = steps(lambda k: block([asked(k), copied(k, at)]))
                 return IfThenElse(And(is_copied, is_inside), copying, steps(asked))
@@ -270,20 +270,20 @@ class AlongChannels(Writer):
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles for the pixels of a chunk, of two heights."""
+    """Register tiles of two heights that cover the pixels of a chunk."""
 
     count: PrimExpr
     tall: PrimExpr
-    """The number of those of the greater height; the others are behind them."""
+    """Number of tiles of the greater height, which come first."""
     pixels: PrimExpr
-    """The pixels of all tiles."""
+    """Pixels covered by all tiles, including padding."""
     high: int
     low: int
     most: int
-    """The number of tiles of a whole chunk."""
+    """Number of tiles of a full chunk."""
 
     def each(self, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
-        """A statement for each tile, told its number and its height."""
+        """Return `body(index, height)` for each tile."""
         tall = loop("io", self.tall, lambda io: body(io, self.high))
         others = simplify(self.count - self.tall)
         last = int64(self.most - 1)
@@ -293,7 +293,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Asking:
-    """The rows of results whose lines a tile asks for while it multiplies: the first, how many, and those there are."""
+    """Result rows that a tile prefetches while it multiplies: the first, their number, and the rows of the block."""
 
     result: Results
     first: PrimExpr
@@ -303,21 +303,21 @@ class Asking:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pixels of an image, copied, and the sums of a block of channels for them."""
+    """Copied pixels of an image, and the accumulators of a block of channels for them."""
 
     values: Values
-    """The image."""
+    """Values of the batch variables (the image)."""
     panel: Buffer
     sums: Buffer
     start: PrimExpr
-    """The first pixel."""
+    """Index of the first pixel."""
     inside: PrimExpr
-    """The pixels inside of the image."""
+    """Number of pixels inside the image."""
     tiles: Tiles
     whole: PrimExpr
-    """The vectors of pixels that tiles copy."""
+    """Number of pixel vectors copied by tiles."""
     copy: Callable[[PrimExpr, PrimExpr, PrimExpr], Stmt]
-    """A statement that copies a whole vector of pixels of an input channel to a column of the panel, from a place."""
+    """Copies a whole vector of pixels: (input channel, panel column, offset in the image)."""
 
 
 __all__ = ["AlongChannels"]

@@ -1,4 +1,4 @@
-"""Convolutions of single elements in loops whose vectors are pixels, as `pointwise_tiles` shows them."""
+"""Pointwise (1×1) convolutions vectorised over pixels; see `pointwise_tiles`."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from .pixels import WeightBlocks
 from .pointwise_tiles import LINE, Ask, Cut, Load, Steps, Writer, number_of
 
 Maker: TypeAlias = Callable[[PrimExpr, PrimExpr], Stmt]
-"""The store of the result made of the sum in a column of a row."""
+"""Stores the result of the accumulator at (row, column)."""
 
 Beside: TypeAlias = Callable[[Var, PrimExpr], "Callable[[Steps], Stmt] | None"]
-"""The loop over input channels for a block and a panel."""
+"""Returns the loop over input channels for (block, panel), or None for the plain one."""
 
 CHUNK: Final = 512
-"""The most pixels of a chunk: runs of a line that are worth a stream. Chunks differ by half a panel."""
+"""Most pixels of a chunk: rows long enough for streaming. Chunk sizes are multiples of half a panel."""
 PAGE: Final = 4096
-"""The bytes after which a load seems to read what was just stored: only the last bits of addresses are compared."""
+"""4K aliasing: a load falsely depends on a recent store whose address has the same lowest 12 bits."""
 SHORT: Final = 4
-"""The steps for a line of results below which a tile asks for those of the tile behind it: its own would be late."""
+"""Steps per result cache line below which a tile prefetches the next tile's lines, as its own would come too late."""
 LEAST_BLOCKS: Final = 2
-"""The blocks of channels that share a copy of pixels at least, which takes an eighth of the time of a block."""
+"""Fewest channel blocks that share a copy of pixels; the copy takes an eighth of the time of a block."""
 
 
 class AlongPixels(Writer):
-    """Writes loops whose vectors are pixels; rows of tiles are output channels."""
+    """Writes loops vectorised over pixels; the rows of a register tile are output channels."""
 
     rows_are_weights = True
 
@@ -48,22 +48,22 @@ class AlongPixels(Writer):
 
     @property
     def _apart(self) -> int:
-        """The rows behind a panel: what is copied to the next one is no whole pages behind what is read."""
+        """Padding rows between panels, so that copying to the next panel avoids 4K aliasing with reads of this one."""
         row = self.width * self.bytes
         sizes = (self.inputs * row + rows * row for rows in range(PAGE // row))
         return next((i for i, size in enumerate(sizes) if PAGE <= size % PAGE * 4 <= 3 * PAGE), 0)
 
     def packing(self) -> WeightBlocks:
-        """The order of weights: blocks of as many channels as a tile has rows."""
+        """Weight layout: blocks of as many channels as a register tile has rows."""
         return WeightBlocks(self.pixels.channels, self.inputs, self.height, False)
 
     @property
     def _half(self) -> int:
-        """The vectors of a narrow panel; 0 if there are none."""
+        """Vectors of a narrow panel; 0 if no panels are narrow."""
         return 0 if self.is_filled() else self.vectors // 2
 
     def loops(self, packed: Buffer | None) -> Stmt:
-        """All tasks; with weights in the order of `packing`, or as they are."""
+        """Return the loops of all tasks, for weights in the layout of `packing`, or unpacked if `packed` is None."""
         unit = self._half * self.lanes if self._half * 2 == self.vectors else self.width
         cut = self.cut(unit, CHUNK)
         blocks, most = -(-self.pixels.channels // self.height), -(-cut.most // self.width)
@@ -87,7 +87,7 @@ class AlongPixels(Writer):
         self, packed: Buffer | None, chunk: Chunk, vector: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr],
         beside: Beside | None = None,
     ) -> Stmt:  # fmt: skip
-        """The tiles of all blocks of channels and all panels; `vector` is one of a panel and an input channel."""
+        """Compute all channel blocks and panels; `vector` loads pixels of a panel and input channel."""
         channels = self.pixels.channels
         last = int64(-(-channels // self.height) - 1)
 
@@ -101,7 +101,7 @@ class AlongPixels(Writer):
                 lambda jo, vectors: at(i, io, row, jo, vectors)))))  # fmt: skip
 
     def _with_copy(self, packed: Buffer | None, chunk: Chunk, buffer: Buffer) -> Stmt:
-        """The tiles of a chunk whose pixels are copied to a buffer: by the first block, as far as it can."""
+        """Compute a chunk whose pixels are copied to `buffer`, by the first channel block as far as possible."""
         panels, start = chunk.panels, chunk.start
         last = int64(panels.most - 1)
 
@@ -116,7 +116,7 @@ class AlongPixels(Writer):
             return lambda steps: named("at", at, lambda at: copying(steps, at))
 
         def begun(shared: PrimExpr) -> Stmt:
-            """Copy the first panel, and those that the first block does not copy."""
+            """Copy the first panel, and the panels that the first channel block does not copy."""
 
             def panel(t: Var) -> Stmt:
                 jo = minimum(Select(t < 1, int64(0), t + shared - 1), last)
@@ -138,7 +138,7 @@ class AlongPixels(Writer):
     def _copy(
         self, chunk: Chunk, buffer: Buffer, k: Var, jo: PrimExpr, at: PrimExpr, is_whole: bool
     ) -> Stmt:  # fmt: skip
-        """Copy the pixels of a panel, from `at` on, of an input channel, and ask for those behind them."""
+        """Copy the pixels from `at` on of one input channel and panel, and prefetch the pixels behind them."""
 
         def vector(v: Var) -> Stmt:
             c = simplify(at - chunk.start + v * self.lanes)
@@ -152,7 +152,7 @@ class AlongPixels(Writer):
         return loop("v", self.vectors, vector, ForKind.UNROLLED)
 
     def _with_panels(self, cut: Cut, most: int, inside: PrimExpr, body: Callable[[Panels], Stmt]) -> Stmt:
-        """`body` of the panels of a chunk's pixels; the last may have half the vectors, where that fits."""
+        """Call `body` with the panels of a chunk; the last one may have half as many vectors."""
         count = simplify(ceildiv(inside, self.width))
         half, number = self._half, self.pixels.count
         if isinstance(number, IntImm):
@@ -169,7 +169,9 @@ class AlongPixels(Writer):
         self, values: Values, packed: Buffer | None, io: Var, row: Var, start: PrimExpr, vectors: int,
         right: Callable[[Var, PrimExpr], PrimExpr], steps: Callable[[Steps], Stmt] | None,
     ) -> Stmt:  # fmt: skip
-        """A tile of so many vectors: sums over all input channels, and results, for whose lines it asks meanwhile."""
+        """Compute a register tile of `vectors` columns: sum over all input channels, prefetch result lines, store
+        results.
+        """
         pixels, weights = self.pixels, self.pixels.weights
         width = vectors * self.lanes
 
@@ -183,7 +185,7 @@ class AlongPixels(Writer):
             result = Results(pixels, at, int64(self.height), inside)
 
             def asking(loop_of: Steps) -> Stmt:
-                """The loop over input channels, in which lines are asked for besides what is done anyway."""
+                """Return the loop over input channels with prefetches added."""
 
                 def with_lines(beside: Callable[[Var], Stmt] | None) -> Stmt:
                     others = [] if beside is None else [beside]
@@ -199,10 +201,10 @@ class AlongPixels(Writer):
         return named("inside", inside, of_width)
 
     def _asked(self, result: Results, k: Var, width: int) -> Stmt:
-        """Ask for a tile's lines of results in a step, for as few in each as the number of steps allows.
+        """Prefetch a tile's result cache lines, spread evenly over the steps.
 
-        All at once, lines that memory delivers late would leave no buffers for those that the tile needs now. Where the
-        steps are few, the lines are those of the next tile, for the second-level cache.
+        Prefetching all at once would occupy the fill buffers that the tile's own loads need. With few steps, the lines
+        are those of the next tile, prefetched into the L2 cache.
         """
         step = max(LINE * 8 // self.pixels.store.buffer.dtype.bits, 1)
         lines = -(-width // step)
@@ -219,10 +221,10 @@ class AlongPixels(Writer):
         return block(line(u) for u in range(each))
 
     def _stored(self, result: Results, acc: Buffer, vectors: int, inside: PrimExpr) -> Stmt:
-        """Store what is made of the sums of a tile, of the pixels below `inside`.
+        """Apply the epilogue to a tile and store the pixels below `inside`.
 
-        Those of a tile that is in the image as a whole need no masks, nor to leave registers, unless functions are made
-        of them.
+        Tiles entirely inside the image need no masks and keep their accumulators in registers, unless the epilogue
+        calls functions.
         """
         if result.is_sum:
             bound = None if self.bound is None else inside
@@ -236,7 +238,7 @@ class AlongPixels(Writer):
                     sums, (p, c), vector_load(acc, (p, c), self.lanes))), write(sums)]))  # fmt: skip
 
         def rows(sums: Buffer, limit: PrimExpr | None) -> Stmt:
-            # Apart: the constants of functions would take registers that the sums of the next tile need.
+            # A separate function: its constants would displace the next tile's accumulators.
             each = apart if result.has_calls else loop
             return each("r", self.height, lambda r: loop("v", vectors, lambda v: self.stored(
                 result, r, r, v, limit, sums)))  # fmt: skip
@@ -251,7 +253,7 @@ class AlongPixels(Writer):
         return IfThenElse(inside >= width, whole, rest(lambda sums: rows(sums, inside)))
 
     def _made(self, result: Results, acc: Buffer, vectors: int) -> Stmt:
-        """Store what is made of the sums of a tile of pixels of the image, which stay in registers; written out."""
+        """Apply the epilogue to a tile inside the image and store it from registers, unrolled."""
 
         def vector(p: Var, first: PrimExpr, maker: Maker) -> Stmt:
             def lane(x: Var) -> Stmt:
@@ -269,16 +271,16 @@ class AlongPixels(Writer):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pixels of an image, and the blocks of channels that are computed of them."""
+    """Pixels of an image, and the channel blocks computed from them."""
 
     values: Values
-    """The image."""
+    """Values of the batch variables (the image)."""
     start: PrimExpr
-    """The first pixel."""
+    """Index of the first pixel."""
     first: PrimExpr
-    """The first block."""
+    """Index of the first channel block."""
     blocks: PrimExpr
-    """The number of blocks."""
+    """Number of channel blocks."""
     panels: Panels
     load: Load
     ask: Ask
@@ -286,19 +288,19 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Panels:
-    """The panels of a chunk."""
+    """Panels of a chunk."""
 
     count: PrimExpr
     wide: PrimExpr
-    """The number of those with all vectors; the others are behind them."""
+    """Number of panels with all vectors, which come first."""
     vectors: int
     rest: int
-    """The vectors of the others; 0 if there are none."""
+    """Vectors of the remaining panel; 0 if there is none."""
     most: int
-    """The panels of a whole chunk."""
+    """Number of panels of a full chunk."""
 
     def each(self, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
-        """A statement for each panel, told its number and its vectors."""
+        """Return `body(index, vectors)` for each panel."""
         wide = loop("jo", self.wide, lambda jo: body(jo, self.vectors))
         if not self.rest:
             return wide

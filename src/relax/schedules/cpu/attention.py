@@ -1,4 +1,4 @@
-"""Attention in one pass over keys and values: scores are never in memory (the chain of nests of `tir.attention`).
+"""Attention in one pass over keys and values, without storing the scores (the chain of nests of `tir.attention`).
 
     S[b, i, j] = Σ_k Q[b, i, k] · K[b, j, k]         for task in T.parallel(batch * blocks):     64 queries at a time
     X[b, i, j] = S[b, i, j] * c + mask[b, i, j]          queries[0:d, 0:64] = Q[b, 64 queries, :]ᵀ
@@ -17,17 +17,17 @@
                                                                  sums[co * 6 + p, :] = acc
                                                          R[b, 64 queries, :] = (sums / total)ᵀ
 
-Vectors go along queries: products broadcast from keys and values as they lie in memory, and maxima, exponentials and
-sums need no operation across lanes. Queries are transposed once, and so are results. The running maximum is that of
-M. Milakov and N. Gimelshein, *Online normalizer calculation for softmax*, 2018; blocks of queries and keys are those
-of T. Dao et al., *FlashAttention*, 2022.
+Vectors run along queries: elements of keys and values are broadcast as they lie in memory, and maxima, exponentials and
+sums need no cross-lane operations. Queries and results are transposed once each. The running maximum is that of M.
+Milakov and N. Gimelshein, *Online normalizer calculation for softmax*, 2018; blocking over queries and keys follows T.
+Dao et al., *FlashAttention*, 2022.
 
-What is read of a mask goes through a transposed copy of a block. Keys that a condition on the positions of the query
-and the key hides from all queries of a block are skipped, unless `relax.fast_algorithms` is False: a value there that
-is infinite or NaN then counts for nothing, rather than NaN.
+Masks are read through transposed copies of blocks. Keys hidden from all queries of a block by a condition on positions
+are skipped, unless `relax.fast_algorithms` is False: an infinite or NaN value there is then ignored instead of
+producing NaN.
 
-Refused: a function that does not promise that its arguments are apart (tir.noalias), heads of unknown or more than
-512 numbers, and attention that is small. `decoding` has the form for few queries.
+Not supported: functions without tir.noalias, heads of dynamic size or more than 512 elements, and small attention.
+`decoding` has the loops for few queries.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from .attention_rounded import Rounded
 from .decoding import FEW_QUERIES, Decoded
 
 SMALL: Final = 8192
-"""Multiplications for which arranging the loops is not worth the time to compile them."""
+"""Number of multiplications below which a faster schedule does not pay for its compile time."""
 LONGEST: Final = 512
-"""The most numbers of a head."""
+"""Largest supported head dimension."""
 
 
 class StreamedAttention(ScheduleRule):
-    """The rule for attention."""
+    """Schedule rule for attention."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -70,7 +70,9 @@ class StreamedAttention(ScheduleRule):
 
 
 def written_attention(one: Attention, target: Target) -> Stmt:
-    """The loops of an attention: for few queries, one after the other; else in blocks of one vector, or of more."""
+    """Return the loops of an attention: query by query for few queries, else in blocks of one or more vectors of
+    queries.
+    """
     rows = size_of(one.row)
     in_blocks = Streamed if one.rounded is None else Rounded
     if not one.is_streamable:
@@ -85,7 +87,7 @@ def written_attention(one: Attention, target: Target) -> Stmt:
 
 
 def _is_worth_it(one: Attention) -> bool:
-    """True for heads of a known length, unless everything is known to be small."""
+    """True for static head dimensions, unless the whole problem is statically small."""
     lengths = size_of(one.depth), size_of(one.column)
     if not all(isinstance(length, IntImm) and 0 < length.value <= LONGEST for length in lengths):
         return False

@@ -1,4 +1,4 @@
-"""The loops of `attention`: a block of queries after the other, all of its keys in blocks (see there)."""
+"""Loops of `attention` for blocks of queries, each of which iterates over blocks of keys (see there)."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from .tiling import Tile, even_pieces, tile_for
 from .words import Words, bits_view, declared, words_for
 
 LINE: Final = 64
-"""The bytes of a cache line."""
+"""Bytes of a cache line."""
 FEWEST_TILES: Final = 10
-"""The fewest tiles of keys of a block: with the 7 that fit a first-level cache of 32 kB it takes 3 to 15 % longer."""
+"""Fewest key tiles per key block. The 7 tiles that fit an L1 cache of 32 kB are 3 to 15 % slower."""
 MOST_TILES: Final = 20
-"""The most tiles of keys of a block."""
+"""Most key tiles per key block."""
 NARROW_ROWS: Final = 8
-"""The keys, and the columns, of a tile whose queries fill one vector."""
+"""Rows (keys or columns of the values) of a register tile whose queries fill one vector."""
 AHEAD: Final = 16
-"""The keys between one whose value is used and that whose value is asked for."""
+"""Prefetch distance in keys."""
 Shapes: TypeAlias = "dict[str, tuple[int | PrimExpr, ...]]"
 
 
 class Streamed:
-    """Writes the loops of one attention, a block of queries after the other."""
+    """Writes the loops of one attention, block of queries by block of queries."""
 
     def __init__(self, one: Attention, target: Target, most_rows: int | None = None) -> None:
-        """With `most_rows`, the loops are right for so many queries at most."""
+        """Prepare the loops; `most_rows` is an upper bound of the number of queries, if one is known."""
         self.one, self.scores = one, Scores(one)
         self.dtype = str(one.product.dtype)
         bits = one.product.dtype.bits
@@ -63,18 +63,18 @@ class Streamed:
             vectors = max(min(vectors, -(-most_rows // tile.lanes)), 1)
         self.tile = Tile(NARROW_ROWS if vectors == 1 < tile.vectors else tile.rows, vectors, tile.lanes)
         self.width = self.tile.columns
-        """The queries of a block."""
+        """Queries per block."""
         self.words = _words_of_products(one, target)
-        """The words of queries and keys that are multiplied; None: they are multiplied as floats."""
+        """Packed groups of queries and keys for dot product instructions; None: they are multiplied as floats."""
         fitting = target.machine.caches.l1 // 3 // (self.width * bits // 8)
         height = self.tile.rows
         self.most_keys = min(max(fitting // height, FEWEST_TILES), MOST_TILES) * height
-        """The keys of a block, whose weights and values fill most of the first-level cache."""
+        """Keys per block: their weights and values fill most of the L1 cache."""
 
     # ------------------------------------------------------------------ tasks
 
     def tasks(self) -> Stmt:
-        """The parallel loop over the batch and blocks of queries."""
+        """Return the parallel loop over the batch and blocks of queries."""
         batch = self.one.batch
         sizes = [*(size_of(v) for v in batch), simplify(ceildiv(self.rows, self.width))]
         names = [*(v.var.name for v in batch), "qo"]
@@ -92,7 +92,7 @@ class Streamed:
         return loop("task", simplify(total), lambda var: digits(var, names, sizes, task), ForKind.PARALLEL)
 
     def _queries(self, values: Values, inside: PrimExpr) -> Stmt:
-        """All keys for a block of queries."""
+        """Process all keys for a block of queries."""
         shapes: Shapes = {
             "queries": (self.depth, self.width), "most": (self.width,), "total": (self.width,),
             "sums": (self.columns, self.width), "results": (self.width, self.columns),
@@ -120,13 +120,13 @@ class Streamed:
         return rest(list(shapes), {})
 
     def _each(self, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        """A statement for each query of a block, in vectors; told its number."""
+        """Return `body(query)` for each query of a block, vectorised."""
         lanes = self.tile.lanes
         return loop("v", self.tile.vectors, lambda v: loop(
             "x", lanes, lambda x: body(v * lanes + x), ForKind.VECTORIZED), ForKind.UNROLLED)  # fmt: skip
 
     def _start(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr) -> Stmt:
-        """Transpose the queries; no key has been seen."""
+        """Transpose the queries and initialise the running maximum, total and sums."""
         queries, sums, zero = memory["queries"], memory["sums"], const(0, self.dtype)
         nothing = const(0, str(queries.dtype))
         copy = self._queries_by_depth(values, queries, inside)
@@ -143,7 +143,9 @@ class Streamed:
         ])  # fmt: skip
 
     def _queries_by_depth(self, values: Values, queries: Buffer, inside: PrimExpr) -> Stmt:
-        """Copy the queries, or their words, so that neighbouring queries are neighbours."""
+        """Copy the queries (or their packed groups) transposed, so that consecutive elements belong to consecutive
+        queries.
+        """
         one, lanes, words = self.one, self.tile.lanes, self.words
         view = part_of(one.query, values, ((one.row.var, inside), (one.depth.var, int64(self.depth))))
         if words is None:
@@ -185,7 +187,7 @@ class Streamed:
         return self._allocated(shapes, of_memory)
 
     def _keys(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr, count: PrimExpr) -> Stmt:
-        """A block of keys for a block of queries."""
+        """Process one block of keys for a block of queries."""
         one, width, lanes = self.one, self.width, self.tile.lanes
         keys = part_of(one.keys, values, ((one.key.var, count), (one.depth.var, int64(self.depth))))
         heads = part_of(one.values, values, ((one.key.var, count), (one.column.var, int64(self.columns))))
@@ -202,11 +204,11 @@ class Streamed:
             self._widened(heads, count, self.columns, lambda heads: body(keys, heads))))))  # fmt: skip
 
     def _factors(self, keys: Buffer, count: PrimExpr, body: Callable[[Buffer], Stmt]) -> Stmt:
-        """`body` of a part of the keys as they are multiplied."""
+        """Call `body` with a block of keys in the form in which they are multiplied."""
         return body(keys) if self.words is not None else self._widened(keys, count, self.depth, body)
 
     def _widened(self, part: Buffer, count: PrimExpr, size: int, body: Callable[[Buffer], Stmt]) -> Stmt:
-        """`body` of a part of the keys or values as floats of the sums' dtype."""
+        """Call `body` with a block of keys or values converted to the accumulator dtype."""
         if part.dtype == self.dtype:
             return body(part)
 
@@ -221,7 +223,7 @@ class Streamed:
         self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr, count: PrimExpr, keys: Buffer,
         read: Parts,
     ) -> Stmt:  # fmt: skip
-        """The scores of a block, and the greatest of each query."""
+        """Compute the scores of a block and update each query's maximum."""
         weights, new, queries = memory["weights"], memory["new"], memory["queries"]
 
         def tile(first: PrimExpr, height: int) -> Stmt:
@@ -232,7 +234,7 @@ class Streamed:
                     most = [Var(f"most{p}", self.dtype) for p in range(height + 1)]
                     result = block([*stores, BufferStore(new, most[-1], (i,))])
                     for name, old, greater in reversed(list(zip(names, most[:-1], most[1:], strict=True))):
-                        # A NaN need not be the greatest: its weight is NaN whatever is taken from it.
+                        # The maximum may ignore NaN: a NaN score yields a NaN weight for any maximum.
                         result = LetStmt(greater, Select(GT(name, old), name, old), result)
                     result = LetStmt(most[0], BufferLoad(new, (i,)), result)
                     for p, name in reversed(list(enumerate(names))):
@@ -253,7 +255,7 @@ class Streamed:
                 return words.neighbours(vector_load(bits, (first + p, k * group), group), True)
 
             def ahead(k: PrimExpr) -> PrimExpr:
-                """The lines of the keys of the next tile, one after the other."""
+                """Row index to prefetch at depth `k`: a key of the next tile."""
                 numbers = LINE * 8 // keys.dtype.bits
                 lines = -(-self.depth // numbers)
                 key = first + height + floordiv(k, lines)
@@ -269,7 +271,7 @@ class Streamed:
             left = count.value % height
             parts += [tile(int64(count.value - left), left)] if left else []
         elif self.scores.limits or not is_const(simplify(floormod(self.keys, height)), 0):
-            # Only the last block has them: single keys, for less code.
+            # Remainder of the last block: single keys, which compile less code.
             parts.append(loop("r", floormod(count, height), lambda r: tile(whole * height + r, 1)))
         return block(parts)
 
@@ -278,10 +280,11 @@ class Streamed:
         left: Callable[[PrimExpr, PrimExpr], PrimExpr], right: Buffer, finished: Callable[[Buffer], Stmt],
         ahead: Callable[[PrimExpr], PrimExpr] | None, words: Words | None = None,
     ) -> Stmt:  # fmt: skip
-        """`finished` of sums in registers: of `left` of a row and the depth times rows of `right`, from `start` on.
+        """Accumulate left(row, depth) · right[depth] in registers, starting from `start`, and pass the tile to
+        `finished`.
 
-        Each step asks for the line of an element that is needed later: keys and values may be far apart in memory.
-        With `words` both operands are words, of which dot products are made.
+        Each step prefetches the cache line of an element needed later, as keys and values may be far apart in memory.
+        With `words`, both operands are packed groups, multiplied by dot product instructions.
         """
         lanes = self.tile.lanes
         vector = str(right.dtype.with_lanes(lanes))
@@ -318,13 +321,13 @@ class Streamed:
         return alloc("acc", (height, self.width), self.dtype, "local", tile)
 
     def _weighed(self, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
-        """The weights of a block from its scores; what was summed before counts less where the greatest grew."""
+        """Turn the scores of a block into softmax weights, and rescale earlier sums where the running maximum grew."""
         new, old, most, total = (memory[name] for name in ("new", "old", "most", "total"))
         least = const(float("-inf"), self.dtype)
 
         def begun(sums: Buffer, i: PrimExpr) -> Stmt:
             greatest = Var("greatest", self.dtype)
-            # A query that has seen no key yet has no greatest score: exp(-inf - 0) is 0.
+            # A query without visible keys so far has maximum -inf: exp(-inf - 0) is 0.
             safe = Select(greatest.equal(least), const(0, self.dtype), greatest)
             factor = Var("factor", self.dtype)
             level = Var("level", self.dtype)
@@ -345,7 +348,9 @@ class Streamed:
         self, memory: Mapping[str, Buffer], count: PrimExpr,
         begun: Callable[[Buffer, PrimExpr], Stmt], finished: Callable[[Buffer, PrimExpr], Stmt],
     ) -> Stmt:  # fmt: skip
-        """Put weights in the place of a block of scores, and add them up, between two statements for each query."""
+        """Replace a block of scores by weights and sum them; `begun` and `finished` run before and after it for each
+        query.
+        """
         new, weights = memory["new"], memory["weights"]
 
         def weight(sums: Buffer, j: Var, i: PrimExpr) -> Stmt:
@@ -362,7 +367,7 @@ class Streamed:
             self._each(lambda i: finished(sums, i))]))  # fmt: skip
 
     def _mixed(self, memory: Mapping[str, Buffer], heads: Buffer, count: PrimExpr) -> Stmt:
-        """Add the values of a block of keys, each times its weight."""
+        """Accumulate weight · value for a block of keys."""
         sums, old, lanes = memory["sums"], memory["old"], self.tile.lanes
 
         def tile(first: PrimExpr, height: int) -> Stmt:
@@ -403,7 +408,7 @@ class Streamed:
 
 
 def _words_of_products(one: Attention, target: Target) -> Words | None:
-    """The words of queries and keys, if these are words as they lie in memory, of which the machine has products."""
+    """Packed groups of queries and keys if they are contiguous in memory and the target has dot products, else None."""
     query, keys, sums = one.query.dtype, one.keys.dtype, one.product.dtype
     if target.machine.vector_bits < 128 or keys.is_integer or one.keys.indices[-1] is not one.depth.var:
         return None

@@ -1,4 +1,4 @@
-"""Attention whose weights are rounded once they are divided, as in mixed precision: scores of all keys are kept.
+"""Attention whose normalised weights are rounded, as in mixed precision: the scores of all keys are stored.
 
     X[b, i, j] = Σ_k float32(Q[b, i, k]) · float32(K[b, j, k])        queries = words of Q[b, 64 queries, :]ᵀ
     W[b, i, j] = exp(X[b, i, j] - M[b, i])                            for ko in range(ceildiv(n, 120)):
@@ -11,12 +11,12 @@
                                                                           words = words of V[b, 120 keys, :]
                                                                           sums += wordsᵀ · rounded, by dot products
 
-The sum of the weights of a query must be known before one of them is rounded, so that the rounded weights are those of
-the nests. 64 queries and all of their keys take n / 4 kB, which stay in the second-level cache for some thousand keys.
+The sum of a query's weights must be known before a weight is rounded, to round the same values as the nests. The scores
+of 64 queries and all their keys take n / 4 kB, which fits the L2 cache for some thousand keys.
 
-Words are pairs of bfloat16 (see `words`): neighbours along the depth for scores, of neighbouring keys for results.
-Without dot products of bfloat16, and for float16, the products are those of float32, of weights that are rounded to the
-narrow dtype.
+Packed groups (words) are pairs of bfloat16 (see `words`): consecutive along the depth for scores, of consecutive keys
+for results. Without bfloat16 dot products, and for float16, products are computed in float32 with weights rounded to
+the narrow dtype.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .words import Words, bits_view, declared, words_for
 
 
 class Rounded(Streamed):
-    """Writes the loops of an attention whose weights are rounded, a block of queries after the other."""
+    """Writes the loops of an attention with rounded weights, block of queries by block of queries."""
 
     def __init__(self, one: Attention, target: Target, most_rows: int | None = None) -> None:
         super().__init__(one, target, most_rows)
@@ -48,7 +48,7 @@ class Rounded(Streamed):
         self.narrow = str(one.rounded)
         self.most_keys: int = self.most_keys + self.most_keys % 2
         self.pairs: Words | None = None
-        """The words of weights and values that are multiplied; None: they are multiplied as floats."""
+        """Packed groups of weights and values for dot product instructions; None: they are multiplied as floats."""
         if target.machine.vector_bits >= 128:
             self.pairs = words_for(target, one.rounded, one.values.dtype, one.product.dtype)
 
@@ -90,7 +90,7 @@ class Rounded(Streamed):
         self, name: str, begin: PrimExpr, count: PrimExpr, weights: Buffer,
         body: Callable[[PrimExpr, PrimExpr, Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
-        """`body` of each block of the keys from `begin` on: its first key, its number of keys, and its weights."""
+        """Return `body(first key, number of keys, weights)` for each key block from `begin` on."""
 
         def part(ko: Var) -> Stmt:
             first = ko * self.most_keys
@@ -108,7 +108,7 @@ class Rounded(Streamed):
     def _scored_keys(
         self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr, count: PrimExpr
     ) -> Stmt:
-        """The scores of a block of keys, and the greatest of each query."""
+        """Compute the scores of a block of keys and update each query's maximum."""
         one = self.one
         keys = part_of(one.keys, values, ((one.key.var, count), (one.depth.var, int64(self.depth))))
 
@@ -120,7 +120,7 @@ class Rounded(Streamed):
         return DeclBuffer(keys, self._factors(keys, count, scored))
 
     def _exponentials(self, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
-        """The weights of all keys from their scores, and the inverse of their sum."""
+        """Compute the weights of all keys from their scores, and the inverse of their sum."""
         new, inverse = memory["new"], memory["inverse"]
         zero = const(0, self.dtype)
 
@@ -128,7 +128,7 @@ class Rounded(Streamed):
             greatest = BufferLoad(new, (i,))
             if not self.one.is_zero_unseen:
                 return greatest
-            # Scores of -inf have the weight 0 also where there is no other: exp(-inf - 0) is 0.
+            # If all scores are -inf, their weights are 0: exp(-inf - 0) is 0.
             return Select(greatest.equal(const(float("-inf"), self.dtype)), zero, greatest)
 
         def begun(sums: Buffer, i: PrimExpr) -> Stmt:
@@ -141,7 +141,7 @@ class Rounded(Streamed):
     # ------------------------------------------------------------------ values
 
     def _mixed_keys(self, values: Values, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
-        """Add the values of a block of keys, each times its rounded weight."""
+        """Accumulate rounded weight · value for a block of keys."""
         one = self.one
         heads = part_of(one.values, values, ((one.key.var, count), (one.column.var, int64(self.columns))))
         if self.pairs is None:
@@ -165,12 +165,12 @@ class Rounded(Streamed):
             "rounded", (shape, self.width), "int32", lambda right: of_words(left, right))))  # fmt: skip
 
     def _divided(self, memory: Mapping[str, Buffer]) -> Callable[[PrimExpr, PrimExpr], PrimExpr]:
-        """The rounded weight of a key and a query."""
+        """Rounded normalised weight of a key and a query."""
         weights, inverse = memory["weights"], memory["inverse"]
         return lambda j, i: (BufferLoad(weights, (j, i)) * BufferLoad(inverse, (i,))).astype(self.narrow)
 
     def _rounded(self, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
-        """The weights of a block of keys divided and rounded."""
+        """Normalise and round the weights of a block of keys."""
         weights, divided = memory["weights"], self._divided(memory)
         return loop("j", count, lambda j: self._each(
             lambda i: BufferStore(weights, divided(j, i).astype(self.dtype), (j, i))))  # fmt: skip
@@ -178,7 +178,7 @@ class Rounded(Streamed):
     def _words(
         self, words: Words, number: Callable[[PrimExpr, PrimExpr], PrimExpr], target: Buffer, count: PrimExpr
     ) -> Stmt:
-        """The words of neighbouring keys of some numbers, for each query of a block."""
+        """Pack consecutive keys of `number(key, query)` into groups, for each query of a block."""
 
         def pair(w: PrimExpr, i: PrimExpr, inside: int) -> Stmt:
             return BufferStore(target, words.word(_group(words, number, w, i, inside), True), (w, i))
@@ -186,7 +186,7 @@ class Rounded(Streamed):
         return self._each_word(words, count, lambda w, inside: self._each(lambda i: pair(w, i, inside)))
 
     def _words_of_values(self, words: Words, heads: Buffer, target: Buffer, count: PrimExpr) -> Stmt:
-        """The words of neighbouring keys of the values of a block of keys."""
+        """Pack the values of consecutive keys into groups."""
         bits = bits_view(heads)
 
         def pair(w: PrimExpr, inside: int) -> Stmt:
@@ -201,7 +201,7 @@ class Rounded(Streamed):
         return declared([(bits, heads)], self._each_word(words, count, pair))
 
     def _each_word(self, words: Words, count: PrimExpr, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
-        """A statement for each word of so many keys, told how many of its numbers there are."""
+        """Return `body(group, elements inside)` for each packed group of `count` keys."""
         group = words.group
         whole, left = simplify(floordiv(count, group)), simplify(floormod(count, group))
         tails = [IfThenElse(left.equal(inside), body(whole, inside)) for inside in range(1, group)]
@@ -210,7 +210,7 @@ class Rounded(Streamed):
     def _added(
         self, sums: Buffer, heads: Buffer, weights: Buffer, depth: PrimExpr, words: Words | None
     ) -> Stmt:
-        """Add products of values and weights to the sums."""
+        """Accumulate the products of values and weights."""
         lanes = self.tile.lanes
 
         def tile(first: PrimExpr, height: int) -> Stmt:
@@ -237,7 +237,7 @@ class Rounded(Streamed):
 def _group(
     words: Words, number: Callable[[PrimExpr, PrimExpr], PrimExpr], w: PrimExpr, i: PrimExpr, inside: int
 ) -> list[PrimExpr]:
-    """The numbers of a word, those behind the first `inside` 0."""
+    """Elements of packed group `w`, zero from element `inside` on."""
     numbers = [number(w * words.group + p, i) for p in range(inside)]
     return numbers + [const(0, str(numbers[0].dtype))] * (words.group - inside)
 

@@ -1,7 +1,7 @@
-"""The rule for convolutions with known weights, in register tiles of pixels by output channels.
+"""Convolutions with constant weights, in register tiles of pixels by output channels.
 
     for n, co, h, w, ci, i, j in T.grid(…):     P = the images in blocks of channels (see `channel_blocks`)
-        with T.block("conv"):                   for item in T.parallel(items):                  some lines of all images
+        with T.block("conv"):                   for item in T.parallel(items):                  some rows of all images
             with T.init(): C[n, co, h, w] = 0       for panel in panels of 32 channels:
             C[n, co, h, w] += …                         for cb in blocks of 16 input channels:
                                                             for line, x in the lines, in steps of 12 pixels (or 8):
@@ -9,20 +9,19 @@
                                                                     S[line, x, :] += P[…] * U[panel, cb, i, j, c, :]
                                                         C[n, co, h, w :] = S, transposed
 
-Images of few channels that `few_channels` leaves, as those of long strides, are copied as they are. Their sums stay in
-registers for all of them.
+Images of few channels not handled by `few_channels`, such as those with long strides, are copied with one channel per
+block. Their accumulators stay in registers for all channels.
 
-A pixel's neighbours are at constant distances whatever the size of the image, the stride and the dilation, so that one
-code serves images of every size, known or not. Lines are filled up to steps of a third of a register tile, which is 12
-and 8 added up; lines of one dimension, or of a known size, may be a single third. Vectors are halves of registers where
-three of them have room for all output channels, as for 24. Where items are fewer than cores, some share their lines and
-divide the panels.
+A pixel's neighbours are at constant offsets whatever the image size, stride and dilation, so the same code serves
+images of static and dynamic size. Rows are padded to multiples of a third of a register tile and covered by tiles of 12
+and 8 pixels; one-dimensional or static rows may be a single third. Half-width vectors are used if three of them cover
+all output channels, as for 24. If there are fewer work items than cores, several items share their rows and divide the
+panels.
 
-Of one dimension of pixels, an image is one line; of two where the second has one pixel, lines are along the first.
+With one pixel dimension, an image is one row; with two, the second of one pixel, rows run along the first.
 
-Refused: weights that are not known when a program is built, windows of one element, groups, three dimensions of pixels,
-channels whose number is not known, few products to a pixel in images of known size (for which `direct` has less to
-store), fewer output channels than a vector has, and float64.
+Not supported: non-constant weights, 1×1 windows, groups, three pixel dimensions, dynamic channel counts, few products
+per pixel in images of static size (`direct` stores less there), fewer output channels than lanes, and float64.
 """
 
 from __future__ import annotations
@@ -54,18 +53,18 @@ from .windows import Kernel, Windows
 
 DTYPE: Final = "float32"
 FEW_PRODUCTS: Final = 48
-"""Products of a pixel and a channel below which transposing the results takes too long."""
+"""Products per pixel and channel below which transposing the results takes too long."""
 SINGLE: Final = 1.1
-"""The time of tiles of one vector, each of whose weights is for few products, beside that of others."""
+"""Relative time of one-vector tiles, whose loads are amortised over fewer products."""
 HALVES: Final = 3
-"""The half vectors of a register tile that hold fewer empty channels than two whole ones."""
+"""Half vectors of a register tile that hold fewer padding channels than two whole vectors."""
 PIXELS: Final = 128
-"""The pixels of an item, if its lines are not longer: for so many it pays to read a panel of weights."""
+"""Pixels of a work item, unless its rows are longer; enough to amortise reading a panel of weights."""
 
 
 @dataclass(frozen=True)
 class TapPacking:
-    """Weights as a convolution reads them: U[panel, cb, tap, c * width + p] is W[co, ci, tap].
+    """Weights packed as the loops read them: U[panel, cb, tap, c * width + p] is W[co, ci, tap].
 
     Output channel ``co = panel * width + p``, input channel ``ci = cb * lanes + c``.
     """
@@ -74,13 +73,13 @@ class TapPacking:
     inputs: int
     taps: int
     width: int
-    """The output channels of a panel, the last of which is filled up with zeros."""
+    """Output channels of a panel; the last panel is padded with zeros."""
     lanes: int
-    """The input channels of a block, the last of which is filled up too, unless it is the only one."""
+    """Input channels of a block; the last block is padded too, unless it is the only one."""
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """The panels, the blocks of input channels, the taps, and the weights of a tap."""
+        """(Panels, blocks of input channels, taps, weights per tap)."""
         block = min(self.inputs, self.lanes)
         return -(-self.outputs // self.width), -(-self.inputs // block), self.taps, block * self.width
 
@@ -94,14 +93,14 @@ class TapPacking:
 
 
 class Blocked(ScheduleRule):
-    """The rule for convolutions with known weights."""
+    """Schedule rule for convolutions with constant weights."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del func, target, tunable
         return None
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for weights in panels of output channels."""
+        """Return the function for weights packed in panels of output channels."""
 
         def write(kernel: Kernel, declare: Declare) -> Stmt | None:
             if not _fits(kernel.windows, tile_for(target, 32).lanes):
@@ -113,7 +112,7 @@ class Blocked(ScheduleRule):
 
 
 def _fits(windows: Windows, lanes: int) -> bool:
-    """True for convolutions that the rule is for."""
+    """True for convolutions that the rule supports and that pay for it."""
     if len(windows.axes) > 2 or windows.groups != 1 or lanes < 4:
         return False
     inputs, outputs = windows.inputs, windows.channels
@@ -129,7 +128,7 @@ class BlockedWriter:
     """Writes the loops of one convolution."""
 
     factor = DTYPE
-    """The dtype of what is multiplied."""
+    """Dtype of the factors."""
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.windows, self.results = kernel.windows, Results(kernel)
@@ -143,39 +142,40 @@ class BlockedWriter:
         options = self._widths(tile)
         self.vectors = min(options, key=lambda v: -(-blocks // v) * v * (SINGLE if v == 1 else 1))
         self.unit = max(tile.rows * tile.vectors // self.vectors // 3, 1)
-        """A third of the pixels of a register tile."""
+        """One third of the pixels of a register tile."""
         self._set_sizes(target.machine.cores)
 
     def _filled(self, size: PrimExpr) -> PrimExpr:
-        """The pixels of the tiles of a line of so many pixels."""
+        """Round the pixels of a row up to whole thirds of register tiles."""
         self.least = 1 if len(self.windows.axes) == 1 or isinstance(size, IntImm) else 2
         self.units = self.sizes.named("units", maximum(ceildiv(size, self.unit), int64(self.least)))
-        """The thirds of register tiles of a line; a single one where lines may be that short."""
+        """Thirds of register tiles per row; at least two for dynamic rows of images."""
         return self.units * self.unit
 
     def _fitting(self, tile: Tile) -> Tile:
-        """The register tile: of half vectors where three of them have all output channels, and two whole ones more.
+        """Register tile. Uses three half-width vectors when they cover all output channels and two full vectors would
+        be padded.
 
-        Processors do two instructions of half vectors in the time of one of whole vectors.
+        CPUs execute two half-width instructions in the time of one full-width instruction.
         """
         half = tile.lanes // 2
         is_three = tile.vectors >= HALVES and tile.lanes < self.outputs <= HALVES * half
         return replace(tile, lanes=half) if is_three else tile
 
     def _widths(self, tile: Tile) -> Sequence[int]:
-        """The vectors that a register tile may have, the best first."""
+        """Numbers of vectors that a register tile may have, best first."""
         return (2, 3, 4, 1) if tile.vectors > 2 else (2, 1)
 
     def _depth_of(self, inputs: int) -> int:
-        """Factors of each sum and tap: input channels, or words of them."""
+        """Number of factors per sum and tap: input channels, or packed groups of them."""
         return inputs
 
     def _blocks(self, height: PrimExpr, width: PrimExpr) -> ChannelBlocks:
-        """The copy of the data."""
+        """Padded copy of the data."""
         return ChannelBlocks(self.windows, self.inputs, self.lanes, height, width, self.sizes)
 
     def _set_sizes(self, cores: int) -> None:
-        """The sizes of items and of what is copied."""
+        """Set the sizes of work items and of the padded copy."""
         self.sizes = Sizes()
         named, one = self.sizes.named, const(1, "int64")
         rows, columns = self.windows.lines
@@ -186,7 +186,7 @@ class BlockedWriter:
         self.lines = named("lines", lines)
         self.wide = named("wide", self._filled(columns.size))
         self.share = named("share", maximum(floordiv(int64(PIXELS), self.wide), one))
-        """The lines of an item."""
+        """Rows of a work item."""
         if isinstance(self.lines, IntImm) and isinstance(self.share, IntImm):
             items = max(-(-self.lines.value // self.share.value), 1)
             self.share = int64(max(-(-self.lines.value // items), 1))
@@ -201,12 +201,12 @@ class BlockedWriter:
         self.items = named("items", ceildiv(self.lines, self.share))
         few = minimum(int64(self.packing.shape[0]), parts_of_tasks(self.items, cores))
         self.splits = named("splits", maximum(few, one))
-        """The items that have the same lines, and different panels."""
+        """Work items that share their rows and differ in their panels."""
         self.staged = named("staged", (self.share * self.wide + self.lanes) * self.lanes)
-        """The elements of a block of channels of the lines of an item, and those that a square reaches behind them."""
+        """Accumulators of a vector of channels for the rows of an item, with slack for the last register transpose."""
 
     def kernel(self, weights: Buffer) -> Stmt:
-        """The copy of the data, and all items."""
+        """Copy the data and compute all work items."""
         shape = (*self.leading, self.depth, self.blocks.size)
         return self.sizes.around(scratch("blocks", shape, self.factor, lambda image: block([
             self.blocks.fill(self.leading, image), self._items(weights, image)])))  # fmt: skip
@@ -233,7 +233,7 @@ class BlockedWriter:
             flat, radix, item), ForKind.PARALLEL)  # fmt: skip
 
     def _line(self, number: PrimExpr, body: Callable[[list[PrimExpr], PrimExpr], Stmt]) -> Stmt:
-        """`body` of the image and the row of a line."""
+        """Call `body` with the batch indices and the row index of row `number`."""
         height = self.windows.lines[0].size
         radix = [*((f"n{d}", size) for d, size in enumerate(self.leading)), ("y", height)]
         return digits(number, radix, lambda at: body(at[:-1], at[-1]))
@@ -241,7 +241,7 @@ class BlockedWriter:
     def _panel(
         self, weights: Buffer, image: Buffer, staged: Buffer, panel: Var, lines: tuple[PrimExpr, PrimExpr]
     ) -> Stmt:
-        """The sums of some lines for a panel of channels, and the results."""
+        """Accumulate a panel of channels for some rows, then store the results."""
         first, count = lines
         width = self.windows.lines[1].size
 
@@ -269,7 +269,7 @@ class BlockedWriter:
         ])  # fmt: skip
 
     def _zeros(self, staged: Buffer, count: PrimExpr) -> Stmt:
-        """Begin with zeros."""
+        """Initialise the accumulators to zero."""
         zero = spread(const(0, DTYPE), self.lanes)
         return loop("v", self.vectors, lambda v: loop("x", simplify(count * self.wide), lambda x: window(
             staged, (v, x * self.lanes), self.lanes, lambda part, at: vector_store(part, at, zero))))  # fmt: skip
@@ -278,7 +278,7 @@ class BlockedWriter:
         self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var | None],
         at: tuple[Var, list[PrimExpr], PrimExpr],
     ) -> Stmt:  # fmt: skip
-        """The sums that a block of input channels adds to a line, or all input channels."""
+        """Accumulate the products of a block of input channels (or all of them) for one row."""
         line, batch, y = at
 
         def tile(x: PrimExpr, height: int, number: PrimExpr) -> Stmt:
@@ -288,7 +288,7 @@ class BlockedWriter:
         return self._of_line(tile)
 
     def _of_line(self, tile: Callable[[PrimExpr, int, PrimExpr], Stmt]) -> Stmt:
-        """The tiles of a line, by their first pixels, their heights and their numbers."""
+        """Return `tile(first pixel, height, number)` for each register tile of a row."""
         units, single = self.units, tile(int64(0), self.unit, int64(0))
         if isinstance(units, IntImm):
             return single if units.value == 1 else register_tiles(units, self.unit, tile)
@@ -299,7 +299,7 @@ class BlockedWriter:
         self, weights: Buffer, image: Buffer, staged: Buffer, which: tuple[Var, Var | None],
         at: tuple[Var, list[PrimExpr], PrimExpr, PrimExpr], height: int, number: PrimExpr,
     ) -> Stmt:  # fmt: skip
-        """One register tile, the `number`-th of its line: it asks for some of the next block of weights."""
+        """Compute register tile `number` of a row; prefetch its part of the next block of weights."""
         (panel, some), (line, batch, y, x), lanes, width = which, at, self.lanes, self.blocks.block
         rows, columns = self.windows.lines
 
@@ -355,11 +355,11 @@ class BlockedWriter:
         return self._registers(height, sums)
 
     def _registers(self, height: int, body: Callable[[RegisterTile], Stmt]) -> Stmt:
-        """`body` of a register tile."""
+        """Call `body` with a register tile of `height` rows."""
         return register_tile(height, self.vectors, self.lanes, DTYPE, body)
 
     def _offset(self, outer: Sequence[PrimExpr], start: PrimExpr) -> PrimExpr:
-        """The place of an element of the copy."""
+        """Flat offset of an element of the padded copy."""
         offset: PrimExpr = const(0, "int64")
         for at, size in zip(outer, (*self.leading, int64(self.depth)), strict=True):
             offset = offset * size + at

@@ -1,7 +1,7 @@
-"""The rule for chains of three convolutions (`chains`), such as inverted residuals: what is in between stays in cache.
+"""Chains of three convolutions (`chains`), such as inverted residuals, fused row by row: intermediates stay in cache.
 
-    for n, chunk in T.parallel(N * chunks):                 some lines of the result
-        for band in bands:                                      so many of them that caches hold the middle
+    for n, chunk in T.parallel(N * chunks):                 some rows of the result
+        for band in bands:                                      as many as fit the caches with intermediates
             panel[:, :, :] = X[n, :, new lines of the data, :]
             for g in T.parallel(groups):                            groups of 48 channels
                 for r in lines of the band:
@@ -9,27 +9,27 @@
                         ring[g, q % 3, t * 7 + …, :] = f(We[g, ci, :] * panel[q, ci, t * 7 + …])    summed in registers
                     for c in vectors of the group, t in tiles of 7 pixels:
                         D[r, t * 7 + …, g * 48 + c * 16 + …] = g(Wd[i, j, c] * ring[g, (r * 2 + i) % 3, …, c * 16 + …])
-            for part, jo in T.parallel(parts * groups):             some lines of the band, groups of 48 channels
+            for part, jo in T.parallel(parts * groups):             some rows of the band, groups of 48 channels
                 for r in lines of the part, t in tiles of 7 pixels:
                     sums[r, t * 7 + …, :] = Wp[jo, c, :] * D[r, t * 7 + …, c]
                 C[n, jo, lines of the part, :] = k(sums transposed)
 
-Between the convolutions, channels are next to each other, and vectors are channels: numbers of channels fill vectors,
-whatever the width of images is. The ring has as many lines of the expanded data as a window. Columns of zeros beside
-the lines, and lines of zeros above and below, stand for the padding. A quarter of the second-level cache holds the
-lines of `D` of a band.
+Intermediate images are channels-last and vectorised over channels, so vectors are full whatever the image width. The
+ring buffer holds as many rows of the expanded image as a window. Padding consists of zero columns beside the rows, and
+zero rows above and below. The `D` rows of a band fit a quarter of the L2 cache.
 
-The first convolution may have windows of a few input channels in the place of single elements, as the first layer of a
-network has: `row_panels` has the two forms of the panel, of which tiles read the elements that a tap meets.
+The first convolution may have windows over a few input channels instead of being pointwise, as a network's first layer:
+`row_panels` has both panel layouts, from which tiles read the elements of each tap.
 
-Each core has images, or chunks of lines of one, for itself, and what is in between stays in its own cache; at the seams
-of chunks, lines are expanded twice. An image of few lines is one chunk, whose groups and parts the cores share.
+Each core processes its own images, or chunks of rows of one image, with intermediates in its own cache; rows at the
+seams of chunks are expanded twice. An image of few rows is a single chunk, whose groups and parts are divided among the
+cores.
 
-Data and results may have channels behind pixels: then neither panel nor transpose is needed (`row_pixels`). Chains of
-bfloat16 have loops of their own (`row_words`), where the machine has dot products of it.
+Channels-last data and results need neither panel nor transpose (`row_pixels`). bfloat16 chains have loops of their own
+(`row_words`) if the target has bfloat16 dot products.
 
-All weights must be known: they are packed. Where they are not, and for chains of other forms, each convolution of the
-function is arranged by the rule for it.
+All weights must be constants, as they are packed. Otherwise, and for other chains, each convolution is scheduled by its
+own rule.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from .word_pixels import WordPixels
 
 
 class ByRows(ScheduleRule):
-    """The rule for chains of three convolutions."""
+    """Schedule rule for chains of three convolutions."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
-        """Each convolution by the rule for it: weights that are not known are in no order for the tiles of a chain."""
+        """Schedule each convolution by itself: a fused chain needs constant weights, which it packs."""
         if not func.attrs.get("tir.noalias"):
             return None
         copied = with_copies(func)
@@ -70,7 +70,7 @@ class ByRows(ScheduleRule):
         return _one_by_one(copied, target, tunable)
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for weights that are packed as its tiles read them."""
+        """Return the fused function for weights packed as its tiles read them."""
         if not func.attrs.get("tir.noalias"):
             return None
         usual, last = with_channels_first(func)
@@ -89,7 +89,7 @@ class ByRows(ScheduleRule):
 
 
 def writer_of(chain: Chain, target: Target, lanes: int, last: Mapping[Buffer, Buffer]) -> RowLoops | None:
-    """Writer of the loops of a chain; None if the machine has no vectors, or none of its numbers."""
+    """Return the writer of a chain's loops, or None if the target's vectors do not support its dtype."""
     if lanes == 1:
         return None
     if chain.is_narrow:
@@ -98,7 +98,7 @@ def writer_of(chain: Chain, target: Target, lanes: int, last: Mapping[Buffer, Bu
 
 
 def _by_rows(func: PrimFunc, writer: RowLoops, positions: Sequence[int]) -> PackedFunction:
-    """The function by rows, for weights in these positions."""
+    """Return the function fused row by row, for packed weights at `positions`."""
     buffers, packed = dict(func.buffer_map), list[Buffer]()
     packings = dict(zip(positions, writer.packings(), strict=True))
     for position, packing in packings.items():
@@ -112,7 +112,7 @@ def _by_rows(func: PrimFunc, writer: RowLoops, positions: Sequence[int]) -> Pack
 
 
 def _packed_one_by_one(func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-    """The function with each convolution arranged by the rule for it, for known weights in the orders of these."""
+    """Schedule each convolution by its own rule, for constant weights packed for that rule."""
     result, packings = func, dict[int, Packing]()
     for rule in (WordPixels(), FewChannels(), DotConvolution(), Pointwise()):
         variant = rule.pack(result, target, [i for i in constants if i not in packings])
@@ -124,7 +124,7 @@ def _packed_one_by_one(func: PrimFunc, target: Target, constants: Sequence[int])
 
 
 def _one_by_one(func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
-    """The function with each convolution arranged by the rule for it."""
+    """Schedule each convolution by its own rule."""
     result = func
     for rule in (Depthwise(), DotConvolution(), Pointwise(), Convolution()):
         arranged = rule.apply(result, target, tunable)

@@ -1,4 +1,4 @@
-"""The rule for convolutions of bytes whose data or results have channels behind pixels, with known weights.
+"""int8/uint8 convolutions with channels-last data or results and constant weights.
 
     for n, co, h, w, ci, i, j in T.grid(…):             for n, some pixels in T.parallel(…):
         with T.block("conv"):                               for jo in blocks of 32 channels, t in tiles of 7 pixels:
@@ -6,12 +6,13 @@
                                                                     S[p, :] = T.dot_u8s8(S[p, :], word, U[jo, …, :])
                                                                 C[n, h, w, jo * 32 + …] = f(S[p, :])
 
-A word is four neighbouring input channels of a pixel (`words`), which are neighbours in memory too: tiles read the data
-where they are. Vectors are output channels, so that results are stored as registers have them. Padded data are copied
-line by line. Data with channels before pixels are turned as they are copied, such results when all are computed.
+A packed group (word) is four consecutive input channels of a pixel (`words`), which are contiguous in memory, so tiles
+read the data in place. Vectors are output channels, so results are stored directly from registers. Padded data are
+copied row by row. Channels-first data are transposed while they are copied, channels-first results after all are
+computed.
 
-`tir.byte_convolution` recognises what the rule is for. Left to other rules: functions without a parameter that has
-channels behind pixels.
+`tir.byte_convolution` recognises the supported convolutions. Left to other rules: functions without a channels-last
+parameter.
 """
 
 from __future__ import annotations
@@ -62,32 +63,32 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 Pixel: TypeAlias = "tuple[PrimExpr, PrimExpr]"
 
 VECTORS: Final = 2
-"""The vectors of output channels of a register tile."""
+"""Vectors of output channels of a register tile."""
 WORD: Final = 32
-"""The bits of a word."""
+"""Bits of a packed group."""
 HIGH: Final = 7
-"""The most pixels of a tile: as many sums as hide the time that one takes, and few places of pixels in registers."""
+"""Most pixels of a register tile: enough accumulators to hide the latency, within the address registers available."""
 LOW: Final = 4
-"""The same for few words to a sum: a tile multiplies while results of the one before it are still made."""
+"""Most pixels of a tile for short reductions: the next tile multiplies while the epilogue of the last one runs."""
 SHALLOW: Final = 128
-"""The most words of these."""
+"""Most packed groups of a short reduction."""
 LINE: Final = 64
-"""The most bytes that are copied at a time."""
+"""Most bytes copied at a time."""
 SQUARE: Final = 16
-"""The channels and the pixels that are turned at a time."""
+"""Channels and pixels of a register transpose."""
 LAST: Final = (0, 2, 1)
-"""The order of a batch, channels and pixels with channels behind pixels."""
+"""Axis permutation of (batch, channels, pixels) to channels-last."""
 
 
 class BytePixels(ScheduleRule):
-    """The rule for convolutions of bytes with channels behind pixels."""
+    """Schedule rule for channels-last convolutions of bytes."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del func, target, tunable
         return None
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for weights that are words in the order in which its tiles read them."""
+        """Return the function for weights packed as its tiles read them."""
         usual, last = with_channels_first(func)
         if not last:
             return None
@@ -110,7 +111,7 @@ class BytePixels(ScheduleRule):
 
 
 def _words_of(windows: Windows, target: Target) -> Words | None:
-    """The words that a convolution is computed of; None for what the rule refuses."""
+    """Return the packed groups for a convolution, or None if the rule does not support it."""
     if target.machine.vector_bits < 128 or windows.groups != 1 or windows.depth is None:
         return None
     if len(windows.axes) != 2 or len(windows.batch) != 1:
@@ -120,7 +121,7 @@ def _words_of(windows: Windows, target: Target) -> Words | None:
 
 
 def _is_for(kernel: Kernel, merged: Merged, last: Mapping[Buffer, Buffer]) -> bool:
-    """True if numbers of channels fill words and vectors, and images beside the sums have channels behind pixels."""
+    """True if the channels fill packed groups and vectors, and all other image operands are channels-last."""
     inputs, channels = kernel.windows.inputs, kernel.windows.channels
     if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm):
         return False
@@ -133,7 +134,9 @@ def _is_for(kernel: Kernel, merged: Merged, last: Mapping[Buffer, Buffer]) -> bo
 
 @dataclass(frozen=True)
 class PixelBlocks:
-    """Weights (outputs, inputs, taps …) as words of neighbouring inputs of each tap, in the blocks that tiles read."""
+    """Packing of weights (outputs, inputs, taps …) into groups of consecutive inputs per tap, in blocks that tiles
+    read.
+    """
 
     blocks: WeightBlocks
     words: Words
@@ -146,7 +149,7 @@ class PixelBlocks:
 
 @dataclass(frozen=True)
 class _Data:
-    """The data as tiles read them: Buffer[n, y, x, c], with the padding, and the strides of pixels."""
+    """Data as tiles read them: Buffer[n, y, x, c], padded, and the strides of pixels."""
 
     buffer: Buffer
     strides: tuple[int, int]
@@ -170,16 +173,16 @@ class _Writer:
         self.depth = prod(self.taps) * (self.inputs // words.group)
         fitting = (target.machine.vector_registers - VECTORS - 2) // VECTORS
         self.most = min(fitting, LOW if self.depth <= SHALLOW else HIGH)
-        """The most pixels of a tile: there are registers for its sums, a vector of weights each, and a word."""
+        """Most pixels of a tile: registers hold its accumulators, the weight vectors and one broadcast group."""
         self.packing = PixelBlocks(WeightBlocks(self.channels, self.depth, self.width, True), words)
         self.images = size_of(self.windows.batch[0])
         self.cores, self.cache = target.num_cores, target.machine.caches.l2
         self.count = self.sizes.named("count", merged.count)
-        """The pixels of a result."""
+        """Pixels of a result image."""
         self.is_flat = (
             all(axis.taps == axis.stride == 1 for axis in self.windows.axes) and self.windows.padding is None
         )
-        """True if pixels of the result are those of the data."""
+        """True if each pixel of the result reads exactly the same pixel of the data (1×1, stride 1, unpadded)."""
         self._set_tiles()
 
     def _set_tiles(self) -> None:
@@ -194,14 +197,14 @@ class _Writer:
         self.tiles = named("tiles", ceildiv(count, self.high))
         tall = maximum(minimum(count - self.tiles * self.low, self.tiles), int64(0))
         self.tall = named("tall", tall)
-        """The number of tiles of the greater height; the others are behind them."""
+        """Number of tiles of the greater height, which come first."""
         together = max(self._pixels_of_task() // self.high, 1)
         self.tasks = named("tasks", ceildiv(self.tiles, together))
         self.share = named("share", ceildiv(self.tiles, maximum(self.tasks, int64(1))))
-        """The tiles of a task."""
+        """Tiles of a task."""
 
     def _pixels_of_task(self) -> int:
-        """The pixels whose data and results stay in a part of the second-level cache, beside the weights."""
+        """Number of pixels whose data and results fit part of the L2 cache beside the weights."""
         weights = self.depth * self.channels * self.words.group
         part = 4 if weights <= self.cache // 4 else 2
         return self.cache // part // (self.inputs + self.channels)
@@ -209,7 +212,9 @@ class _Writer:
     # ------------------------------------------------------------------ all images
 
     def kernel(self, weights: Buffer) -> Stmt:
-        """The copy of the data, if there is one, the parallel loop over tasks, and results that are turned."""
+        """Return the copy of the data (if needed), the parallel loop over tasks, and the transpose of the results (if
+        needed).
+        """
         accesses: dict[Buffer, tuple[Buffer, tuple[int, ...]]] = {}
         own = {first.data: buffer for first, buffer in self.last.items()}
         views: list[Buffer] = []
@@ -240,7 +245,7 @@ class _Writer:
         return result
 
     def _tasks(self, data: _Data, weights: Buffer) -> Stmt:
-        """The parallel loop over images, groups of tiles and groups of blocks of channels."""
+        """Return the parallel loop over images, groups of tiles and groups of channel blocks."""
         blocks = self.channels // self.width
         groups = self._groups(blocks)
         share = -(-blocks // groups)
@@ -259,7 +264,7 @@ class _Writer:
         return loop("flat", total, lambda flat: digits(flat, radix, task), ForKind.PARALLEL)
 
     def _groups(self, blocks: int) -> int:
-        """The groups of blocks of channels: one, unless tasks are too few for the cores."""
+        """Number of groups of channel blocks: one, unless there are fewer tasks than cores."""
         if self.cores == 1 or (isinstance(self.tasks, IntImm) and self.tasks.value >= 2 * self.cores):
             return 1
         return max(min(2 * self.cores, blocks // 2), 1)
@@ -267,7 +272,7 @@ class _Writer:
     # ------------------------------------------------------------------ data
 
     def _with_data(self, body: Callable[[_Data], Stmt]) -> Stmt:
-        """`body` of the data with channels behind pixels and the padding: their own buffer, or a copy."""
+        """Call `body` with padded channels-last data: the original buffer, or a copy."""
         windows = self.windows
         source = self.last.get(windows.data)
         dtype, pitch = str(windows.data.dtype), self.inputs
@@ -298,7 +303,7 @@ class _Writer:
         return scratch("padded", shape, dtype, copied)
 
     def _line(self, lines: Buffer, source: Buffer | None, n: PrimExpr, y: PrimExpr) -> Stmt:
-        """Copy a line of pixels, with zeros beside it; zeros above and below the image."""
+        """Copy a row of pixels with zero padding; rows outside the image are zeros."""
         rows, columns = self.windows.axes
         width = lines.shape[2]
         before = simplify(minimum(columns.before, width))
@@ -329,7 +334,7 @@ class _Writer:
     def _squares(
         self, lines: Buffer, place: tuple[PrimExpr, PrimExpr, PrimExpr], row: PrimExpr, inside: PrimExpr
     ) -> Stmt:
-        """Copy a line of data that have channels before pixels."""
+        """Copy a row of channels-first data by register transposes."""
         n, y, before = place
         data, extent = self.windows.data, self.windows.axes[1].extent
 
@@ -350,7 +355,7 @@ class _Writer:
     # ------------------------------------------------------------------ tiles
 
     def _tile_of(self, data: _Data, weights: Buffer, n: PrimExpr, jo: Var, t: PrimExpr) -> Stmt:
-        """A tile by its number, of one of two heights."""
+        """Compute tile `t`, which has one of two heights."""
 
         def at(t: PrimExpr) -> Stmt:
             tall = self._tile(data, weights, n, jo, simplify(t * self.high), self.high)
@@ -363,7 +368,7 @@ class _Writer:
         return named("tile", t, at)
 
     def _tile(self, data: _Data, weights: Buffer, n: PrimExpr, jo: Var, first: PrimExpr, height: int) -> Stmt:
-        """Sums of a tile, and what is made of them."""
+        """Accumulate a tile, apply the epilogue and store it."""
         exact = isinstance(self.count, IntImm) and self.count.value == (
             self._value(self.tall) * self.high + (self._value(self.tiles) - self._value(self.tall)) * self.low
         )
@@ -398,7 +403,9 @@ class _Writer:
         self, data: _Data, n: PrimExpr, first: PrimExpr, height: int, exact: bool,
         body: Callable[[Sequence[Buffer]], Stmt],
     ) -> Stmt:  # fmt: skip
-        """`body` of what the windows of each pixel of a tile meet: Buffer[i, j, c], each checked once."""
+        """Call `body` with a view Buffer[i, j, c] of the window of each pixel of a tile, so that bounds are checked
+        once.
+        """
         rows, columns = self.windows.axes
         _, height_, line, pitch = data.buffer.shape
         steps = (simplify(line * pitch * rows.dilation), simplify(pitch * columns.dilation), int64(1))
@@ -423,7 +430,7 @@ class _Writer:
         return self._pixels(first, height, declared)
 
     def _pixels(self, first: PrimExpr, height: int, body: Callable[[Sequence[Pixel]], Stmt]) -> Stmt:
-        """`body` of the lines and columns of neighbouring pixels; those behind the last line are in the last one."""
+        """Call `body` with the (row, column) of each pixel of a tile; pixels past the last row are clamped to it."""
         rows, columns = self.windows.axes
         size = columns.size
         divisor = size if isinstance(size, IntImm) else maximum(size, int64(1))
@@ -447,7 +454,7 @@ class _Writer:
                 acc, right, height, VECTORS, lanes, self.words.add))))  # fmt: skip
 
     def _sums(self, tile: RegisterTile, weights: Buffer, jo: Var, pixels: Sequence[Buffer]) -> Stmt:
-        """Add the products of all taps and all words of input channels."""
+        """Accumulate the products of all taps and packed groups of input channels."""
         group, (high, wide) = self.words.group, self.taps
         count = self.inputs // group
 
@@ -462,7 +469,7 @@ class _Writer:
         return loop("i", high, lambda i: loop("j", wide, lambda j: loop("k", count, lambda k: step(i, j, k))))
 
     def _stored(self, tile: RegisterTile, result: Results, inside: PrimExpr | None) -> Stmt:
-        """Store what is made of the sums of those pixels that there are."""
+        """Apply the epilogue and store the pixels that exist."""
         lanes = self.lanes
 
         def vector(p: PrimExpr, v: int) -> Stmt:
@@ -499,7 +506,7 @@ class _Writer:
 def _written_out(
     tile: RegisterTile, element: Callable[[PrimExpr], PrimExpr], weights: Buffer, at: Sequence[PrimExpr]
 ) -> Stmt:
-    """Add the outer product of a word of each pixel and a line of weights."""
+    """Add the outer product of one packed group per pixel and a row of weights, unrolled."""
     lanes, (*outer, start) = tile.lanes, at
     lines = [vector_store(tile.right, (v * lanes,), vector_load(weights, (*outer, simplify(start + v * lanes)), lanes))
              for v in range(tile.vectors)]  # fmt: skip
@@ -517,7 +524,7 @@ def _written_out(
 
 
 def _reached(axis: Axis) -> PrimExpr:
-    """The elements of an axis from the first that a window meets to the last."""
+    """Extent of the data along an axis from the first to the last element read."""
     reach = (axis.size - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1
     return simplify(maximum(reach, int64(0)))
 

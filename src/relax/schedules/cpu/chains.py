@@ -1,14 +1,13 @@
-"""Recognising chains of three convolutions: one that expands, a depthwise one, and one of single elements.
+"""Recognise chains of three convolutions: an expansion, a depthwise and a pointwise convolution.
 
     E[n, c, y, x] = f(Σ We[c, ci] * X[n, ci, y, x])                                     expands: more channels
     D[n, c, h, w] = g(Σ Wd[c, 0, i, j] * padded E[n, c, h * 2 + i - 1, w * 2 + j - 1])  depthwise
     C[n, co, h, w] = k(Σ Wp[co, c] * D[n, c, h, w])                                     projects: fewer channels
 
-An inverted residual is such a chain, with `X` added in `k`. So is the beginning of a network whose first layer, by
-windows of up to 4 channels, is in the place of the first. What `f` and `g` make of a sum depends on the sum and the
-channel alone. Data and weights are float32, or bfloat16 with sums of float32; then what is between the convolutions is
-rounded to bfloat16. `chain_of` answers None for functions that compute anything else besides, for other numbers, for
-numbers of channels that are not known, for windows with dilation and for padding of unknown size.
+An inverted residual is such a chain, with `X` added in `k`. So is the beginning of a network, with a first layer over
+windows of up to 4 channels as the expansion. `f` and `g` depend only on the sum and the channel. Data and weights are
+float32, or bfloat16 with float32 sums and intermediates rounded to bfloat16. `chain_of` returns None for functions with
+other computations, other dtypes, dynamic channel counts, dilated windows and dynamic padding.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ NARROW = "bfloat16"
 
 @dataclass(frozen=True)
 class Finish:
-    """A formula for each sum of a convolution."""
+    """Epilogue applied to the accumulators of a convolution."""
 
     store: BufferStore
-    """The store of a result."""
+    """Store of a result."""
     total: Var
-    """The variable in the store's value that stands for the sum."""
+    """Variable in the store's value that stands for the accumulator."""
     channel: Var
     parts: tuple[tuple[Var, PrimExpr], ...]
-    """Values that the output channel alone decides, and the variables in the store's value that stand for them."""
+    """Per-channel values, and the variables in the store's value that stand for them."""
 
     @property
     def is_of_channel(self) -> bool:
-        """True if a result depends on the sum and the channel alone."""
+        """True if a result depends only on its accumulator and its channel."""
         known = {id(self.total), *(id(name) for name, _ in self.parts)}
         value = self.store.value
         return not loads_in(value) and all(id(var) in known for var in free_vars(value))
@@ -53,7 +52,7 @@ class Finish:
 
 @dataclass(frozen=True)
 class Link:
-    """A convolution of a chain."""
+    """One convolution of a chain."""
 
     windows: Windows
     finish: Finish
@@ -63,7 +62,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """Three convolutions, each of which reads what the one before it computed."""
+    """Three convolutions, each of which reads the results of the previous one."""
 
     expand: Link
     depthwise: Link
@@ -71,18 +70,18 @@ class Chain:
 
     @property
     def is_narrow(self) -> bool:
-        """True for convolutions of bfloat16."""
+        """True for bfloat16 convolutions."""
         return self.expand.windows.data.dtype == NARROW
 
     @property
     def axes(self) -> tuple[Axis, Axis]:
-        """The windows of the depthwise convolution, down and along lines."""
+        """Window axes (rows, columns) of the depthwise convolution."""
         down, along = self.depthwise.windows.axes
         return down, along
 
 
 def chain_of(func: PrimFunc) -> Chain | None:
-    """The chain that a function is; None for another one."""
+    """Return the chain that a function computes, or None."""
     kernels = _kernels_of(func)
     if len(kernels) != 3:
         return None
@@ -94,7 +93,7 @@ def chain_of(func: PrimFunc) -> Chain | None:
 
 
 def _kernels_of(func: PrimFunc) -> list[Kernel]:
-    """The convolutions of a function that computes nothing besides, in order; none of another one."""
+    """Return the convolutions of a function in order; empty if it computes anything else."""
     kernels: list[Kernel] = []
 
     def seen(kernel: Kernel) -> Stmt | None:
@@ -125,7 +124,7 @@ def _link(kernel: Kernel) -> Link | None:
 
 
 def _finish(kernel: Kernel) -> Finish | None:
-    """The formula of the sums of a convolution; None if what the channel decides may fail or is not float32."""
+    """Epilogue applied to the accumulators, or None if its per-channel part may raise or is not float32."""
     windows = kernel.windows
     store, total = finished(kernel)
     varying = (total, *(axis.pixel.var for axis in windows.axes), *(v.var for v in windows.batch))
@@ -137,7 +136,7 @@ def _finish(kernel: Kernel) -> Finish | None:
 
 
 def _fits(chain: Chain) -> bool:
-    """True if the convolutions are of the kinds that a chain has."""
+    """True if the three convolutions are of the kinds and dtypes that a chain supports."""
     expand, depthwise, project = chain.expand, chain.depthwise, chain.project
     down, along = chain.axes
     windows = depthwise.windows
@@ -156,7 +155,7 @@ def _fits(chain: Chain) -> bool:
 
 
 def _is_of_elements(link: Link) -> bool:
-    """True for a convolution of single elements of which each pixel of the data has a result."""
+    """True for a pointwise convolution with one result per data pixel."""
     windows = link.windows
     return (
         windows.groups == 1
@@ -168,7 +167,7 @@ def _is_of_elements(link: Link) -> bool:
 
 
 def _is_of_few_channels(link: Link) -> bool:
-    """True for a convolution by windows of a few channels, such as a first layer, whose lines are split by phases."""
+    """True for a convolution over few input channels, such as a first layer, whose rows are split by stride phase."""
     windows = link.windows
     return (
         windows.groups == 1
@@ -182,7 +181,7 @@ def _is_of_few_channels(link: Link) -> bool:
 
 
 def _is_joined(chain: Chain, allocated: Sequence[Buffer]) -> bool:
-    """True if each convolution reads what the one before it computed, which is read nowhere else."""
+    """True if each convolution reads the results of the previous one, and nothing else reads them."""
     expand, depthwise, project = chain.expand, chain.depthwise, chain.project
     between = (expand.finish.store.buffer, depthwise.finish.store.buffer)
     reads = [load.buffer for load in loads_in(project.finish.store.value)]
@@ -199,12 +198,12 @@ def _is_joined(chain: Chain, allocated: Sequence[Buffer]) -> bool:
 
 
 def _same_shape(first: Sequence[Axis], second: Sequence[Axis]) -> bool:
-    """True if the results of one convolution are the data of another one."""
+    """True if the results of one convolution have the shape of the next one's data."""
     return all(same_size(a.size, b.extent) for a, b in zip(first, second, strict=True))
 
 
 def weights_of(chain: Chain) -> tuple[Buffer, Buffer, Buffer]:
-    """The weights of the three convolutions."""
+    """Weights of the three convolutions."""
     loads: list[BufferLoad] = [link.windows.weight for link in (chain.expand, chain.depthwise, chain.project)]
     return loads[0].buffer, loads[1].buffer, loads[2].buffer
 

@@ -1,11 +1,10 @@
-"""Copies of images in blocks of channels: padded, with the channels of a block next to each other.
+"""Padded copies of images in blocks of channels, with the channels of a block contiguous (NCHWc).
 
     X[n, c, y, x]       P[n, cb, (y * line + x) * 16 + c] = X[n, cb * 16 + c, y - 1, x - 1]     for 1 pixel of padding
 
-Each vector is one pixel of a block of channels, so that sums over channels and transforms of pixels are operations on
-whole vectors whatever the size of the image. Pixels outside of the image are 0; lanes that are no channel repeat the
-last one. Squares of 16 channels by 16 pixels are transposed in registers. Images of few channels are copied as they
-are: each block is one channel.
+A vector holds one pixel of a channel block, so sums over channels and transforms over pixels use whole vectors for any
+image size. Pixels outside the image are 0; lanes past the last channel repeat it. 16×16 squares of channels by pixels
+are transposed in registers. Images of few channels are copied untransposed, with one channel per block.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ from .squares import transposed_square
 from .windows import Windows
 
 FEW: Final = 4
-"""Channels up to which a block is one of them."""
+"""Up to this number of channels, a block is a single channel."""
 
 
 class ChannelBlocks:
-    """The copy of the data of one convolution of one or two axes, of `height` × `width` pixels with the padding."""
+    """Padded copy (`height` × `width`) of the data of a convolution over one or two axes."""
 
     def __init__(
         self, windows: Windows, channels: int, lanes: int, height: PrimExpr, width: PrimExpr, sizes: Sizes
     ) -> None:
         self.windows, self.channels, self.lanes = windows, channels, lanes
         self.block = 1 if channels <= FEW else lanes
-        """The channels of a block."""
+        """Channels of a block."""
         self.blocks = -(-channels // self.block)
         self.height = height
         self.line = sizes.named("line", maximum(width, const(lanes, "int64")))
-        """The pixels from one line to the next: at least a vector."""
+        """Pixels from one row to the next: at least a vector."""
         self.size = sizes.named("plane", simplify(height * self.line * self.block))
         self.data = windows.lines_of_data()
 
     def fill(self, leading: Sequence[PrimExpr], blocks: Buffer) -> Stmt:
-        """Copy all images, in parallel; `leading` are the sizes of the batch."""
+        """Copy all images in parallel; `leading` are the batch dimensions."""
         radix = [(f"n{d}", size) for d, size in enumerate(leading)]
         radix += [("cb", int64(self.blocks)), ("y", self.height)]
         total: PrimExpr = const(1, "int64")
@@ -57,7 +56,7 @@ class ChannelBlocks:
         return copies if self.data is self.windows.data else DeclBuffer(self.data, copies)
 
     def _line(self, batch: list[PrimExpr], cb: PrimExpr, y: PrimExpr, blocks: Buffer) -> Stmt:
-        """One line of one block of channels."""
+        """Copy one row of one block of channels."""
         rows, columns = self.windows.lines
         lanes, width, place = self.lanes, self.block, (*batch, cb)
         squares = simplify(ceildiv(self.line, lanes))
@@ -81,7 +80,7 @@ class ChannelBlocks:
     def _square(
         self, source: Sequence[PrimExpr], row: Var, first: PrimExpr, place: Sequence[PrimExpr], blocks: Buffer
     ) -> Stmt:
-        """Some pixels, from `first` on, of a block of channels."""
+        """Copy a vector of pixels, from `first` on, of a block of channels by a register transpose."""
         lanes, width, extent = self.lanes, self.block, self.windows.lines[1].extent
         *batch, cb = source
 
@@ -104,7 +103,7 @@ class ChannelBlocks:
     def pixels(
         self, channel: Sequence[PrimExpr], row: Var, at: PrimExpr, inside: PrimExpr, blocks: Buffer
     ) -> PrimExpr:
-        """A vector of pixels of a line of a channel, as the copy has them; those that are not inside are 0."""
+        """Load a vector of pixels of a row and channel, padded with zeros."""
         is_line = self.data.ndim == len(channel) + 1
         vector = BufferLoad(self.data, (*channel, at) if is_line else (*channel, row, at), inside)
         return vector.astype(str(blocks.dtype.with_lanes(self.lanes)))
@@ -117,7 +116,7 @@ def part_of(
     strides: Sequence[int | PrimExpr],
     body: Callable[[Buffer], Stmt],
 ) -> Stmt:
-    """`body` of a part of a compact buffer: it is checked once, where it is declared."""
+    """Call `body` with a view of part of a compact buffer, so that its bounds are checked once."""
     view = decl_buffer([int64(size) for size in shape], str(buffer.dtype), f"{buffer.name}_part", data=buffer.data,
                        strides=[int64(stride) for stride in strides], elem_offset=simplify(offset))  # fmt: skip
     return DeclBuffer(view, body(view))
@@ -127,10 +126,10 @@ def stored_line(
     results: Results, lanes: int, outputs: int, staged: Buffer, at: PrimExpr, channel: PrimExpr,
     place: Sequence[PrimExpr], pixels: tuple[PrimExpr, PrimExpr],
 ) -> Stmt:  # fmt: skip
-    """Store pixels of a line of the result: so many of them, from the first one on, of a block of channels.
+    """Store consecutive pixels of a row of the result for a block of channels; `pixels` is (first, count).
 
-    They are staged from `at` on, each with its channels in a vector; a square may reach behind the last of them.
-    `channel` is the first channel of the block, of `outputs` channels in all.
+    The results are staged from `at` on, with the channels of a pixel in a vector; a register transpose may read past
+    the last pixel. `channel` is the first channel of the block, of `outputs` channels in all.
     """
     dtype, (first, count), (*batch, y) = str(staged.dtype), pixels, place
 

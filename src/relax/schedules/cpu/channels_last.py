@@ -1,11 +1,11 @@
-"""Chains of convolutions (`chains`) whose data or results have channels behind pixels.
+"""Chains of convolutions (`chains`) with channels-last data or results.
 
     E[n, c, y, x] = f(Σ We[c, ci] * X[n, y, x, ci])         is read as  Σ We[c, ci] * X1[n, ci, y, x]
     C[n, h, w, co] = k(P[n, co, h, w], X[n, h, w, co])                  C1[n, co, h, w] = k(P[n, co, h, w], X1[…])
 
-`with_channels_first` gives the function that rules recognise, with buffers of the usual order in the place of those.
-What is written for these buffers becomes accesses of the function's own ones (`own_accesses`). Where no rule has loops
-for chains with such buffers, the others are copies of them (`with_copies`).
+`with_channels_first` returns a channels-first function that rules recognise, over replacement buffers. Loops written
+for these are rewritten to access the function's own buffers (`own_accesses`). If no rule supports that for a chain, the
+replacement buffers become copies (`with_copies`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ...tir.statements import seq_of
 from ...tir.written import written_params
 
 CHANNEL = 1
-"""The place of the output channel among the variables of a nest."""
+"""Index of the output channel among the variables of a nest."""
 
 
 def with_channels_first(func: PrimFunc) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
-    """The function with channels before pixels throughout, and its own buffers by those put in their place."""
+    """Return the function in channels-first layout, and its original buffers by their replacements."""
     nests = [nest_of(stmt) for stmt in root_of(func)[1]]
     known = [nest for nest in nests if nest is not None]
     if len(known) < len(nests):
@@ -40,7 +40,7 @@ def with_channels_first(func: PrimFunc) -> tuple[PrimFunc, dict[Buffer, Buffer]]
 
 
 def _is_last(buffer: Buffer, nests: list[Nest]) -> bool:
-    """True if the last index of each access is a channel: the output channel, or the first that is summed over."""
+    """True if the last index of every access is a channel: the output channel or the first reduction variable."""
     found: list[bool] = []
     for nest in nests:
         variables = nest.variables
@@ -51,14 +51,14 @@ def _is_last(buffer: Buffer, nests: list[Nest]) -> bool:
 
 
 def own_accesses(last: Mapping[Buffer, Buffer]) -> PermutedAccesses:
-    """The rewrite of accesses of buffers with channels before pixels to those of a function's own buffers."""
+    """Return the rewrite of channels-first accesses back to the function's own buffers."""
     return PermutedAccesses({first: (own, LAST) for first, own in last.items()})
 
 
 def with_copies(func: PrimFunc) -> PrimFunc:
-    """A chain with channels before pixels throughout, in copies of those of its buffers that have them behind pixels.
+    """Return a chain in channels-first layout, with copies of its channels-last buffers.
 
-    Any other function, and a chain without such buffers, is returned as it is.
+    Other functions, and chains without such buffers, are returned unchanged.
     """
     changed, last = with_channels_first(func)
     body = changed.body
@@ -73,7 +73,7 @@ def with_copies(func: PrimFunc) -> PrimFunc:
 
 
 def _copied(first: Buffer, own: Buffer, is_read: bool) -> Stmt:
-    """The nest that copies a buffer of the function, or copies to it."""
+    """Return the nest that copies from (`is_read`) or to a buffer of the function."""
 
     def copied(indices: Sequence[PrimExpr]) -> Stmt:
         there = [indices[axis] for axis in LAST]

@@ -1,12 +1,11 @@
-"""The rule for convolutions with channels before pixels (NCHW and the like), of floats or integers.
+"""Channels-first convolutions (NCHW and the like) of floats or integers.
 
-One to three dimensions of pixels of known or unknown size, any stride, dilation and number of groups, padded or not,
-with what is computed of each element behind the convolution (bias, addition, activation) in the same function.
-`windows` says what is recognised, `direct` how the loops run.
+Supports one to three pixel dimensions of static or dynamic size, any stride, dilation, padding and number of groups,
+and element-wise epilogues (bias, addition, activation) in the same function. `windows` recognises the convolutions,
+`direct` writes the loops.
 
-Refused: kernels whose size is not known, weights whose dimensions are not the output channel, the input channel and
-taps, results in which pixels are not the last dimensions, known sizes that are too small to be worth it, and functions
-that do not promise that their arguments are apart (tir.noalias).
+Not supported: dynamic kernel sizes, weights with dimensions other than (output channel, input channel, taps …), results
+whose last dimensions are not the pixels, statically small problems, and functions without tir.noalias.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .windows import Kernel, rewritten_kernels
 
 
 class Convolution(ScheduleRule):
-    """The rule for convolutions with channels before pixels."""
+    """Schedule rule for channels-first convolutions."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable

@@ -1,4 +1,4 @@
-"""Attention of few queries, as when a model writes one word after the other: keys and values are read once, in order.
+"""Attention of few queries, as in autoregressive decoding: keys and values are read once, in order.
 
     for task in T.parallel(batch * queries):
         most, total, sums[0:dv] = -inf, 0, 0
@@ -16,10 +16,10 @@
             sums = acc
         R[b, i, :] = sums / total
 
-Vectors go along the numbers of a head, and along keys for scores. It is as fast as memory delivers keys and values.
-Where weights are rounded once they are divided, all keys are one block: its sum of weights is that of the query.
+Vectors run along the elements of a head, and along keys for scores. Performance is bound by the memory bandwidth for
+keys and values. If normalised weights are rounded, all keys form one block, whose sum of weights is that of the query.
 
-Refused, and left to `attention`: keys and values whose heads are not contiguous.
+Left to `attention`: keys and values whose heads are not contiguous.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from .scores import Parts, Scores, part_of
 from .squares import lane_sums
 
 FEW_QUERIES: Final = 4
-"""The most queries that are computed one by one: more fill enough lanes of vectors of queries."""
+"""Most queries processed one by one; more fill enough lanes of vectors of queries."""
 KEYS: Final = 512
-"""The keys of a block; a multiple of the lanes of any vector."""
+"""Keys of a block; a multiple of the lanes of any vector."""
 
 
 class Decoded:
-    """Writes the loops of an attention, one query after the other."""
+    """Writes the loops of an attention, query by query."""
 
     def __init__(self, one: Attention, target: Target) -> None:
         self.one, self.scores = one, Scores(one)
@@ -71,10 +71,10 @@ class Decoded:
         self.vector = str(one.product.dtype.with_lanes(self.lanes))
         self.keys, self.depth, self.columns = size_of(one.key), _number(one.depth), _number(one.column)
         self.most_keys = int64(KEYS) if one.rounded is None else self.keys
-        """The keys of a block."""
+        """Keys of a block."""
 
     def tasks(self) -> Stmt:
-        """The parallel loop over the batch and queries."""
+        """Return the parallel loop over the batch and queries."""
         spatial = (*self.one.batch, self.one.row)
         sizes = [size_of(v) for v in spatial]
         total: PrimExpr = int64(1)
@@ -91,20 +91,20 @@ class Decoded:
         return -(-size // self.lanes) * self.lanes
 
     def _vectors(self, size: int, body: Callable[[int, PrimExpr | None], Stmt]) -> Stmt:
-        """A statement for each vector of a head, told its first number and the lanes that are in it (None: all)."""
+        """Return `body(first element, mask)` for each vector of a head; the mask is None for whole vectors."""
         parts: list[Stmt] = []
         for first in range(0, size, self.lanes):
             parts.append(body(first, self._mask(first, size)))
         return block(parts)
 
     def _mask(self, first: int, size: int) -> PrimExpr | None:
-        """The lanes of a vector that are in a head; None: all."""
+        """Mask of a head's last vector, or None for a whole vector."""
         if first + self.lanes <= size:
             return None
         return LT(ramp(first, self.lanes), spread(int64(size), self.lanes))
 
     def _query(self, values: Values) -> Stmt:
-        """All keys for one query."""
+        """Process all keys for one query."""
         query = part_of(self.one.query, values, ((self.one.depth.var, int64(self.depth)),))
         zero = spread(const(0, self.dtype), self.lanes)
 
@@ -146,7 +146,7 @@ class Decoded:
         return named("begin", begin, lambda begin: named("end", end, lambda end: blocks(begin, end)))
 
     def _keys(self, values: Values, head: Buffer, sums: Buffer, state: Buffer, count: PrimExpr) -> Stmt:
-        """A block of keys."""
+        """Process one block of keys."""
         one, lanes = self.one, self.lanes
         keys = part_of(one.keys, values, ((one.key.var, count), (one.depth.var, int64(self.depth))))
         heads = part_of(one.values, values, ((one.key.var, count), (one.column.var, int64(self.columns))))
@@ -170,7 +170,7 @@ class Decoded:
     def _groups(
         self, count: PrimExpr, whole: Callable[[PrimExpr], Stmt], single: Callable[[PrimExpr], Stmt]
     ) -> Stmt:
-        """A statement for as many keys as a vector has lanes, from the first of them on, and one for each key left."""
+        """Return `whole(first key)` for each full vector of keys, and `single(key)` for each remaining key."""
         groups, left = simplify(floordiv(count, self.lanes)), simplify(floormod(count, self.lanes))
         parts = [loop("jo", groups, lambda jo: whole(jo * self.lanes))]
         if not (isinstance(left, IntImm) and left.value == 0):
@@ -183,7 +183,7 @@ class Decoded:
         self, values: Values, head: Buffer, keys: Buffer, count: PrimExpr, weights: Buffer, greatest: Buffer,
         parts: Parts,
     ) -> Stmt:  # fmt: skip
-        """The scores of a block of keys, and the greatest of each lane."""
+        """Compute the scores of a block of keys and the maximum per lane."""
 
         def at(j: PrimExpr, product: PrimExpr) -> PrimExpr:
             return self.scores.at(values, (j, int64(0)), int64(1), parts, product)
@@ -223,7 +223,7 @@ class Decoded:
         return self._groups(count, whole, single)
 
     def _terms(self, head: Buffer, keys: Buffer, j: PrimExpr, terms: Buffer, p: int) -> Stmt:
-        """Add the products of the query and a key up in the lanes of a vector, row p of `terms`."""
+        """Accumulate query · key lane by lane into row p of `terms`."""
         lanes = self.lanes
 
         def added(first: int, inside: PrimExpr | None) -> Stmt:
@@ -239,7 +239,7 @@ class Decoded:
     def _weighed(
         self, weights: Buffer, heads: Buffer, sums: Buffer, state: Buffer, count: PrimExpr, new: Var
     ) -> Stmt:
-        """The weights of a block of keys, their sum, and the values times the weights."""
+        """Compute the softmax weights of a block of keys and their sum, and accumulate weight · value."""
         least, zero = const(float("-inf"), self.dtype), int64(0)
         safe = Select(new.equal(least), const(0, self.dtype), new)
 
@@ -278,7 +278,7 @@ class Decoded:
     def _mixed(
         self, weights: Buffer, heads: Buffer, sums: Buffer, state: Buffer, count: PrimExpr, old: Var
     ) -> Stmt:
-        """Add the values of a block of keys, each times its weight."""
+        """Accumulate weight · value for a block of keys."""
         lanes, narrow = self.lanes, self.one.rounded
 
         def factor(j: Var, inverse: PrimExpr) -> PrimExpr:

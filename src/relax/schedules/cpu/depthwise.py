@@ -1,16 +1,16 @@
-"""The rule for depthwise convolutions with channels before pixels, one input channel to a group.
+"""Channels-first depthwise convolutions (one input channel per group).
 
     for n, co, h, w, i, j in T.grid(…):                 for image in T.parallel(N * C):
         with T.block("conv"):                               P = the padded image of one channel (see `planes`)
             with T.init(): C[n, co, h, w] = 0               for h, v in T.grid(H, ceildiv(W, 16)):
             C[n, co, h, w] += W[co, i, j] * X[n, co, …]         C[n, co, h, v * 16 + :] = W[co, 0, 0] * P[…] + …
 
-The image of a channel fits into the first or second level of the cache, so that memory is read and written once. All
-taps are written out. A group may have several output channels (a channel multiplier). On machines whose vectors have
-masks, `depthwise_lines` has other loops, without a padded image, and `depthwise_words` some of bfloat16.
+A channel's image fits the L1 or L2 cache, so memory is read and written once. All taps are unrolled. A group may have
+several output channels (a channel multiplier). Targets with masked vectors use `depthwise_lines`, without a padded
+copy, and `depthwise_words` for bfloat16.
 
-Refused: one group, groups of several input channels, more taps than registers make worth writing out (49), and what
-`convolution` refuses.
+Not supported: a single group, groups of several input channels, more than 49 taps (too many to unroll), and cases that
+`convolution` rejects.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from .tiling import Tile, has_masks, tile_for
 from .windows import Kernel, rewritten_kernels
 
 MOST_TAPS: Final = 49
-"""Taps up to which all of them are written out."""
+"""Most taps that are fully unrolled."""
 
 
 TOGETHER: Final = 8
-"""The most groups that one thread takes at a time."""
+"""Most groups per iteration of the parallel loop."""
 
 Tap: TypeAlias = "tuple[int, ...]"
 
 
 class Depthwise(ScheduleRule):
-    """The rule for depthwise convolutions with channels before pixels."""
+    """Schedule rule for channels-first depthwise convolutions."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -77,7 +77,7 @@ class Depthwise(ScheduleRule):
 
 
 def _filled(tile: Tile, pixels: PrimExpr) -> Tile:
-    """A tile of half vectors where one holds a line: processors do two of their instructions in the time of one."""
+    """Half-width tile if a half vector holds a row: CPUs execute two half-width instructions in the time of one."""
     half = tile.lanes // 2
     is_short = isinstance(pixels, IntImm) and pixels.value <= half
     return replace(tile, lanes=half) if is_short and half > 1 else tile
@@ -90,14 +90,14 @@ class _Writer:
         self.windows, self.results = kernel.windows, Results(kernel)
         self.dtype, self.lanes = str(self.windows.out.buffer.dtype), tile.lanes
         self.fused = self.dtype in ("float32", "float64") and target.has_fma
-        """True if products are added by one instruction; without it, a fused multiply-add is a slow call."""
+        """True if the target has FMA instructions for the dtype; without them, a fused multiply-add is a slow call."""
         self.sizes = Sizes()
         self.planes = Planes(self.windows, Tile(1, 1, tile.lanes), self.sizes)
         self.vectors = self.sizes.named("vectors", ceildiv(self.windows.axes[-1].size, self.lanes))
-        """The vectors of a line of the result."""
+        """Vectors of a row of the result."""
 
     def kernel(self) -> Stmt:
-        """The parallel loop over the channels of all images, some of them at a time."""
+        """Return the parallel loop over the channels of all images, several per iteration."""
         groups, some = self.windows.groups, self.together
         radix = [(f"n{d}", size_of(v)) for d, v in enumerate(self.windows.batch)]
         radix.append(("g" if some == 1 else "part", int64(groups // some)))
@@ -122,13 +122,13 @@ class _Writer:
 
     @property
     def together(self) -> int:
-        """The groups whose planes use one allocation, where its size is not known: it is not on the stack then."""
+        """Groups whose planes share one allocation if its size is dynamic, as it is on the heap then."""
         if isinstance(self.planes.size, IntImm):
             return 1
         return max(count for count in range(1, TOGETHER + 1) if self.windows.groups % count == 0)
 
     def _channels(self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr) -> Stmt:
-        """The output channels of a group."""
+        """Compute the output channels of a group."""
         count = self.windows.channels
 
         def results(co: PrimExpr) -> Stmt:
@@ -161,9 +161,9 @@ class _Writer:
     def _with_taps(
         self, plane: Buffer, start: PrimExpr, body: Callable[[Buffer, dict[Tap, PrimExpr]], Stmt]
     ) -> Stmt:
-        """`body` of a buffer, and the index in it of what each tap meets first on a line that begins at `start`.
+        """Call `body` with a buffer and the offset of each tap for the row that begins at `start`.
 
-        Where sizes are not known, the buffer is a view, which is checked once for all vectors of the line.
+        With dynamic sizes, the buffer is a view whose bounds are checked once for all vectors of the row.
         """
         axes, planes = self.windows.axes, self.planes
         taps = list(product(*(range(axis.taps) for axis in axes)))
@@ -178,7 +178,7 @@ class _Writer:
         return DeclBuffer(view, body(view, places))
 
     def _sum(self, part: Buffer, taps: dict[Tap, PrimExpr], row: Buffer, channel: PrimExpr, v: Var) -> Stmt:
-        """The sums of one vector of pixels."""
+        """Accumulate one vector of pixels."""
         depth = [] if self.windows.depth is None else [const(0, "int64")]
         total = spread(const(0, self.dtype), self.lanes)
         for tap, place in taps.items():
@@ -189,7 +189,7 @@ class _Writer:
         return vector_store(row, (const(0, "int64"),), total)
 
     def _store(self, row: Buffer, leading: Sequence[PrimExpr], start: PrimExpr) -> Stmt:
-        """Store those sums that are pixels."""
+        """Store the results that are pixels of the row."""
 
         return self.results.vector(leading, start, self.lanes, lambda lane: BufferLoad(row, (lane,)))
 

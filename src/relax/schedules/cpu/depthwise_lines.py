@@ -1,20 +1,20 @@
-"""The loops of depthwise convolutions that read images where they are, for machines whose vectors have masks.
+"""Depthwise convolutions that read images in place, without a padded copy, for targets with masked vectors.
 
     for image in T.parallel(N * C):
-        for b in range(ceildiv(H, 28)):                     blocks of lines of the result
+        for b in range(ceildiv(H, 28)):                     blocks of result rows
             for v in range(ceildiv(W, 16)):                 vectors of pixels
-                acc = T.alloc_buffer((3, 16), scope="local")        sums of the lines y, y + 1 and y + 2 so far
+                acc = T.alloc_buffer((3, 16), scope="local")        partial sums of rows y, y + 1 and y + 2
                 for i in range(28 + 2):
                     y = b * 28 + i - 2
                     left, middle, right = X[n, c, y + 1, v * 16 + …]        0 outside of the data
                     acc[0, :] += W[co, 2, 0] * left + W[co, 2, 1] * middle + W[co, 2, 2] * right
-                    acc[1, :] += W[co, 1, 0] * left + …     as do taps of the next lines
+                    acc[1, :] += W[co, 1, 0] * left + …     likewise for the next rows
                     if y is in the block: C[n, co, y, v * 16 + :] = acc[0, :]
                     acc[0, :], acc[1, :], acc[2, :] = acc[1, :], acc[2, :], 0
 
-A line of the data is loaded once for all lines of the result that it is summed into. Masks leave out the elements
-beside the data, and a branch its lines above and below: there is no padded copy. With a stride of up to 4, a tap's
-elements are shuffled out of vectors of neighbours.
+Each data row is loaded once for all result rows it contributes to. Masks exclude elements beside the data, and a branch
+the rows above and below, so no padded copy is needed. With a stride of up to 4, the elements of a tap are shuffled out
+of contiguous vectors.
 """
 
 from __future__ import annotations
@@ -48,48 +48,48 @@ from .tiling import Tile
 from .windows import Kernel
 
 LINES: Final = 28
-"""The lines of a block at most: memory is read nearly in order, and few lines are summed twice."""
+"""Most rows of a block: memory is read nearly in order, and few rows are accumulated twice."""
 MOST_PENDING: Final = 8
-"""The sums of lines that are in registers together at most, besides those of the present line."""
+"""Most pending rows of accumulators in registers, besides those of the current row."""
 MOST_LOADS: Final = 16
-"""The vectors of a line that are loaded at most, each with a mask."""
+"""Most vectors loaded per row, each with a mask."""
 MOST_WEIGHTS: Final = 12
-"""The taps whose weights stay in registers."""
+"""Most taps whose weights stay in registers."""
 LONGEST_SHUFFLE: Final = 4
-"""The stride up to which elements are shuffled out of vectors of neighbours."""
+"""Greatest stride handled by shuffling contiguous vectors."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the data that is added in a step."""
+    """Data row accumulated in one step."""
 
     outer: tuple[int, ...]
-    """The taps of the dimensions before the last two."""
+    """Tap indices of the dimensions before the last two."""
     distance: int
-    """The distance from the first line that the present line of the result meets."""
+    """Distance from the first data row read by the current result row."""
     uses: tuple[tuple[int, int], ...]
-    """The lines of the result to which it adds, counted from the present one, and the tap by which each meets it."""
+    """(Result row relative to the current one, row tap) of each accumulation."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """A vector of a line's elements, so many apart, at a distance from the first one that a vector of pixels meets."""
+    """Strided vector of a data row, at a distance from the first element read by a vector of pixels."""
 
     distance: int
     step: int
 
     def lanes_from(self, start: PrimExpr, lanes: int) -> PrimExpr:
-        """The indices of so many of its elements."""
+        """Indices of `lanes` of its elements."""
         first = simplify(start + self.distance)
         return ramp(first, lanes) if self.step == 1 else Ramp(first, int64(self.step), lanes)
 
 
 @dataclass(frozen=True)
 class Channel:
-    """Values that all tiles of an output channel share."""
+    """Values shared by all tiles of an output channel."""
 
     weights: Mapping[tuple[int, ...], PrimExpr]
-    """By the tap: vectors of equal elements."""
+    """Broadcast weights by tap."""
     results: Results
 
 
@@ -97,30 +97,30 @@ class LineWriter:
     """Writes the loops of one convolution."""
 
     parts = 1
-    """The vectors of the sums of a line that are in registers together."""
+    """Accumulator vectors per result row held in registers."""
 
     def __init__(self, kernel: Kernel, tile: Tile) -> None:
         self.windows, self.results = kernel.windows, Results(kernel)
         self.dtype, self.lanes = str(self.windows.out.buffer.dtype), tile.lanes
         self.loaded, self.elements = self.dtype, self.lanes
-        """The dtype of what a line of the data becomes as it is loaded, and the elements that a load takes."""
+        """Dtype and number of elements of a loaded vector."""
         self.pixels = self.parts * self.lanes
-        """The pixels whose sums are in registers together."""
+        """Pixels whose accumulators are held in registers."""
         self.sizes = Sizes()
         *self.outer, self.last = self.windows.axes
         self.taps = list(product(*(range(axis.taps) for axis in self.windows.axes)))
         self.pending = self.outer[-1].reach if self.outer else 0
-        """The lines of the result behind the present one to which the lines of the data add so far."""
+        """Pending result rows: the rows after the current one that data rows contribute to."""
         self.loads = list(
             dict.fromkeys(load for tap in range(self.last.taps) for load in self._loads_of(tap))
         )
-        """The vectors of a line of the data that are loaded for a vector of pixels."""
+        """Vectors of a data row loaded per vector of pixels."""
         self.vectors = self.sizes.named("vectors", ceildiv(self.last.size, self.pixels))
-        """The steps in which a line of the result is computed."""
+        """Number of steps per result row."""
 
     @property
     def fits(self) -> bool:
-        """True if all numbers are floats, and there are registers for the sums and the masks."""
+        """True for floats whose accumulators and masks fit the registers."""
         kinds = self.windows.out.buffer.dtype, self.windows.data.dtype, self.windows.weight.buffer.dtype
         floats = all(dtype.is_float for dtype in kinds)
         return floats and self.pending <= MOST_PENDING and len(self.loads) <= MOST_LOADS
@@ -128,7 +128,7 @@ class LineWriter:
     # ------------------------------------------------------------------ loops
 
     def kernel(self) -> Stmt:
-        """The parallel loop over the channels of all images."""
+        """Return the parallel loop over the channels of all images."""
         radix = [(f"n{d}", size_of(v)) for d, v in enumerate(self.windows.batch)]
         radix.append(("g", int64(self.windows.groups)))
         total: PrimExpr = const(1, "int64")
@@ -140,7 +140,7 @@ class LineWriter:
         return self.sizes.around(items)
 
     def _image(self, at: list[PrimExpr]) -> Stmt:
-        """The output channels of the group of an image."""
+        """Compute the output channels of an image's group."""
         *batch, g = at
         image = at if self.windows.depth is not None else batch
         count = self.windows.channels
@@ -150,7 +150,7 @@ class LineWriter:
             "co", simplify(g * count + o), lambda co: self._channel(image, batch, co)))  # fmt: skip
 
     def _channel(self, image: list[PrimExpr], batch: list[PrimExpr], co: PrimExpr) -> Stmt:
-        """The lines of an output channel; what depends on the channel alone has names: weights, if they are few."""
+        """Compute the rows of an output channel; per-channel values (such as few weights) are hoisted."""
         weights = self._weights(co)
         results, lets = self.results.of_channel([*batch, co])
         if len(weights) <= MOST_WEIGHTS:
@@ -163,7 +163,7 @@ class LineWriter:
         return body
 
     def _weights(self, co: PrimExpr) -> dict[tuple[int, ...], PrimExpr]:
-        """Vectors of the weight of each tap of an output channel."""
+        """Broadcast weights of each tap of an output channel."""
         return {tap: spread(self._weight(self.windows.weight.buffer, co, tap).astype(
             self.dtype), self.lanes) for tap in self.taps}  # fmt: skip
 
@@ -174,7 +174,7 @@ class LineWriter:
     def _blocks(
         self, image: list[PrimExpr], channel: Channel, place: list[PrimExpr], ys: list[PrimExpr]
     ) -> Stmt:
-        """The blocks of lines, for each place in the dimensions before the last two."""
+        """Compute all blocks of rows, for each index in the dimensions before the last two."""
         d = len(ys)
         if d < len(self.outer) - 1:
             return loop(f"y{d}", self.outer[d].size, lambda y: self._blocks(image, channel, place, [*ys, y]))
@@ -195,7 +195,7 @@ class LineWriter:
         self, image: list[PrimExpr], channel: Channel, place: list[PrimExpr], ys: list[PrimExpr],
         begin: PrimExpr, count: PrimExpr, v: Var,
     ) -> Stmt:  # fmt: skip
-        """One vector of pixels of each line of a block: so many lines, the first of which is `begin`."""
+        """Compute one vector of pixels in each of `count` rows from row `begin` on."""
         start, lanes = simplify(v * (self.pixels * self.last.stride) - self.last.before), self.elements
         zero, end = Broadcast(const(0, "int64"), lanes), Broadcast(self.last.extent, lanes)
         accesses: dict[Load, tuple[PrimExpr, PrimExpr]] = {}
@@ -233,7 +233,7 @@ class LineWriter:
         return result
 
     def _met(self) -> list[Line]:
-        """The lines of the data that are added in one step: those that no step before it has met."""
+        """Data rows accumulated in one step: those not read by an earlier step."""
         if not self.outer:
             return [Line((), 0, ((0, 0),))]
         axis = self.outer[-1]
@@ -250,7 +250,7 @@ class LineWriter:
         self, image: list[PrimExpr], channel: Channel, acc: Buffer, place: list[PrimExpr], met: Line,
         accesses: dict[Load, tuple[PrimExpr, PrimExpr]],
     ) -> Stmt:  # fmt: skip
-        """Add what one line of the data gives to the lines from `place` on; it is 0 outside of the data."""
+        """Accumulate the contribution of one data row (zero outside the data) to the result rows from `place` on."""
         lanes, ys = self.lanes, [Var("row", "int64") for _ in place]
 
         def loaded(xs: Buffer) -> Stmt:
@@ -280,20 +280,20 @@ class LineWriter:
         return result
 
     def _load(self, at: Sequence[PrimExpr], mask: PrimExpr) -> PrimExpr:
-        """Some elements of the data, as the sums take them."""
+        """Load elements of the data in the form in which they are accumulated."""
         return BufferLoad(self.windows.data, tuple(at), mask).astype(f"{self.dtype}x{self.lanes}")
 
     def _added(
         self, channel: Channel, acc: Buffer, q: int, outer: tuple[int, ...], vectors: Mapping[Load, PrimExpr]
     ) -> Stmt:
-        """Add the products of the taps of a line of weights to the sums of a line of the result."""
+        """Accumulate the products of one row of taps into the accumulators of a result row."""
         taps = [(*outer, j) for j in range(self.last.taps)]
         first, *others = ((channel.weights[at], self._element(at[-1], vectors)) for at in taps)
         sums = reduce(lambda sums, factors: fma(*factors, sums), others, Mul(*first))
         return vector_store(acc, (q, 0), Add(vector_load(acc, (q, 0), self.lanes), sums))
 
     def _element(self, tap: int, vectors: Mapping[Load, PrimExpr]) -> PrimExpr:
-        """The elements that a tap of the last dimension meets on a line, of the vectors that were loaded."""
+        """Elements read by a tap of the last dimension, extracted from the loaded vectors."""
         parts = [vectors[load] for load in self._loads_of(tap)]
         if len(parts) == 1:
             return parts[0]
@@ -302,14 +302,14 @@ class LineWriter:
         return Shuffle(tuple(parts), [stride * lane + phase for lane in range(self.lanes)])
 
     def _loads_of(self, tap: int) -> list[Load]:
-        """The vectors in which the elements are that a tap of the last dimension meets."""
+        """Vectors that contain the elements read by a tap of the last dimension."""
         distance, stride = tap * self.last.dilation, self.last.stride
         if stride == 1 or stride > LONGEST_SHUFFLE:
             return [Load(distance, stride)]
         return [Load(distance // stride * stride + part * self.lanes, 1) for part in range(stride)]
 
     def _store(self, acc: Buffer, channel: Channel, place: list[PrimExpr], first: PrimExpr) -> Stmt:
-        """Store the sums that are complete, those of the pixels from `first` on that there are."""
+        """Store the completed accumulators from pixel `first` on, as far as pixels exist."""
 
         def one(lane: Var) -> Stmt:
             x = first + lane

@@ -1,18 +1,18 @@
-"""The loops of `depthwise_lines` for bfloat16: a dot product adds two neighbouring taps of a line.
+"""The loops of `depthwise_lines` for bfloat16: a dot product accumulates two consecutive taps of a row.
 
-    data   a b c d e f …            words from a    ab cd ef …        pixels 0, 2, 4, … meet them with the taps 0, 1
-                                    words from b    bc de fg …        pixels 1, 3, 5, … do
-                                    words from c    cd ef gh …        their halves are what the tap 2 meets
+    data   a b c d e f …            words from a    ab cd ef …        read by pixels 0, 2, 4, … with taps 0, 1
+                                    words from b    bc de fg …        read by pixels 1, 3, 5, …
+                                    words from c    cd ef gh …        their halves are read by tap 2
 
     even[:] = T.dot_bf16(even, words at x, W[co, i, 0:2]) + W[co, i, 2] * first halves of the words at x + 2
     odd[:]  = T.dot_bf16(odd, words at x + 1, W[co, i, 0:2]) + W[co, i, 2] * second halves of the words at x + 2
     C[n, co, y, x:] = even and odd, one after the other
 
-So elements are multiplied as they are in memory, and none is converted for a pair of taps. With a stride of 2, one
-vector of words is all pixels: there is no odd one. Short lines take shorter vectors.
+Elements are thus multiplied in place, without conversion for a pair of taps. With a stride of 2, a vector of packed
+pairs covers all pixels, and there is no odd vector. Short rows use shorter vectors.
 
-Refused, and left to `depthwise_lines`: other strides, dilation, lines of one tap, more weights than registers, and what
-it refuses; machines without dot products of bfloat16, or with tiles.
+Left to `depthwise_lines`: other strides, dilation, rows of one tap, more weights than registers, cases that it rejects,
+and targets without bfloat16 dot products or with bfloat16 tiles.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from .windows import Kernel
 from .words import Words, bits_view, declared, words_for
 
 SHORTEST: Final = 8
-"""The lanes of the shortest vectors that are rounded to bfloat16 in one instruction."""
+"""Lanes of the shortest vectors with an instruction that rounds to bfloat16."""
 MOST_WEIGHTS: Final = 16
-"""Words of weights, and weights without a neighbour, that stay in registers."""
+"""Most weights (packed pairs and unpaired ones) that stay in registers."""
 SECOND: Final = -65536
-"""The second half of a word: the bits of a bfloat16, and those that it lacks to be a float32."""
+"""Mask of the second half of a packed pair: the upper 16 bits, which are a bfloat16 as float32."""
 
 
 def words_writer(kernel: Kernel, tile: Tile, target: Target) -> WordLineWriter | None:
-    """The writer of a convolution; None for what is refused."""
+    """Return the writer of a convolution, or None if it is not supported."""
     windows = kernel.windows
     words = words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
     axis = windows.axes[-1]
@@ -56,7 +56,7 @@ def words_writer(kernel: Kernel, tile: Tile, target: Target) -> WordLineWriter |
 
 
 class WordLineWriter(LineWriter):
-    """Writes the loops of one convolution with a stride of 2 along lines."""
+    """Writes the loops of one convolution with a stride of 2 along rows."""
 
     def __init__(self, kernel: Kernel, tile: Tile, words: Words) -> None:
         self.words = words
@@ -69,24 +69,24 @@ class WordLineWriter(LineWriter):
         return super().fits and len({self._first_of(tap) for tap in self.taps}) <= MOST_WEIGHTS
 
     def kernel(self) -> Stmt:
-        """The parallel loop, with the views of the data and of the weights that it reads."""
+        """Return the parallel loop, with views of the data and weights it reads."""
         views = [(self.data, self.windows.data), (self.weights, self.windows.weight.buffer)]
         return declared(views, super().kernel())
 
     def _first_of(self, tap: tuple[int, ...]) -> tuple[int, ...]:
-        """The first tap of the word that a tap is in."""
+        """First tap of the pair that contains a tap."""
         return *tap[:-1], tap[-1] // self.words.group * self.words.group
 
     def _is_pair(self, j: int) -> bool:
-        """True if tap `j` of a line, the first of a word, has a neighbour."""
+        """True if tap `j`, the first of a pair, has a second one."""
         return j + 1 < self.last.taps
 
     def _loads_of(self, tap: int) -> list[Load]:
-        """The words from the element on that a tap meets, or the first tap of its word."""
+        """Packed pairs from the element read by a tap (or by the first tap of its pair) on."""
         return [Load(self._first_of((tap,))[-1], 1)]
 
     def _weights(self, co: PrimExpr) -> dict[tuple[int, ...], PrimExpr]:
-        """Vectors of the word of each two taps, and of the weight of a tap without a neighbour."""
+        """Broadcast packed weights of each pair of taps, and the weight of an unpaired tap."""
 
         def weight(tap: tuple[int, ...]) -> PrimExpr:
             if not self._is_pair(tap[-1]):
@@ -112,7 +112,7 @@ class WordLineWriter(LineWriter):
         self, channel: Channel, outer: tuple[int, ...], part: int, vectors: Mapping[Load, PrimExpr],
         total: PrimExpr,
     ) -> PrimExpr:  # fmt: skip
-        """Sums plus the products of the taps of a line of weights: those of even pixels (part 0), or of odd ones."""
+        """Accumulate the products of a row of taps for even pixels (part 0) or odd pixels (part 1)."""
         for j in range(0, self.last.taps, self.words.group):
             weight = channel.weights[(*outer, j)]
             if self._is_pair(j):
@@ -122,7 +122,7 @@ class WordLineWriter(LineWriter):
         return total
 
     def _half(self, words: PrimExpr, part: int) -> PrimExpr:
-        """The first or the second numbers of words, as float32."""
+        """First or second elements of packed pairs, as float32."""
         lanes = self.lanes
         if part:
             bits = bitwise_and(words, spread(const(SECOND, "int32"), lanes))
@@ -132,7 +132,7 @@ class WordLineWriter(LineWriter):
 
 
 class _Interleaved(WordLineWriter):
-    """Writes the loops of one convolution with a stride of 1: vectors of even and of odd pixels."""
+    """Writes the loops of one convolution with a stride of 1, as vectors of even and odd pixels."""
 
     parts = 2
 
@@ -141,7 +141,7 @@ class _Interleaved(WordLineWriter):
         return [Load(first + part, 1) for part in range(self.parts if self._is_pair(first) else 1)]
 
     def _store(self, acc: Buffer, channel: Channel, place: list[PrimExpr], first: PrimExpr) -> Stmt:
-        """Store the complete sums in the order of pixels."""
+        """Store the completed accumulators, interleaved into pixel order."""
         lanes = self.lanes
         halves = tuple(vector_load(acc, (0, part * lanes), lanes) for part in range(self.parts))
 

@@ -1,19 +1,19 @@
-"""Direct convolutions with channels before pixels, of floats or integers: register tiles of channels by pixels.
+"""Direct channels-first convolutions of floats or integers, in register tiles of channels by pixels.
 
     for n, co, h, w, ci, i, j in T.grid(…):             P[n, ci, :] = the padded image, phase by phase (see `planes`)
         with T.block("conv"):                           for item in T.parallel(N * strips * blocks):
             with T.init(): C[n, co, h, w] = 0               for jo in panels of the strip:           64 pixels
             C[n, co, h, w] += W[co, ci, i, j] * X[…]            acc = T.alloc_buffer((6, 64), scope="local")
                                                                 for ci, i, j in T.grid(CI, KH, KW):
-                                                                    at = jo * 64 + the place of the tap (i, j)
+                                                                    at = jo * 64 + the offset of tap (i, j)
                                                                     acc[p, :] += W[co + p, ci, i, j] * P[n, ci, at + :]
                                                                 C[n, co + p, h, w] = acc[p, …]   pixels of the panel
 
-Pixels are numbered as in the copy of the image, whose lines are longer than those of the result: a few sums of a panel
-belong to no pixel, and are not stored. So one code serves images of every size, and nothing but the copy knows about
-padding and strides. A strip is as many panels as the second-level cache holds data for. One loop over images, groups,
-strips and blocks of channels is parallel, so that a single image keeps all cores busy. Narrow numbers are converted to
-the dtype of the sums as they are copied; `dot_convolutions` keeps them narrow.
+Pixels are numbered by positions in the padded copy, whose rows are longer than the result's: a few accumulators of a
+panel belong to no pixel and are not stored. So one code serves all image sizes, and only the copy depends on padding
+and strides. A strip is the number of panels whose data fit the L2 cache. A single parallel loop covers images, groups,
+strips and channel blocks, so that one image occupies all cores. Narrow dtypes are converted to the accumulator dtype by
+the copy; `dot_convolutions` keeps them narrow.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .windows import Kernel
 
 
 def direct(kernel: Kernel, target: Target) -> Stmt:
-    """The loops of a direct convolution."""
+    """Return the loops of a direct convolution."""
     tile = tile_for(target, kernel.windows.out.buffer.dtype.bits)
     return Direct(kernel, tile, target.machine.caches.l2).kernel()
 
@@ -46,13 +46,13 @@ class Direct:
     def __init__(self, kernel: Kernel, tile: Tile, cache: int) -> None:
         self.windows, self.results = kernel.windows, Results(kernel)
         self.of_block = self.results
-        """The results of the block of channels that is being written."""
+        """Results of the channel block being written."""
         windows = self.windows
         self.dtype, self.lanes = str(windows.out.buffer.dtype), tile.lanes
         self.sizes = Sizes()
         self.planes = self._planes(tile)
         self.inputs, self.stored = windows.inputs, self.dtype
-        """The planes of a group, and the dtype of their elements."""
+        """Planes per group, and the dtype of their elements."""
         self.vectors, self.width = self.planes.vectors, self.planes.width
         self.panels = self.sizes.named("panels", ceildiv(self.planes.pixels, self.width))
         self.height = self.planes.height
@@ -61,17 +61,17 @@ class Direct:
         depth = inputs.value if isinstance(inputs, IntImm) else 64
         panel = depth * self.width * self.planes.count * windows.out.buffer.dtype.bits // 8
         self.strip = max(min(cache // 4 // max(panel, 1), 32), 1)
-        """The panels whose data stay in the cache while all channels are computed."""
+        """Number of panels whose data stay in cache while all channels are computed."""
         if isinstance(self.panels, IntImm):
             self.strip = -(-self.panels.value // max(-(-self.panels.value // self.strip), 1))
         self.strips = self.sizes.named("strips", ceildiv(self.panels, max(self.strip, 1)))
 
     def _planes(self, tile: Tile) -> Planes:
-        """The copy of the data of this convolution."""
+        """Padded copy of the data."""
         return Planes(self.windows, tile, self.sizes)
 
     def kernel(self) -> Stmt:
-        """The copy of the data, and the parallel loop over what is computed of it."""
+        """Return the copy of the data and the parallel loop that reads it."""
         windows = self.windows
         leading = [size_of(v) for v in windows.batch]
         channels = simplify(self.inputs * windows.groups)
@@ -97,7 +97,7 @@ class Direct:
     def _strip(
         self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, strip: PrimExpr, io: PrimExpr
     ) -> Stmt:
-        """A block of channels of a strip."""
+        """Compute a channel block of a strip."""
         start = simplify(strip * self.strip)
         count = simplify(minimum(const(self.strip, "int64"), self.panels - start))
         end = self.panels - 1
@@ -131,7 +131,7 @@ class Direct:
         channel: Callable[[PrimExpr], PrimExpr],
         base: Var,
     ) -> Stmt:
-        """The sums of some channels at the places of a panel."""
+        """Accumulate some channels at the positions of a panel."""
         lanes = self.lanes
 
         def sums(acc: Buffer, results: Buffer) -> Stmt:
@@ -150,7 +150,7 @@ class Direct:
         return scratch("results", (self.height, self.width), self.dtype, whole)
 
     def _each(self, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
-        """A statement for each vector of a tile, told its row and its first column; written out."""
+        """Return `body(row, first column)` for each vector of a tile, unrolled."""
         return loop("p", self.height, lambda p: loop(
             "v", self.vectors, lambda v: body(p, v * self.lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
 
@@ -158,7 +158,7 @@ class Direct:
         self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, channel: Callable[[PrimExpr], PrimExpr], base: Var,
         acc: Buffer,
     ) -> Stmt:  # fmt: skip
-        """Add up the products of all input channels and taps."""
+        """Accumulate the products of all input channels and taps."""
         windows = self.windows
 
         def update(ci: PrimExpr, taps: list[PrimExpr]) -> Stmt:
@@ -195,17 +195,17 @@ class Direct:
         return loop("ci", self.inputs, lambda ci: tap(ci, []))
 
     def _first_sum(self, channel: PrimExpr) -> PrimExpr:
-        """The vector from which the sums of an output channel begin."""
+        """Initial accumulator vector of an output channel."""
         del channel
         return spread(const(0, self.dtype), self.lanes)
 
     def _weight(self, channel: PrimExpr, ci: PrimExpr, taps: Sequence[PrimExpr]) -> PrimExpr:
-        """The weight of a tap."""
+        """Weight of a tap."""
         depth = [] if self.windows.depth is None else [ci]
         return BufferLoad(self.windows.weight.buffer, (channel, *depth, *taps)).astype(self.dtype)
 
     def _sum(self, total: PrimExpr, weight: PrimExpr, data: PrimExpr) -> PrimExpr:
-        """Sums plus the products of a weight and some data."""
+        """Return `total + weight * data`."""
         return Add(total, Mul(weight, data))
 
     # ------------------------------------------------------------------ results
@@ -213,7 +213,7 @@ class Direct:
     def _results(
         self, tile: Buffer, batch: list[PrimExpr], channel: Callable[[PrimExpr], PrimExpr], base: Var
     ) -> Stmt:
-        """Store those sums of a panel that belong to pixels, line by line."""
+        """Store the accumulators of a panel that belong to pixels, row by row."""
         axes, line = self.windows.axes, self.planes.line
         if len(axes) == 1:
             return self._line(tile, batch, channel, [], base)
@@ -236,7 +236,7 @@ class Direct:
         number: Var,
         base: Var,
     ) -> Stmt:
-        """The pixels of one line of the plane, if it is a line of the result."""
+        """Store the pixels of one plane row, if it is a row of the result."""
         outer = self.windows.axes[:-1]
         names = [Var(f"y{d}", "int64") for d in range(len(outer))]
         start = simplify(base - number * self.planes.line)
@@ -256,9 +256,9 @@ class Direct:
         self, tile: Buffer, batch: list[PrimExpr], channel: Callable[[PrimExpr], PrimExpr], ys: Sequence[PrimExpr],
         start: PrimExpr,
     ) -> Stmt:  # fmt: skip
-        """Store the pixels of one line: element `c` of a panel is pixel `start + c`, if there is such a pixel.
+        """Store the pixels of one row: element `c` of a panel is pixel `start + c`, if it exists.
 
-        Vectors inside of the line need no masks, which would be made anew for each row.
+        Vectors inside the row need no masks, which would be recomputed for each row.
         """
         lanes, size = self.lanes, self.windows.axes[-1].size
 

@@ -1,15 +1,15 @@
-"""The rule for convolutions of narrow numbers with channels before pixels, by dot products of words (see `words`).
+"""Channels-first convolutions of narrow dtypes by dot products of packed groups (see `words`).
 
     for n, co, h, w, ci, i, j in T.grid(…):         P[n, w, :] = words of channels 4 * w … 4 * w + 3 of the padded image
         with T.block("conv"):                       U[co, w, i, j] = words of W[co, 4 * w … 4 * w + 3, i, j]
             with T.init(): C[n, co, h, w] = 0       …                                                   as in `direct`
             C[n, co, h, w] += W[…] * X[…]               acc[p, :] = T.dot_u8s8(acc[p, :], P[n, w, at + :], U[co + p, …])
 
-The loops are those of `direct`; a word stands where an element stands there. Words of weights that are known are made
-while compiling. Where the first bits of the data are flipped, so are those of the padding.
+The loops are those of `direct`, with packed groups (words) in place of elements. Constant weights are packed at compile
+time. If the sign bits of the data are flipped, so are those of the padding.
 
-Refused: dtypes without words, groups of channels that do not fill words, fewer than two input channels to a group, and
-what `convolution` refuses.
+Not supported: dtypes without dot products, groups whose channels do not fill packed groups, fewer than two input
+channels per group, and cases that `convolution` rejects.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from .words import Words, bits_view, declared, words_for
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 WORD: Final = 32
-"""The bits of a word and of a sum."""
+"""Bits of a packed group and of an accumulator."""
 TILE_BITS: Final = WORD * TILE_WORDS
-"""The bits that a step of a product of tiles takes of each output channel."""
+"""Bits of each output channel consumed by one step of a tile (matrix) instruction."""
 LEAST_ROWS: Final = 12
-"""The output channels of a product of tiles for which it is worth it."""
+"""Fewest output channels for which tile instructions pay."""
 
 
 class DotConvolution(ScheduleRule):
-    """The rule for convolutions of narrow numbers."""
+    """Schedule rule for convolutions of narrow dtypes."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -76,7 +76,7 @@ class DotConvolution(ScheduleRule):
 
 
 def _words_of(windows: Windows, target: Target) -> Words | None:
-    """The words that a convolution is to be computed of; None if it is not for this rule."""
+    """Return the packed groups for a convolution, or None if the rule does not apply."""
     inputs = windows.inputs
     if windows.depth is None or is_const(inputs, 1) or target.machine.vector_bits < 128:
         return None
@@ -88,9 +88,9 @@ def _words_of(windows: Windows, target: Target) -> Words | None:
 
 
 def _fills_tiles(windows: Windows) -> bool:
-    """True for convolutions of bfloat16 that leave little of the machine's tiles empty.
+    """True for bfloat16 convolutions that leave little of the hardware tiles empty.
 
-    Bytes are not worth tiles here: sums go through memory once a tap, while dot products keep them in registers.
+    int8 does not pay: tiles store their accumulators to memory once per tap, while dot products keep them in registers.
     """
     inputs, outputs = windows.inputs, windows.channels
     if windows.data.dtype != "bfloat16":
@@ -102,15 +102,17 @@ def _fills_tiles(windows: Windows) -> bool:
 
 
 def _rows_of_tiles(outputs: int) -> int:
-    """The most output channels of a product of tiles that divide all of them."""
+    """Most output channels per tile instruction that divide the number of output channels."""
     return max(count for count in range(1, TILE_ROWS + 1) if outputs % count == 0)
 
 
 @dataclass(frozen=True)
 class TapWords:
-    """Weights (outputs, inputs, taps …) as words (outputs, words, taps …), behind which are corrections, if any.
+    """Packing of weights (outputs, inputs, taps …) into groups (outputs, groups, taps …), followed by corrections if
+    any.
 
-    The correction of an output channel stands at its first tap. For tiles, words are (outputs, taps …, words).
+    The correction of an output channel is stored at its first tap. For tile instructions the layout is (outputs, taps
+    …, groups).
     """
 
     words: Words
@@ -134,7 +136,7 @@ class TapWords:
 
 
 class WordPlanes(Planes):
-    """The copy of the data in words of neighbouring channels."""
+    """Padded copy of the data in packed groups of consecutive channels."""
 
     def __init__(self, windows: Windows, tile: Tile, sizes: Sizes, words: Words) -> None:
         self.words = words
@@ -160,7 +162,7 @@ class WordPlanes(Planes):
         return _rows_of_tiles(outputs.value), max(2 * TILE_ROWS // tile.lanes, 1)
 
     def _below(self, channel: PrimExpr, number: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
-        """The numbers of a channel; 0 behind the last one."""
+        """Elements of a channel; zeros past the last channel."""
         inputs = simplify(self.windows.inputs * self.windows.groups)
         if is_const(simplify(floormod(inputs, self.words.group * self.words.step)), 0):
             return number(simplify(channel))
@@ -185,7 +187,7 @@ class _Writer(Direct):
         return WordPlanes(self.windows, tile, self.sizes, self.words)
 
     def kernel(self) -> Stmt:
-        """The words of the weights, unless they are known, and the loops of the direct convolution."""
+        """Pack the weights unless they are constant, then run the loops of the direct convolution."""
         if self.weights is not None:
             return self._with_data(super().kernel())
         weight = self.windows.weight.buffer
@@ -203,13 +205,13 @@ class _Writer(Direct):
         return self._with_data(scratch("weight_words", shape, "int32", body))
 
     def _with_data(self, body: Stmt) -> Stmt:
-        """A statement with the view of the data around it that it reads."""
+        """Wrap `body` in the view of the data that it reads."""
         planes = self.planes
         assert isinstance(planes, WordPlanes)
         return declared([(planes.bits, self.windows.data)], body)
 
     def _weight_words(self, bits: Buffer, words: Buffer, taps: Sequence[int]) -> Stmt:
-        """Make the words of the weights, and their corrections."""
+        """Pack the weights and compute their corrections."""
         group, inputs = self.words.group, self.windows.inputs
 
         def each_tap(body: Callable[[list[PrimExpr]], Stmt], at: list[PrimExpr]) -> Stmt:
@@ -290,7 +292,7 @@ class _Writer(Direct):
     def _tap_products(
         self, plane: Buffer, batch: list[PrimExpr], channel: PrimExpr, base: Var, sums: Buffer, taps: list[PrimExpr]
     ) -> Stmt:  # fmt: skip
-        """Add the products of all taps: weights by words, times words by places of the plane."""
+        """Accumulate the products of all taps by tile instructions: weight groups by plane positions."""
         axes = self.windows.axes
         if len(taps) < len(axes):
             if axes[len(taps)].taps == 1:

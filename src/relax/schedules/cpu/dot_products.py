@@ -1,4 +1,4 @@
-"""Products of matrices of narrow numbers: bytes summed in int32, bfloat16 in float32, by dot products of words.
+"""Matrix products of narrow dtypes (int8 into int32, bfloat16 into float32) by dot products of packed groups.
 
     for i, j, k in T.grid(M, N, K):          words of A: A4[i, k // 4] = A[i, k // 4 * 4 : … + 4]     (see `words`)
         with T.block("C"):                   words of B: B4[k // 4, j] = B[k // 4 * 4 : … + 4, j]
@@ -10,15 +10,15 @@
         with T.block("D"):                               acc[p, :] = T.dot_u8s8(acc[p, :], A4[io * 6 + p, k], B4[k, :])
             D[i, j] = f(C[i, j])                     D[…] = f(acc)
 
-A panel of words of B is read from the second-level cache, so that sums stay in registers over the whole depth. Words of
-B that are known are made while compiling (`WordPanels`), others when the product runs. Those of A are not made where
-its rows are words already: neighbouring numbers of the right dtype, a number of them that is known and fills words.
+Panels of packed B are read from the L2 cache, so accumulators stay in registers over the whole depth. Constant B is
+packed at compile time (`WordPanels`), other B at run time. A is read in place if its rows are packed groups already:
+contiguous elements of the right dtype, whose static number fills whole groups.
 
-Machines without dot products of bytes multiply pairs of int16 (`T.dot_s16s16`), which the bytes become as words are
-made. bfloat16 without its instruction is left to `product`.
+Targets without byte dot products multiply pairs of int16 (`T.dot_s16s16`), to which the bytes are converted when they
+are packed. bfloat16 without dot products is left to `product`.
 
-Refused: other dtypes, products of bfloat16 with few rows whose right operand is not known (see `streamed_product`), and
-what `operands` refuses.
+Not supported: other dtypes, bfloat16 products with few rows and a non-constant right operand (see `streamed_product`),
+and cases that `operands` rejects.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ from .words import Words, bits_view, words_for
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 ROWS_OF_A_GROUP: Final = 24
-"""The fewest rows of a task."""
+"""Fewest rows of a task."""
 LEAST_ROWS: Final = 4
-"""With fewer rows than this, dot products of bytes are as fast as tiles."""
+"""Fewest rows for which int8 tile instructions are faster than dot products."""
 
 
 class DotProduct(ScheduleRule):
-    """The rule for products of narrow numbers."""
+    """Schedule rule for products of narrow dtypes."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -94,7 +94,7 @@ class DotProduct(ScheduleRule):
 
 
 def _narrow_product_of(nest: Nest) -> Contraction | None:
-    """The product of a nest, of numbers that are words on some machine."""
+    """Return the product computed by a nest, if a target could pack its dtypes into groups."""
     product = product_of_numbers(nest)
     if product is None or product.sum_dtype not in ("int32", "float32"):
         return None
@@ -110,7 +110,7 @@ def _words_of(operands: Operands, target: Target) -> Words | None:
 
 
 def _fills_tiles(operands: Operands) -> bool:
-    """True for products that are not known to leave most of a tile empty; of floats, whatever their rows."""
+    """True unless the product statically leaves most of a hardware tile empty; for floats, whatever the rows."""
     rows, depth = operands.rows, operands.depth
     if isinstance(depth, IntImm) and depth.value * operands.left.dtype.bits < WORD * TILE_WORDS // 2:
         return False
@@ -129,7 +129,7 @@ class _Writer(WordOperands):
     # ------------------------------------------------------------------ tasks
 
     def _tasks(self) -> Stmt:
-        """The parallel loop over the batch, groups of rows, and panels of columns."""
+        """Return the parallel loop over the batch, groups of rows, and panels of columns."""
         batch = [size_of(v) for v in self.operands.batch]
         names = [*(v.var.name for v in self.operands.batch), "go", "jo"]
         tiles = simplify(ceildiv(self.rows, self.height_of_tile))
@@ -159,7 +159,7 @@ class _Writer(WordOperands):
         return with_panels(self.columns, self.tile, counted)
 
     def _group(self, panel: Panel, view: Buffer, go: PrimExpr, number: PrimExpr) -> Stmt:
-        """The tiles of a group of rows."""
+        """Compute the register tiles of a group of rows."""
         if self.words.in_tiles:
             return self._wide_tiles(panel, view, go, number)
         if isinstance(self.rows, IntImm) and is_const(number, 1):
@@ -187,7 +187,7 @@ class _Writer(WordOperands):
             "end", minimum(begin + share, whole), lambda end: tiles(begin, end))))  # fmt: skip
 
     def _tail(self, panel: Panel, view: Buffer, first: PrimExpr, left: PrimExpr) -> Stmt:
-        """The rows behind the whole tiles: for each bit of an unknown number a tile."""
+        """Compute the remaining rows; a dynamic remainder takes one tile per bit of its count."""
         if isinstance(left, IntImm):
             return self._tile(panel, view, first, left.value)
         stmts: list[Stmt] = []
@@ -200,7 +200,7 @@ class _Writer(WordOperands):
     # ------------------------------------------------------------------ tiles of the machine
 
     def _wide_tiles(self, panel: Panel, view: Buffer, go: PrimExpr, number: PrimExpr) -> Stmt:
-        """The rows of a group, as many at a time as the machine's tiles have."""
+        """Compute the rows of a group by hardware tiles."""
         total = simplify(ceildiv(self.rows, TILE_ROWS))
 
         def tiles(begin: PrimExpr, end: PrimExpr) -> Stmt:
@@ -219,7 +219,7 @@ class _Writer(WordOperands):
             "end", minimum(begin + share, total), lambda end: tiles(begin, end))))  # fmt: skip
 
     def _wide_tile(self, panel: Panel, view: Buffer, first: PrimExpr, count: PrimExpr) -> Stmt:
-        """The sums of some rows and the columns of a panel, and what is made of them."""
+        """Accumulate one hardware tile of rows and store the results."""
         operands, width, words = self.operands, panel.vectors * self.lanes, self.words
         at = {**panel.values, operands.row: first}
         depth = operands.depth if self.left_is_words else self.depth
@@ -245,7 +245,7 @@ class _Writer(WordOperands):
         return scratch("sums", (TILE_ROWS, width), words.sums, sums)
 
     def _finished(self, panel: Panel, sums: Buffer, first: PrimExpr, count: PrimExpr) -> Stmt:
-        """Store what is made of the sums of some rows, in the columns that are in the matrix."""
+        """Apply the epilogue to some rows and store the columns inside the matrix."""
         result = self._results_of(panel, first, count)
 
         def vector(r: Var, c: PrimExpr) -> Stmt:
@@ -260,7 +260,7 @@ class _Writer(WordOperands):
     # ------------------------------------------------------------------ tiles of registers
 
     def _tile(self, panel: Panel, view: Buffer, first: PrimExpr, height: int) -> Stmt:
-        """The sums of some rows and the columns of a panel, and what is made of them."""
+        """Accumulate one register tile and store the results."""
         operands, width = self.operands, panel.vectors * self.lanes
         depth = operands.depth if self.left_is_words else self.depth
         at = {**panel.values, operands.row: first}
@@ -290,7 +290,7 @@ class _Writer(WordOperands):
     def _step(
         self, panel: Panel, view: Buffer, acc: Buffer, left: Buffer, right: Buffer, w: Var, height: int
     ) -> Stmt:
-        """Add the products of one word of each row."""
+        """Accumulate the products of one packed group per row."""
         lanes, group = self.lanes, self.words.group
 
         def word(p: Var) -> PrimExpr:
@@ -315,7 +315,7 @@ class _Writer(WordOperands):
     # ------------------------------------------------------------------ results
 
     def _results(self, panel: Panel, acc: Buffer, first: PrimExpr, height: int) -> Stmt:
-        """Store what is made of the sums of a tile, in the columns that are in the matrix."""
+        """Apply the epilogue to a register tile and store the columns inside the matrix."""
         lanes, width = self.lanes, panel.vectors * self.lanes
         result = self._results_of(panel, first, int64(height))
 
@@ -330,7 +330,7 @@ class _Writer(WordOperands):
 
         def made(sums: Buffer) -> Stmt:
             copied = each(lambda p, c: vector_store(sums, (p, c), vector_load(acc, (p, c), lanes)))
-            # Apart: the constants of what is made would take registers that the sums of the next tile need.
+            # A separate function: the epilogue's constants would displace the next tile's accumulators.
             results = apart("p", height, lambda p: loop(
                 "v", panel.vectors, lambda v: self._made(result, panel, sums, p, v * lanes)))  # fmt: skip
             return block([copied, results])
@@ -343,13 +343,13 @@ class _Writer(WordOperands):
         return Results(self.operands, at, height, width if panel.inside is None else panel.inside)
 
     def _mask(self, panel: Panel, c: PrimExpr) -> PrimExpr | None:
-        """The lanes of a vector that are in the matrix."""
+        """Mask of the lanes inside the matrix, or None for all lanes."""
         if panel.inside is None:
             return None
         return LT(ramp(c, self.lanes), spread(panel.inside, self.lanes))
 
     def _made(self, result: Results, panel: Panel, sums: Buffer, r: PrimExpr, c: PrimExpr) -> Stmt:
-        """Store what is made of a vector of sums."""
+        """Apply the epilogue to a vector of accumulators and store it."""
 
         def lane(x: Var) -> Stmt:
             stored = result.made(r, c + x, BufferLoad(sums, (r, c + x)))

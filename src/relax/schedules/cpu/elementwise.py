@@ -1,15 +1,14 @@
-"""Element-wise nests: parallel over all that is outside of the innermost loop, which runs in vectors.
+"""Element-wise nests: a vectorised innermost loop, and one parallel loop over everything else.
 
     for i, j, k in T.grid(n, m, 100):              for f in T.parallel(n * m):               i and j are one axis
         with T.block("Y"):                             for k in T.vectorized(100):
             Y[i, j, k] = X[i, j, k] + B[k]                 Y[f, k] = X[f, k] + B[k]
 
-Axes that index neighbouring dimensions everywhere become one; what is left outside of the innermost is one parallel
-loop, whose variables are computed once for each innermost loop. A long innermost loop is cut into strips of 2,048, so
-that a tensor with one axis is split among threads as well. The thread pool decides by the work at run time whether
-several threads take part. The innermost loop becomes vectors and a masked rest (`VectorizeLoop`). It stays a plain loop
-if an access is not along memory, or an index is divided. Elements that are the same for the whole innermost loop are
-read before it.
+Axes that index adjacent dimensions in every access are merged; all axes but the innermost form one parallel loop, whose
+variables are computed once per innermost loop. A long innermost loop is split into strips of 2,048 elements, so that
+threads also share a tensor with one axis. The thread pool decides at run time, by the amount of work, whether to use
+several threads. The innermost loop becomes vectors and a masked remainder (`VectorizeLoop`). It stays scalar if an
+access is not contiguous or an index is divided. Loop-invariant elements are read before it.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from ..stages import Axis, Group, Stage, with_merged_axes
 from ..straight import Binding, Names, bound
 
 STRIP: Final = 2048
-"""Elements of an innermost loop that one thread takes at least."""
+"""Fewest elements of the innermost loop per thread."""
 
 
 def elementwise(group: Group) -> Stmt:
-    """The loops of a group of one spatial stage."""
+    """Return the loops of a group with one element-wise stage."""
     group = with_merged_axes(group)
     (stage,) = group.stages
     names = Names(stage.cannot_fail)
@@ -65,9 +64,9 @@ def elementwise(group: Group) -> Stmt:
 def _apart(
     stage: Stage, bindings: list[Binding], store: Stmt, inner: Axis
 ) -> tuple[list[Binding], list[Binding], Stmt]:
-    """Bindings before the innermost loop, of what is the same in all of it, those inside of it, and the store.
+    """Split bindings into those before the innermost loop and those inside it; return both and the store.
 
-    What may fail stays inside of a loop that perhaps does not run at all.
+    Bindings that may fail stay inside, as the loop may have no iterations.
     """
     runs = inner.size is not None and inner.size > 0
     invariants = Invariants([inner.var], lambda load: runs or stage.cannot_fail(load))
@@ -76,14 +75,14 @@ def _apart(
 
 
 def in_memory_order(stage: Stage) -> tuple[Axis, ...]:
-    """The axes of a stage in the order of the dimensions that it stores to."""
+    """Axes of a stage in the order of the dimensions of its result."""
     (store,) = stage.stores
     order = {var: place for place, index in enumerate(store.indices) for var in free_vars(index)}
     return tuple(sorted(stage.axes, key=lambda axis: order.get(axis.var, -1)))
 
 
 def within(group: Group, body: Stmt) -> Stmt:
-    """Statements inside of the views and names of a group."""
+    """Wrap statements in the views and names of a group."""
     for view in reversed(group.views):
         body = DeclBuffer(view, body)
     for name, value in reversed(group.names):
@@ -92,7 +91,7 @@ def within(group: Group, body: Stmt) -> Stmt:
 
 
 def parallel_over(axes: Sequence[Axis], body: Stmt) -> Stmt:
-    """One parallel loop over all points of some axes; their variables are free in the body."""
+    """Return one parallel loop over all points of `axes`, whose variables `body` uses."""
     if not axes:
         return body
     first, *others = axes
@@ -120,10 +119,10 @@ def parallel_over(axes: Sequence[Axis], body: Stmt) -> Stmt:
 
 
 def runs_along_memory(stage: Stage, var: Var) -> bool:
-    """True if vectors over a variable are whole vectors in memory, or the same for all lanes.
+    """True if vectors over a variable are contiguous (or broadcast) in every access.
 
-    Then each index is the variable, or it plus a constant in the last dimension, or does not depend on it; and no
-    condition on it guards an access.
+    Each index is the variable, or it plus a constant in the last dimension, or does not depend on it; and no condition
+    on it guards an access.
     """
     fine = True
 
@@ -148,12 +147,12 @@ def runs_along_memory(stage: Stage, var: Var) -> bool:
 
 
 def is_shifted(index: PrimExpr, var: Var) -> bool:
-    """True for a variable plus what does not depend on it."""
+    """True for the variable plus a term that does not depend on it."""
     return index is var or var not in free_vars(simplify(index - var))
 
 
 def guards_other_place(node: PrimExpr, var: Var) -> bool:
-    """True if a choice has a load at another place than the variable itself: it may be out of range."""
+    """True if a conditional contains a load at an index other than the variable, which may be out of bounds."""
     found = False
 
     def visit(part: Node) -> None:

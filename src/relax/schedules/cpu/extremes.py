@@ -1,4 +1,4 @@
-"""The greatest or the least float of a row, without a look at each element for NaN.
+"""Maximum or minimum of a row of floats, without testing each element for NaN.
 
     for k in range(1024):                      lanes, sums = T.alloc_buffer((4, 16)) twice          -inf, and 0
         M[0] = max(M[0], A[k])                 for v in range(16):
@@ -12,9 +12,9 @@
                                                else:
                                                    M[0] = T.vector_reduce_max(the greatest of lanes[0, :] … lanes[3, :])
 
-A maximum that is NaN where an element is takes three instructions, a choice that passes NaN by takes one, and the
-sum, which is NaN where an element is, another one. The sum is NaN too where infinities of both signs, or sums that
-overflow, meet: then the plain loops give the result, and take the time of both.
+A NaN-propagating maximum takes three instructions per element; a maximum that ignores NaN takes one, and the sum, which
+detects NaN, another. The sum is also NaN for infinities of both signs or overflowing sums: then the plain loops compute
+the result, after the time of the fast ones.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from .lanes import Lanes, nested
 from .passes import Element, Pass, operation_of
 
 MOST: Final = 4
-"""Vectors of partial results that hide the time of an addition."""
+"""Accumulator vectors needed to hide the latency of an addition."""
 _BETTER: Final[dict[type[PrimExpr], type[GT] | type[LT]]] = {Max: GT, Min: LT}
 
 
 @dataclass(frozen=True)
 class Extreme:
-    """The only reduction of a pass."""
+    """Single reduction of a pass."""
 
     stage: Stage
     operation: type[PrimExpr]
     value: Var
-    """The name of the element that is compared."""
+    """Name of the element compared."""
 
 
 def extreme_of(element: Element) -> Extreme | None:
-    """The maximum or minimum of floats that is all that a pass computes; None for other passes."""
+    """Return the float maximum or minimum if a pass computes nothing else, or None."""
     if element.stores or len(element.updates) != 1:
         return None
     (stage,) = element.updates
@@ -67,7 +67,7 @@ def extreme_of(element: Element) -> Extreme | None:
 
 
 class Extremes(Lanes):
-    """A pass that computes one extreme along memory."""
+    """A pass that computes one maximum or minimum along memory."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Extremes(Lanes):
         self.extreme = extreme
         (buffer,) = extreme.stage.buffers
         self.sum = decl_buffer((1,), str(buffer.dtype), f"{buffer.name}_sum")
-        """In the place of the sums of elements."""
+        """Sum of the elements, in which any NaN shows."""
         stage = replace(extreme.stage, body=self._update(buffer))
         super().__init__(target, one, replace(element, updates=(stage,)), vector, fixed)
 
@@ -90,10 +90,10 @@ class Extremes(Lanes):
         return min(super()._vectors(), MOST)
 
     def _update(self, buffer: Buffer) -> Stmt:
-        """The better of the value and the result so far, and the sum with the value."""
+        """Update the running extreme and the sum with the current element."""
         (store,), value = self.extreme.stage.stores, self.extreme.value
         so_far, place = BufferLoad(buffer, store.indices), (const(0, "int64"),)
-        old = Var("old", value.dtype)  # a choice of what is loaded would become a store of some lanes
+        old = Var("old", value.dtype)  # selecting between loads would become a masked store
         return block([
             LetStmt(old, so_far, store.replace(value=self._better(value, old))),
             BufferStore(self.sum, Add(BufferLoad(self.sum, place), value), place),
@@ -103,7 +103,7 @@ class Extremes(Lanes):
         return Select(_BETTER[self.extreme.operation](value, so_far), value, so_far)
 
     def loops(self) -> Stmt:
-        """The loops for numbers, and those of any floats where they do not tell."""
+        """Return the loops for rows without NaN, and the general loops run when the sum is NaN."""
         (buffer,) = self.extreme.stage.buffers
         results, sums = (
             decl_buffer((self.count, self.lanes), str(buffer.dtype), f"{buffer.name}_{name}", scope="local")
@@ -124,12 +124,12 @@ class Extremes(Lanes):
         return AllocBuffer(results, AllocBuffer(sums, body))
 
     def _result(self, results: Buffer) -> Stmt:
-        """The best of all lanes, and of the value that the reduction starts from."""
+        """Combine all lanes with the initial value of the reduction."""
         best = vector_load(results, (0, 0), self.lanes)
         return block([self._in_first(results, self._better), self.of_all_lanes(self.extreme.stage, best)])
 
     def _in_first(self, acc: Buffer, combine: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Stmt:
-        """Combine all vectors, in the place of the first: neighbours, then neighbours of those."""
+        """Combine all accumulator vectors into the first, pairwise."""
         parts: list[Stmt] = []
         step = 1
         while step < self.count:

@@ -1,4 +1,4 @@
-"""The rule for convolutions of few input channels with known weights, such as first layers: pixels stay in planes.
+"""Convolutions over few input channels with constant weights, such as first layers: the data stay channels-first.
 
     for n, co, h, w, ci, i, j in T.grid(…):     for n, some lines, panel of 64 pixels in T.parallel(…):
         with T.block("conv"):                       for h in the lines:
@@ -8,15 +8,14 @@
                                                                 S[p, :] += W[co + p, ci, i, j] * R[ci, …, j // 2 + …]
                                                             C[n, co + p, h, panel] = S[p, :]
 
-Vectors are neighbouring pixels, so that results are stored as they are in memory: with as few products to a pixel as a
-first layer has, transposing them would take a third of the time. The ring `R` has the lines of a panel that a window
-meets, split by the phases of the stride and padded with zeros. It is in the first-level cache, and its size does not
-depend on the image's: one code serves images of every size. Tiles ask for the lines of memory of their results before
-they sum, and copies for the lines that are copied next.
+Vectors are consecutive pixels, so results are stored untransposed: a first layer has so few products per pixel that a
+transpose would take a third of the time. The ring buffer `R` holds the rows of a panel read by a window, split by
+stride phase and zero-padded. It fits the L1 cache, and its size does not depend on the image, so one code serves all
+image sizes. Tiles prefetch their result cache lines before they accumulate, and copies prefetch the rows copied next.
 
-Refused: weights that are not known when a program is built, more than 4 input channels, windows of one element, groups,
-three dimensions of pixels, lines that are known not to fill a vector, dilation, strides that leave lines out, strides
-along lines above 4, and numbers of other kinds than float32 and float64.
+Not supported: non-constant weights, more than 4 input channels, 1×1 windows, groups, three pixel dimensions, static
+rows shorter than a vector, dilation, strides that skip rows, strides along rows above 4, and dtypes other than float32
+and float64.
 """
 
 from __future__ import annotations
@@ -58,24 +57,24 @@ from .tiling import Tile, even_pieces, tile_for
 from .windows import Kernel, Windows
 
 LONGEST_SHUFFLE: Final = 4
-"""The longest stride along lines: elements are shuffled out of so many vectors."""
+"""Greatest stride along rows: elements are shuffled out of this number of vectors."""
 LINES: Final = 56
-"""The most lines of an item, beside which the lines that two items copy are few."""
+"""Most rows of a work item; the rows copied by two items are few beside it."""
 LEAST_LINES: Final = 7
-"""The least lines of an item, if there are so many."""
+"""Fewest rows of a work item, if the image has that many."""
 ITEMS: Final = 2
-"""The items for each core, if there are so many."""
+"""Work items per core, if there are enough rows."""
 
 
 class FewChannels(ScheduleRule):
-    """The rule for convolutions of few input channels with known weights."""
+    """Schedule rule for convolutions over few input channels with constant weights."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del func, target, tunable
         return None
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for weights in blocks of output channels."""
+        """Return the function for weights in blocks of output channels."""
 
         def write(kernel: Kernel, declare: Declare) -> Stmt | None:
             dtype = kernel.windows.weight.buffer.dtype
@@ -89,7 +88,7 @@ class FewChannels(ScheduleRule):
 
 
 def _fits(windows: Windows, lanes: int) -> bool:
-    """True for convolutions that the rule is for."""
+    """True for convolutions that the rule supports."""
     inputs, outputs = windows.inputs, windows.channels
     if len(windows.axes) > 2 or windows.groups != 1 or lanes < LONGEST_SHUFFLE:
         return False
@@ -124,7 +123,9 @@ class _Writer:
         self.leading = [size_of(v) for v in self.windows.batch]
         high, wide = (4, 4) if tile.vectors > 2 else (6, 2)
         self.height = -(-self.outputs // -(-self.outputs // high))
-        """The channels of a register tile: few sums are stored at a time, beside which others are summed up."""
+        """Channels of a register tile; tiles are low, so that their stores overlap with the multiplications of the next
+        tile.
+        """
         self.packing = WeightBlocks(
             self.outputs, self.inputs * self.rows.taps * self.columns.taps, self.height, False
         )
@@ -132,14 +133,14 @@ class _Writer:
         self._set_lines(cores)
         reach = (self.columns.taps - 1) // self.columns.stride
         self.copied = self.wide + -(-reach // self.lanes)
-        """The vectors of a phase of a line of the ring."""
+        """Vectors of one stride phase of a row in the ring buffer."""
         phases = min(self.columns.stride, self.columns.taps)
         self.ring = (self.inputs, self.rows.taps, phases, self.copied * self.lanes)
 
     def _set_panels(self, wide: int) -> None:
-        """Divide lines in panels of two neighbouring numbers of vectors, the wider ones first.
+        """Divide rows into panels of two consecutive vector counts, the wider ones first.
 
-        Sets the vectors of a wide panel, the number of panels, and how many of them are wide.
+        Sets the vectors of a wide panel, the number of panels, and the number of wide ones.
         """
         named = self.sizes.named
         vectors = named("vectors", ceildiv(self.columns.size, self.lanes))
@@ -154,7 +155,7 @@ class _Writer:
             self.wider = named("wider", maximum(vectors - self.panels * (wide - 1), int64(0)))
 
     def _set_lines(self, cores: int) -> None:
-        """Divide images in chunks of lines, as many as the cores need."""
+        """Divide images into chunks of rows, enough for all cores."""
         named, height, one = self.sizes.named, self.rows.size, int64(1)
         others = self.panels
         for size in self.leading:
@@ -164,10 +165,10 @@ class _Writer:
         chunks = maximum(ceildiv(height, LINES), minimum(missing, most))
         self.chunks = named("chunks", simplify(chunks))
         self.share = named("share", simplify(ceildiv(height, maximum(self.chunks, one))))
-        """The lines of a chunk."""
+        """Rows of a chunk."""
 
     def kernel(self, weights: Buffer) -> Stmt:
-        """All items."""
+        """Return the loops of all work items."""
         radix = [(f"n{d}", size) for d, size in enumerate(self.leading)]
         radix += [("chunk", self.chunks), ("panel", self.panels)]
         total: PrimExpr = int64(1)
@@ -188,7 +189,7 @@ class _Writer:
 
 
 class _Item:
-    """Writes the loops over some lines of a panel."""
+    """Writes the loops over some rows of a panel."""
 
     def __init__(
         self, writer: _Writer, data: Buffer, weights: Buffer, ring: Buffer, image: list[PrimExpr], panel: PrimExpr,
@@ -197,11 +198,11 @@ class _Item:
         self.writer, self.data, self.weights = writer, data, weights
         self.ring, self.image, self.panel = ring, image, panel
         self.start = start
-        """The first pixel of the panel."""
+        """First pixel of the panel."""
         self.rows, self.columns, self.lanes = writer.rows, writer.columns, writer.lanes
 
     def lines(self, chunk: PrimExpr) -> Stmt:
-        """The lines of a chunk: the new lines of the data of each, and its results."""
+        """Process the rows of a chunk: copy the new data rows of each, then compute its results."""
         taps, stride, share = self.rows.taps, self.rows.stride, self.writer.share
         first = simplify(chunk * share)
 
@@ -218,7 +219,7 @@ class _Item:
     # ------------------------------------------------------------------ data
 
     def _copied(self, new: PrimExpr, count: PrimExpr) -> Stmt:
-        """Copy so many lines of the data to the ring, from line `new` of the padded image on."""
+        """Copy `count` data rows into the ring buffer, from row `new` of the padded image on."""
         lanes, stride = self.lanes, self.columns.stride
 
         def vector(v: Var) -> Stmt:
@@ -229,7 +230,7 @@ class _Item:
         return loop("v", self.writer.copied, vector)
 
     def _masked(self, begin: PrimExpr, body: Callable[[list[Var]], Stmt]) -> Stmt:
-        """`body` of the lanes that are in the image, of the vectors of elements from `begin` on."""
+        """Call `body` with the masks of lanes inside the image, for the vectors from element `begin` on."""
         lanes, extent = self.lanes, self.columns.extent
         masks = [Var("mask", f"boolx{lanes}") for _ in range(self.columns.stride)]
         result = body(masks)
@@ -240,7 +241,7 @@ class _Item:
         return result
 
     def _row(self, q: PrimExpr, c: PrimExpr, begin: PrimExpr, masks: Sequence[Var]) -> Stmt:
-        """Copy a vector of each phase of a line of each channel: zeros, where the line is outside of the image."""
+        """Copy a vector of each phase of a row of each channel; rows outside the image are zeros."""
         lanes, stride, rows = self.lanes, self.columns.stride, self.rows
         zero = spread(const(0, self.writer.dtype), lanes)
 
@@ -267,7 +268,7 @@ class _Item:
                 each(lambda ci: stored(ci, slot, lambda a: zero)))))  # fmt: skip
 
     def _source(self, ci: PrimExpr, y: PrimExpr, x: PrimExpr) -> tuple[PrimExpr, ...]:
-        """The indices of elements of the data."""
+        """Indices of elements of the data."""
         windows = self.writer.windows
         outer = self.image if windows.depth is None else [*self.image, ci]
         return (*outer, y, x) if self.data.ndim == len(outer) + 2 else (*outer, x)
@@ -275,7 +276,7 @@ class _Item:
     # ------------------------------------------------------------------ sums
 
     def _blocks(self, y: PrimExpr) -> Stmt:
-        """The results of a line, by blocks of channels."""
+        """Compute a result row, channel block by channel block."""
         writer = self.writer
 
         def tiles(vectors: int) -> Stmt:
@@ -290,7 +291,7 @@ class _Item:
         return IfThenElse(self.panel < writer.wider, tiles(writer.wide), tiles(writer.wide - 1))
 
     def _tile(self, jo: Var, co: PrimExpr, y: PrimExpr, vectors: int, width: PrimExpr) -> Stmt:
-        """A block of channels of so many vectors of pixels of a line, of which `width` pixels are in the image."""
+        """Compute one channel block of `vectors` vectors of pixels of a row, `width` of which are in the image."""
         height, lanes = self.writer.height, self.lanes
         zero = spread(const(0, self.writer.dtype), lanes)
 
@@ -330,7 +331,7 @@ class _Item:
             height, vectors, lanes, self.writer.dtype, lambda tile: sums(tile, result)))  # fmt: skip
 
     def _asked(self, result: Results, vectors: int) -> Stmt:
-        """Ask for the lines of memory of the results of a tile."""
+        """Prefetch the result cache lines of a tile."""
         return loop("p", self.writer.height, lambda p: loop(
             "v", vectors, lambda v: result.asked(p, v * self.lanes, 2)))  # fmt: skip
 

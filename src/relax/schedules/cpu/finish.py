@@ -1,10 +1,10 @@
-"""Results of attention: the stores of what a function makes of the weighted sums and the sum of the weights.
+"""Epilogue of attention: stores computed from the weighted sums and the sum of the weights.
 
     R[b, i, d] = T.if_then_else(total == 0, 0, sums / total)      inverse = 1 / total
                                                                   R[b, i, 0:dv] = … sums[0:dv] * inverse
 
-A query divides once. Where scores of -inf are subtracted from a greatest score of -inf, the result is NaN, as the
-nests compute it, unless they say that such weights are 0.
+One division per query. If a score of -inf is subtracted from a maximum of -inf, the result is NaN, like that of the
+nests, unless the nests define such weights as 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .scores import part_of
 
 
 class Finish:
-    """Stores results: what a function makes of the weighted sums and the sum of the weights of a query."""
+    """Stores the results of a query: an epilogue of its weighted sums and the sum of its weights."""
 
     def __init__(self, one: Attention, values: Values, inside: PrimExpr) -> None:
         self.one, self.values = one, values
@@ -30,15 +30,15 @@ class Finish:
         self.out = part_of(one.out, values, ((one.row.var, inside), (one.column.var, self.columns)))
 
     def declared(self, body: Stmt) -> Stmt:
-        """A statement with the view around it that it stores to."""
+        """Wrap `body` in the view of the result."""
         return DeclBuffer(self.out, body)
 
     def row(self, i: PrimExpr, total: PrimExpr, most: PrimExpr, sums: Callable[[PrimExpr], PrimExpr]) -> Stmt:
-        """Store the results of a query, from the sum of its weights, its greatest score, and its weighted sums."""
+        """Store the results of a query, given the sum of its weights, its maximum score, and its weighted sums."""
         one, keys = self.one, size_of(self.one.key)
         dtype = str(one.product.dtype)
         if not one.is_zero_unseen:
-            total = total + (most - most)  # NaN where no score is a number
+            total = total + (most - most)  # NaN if the maximum is infinite or NaN
         if one.is_divided or not one.is_zero_unseen:
             none = const(1 if one.is_divided else 0, dtype)  # 0 keys: their sum is 0
             total = total if isinstance(keys, IntImm) and keys.value else Select(keys > 0, total, none)
@@ -67,7 +67,7 @@ class Finish:
 
 
 class _Inverse(StmtExprMutator):
-    """Divisions by a variable as multiplications by its inverse."""
+    """Replaces divisions by a variable by multiplications with its inverse."""
 
     def __init__(self, var: Var, inverse: Var) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Reductions to the place of the first greatest or least element: argmax and argmin.
+"""Reductions to the index of the first maximum or minimum: argmax and argmin.
 
     for k in range(n):                           blocks = T.alloc_buffer((4, 16), "int32", scope="local")
         if V[0] < A[k] or isnan(A[k]) …:         for v in range(ceildiv(n, 64)):
@@ -10,15 +10,15 @@
                                                  V[0] = the greatest of best
                                                  I[0] = the least of blocks * 64 + u * 16 + l where best is V[0]
 
-A lane meets its elements in their order, so an element is taken if it is greater than the one so far: places need not
-be compared, and are 32 bits wide until the end. A lane starts from the least value and its first place, as if it had
-met that value there. NaN counts as greatest, or least. A row of `LONGEST` elements or more, whose places need more
-bits, is refused when the kernel runs.
+A lane sees its elements in order, so an element replaces the running extreme only if it is strictly better: indices
+need no comparison and stay 32-bit until the end. A lane starts from the worst value at its first index, as if it had
+read that value there. NaN counts as the best value. A row of `LONGEST` elements or more, whose indices need more bits,
+raises when the kernel runs.
 
-Where memory runs along the rows, the places of a strip are those within some 2³⁰ elements, and are widened after these.
+If memory runs along the rows, 32-bit indices count within segments of 2³⁰ elements and are widened after each.
 
-Recognised by what it selects (see `tir.schedule.selection`): of equals the first, by an index that is the element's
-number. Other selections stay with `lanes`.
+Recognised by its selection (see `tir.schedule.selection`): the first of equal elements, with the element's index. Other
+selections stay with `lanes`.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ from .passes import Element, store_all
 N = TypeVar("N", bound=Node)
 
 VECTORS: Final = 4
-"""Vectors of values so far, which hide the time of a comparison."""
+"""Accumulator vectors, enough to hide the latency of a comparison."""
 AT_ONCE: Final = 2
-"""Elements of a row that are compared before the best so far are stored, where memory runs along the rows."""
+"""Elements of a row compared between stores of the running extreme, if memory runs along the rows' axis."""
 PIECE: Final = 1 << 30
-"""Elements whose numbers are counted in 32 bits where memory runs along the rows."""
+"""Elements whose indices are counted in 32 bits, if memory runs along the rows' axis."""
 
 
 LONGEST: Final = 1 << 35
-"""Elements that a row does not have, if they lie side by side."""
+"""Upper bound of the length of a contiguous row."""
 
 
 @dataclass(frozen=True)
 class FirstExtreme:
-    """The first greatest or least element of each row: of `value`, which is told the number `axis`."""
+    """First maximum or minimum of `value` along `axis`, for each row."""
 
     stage: Stage
     axis: Axis
@@ -87,30 +87,30 @@ class FirstExtreme:
 
     @property
     def dtype(self) -> str:
-        """The dtype of values so far: those of 16 bits are compared in 32."""
+        """Dtype of the running extreme: float32 for 16-bit floats."""
         dtype = self.result.dtype
         return "float32" if dtype.is_float and dtype.bits < 32 else str(dtype)
 
     @property
     def worst(self) -> PrimExpr:
-        """The value that no element is worse than."""
+        """Value that is no better than any element."""
         if self.result.dtype.is_float:
             return const(-math.inf if self.is_max else math.inf, self.dtype)
         return min_value(self.dtype) if self.is_max else max_value(self.dtype)
 
     def taken(self, so_far: PrimExpr, value: PrimExpr) -> PrimExpr:
-        """True if a value takes the place of the one so far, which is an earlier one."""
+        """True if a later value replaces the running extreme."""
         better = Not(so_far >= value if self.is_max else so_far <= value)
         return And(better, Not(isnan(so_far))) if self.result.dtype.is_float else better
 
     def equal(self, value: PrimExpr, best: PrimExpr) -> PrimExpr:
-        """True for the best value, which is NaN if any is."""
+        """True if a value equals the extreme, which is NaN if any element is."""
         return Or(EQ(value, best), isnan(value)) if self.result.dtype.is_float else EQ(value, best)
 
     def of(
         self, at: PrimExpr, element: Element, inside: PrimExpr | None, body: Callable[[Var], Stmt]
     ) -> Stmt:
-        """`body`, told the value of the element with a number; one that no other is worse than, if it is not inside."""
+        """Call `body` with the value of element `at`, or with the worst value if `inside` is false."""
 
         def wrap(value: PrimExpr) -> PrimExpr:
             return value if inside is None else if_then_else(inside, value, const(0, str(value.dtype)))
@@ -131,13 +131,13 @@ class FirstExtreme:
         later: PrimExpr,
         body: Callable[[PrimExpr, PrimExpr], Stmt],
     ) -> Stmt:
-        """`body`, told the best value so far and its number, after one more value with a later number."""
+        """Call `body` with the running extreme and its index after one more value with a later index."""
         return let("best", best, lambda b: let("number", number, lambda n: let(
             "taken", self.taken(b, value), lambda taken: body(
                 Select(taken, value, b), Select(taken, later, n)))))  # fmt: skip
 
     def stored(self, place: PrimExpr, best: PrimExpr, extent: PrimExpr) -> Stmt:
-        """Stores of the results; of no elements, they are those it starts from."""
+        """Store the results; an empty row stores the initial values of the reduction."""
         combination = self.stage.combination
         assert combination is not None
         results: list[PrimExpr] = [place, best]
@@ -156,7 +156,7 @@ class FirstExtreme:
 
 
 def first_extreme(element: Element, elements: tuple[Axis, ...]) -> FirstExtreme | None:
-    """The reduction of a pass, if it is one of this kind and there is nothing else in the pass."""
+    """Return the reduction of a pass if it is an argmax or argmin and the only stage of the pass."""
     if len(element.updates) != 1 or element.stores or len(elements) != 1:
         return None
     (stage,), (axis,) = element.updates, elements
@@ -178,7 +178,7 @@ def first_extreme(element: Element, elements: tuple[Axis, ...]) -> FirstExtreme 
 
 
 def _starts_from_identity(stage: Stage) -> bool:
-    """True if the results so far are those of no elements at first."""
+    """True if the reduction starts from the result of an empty row."""
     assert stage.combination is not None
     starts = {store.buffer: store.value for store in stage.starts}
     identity = zip(stage.combination.buffers, stage.combination.identity, strict=True)
@@ -186,7 +186,7 @@ def _starts_from_identity(stage: Stage) -> bool:
 
 
 def _sources(stage: Stage) -> dict[Buffer, PrimExpr] | None:
-    """The source of each result, of an update that chooses between the results so far and an element."""
+    """Map each result to its source, for an update that selects between the running results and an element."""
     names: dict[Var, PrimExpr] = {}
     body = stage.body
     while isinstance(body, LetStmt):
@@ -213,10 +213,10 @@ def _is_so_far(value: PrimExpr, names: dict[Var, PrimExpr], stage: Stage) -> boo
 
 
 def _order(stage: Stage) -> bool | None:
-    """True if the first greatest element is kept, False for the first least, None for another selection.
+    """True if the stage keeps the first maximum, False for the first minimum, None for any other selection.
 
-    The condition is looked at for a later element: the numbers are above each other and not negative, and what is left
-    compares the values. Those of each order, and NaN, say what it is.
+    The condition is evaluated for a later element: its index is greater than the running one and not negative, so only
+    comparisons of values remain. Two values in either order, and NaN, identify the selection.
     """
     combination = stage.combination
     assert combination is not None
@@ -243,7 +243,7 @@ def _order(stage: Stage) -> bool | None:
 
 
 class _Later(StmtExprMutator):
-    """A condition on elements with the numbers i and a greater j: comparisons of these are decided."""
+    """Decides the index comparisons of a condition on elements i and j with i < j."""
 
     def __init__(self, i: Var, j: Var) -> None:
         super().__init__()
@@ -271,7 +271,7 @@ class _Later(StmtExprMutator):
 
 
 def along_elements(extreme: FirstExtreme, element: Element, fixed: list[Binding], target: Target) -> Stmt:
-    """The loops of a row whose elements lie side by side; `fixed` are bound before them."""
+    """Return the loops of a contiguous row; bind `fixed` before them."""
     lanes = max(target.machine.vector_bits // max(DataType(extreme.dtype).bits, 32), 1)
     size = extreme.axis.size
     count = VECTORS if size is None else min(VECTORS, max(-(-size // lanes), 1))
@@ -309,7 +309,7 @@ class _Row:
         return AssertStmt(extent < LONGEST, message, row)
 
     def vectors(self, number: PrimExpr, best: Buffer, blocks: Buffer, end: PrimExpr | None) -> Stmt:
-        """A block of vectors; elements from `end` on count for nothing."""
+        """Compare one block of vectors; ignore elements from `end` on."""
         first = simplify(number * (self.lanes * self.count))
 
         def lane(u: Var, at: Var) -> Stmt:
@@ -326,7 +326,7 @@ class _Row:
             "lane", self.lanes, lambda at: lane(u, at), ForKind.VECTORIZED), ForKind.UNROLLED)  # fmt: skip
 
     def end(self, best: Buffer, blocks: Buffer, extent: PrimExpr) -> Stmt:
-        """The results of the row: the best of all lanes, and the first place of those that hold it."""
+        """Combine all lanes into the row's results: the extreme, and the first index that holds it."""
         lanes = self.lanes
         reduce, combine = (
             (vector_reduce_max, maximum) if self.extreme.is_max else (vector_reduce_min, minimum)
@@ -351,7 +351,7 @@ class _Row:
 def across_rows(
     extreme: FirstExtreme, element: Element, each: Callable[[Stmt], Stmt], at: Var, width: int
 ) -> Stmt:
-    """The loops of a strip of rows that lie side by side; `each` makes a loop over them, `at` being its variable."""
+    """Return the loops of a strip of adjacent rows; `each` makes a loop over the rows with variable `at`."""
     extent = extreme.axis.extent.astype("int64")
     here = (at,)
 

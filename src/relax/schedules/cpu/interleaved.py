@@ -1,4 +1,4 @@
-"""Element-wise nests that interleave two lines of memory: the end of a transposed convolution of stride 2.
+"""Element-wise nests that interleave two rows of memory, as at the end of a transposed convolution with stride 2.
 
     for i, j in T.grid(n, 2 * m):                         for i in T.parallel(n):
         with T.block("Y"):                                    lines = T.alloc_buffer((2, m))
@@ -9,11 +9,11 @@
                                                                   Y[i, v * 32 : …] = (a0, b0, a1, b1, …, a7, b7)
                                                                   Y[i, v * 32 + 16 : …] = (a8, b8, …, a15, b15)
 
-Elements at even and at odd places are computed apart, in vectors; what is read is along memory then. A long line is cut
-into strips, as `elementwise` does.
+Elements at even and odd positions are computed separately, in vectors of contiguous reads. A long row is split into
+strips, as in `elementwise`.
 
-Refused, and left to `elementwise`: indices that are divided by something else than 2, lines whose length is not known
-to be even, lines that are known to be shorter than two vectors, and what is not along memory for each half.
+Left to `elementwise`: indices divided by anything but 2, rows not provably of even length, static rows shorter than two
+vectors, and halves with non-contiguous accesses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LENGTH: Final = STRIP // 2
 
 
 def interleaved(group: Group) -> Stmt | None:
-    """The loops of a group of one stage that interleaves two lines; None for another one."""
+    """Return the loops of a group with one interleaving stage, or None."""
     group = with_merged_axes(group)
     (stage,) = group.stages
     store, axes = stage.body, in_memory_order(stage)
@@ -65,7 +65,7 @@ def interleaved(group: Group) -> Stmt | None:
 
 
 def _is_halved(value: PrimExpr, axis: Axis) -> bool:
-    """True if an axis of even length is divided in a value, always by 2."""
+    """True if the value divides an axis of even length, and always by 2."""
     divisors: list[PrimExpr] = []
 
     def visit(node: Node) -> None:
@@ -79,25 +79,25 @@ def _is_halved(value: PrimExpr, axis: Axis) -> bool:
 
 @dataclass(frozen=True)
 class _Halves:
-    """Writes the loops of a strip; `place` goes along memory in the result."""
+    """Writes the loops of a strip; `place` is the axis along memory in the result."""
 
     store: BufferStore
     place: Var
     size: int
 
     def value(self, k: int, at: PrimExpr) -> PrimExpr:
-        """The value of the element at an even place, or of the one behind it."""
+        """Value of the element at index 2 * at + k."""
         divided = _Divided(self.place, at, k).visit(self.store.value)
         return substitute(divided, {self.place: at * 2 + k})
 
     def is_along_memory(self, stage: Stage, k: int) -> bool:
-        """True if the elements of a half are vectors in memory."""
+        """True if all accesses of half `k` are contiguous."""
         at = Var("q", self.place.dtype)
         stored = self.store.replace(value=self.value(k, at), indices=(*self.store.indices[:-1], at))
         return runs_along_memory(replace(stage, body=stored), at)
 
     def strip(self, start: PrimExpr, count: Var) -> Stmt:
-        """Two lines, and the result made of them: in vectors, and what is left by elements."""
+        """Compute both halves of a strip, then interleave them: in vectors, and the remainder element by element."""
         dtype, size = self.place.dtype, self.size
 
         def computed(lines: Buffer, k: int) -> Stmt:
@@ -135,7 +135,7 @@ class _Halves:
 
 
 class _Divided(StmtExprMutator):
-    """Halves and parities of a place plus a number, where the place is `at` * 2 + `k`."""
+    """Replaces quotients and remainders by 2 of the index (plus a constant), where the index is `at` * 2 + `k`."""
 
     def __init__(self, place: Var, at: PrimExpr, k: int) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class _Divided(StmtExprMutator):
         return node if distance is None else const(distance % 2, node.dtype)
 
     def _distance(self, node: FloorDiv | FloorMod) -> int | None:
-        """The distance of the dividend behind `at` * 2, if it is known."""
+        """Constant distance of the dividend from `at` * 2, or None."""
         distance = simplify(node.a - self.place) if node.dtype == self.place.dtype else None
         return distance.value + self.k if isinstance(distance, IntImm) else None
 

@@ -1,4 +1,4 @@
-"""Reductions along memory: several vectors of partial results, combined at the end.
+"""Reductions along memory with several accumulator vectors, combined at the end.
 
     for k in range(100):                       lanes = T.alloc_buffer((4, 16), scope="local")       0 in all lanes
         S[0] = S[0] + A[k]                     for v in range(1):
@@ -11,7 +11,7 @@
                                                        lanes[0, l] = lanes[0, l] + A[k] if k < 100 else lanes[0, l]
                                                S[0] = T.vector_reduce_add(lanes[0, :] + … + lanes[3, :])
 
-Several results that are reduced together, as an index and a value, are combined lane by lane.
+Reductions with several results, such as an index and a value, are combined lane by lane.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ LANE_REDUCTIONS: Final[dict[type[PrimExpr], Callable[[PrimExpr], PrimExpr]]] = {
 
 
 def nested(axes: Sequence[Axis], body: Stmt) -> Stmt:
-    """Serial loops over axes."""
+    """Return serial loops over `axes`."""
     for axis in reversed(axes):
         body = For(axis.var, const(0, axis.var.dtype), axis.extent, ForKind.SERIAL, body)
     return body
 
 
 class Lanes:
-    """A pass with reductions along memory: several vectors of partial results for each."""
+    """Pass with reductions along memory, each with several accumulator vectors."""
 
     def __init__(
         self, target: Target, one: Pass, element: Element, vector: Axis, fixed: list[Binding]
     ) -> None:
         self.one, self.element, self.vector = one, element, vector
         self.fixed = fixed
-        """The names bound before the loops along memory."""
+        """Bindings before the loops along memory."""
         bits = max(min(buffer.dtype.bits, 32) for stage in element.updates for buffer in stage.buffers)
         self.lanes = max(target.machine.vector_bits // max(bits, 8), 1)
         self.count = self._vectors()
 
     def _vectors(self) -> int:
-        """The vectors of partial results: as many as hide the time of an addition, fewer where elements take long."""
+        """Accumulator vectors: enough to hide the latency of an addition, fewer for expensive elements."""
         calls = 0
 
         def visit(node: Node) -> None:
@@ -79,7 +79,7 @@ class Lanes:
         return most if size is None else min(most, max(-(-size // self.lanes), 1))
 
     def loops(self) -> Stmt:
-        """Partial results, the loops that fill them, and what they are combined to."""
+        """Return the accumulators, the loops that fill them, and their final combination."""
         accumulators: dict[Buffer, Buffer] = {}
         for stage in self.element.updates:
             for buffer in stage.buffers:
@@ -106,7 +106,7 @@ class Lanes:
         )
 
     def _filled(self, accumulators: dict[Buffer, Buffer]) -> list[Stmt]:
-        """The loop over whole blocks of vectors, and that over the vectors left, the last with a mask."""
+        """Return the loop over whole blocks of vectors and the loop over remaining vectors, the last of them masked."""
         step = self.count * self.lanes
         extent = self.vector.extent
         whole, left = simplify(floordiv(extent, step)), simplify(floormod(extent, step))
@@ -133,7 +133,7 @@ class Lanes:
     def _vector(
         self, start: PrimExpr, accumulators: dict[Buffer, Buffer], u: PrimExpr, end: PrimExpr | None
     ) -> Stmt:
-        """One vector of elements; those from `end` on count for nothing."""
+        """Accumulate one vector of elements; ignore elements from `end` on."""
 
         def lane(at: Var) -> Stmt:
             place = start + at
@@ -158,7 +158,7 @@ class Lanes:
         return loop("lane", self.lanes, lane, ForKind.VECTORIZED)
 
     def _end(self, stage: Stage, accumulators: dict[Buffer, Buffer]) -> Stmt:
-        """The result of a reduction: all lanes combined, and with the value it starts from."""
+        """Combine the accumulators of a reduction and its initial value into the result."""
         combination = stage.combination
         assert combination is not None
         first = {store.buffer: store.value for store in stage.starts}
@@ -175,7 +175,7 @@ class Lanes:
         return self._lane_by_lane(combination, starts, accumulators)
 
     def of_all_lanes(self, stage: Stage, vector: PrimExpr) -> Stmt:
-        """The result of a reduction from the results of its lanes, with the value that it starts from."""
+        """Combine the lanes of a vector and the initial value into the result."""
         (start,), combination = stage.starts, stage.combination
         assert combination is not None
         operation = operation_of(combination)
@@ -188,7 +188,7 @@ class Lanes:
     def _lane_by_lane(
         self, combination: Combination, starts: tuple[PrimExpr, ...], accumulators: dict[Buffer, Buffer]
     ) -> Stmt:
-        """A loop over the lanes, of a copy in memory: what is indexed by a variable is in no register."""
+        """Combine the lanes in a loop over a copy in memory, as registers cannot be indexed by a variable."""
         copies = {
             b: decl_buffer((self.count, self.lanes), str(b.dtype), f"{b.name}_all")
             for b in combination.buffers
@@ -216,10 +216,10 @@ class Lanes:
 
 
 class _Guarded(StmtExprMutator):
-    """Stores that keep the old value where a condition does not hold.
+    """Turns conditional stores into stores of a selection between the new and the old value.
 
-    Accumulators are read in any case, and chosen by name: a choice between loads becomes loads of some lanes, which
-    would keep them in memory.
+    Accumulators are loaded unconditionally and selected by name: a selection between loads would become loads of single
+    lanes, which keeps the accumulators in memory.
     """
 
     def __init__(self, condition: PrimExpr, accumulators: Iterable[Buffer]) -> None:
@@ -241,7 +241,7 @@ class _Guarded(StmtExprMutator):
         return bound([(old, so_far), (new, node.value)], chosen)
 
     def _is_there(self, value: PrimExpr) -> bool:
-        """True for a value that can be computed whether the condition holds or not."""
+        """True if the value can be computed whether or not the condition holds."""
         return all(load.buffer in self.accumulators for load in loads_in(value))
 
 

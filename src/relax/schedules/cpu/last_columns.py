@@ -1,8 +1,8 @@
-"""The last columns of a product, of which a vector would be mostly empty: their sums have lanes along the depth.
+"""Remainder columns of a product, too few to fill a vector: their accumulators are vectorised along the depth.
 
     for i, j, k in T.grid(M, 257, K):        for i, j, k in T.grid(M, 256, K): …           the loops of `product`
         with T.block("C"):                   for task in T.parallel(ceildiv(M, 96)):      96 rows
-            with T.init():                       columns[0, 0:K] = B[0:K, 256]             zeros behind them
+            with T.init():                       columns[0, 0:K] = B[0:K, 256]             zero-padded
                 C[i, j] = 0                      for io in range(24):                      four rows at a time
             C[i, j] += A[i, k] * B[k, j]             for j in range(1):
                                                          acc[0:4, :] = 0                   in registers
@@ -10,10 +10,10 @@
                                                              acc[p, :] += A[row + p, v : v + 16] * columns[j, v …]
                                                          C[row + p, 256 + j] = the sum of the lanes of acc[p, :]
 
-A tile takes as long for one column of a vector as for all of them: of 257 columns, 5.5 % of its time is lost. Along the
-depth, one column takes a sixteenth of that, and the sums of its lanes.
+A tile takes as long for one column of a vector as for a full vector: with 257 columns, 5.5 % of the time is lost. Along
+the depth, one column takes a sixteenth of that, plus the sums of its lanes.
 
-Only where rows of A are contiguous, rows and depth are many, and instructions take masks (see `number_of_last`).
+Used only if rows of A are contiguous, rows and depth are large, and instructions take masks (see `number_of_last`).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from .operands import Matrices, Results, Values, tile_view
 from .tiling import has_masks, tile_for
 
 SHARE: Final = 4
-"""Columns that are at most one in so many of a vector are summed along the depth."""
+"""Columns are summed along the depth if they fill at most 1 / SHARE of a vector."""
 LEAST_ROWS: Final = 48
-"""The rows from which on copying a column costs little."""
+"""Fewest rows for which copying a column costs little."""
 LEAST_DEPTH: Final = 128
-"""The depth from which on the sums of lanes cost little."""
+"""Least depth for which summing the lanes costs little."""
 ROWS: Final = 4
-"""The rows of a tile: as many sums as hide the latency of a product."""
+"""Rows of a tile: enough accumulators to hide the latency of a multiply-add."""
 ROWS_OF_A_TASK: Final = 96
 
 
 def number_of_last(operands: Matrices, target: Target) -> PrimExpr:
-    """The number of columns behind whole vectors that are summed along the depth."""
+    """Number of remainder columns that are summed along the depth."""
     dtypes = {str(access.dtype) for access in (operands.left, operands.right, operands.total)}
     lanes = tile_for(target, operands.total.dtype.bits).lanes
     is_along = operands.left.indices[-1] is operands.k and len(dtypes) == 1
@@ -56,7 +56,7 @@ def number_of_last(operands: Matrices, target: Target) -> PrimExpr:
 
 
 class LastColumns:
-    """Writes the loops of the columns of a product from `first` on, `count` in number."""
+    """Writes the loops of `count` columns of a product from column `first` on."""
 
     def __init__(self, operands: Matrices, target: Target, first: PrimExpr, count: PrimExpr) -> None:
         self.operands, self.first, self.count = operands, first, count
@@ -65,10 +65,10 @@ class LastColumns:
         self.most = self.lanes // SHARE
         self.depth = operands.depth
         self.whole = simplify(floordiv(self.depth, self.lanes))
-        """The whole vectors of the depth."""
+        """Number of whole vectors of the depth."""
 
     def loops(self) -> Stmt:
-        """The parallel loop over the batch and groups of rows."""
+        """Return the parallel loop over the batch and groups of rows."""
         operands = self.operands
         names = [*(v.var.name for v in operands.batch), "go"]
         sizes = [*map(size_of, operands.batch), simplify(ceildiv(operands.rows, ROWS_OF_A_TASK))]
@@ -80,7 +80,7 @@ class LastColumns:
         )
 
     def _task(self, parts: list[PrimExpr]) -> Stmt:
-        """Some rows: a copy of the columns, and their sums."""
+        """Copy the columns and compute them for some rows."""
         *outer, go = parts
         values: Values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
         width = simplify((self.whole + 1) * self.lanes)
@@ -98,7 +98,7 @@ class LastColumns:
             "rows", rows, lambda rows: tiles(columns, rows)))  # fmt: skip
 
     def _copied(self, values: Values, columns: Buffer) -> Stmt:
-        """Copy the columns, with zeros behind them."""
+        """Copy the columns, padded with zeros."""
         operands = self.operands
         at = {**values, operands.column: self.first}
         axes = ((operands.k, self.depth), (operands.column, self.count))
@@ -114,7 +114,7 @@ class LastColumns:
         return DeclBuffer(view, loop("c", self.count, column))
 
     def _tile(self, values: Values, columns: Buffer, row: PrimExpr, left: PrimExpr) -> Stmt:
-        """Some rows, as far as there are any: `left` of the task."""
+        """Compute a tile of rows from `row` on, of which `left` remain in the task."""
 
         def of_rows(first: PrimExpr, held: PrimExpr) -> Stmt:
             at = {**values, self.operands.row: first}
@@ -133,7 +133,7 @@ class LastColumns:
             "held", simplify(minimum(left, int64(ROWS))), lambda held: of_rows(first, held)))  # fmt: skip
 
     def _sums(self, view: Buffer, columns: Buffer, acc: Buffer, held: PrimExpr, c: Var) -> Stmt:
-        """The sums of each lane; rows that are missing are the last one."""
+        """Accumulate each lane; rows past the last one are clamped to it."""
         lanes = self.lanes
         zero = spread(const(0, self.dtype), lanes)
 
@@ -157,7 +157,7 @@ class LastColumns:
         ])  # fmt: skip
 
     def _stored(self, values: Values, acc: Buffer, place: tuple[PrimExpr, Var], held: PrimExpr) -> Stmt:
-        """Store what is made of the sums of rows that are not missing."""
+        """Apply the epilogue and store the rows that exist."""
         first, c = place
         at = {**values, self.operands.row: first, self.operands.column: self.first}
         result = Results(self.operands, at, held, self.count)

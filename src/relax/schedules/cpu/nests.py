@@ -1,11 +1,10 @@
-"""The rule for all that is no product and no convolution: each nest is written by the file for its kind.
+"""Nests other than products and convolutions; each kind of nest has its own module.
 
-Nests that read each other's results run row by row together where they may (`stages`): the chain of reductions and
-element-wise nests of a softmax or a normalisation takes a row from the cache as often as it needs it. A nest that is
-of no kind here stays as it is.
+Nests that read each other's results run row by row together if possible (`stages`): in the chain of reductions and
+element-wise nests of a softmax or normalisation, a row is reread from cache. Nests of no supported kind are left
+unchanged.
 
-Refused: functions that do not promise that their arguments are apart (tir.noalias), since a row is stored before the
-next is read.
+Not supported: functions without tir.noalias, as a row is stored before the next one is read.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from .rows import rows_of
 from .transposed import transposed
 
 SMALL: Final = 1024
-"""Points of a kernel that stays as it is if it has fewer."""
+"""Number of points below which a kernel is left unchanged."""
 
 
 class Nests(ScheduleRule):
-    """The rule for element-wise nests, reductions, and chains of them."""
+    """Schedule rule for element-wise nests, reductions, and chains of them."""
 
     complements = True
 
@@ -63,7 +62,7 @@ class Nests(ScheduleRule):
 
 
 def _group_from(statements: Sequence[Stmt]) -> tuple[int, Group | None]:
-    """The longest group of statements from the first on, and their number."""
+    """Return the longest group of statements from the first on, and its length."""
     nests: list[Nest] = []
     best: tuple[int, Group | None] = (1, None)
     for statement in statements:
@@ -82,7 +81,7 @@ def _group_from(statements: Sequence[Stmt]) -> tuple[int, Group | None]:
 def _cut_group_from(
     statements: Sequence[Stmt], position: int, allocated: Sequence[Buffer]
 ) -> tuple[int, Group | None]:
-    """The longest group of several statements from a position on, with axes cut in two, and their number; or none."""
+    """Return the longest group of statements from `position` on with split axes, and its length, or (0, None)."""
     nests: list[Nest] = []
     for statement in statements[position:]:
         nest = nest_of(statement)
@@ -126,9 +125,9 @@ def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
 
 
 def _is_small(group: Group) -> bool:
-    """True for stages that are known to have few points: they are not worth the time to compile more code.
+    """True for stages with statically few points, which do not pay for compiling more code.
 
-    A loop that is known never to run makes no points, however long the others are.
+    A loop without iterations has no points, however long the other loops are.
     """
     points = 0
     for stage in group.stages:
@@ -144,7 +143,7 @@ def _is_small(group: Group) -> bool:
 def _intermediates(
     statements: Sequence[Stmt], position: int, count: int, allocated: Sequence[Buffer]
 ) -> set[Buffer]:
-    """The allocated buffers that only these statements use."""
+    """Return the allocated buffers used only by these statements."""
     others: set[object] = set()
     for number, statement in enumerate(statements):
         if not position <= number < position + count:
@@ -154,7 +153,7 @@ def _intermediates(
 
 
 def _with_body(func: PrimFunc, body: Stmt) -> PrimFunc:
-    """The function with another body inside of its root; allocations that it does not use are dropped."""
+    """Replace the body of the function's root; drop allocations that the new body does not use."""
     root = func.body
     if not isinstance(root, BlockRealize):
         return func.replace(body=body)

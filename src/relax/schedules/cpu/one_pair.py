@@ -1,4 +1,4 @@
-"""Products by one pair of packed panels, by sevens: Strassen's algorithm where sums of weights are packed beside them.
+"""Products with a single pair of packed panels by Strassen's algorithm, with precomputed sums of weights.
 
     for i, j, k in T.grid(M, 128, K):        for part in T.parallel(parts):                    32 rows, say
         with T.block("C"):                       for r in range(16):                           quarters, their sums
@@ -10,15 +10,15 @@
         with T.block("D"):                       sums[0:4] = C11, C12, C21, C22
             D[i, j] = f(C[i, j])                 D[…] = f(sums[0:4])
 
-The form, its sums and the bound of its error are those of `strassen`, which shares sums of A among pairs of panels and
-makes those of the weights while it multiplies. Here each part has sums of A of its own, so that threads share none, and
-sums of the weights are packed: weights of one pair are few, and with their sums, twice as many, stay in the
-second-level cache.
+The algorithm, its sums and its error bound are those of `strassen`, which shares sums of A among pairs of panels and
+computes sums of the weights while it multiplies. Here each part computes its own sums of A, so threads share none, and
+sums of the weights are packed at compile time: a single pair of panels is small, and fits the L2 cache even with its
+sums (twice the size).
 
-As in `strassen`, rows that are computed together and are very different, and results that are not finite, leave all of
-them to the plain product.
+As in `strassen`, if paired rows differ too much in magnitude or a result is not finite, the plain product computes all
+results.
 
-Refused: what `strassen` refuses, odd depths, and weights that take more than half of the second-level cache.
+Not supported: cases that `strassen` rejects, odd depths, and weights that take more than half of the L2 cache.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ from .tiling import LOW, tile_for
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 MOST_ROWS: Final = 48
-"""The most rows of a part."""
+"""Most rows of a part."""
 PLAIN: Final = PRODUCTS - SUMS
-"""The products whose right operands are quarters."""
+"""Number of products whose right operands are unmodified quarters."""
 
 
 @dataclass(frozen=True)
 class PairPacking:
-    """The two panels of a matrix one after the other, and behind them the four sums of their quarters."""
+    """Packing of the two panels of a matrix, followed by the four sums of their quarters."""
 
     panels: PanelPacking
     dtype: str = "float32"
 
     def size(self, depth: int) -> int:
-        """The elements of a matrix of so many rows, and of its sums."""
+        """Elements of a packed matrix of `depth` rows with its sums."""
         return 2 * depth * sum(self.panels.widths)
 
     def __call__(self, array: Array) -> Array:
@@ -76,13 +76,13 @@ class PairPacking:
 
 
 def packing_of_pair(operands: Matrices, packing: PanelPacking, target: Target) -> PanelPacking | PairPacking:
-    """The packing with sums for a product that these loops are for; for others the packing itself."""
+    """Return the packing with quarter sums if these loops apply to the product, else `packing` itself."""
     is_never = is_const(is_worth_it(operands.rows, target.num_cores), 0)
     return packing if is_never or not _is_pair(operands, target) else PairPacking(packing)
 
 
 def is_packed_pair(operands: Matrices, target: Target) -> bool:
-    """True for a product that these loops are for, whose panels have their sums behind them."""
+    """True if these loops apply to the product and its panels are packed with their quarter sums."""
     packed = operands.packed
     if packed is None or not _is_pair(operands, target):
         return False
@@ -91,7 +91,7 @@ def is_packed_pair(operands: Matrices, target: Target) -> bool:
 
 
 def _is_pair(operands: Matrices, target: Target) -> bool:
-    """True for a product by one pair of panels, whose left operand has contiguous rows, of a depth that has halves."""
+    """True for a product with one pair of panels, an even depth, and a left operand with contiguous rows."""
     tile, depth = tile_for(target, 32), operands.depth
     dtypes = {str(access.dtype) for access in (operands.left, operands.right, operands.total)}
     if not PassContext.current().config.get(FAST_ALGORITHMS, True) or dtypes != {"float32"} or operands.batch:
@@ -106,16 +106,16 @@ def _is_pair(operands: Matrices, target: Target) -> bool:
 
 
 def is_worth_it(rows: PrimExpr, cores: int) -> PrimExpr:
-    """A condition that is true for enough rows, which fill most of their tiles."""
+    """Condition that there are enough rows, and that most rows of their tiles are filled."""
     parts, height = _parts(rows, cores)
     filled = 2 * parts * height
     return simplify(And(LE(int64(LEAST_ROWS), rows), LE(filled * (WASTE - 1), rows * WASTE)))
 
 
 def _parts(rows: PrimExpr, cores: int) -> tuple[PrimExpr, PrimExpr]:
-    """The number of parts, equally many for all cores if each has rows enough, and the rows of a half of one.
+    """Return (number of parts, rows of half a part); with enough rows, the number is a multiple of the cores.
 
-    These are even: tiles of six rows, and one or two of four, have as many.
+    The rows of a half are even, so that tiles of six rows and one or two of four cover them.
     """
     shared = ceildiv(rows, int64(MOST_ROWS * cores)) * cores
     parts = Select(LE(int64(LEAST_ROWS * cores), rows), shared, ceildiv(rows, int64(MOST_ROWS)))
@@ -125,14 +125,14 @@ def _parts(rows: PrimExpr, cores: int) -> tuple[PrimExpr, PrimExpr]:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows that are computed together: the first, and the rows of a half, of which the last ones may not be there."""
+    """Rows computed together: the first row and the rows of each half; rows past the last one do not exist."""
 
     first: PrimExpr
     height: PrimExpr
     lefts: Buffer
     sums: Buffer
     flag: Buffer
-    """Not 0 where a result is not finite, or rows that are computed together are very different."""
+    """Nonzero if a result is not finite or the magnitudes of rows computed together differ too much."""
 
 
 class OnePair:
@@ -146,10 +146,10 @@ class OnePair:
         self.quarters = Quarters(operands, self.tile)
         self.half = operands.depth.value // 2
         self.pitch = -(-self.half // self.tile.lanes) * self.tile.lanes
-        """The elements between neighbouring rows of sums of A: whole vectors."""
+        """Row pitch of the sums of A, in elements: whole vectors."""
 
     def product(self, done: Buffer) -> Stmt:
-        """All parts; `done[0]` becomes the number of panels that are computed: 2, or 0 where a part has a flag."""
+        """Compute all parts; set `done[0]` to the number of panels computed: 2, or 0 if a part raised its flag."""
         lanes = self.tile.lanes
         parts, height = _parts(self.operands.rows, self.cores)
 
@@ -180,7 +180,7 @@ class OnePair:
             "height", simplify(minimum(height, most)), lambda height: of_parts(parts, height)))  # fmt: skip
 
     def _part(self, number: Var, height: PrimExpr, flags: Buffer) -> Stmt:
-        """The results of a part."""
+        """Compute the results of one part."""
         lanes, width, most = self.tile.lanes, self.tile.columns, MOST_ROWS // 2
         place = (simplify(number + 1), 0)
 
@@ -208,7 +208,7 @@ class OnePair:
     # ------------------------------------------------------------------ sums of A
 
     def _lefts(self, part: _Part, r: Var) -> Stmt:
-        """The seven left operands of a row of both halves: behind the last row it is the last one."""
+        """Compute the seven left operands of a row of both halves; rows past the last one are clamped to it."""
         operands, lanes, last = self.operands, self.tile.lanes, self.operands.rows - 1
 
         def of_rows(upper: PrimExpr, lower: PrimExpr) -> Stmt:
@@ -231,7 +231,7 @@ class OnePair:
             "lower", minimum(lower, last), lambda lower: of_rows(upper, lower)))  # fmt: skip
 
     def _vectors_of_row(self, body: Callable[[PrimExpr, PrimExpr | None], Stmt]) -> list[Stmt]:
-        """`body` for each vector of a row of a half, the last one with a mask if it is not whole."""
+        """Return `body(column, mask)` for each vector of half a row; the mask is None for whole vectors."""
         lanes = self.tile.lanes
         whole, rest = divmod(self.half, lanes)
         stmts = [loop("v", whole, lambda v: body(v * lanes, None))]
@@ -243,7 +243,7 @@ class OnePair:
     def _seven(
         self, part: _Part, greatest: Buffer, views: list[Buffer], place: tuple[Var, PrimExpr], mask: PrimExpr | None
     ) -> Stmt:  # fmt: skip
-        """A vector of each left operand, and the greatest elements of both rows."""
+        """Compute a vector of each left operand and update the maximum magnitudes of both rows."""
         lanes, (r, c) = self.tile.lanes, place
         loads = [vector_load(view, (0, c), lanes, mask) for view in views]
         return seven_lefts(loads, greatest, lambda i, x: vector_store(part.lefts, (i, r, c), x))
@@ -251,7 +251,7 @@ class OnePair:
     # ------------------------------------------------------------------ products
 
     def _product(self, part: _Part, i: Var) -> Stmt:
-        """The product with a number, in tiles."""
+        """Compute product `i` of the seven, tile by tile."""
         height = self.tile.rows
 
         def tiles(panel: Buffer, low: PrimExpr, whole: PrimExpr) -> Stmt:
@@ -269,14 +269,14 @@ class OnePair:
             return DeclBuffer(panel, named("low", low, lambda low: named("whole", simplify(
                 floordiv(part.height - low * LOW, height)), lambda whole: tiles(panel, low, whole))))  # fmt: skip
 
-        # B11, B21, and of the other panel B22; its sums follow the panels.
+        # B11, B21, and B22 of the second panel; the sums follow the panels.
         number = i + Select(i < PLAIN - 1, int64(0), int64(1))
         return named("start", simplify(number * (self.half * self.tile.columns)), of_panel)
 
     def _tile(
         self, part: _Part, i: Var, panel: Buffer, first: PrimExpr, height: int, number: PrimExpr
     ) -> Stmt:
-        """The sums of a tile of one product; its quarter of what the next product reads is asked for."""
+        """Accumulate one register tile of a product; prefetch its part of the next product's operands."""
         lanes, most = self.tile.lanes, MOST_ROWS // 2
 
         def body(tile: RegisterTile, left: Buffer) -> Stmt:
@@ -304,7 +304,7 @@ class OnePair:
     # ------------------------------------------------------------------ results
 
     def _quarter(self, part: _Part, q: Var) -> Stmt:
-        """Store what is made of a quarter, as far as it has rows."""
+        """Apply the epilogue to a quarter and store the rows that exist."""
         operands = self.operands
         row = simplify(part.first + floordiv(q, 2) * part.height)
         column = floormod(q, 2) * self.tile.columns

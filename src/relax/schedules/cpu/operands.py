@@ -1,4 +1,4 @@
-"""The operands of a product as matrices: elements by row, depth and column, for values of the batch's variables."""
+"""Operands of a matrix product as matrices: elements by row, depth and column, for given batch indices."""
 
 from __future__ import annotations
 
@@ -29,25 +29,26 @@ from ..common_parts import CommonParts
 from ..contraction import Contraction, contraction_of, size_of, with_finish, with_merged_axes, with_root
 
 SMALL: Final = 8192
-"""Multiplications for which arranging the loops is not worth the time to compile them."""
+"""Number of multiplications below which a faster schedule does not pay for its compile time."""
 
 Values: TypeAlias = Mapping[Var, PrimExpr]
-"""The values of the batch's variables."""
+"""Values of the batch variables."""
 
 
 def is_large_float_sum(
     store: BufferStore, start: PrimExpr, factors: Sequence[BufferLoad], block: Block
 ) -> bool:
-    """True for sums from 0 of products, all float32 or float64, unless they are known to be few."""
+    """True for a zero-initialised sum of float32 or float64 products, unless it is statically small."""
     dtype = store.buffer.dtype
     same = all(factor.dtype == dtype for factor in factors)
     return dtype in ("float32", "float64") and same and _is_zero(start) and not _is_small(block)
 
 
 def is_large_sum(store: BufferStore, start: PrimExpr, factors: Sequence[BufferLoad], block: Block) -> bool:
-    """True for sums from 0 of products, unless they are known to be few: of floats, narrow ones too, or of integers.
+    """True for a zero-initialised sum of products of floats (narrow ones too) or integers, unless it is statically
+    small.
 
-    Factors are converted to the dtype of the sum, which has all their values.
+    The sum's dtype represents every factor exactly.
     """
     wide = store.buffer.dtype
     if wide == "int32":
@@ -62,7 +63,7 @@ def rewritten_products(
     write: Callable[[Operands], Stmt | None],
     product_of: Callable[[Nest], Contraction | None] | None = None,
 ) -> PrimFunc | None:
-    """The function with other statements for those of its products that `write` has one for; None if it has none.
+    """Replace each product for which `write` returns a statement; return None if there is none.
 
     `product_of` says which nests are products: by default those of floats.
 
@@ -94,7 +95,7 @@ def rewritten_products(
 
 
 def _finished(product: Contraction, behind: Sequence[Stmt]) -> Contraction | None:
-    """The product with the statement behind it, if that is all that reads the sums."""
+    """Return the product with the following statement as its epilogue, if nothing else reads the sum."""
     nest = nest_of(behind[0]) if behind else None
     if nest is None or _is_used(product.out.buffer, behind[1:]):
         return None
@@ -109,7 +110,7 @@ def _is_used(buffer: Buffer, stmts: Sequence[Stmt]) -> bool:
 
 
 def product_of_numbers(nest: Nest) -> Contraction | None:
-    """The product of a nest, if it is not small, with columns that are the result's last dimension."""
+    """Return the product of a nest unless it is small; its columns are the last dimension of the result."""
     product = contraction_of(nest)
     if product is None or _is_small(nest.block) or not _is_zero(product.start) or not product.out.indices:
         return None
@@ -117,7 +118,7 @@ def product_of_numbers(nest: Nest) -> Contraction | None:
 
 
 def float_product_of(nest: Nest) -> Contraction | None:
-    """The product of a nest, if it is one of floats, not small, with columns that are the result's last dimension."""
+    """Return the product of a nest if it is of floats and not small; columns are the result's last dimension."""
     product = product_of_numbers(nest)
     if product is None:
         return None
@@ -129,7 +130,7 @@ def float_product_of(nest: Nest) -> Contraction | None:
 
 
 def _is_float_up_to(dtype: DataType, wide: DataType) -> bool:
-    """True for a dtype whose values all are values of another one, into which vectors of them are converted."""
+    """True if `wide` represents every value of `dtype`, so that vectors can be converted without rounding."""
     return dtype == wide or (wide == "float32" and dtype in ("float16", "bfloat16"))
 
 
@@ -138,7 +139,7 @@ def _is_zero(start: PrimExpr) -> bool:
 
 
 def _is_small(block: Block) -> bool:
-    """True for a block of known sizes that multiplies few times."""
+    """True for a block with statically few multiplications."""
     total = 1
     for iter_var in block.iter_vars:
         size = size_of(iter_var)
@@ -149,37 +150,37 @@ def _is_small(block: Block) -> bool:
 
 
 class Matrices(Protocol):
-    """A product of matrices, several of them for the values of the batch's variables, as `product` writes it.
+    """Product of matrices in the form `product` writes it; batched over `batch`.
 
-    Operands and results are accesses of whole buffers, whose indices are variables, each at most once, and zeros.
+    Operands and results are accesses of whole buffers whose indices are zeros and distinct variables.
     """
 
     rows: PrimExpr
     columns: PrimExpr
     depth: PrimExpr
     batch: tuple[IterVar, ...]
-    """The variables of the batch, the outermost first."""
+    """Batch variables, outermost first."""
     row: Var
     column: Var
     k: Var
     left: BufferLoad
     right: BufferLoad
     store: BufferStore
-    """The store of a result; its last index is the column."""
+    """Store of a result; its last index is the column."""
     total: Var
-    """The variable in the value of the store that stands for the sum."""
+    """Variable in the store's value that stands for the sum."""
     packed: BufferLoad | None
-    """The panels of the right operand one after the other, for values of the batch; None if they are not."""
+    """Access to the packed panels of the right operand for given batch indices, or None."""
 
     def declared(self, body: Stmt) -> Stmt:
-        """A statement with the views and sizes around it that it uses."""
+        """Wrap `body` in the views and sizes it uses."""
         ...
 
 
 class Operands:
-    """A product, of which the last variable of the rows is the row, and that of the result's last index the column.
+    """Product whose row is the last row variable, and whose column is the variable of the result's last index.
 
-    Others of the rows and the columns count as the batch's.
+    The other row and column variables count as batch variables.
     """
 
     def __init__(self, product: Contraction) -> None:
@@ -199,10 +200,10 @@ class Operands:
         self.store = out if product.total is not None else out.replace(value=self.total)
         self.packed: BufferLoad | None = None
         self.right_is_contiguous = product.rhs.indices[-1] is self.column
-        """True if neighbouring columns of the right operand are neighbours in memory."""
+        """True if consecutive columns of the right operand are contiguous."""
 
     def declared(self, body: Stmt) -> Stmt:
-        """A statement with the views and sizes around it that it uses."""
+        """Wrap `body` in the views and sizes it uses."""
         for view in reversed(self._views):
             if self.packed is None or view.data is not self.right.buffer.data:
                 body = DeclBuffer(view, body)
@@ -212,7 +213,7 @@ class Operands:
 
 
 class DeclaredOperands:
-    """Operands whose views and sizes are declared already: some copied to other places, or only the first columns."""
+    """Operands whose views and sizes are already declared, possibly copied or restricted to the first columns."""
 
     def __init__(
         self, operands: Matrices, left: BufferLoad | None = None, packed: BufferLoad | None = None,
@@ -228,17 +229,17 @@ class DeclaredOperands:
         self.store, self.total = operands.store, operands.total
 
     def declared(self, body: Stmt) -> Stmt:
-        """The statement itself."""
+        """Return `body` unchanged."""
         return body
 
 
 def tile_view(
     access: BufferLoad | BufferStore, values: Values, axes: Sequence[tuple[Var, PrimExpr]]
 ) -> Buffer:
-    """A part of a compact buffer: so many values of some variables of an access, from the given ones on.
+    """View of a compact buffer restricted to (start, extent) of some variables of an access.
 
-    Variables without a value begin at 0. Whether the part is inside of the buffer is checked where it is declared,
-    once: indices into it are compared with the sizes of the part, which are numbers.
+    Variables without a value begin at 0. Bounds are checked once, where the view is declared; indices into it are
+    compared with its constant extents.
     """
     buffer = access.buffer
     strides: list[PrimExpr] = []
@@ -261,7 +262,7 @@ def tile_view(
 
 
 class Finished(Protocol):
-    """The store of a result of a product, as `Results` reads it."""
+    """Store of a product's result, as `Results` reads it."""
 
     @property
     def row(self) -> Var: ...
@@ -271,18 +272,18 @@ class Finished(Protocol):
 
     @property
     def store(self) -> BufferStore:
-        """The store of a result; its last index is the column."""
+        """Store of a result; its last index is the column."""
         ...
 
     @property
     def total(self) -> Var:
-        """The variable in the value of the store that stands for the sum."""
+        """Variable in the store's value that stands for the sum."""
         ...
 
 
 @dataclass(frozen=True)
 class ResultStore:
-    """The store of a result, in the terms of a kernel that has other variables than a product."""
+    """Store of a result, for a kernel whose variables are not those of a product."""
 
     row: Var
     column: Var
@@ -291,17 +292,17 @@ class ResultStore:
 
 
 class Results:
-    """The results of a tile, as views of what their stores read and write.
+    """Results of a tile, as views of the buffers that their stores read and write.
 
-    An access whose indices are variables, each at most once, becomes one of a view; others stay as they are.
+    Accesses whose indices are distinct variables become accesses of views; the others stay.
     """
 
     def __init__(self, operands: Finished, at: Values, height: PrimExpr, width: PrimExpr) -> None:
         self.operands, self.at = operands, at
         self.is_sum = operands.store.value is operands.total
-        """True if the results are the sums."""
+        """True if the results are the sums themselves (no epilogue)."""
         self.has_calls = has_calls(operands.store.value)
-        """True if functions are made of the sums: they need registers for constants, and more time than loads."""
+        """True if the epilogue calls functions, which need registers for constants and take longer than loads."""
         self._axes = ((operands.row, height), (operands.column, width))
         self._views: dict[BufferLoad, Buffer] = {}
         self.out = self._view(operands.store)
@@ -323,26 +324,27 @@ class Results:
         return tile_view(access, self.at, self._used(access))
 
     def declared(self, body: Stmt) -> Stmt:
-        """A statement with the views around it."""
+        """Wrap `body` in the views."""
         for view in (*self._views.values(), self.out):
             body = DeclBuffer(view, body)
         return body
 
     def place(self, p: PrimExpr, c: PrimExpr) -> list[PrimExpr]:
-        """The indices of a result in `out`."""
+        """Indices of a result in `out`."""
         return self._indices(self.operands.store, p, c)
 
     def _indices(self, access: BufferLoad | BufferStore, p: PrimExpr, c: PrimExpr) -> list[PrimExpr]:
         return [p if var is self.operands.row else c for var, _ in self._used(access)]
 
     def made(self, p: PrimExpr, c: PrimExpr, total: PrimExpr) -> Stmt:
-        """The store of the result made of a sum."""
+        """Return the store of the result computed from sum `total`."""
         return BufferStore(self.out, self._value(self.operands.store.value, p, c, total), self.place(p, c))
 
     def asked(self, p: PrimExpr, c: PrimExpr, locality: int) -> Stmt:
-        """Ask for the lines of memory of a result, and of what it is made of besides its sum.
+        """Prefetch the cache lines of a result and of its epilogue's operands.
 
-        Operands of fewer dimensions than results, such as biases, are left out. `locality` is that of `prefetch`.
+        Operands with fewer dimensions than the result, such as biases, are not prefetched. `locality` is that of
+        `prefetch`.
         """
         written = BufferLoad(self.out, self.place(p, c))
         read = [
@@ -354,9 +356,9 @@ class Results:
         return block([Evaluate(line) for line in lines])
 
     def of_row(self, p: PrimExpr, body: Callable[[Callable[[PrimExpr, PrimExpr], Stmt]], Stmt]) -> Stmt:
-        """`body` of a function of a column and its sum, the store of a result of a row.
+        """Call `body` with a function (column, sum) → store of a result of row `p`.
 
-        What the row alone decides is computed once, around the body: biases and scales.
+        Per-row values, such as biases and scales, are computed once, around the body.
         """
         operands = self.operands
         common = CommonParts((operands.column, operands.total))
@@ -372,7 +374,7 @@ class Results:
         return result
 
     def _value(self, value: PrimExpr, p: PrimExpr, c: PrimExpr, total: PrimExpr) -> PrimExpr:
-        """A part of a result's value, in a row and a column of the tile."""
+        """Rewrite a subexpression of the result's value for a row and column of the tile."""
         operands = self.operands
         viewed = _Viewed({load: (view, self._indices(load, p, c)) for load, view in self._views.items()})
         at: dict[Var, PrimExpr] = dict(self.at)
@@ -383,7 +385,7 @@ class Results:
 
 
 def has_calls(value: PrimExpr) -> bool:
-    """True if a value is made by a function, such as an exponential, and not by arithmetic alone."""
+    """True if the value contains function calls, such as an exponential, not just arithmetic."""
     calls: list[PrimExpr] = []
 
     def visit(part: PrimExpr) -> None:

@@ -1,4 +1,4 @@
-"""Register tiles of rows by vectors of channels: sums of outer products of a column of elements and a line of weights.
+"""Register tiles of rows by vectors of channels, accumulated as outer products of a column and a row of weights.
 
     for q in tall tiles of 12 rows, then in short ones of 8:            n rows in steps of 4, at least two of them:
         acc = zeros                                                     28 = 12 + 8 + 8
@@ -7,8 +7,8 @@
             for p in range(12):
                 acc[p, :] += V[p, k] * (w0, w1)
 
-In each step a part of the weights behind these is asked for, so that they are in the second-level cache in time. Tiles
-share these evenly: a core has few buffers for lines on their way, and what it needs at once must not wait for them.
+Each step prefetches part of the next weights into the L2 cache. The prefetches are spread evenly over the tiles: a core
+has few fill buffers, and demand loads must not wait for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..build import alloc, block, let, loop, named, spread, vector_load, vector_
 
 
 def register_tiles(units: PrimExpr, unit: int, body: Callable[[PrimExpr, int, PrimExpr], Stmt]) -> Stmt:
-    """`body` of each register tile: its first row, its rows, and its number. There are two `units` of rows at least."""
+    """Return `body(first row, rows, number)` for each register tile; there are at least two `units` of rows."""
     tall, short = 3 * unit, 2 * unit
 
     def tiles(units: PrimExpr, number: PrimExpr) -> Stmt:
@@ -39,7 +39,7 @@ def register_tiles(units: PrimExpr, unit: int, body: Callable[[PrimExpr, int, Pr
 
 @dataclass(frozen=True)
 class RegisterTile:
-    """Sums in registers, and a line of weights."""
+    """Accumulators in registers, and a row of weights."""
 
     acc: Buffer
     right: Buffer
@@ -47,29 +47,29 @@ class RegisterTile:
     vectors: int
     lanes: int
     added: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr] = lambda total, a, w: Add(total, Mul(a, w))
-    """Sums plus the products of an element, in all lanes, and weights."""
+    """Multiply-add of a broadcast element and a weight vector."""
 
     def each(self, body: Callable[[Var, Var], Stmt]) -> Stmt:
-        """A statement for each row and each vector of the tile; written out."""
+        """Return `body(row, vector)` for each vector of the tile, unrolled."""
         return loop("p", self.height, lambda p: self.each_vector(lambda v: body(p, v)), ForKind.UNROLLED)
 
     def each_vector(self, body: Callable[[Var], Stmt]) -> Stmt:
-        """A statement for each vector of a row."""
+        """Return `body(vector)` for each vector of a row."""
         return loop("v", self.vectors, body, ForKind.UNROLLED)
 
     def load(self, p: PrimExpr, v: PrimExpr) -> PrimExpr:
-        """The sums of a vector."""
+        """Load an accumulator vector."""
         return vector_load(self.acc, (p, v * self.lanes), self.lanes)
 
     def store(self, p: PrimExpr, v: PrimExpr, value: PrimExpr) -> Stmt:
-        """Replace the sums of a vector."""
+        """Store an accumulator vector."""
         return vector_store(self.acc, (p, v * self.lanes), value)
 
     def add(
         self, elements: Callable[[PrimExpr], PrimExpr], weights: Buffer, at: Sequence[PrimExpr],
         ahead: Sequence[PrimExpr] | None = None,
     ) -> Stmt:  # fmt: skip
-        """Add the outer product of the rows' `elements` and the line of `weights` at `at`; ask for those at `ahead`."""
+        """Add the outer product of the rows' `elements` and the `weights` row at `at`; prefetch the row at `ahead`."""
         lanes, (*outer, start) = self.lanes, at
 
         def line(v: Var) -> Stmt:
@@ -93,7 +93,7 @@ class RegisterTile:
 def register_tile(
     height: int, vectors: int, lanes: int, dtype: str, body: Callable[[RegisterTile], Stmt]
 ) -> Stmt:
-    """`body` of a register tile of so many rows and vectors."""
+    """Call `body` with a register tile of `height` rows and `vectors` vectors."""
     width = vectors * lanes
     return alloc("acc", (height, width), dtype, "local", lambda acc: alloc(
         "right", (width,), dtype, "local",

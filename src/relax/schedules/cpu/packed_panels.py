@@ -1,9 +1,9 @@
-"""Right operands of products that are known while compiling: their panels one after the other.
+"""Constant right operands of products, packed into consecutive panels at compile time.
 
     w[k, j] of 96 × 80, panels of 48 and 32 columns    p[0 : 4608] = w[:, 0:48], p[4608 : 7680] = w[:, 48:80]
 
-The last panel is filled up with zeros to whole vectors. A product of packed panels copies nothing when it runs, however
-many rows it has and however the operand was transposed.
+The last panel is zero-padded to whole vectors. A product of packed panels copies nothing at run time, whatever its
+number of rows and however the operand was transposed.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 @dataclass(frozen=True)
 class PanelPacking:
-    """The panels of matrices one after the other."""
+    """Packing of matrices into consecutive panels."""
 
     shape: tuple[int, ...]
-    """The shape with dimensions of 1 left out."""
+    """Shape without dimensions of 1."""
     order: tuple[int, ...]
-    """The dimensions of the batch, then that of the depth and that of the columns."""
+    """Dimensions in the order batch, depth, columns."""
     widths: tuple[int, ...]
-    """The columns of each panel."""
+    """Columns of each panel."""
 
     def __call__(self, array: Array) -> Array:
         return self.in_panels(np.transpose(np.reshape(array, self.shape), self.order))
 
     def filled(self, array: Array) -> Array:
-        """Matrices with columns of zeros behind them, as many as fill the last panel."""
+        """Pad matrices with zero columns to fill the last panel."""
         *batch, depth, columns = (self.shape[i] for i in self.order)
         filled = np.zeros((*batch, depth, sum(self.widths)), array.dtype)
         filled[..., :columns] = np.transpose(np.reshape(array, self.shape), self.order)
         return filled
 
     def in_panels(self, matrices: Array) -> Array:
-        """The panels of matrices one after the other, the last one filled up with zeros."""
+        """Return the consecutive panels of matrices, the last one padded with zeros."""
         *batch, depth, _ = matrices.shape
         packed = new_array((*batch, depth * sum(self.widths)), matrices.dtype)
         first = 0
         for width in self.widths:
             panel = packed[..., depth * first : depth * (first + width)]
-            panel = np.reshape(panel, (*batch, depth, width))  # a view, as always where one axis becomes two
+            panel = np.reshape(panel, (*batch, depth, width))  # a view: splitting an axis never copies
             inside = matrices[..., first : first + width]
             panel[..., : inside.shape[-1]] = inside
             panel[..., inside.shape[-1] :] = 0
@@ -65,7 +65,7 @@ class PanelPacking:
 
 
 class Panels(Protocol):
-    """Panels of another form: a packing, the dtype of what it makes, and how many there are of a matrix."""
+    """Panels of another form: a packing, the dtype it produces, and the number of elements per matrix."""
 
     @property
     def dtype(self) -> str: ...
@@ -83,7 +83,7 @@ def packed_products(
     product_of: Callable[[Nest], Contraction | None] | None = None,
     panels_of: Callable[[Operands, PanelPacking], PanelPacking | Panels | None] | None = None,
 ) -> PackedFunction | None:
-    """The function with packed panels for those of its constant parameters that are right operands of its products.
+    """Return the function with packed panels for constant parameters that are right operands of its products.
 
     `product_of` says which nests are products (see `rewritten_products`), `panels_of` may give panels another form, or
     refuse a product (None).
@@ -122,7 +122,7 @@ def packed_products(
 
 
 def users_of(func: PrimFunc, buffer: Buffer) -> int:
-    """The number of nests that read a buffer."""
+    """Number of nests that read a buffer."""
     _, stmts = root_of(func)
     return sum(buffer.data in used for stmt in stmts for used in buffers_used(stmt)[:1])
 
@@ -136,7 +136,7 @@ class _Plan:
 
 
 def _packing(operands: Operands, right: BufferLoad, target: Target) -> _Plan | None:
-    """The order of panels; None if the sizes of the operand are not known, or it is empty."""
+    """Return the packing plan, or None for an operand that is empty or of dynamic size."""
     shape = [size.value for size in right.buffer.shape if isinstance(size, IntImm)]
     if len(shape) != right.buffer.ndim or 0 in shape:
         return None

@@ -1,11 +1,11 @@
-"""Convolutions whose weights are known while compiling: their loops read them in another order, or transformed.
+"""Convolutions with constant weights, which are packed or transformed at compile time.
 
     W: T.Buffer((64, 32, 3, 3), "float32")          W_packed: T.Buffer((2, 2, 9, 16, 32), "float32")
     for n, co, h, w, ci, i, j in T.grid(…):         the loops of a rule, which read W_packed
         C[n, co, h, w] += W[co, ci, i, j] * …
 
-`packed_panels` does the same for products. Refused: functions that do not promise that their arguments are apart
-(tir.noalias), and weights that something else reads, too.
+`packed_panels` does the same for products. Not supported: functions without tir.noalias, and weights with other
+readers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .windows import Accepts, Kernel, rewritten_kernels
 
 
 class Declare(Protocol):
-    """Declares the packed weights of a convolution, of a shape and a dtype; their name tells the `form`."""
+    """Declares packed weights of a given shape and dtype; their name contains `form`."""
 
     def __call__(
         self, packing: Packing, shape: Sequence[int], dtype: str, form: str = "packed"
@@ -35,9 +35,9 @@ def packed_kernels(
     write: Callable[[Kernel, Declare], Stmt | None],
     accepts: Accepts = is_large_float_sum,
 ) -> PackedFunction | None:
-    """The function with packed weights for those of its constant parameters that are weights of its convolutions.
+    """Return the function with packed weights for constant parameters that are weights of its convolutions.
 
-    `write` gives the loops of one, with the weights that it declares; None for what a rule refuses.
+    `write` returns the loops of a convolution for the weights it declares, or None if the rule does not support it.
     """
     if not func.attrs.get("tir.noalias"):
         return None

@@ -1,4 +1,4 @@
-"""Passes over the elements of a row: the stages of a group that share one loop, and the names of their values.
+"""Passes over the elements of a row: stages of a group fused into one loop, and names for their values.
 
 for k: E[i, k] = exp(A[i, k] - M[i])       for k:
 for k: S[i] += exp(A[i, k] - M[i])             a = A[i, k];  m = M[0];  e = exp(a - m)
@@ -28,11 +28,11 @@ from ..straight import Binding, Names, bound
 N = TypeVar("N", bound=Node)
 
 Place = Callable[[tuple[PrimExpr, ...]], "tuple[Buffer, tuple[PrimExpr, ...]]"]
-"""Another buffer for one, with other indices."""
+"""Maps an access to another buffer with other indices."""
 
 
 class Redirect(StmtExprMutator):
-    """Accesses to some buffers as accesses to others; equal values that have a name as that name."""
+    """Redirects accesses of some buffers to others, and replaces values that have a name by the name."""
 
     def __init__(self, places: dict[Buffer, Place], named: Sequence[tuple[PrimExpr, Var]] = ()) -> None:
         super().__init__()
@@ -63,14 +63,14 @@ class Redirect(StmtExprMutator):
 
 @dataclass(frozen=True)
 class Pass:
-    """Stages that share one loop over the elements of a row."""
+    """Stages fused into one loop over the elements of a row."""
 
     stages: tuple[Stage, ...]
     elements: tuple[Axis, ...]
 
 
 def passes_of(group: Group) -> list[Pass]:
-    """The stages, those together that go over the same elements and do not wait for each other's results."""
+    """Fuse stages over the same elements that do not depend on each other's complete results."""
     result: list[Pass] = []
     for stage in group.stages:
         elements = group.elements(stage)
@@ -83,7 +83,7 @@ def passes_of(group: Group) -> list[Pass]:
 
 
 def _keeps_pace(stage: Stage, before: Pass) -> bool:
-    """True if a stage reads of the stages before it only what they store at the same element."""
+    """True if the stage reads only same-element results of the earlier stages of the pass."""
     stores = {store.buffer: (store, s) for s in before.stages for store in s.stores}
     for load in stage.loads():
         if load.buffer in stores:
@@ -98,7 +98,7 @@ def _same(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
 
 
 def _with_results_in_place(group: Group, own: set[Buffer]) -> Group:
-    """The group with intermediate elements stored where the result will be, if they have its place and dtype."""
+    """Store intermediate elements directly in the result's buffer if indices and dtype match."""
     data = {buffer.data for buffer in own}
     for first in group.stages:
         if first.is_reduction or first.buffers[0].data not in data or not group.elements(first):
@@ -122,7 +122,7 @@ def _with_results_in_place(group: Group, own: set[Buffer]) -> Group:
 
 
 def _changed(stage: Stage, change: Callable[[Stmt], Stmt]) -> Stage:
-    """A stage with another body and other starts."""
+    """Apply `change` to the body and the initial stores of a stage."""
     body = change(stage.body)
     starts = tuple(store for start in stage.starts for store in stores_in(change(start)))
     combination = stage.combination
@@ -145,10 +145,10 @@ class Rows:
         self.locals: list[Buffer] = []
 
     def localised(self, extra: tuple[PrimExpr, ...] = (), more: tuple[PrimExpr, ...] = ()) -> Group:
-        """The group with storage of a row's own for buffers that nothing else uses.
+        """Replace buffers used only inside a row by row-local storage.
 
-        They have the dimensions that are no rows, and those in `extra`, indexed by `more`. The results of one reduction
-        have one place: they all get storage of a row's own, or none does.
+        It has the dimensions that are no rows, and those of `extra`, indexed by `more`. The results of one reduction
+        are all replaced or none is.
         """
         rows = {axis.var for axis in self.group.rows}
         places: dict[Buffer, Place] = {}
@@ -171,7 +171,7 @@ class Rows:
         return replace(self.group, stages=tuple(_changed(s, redirect.visit) for s in self.group.stages))
 
     def allocated(self, body: Stmt) -> Stmt:
-        """`body` with the storage of a row's own that it uses."""
+        """Wrap `body` in the row-local allocations it uses."""
         reads, writes = buffers_used(body)
         for buffer in reversed(self.locals):
             if buffer.data in reads | writes:
@@ -179,7 +179,7 @@ class Rows:
         return body
 
     def needed_later(self, buffer: Buffer, passes: Sequence[Pass], position: int) -> bool:
-        """True if what a pass stores in a buffer is read after it, or is a result."""
+        """True if a buffer stored by a pass is read later or is a result."""
         if all(buffer is not local for local in self.locals):
             return True
         return any(
@@ -192,7 +192,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Element:
-    """Statements for one element of a pass: values with names, stores, and updates of reductions."""
+    """Statements for one element of a pass: named values, stores, and updates of reductions."""
 
     lets: tuple[Binding, ...]
     stores: tuple[BufferStore, ...]
@@ -206,7 +206,7 @@ class Element:
 
 
 def element_of(rows: Rows, passes: Sequence[Pass], position: int) -> Element:
-    """The element of a pass: what a stage stores and a later one reads has a name."""
+    """Return the element statements of a pass; values stored by one stage and read by a later one get names."""
     named: list[Binding] = []
     stores: list[BufferStore] = []
     updates: list[Stage] = []
@@ -231,7 +231,7 @@ def element_of(rows: Rows, passes: Sequence[Pass], position: int) -> Element:
 
 
 def without_invariants(element: Element, one: Pass, vector: Axis) -> tuple[Element, list[Binding]]:
-    """An element without the values that are the same along an axis, and names for these."""
+    """Hoist the values that are invariant along an axis; return the element without them, and their bindings."""
     invariants = Invariants([vector.var], lambda load: any(s.cannot_fail(load) for s in one.stages))
     lets = invariants.split(element.lets)
     stores = tuple(map(invariants.named, element.stores))
@@ -240,7 +240,7 @@ def without_invariants(element: Element, one: Pass, vector: Axis) -> tuple[Eleme
 
 
 def _named_update(stage: Stage, names: Names) -> Stmt:
-    """The update of a reduction with the names of elements; of several results, those so far have names too."""
+    """Return the update of a reduction with named elements; with several results, the running ones are named too."""
     body = names.stmt(stage.body, stage.buffers)
     if len(stage.buffers) == 1 or stage.combination is None:
         return body
@@ -253,7 +253,7 @@ def _named_update(stage: Stage, names: Names) -> Stmt:
 
 
 def store_all(buffers: Sequence[Buffer], indices: tuple[PrimExpr, ...], values: Sequence[PrimExpr]) -> Stmt:
-    """Stores of values, all of which are computed before the first is stored."""
+    """Store values, all of which are computed before the first store."""
     if len(buffers) == 1:
         return BufferStore(buffers[0], values[0], indices)
     names = [Var(f"v_{buffer.name}", buffer.dtype) for buffer in buffers]
@@ -264,7 +264,7 @@ def store_all(buffers: Sequence[Buffer], indices: tuple[PrimExpr, ...], values: 
 
 
 def may_reorder(stage: Stage) -> bool:
-    """True for a reduction whose elements may be combined in any order: all but products of floats."""
+    """True if the elements may be combined in any order: all reductions except products of floats."""
     combination = stage.combination
     if combination is None or not combination.commutative:
         return False
@@ -272,7 +272,7 @@ def may_reorder(stage: Stage) -> bool:
 
 
 def operation_of(combination: Combination) -> type[PrimExpr] | None:
-    """The operation that combines two results, if there is one result."""
+    """Operation that combines two results of a reduction with a single result, or None."""
     if len(combination.buffers) != 1:
         return None
     dtype = combination.buffers[0].dtype
@@ -281,7 +281,7 @@ def operation_of(combination: Combination) -> type[PrimExpr] | None:
 
 
 def stores_in(stmt: Node) -> tuple[BufferStore, ...]:
-    """The stores below a node."""
+    """Stores below a node."""
     stores: list[BufferStore] = []
     post_order_visit(stmt, lambda node: stores.append(node) if isinstance(node, BufferStore) else None)
     return tuple(stores)

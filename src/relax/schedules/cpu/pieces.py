@@ -1,4 +1,4 @@
-"""Nests that choose by where an index lies, as a concatenation of many tensors does: a nest for each part of the axis.
+"""Nests that select by the range of an index, as a concatenation does: one nest per segment of the axis.
 
     for i in range(6):                                              for i in range(2):
         with T.block("C"):                                              C[i] = A[i]
@@ -6,11 +6,10 @@
                    T.if_then_else(i < 5, X[i - 2], B[i - 5]))           C[i + 2] = X[i]
                                                                     C[5] = B[0]
 
-The conditions need not be tested then, and LLVM, which takes time quadratic in the branches of one function, is spared
-them.
+The conditions need no tests then, and LLVM, whose time is quadratic in the branches of one function, is spared them.
 
-Refused: few parts, which are written as vectors under masks or as branches; parts that are narrow columns of the
-result; limits that are not known.
+Not split: few segments (written with masks or branches), segments that are narrow columns of the result, and dynamic
+limits.
 """
 
 from __future__ import annotations
@@ -27,22 +26,21 @@ from ..stages import Axis, Group, Stage
 from .elementwise import elementwise, in_memory_order, within
 
 FEW: Final = 16
-"""Parts of an axis that stay in one nest."""
+"""Most segments of an axis that stay in one nest."""
 
 LINE: Final = 16
-"""Elements next to each other that a part of an inner axis has on average at least: a nest of fewer would take every
-line of the cache again.
+"""Least average run length of a segment of an inner axis: with shorter runs, each nest would reload every cache line.
 """
 
 SHORT: Final = 1024
-"""Points of a part from which on its nest is arranged like others; there may be many."""
+"""Fewest points of a segment for which its nest gets a schedule of its own; there may be many segments."""
 
 Piece: TypeAlias = "tuple[int, int, PrimExpr]"
-"""A range of an axis, from and up to, and the value there."""
+"""Segment of an axis: (start, end, value)."""
 
 
 def in_pieces(group: Group) -> list[Stmt] | None:
-    """A nest for each part of an axis of a group of one spatial stage; None if there are few parts."""
+    """Return one nest per segment of an axis of an element-wise stage, or None for few segments."""
     (stage, *others) = group.stages
     if others or stage.is_reduction or not isinstance(stage.body, BufferStore):
         return None
@@ -58,15 +56,17 @@ def in_pieces(group: Group) -> list[Stmt] | None:
 
 
 class _Cuts:
-    """Cuts the range of a variable where conditions in an expression begin or cease to hold."""
+    """Splits the range of a variable at the thresholds of conditions in an expression."""
 
     def __init__(self, var: Var) -> None:
         self.var = var
         self._known: dict[tuple[int, int, int], list[Piece]] = {}
-        """By the expression's identity and the range: objects may be shared."""
+        """Cache by (identity of the expression, range), as subexpressions may be shared."""
 
     def pieces(self, expr: PrimExpr, low: int, high: int) -> list[Piece]:
-        """The parts of a range that is not empty, in order, and the expression in each, without the conditions."""
+        """Return the segments of a nonempty range in order, with the expression simplified to be condition-free in
+        each.
+        """
         key = id(expr), low, high
         if key not in self._known:
             self._known[key] = self._pieces(expr, low, high)
@@ -92,7 +92,7 @@ class _Cuts:
         return found
 
     def _limit(self, expr: PrimExpr) -> int | None:
-        """The number below which the variable chooses the first of two values; None for other expressions."""
+        """Threshold below which the variable selects the first of two values, or None."""
         if not isinstance(expr, Call) or expr.intrinsic != "if_then_else":
             return None
         match expr.args[0]:
@@ -103,7 +103,7 @@ class _Cuts:
 
 
 def _part(stage: Stage, store: BufferStore, axis: Axis, piece: Piece) -> Stage:
-    """The stage for a part of one of its axes, which begins at 0 then."""
+    """Restrict a stage to a segment of one of its axes, shifted to begin at 0."""
     low, high, value = piece
     own = Axis(Var(axis.var.name, axis.var.dtype), const(high - low, axis.var.dtype))
     at = own.var + low if high - low > 1 else const(low, axis.var.dtype)
@@ -116,7 +116,7 @@ def _part(stage: Stage, store: BufferStore, axis: Axis, piece: Piece) -> Stage:
 
 
 def _nest(group: Group, stage: Stage) -> Stmt:
-    """The loops of a part; plain ones where there is little to do."""
+    """Return the loops of a segment; unscheduled ones for few points."""
     if prod(SHORT if axis.size is None else axis.size for axis in stage.axes) >= SHORT:
         return elementwise(replace(group, stages=(stage,), rows=stage.axes))
     body = stage.body

@@ -1,8 +1,8 @@
-"""A convolution of single elements as a product over the pixels of an image, for `pointwise_tiles` to write.
+"""Pointwise convolutions as matrix products over the pixels of an image, for `pointwise_tiles`.
 
     C[n, co, h, w] = max(… * (1 / sqrt(v[co] + 1e-5)), 0)       C[n, co, pixel] = max(total * table[co], 0)
 
-What is computed of each sum has the sum and the pixel as variables; what the output channel alone decides is in tables.
+The epilogue becomes an expression of the sum and the pixel; per-channel values are read from tables.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 @dataclass(frozen=True)
 class Table:
-    """Values that each output channel decides, computed once: scales of a normalisation, such as 1 / √(v[c] + ε)."""
+    """Per-channel values computed once, such as normalisation scales 1 / √(v[c] + ε)."""
 
     buffer: Buffer
     channel: Var
     value: PrimExpr
 
     def filled(self, channels: int, lanes: int) -> Stmt:
-        """The loop that computes them, in vectors."""
+        """Return the vectorised loop that fills the table."""
 
         def element(c: PrimExpr) -> Stmt:
             value = substitute(self.value, {self.channel: c.astype(str(self.channel.dtype))})
@@ -53,37 +53,37 @@ class Table:
 
 @dataclass(frozen=True)
 class Pixels:
-    """A convolution of single elements as a product; `Results` reads its results from it."""
+    """Pointwise convolution as a matrix product; `Results` reads its results from it."""
 
     batch: tuple[IterVar, ...]
     row: Var
-    """The output channel."""
+    """Output channel."""
     column: Var
-    """The pixel."""
+    """Pixel index."""
     count: PrimExpr
-    """The pixels of the result."""
+    """Number of pixels of the result."""
     channels: int
     inputs: int
     store: BufferStore
-    """The store of a result; its last index is the pixel."""
+    """Store of a result; its last index is the pixel."""
     total: Var
-    """The variable in the value of the store that stands for the sum."""
+    """Variable in the store's value that stands for the sum."""
     source: Buffer
-    """The data, with one dimension for its pixels."""
+    """Data, with a single dimension for the pixels."""
     weights: Buffer
     steps: tuple[Axis, ...]
-    """The axes of pixels, if the result has not all pixels of the data."""
+    """Pixel axes of a strided convolution; empty if it reads every pixel."""
     views: tuple[Buffer, ...]
-    """Views of results, and of what they are made of besides sums."""
+    """Views of the results and of the other operands of the epilogue."""
     names: tuple[tuple[Var, PrimExpr], ...]
     tables: tuple[Table, ...] = ()
     has_words: bool = False
-    """True if the data are words already; `inputs` is the number of words then."""
+    """True if the data are packed groups already; `inputs` then counts groups."""
     image: tuple[tuple[Var, PrimExpr], ...] = ()
-    """Variables of the store that say which image it is, where each image has loops of its own."""
+    """Variables of the store that identify the image, if each image has loops of its own."""
 
     def declared(self, body: Stmt, lanes: int) -> Stmt:
-        """A statement with the tables, views and sizes around it that it uses."""
+        """Wrap `body` in the tables, views and sizes it uses."""
         for table in self.tables:
             body = AllocBuffer(table.buffer, block([table.filled(self.channels, lanes), body]))
         for view in (*self.views, self.source):
@@ -94,28 +94,30 @@ class Pixels:
 
 
 class RowPacking(Protocol):
-    """The order of weights as tiles read them."""
+    """Packing of weights for the fused row-by-row tiles."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the result."""
+        """Shape of the packed weights."""
         ...
 
     def __call__(self, array: Array) -> Array:
-        """Weights in this order."""
+        """Return the packed weights."""
         ...
 
 
 @dataclass(frozen=True)
 class WeightBlocks:
-    """Weights as tiles read them: P[block, ci, p] = W[first + p, ci], where `first` is the block's first channel."""
+    """Packing of weights as tiles read them: P[block, ci, p] = W[first + p, ci], with `first` the block's first
+    channel.
+    """
 
     channels: int
     inputs: int
     width: int
-    """The channels of a block."""
+    """Channels of a block."""
     is_filled: bool
-    """True if the last block ends with zeros; False if it begins before the end of the one before it."""
+    """True if the last block is padded with zeros; False if it overlaps the previous block."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -135,7 +137,7 @@ class WeightBlocks:
 
 @dataclass(frozen=True)
 class TapVectors:
-    """Depthwise weights as tiles read them: P[tap, c] = W[c, 0, i, j], with zeros up to whole vectors."""
+    """Packing of depthwise weights: P[tap, c] = W[c, 0, i, j], padded with zeros to whole vectors."""
 
     channels: int
     taps: int

@@ -1,11 +1,11 @@
-"""Copies of images in which each tap of a convolution is a shift: padded, and split by the phases of the stride.
+"""Padded copies of images split by stride phase, in which each tap of a convolution is a constant offset.
 
     X[n, c, y, x]                   P[n, c, plane]              for stride 2 and 1 pixel of padding
                                     P[n, c, ((a * 2 + b) * rows + r) * line + q] = X[n, c, r * 2 + a - 1, q * 2 + b - 1]
 
-A tap (i, j) of the pixel (h, w) is the element (h + i // 2, w + j // 2) of phase (i % 2, j % 2), so that neighbouring
-pixels meet neighbouring elements whatever the stride. Elements outside of the image are 0, and so is a panel's width
-behind the last phase, which whole vectors may reach.
+Tap (i, j) of pixel (h, w) reads element (h + i // 2, w + j // 2) of phase (i % 2, j % 2), so consecutive pixels read
+consecutive elements for any stride. Elements outside the image are 0, as is one panel width after the last phase, which
+whole vectors may reach.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from .windows import Axis, Windows
 
 
 class Sizes:
-    """Sizes by names, so that proofs about them need not look at what they are."""
+    """Sizes bound to names, which proofs treat as opaque."""
 
     def __init__(self) -> None:
         self._names: list[tuple[Var, PrimExpr]] = []
 
     def named(self, name: str, size: PrimExpr) -> PrimExpr:
-        """A size by a name of its own, unless it is a number or a variable."""
+        """Return a name for a size; constants and variables are returned unchanged."""
         size = simplify(size)
         if isinstance(size, (IntImm, Var)):
             return size
@@ -52,7 +52,7 @@ class Sizes:
         return var
 
     def around(self, body: Stmt) -> Stmt:
-        """`body`, in which the names stand for the sizes."""
+        """Bind the named sizes around `body`."""
         for var, size in reversed(self._names):
             body = LetStmt(var, size, body)
         return body
@@ -61,7 +61,7 @@ class Sizes:
 def digits(
     flat: PrimExpr, sizes: Sequence[tuple[str, PrimExpr]], body: Callable[[list[PrimExpr]], Stmt]
 ) -> Stmt:
-    """`body`, told the digits of a number in mixed radix, each below its size."""
+    """Call `body` with the mixed-radix digits of `flat`, one per (name, size)."""
     results: list[PrimExpr] = [const(0, "int64")] * len(sizes)
     values: list[tuple[Var, PrimExpr, PrimExpr]] = []
     several = [place for place, (_, size) in enumerate(sizes) if not is_const(size, 1)]
@@ -85,9 +85,9 @@ def window(
     width: int | PrimExpr,
     body: Callable[[Buffer, Sequence[PrimExpr]], Stmt],
 ) -> Stmt:
-    """`body`, told a buffer and indices from which on so many elements of the last dimension are to be used.
+    """Call `body` with a buffer and indices from which `width` elements of the last dimension are used.
 
-    In a buffer of unknown size these are a view, which is checked where it is declared, and not in each access.
+    For a buffer of dynamic size they are a view, whose bounds are checked once, where it is declared.
     """
     if all(isinstance(size, IntImm) for size in buffer.shape):
         return body(buffer, place)
@@ -100,7 +100,7 @@ def window(
 
 
 class Planes:
-    """The copy of the data of one convolution: its sizes, the statement that fills it, and the places of taps."""
+    """Padded copy of a convolution's data, split by stride phase: its sizes, fill statement, and tap offsets."""
 
     def __init__(self, windows: Windows, tile: Tile, sizes: Sizes) -> None:
         self.windows, self.lanes = windows, tile.lanes
@@ -111,34 +111,34 @@ class Planes:
         self.rows = [sizes.named(f"rows{d}", a.size + a.reach) for d, a in enumerate(axes[:-1])]
         last = axes[-1]
         self.line = sizes.named("line", last.size + last.reach)
-        """The distance of rows."""
+        """Row pitch."""
         pixels = axes[0].size - 1
         for a, distance in zip(axes[1:], [*self.rows, self.line][1:], strict=True):
             pixels = pixels * distance + a.size - 1
         self.pixels = sizes.named("pixels", maximum(pixels + 1, const(0, "int64")))
-        """The places from the first pixel to the last."""
+        """Positions from the first pixel to the last."""
         self.height, self.vectors = self._shape(tile)
         self.width = self.vectors * self.lanes
-        """The elements of a panel."""
+        """Elements of a panel."""
         area = self.line
         for rows in self.rows:
             area = area * rows
         self.area = sizes.named("area", area)
         self.line_vectors = sizes.named("line_vectors", ceildiv(self.line, self.lanes))
-        """The vectors of a line, the last of which may reach into the next one."""
+        """Vectors of a row; the last one may reach into the next row."""
         count = 1
         for phases in self.phases:
             count *= phases
         self.count = count
-        """The number of phases."""
+        """Number of phases."""
         self.size = sizes.named("plane", self.area * count + self.width)
 
     def _shape(self, tile: Tile) -> tuple[int, int]:
-        """The rows and vectors of the register tile."""
+        """(Rows, vectors) of the register tile."""
         return _tile(self.windows.channels, self.pixels, tile)
 
     def tap(self, taps: Sequence[PrimExpr]) -> PrimExpr:
-        """The distance of the elements that a tap meets from those of the first."""
+        """Offset of a tap from the first tap."""
         phase: PrimExpr = const(0, "int64")
         shift: PrimExpr = const(0, "int64")
         for d, (axis, at) in enumerate(zip(self.windows.axes, taps, strict=True)):
@@ -153,7 +153,7 @@ class Planes:
     # ------------------------------------------------------------------ filling
 
     def fill(self, leading: Sequence[PrimExpr], source: Sequence[PrimExpr], plane: Buffer) -> Stmt:
-        """Copy the image with the indices `source` to the plane with the indices `leading`."""
+        """Copy the image at indices `source` to the plane at indices `leading`."""
         rest = loop("v", self.vectors, lambda v: self._store(
             plane, leading, self.size - self.width + v * self.lanes, self._zeros(plane)))  # fmt: skip
         return block([self._phases(0, [], leading, source, plane), rest])
@@ -202,7 +202,7 @@ class Planes:
         self, at: PrimExpr, ys: Sequence[PrimExpr], phase: PrimExpr, leading: Sequence[PrimExpr],
         source: Sequence[PrimExpr], plane: Buffer,
     ) -> Stmt:  # fmt: skip
-        """One line: elements of the data, or zeros."""
+        """Copy one row of data, or fill it with zeros."""
         axis = self.windows.axes[-1]
         first = simplify(phase * self.steps[-1] - axis.before)
 
@@ -236,12 +236,12 @@ class Planes:
         )
 
     def _stored(self, outer: Sequence[PrimExpr], start: PrimExpr, plane: Buffer) -> PrimExpr:
-        """A vector of a plane: elements of the data from `start` on, a stride apart."""
+        """Strided vector of the data from `start` on, in the form stored in a plane."""
         elements = self._elements(self.windows.data, outer, start, self.windows.axes[-1])
         return elements.astype(str(plane.dtype.with_lanes(self.lanes)))
 
     def _elements(self, data: Buffer, outer: Sequence[PrimExpr], start: PrimExpr, axis: Axis) -> PrimExpr:
-        """A vector of the data: elements from `start` on, a stride apart; those outside of the data are 0."""
+        """Strided vector of the data from `start` on; elements outside the data are 0."""
 
         def masked(first: PrimExpr, stride: int) -> PrimExpr:
             at = ramp(first, self.lanes) if stride == 1 else _steps(first, stride, self.lanes)
@@ -258,7 +258,7 @@ class Planes:
 
 
 def _tile(channels: PrimExpr, pixels: PrimExpr, most: Tile) -> tuple[int, int]:
-    """The rows and vectors of the register tile for which all sums together take the fewest steps."""
+    """Choose (rows, vectors) of the register tile with the fewest steps in total."""
     if not isinstance(pixels, IntImm) or not isinstance(channels, IntImm):
         return most.rows, most.vectors
     vectors, rows = max(-(-pixels.value // most.lanes), 1), max(channels.value, 1)
@@ -278,7 +278,7 @@ def _steps(first: PrimExpr, stride: int, lanes: int) -> PrimExpr:
 
 
 def filled(windows: Windows, planes: Planes, plane: Buffer, sizes: Sequence[PrimExpr]) -> Stmt:
-    """Fill the planes of all images and channels, in parallel; `sizes` are their numbers."""
+    """Return the parallel loop that fills the planes of all images and channels."""
     total: PrimExpr = const(1, "int64")
     for size in sizes:
         total = total * size

@@ -1,20 +1,18 @@
-"""The rule for convolutions of single elements (1 × 1), with channels before pixels, of float32 or float64.
+"""Channels-first pointwise (1×1) convolutions of float32 or float64.
 
     for n, co, h, w, ci in T.grid(…):                   C[n, co, p] += W[co, ci] * X[n, ci, p]
         with T.block("conv"):                           for p in all pixels of an image: products of matrices,
             C[n, co, h, w] += W[co, ci, 0, 0] * …       in register tiles
 
-Images of known and unknown size, in one to three dimensions, any batch; what is computed of each element behind the
-convolution (bias, addition, activation) becomes part of the store; values that an output channel alone decides, such as
-the scale of a normalisation, are computed once. With a stride, the pixels that are used are copied first
-(`strided_pixels`). `pointwise_tiles` has the loops in their two forms: vectors along pixels, or along output channels,
-which serves images whose pixels do not fill vectors (7 × 7), and needs weights that are known when a program is built;
-`along_pixels` and `along_channels` write them.
-Such weights are packed for the tiles; others are read where they are.
+Supports images of static and dynamic size, in one to three dimensions, with any batch. Element-wise epilogues (bias,
+addition, activation) are fused into the store; per-channel values, such as the scale of a normalisation, are computed
+once. With a stride, the pixels read are first copied (`strided_pixels`). `pointwise_tiles` has two loop forms:
+vectorised over pixels (`along_pixels`), or over output channels (`along_channels`), which suits images whose pixels do
+not fill vectors (7 × 7) and needs constant weights. Constant weights are packed for the tiles; others are read in
+place.
 
-Refused, and left to `convolution`: kernels of several elements, padding, groups, numbers of channels that are not
-known, nests behind the convolution that read pixels in another order, known sizes that are too small to be worth it,
-and functions that do not promise that their arguments are apart (tir.noalias).
+Left to `convolution`: larger kernels, padding, groups, dynamic channel counts, epilogues that read pixels in another
+order, statically small problems, and functions without tir.noalias.
 """
 
 from __future__ import annotations
@@ -44,19 +42,19 @@ from .windows import Kernel, rewritten_kernels
 from .words import Words
 
 WEIGHTS: Final = 1 << 17
-"""The weights from which on images of unknown size are taken to be small: deep layers have many channels."""
+"""Number of weights from which images of dynamic size are assumed small: deep layers have many channels."""
 DEEP: Final = 320
-"""The input channels from which on they are so too, if there are `NARROWED` times as many as output channels."""
+"""Input channels from which they are also assumed small, if there are `NARROWED` times as many as output channels."""
 NARROWED: Final = 3
-"""The ends of inverted residuals have fewer channels: those of a tile's rows would be few blocks."""
+"""Ratio of input to output channels at the end of an inverted residual, where channel rows would form few blocks."""
 TRANSPOSED: Final = 3
-"""The steps in which a vector of results is transposed and stored."""
+"""Steps to transpose and store a vector of results."""
 TRANSPOSED_OF_WORDS: Final = 6
-"""The same where words are multiplied."""
+"""Steps to transpose and store a vector of results if packed groups are multiplied."""
 
 
 class Pointwise(ScheduleRule):
-    """The rule for convolutions of single elements."""
+    """Schedule rule for pointwise convolutions."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -73,7 +71,7 @@ class Pointwise(ScheduleRule):
         return rewritten_kernels(func, rewrite)
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for weights that are packed as its tiles read them."""
+        """Return the function for weights packed as its tiles read them."""
 
         def write(kernel: Kernel, declare: Declare) -> Stmt | None:
             pixels = pixels_of(kernel)
@@ -91,7 +89,7 @@ class Pointwise(ScheduleRule):
 
 
 def writer_for(pixels: Pixels, target: Target, words: Words | None = None) -> AlongPixels | AlongChannels:
-    """The form that takes fewer steps; for an unknown number of pixels, by the numbers of channels."""
+    """Choose the loop form with fewer steps; for a dynamic number of pixels, by the channel counts."""
     first, second = AlongPixels(pixels, target, words), AlongChannels(pixels, target, words)
     each = TRANSPOSED if words is None else TRANSPOSED_OF_WORDS
     moved = pixels.channels / first.lanes * each / first.inputs
@@ -103,7 +101,7 @@ def writer_for(pixels: Pixels, target: Target, words: Words | None = None) -> Al
 
 
 def pixels_of(kernel: Kernel) -> Pixels | None:
-    """The convolution as a product over the pixels of an image; None for what the rule refuses."""
+    """Return the convolution as a product over the pixels of an image, or None if the rule does not support it."""
     windows = kernel.windows
     inputs, channels = windows.inputs, windows.channels
     if windows.groups != 1 or windows.depth is None or windows.padding is not None:
@@ -133,7 +131,7 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
 
 @dataclass(frozen=True)
 class Merged:
-    """The store of a result by the number of its pixel, as parts of `Pixels`."""
+    """Store of a result indexed by a flat pixel index, as parts of `Pixels`."""
 
     pixel: Var
     count: PrimExpr
@@ -145,7 +143,7 @@ class Merged:
 
 
 def merged_pixels(kernel: Kernel) -> Merged | None:
-    """The store of a result with one index for all axes of pixels; None if it reads them in another order."""
+    """Flatten the pixel axes of the store; return None if an operand reads them in another order."""
     windows = kernel.windows
     names: list[tuple[Var, PrimExpr]] = []
     count = _named_product("pixels", [axis.size for axis in windows.axes], names)
@@ -164,7 +162,7 @@ def merged_pixels(kernel: Kernel) -> Merged | None:
 def with_tables(
     store: BufferStore, channel: IterVar, varying: Sequence[Var]
 ) -> tuple[BufferStore, tuple[Table, ...]]:
-    """The store with loads from tables for what is computed of an output channel alone, and the tables."""
+    """Move per-channel subexpressions of the store into tables; return the new store and the tables."""
     parts = CommonParts(varying)
     value = parts.visit(store.value)
     values: dict[Var, PrimExpr] = {}
@@ -179,7 +177,7 @@ def with_tables(
 
 
 def is_total(value: PrimExpr) -> bool:
-    """True if nothing in a value can fail, loads from buffers of known sizes aside."""
+    """True if evaluating the value cannot fail, apart from loads of buffers of static size."""
     parts: list[bool] = []
 
     def visit(part: PrimExpr) -> None:
@@ -191,7 +189,7 @@ def is_total(value: PrimExpr) -> bool:
 
 
 def _named_product(name: str, sizes: Sequence[PrimExpr], names: list[tuple[Var, PrimExpr]]) -> PrimExpr:
-    """The product of sizes, by a name unless it is a number or a variable: proofs need not look at its factors."""
+    """Return the product of sizes, bound to a name unless it is a constant or variable."""
     total: PrimExpr = const(1, "int64")
     for size in sizes:
         total = total * size
@@ -204,7 +202,7 @@ def _named_product(name: str, sizes: Sequence[PrimExpr], names: list[tuple[Var, 
 
 
 def finished(kernel: Kernel) -> tuple[BufferStore, Var]:
-    """The store of a result, as the nest behind the convolution changes it, and the variable that is the sum in it."""
+    """Return (store of a result with the epilogue applied, variable that stands for the sum)."""
     out = kernel.windows.out
     total = Var("total", out.buffer.dtype)
     if kernel.epilogue is None:
@@ -217,7 +215,7 @@ def finished(kernel: Kernel) -> tuple[BufferStore, Var]:
 
 
 class _Summed(StmtExprMutator):
-    """Puts a variable in the place of loads of one buffer."""
+    """Replaces loads of one buffer by a variable."""
 
     def __init__(self, buffer: Buffer, total: Var) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The common part of both forms of loops of convolutions of single elements: products of weights and pixels.
+"""Common part of both loop forms of pointwise convolutions: products of weights and pixels.
 
     AlongPixels                                             AlongChannels
 
@@ -13,17 +13,17 @@
                                                                             sums[io * 6 + …, :] = acc
                                                                     C[n, jo * 64 + …, chunk] = f(sums transposed)
 
-The first form writes results as they are in memory, but 49 pixels fill 4 vectors of 16 badly. The second form has tiles
-of as many pixels as divide the image well, while numbers of channels fill vectors; it transposes results, which few
-input channels do not pay for. `pointwise` compares the two.
+The first form stores results untransposed, but 49 pixels fill 4 vectors of 16 badly. The second form has tiles whose
+pixels divide the image evenly, while channels fill vectors; it transposes results, which does not pay for few input
+channels. `pointwise` compares both.
 
-The last block of channels is no code of its own: it begins so early that it is whole. Pixels behind the last one are
-loaded as zeros and not stored. Each number of pixels runs the same code.
+The last channel block overlaps the previous one so that it is whole and needs no code of its own. Pixels past the last
+one are loaded as zeros and not stored, so any number of pixels runs the same code.
 
-The first block of channels copies the pixels of the next panel, or of the next part of the input channels, while it
-multiplies: copies alone would take a tenth of the time. Tiles ask for the lines of memory of results while they sum, a
-line at a time, and copies for the pixels that are copied next: a chunk has a short run of each channel's line, and
-processors prefetch long ones only.
+The first channel block copies the pixels of the next panel, or of the next segment of input channels, while it
+multiplies: separate copies would take a tenth of the time. Tiles prefetch their result cache lines while they
+accumulate, one line at a time, and copies prefetch the pixels copied next: a chunk has a short run per channel, and
+hardware prefetching covers long runs only.
 """
 
 from __future__ import annotations
@@ -71,47 +71,47 @@ from .words import Words
 
 
 class Load(Protocol):
-    """A vector of an image and an input channel, from a pixel on; `is_whole` says that all of its pixels are there."""
+    """Loads a vector of pixels of an image and input channel; `is_whole` promises that all of them exist."""
 
     def __call__(self, values: Values, k: PrimExpr, c: PrimExpr, is_whole: bool = False) -> PrimExpr: ...
 
 
 Ask: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], Stmt]
-"""A statement that asks for what a `Load` reads later."""
+"""Returns a statement that prefetches data of a later `Load`."""
 Steps: TypeAlias = "Callable[[Callable[[Var], Stmt] | None], Stmt]"
-"""The loop over input channels of a tile, with a statement for each of them besides its products."""
+"""Returns the loop over a tile's input channels, with an additional statement in each iteration."""
 
 MANY_REGISTERS: Final = 32
 FEW_REGISTERS: Final = 16
 AHEAD: Final = 8
-"""The input channels by which gathered pixels are asked ahead: memory takes as long as to copy these."""
+"""Prefetch distance of gathered pixels in input channels: memory latency is about the time to copy them."""
 SMALL: Final = 49
-"""The pixels of small images that tiles of two heights should fill: 7 × 7."""
+"""Pixels (7 × 7) up to which images use tiles of two heights to avoid padding."""
 TASKS: Final = 2
-"""The tasks for each core, if there are so many."""
+"""Tasks per core, if there are enough."""
 SHARING: Final = 4
-"""The blocks of channels beside which a copy of pixels takes little time."""
+"""Channel blocks that amortise a copy of pixels."""
 FROM_CACHE: Final = 0.05
-"""The steps for which a pixel's bytes are waited for: a panel of them is in the second-level cache."""
+"""Stall in steps per packed int8 pixel loaded from the L2 cache."""
 BROADCAST: Final = 0.02
-"""The same for a pixel's number in the first-level cache, which goes to all lanes."""
+"""Stall in steps per broadcast of a pixel's element from the L1 cache."""
 BROADCAST_WEIGHT: Final = 0.03
-"""The same for a weight, which is in the second-level cache at first."""
+"""Stall in steps per broadcast of a weight, first loaded from the L2 cache."""
 LEFT: Final = 8
-"""The registers that a tile leaves for addresses, copies and lines it asks for, where it loses nothing."""
+"""Registers that a tile leaves for addresses, copies and prefetches without a penalty."""
 CROWDED: Final = 0.003
-"""The share of its time that a tile loses for each register that it leaves less."""
+"""Relative slowdown per register missing from `LEFT`."""
 BYTES: Final = 4
-"""The numbers in a word of bytes."""
+"""Elements of an int8 packed group."""
 LINE: Final = 64
-"""The bytes of a line of the cache."""
+"""Bytes of a cache line."""
 
 
 # ------------------------------------------------------------------------------------- choice
 
 
 def shapes(tile: Tile) -> list[tuple[int, int]]:
-    """The rows and vectors of tiles for which there are registers: accumulators, a row of vectors, one broadcast."""
+    """(Rows, vectors) of all tiles that fit the registers: accumulators, a row of vectors, one broadcast."""
     registers = MANY_REGISTERS if tile.vectors == 4 else FEW_REGISTERS
     return [(height, v) for v in range(1, tile.vectors + 1)
             for height in range(1, min((registers - 2 - v) // v, registers - 4) + 1)]  # fmt: skip
@@ -126,13 +126,13 @@ def cost(
     crowded: float = 0,
     cores: int = 1,
 ) -> float:
-    """The steps in which tiles of a shape multiply for one input channel: loads and multiplications, two a step.
+    """Steps per input channel for tiles of a shape: loads and multiplications at two per step.
 
-    `rows` are those of each part that has tiles of its own. Of an unknown number of rows or vectors, the steps for one
-    of them, with a little for what the last tile wastes. With `is_even`, some tiles have a row less, so that from some
-    rows on none is wasted. `row` is the time for which the element of a row is waited for; `crowded` is the share of a
-    tile's time that each register takes which it does not leave for anything else. Where `cores` share a known number
-    of vectors, the time in which some of them wait for the others counts half: there may be fewer threads.
+    `rows` are the rows of each part with tiles of its own. A dynamic number of rows or vectors counts as one, plus a
+    little for the padding of the last tile. With `is_even`, some tiles have one row less, which avoids padding if there
+    are enough rows. `row` is the stall per element of a row; `crowded` is the relative slowdown per register missing
+    for other uses. If `cores` share a static number of vectors, the time in which some of them idle counts half: there
+    may be fewer threads.
     """
     height, wide = shape
 
@@ -163,7 +163,7 @@ def cost(
 
 
 def even_tiles(rows: int, height: int) -> tuple[int, int, int]:
-    """The number of tiles for some rows, how many of them have the full height, and the height of the others."""
+    """Return (number of tiles, tiles of full height, height of the others) for a number of rows."""
     tiles, low = -(-rows // height), max(height - 1, 1)
     return tiles, max(rows - tiles * low, 0) if height > 1 else tiles, low
 
@@ -177,7 +177,7 @@ def best(
     crowded: float = 0,
     cores: int = 1,
 ) -> tuple[int, int]:
-    """The shape of tile that takes the fewest steps, with no more rows than there are."""
+    """Shape of the tile with the fewest steps, with no more rows than exist."""
     most = max(
         (max(part.value, 1) if isinstance(part, IntImm) else tile.rows * tile.vectors * 2 for part in rows),
         default=1,
@@ -191,18 +191,18 @@ def best(
 
 @dataclass(frozen=True)
 class Cut:
-    """Pixels of an image as chunks of whole units, the sizes of which differ by a unit."""
+    """Division of an image's pixels into chunks whose sizes are multiples of a unit and differ by at most one unit."""
 
     unit: int
-    """Some pixels."""
+    """Granularity in pixels."""
     most: int
-    """The pixels of the largest chunk."""
+    """Pixels of the largest chunk."""
     units: PrimExpr
     chunks: PrimExpr
-    """The number of chunks, at least one."""
+    """Number of chunks, at least one."""
 
     def sizes(self, pixels: int) -> list[int]:
-        """The pixels of each chunk of a known number."""
+        """Pixels of each chunk, for a static number of pixels."""
         assert isinstance(self.units, IntImm)
         assert isinstance(self.chunks, IntImm)
         units, chunks = self.units.value, self.chunks.value
@@ -211,44 +211,44 @@ class Cut:
 
 
 class Writer:
-    """The parts that both forms have in common."""
+    """Common base of both loop forms."""
 
     rows_are_weights: bool
-    """True if the rows of tiles are weights and their vectors are pixels; else it is the other way round."""
+    """True if tile rows are weights and vectors are pixels; False for the opposite."""
 
     def __init__(self, pixels: Pixels, target: Target, words: Words | None = None) -> None:
         self.pixels = pixels
         self.words = words
-        """The words of neighbouring channels as which weights and pixels are multiplied; None: as they are."""
+        """Packed groups of consecutive channels for dot product instructions; None: floats."""
         self.target = target
         self.cores, self.cache = target.num_cores, target.machine.caches.l2
         dtype = pixels.total.dtype
         self.tile = tile_for(target, dtype.bits)
         self.lanes, self.dtype, self.bytes = self.tile.lanes, str(dtype), dtype.bits // 8
         self.gathered = 1 if words is None or pixels.has_words else words.group
-        """The input channels of which a number that is multiplied is made."""
+        """Input channels per multiplied element."""
         self.inputs = -(-pixels.inputs // self.gathered)
-        """The numbers that are multiplied for each sum: input channels, or words of them."""
+        """Multiplied elements per sum: input channels, or packed groups of them."""
         self.factor = self.dtype if words is None else "int32"
-        """The dtype of what is multiplied."""
+        """Dtype of the factors."""
         rows, vectors = self.sizes()
         self.waits = self._waits()
-        """The times for which the element of a row and missing registers are waited for (`cost`)."""
+        """Stall per row element and penalty per missing register (see `cost`)."""
         self.sharing = self._sharing(rows)
-        """The cores that share the blocks of a row's vectors."""
+        """Cores that share the blocks of a row's vectors."""
         self.height, self.vectors = best(
             rows, vectors, self.tile, not self.rows_are_weights, *self.waits, self.sharing
         )
         self.width = self.vectors * self.lanes
         self.bound: PrimExpr | None = None if self.is_filled() else pixels.count
-        """The number of pixels, unless they fill what is stored at a time."""
+        """Number of pixels, or None if every stored vector is full."""
 
     def sizes(self) -> tuple[Sequence[PrimExpr], PrimExpr]:
-        """The numbers of rows of tiles, by the parts that have tiles of their own, and of vectors in a row."""
+        """(Rows of tiles per part, vectors per row)."""
         raise NotImplementedError
 
     def _sharing(self, rows: Sequence[PrimExpr]) -> int:
-        """The cores that share vectors of channels: all, if there is but one image in one chunk."""
+        """Cores that share vectors of channels: all for a single image in a single chunk."""
         images = simplify(_product([size_of(v) for v in self.pixels.batch]))
         several = isinstance(images, IntImm) and images.value % self.cores == 0
         return 1 if self.rows_are_weights or several or len(rows) > 1 else self.cores
@@ -260,30 +260,30 @@ class Writer:
         return (BROADCAST_WEIGHT, 0.0) if self.rows_are_weights else (BROADCAST, CROWDED)
 
     def is_filled(self) -> bool:
-        """True if the pixels of each chunk fill what is stored at a time."""
+        """True if the pixels of each chunk fill the stored vectors."""
         raise NotImplementedError
 
     def least_blocks(self) -> int:
-        """The blocks of channels that share a copy of pixels at least, where there are so many."""
+        """Fewest channel blocks that share a copy of pixels, if there are that many."""
         raise NotImplementedError
 
     @property
     def tiles_copy(self) -> bool:
-        """True if tiles copy pixels while they multiply: registers are left for it, and pixels are neighbours."""
+        """True if tiles copy pixels while they multiply: registers are free and pixels are contiguous."""
         registers = MANY_REGISTERS if self.tile.vectors == 4 else FEW_REGISTERS
         left = registers - (self.height + 1) * self.vectors - 1
         return not self.pixels.steps and left >= (1 if self.gathered == 1 else self.gathered + 1)
 
     def cost(self) -> float:
-        """The steps for one input channel."""
+        """Steps per input channel."""
         shape = self.height, self.vectors
         return cost(*self.sizes(), shape, not self.rows_are_weights, *self.waits, self.sharing)
 
     def cut(self, unit: int, most: int, part: int = 4) -> Cut:
-        """The chunks of pixels: each as many as a part of the second-level cache holds data of, at most.
+        """Divide pixels into chunks whose data fit a part of the L2 cache.
 
-        More if an image has too few for the cores: chunks share weights, groups of channels copy pixels again. Several
-        chunks are as many for each core.
+        Fewer pixels than cores need make more chunks: chunks share weights, while groups of channels copy pixels again.
+        Several chunks are evenly divided among the cores.
         """
         largest = max(min(self.cache // part // (self.inputs * self.bytes), most) // unit, 1)
         count, cores = self.pixels.count, self.cores
@@ -302,10 +302,9 @@ class Writer:
     def tasks(
         self, cut: Cut, blocks: int, body: Callable[[Values, PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt]
     ) -> Stmt:
-        """The parallel loop over images, groups of blocks of channels and chunks of pixels.
+        """Return the parallel loop over images, groups of channel blocks and chunks of pixels.
 
-        `body` is told the image, the first pixel of the chunk, the number of its pixels, the first block and the number
-        of blocks.
+        `body` is called with (batch values, first pixel, number of pixels, first block, number of blocks).
         """
         batch, count = self.pixels.batch, self.pixels.count
 
@@ -326,7 +325,7 @@ class Writer:
             values = {**dict(self.pixels.image), **dict(zip((v.var for v in batch), image, strict=True))}
             base, end = (cut.unit * share_of(at, cut.units, chunks) for at in (ch, ch + 1))
             first, last = (share_of(at, int64(blocks), groups) for at in (go, go + 1))
-            base = simplify(minimum(base, count))  # said so that intervals tell it
+            base = simplify(minimum(base, count))  # a bound for interval analysis
 
             def of_pixels(base: PrimExpr) -> Stmt:
                 left = minimum(simplify(end - base), count - base)
@@ -346,10 +345,11 @@ class Writer:
     def copied(
         self, chunk: int, start: PrimExpr, bound: PrimExpr | None, body: Callable[[Load, Ask], Stmt]
     ) -> Stmt:  # fmt: skip
-        """`body` of a function that loads a vector of the chunk's pixels, of which those from a bound on are 0.
+        """Call `body` with functions that load and prefetch vectors of the chunk's pixels; pixels from `bound` on are
+        0.
 
-        Pixels that are not neighbours in the data are found by a table of their places. Processors do not foresee where
-        they are: the second function asks for those of a channel some channels ahead.
+        Non-contiguous pixels are gathered through a table of offsets, which hardware prefetching does not predict; so
+        the second function prefetches pixels some channels ahead.
         """
         pixels, lanes = self.pixels, self.lanes
 
@@ -367,7 +367,9 @@ class Writer:
         def place(
             d: int, rest: PrimExpr, distance: PrimExpr, at: PrimExpr, body: Callable[[PrimExpr], Stmt]
         ) -> Stmt:
-            """`body` of the place of pixel `rest` of the first `d` + 1 axes, behind the place in the others."""
+            """Call `body` with the data offset of pixel `rest` of the first `d` + 1 axes, added to the offset in the
+            other axes.
+            """
             axis, size = pixels.steps[d], sizes[d]
             step = axis.stride * distance
             if d == 0:
@@ -398,7 +400,7 @@ class Writer:
         return scratch("places", (chunk,), "int64", table)
 
     def factors(self, k: PrimExpr, numbers: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
-        """A vector of pixels of input channel `k`, or of word `k`, by the numbers of a channel."""
+        """Vector of pixels of input channel `k`, or of packed group `k`; `numbers` loads a channel."""
         words, inputs = self.words, self.pixels.inputs
         if words is None or self.pixels.has_words:
             return numbers(k)
@@ -413,20 +415,20 @@ class Writer:
         return words.word([below(k * words.group + g) for g in range(words.group)], True)
 
     def asked(self, image: Values, k: PrimExpr, column: PrimExpr) -> Stmt:
-        """Ask for the pixels from a column on of input channel `k`, or of the channels of word `k`."""
+        """Prefetch the pixels from a column on of input channel `k`, or of the channels of packed group `k`."""
         source, group = self.pixels.source, self.gathered
         return block(
             Evaluate(prefetch(BufferLoad(source, (*image_of(self.pixels, image), simplify(
                 k * group + g), column)), locality=2)) for g in range(group))  # fmt: skip
 
     def mask(self, column: PrimExpr, bound: PrimExpr | None) -> PrimExpr | None:
-        """The lanes of a vector that are below a bound."""
+        """Mask of the lanes below `bound`, or None."""
         return None if bound is None else LT(ramp(column, self.lanes), spread(bound, self.lanes))
 
     # ------------------------------------------------------------------ tiles
 
     def each(self, height: int, vectors: int, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
-        """A statement for each vector of a tile, told its row and its first column; written out."""
+        """Return `body(row, first column)` for each vector of a tile, unrolled."""
         return loop("p", height, lambda p: loop(
             "v", vectors, lambda v: body(p, v * self.lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
 
@@ -441,10 +443,9 @@ class Writer:
         stored: Callable[[Buffer], Stmt],
         steps: Callable[[Steps], Stmt] | None = None,
     ) -> Stmt:
-        """A tile: sums in registers over so many input channels of rows times so many vectors.
+        """Compute a register tile: accumulate left(row, k) * right(k, column) over `depth`, from `start`.
 
-        `left` is the element of a row and `right` a vector, for an input channel; `start` is a vector to begin with.
-        `steps` makes of the loop over input channels what runs: by default, that loop.
+        `steps` wraps the loop over input channels; the default is the plain loop.
         """
         lanes, width = self.lanes, vectors * self.lanes
 
@@ -483,7 +484,7 @@ class Writer:
         return alloc("acc", (height, width), self.dtype, "local", tile)
 
     def added(self, total: PrimExpr, row: PrimExpr, vector: PrimExpr) -> PrimExpr:
-        """Sums plus products of the element of a row and a vector, of which one is of weights, and one of pixels."""
+        """Multiply-add of a row element and a vector, one of which is weights and the other pixels."""
         if self.words is None:
             return Add(total, Mul(row, vector))
         pixels, weights = (vector, row) if self.rows_are_weights else (row, vector)
@@ -492,9 +493,9 @@ class Writer:
     def stored(
         self, result: Results, r: PrimExpr, at: PrimExpr, v: PrimExpr, width: PrimExpr | None, sums: Buffer
     ) -> Stmt:
-        """Store what is made of a vector of sums, which are in row `at` of a buffer, of the pixels below `width`.
+        """Apply the epilogue to an accumulator vector (row `at` of `sums`) and store its pixels below `width`.
 
-        Without a width, or where chunks are filled, those are all of the vector.
+        Without `width`, or if chunks are full, all lanes are stored.
         """
 
         def lane(x: Var) -> Stmt:
@@ -510,20 +511,20 @@ class Writer:
 
 
 def image_of(pixels: Pixels, values: Values) -> Sequence[PrimExpr]:
-    """The indices of an image in the data."""
+    """Batch indices of an image in the data."""
     return [values[v.var] for v in pixels.batch]
 
 
 def number_of(most: int, left: PrimExpr) -> PrimExpr:
-    """The pixels of a part, of those that are left: at least 0, as they are anyway, so that intervals tell it."""
+    """Pixels of a part: min(most, left), clamped at 0 for interval analysis."""
     return simplify(maximum(minimum(int64(most), left), int64(0)))
 
 
 def _groups(blocks: int, least: int, others: PrimExpr, cores: int) -> PrimExpr:
-    """The number of groups of blocks of channels, where `others` tasks are too few for the cores.
+    """Number of groups of channel blocks when `others` tasks are too few for the cores.
 
-    Groups of `SHARING` blocks even out what cores take, as many for each core; groups of `least` blocks only make as
-    many tasks for each core, or so many that one more matters little.
+    Groups of at least `SHARING` blocks only balance the load, the same number for each core; smaller groups (down to
+    `least` blocks) are used only if every core gets the same number of tasks, or enough that one more matters little.
     """
     if cores == 1 or blocks // least <= 1:
         return int64(1)

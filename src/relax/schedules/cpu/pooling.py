@@ -1,4 +1,4 @@
-"""The rule for pooling: sums, maxima and minima over windows that move along the last dimensions.
+"""Pooling: sums, maxima and minima over windows that move along the last dimensions.
 
     for n, c, h, w, i, j in T.grid(…):                  for item in T.parallel(N * C * H * strips):
         with T.block("pool"):                               line = T.alloc_buffer((strip * 2 + …,))
@@ -11,14 +11,13 @@
                                                                     line[v * 32 + 0, + 2, + 4, …],
                                                                     line[v * 32 + 1, …], line[v * 32 + 2, …])
 
-A window is combined in two parts: the lines of memory that it meets become one, in vectors along memory, and then the
-elements of this line. With a stride of up to 4, they are shuffled out of vectors of neighbours. Data are read where
-they are, not from a padded copy: what is beside them changes nothing. A nest behind the windows that computes one
-element of each result, such as the division of a mean, becomes part of the store.
+A window is combined in two steps: its rows are combined into one, in contiguous vectors, then the elements along that
+row. With a stride of up to 4, these are shuffled out of contiguous vectors. Data are read in place, without a padded
+copy, as padding equals the identity. An element-wise nest behind the pooling, such as the division of a mean, is fused
+into the store.
 
-Refused, and left to `nests`: windows that do not move along the last dimension (channels last), combinations in which
-the order matters, lines of results that are known to be very short, long windows, and functions that do not promise
-that their arguments are apart (tir.noalias).
+Left to `nests`: windows that do not move along the last dimension (channels-last), order-dependent reductions, static
+rows of very few results, long windows, and functions without tir.noalias.
 """
 
 from __future__ import annotations
@@ -72,23 +71,23 @@ from .planes import Sizes, digits
 from .windows import Axis, axis_of, only_source, padding_of, same_place, same_shape, users_in
 
 STRIP: Final = 512
-"""The elements of a line that are combined at a time, about."""
+"""Approximate number of elements of a row combined at a time."""
 LINES: Final = 8
-"""The lines of a block."""
+"""Rows of a block."""
 LONGEST_SHUFFLE: Final = 4
-"""The stride up to which elements are shuffled out of vectors of neighbours."""
+"""Greatest stride handled by shuffling contiguous vectors."""
 MOST_TAPS: Final = 16
-"""The elements of a line in a window at most: they are written out."""
+"""Most elements of a window along a row; they are unrolled."""
 MOST_WRITTEN_OUT: Final = 4
-"""The lines of a window at most that are written out."""
+"""Most rows of a window that are unrolled."""
 MOST_REACH: Final = 512
-"""The distance of the first and the last of them at most."""
+"""Greatest distance between the first and last element of a window along a row."""
 SHORT: Final = 3
-"""A line of fewer results is not worth vectors."""
+"""Shortest static row of results that is worth vectorising."""
 
 
 class Pooling(ScheduleRule):
-    """The rule for windows along the last dimensions."""
+    """Schedule rule for pooling windows along the last dimensions."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -118,13 +117,13 @@ class Pooling(ScheduleRule):
 
 @dataclass(frozen=True)
 class _Pool:
-    """A reduction over windows; `axes` are the last dimensions of the data."""
+    """Reduction over windows; `axes` are the last dimensions of the data."""
 
     out: BufferStore
     combination: Combination
     data: Buffer
     batch: tuple[PrimExpr, ...]
-    """The sizes of the dimensions before."""
+    """Sizes of the leading dimensions."""
     axes: tuple[Axis, ...]
     padding: Nest | None
     epilogue: Nest | None
@@ -134,7 +133,7 @@ class _Pool:
         return self.combination.identity[0]
 
     def combined(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        """The combination of two values or vectors."""
+        """Combine two values or vectors."""
         return self.combination.combine((a,), (b,))[0]
 
 
@@ -144,7 +143,7 @@ class _Pool:
 def _pool_of(
     nests: Sequence[Nest | None], statements: Sequence[Stmt], position: int, allocated: Sequence[Buffer]
 ) -> _Pool | None:
-    """The windows that a statement combines; None for another statement."""
+    """Return the pooling that a statement computes, or None."""
     nest = nests[position]
     if nest is None or not nest.is_reduction or len(nest.stores) != 1:
         return None
@@ -169,12 +168,12 @@ def _pool_of(
 
 
 def _is_equal(fill: FloatImm | IntImm, identity: PrimExpr) -> bool:
-    """True if elements beside the data change nothing."""
+    """True if padding elements equal the identity of the reduction."""
     return isinstance(identity, (FloatImm, IntImm)) and fill.value == identity.value
 
 
 def _combination(nest: Nest) -> Combination | None:
-    """The sum, maximum or minimum that a reduction computes, from the value on that changes nothing."""
+    """Return the reduction (sum, maximum or minimum) if it starts from its identity, or None."""
     try:
         combination = combination_of(nest.block)
     except NoCombination:
@@ -185,7 +184,7 @@ def _combination(nest: Nest) -> Combination | None:
 
 
 def _term(nest: Nest) -> BufferLoad | None:
-    """The load of an element of the data, which is combined as it is or converted to the dtype of the result."""
+    """Return the load of a data element that is combined directly or after a cast to the result's dtype."""
     store = nest.stores[0]
     if nest.block.body is not store or not isinstance(store.value, (Add, Max, Min)):
         return None
@@ -198,7 +197,7 @@ def _term(nest: Nest) -> BufferLoad | None:
 
 
 def _axes(nest: Nest, load: BufferLoad) -> tuple[Axis, ...] | None:
-    """The windows by which an element is found in the last dimensions; the others are those of the result."""
+    """Return the window axes of the last dimensions, or None; leading indices must be those of the result."""
     store, size = nest.stores[0], len(load.indices)
     spatial = [v for v in nest.block.iter_vars if v.iter_type != "reduce"]
     reduced = [v for v in nest.block.iter_vars if v.iter_type == "reduce"]
@@ -222,7 +221,7 @@ def _axes(nest: Nest, load: BufferLoad) -> tuple[Axis, ...] | None:
 
 
 def _is_worth_it(axis: Axis) -> bool:
-    """True for windows of few elements along lines that have several results."""
+    """True for windows of few elements along rows with several results."""
     is_short = isinstance(axis.size, IntImm) and axis.size.value < SHORT
     return not is_short and axis.taps <= MOST_TAPS and (axis.taps - 1) * axis.dilation <= MOST_REACH
 
@@ -231,7 +230,7 @@ def _epilogue(
     nest: Nest, data: Buffer, nests: Sequence[Nest | None], statements: Sequence[Stmt], position: int,
     allocated: Sequence[Buffer],
 ) -> Nest | None:  # fmt: skip
-    """The nest that computes one element of each result, which nothing else reads; None if there is none."""
+    """Return the nest that computes one element per result and is its only reader, or None."""
     result = nest.stores[0].buffer
     readers, writers = users_in(result, statements)
     readers = [reader for reader in readers if reader != position]
@@ -267,13 +266,13 @@ class _Writer:
         if isinstance(size, IntImm):
             most = min(most, max(-(-size.value // self.lanes), 1))
         self.strip = most
-        """The vectors of results of a strip."""
+        """Result vectors of a strip."""
         self.vectors = self.sizes.named("vectors", ceildiv(size, self.lanes))
         self.behind = -(-(self.last.taps - 1) * self.last.dilation // self.lanes)
-        """The vectors of a line that windows meet besides those that are as many as results, times the stride."""
+        """Additional vectors of a data row read by windows, beyond result vectors times stride."""
 
     def loops(self) -> Stmt:
-        """The parallel loop over strips of blocks of lines of the result."""
+        """Return the parallel loop over strips of blocks of result rows."""
         strips = self.sizes.named("strips", ceildiv(self.vectors, self.strip))
         radix = [(f"n{d}", size) for d, size in enumerate(self.pool.batch)]
         radix += [(f"y{d}", axis.size) for d, axis in enumerate(self.outer[:-1])]
@@ -286,7 +285,7 @@ class _Writer:
         return self.sizes.around(items)
 
     def _item(self, at: list[PrimExpr]) -> Stmt:
-        """A strip of a block of lines of the result."""
+        """Compute a strip of a block of result rows."""
         *place, strip = at
         first = simplify(strip * self.strip)
         length = (self.strip * self.last.stride + self.behind) * self.lanes
@@ -306,7 +305,7 @@ class _Writer:
         return let("count", simplify(minimum(int64(self.strip), self.vectors - first)), of_count)
 
     def _line(self, line: Buffer, place: list[PrimExpr], first: PrimExpr, count: Var) -> Stmt:
-        """A strip of a line of the result."""
+        """Compute a strip of a result row."""
         vectors, lanes = simplify(count * self.last.stride + self.behind), self.lanes
         start = simplify(first * (lanes * self.last.stride) - self.last.before)
 
@@ -319,7 +318,7 @@ class _Writer:
         return block([lines, loop("v", count, lambda v: self._results(line, place, first, v))])
 
     def _is_inside(self, ys: Sequence[PrimExpr]) -> PrimExpr | None:
-        """True if all lines of a window are lines of the data; None if those of all windows are."""
+        """Condition that all rows of a window are inside the data, or None if they always are."""
         result: PrimExpr | None = None
         for y, axis in zip(ys, self.outer, strict=True):
             reach = (axis.taps - 1) * axis.dilation - axis.before
@@ -337,9 +336,9 @@ class _Writer:
         may_be_beside: bool,
         stored: Callable[[PrimExpr], Stmt],
     ) -> Stmt:
-        """A statement for the combination of a vector of each line that windows meet.
+        """Combine a vector of each row of a window and pass it to `stored`.
 
-        What is beside the data changes no combination; lines are there only if they `may_be_beside`.
+        Padding never changes the combination; rows are tested only if they `may_be_beside` the data.
         """
         batch, ys = place[: len(self.pool.batch)], place[len(self.pool.batch) :]
         lanes, at = self.lanes, ramp(x, self.lanes)
@@ -372,7 +371,7 @@ class _Writer:
         return alloc("acc", (lanes,), self.dtype, "local", of_lines)
 
     def _element(self, vector: PrimExpr) -> PrimExpr:
-        """A vector of the data in the dtype of the results."""
+        """Vector of the data, cast to the dtype of the results."""
         return (
             vector
             if str(vector.dtype.element_of) == self.dtype
@@ -380,7 +379,7 @@ class _Writer:
         )
 
     def _results(self, line: Buffer, place: Sequence[PrimExpr], first: PrimExpr, v: Var) -> Stmt:
-        """A vector of results."""
+        """Compute a vector of results."""
         stride, lanes = self.last.stride, self.lanes
 
         def of_tap(tap: int) -> PrimExpr:
@@ -405,7 +404,7 @@ class _Writer:
             loop("lane", lanes, lambda lane: stored(totals, lane), ForKind.VECTORIZED)]))  # fmt: skip
 
     def _put(self, place: Sequence[PrimExpr], total: Var) -> Stmt:
-        """Store what is made of a result."""
+        """Apply the epilogue to a result and store it."""
         out, epilogue = self.pool.out, self.pool.epilogue
         if epilogue is None:
             return BufferStore(out.buffer, total, tuple(place))
@@ -422,7 +421,7 @@ class _Writer:
 
 
 class _Replaced(StmtExprMutator):
-    """Puts a value in the place of loads of one buffer."""
+    """Replaces loads of one buffer by a value."""
 
     def __init__(self, buffer: Buffer, value: PrimExpr) -> None:
         super().__init__()

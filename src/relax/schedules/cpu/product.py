@@ -1,4 +1,4 @@
-"""Products of matrices, of float32 or float64: register tiles over packed blocks.
+"""Matrix products of float32 or float64, in register tiles over packed blocks.
 
     for i, j, k in T.grid(M, N, K):          for task in T.parallel(groups * panels):     64 columns, a group of rows
         with T.block("C"):                       for ch in range(chunks):                 1020 rows at a time
@@ -12,20 +12,20 @@
                                                              sums[io * 6 + …] = acc
                                                      D[…] = f(sums[…])                    C is no longer in memory
 
-The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them); `tiling` deals rows
-and columns out among tiles and threads. The copy of a block of B stays in the second-level cache while all rows of a
-chunk go over it; tiles ask for the rows of the next one. The last panel is filled up with zeros, and only its columns
-in the matrix are stored. Tiles store results that are the sums, or are made of one block of them (`product_results`).
-What tiles read and write are views (`tile_view`), so that only their places depend on sizes, and not each index.
+The tile fills the registers (6 × 4 vectors with 32 registers); `tiling` divides rows and columns among tiles and
+threads. The copied block of B stays in the L2 cache while all rows of a chunk iterate over it; tiles prefetch the rows
+of the next tile. The last panel is zero-padded, and only columns inside the matrix are stored. Tiles store results
+directly if these are the sums, or an epilogue of sums over a single depth block (`product_results`). Tiles access views
+(`tile_view`), so dynamic sizes affect only their base offsets, not every index.
 
-Panels that are packed are read from memory once for each group of rows, whose part of A stays in the second-level
-cache. Tiles ask for the next block while they compute; one that is alone reads in the order of memory, which processors
-foresee, and asks for nothing.
+Packed panels are read from memory once per group of rows, whose part of A stays in the L2 cache. Tiles prefetch the
+next block while they compute; a single tile reads sequentially, which hardware prefetching covers, and prefetches
+nothing.
 
-Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
-High-Performance Matrix Multiplication*, 2008.
+Register-blocked outer products over packed panels follow K. Goto and R. van de Geijn, *Anatomy of High-Performance
+Matrix Multiplication*, 2008.
 
-`products` is the rule that says which products have these loops.
+The rule `products` decides which products use these loops.
 """
 
 from __future__ import annotations
@@ -87,25 +87,25 @@ from .tiling import (
 )
 
 QUARTERS: Final = 4
-"""The tiles that together ask for the next block of packed panels: each for one line in a step."""
+"""Number of tiles that together prefetch the next block of packed panels, one cache line per step each."""
 ROWS_ASKED: Final = 8
-"""The rows that tiles ask for one after the other: those of the next tile, rounded up to a power of two."""
+"""Rows prefetched in turn: those of the next tile, rounded up to a power of two."""
 CHUNK: Final = 40
-"""The blocks of rows whose sums are in memory at a time, where panels are packed."""
+"""Row blocks whose accumulators are in memory at a time, for packed panels."""
 ROWS_OF_A_COPY: Final = 96
-"""The rows that share a copy of a panel: copying it takes a few hundredths of the time of their tiles."""
+"""Rows that share a copy of a panel; the copy takes a few hundredths of the time of their tiles."""
 ROWS_OF_A_GROUP: Final = 24
-"""The rows of a task where panels are not copied: what they read of a panel is read from the second-level cache."""
+"""Rows of a task if panels are not copied; its rows are read from the L2 cache."""
 
 
 def blocks_of_chunk(target: Target, tile: Tile, bits: int) -> int:
-    """The blocks of rows whose sums fill a quarter of the second-level cache: they share a copy of a panel."""
+    """Row blocks that share a copy of a panel: their accumulators fill a quarter of the L2 cache."""
     return max(target.machine.caches.l2 // 4 // (tile.rows * tile.columns * bits // 8), CHUNK)
 
 
 @dataclass(frozen=True)
 class DepthBlock:
-    """A part of the depth of a panel: from which k on, how many, and the copied columns, (depth, width)."""
+    """Depth block of a panel: first k, number of k, and the copied columns as (depth, width)."""
 
     panel: ColumnPanel
     start: PrimExpr
@@ -115,31 +115,31 @@ class DepthBlock:
 
 @dataclass(frozen=True)
 class RowsOfPanel:
-    """Rows that go over a block: the first, the number of whole tiles, the number of rows behind them, if any."""
+    """Rows that iterate over a depth block: first row, number of whole tiles, and remaining rows (or None)."""
 
     first: PrimExpr
     tiles: PrimExpr
     tail: PrimExpr | None
     sums: Buffer | None
-    """Their sums; None: each tile stores its results."""
+    """Accumulators of the rows; None: each tile stores its results."""
 
     def count(self, height: int) -> PrimExpr:
-        """The number of rows, of tiles of some height."""
+        """Number of rows, for tiles of `height` rows."""
         return self.tiles * height + (0 if self.tail is None else self.tail)
 
 
 @dataclass(frozen=True)
 class Share:
-    """The part of a tile in fetching packed panels: its number among the tiles that ask for the next block."""
+    """A tile's part of prefetching packed panels: its number among the tiles that prefetch the next block."""
 
     number: PrimExpr
     tiles: PrimExpr
-    """The number of tiles that ask; 1: none does."""
+    """Number of tiles that prefetch; 1 means none does."""
     low: bool = False
-    """True for tiles too few to hide that memory is slow."""
+    """True if there are too few tiles to hide the memory latency."""
 
     def behind(self, count: PrimExpr | int) -> Share:
-        """The share of the tile so many behind this one."""
+        """Return the share of the tile `count` tiles later."""
         return replace(self, number=simplify(self.number + count))
 
 
@@ -152,7 +152,7 @@ class ProductWriter:
         tile = self.tile
         caches = target.machine.caches
         self.cache = caches.l2 * 3 // 8
-        """The bytes of rows that all panels go over one after the other."""
+        """Bytes of rows that stay in cache while all panels iterate over them."""
         if operands.packed is None:
             self.cache = max(self.cache, caches.l3 // 4)
         self.dtype = str(operands.total.dtype)
@@ -160,18 +160,18 @@ class ProductWriter:
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
         self.few = isinstance(self.rows, IntImm) and self.rows.value < FEW_ROWS
         self.left = self._left()
-        """The number of rows behind the whole tiles."""
+        """Number of remainder rows."""
         self.whole = int64(0) if self.few else simplify(floordiv(self.rows - self.left, tile.rows))
-        """The number of blocks of the tile's full height, which groups share."""
+        """Number of full-height row blocks, which are divided into groups."""
         self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
-        """True if no vector reaches beyond the last column."""
+        """True if no vector extends past the last column."""
         is_packed = operands.packed is not None
         self.block = even_block(self.depth, depth_of_block(target, tile, bits, self._has_deep_blocks()))
         self.chunk = CHUNK if is_packed else blocks_of_chunk(target, tile, bits)
-        """The blocks of rows whose sums are in memory at a time."""
+        """Row blocks whose accumulators are in memory at a time."""
         columns = self.columns.value if isinstance(self.columns, IntImm) else 0
         self.widest = panels(columns, tile)[0].size if columns else tile.vectors
-        """The vectors of the widest panels."""
+        """Vectors of the widest panels."""
         right = operands.right
         self.is_panel = (
             columns == self.widest * tile.lanes
@@ -182,19 +182,19 @@ class ProductWriter:
             and right.indices[-2] is operands.k
             and is_const(right.buffer.shape[-1], columns)
         )
-        """True if the right operand has the columns of one panel, one row after the other: it need not be copied."""
+        """True if the right operand is laid out like a single panel and need not be copied."""
         self.is_one_block = isinstance(self.depth, IntImm) and self.depth.value <= self.block
-        """True if the depth is known to be one block."""
+        """True if the depth is statically one block."""
         self.results = ProductResults(operands, target, self.is_one_block)
 
     # ------------------------------------------------------------------ tasks
 
     def tasks(self) -> Stmt:
-        """All tasks, with the views and sizes around them that they use."""
+        """Return all tasks, wrapped in the views and sizes they use."""
         return self.operands.declared(self.loops(int64(0)))
 
     def loops(self, done: PrimExpr) -> Stmt:
-        """The parallel loop over the batch, groups of rows, and panels of columns behind those that are done."""
+        """Return the parallel loop over the batch, groups of rows, and panels from panel `done` on."""
         batch = [size_of(v) for v in self.operands.batch]
         names = [*(v.var.name for v in self.operands.batch), "go", "jo"]
 
@@ -216,21 +216,21 @@ class ProductWriter:
         return with_panels(self.columns, self.tile, counted)
 
     def _has_deep_blocks(self) -> bool:
-        """True for blocks that are read from the second-level cache (see `depth_of_block`)."""
+        """True if blocks are read from the L2 cache (see `depth_of_block`)."""
         return self.operands.packed is not None or not self.few
 
     def _most_blocks(self, least: int) -> PrimExpr:
-        """The blocks of rows that stay in a cache, beside a panel, while all panels go over them.
+        """Row blocks that stay in cache, beside a panel, while all panels iterate over them.
 
-        That is the second level for panels that are packed. To copy panels for each group takes longer than to read the
-        rows from the third level.
+        The cache is L2 for packed panels. Copying panels again for each group would take longer than reading the rows
+        from L3.
         """
         size = self.tile.rows * self.depth * (self.operands.left.dtype.bits // 8)
         fitting = floordiv(int64(self.cache), maximum(size, int64(1)))
         return simplify(maximum(fitting, int64(least // self.tile.rows)))
 
     def _task(self, segments: list[Segment], parts: list[PrimExpr], number: PrimExpr) -> Stmt:
-        """A group of rows of one panel."""
+        """Compute a group of rows of one panel."""
         *outer, go, jo = parts
         values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
 
@@ -250,7 +250,7 @@ class ProductWriter:
     def _panel_of(
         self, values: Values, segments: list[Segment], jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]
     ) -> Stmt:
-        """`body` of a panel of one of the segments."""
+        """Call `body` with panel `jo`, found in its segment."""
         first, *rest = segments
         result = self._panel(values, first, jo, body)
         for segment in rest:
@@ -261,7 +261,7 @@ class ProductWriter:
     def _panel(
         self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]
     ) -> Stmt:
-        """`body` of a panel."""
+        """Call `body` with panel `jo` of a segment."""
         width = segment.size * self.tile.lanes
         start = simplify((segment.start + jo * segment.size) * self.tile.lanes)
         if self.is_exact:
@@ -272,7 +272,7 @@ class ProductWriter:
     # ------------------------------------------------------------------ rows
 
     def _chunks(self, panel: ColumnPanel, begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
-        """The rows of a group of blocks, so many at a time."""
+        """Compute the rows of a group, chunk by chunk of row blocks."""
         if self.few:
             return self._chunk(panel, int64(0), int64(0), None)
         left, chunk_size = self.left, int64(self.chunk)
@@ -287,7 +287,7 @@ class ProductWriter:
             behind = (first + count).equal(end)
             behind = behind if is_last is None else And(is_last, behind)
             most = self.tile.rows - 1 if isinstance(left, IntImm) else 2 * LOW
-            tail = minimum(Select(behind, left, int64(0)), int64(most))  # so that intervals tell it
+            tail = minimum(Select(behind, left, int64(0)), int64(most))  # a bound for interval analysis
             return named("tail", tail, partial(self._chunk, panel, first, count))
 
         number = simplify(end - begin)
@@ -297,7 +297,7 @@ class ProductWriter:
         return loop("ch", simplify(chunks), chunk)
 
     def _chunk(self, panel: ColumnPanel, first: PrimExpr, tiles: PrimExpr, tail: PrimExpr | None) -> Stmt:
-        """The rows of some blocks and those behind them, over the whole depth."""
+        """Compute a chunk of row blocks and the remainder rows over the whole depth."""
         height, width = self.tile.rows, panel.vectors * self.tile.lanes
         row = simplify(first * height)
         if self.results.are_direct:
@@ -326,12 +326,12 @@ class ProductWriter:
         )
 
     def _blocks(self, panel: ColumnPanel, rows: RowsOfPanel) -> Stmt:
-        """All rows over one block of the depth after the other."""
+        """Iterate all rows over the depth blocks."""
         if self.is_one_block:
             return self._block(panel, rows, int64(0), self.depth)
         blocks = simplify(floordiv(self.depth + (self.block - 1), self.block))
         if self.results.are_direct:
-            blocks = simplify(maximum(blocks, int64(1)))  # of no depth, too, results are stored
+            blocks = simplify(maximum(blocks, int64(1)))  # results are stored for a depth of 0, too
         if is_const(simplify(floormod(self.depth, self.block)), 0):
             return loop("ko", blocks, lambda ko: self._block(panel, rows, ko * self.block, int64(self.block)))
         return loop("ko", blocks, lambda ko: let(
@@ -339,7 +339,7 @@ class ProductWriter:
                 panel, rows, ko * self.block, depth)))  # fmt: skip
 
     def _block(self, panel: ColumnPanel, rows: RowsOfPanel, start: PrimExpr, depth: PrimExpr) -> Stmt:
-        """All rows over a part of the depth, whose columns are copied first unless they are a panel as they are."""
+        """Iterate all rows over one depth block, whose columns are copied first unless they are laid out as a panel."""
         width = panel.vectors * self.tile.lanes
         if self.operands.packed is not None:
             view = self._packed_block(self.operands.packed, panel, start, depth)
@@ -361,7 +361,7 @@ class ProductWriter:
     def _packed_block(
         self, packed: BufferLoad, panel: ColumnPanel, start: PrimExpr, depth: PrimExpr
     ) -> Buffer:
-        """A part of a panel that is packed."""
+        """View of a depth block of a packed panel."""
         column, width = self.operands.column, int64(panel.vectors * self.tile.lanes)
         at = {**panel.values, column: simplify(panel.start * self.depth + start * width)}
         view = tile_view(packed, at, ((column, depth * width),))
@@ -370,7 +370,7 @@ class ProductWriter:
         )
 
     def copied_panels(self, packed: BufferLoad, behind: Callable[[DepthBlock], Stmt]) -> Stmt:
-        """Copy all panels of one matrix, one after the other into `packed`; `behind` is what follows each copy."""
+        """Copy all panels of a matrix into `packed`; `behind` returns a statement to run after each copy."""
 
         def copied(panel: ColumnPanel) -> Stmt:
             view = self._packed_block(packed, panel, int64(0), self.depth)
@@ -381,7 +381,7 @@ class ProductWriter:
             "jo", count, lambda jo: self._panel_of({}, segments, jo, copied), ForKind.PARALLEL))  # fmt: skip
 
     def _pack(self, part: DepthBlock) -> Stmt:
-        """Copy a part of a panel; columns beyond the matrix become 0."""
+        """Copy a depth block of a panel, padded with zero columns."""
         panel, operands, lanes = part.panel, self.operands, self.tile.lanes
         width = int64(panel.vectors * lanes)
         at = {**panel.values, operands.k: part.start, operands.column: panel.start}
@@ -393,7 +393,7 @@ class ProductWriter:
                 view, (k, c), lanes, mask_of(panel, c, lanes)).astype(self.vector)))  # fmt: skip
 
         def column(c: Var) -> Stmt:
-            """One after the other: what is contiguous is the depth."""
+            """Copy one column, which is contiguous along the depth."""
             copy = loop("k", part.depth, lambda k: BufferStore(
                 part.source, BufferLoad(view, (k, c)).astype(self.dtype), (k, c)))  # fmt: skip
             if panel.inside is None:
@@ -409,7 +409,9 @@ class ProductWriter:
         return DeclBuffer(view, loop("c", width, column))
 
     def _turned(self, part: DepthBlock, at: Values, inside: PrimExpr) -> Stmt:
-        """Copy a part of a panel whose depth is contiguous, in squares of registers; columns beyond become 0."""
+        """Copy a depth block of a right operand contiguous along the depth, by register transposes; pad with zero
+        columns.
+        """
         operands, panel = self.operands, part.panel
         view = tile_view(operands.right, at, ((operands.column, inside), (operands.k, part.depth)))
 
@@ -430,9 +432,9 @@ class ProductWriter:
     # ------------------------------------------------------------------ tiles
 
     def _left(self) -> PrimExpr:
-        """The number of rows behind the whole tiles.
+        """Number of remainder rows.
 
-        Of an unknown number, 1 or 2 behind a whole tile are taken with its rows, as two low tiles.
+        A dynamic remainder of 1 or 2 is combined with the last whole tile into two low tiles.
         """
         height = self.tile.rows
         rest = floormod(self.rows, height)
@@ -442,7 +444,7 @@ class ProductWriter:
         return simplify(Select(is_lowest, rest + height, rest))
 
     def _tiles(self, part: DepthBlock, rows: RowsOfPanel) -> Stmt:
-        """The tiles of some rows."""
+        """Compute the tiles of some rows."""
         height = self.tile.rows
         if isinstance(self.rows, IntImm) and self.few:
             low = self.operands.packed is not None and self.rows.value < STREAMED_ROWS
@@ -460,14 +462,14 @@ class ProductWriter:
     def _tiles_of(
         self, part: DepthBlock, rows: RowsOfPanel, start: PrimExpr, count: PrimExpr, height: int, share: Share
     ) -> Stmt:
-        """Tiles of one height that follow each other, the first of which begins `start` rows behind the first row."""
+        """Compute `count` consecutive tiles of one height, from row `start` on, relative to the first row."""
         return loop("io", simplify(count), lambda io: self._tile(
             part, rows, simplify(start + io * height), height, share.behind(io)))  # fmt: skip
 
     def _tail(self, part: DepthBlock, rows: RowsOfPanel, tail: PrimExpr) -> Stmt:
-        """The rows behind the whole tiles: of an unknown number as many fours as it has, and 1, 2, 3 or 5.
+        """Compute a dynamic number of remainder rows: tiles of four rows, and one of 1, 2, 3 or 5.
 
-        A narrow panel, of which there are few, takes them one by one: less to compile.
+        Narrow panels, which are few, compute them row by row, which compiles less code.
         """
         left, first = self.left, rows.tiles * self.tile.rows
         low = Share(rows.tiles, int64(1), low=True)
@@ -476,7 +478,7 @@ class ProductWriter:
             return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
         if part.panel.vectors < self.widest:
             return self._tiles_of(part, rows, first, tail, 1, low)
-        # Of at most eight rows; written so that intervals tell both.
+        # At most eight rows; interval analysis bounds both values.
         is_five = tail.equal(LOW + 1)
         fours = Select(is_five, int64(0), floordiv(tail, LOW))
         rest = Select(is_five, int64(LOW + 1), floormod(tail, LOW))
@@ -487,7 +489,9 @@ class ProductWriter:
         return block(stmts)
 
     def _tile(self, part: DepthBlock, rows: RowsOfPanel, first: PrimExpr, height: int, share: Share) -> Stmt:
-        """Some rows, from `first` on behind those before, over a block; their sums are in registers."""
+        """Accumulate a register tile over a depth block; its rows begin at `first`, relative to the first row of
+        `rows`.
+        """
         operands, lanes = self.operands, self.tile.lanes
         width = part.panel.vectors * lanes
         at = {**part.panel.values, operands.row: rows.first + first, operands.k: part.start}
@@ -525,11 +529,13 @@ class ProductWriter:
         return stmt if rows.sums is not None else result.declared(stmt)
 
     def _asked(self, part: DepthBlock, left: Buffer, height: int, k: PrimExpr, share: Share) -> list[Stmt]:
-        """Prefetches of a tile in a step: a line of its quarter of the next block, and of the one two further on.
+        """Prefetches of one step of a tile: a cache line of its quarter of the next block, and of the quarter two
+        further on.
 
-        Four tiles ask for all lines without the second one. A single tile asks for none: processors foresee what it
-        reads, and a product of one or two rows by weights in the third level took a fifth longer where it asked. Where
-        panels are copied, a tile asks for the rows of the next one, which may be in that level: for all in a few steps.
+        Four tiles cover all lines without the second prefetch. A single tile prefetches nothing: its reads are
+        sequential, which hardware prefetching covers, and software prefetches slowed products of one or two rows by
+        weights in L3 by a fifth. If panels are copied, a tile prefetches all rows of the next tile, which may be in L3,
+        over a few steps.
         """
         source, number, tiles = part.source, share.number, share.tiles
         if self.operands.packed is None:
@@ -551,7 +557,7 @@ class ProductWriter:
     def _step(
         self, part: DepthBlock, acc: Buffer, left: Buffer, right: Buffer, k: PrimExpr, height: int
     ) -> Stmt:
-        """One rank-one update of the tile: the vectors of the panel stay in registers, then row after row."""
+        """Return one rank-1 update of the tile; the panel's vectors stay in registers while iterating over rows."""
         lanes = self.tile.lanes
         rights = self._rights(part, right, k)
 

@@ -1,16 +1,16 @@
-"""The results of a product: tiles of `product` store what is made of their sums.
+"""Epilogues of products: tiles of `product` compute the results from their accumulators and store them.
 
-    a tile whose results are made of its sums by arithmetic       others: sums[…] = acc, and behind all tiles
+    a tile with an arithmetic epilogue                            others: sums[…] = acc, and after all tiles
 
     acc[p, :] = 0                                                 for r in range(1020):
     for k in range(K):                                                D[first + r, …] = f(sums[r, :])
-        prefetch(D[…])                          a line in some steps
+        prefetch(D[…])                          a cache line in some steps
         acc[p, :] += A[row + p, k] * panel[k, :]
     D[row + p, …] = f(acc[p, :])
 
-Tiles store results whose sums are one block of the depth, unless functions, such as exponentials, are made of them:
-their constants would take registers from the sums, and one loop over many rows has them for all. Sums of several
-blocks that are the results are added to those of the blocks before.
+Tiles store results of a single depth block, unless the epilogue calls functions such as exponentials: their constants
+would displace accumulators, while one loop over many rows loads them once. Plain sums over several depth blocks are
+accumulated in the result buffer.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .operands import Matrices, Results, Values, has_calls
 from .tiling import LOW, has_masks, tile_for
 
 LINE: Final = 64
-"""The bytes that are fetched together."""
+"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True)
 class ColumnPanel:
-    """Columns, for values of the batch: the first one, how many are in the matrix, and their vectors."""
+    """Columns for given batch indices: the first column, the number inside the matrix, and the number of vectors."""
 
     values: Values
     start: PrimExpr
     inside: PrimExpr | None
-    """None: all."""
+    """Columns inside the matrix; None: all."""
     vectors: int
 
 
@@ -49,7 +49,7 @@ class ProductResults:
     """Writes the stores of a product's results."""
 
     def __init__(self, operands: Matrices, target: Target, is_one_block: bool) -> None:
-        """`is_one_block`: the depth is known, and is one block."""
+        """Set up the stores; `is_one_block` says that the depth is static and fits one block."""
         self.operands, self.is_one_block = operands, is_one_block
         self.dtype, self.lanes = (
             str(operands.total.dtype),
@@ -61,21 +61,21 @@ class ProductResults:
         self.are_direct = (
             is_one_block or has_tails if is_sum else is_one_block and has_tails and not has_calls(value)
         )
-        """True if each tile stores its results."""
+        """True if each tile stores its results, without accumulators in memory."""
         sizes = [*(size_of(v) for v in operands.batch), operands.rows, operands.columns]
         known = [size.value for size in sizes if isinstance(size, IntImm)]
         bytes_ = prod(known) * operands.store.buffer.dtype.bits // 8
         self.are_cached = len(known) == len(sizes) and bytes_ <= target.machine.caches.l2 // 4
-        """True for results that are known to be few: they stay in the second-level cache."""
+        """True for statically small results, which stay in the L2 cache."""
 
     def of_tile(self, panel: ColumnPanel, row: PrimExpr, height: PrimExpr) -> Results:
-        """The results of so many rows, from one on, in the columns of a panel."""
+        """Results of `height` rows from `row` on, in the columns of a panel."""
         width = int64(panel.vectors * self.lanes) if panel.inside is None else panel.inside
         at = {**panel.values, self.operands.row: row, self.operands.column: panel.start}
         return Results(self.operands, at, height, width)
 
     def begun(self, result: Results, panel: ColumnPanel, acc: Buffer, start: PrimExpr, height: int) -> Stmt:
-        """Begin the sums of a tile with 0, or with those of the blocks before, if its block is not the first."""
+        """Initialise a tile's accumulators to 0, or to the partial sums of the preceding depth blocks."""
         nothing = self._each(panel, height, lambda p, c: vector_store(acc, (p, c), self._zero))
         if self.is_one_block:
             return nothing
@@ -84,9 +84,9 @@ class ProductResults:
         return IfThenElse(start > 0, before, nothing)
 
     def asked(self, result: Results, panel: ColumnPanel, height: int, k: PrimExpr) -> list[Stmt]:
-        """Ask for lines of a tile's results in a step, for as few in each as the number of steps allows.
+        """Prefetch a tile's result cache lines, spread evenly over the steps.
 
-        They are short runs of lines that memory delivers late: nothing else asks for them before they are stored.
+        Result rows are short runs that hardware prefetching does not cover.
         """
         depth = self.operands.depth
         if self.are_cached or height < LOW or not self.is_one_block or not isinstance(depth, IntImm):
@@ -100,9 +100,9 @@ class ProductResults:
             number, lines) * step, 3) for number in numbers]  # fmt: skip
 
     def stored(self, result: Results, panel: ColumnPanel, acc: Buffer, height: int) -> Stmt:
-        """Store what is made of the sums of a tile, in the columns that are in the matrix.
+        """Apply the epilogue to a tile and store the columns inside the matrix.
 
-        Those of a panel that is in the matrix as a whole need no masks, nor to leave registers.
+        Panels entirely inside the matrix need no masks and keep their accumulators in registers.
         """
         lanes = self.lanes
 
@@ -127,7 +127,7 @@ class ProductResults:
         return IfThenElse(panel.inside >= width, whole, rest)
 
     def of_rows(self, panel: ColumnPanel, sums: Buffer, first: PrimExpr, count: PrimExpr) -> Stmt:
-        """Store what is made of sums in memory, of so many rows, in the columns that are in the matrix."""
+        """Apply the epilogue to `count` rows of accumulators in memory and store the columns inside the matrix."""
         lanes, result = self.lanes, self.of_tile(panel, first, count)
 
         def plain(r: Var, c: PrimExpr) -> Stmt:
@@ -141,7 +141,7 @@ class ProductResults:
         return result.declared(each)
 
     def _made(self, result: Results, panel: ColumnPanel, sums: Buffer, r: Var) -> Stmt:
-        """Store what is made of a row of sums."""
+        """Apply the epilogue to a row of accumulators and store it."""
 
         def lane(c: PrimExpr) -> Stmt:
             stored = result.made(r, c, BufferLoad(sums, (r, c)))
@@ -151,7 +151,7 @@ class ProductResults:
             "x", self.lanes, lambda x: lane(v * self.lanes + x), ForKind.VECTORIZED))  # fmt: skip
 
     def _each(self, panel: ColumnPanel, height: int, body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
-        """A statement for each vector of a tile, told its row and its first column; written out."""
+        """Return `body(row, first column)` for each vector of a tile, unrolled."""
         return loop("p", height, lambda p: each_vector(
             panel, self.lanes, lambda c: body(p, c)), ForKind.UNROLLED)  # fmt: skip
 
@@ -161,12 +161,12 @@ class ProductResults:
 
 
 def each_vector(panel: ColumnPanel, lanes: int, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-    """A statement for each vector of a panel, told its first column."""
+    """Return `body(first column)` for each vector of a panel."""
     return loop("v", panel.vectors, lambda v: body(v * lanes), ForKind.UNROLLED)
 
 
 def mask_of(panel: ColumnPanel, column: PrimExpr, lanes: int) -> PrimExpr | None:
-    """The lanes of a vector of a panel that are in the matrix; None if all are."""
+    """Mask of the lanes of a panel's vector inside the matrix, or None for all lanes."""
     return None if panel.inside is None else LT(ramp(column, lanes), spread(panel.inside, lanes))
 
 

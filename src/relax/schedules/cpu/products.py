@@ -1,26 +1,26 @@
-"""The rule for products of matrices, of float32 or float64: which loops a product gets.
+"""Matrix products of float32 or float64: choice of the loops of a product.
 
-    the right operand is a constant       its panels are packed beforehand (`packed_panels`): by sevens as far as
-                                          `strassen` or `one_pair` have panels for it, the others in the loops of
-                                          `product`
-    else, where sevens are worth it       panels are copied first, then the same:
+    the right operand is a constant       its panels are packed at compile time (`packed_panels`): Strassen's algorithm
+                                          for the panels that `strassen` or `one_pair` support, the loops of `product`
+                                          for the others
+    else, where Strassen pays             panels are copied first, then the same:
 
         for jo in T.parallel(panels):                 a panel of 64 columns, all of the depth
             panels[jo, 0:K, 0:64] = B[…]
             greatest[jo, 0:64] = max |B[…]|           of each column
-        even = greatest of columns that are computed together differ by a factor of at most 16
+        even = maxima of columns computed together differ by a factor of at most 16
         if even:
-            by sevens
-        the loops of `product`, for what is not done
+            Strassen's algorithm
+        the loops of `product`, for the remaining panels
 
-    all others                            the loops of `product`, which copy blocks of panels when they read them; few
-                                          columns behind whole vectors in those of `last_columns`
+    all others                            the loops of `product`, which copy blocks of panels when they read them, and
+                                          those of `last_columns` for a few remainder columns
 
-Columns of constants are not compared: they are weights of one layer. Those of other operands may be of different
-units, and small ones would lose digits beside great ones, as rows of A would (see `strassen`).
+Columns of constants are not compared: they are weights of one layer. Columns of other operands may have different
+units, and small ones would lose digits beside large ones, as rows of A would (see `strassen`).
 
-Refused: other dtypes, a function that does not promise that its arguments are apart (tir.noalias), results whose last
-dimension is not that of columns, and products that are small.
+Not supported: other dtypes, functions without tir.noalias, results whose last dimension is not the columns, and small
+products.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ that two cores have read are written slowly in the next call (`LEAST_OWN_TILES` 
 
 
 class Product(ScheduleRule):
-    """The rule for products of matrices."""
+    """Schedule rule for matrix products."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -71,7 +71,7 @@ class Product(ScheduleRule):
 
 
 def packed_tiled(operands: Matrices, target: Target) -> Stmt:
-    """A product of packed panels: with many rows by sevens, as far as `strassen` or `one_pair` have panels for it."""
+    """Return the loops of a product of packed panels, by `strassen` or `one_pair` if it has many rows."""
     if is_packed_pair(operands, target):
         worth = pair_is_worth_it(operands.rows, target.num_cores)
         return operands.declared(_by_sevens(operands, target, OnePair(operands, target).product, worth))
@@ -83,7 +83,7 @@ def packed_tiled(operands: Matrices, target: Target) -> Stmt:
 
 
 def tiled(operands: Matrices, target: Target) -> Stmt:
-    """A product of any operands."""
+    """Return the loops of a product of arbitrary operands."""
     count = panels_by_sevens(operands, target)
     if not count or not _has_rows_for_copies(operands, target):
         return _plain(operands, target)
@@ -91,7 +91,7 @@ def tiled(operands: Matrices, target: Target) -> Stmt:
 
 
 def _plain(operands: Matrices, target: Target) -> Stmt:
-    """The loops of `product`, and where few columns are behind whole vectors those of `last_columns`."""
+    """Return the loops of `product`, and those of `last_columns` for a few remainder columns."""
     number = number_of_last(operands, target)
     if is_const(number, 0):
         return ProductWriter(operands, target).tasks()
@@ -118,7 +118,9 @@ def _has_rows_for_copies(operands: Matrices, target: Target) -> bool:
 
 
 def _by_sevens(operands: Matrices, target: Target, sevens: Callable[[Buffer], Stmt], worth: PrimExpr) -> Stmt:
-    """The panels that are computed by sevens under a condition, and the others; all others where it does not hold."""
+    """Run Strassen's algorithm on its panels if `worth` holds, then compute all panels it left (or all if it did not
+    run).
+    """
 
     def body(done: Buffer) -> Stmt:
         fast = sevens(done)
@@ -133,7 +135,7 @@ def _by_sevens(operands: Matrices, target: Target, sevens: Callable[[Buffer], St
 
 
 class _CopiedFirst:
-    """A product by sevens whose right operand is copied in panels before."""
+    """Product by Strassen's algorithm whose right operand is first copied into panels."""
 
     def __init__(self, operands: Matrices, target: Target, count: int) -> None:
         assert isinstance(operands.columns, IntImm)
@@ -142,10 +144,10 @@ class _CopiedFirst:
         self.tile = self.writer.tile
         segments = panels(operands.columns.value, self.tile)
         self.width = sum(segment.number * segment.size for segment in segments) * self.tile.lanes
-        """The columns of all panels."""
+        """Columns of all panels."""
 
     def loops(self) -> Stmt:
-        """The copies, and the product."""
+        """Return the copies and the product."""
         dtype = str(self.operands.right.dtype)
 
         def body(copies: Buffer, greatest: Buffer, even: Buffer) -> Stmt:
@@ -165,7 +167,7 @@ class _CopiedFirst:
                 "even", (1,), "int64", lambda even: body(copies, greatest, even))))  # fmt: skip
 
     def _greatest(self, part: DepthBlock, greatest: Buffer) -> Stmt:
-        """The greatest magnitude in each column of a panel."""
+        """Compute the maximum magnitude of each column of a panel."""
         lanes, dtype = self.tile.lanes, str(greatest.dtype)
 
         def column(c: PrimExpr) -> Stmt:
@@ -185,7 +187,7 @@ class _CopiedFirst:
         return loop("v", part.panel.vectors, lambda v: column(v * lanes))
 
     def _compared(self, greatest: Buffer, even: Buffer) -> Stmt:
-        """`even[0]` becomes 1 if no two columns that are computed together are very different, else 0."""
+        """Set `even[0]` to 1 if the magnitudes of columns computed together are similar, else to 0."""
         lanes, columns, dtype = self.tile.lanes, self.tile.columns, str(greatest.dtype)
         nothing, one = (spread(const(number, dtype), lanes) for number in (0, 1))
 

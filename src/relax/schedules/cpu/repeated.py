@@ -1,4 +1,4 @@
-"""Element-wise nests that read elements of a line several times in a row: an image enlarged to nearest neighbours.
+"""Element-wise nests that read each element of a row several times in a row, such as nearest-neighbour upsampling.
 
     for i, j in T.grid(n, 2 * m):                         for i in T.parallel(n):
         with T.block("Y"):                                    line = T.alloc_buffer((2 * m,))
@@ -9,11 +9,11 @@
                                                               for j in T.vectorized(2 * m):
                                                                   Y[i, j] = line[j] + Z[i, j]
 
-What is read so is repeated in a line of its own first; everything is along memory then. A long line is cut into strips,
-as `elementwise` does.
+The repeated elements are first written to a temporary row; then all accesses are contiguous. A long row is split into
+strips, as in `elementwise`.
 
-Refused, and left to `elementwise`: indices that are divided by several numbers, or by one above 8, lines whose length
-is not known to be a multiple of it, elements that are read under a condition, and what is not along memory then.
+Left to `elementwise`: indices divided by several numbers or by one above 8, rows whose length is not provably a
+multiple of it, conditional reads, and other non-contiguous accesses.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from ..stages import Axis, Group, Stage, with_merged_axes
 from .elementwise import STRIP, in_memory_order, parallel_over, runs_along_memory, within
 
 MOST: Final = 8
-"""The most times an element is repeated."""
+"""Most repetitions of an element."""
 MOST_LINES: Final = 4
-"""The most lines that are repeated."""
+"""Most repeated rows."""
 
 
 def repeated(group: Group) -> Stmt | None:
-    """The loops of a group of one stage that reads repeated elements; None for another one."""
+    """Return the loops of a group with one stage that reads repeated elements, or None."""
     group = with_merged_axes(group)
     (stage,) = group.stages
     store, axes = stage.body, in_memory_order(stage)
@@ -67,7 +67,7 @@ def repeated(group: Group) -> Stmt | None:
 
 
 def _repeated_loads(stage: Stage, axis: Axis) -> tuple[list[BufferLoad], int]:
-    """The loads whose last index is the axis divided by a number, and the number; none if there are others."""
+    """Return the loads whose last index is the axis divided by a constant, and the constant; ([], 0) if they differ."""
     loads: dict[BufferLoad, int] = {}
     conditional = False
 
@@ -92,22 +92,22 @@ def _repeated_loads(stage: Stage, axis: Axis) -> tuple[list[BufferLoad], int]:
 
 
 class _Writer:
-    """Writes the loops of a nest, of which some loads repeat elements so many times along an axis."""
+    """Writes the loops of a nest in which some loads repeat each element `times` times along an axis."""
 
     def __init__(self, store: BufferStore, axis: Axis, loads: list[BufferLoad], times: int) -> None:
         self.store, self.axis, self.loads, self.times = store, axis, loads, times
         self.length = STRIP // times * times
-        """The elements of a strip of the result."""
+        """Elements of a strip of the result."""
         if axis.size is not None:
             self.length = min(self.length, max(axis.size, times))
 
     def is_along_memory(self, stage: Stage) -> bool:
-        """True if what is read besides is along memory."""
+        """True if all other accesses are contiguous."""
         zeros = {load: const(0, load.dtype) for load in self.loads}
         return runs_along_memory(replace(stage, body=_Exchanged(zeros).visit(self.store)), self.axis.var)
 
     def loops(self, outer: list[Axis]) -> Stmt:
-        """The parallel loop over strips of lines."""
+        """Return the parallel loop over strips of rows."""
         dtype = self.axis.var.dtype
         strips = Axis(Var("strip", dtype), simplify(ceildiv(self.axis.extent, self.length)))
         start = strips.var * self.length
@@ -116,7 +116,7 @@ class _Writer:
         return parallel_over([*outer, strips], body)
 
     def _strip(self, start: PrimExpr, length: Var, lines: list[Buffer]) -> Stmt:
-        """The repeated lines, and the nest for the elements of a strip."""
+        """Repeat the rows of a strip, then compute its elements."""
         if len(lines) < len(self.loads):
             dtype = str(self.loads[len(lines)].dtype)
             return scratch(
@@ -131,7 +131,7 @@ class _Writer:
         return block([*copies, For(at, const(0, at.dtype), length, ForKind.VECTORIZED, moved)])
 
     def _copied(self, load: BufferLoad, line: Buffer, start: PrimExpr, length: Var) -> Stmt:
-        """Repeat the elements of a line of memory: in vectors, and what is left one by one."""
+        """Repeat the elements of a row: in vectors, and the remainder one by one."""
         times, size = self.times, 8 if load.dtype.bits > 32 else 16
         *place, _ = load.indices
         first, elements = simplify(floordiv(start, times)), simplify(floordiv(length, times))
@@ -152,7 +152,7 @@ class _Writer:
 
 
 class _Exchanged(StmtExprMutator):
-    """Puts values in the place of loads."""
+    """Replaces loads by values."""
 
     def __init__(self, values: Mapping[BufferLoad, PrimExpr]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Results of a convolution, as the statement behind it in the same function changes them.
+"""Results of a convolution with the epilogue of the following statement in the same function.
 
 C[n, co, h, w] = …                                          E[n, co, h, w] = max(… + bias[co], 0)
 for n, co, h, w in T.grid(…):                       gives
@@ -22,7 +22,7 @@ from .windows import Kernel
 
 
 class Results:
-    """The stores of a convolution: each element of its result as the kernel's epilogue changes it."""
+    """Stores of a convolution's results, with the kernel's epilogue applied."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -33,10 +33,10 @@ class Results:
             self.store = kernel.epilogue.stores[0]
         self._epilogue = kernel.epilogue
         self._table: tuple[Buffer, list[Var]] | None = None
-        """The values computed for each channel of a block, and the names in the value that stand for them."""
+        """Table of the values computed per channel of a block, and the names that stand for them."""
 
     def put(self, place: Sequence[PrimExpr], value: PrimExpr) -> Stmt:
-        """Store the element at a place of the result, of which `value` is the sum."""
+        """Store the element at `place` whose accumulator is `value`."""
         if self._epilogue is None:
             return BufferStore(self.store.buffer, value, tuple(place))
         at = {index: p for index, p in zip(self.store.indices, place, strict=True) if isinstance(index, Var)}
@@ -44,9 +44,10 @@ class Results:
         return BufferStore(self.store.buffer, changed, tuple(place))
 
     def of_channel(self, place: Sequence[PrimExpr]) -> tuple[Results, list[tuple[Var, PrimExpr]]]:
-        """The results whose first indices are `place`, and names, with their values, for what these indices decide.
+        """Return the results at leading indices `place`, and (name, value) of the subexpressions these indices
+        determine.
 
-        Biases and scales of a channel are such values. They are then computed once, not for each of its elements.
+        Biases and scales of a channel are such values, computed once per channel instead of per element.
         """
         names: list[tuple[Var, PrimExpr]] = []
         if self._epilogue is None:
@@ -60,9 +61,10 @@ class Results:
         return results, names
 
     def of_block(self, channel: PrimExpr, lanes: int, outputs: int, body: Callable[[Results], Stmt]) -> Stmt:
-        """`body` of the results of a block of channels, for each of which what it alone decides is computed before.
+        """Call `body` with the results of a block of channels, whose per-channel values are computed beforehand.
 
-        `channel` is the first of them, of `outputs` channels in all; those behind the last one are the last one.
+        `channel` is the first channel of the block, of `outputs` channels in all; channels past the last one are
+        clamped to it.
         """
         if self._epilogue is None:
             return body(self)
@@ -96,7 +98,7 @@ class Results:
             loop("p", lanes, lambda p: row(table, p), ForKind.VECTORIZED), body(results(table))]))  # fmt: skip
 
     def of_lane(self, p: PrimExpr) -> Results:
-        """The results of one channel of the block."""
+        """Results of channel `p` of the block."""
         if self._table is None:
             return self
         table, names = self._table
@@ -114,9 +116,9 @@ class Results:
         end: PrimExpr | None = None,
         is_whole: bool = False,
     ) -> Stmt:
-        """Store the pixels along the last axis from `first` on that are pixels: all of them, if the vector is whole.
+        """Store the pixels along the last axis from `first` on, masked unless `is_whole`.
 
-        `element` has the sum of each lane. With `end`, only those before it.
+        `element` returns the accumulator of a lane. With `end`, only pixels before it are stored.
         """
         if is_whole:
             return loop("lane", lanes, lambda lane: self.put(
@@ -128,7 +130,7 @@ class Results:
         self, channel: Sequence[PrimExpr], line: PrimExpr, first: PrimExpr, lanes: int,
         element: Callable[[Var], PrimExpr], end: PrimExpr,
     ) -> Stmt:  # fmt: skip
-        """Store those pixels of a line (`Windows.lines`) of a channel that are before `end`."""
+        """Store those pixels of a row (`Windows.lines`) of a channel that precede `end`."""
         windows = self.windows
         size = windows.lines[1].size
         return self._pixels(lambda x: windows.pixel(channel, line, x), size, first, lanes, element, end)
@@ -147,9 +149,9 @@ class Results:
 
 
 def vectors_of_line(begin: Var, size: PrimExpr, lanes: int, count: int, body: Callable[[Var], Stmt]) -> Stmt:
-    """`body` for those of `count` vectors, told the first element of each, that have pixels of a line.
+    """Return `body(first element)` for those of `count` vectors that contain pixels of a row.
 
-    Element `c` of the vectors is pixel ``begin + c`` of a line of `size` pixels.
+    Element `c` of the vectors is pixel ``begin + c`` of a row of `size` pixels.
     """
     nothing = const(0, "int64")
     low = floordiv(maximum(0 - begin, nothing), lanes)
@@ -159,7 +161,7 @@ def vectors_of_line(begin: Var, size: PrimExpr, lanes: int, count: int, body: Ca
 
 
 class _Replaced(StmtExprMutator):
-    """Loads of one buffer become a value."""
+    """Replaces loads of one buffer by a value."""
 
     def __init__(self, buffer: Buffer, value: PrimExpr) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""The loops of a chain of three convolutions by rows, as `by_rows` shows them.
+"""Loops of a chain of three convolutions fused row by row; see `by_rows`.
 
-Lines are numbered with the padding: line `q` of the ring is line `q - before` of the data. A tile is some neighbouring
-pixels of a line times some vectors of channels. The last tile of a line reaches beyond it: panels are filled up with
-zeros, and what the ring has there becomes zeros, as the padding beside the line is.
+Rows are numbered with the padding: row `q` of the ring buffer is row `q - before` of the data. A tile is some
+consecutive pixels of a row by some channel vectors. The last tile of a row reaches past it: panels are zero-padded, and
+the ring's pixels there are set to zero, like the padding beside the row.
 """
 
 from __future__ import annotations
@@ -42,39 +42,40 @@ from .squares import transposed_square
 from .tiling import Segment, even_pieces
 
 LONG: Final = 14
-"""The lines of a chunk beside which the lines at a seam, which are expanded twice, cost less than cores that wait for
-each other and for what is in each other's caches."""
+"""Rows of a chunk for which recomputing the expansion of rows at seams costs less than synchronising cores and sharing
+their caches.
+"""
 SHARE: Final = 28
-"""The least pixels of a task of the projection, so that weights are read for more than a few of them."""
+"""Fewest pixels of a projection task, which amortise loading the weights."""
 PIXELS: Final = 7
-"""The pixels of a tile for lines of unknown length: widths of images are multiples of 7 more often than of others."""
+"""Pixels of a tile for rows of dynamic length; image widths are often multiples of 7."""
 LEAST: Final = 4
-"""The least pixels of a tile."""
+"""Fewest pixels of a tile."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """Lines of a chunk of the result that are computed together."""
+    """Rows of a chunk of the result that are computed together."""
 
     image: list[PrimExpr]
     first: PrimExpr
-    """The first line."""
+    """First row."""
     lines: PrimExpr
     fresh: PrimExpr
-    """The first line of the data, with the padding, that the bands before have not met."""
+    """First padded data row not read by earlier bands."""
     count: PrimExpr
-    """The lines of the data that they have not met."""
+    """Number of data rows not read by earlier bands."""
     begins: PrimExpr
     """True for the first band of the chunk."""
 
 
 class RowLoops(RowTiles):
-    """Writes the loops of one chain of float32."""
+    """Writes the loops of one float32 chain."""
 
     dtypes = (DTYPE, DTYPE, DTYPE)
-    """The dtypes of the panel, the ring and the depthwise sums."""
+    """Dtypes of the panel, the ring buffer and the depthwise results."""
     packed_dtypes = (DTYPE, DTYPE, DTYPE)
-    """The dtypes of the weights as `packings` make them."""
+    """Dtypes of the weights packed by `packings`."""
 
     def __init__(self, chain: Chain, target: Target, lanes: int) -> None:
         self.chain, self.lanes, self.cores = chain, lanes, target.num_cores
@@ -82,68 +83,69 @@ class RowLoops(RowTiles):
         self.middle = chain.expand.channels
         self.outputs = chain.project.channels
         self.vectors = -(-self.middle // lanes)
-        """The vectors of channels between the convolutions."""
+        """Channel vectors of the intermediate images."""
         self.pitch = (self.vectors | 1) * lanes
-        """The elements from one pixel to the next: an odd number of vectors, so that all sets of a cache are used."""
+        """Pixel pitch of the depthwise results: an odd number of vectors, so that all cache sets are used."""
         self.blocks = -(-self.outputs // lanes)
         self.wide = 3 if target.machine.vector_registers >= 32 else 2
-        """The most vectors of a tile."""
+        """Most vectors of a tile."""
         self.links = (chain.expand, chain.depthwise, chain.project)
         self.tables = {link.finish: self._tables(link) for link in self.links}
-        """The values that a channel decides, by the variable that stands for each."""
+        """Per-channel values of each epilogue, by the variable that stands for them."""
         self.sizes = Sizes()
         name = self.sizes.named
         self.height, self.width = (
             name(n, axis.size) for n, axis in zip(("height", "width"), chain.axes, strict=True)
         )
         self.panel = self._panel()
-        """The form in which the data is copied."""
+        """Form in which the data are copied."""
         self.extents = self.panel.extents
         self.data_width = name("columns", self.extents[1])
         self.registers = target.machine.vector_registers
         self.pixels = self._pixels(self.registers)
-        """The pixels of a tile."""
+        """Pixels of a tile."""
         self.tiles = name("tiles", ceildiv(self.width, self.pixels))
-        """The tiles of a line of the result."""
+        """Tiles of a result row."""
         self.data_tiles = name("data_tiles", ceildiv(self.data_width, self.pixels))
         self.panel_width = name("panel_width", ceildiv(
             self.data_tiles * self.pixels + self.panel.reach, lanes) * lanes)  # fmt: skip
         self.line = name("line", maximum(self.data_tiles * self.pixels + self.along.before, (
             self.tiles * (self.pixels * self.along.stride) + (self.along.taps - self.along.stride))))  # fmt: skip
-        """The pixels of a line of the ring."""
+        """Pixels of a row of the ring buffer."""
         self.staged = name("staged", ceildiv(self.tiles * self.pixels, lanes) * lanes)
-        """The pixels of a line whose sums are staged, in whole squares."""
+        """Pixels of a row staged for register transposes, rounded up to whole squares."""
         self.groups = even_pieces(self.vectors, -(-self.vectors // self.wide))
-        """The groups of vectors between the convolutions: what a task computes, from expansion to depthwise sums."""
+        """Groups of intermediate channel vectors; a task computes one, from the expansion to the depthwise results."""
         self.number = sum(number_of(segment.count) for segment in self.groups)
         self.project_groups = even_pieces(self.blocks, -(-self.blocks // self.wide))
-        """The groups of vectors of the result."""
+        """Groups of result channel vectors."""
         self.finals = sum(number_of(segment.count) for segment in self.project_groups)
         self.group_pitch = (max(segment.size for segment in self.groups) | 1) * lanes
-        """The elements from one pixel of the ring to the next."""
+        """Pixel pitch of the ring buffer, in elements."""
         self.images = name("images", self._images())
-        """The number of images."""
+        """Number of images."""
         self.chunks = name("chunks", self._chunks())
-        """The chunks of an image."""
+        """Number of chunks of an image."""
         self.share = name("share", ceildiv(self.height, maximum(self.chunks, int64(1))))
-        """The lines of a chunk."""
+        """Rows of a chunk."""
         line = maximum(self.tiles * (self.pixels * self.pitch * BYTES), int64(1))
         quarter = int64(target.machine.caches.l2 // 4)
         caches = Select(EQ(self.images * self.chunks, int64(1)), quarter * self.cores, quarter)
         self.band = name("band", maximum(minimum(floordiv(caches, line), self.share), int64(1)))
-        """The lines of a band of a chunk: a quarter of the second-level cache holds their depthwise sums, or of all
-        these caches if the cores share the chunk."""
+        """Rows of a band of a chunk: their depthwise results fit a quarter of the L2 cache, or of all cores' L2 caches
+        if the cores share the chunk.
+        """
         self.met = name("met", (self.band - 1) * self.down.stride + self.down.taps)
-        """The most lines of the data that are new in a band."""
+        """Most new data rows of a band."""
         self.together = name("together", minimum(
             ceildiv(int64(SHARE), maximum(self.width, int64(1))), self.band))  # fmt: skip
-        """The lines that are projected together."""
+        """Rows that are projected together."""
 
     def _panel(self) -> RowPanel:
         return panel_of(self.chain.expand, self.lanes)
 
     def packings(self) -> tuple[RowPacking, RowPacking, RowPacking]:
-        """The orders of the three weights."""
+        """Packings of the three weights."""
         return (
             WeightBlocks(self.middle, self.panel.depth, self.lanes, True),
             TapVectors(self.middle, self.down.taps * self.along.taps, self.vectors * self.lanes),
@@ -151,7 +153,7 @@ class RowLoops(RowTiles):
         )
 
     def _tables(self, link: Link) -> dict[Var, Table]:
-        """Tables of the values that an output channel decides, in whole vectors."""
+        """Tables of per-channel values, padded to whole vectors."""
         width, finish = -(-link.channels // self.lanes) * self.lanes, link.finish
         return {
             name: Table(decl_buffer([width], DTYPE, "table"), finish.channel, part)
@@ -159,7 +161,7 @@ class RowLoops(RowTiles):
         }
 
     def _pixels(self, registers: int) -> int:
-        """The pixels of a tile: as many as registers hold, or fewer that fill lines of known length better."""
+        """Pixels of a tile: as many as registers hold, or fewer if these cover rows of static length better."""
         most = (registers - 2 - self.wide) // self.wide
         lengths = [size.value for size in (self.width, self.data_width) if isinstance(size, IntImm)]
         if len(lengths) < 2:
@@ -173,7 +175,9 @@ class RowLoops(RowTiles):
         return simplify(number)
 
     def _chunks(self) -> PrimExpr:
-        """One, if there are images for all cores, or too few lines: then cores share the groups of channels."""
+        """Chunks of an image: one if there are enough images for the cores or too few rows; cores then share channel
+        groups.
+        """
         if self.cores == 1:
             return int64(1)
         is_even = Or(EQ(floormod(self.images, self.cores), int64(0)), self.images >= 4 * self.cores)
@@ -183,7 +187,7 @@ class RowLoops(RowTiles):
     # ------------------------------------------------------------------ tasks
 
     def loops(self, expand: Buffer, depthwise: Buffer, project: Buffer) -> Stmt:
-        """All images, with weights in the orders of `packings`."""
+        """Return the loops over all images, for weights packed by `packings`."""
         radix = [(f"n{d}", size_of(v)) for d, v in enumerate(self.chain.expand.windows.batch)]
         radix.append(("chunk", self.chunks))
         weights = (expand, depthwise, project)
@@ -195,7 +199,7 @@ class RowLoops(RowTiles):
         return self.sizes.around(result)
 
     def _scratch_sizes(self) -> dict[str, PrimExpr]:
-        """The elements of what a chunk needs memory for."""
+        """Elements of the buffers that a chunk allocates."""
         return {
             "panel": self.met * (self.panel.planes * self.panel_width),
             "ring": self.line * (self.number * self.down.taps * self.group_pitch),
@@ -203,7 +207,7 @@ class RowLoops(RowTiles):
         }
 
     def _unit(self, image: list[PrimExpr], chunk: PrimExpr, weights: tuple[Buffer, Buffer, Buffer]) -> Stmt:
-        """A chunk of an image. Its groups of channels are shared by the cores if it is all that there is."""
+        """Process a chunk of an image; a single chunk divides its channel groups among the cores."""
         expand, depthwise, project = weights
         sizes = self._scratch_sizes()
 
@@ -228,7 +232,7 @@ class RowLoops(RowTiles):
         return allocated(list(sizes), [])
 
     def _band(self, image: list[PrimExpr], chunk: PrimExpr, b: Var, body: Callable[[Band], Stmt]) -> Stmt:
-        """`body` of a band of a chunk."""
+        """Call `body` with band `b` of a chunk."""
         stride, taps = self.down.stride, self.down.taps
         begins = b < 1
 
@@ -244,7 +248,7 @@ class RowLoops(RowTiles):
             minimum(self.band, end - line), int64(0))), lambda lines: with_lines(line, lines)))  # fmt: skip
 
     def _copied(self, band: Band, panel: Buffer) -> Stmt:
-        """Copy what the new lines of the expanded image are made of, with zeros behind each line."""
+        """Copy the data of the new rows of the expanded image, padded with zeros at the end of each row."""
 
         def line(i: Var) -> Stmt:
             place = i * (self.panel.planes * self.panel_width)
@@ -264,7 +268,9 @@ class RowLoops(RowTiles):
         depthwise: Buffer,
         buffers: tuple[Buffer, Buffer, Buffer],
     ) -> Stmt:
-        """The lines of a band, of a group of channels: the new lines of the data for each, and its sums."""
+        """Process the rows of a band for a channel group: expand each row's new data, then compute its depthwise
+        results.
+        """
         panel, ring, middle = buffers
         stride, taps = self.down.stride, self.down.taps
         slots = simplify(group * taps)
@@ -285,7 +291,7 @@ class RowLoops(RowTiles):
     def _of_group(
         self, groups: Sequence[Segment], group: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]
     ) -> Stmt:
-        """`body` of the first vector of a group, and of its number of vectors."""
+        """Call `body` with the first vector of a group and its number of vectors."""
         if len(groups) == 1:
             size = groups[0].size
             return body(simplify(group * size), int64(size))
@@ -306,7 +312,7 @@ class RowLoops(RowTiles):
         weights: Buffer,
         buffers: tuple[Buffer, Buffer],
     ) -> Stmt:
-        """Put a line, `q` with the padding, of a group of channels into the ring."""
+        """Expand padded row `q` of a channel group into the ring buffer."""
         _, ring = buffers
 
         def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[Piece]) -> Stmt:
@@ -331,7 +337,7 @@ class RowLoops(RowTiles):
         self, band: Band, q: PrimExpr, place: tuple[PrimExpr, PrimExpr, Sequence[Piece]], weights: Buffer,
         buffers: tuple[Buffer, Buffer],
     ) -> Stmt:  # fmt: skip
-        """The tiles of a line of the ring, of the vectors of channels from one on."""
+        """Compute the tiles of a ring row for the channel vectors in `place`."""
         (panel, ring), (slot, first, pieces) = buffers, place
         source = (q - band.fresh) * (self.panel.planes * self.panel_width)
 
@@ -350,20 +356,20 @@ class RowLoops(RowTiles):
         return loop("t", self.data_tiles, tile)
 
     def _put(self, acc: Buffer, pieces: Sequence[Piece], first: PrimExpr, out: Buffer) -> Stmt:
-        """Put what is made of the sums of a tile, from a vector of channels on, into a part of the ring."""
+        """Apply the epilogue to a tile and store it in part of the ring buffer."""
         return self._changed(self.chain.expand.finish, acc, pieces, simplify(first * self.lanes), out)
 
     def _part_of_ring(
         self, ring: Buffer, slot: PrimExpr, x: PrimExpr, pieces: Sequence[Piece],
         body: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
-        """`body` of the place of a tile in a line of the ring, from pixel `x` of the expanded image on."""
+        """Call `body` with the part of ring row `slot` that holds a tile, from expanded pixel `x` on."""
         place = (slot * self.line + self.along.before + x) * self.group_pitch
         shape, strides = (self.pixels, self._span(pieces) * self.lanes), (self.group_pitch, 1)
         return part_of(ring, place, shape, strides, body)
 
     def _beside(self, ring: Buffer, slot: PrimExpr) -> Stmt:
-        """Zeros before and behind a line of the ring."""
+        """Fill the padding before and after a ring row with zeros."""
         behind = self.extents[1] + self.along.before
         return block(
             [
@@ -373,7 +379,7 @@ class RowLoops(RowTiles):
         )
 
     def _zeros(self, ring: Buffer, slot: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
-        """Zeros in some pixels of a line of the ring."""
+        """Fill `count` pixels of a ring row with zeros."""
         lanes = self.lanes
         return loop("x", count, lambda x: part_of(
             ring, (slot * self.line + first + x) * self.group_pitch, (self.group_pitch,), (1,), lambda part: loop(
@@ -383,7 +389,7 @@ class RowLoops(RowTiles):
         self, band: Band, r: Var, group: tuple[PrimExpr, PrimExpr], slots: PrimExpr, weights: Buffer,
         buffers: tuple[Buffer, Buffer],
     ) -> Stmt:  # fmt: skip
-        """The depthwise sums of a line of a group: so many vectors of channels from the first one on."""
+        """Compute depthwise row `r` of a channel group; `group` is (first vector, number of vectors)."""
         taps, lanes, (ring, middle), (first, size) = self.down.taps, self.lanes, buffers, group
         reach = (self.pixels - 1) * self.along.stride + self.along.taps
         start = simplify((band.first + r) * self.down.stride)
@@ -409,7 +415,7 @@ class RowLoops(RowTiles):
         return met([])
 
     def _windows(self, weights: Buffer, parts: Sequence[Buffer], c: PrimExpr, out: Buffer) -> Stmt:
-        """The sums of a tile over all taps, of a vector of channels."""
+        """Accumulate a tile over all taps, for one channel vector."""
         lanes, along = self.lanes, self.along
 
         def tap(acc: Buffer, i: int, j: int) -> Stmt:
@@ -435,7 +441,7 @@ class RowLoops(RowTiles):
     def _projected(
         self, band: Band, part: PrimExpr, group: PrimExpr, weights: Buffer, middle: Buffer
     ) -> Stmt:
-        """The results of some lines of a band, of a group of channels."""
+        """Project some rows of a band for a channel group."""
         first = simplify(part * self.together)
         count = simplify(maximum(minimum(self.together, band.lines - first), int64(0)))
         groups = self.project_groups
@@ -457,7 +463,7 @@ class RowLoops(RowTiles):
         self, first: PrimExpr, count: PrimExpr, vector: PrimExpr, pieces: Sequence[Piece],
         buffers: tuple[Buffer, Buffer, Buffer],
     ) -> Stmt:  # fmt: skip
-        """The sums of so many lines, of a group of channels that begins with a vector."""
+        """Accumulate `count` rows for a channel group that begins at `vector`."""
         lanes, channels, (weights, middle, sums) = self.lanes, self.pixels * self.pitch, buffers
         width, pitch = self._span(pieces), self.project_groups[0].size * self.staged
 
@@ -484,7 +490,7 @@ class RowLoops(RowTiles):
     def _results(
         self, band: Band, first: PrimExpr, count: PrimExpr, vectors: tuple[PrimExpr, PrimExpr], sums: Buffer
     ) -> Stmt:
-        """Store what is made of the sums of so many lines, of some vectors of channels."""
+        """Apply the epilogue to `count` rows of some channel vectors and store them."""
         (start, number), most = vectors, self.project_groups[0].size
 
         def line(i: Var, y: Var) -> Stmt:
@@ -495,7 +501,7 @@ class RowLoops(RowTiles):
             "y", simplify(band.first + first + i), lambda y: line(i, y)))  # fmt: skip
 
     def _stored(self, image: list[PrimExpr], row: PrimExpr, y: Var, o: PrimExpr, sums: Buffer) -> Stmt:
-        """Store a line of a vector of channels, whose sums are a row."""
+        """Store one row of a channel vector from its row of accumulators."""
         lanes, finish = self.lanes, self.chain.project.finish
         indices = self.chain.project.windows.out.indices
         width = simplify(self.chain.project.windows.axes[1].size)

@@ -1,12 +1,12 @@
-"""Lines of the data of a chain, copied as tiles of the expansion read them (`row_loops`).
+"""Rows of a chain's data, copied in the layout that tiles of the expansion read (`row_loops`).
 
     single elements     panel[q, ci, x] = X[n, ci, q, x]
     windows             panel[q, (ci * 3 + i) * 2 + a, x] = X[n, ci, q * 2 + i - 1, x * 2 + a - 1]
                         of 3 × 3 taps, with stride 2 and 1 pixel of padding
 
-`q` is a line of the expanded image. For windows, a plane has one phase of the stride of a line that the window meets:
-tap `j` of neighbouring pixels is neighbouring elements of phase `j % 2`, from `j // 2` on. A line that two windows meet
-is copied for both: windows have few input channels, so that copies take little time.
+`q` is a row of the expanded image. For windows, a plane holds one stride phase of a row that the window reads: tap `j`
+of consecutive pixels is consecutive elements of phase `j % 2`, from `j // 2` on. A row read by two windows is copied
+for both: with few input channels, copies take little time.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from .chains import DTYPE, Link
 from .channel_blocks import part_of
 
 AHEAD: Final = 3
-"""The lines of windows between one that is copied and one that is asked for: images come from memory."""
+"""Prefetch distance in rows of windows; images come from main memory."""
 Left: TypeAlias = Callable[[Var], PrimExpr]
-"""The element of a pixel of a tile."""
+"""Element of a pixel of a tile."""
 Step: TypeAlias = Callable[[PrimExpr, Left], Stmt]
-"""The products of one place in the depth of a sum, with the elements of a tile's pixels there."""
+"""Accumulates the products at one depth index with the elements of a tile's pixels."""
 
 
 class RowPanel(Protocol):
-    """The form of the panel of a chain."""
+    """Layout of a chain's panel."""
 
     depth: int
-    """The products of a sum of the expansion."""
+    """Reduction depth of the expansion."""
     planes: int
-    """The planes of a line of the expanded image."""
+    """Planes per row of the expanded image."""
     reach: int
-    """The elements of a plane that tiles read behind their pixels."""
+    """Elements that tiles read past their pixels in a plane."""
     extents: tuple[PrimExpr, PrimExpr]
-    """The lines and columns of the expanded image."""
+    """Rows and columns of the expanded image."""
 
     def copied(
         self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr
     ) -> Stmt:
-        """Copy what line `y` of the expanded image is made of to a place of a panel of planes of a width."""
+        """Copy the data of expanded row `y` to offset `place` of a panel whose planes have `width` elements."""
         ...
 
     def steps(self, data: Buffer, step: Step) -> Stmt:
-        """The loop over the depth of a sum, for the part of the panel that a tile reads."""
+        """Return the loop over the depth, for the part of the panel that a tile reads."""
         ...
 
 
 def panel_of(link: Link, lanes: int) -> RowPanel:
-    """The form of the panel of an expansion."""
+    """Return the panel layout of an expansion."""
     is_of_elements = all(axis.taps == 1 for axis in link.windows.axes)
     return ElementPanel(link, lanes) if is_of_elements else WindowPanel(link, lanes)
 
 
 class ElementPanel:
-    """The panel of an expansion of single elements."""
+    """Panel of a pointwise expansion."""
 
     def __init__(self, link: Link, lanes: int) -> None:
         self.data, self.lanes = link.windows.data, lanes
@@ -72,9 +72,9 @@ class ElementPanel:
     def copied(
         self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr
     ) -> Stmt:
-        """Copy a line of each channel, and ask for the one behind it.
+        """Copy a row of each channel and prefetch the following row.
 
-        Processors do not foresee the short runs of memory that a line has in many channels.
+        Hardware prefetching does not cover the short runs that a row has in many channels.
         """
         lanes, data = self.lanes, self.data
 
@@ -93,7 +93,7 @@ class ElementPanel:
 
 
 class WindowPanel:
-    """The panel of an expansion by windows of a few channels."""
+    """Panel of an expansion by windows over few channels."""
 
     def __init__(self, link: Link, lanes: int) -> None:
         self.data, self.lanes, self.inputs = link.windows.data, lanes, link.inputs
@@ -107,7 +107,7 @@ class WindowPanel:
     def copied(
         self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr
     ) -> Stmt:
-        """Copy the lines that a line of windows meets, with zeros for those outside of the image."""
+        """Copy the data rows read by a row of windows; rows outside the image are zeros."""
         lanes, rows = self.lanes, self.rows
         zero = spread(const(0, DTYPE), lanes)
 
@@ -128,7 +128,7 @@ class WindowPanel:
             panel, place + v * lanes, (self.planes, lanes), (width, 1), lambda part: vector(v, part)))  # fmt: skip
 
     def _masked(self, begin: Var, body: Callable[[Sequence[Var]], Stmt]) -> Stmt:
-        """`body` of the lanes that are in the image, of the vectors of elements from `begin` on."""
+        """Call `body` with the masks of lanes inside the image, for the vectors from element `begin` on."""
         lanes = self.lanes
         masks = [Var("mask", f"boolx{lanes}") for _ in range(self.phases)]
         result = body(masks)
@@ -143,7 +143,7 @@ class WindowPanel:
         self, channel: Sequence[PrimExpr], row: Var, part: Buffer, first: PrimExpr, begin: Var,
         masks: Sequence[Var],
     ) -> Stmt:  # fmt: skip
-        """Copy a vector of each phase of a line of a channel, and ask for a line that is copied later."""
+        """Copy a vector of each stride phase of a channel's row, and prefetch a row that is copied later."""
         lanes, phases = self.lanes, self.phases
         parts = [Var("part", f"{DTYPE}x{lanes}") for _ in masks]
 

@@ -1,10 +1,10 @@
-"""The loops of `row_loops` for data or results that have channels behind pixels (`channels_last`).
+"""The loops of `row_loops` for channels-last data or results (`channels_last`).
 
-    ring[g, q % 3, x, :] = f(We[g, ci, :] * X[n, q, x, ci])                             read where they are
+    ring[g, q % 3, x, :] = f(We[g, ci, :] * X[n, q, x, ci])                             read in place
     C[n, y, x, jo * 48 + …] = k(Wp[jo, c, :] * D[r, x, c])                              stored from registers
 
-The data needs no panel, and results need not be turned. The last tile of a line reads its last pixel in the place of
-those behind it, and does not store these.
+The data need no panel, and results no transpose. The last tile of a row clamps its reads to the last pixel and does not
+store the pixels past it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .tiling import Segment
 
 
 class PixelRowLoops(RowLoops):
-    """Writes the loops of one chain of float32, some of whose buffers stand for others with channels behind pixels."""
+    """Writes the loops of one float32 chain, some of whose buffers stand for channels-last ones."""
 
     def __init__(self, chain: Chain, target: Target, lanes: int, last: Mapping[Buffer, Buffer]) -> None:
         super().__init__(chain, target, lanes)
@@ -75,7 +75,7 @@ class PixelRowLoops(RowLoops):
         return self._along_line(self.extents[1], tile)
 
     def _along_line(self, width: PrimExpr, tile: Callable[[PrimExpr, bool], Stmt]) -> Stmt:
-        """The tiles of a line, each told its number, and whether all of its pixels are in the line."""
+        """Return `tile(number, is whole)` for each tile of a row."""
         whole = simplify(floordiv(width, self.pixels))
         done = loop("t", whole, lambda t: tile(t, True))
         if is_const(simplify(width - whole * self.pixels), 0):
@@ -119,7 +119,7 @@ class PixelRowLoops(RowLoops):
     def _stored_pixels(
         self, acc: Buffer, pieces: Sequence[Piece], place: Sequence[PrimExpr], vector: PrimExpr, is_whole: bool
     ) -> Stmt:  # fmt: skip
-        """Store what is made of the sums of a tile, from a pixel of an image and a vector of channels on."""
+        """Apply the epilogue to a tile and store it, from a pixel and channel vector on."""
         finish = self.chain.project.finish
         indices = self.chain.project.windows.out.indices
         *image, y, x = place

@@ -1,4 +1,4 @@
-"""The tiles of products of `row_loops`: sums of some pixels times some vectors of channels, in registers."""
+"""Register tiles of `row_loops`: accumulators of some pixels by some channel vectors."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from .pixels import Table
 from .row_panels import Left, Step
 
 FAR: Final = 1 << 16
-"""Bytes of weights from which on tiles ask for them: fewer are in the cache soon, as each line reads them again."""
+"""Bytes of weights from which tiles prefetch them; smaller weights stay in cache, as each row rereads them."""
 BYTES: Final = 4
-"""The bytes of a number."""
+"""Bytes of an element."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A vector of a tile: where it begins, and its lanes."""
+    """A vector of a tile: its first channel and its lanes."""
 
     start: int
     lanes: int
 
 
 class RowTiles:
-    """Writes the tiles of one chain of float32."""
+    """Writes the tiles of one float32 chain."""
 
     factor = DTYPE
-    """The dtype of what products multiply."""
+    """Dtype of the factors."""
     lanes: int
     middle: int
-    """The channels between the convolutions."""
+    """Channels of the intermediate images."""
     pixels: int
-    """The pixels of a tile."""
+    """Pixels of a tile."""
     registers: int
     tables: Mapping[Finish, Mapping[Var, Table]]
-    """The values that a channel decides, by the variable that stands for each."""
+    """Per-channel values of each epilogue, by the variable that stands for them."""
 
     def _pieces(self, size: int, channels: int) -> tuple[Piece, ...]:
-        """The vectors of a tile; the last one may be half of one if the tile has all channels.
+        """Vectors of a tile; the last one may be a half vector if the tile covers all channels.
 
-        Then all are halves where registers hold the sums: elements of the data are spread in less time.
+        Then all are half vectors if registers hold the accumulators, as half-width broadcasts are faster.
         """
         lanes, half = self.lanes, self.lanes // 2
         pieces = [Piece(v * lanes, lanes) for v in range(size)]
@@ -60,17 +60,17 @@ class RowTiles:
         return tuple(pieces)
 
     def _span(self, pieces: Sequence[Piece]) -> int:
-        """The vectors of channels that a tile has, the last of them whole."""
+        """Number of channel vectors of a tile, the last one rounded up to a whole vector."""
         return -(-(pieces[-1].start + pieces[-1].lanes) // self.lanes)
 
     def _product(
         self, pieces: Sequence[Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
         number: PrimExpr, stored: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
-        """A tile: sums of pixels times weights, from a vector of channels on, in registers.
+        """Accumulate pixels times weights in registers, and pass the accumulators to `stored`.
 
-        `steps` makes of the products of one place in the depth of the sums the loop over all. Where weights are many,
-        each tile asks for a vector of those behind its own, by its number among the tiles of these weights.
+        `steps` turns the products at one depth index into the loop over the depth. If there are many weights, each tile
+        prefetches a vector of the next ones, chosen by its `number` among the tiles of these weights.
         """
         (packed, first), vectors = weights, self._span(pieces)
         width, ahead = vectors * self.lanes, Var("ahead", "int64")
@@ -113,22 +113,22 @@ class RowTiles:
         return LetStmt(ahead, place, result) if is_far else result
 
     def _steps(self, data: Buffer, step: Step) -> Stmt:
-        """The loop over the depth of the sums of the projection, for the depthwise sums that a tile reads."""
+        """Return the loop over the depth of the projection, for the depthwise results that a tile reads."""
         return loop("k", self.middle, lambda k: step(k, lambda p: BufferLoad(data, (p, k))))
 
     def _added(self, total: PrimExpr, element: PrimExpr, weights: PrimExpr) -> PrimExpr:
-        """Sums plus products of what a pixel has and weights."""
+        """Multiply-add of a pixel's element and weights."""
         return Add(total, Mul(element, weights))
 
     def _kept(self, buffer: Buffer, value: PrimExpr) -> PrimExpr:
-        """The form in which a buffer holds a value between two convolutions."""
+        """Convert a value to the form in which the buffer holds it between two convolutions."""
         del buffer
         return value
 
     def _changed(
         self, finish: Finish, acc: Buffer, pieces: Sequence[Piece], columns: PrimExpr, out: Buffer
     ) -> Stmt:
-        """Store what is made of the sums of a tile, whose first channel is `columns`."""
+        """Apply the epilogue to a tile whose first channel is `columns` and store it."""
 
         def vector(p: Var, piece: Piece) -> Stmt:
             def lane(x: Var) -> Stmt:
@@ -151,7 +151,7 @@ class RowTiles:
 
 
 def number_of(size: PrimExpr) -> int:
-    """The value of a size that is known."""
+    """Value of a static size."""
     assert isinstance(size, IntImm)
     return size.value
 

@@ -1,15 +1,15 @@
-"""The loops of `row_loops` for bfloat16, by dot products of words of two neighbouring channels.
+"""The loops of `row_loops` for bfloat16, by dot products of packed pairs of consecutive channels.
 
     panel[q, k, x] = words of X[n, 2 * k, q, x] and X[n, 2 * k + 1, q, x]
-    ring[…, c] = float32(bfloat16(f(Σ T.dot_bf16(We[g, k, c], panel[q, k, x]))))        rounded, and widened at once
+    ring[…, c] = float32(bfloat16(f(Σ T.dot_bf16(We[g, k, c], panel[q, k, x]))))        rounded, then widened
     D[r, x, c] = bfloat16(g(Σ Wd[i, j, c] * ring[…, c]))                                sums and products of float32
     C[n, jo, …] = k(Σ T.dot_bf16(Wp[jo, k, :], D[r, x, 2 * k : 2 * k + 2]))
 
-What is between the convolutions is rounded to bfloat16 where the program rounds it. The ring has the rounded numbers as
-float32: each is read by all taps of a window, and widened once. The depthwise sums are next to each other by channels,
-so that two of them are a word.
+Intermediates are rounded to bfloat16 where the program rounds them. The ring buffer holds the rounded values as
+float32: all taps of a window read them, and each is widened once. Depthwise results are contiguous along channels, so
+that two of them form a packed pair.
 
-Refused: machines without dot products of bfloat16, or with tiles; an odd number of channels between the convolutions.
+Not supported: targets without bfloat16 dot products or with bfloat16 tiles, and an odd number of intermediate channels.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .row_panels import ElementPanel, RowPanel, Step
 from .words import Words, bits_view, declared, words_for
 
 BITS = "uint16"
-"""The dtype of the bits of a bfloat16."""
+"""Dtype of the bits of a bfloat16."""
 
 
 def word_rows(chain: Chain, target: Target, lanes: int) -> RowLoops | None:
-    """The writer of a chain of bfloat16; None for what is refused."""
+    """Return the writer of a bfloat16 chain, or None if it is not supported."""
     windows = chain.expand.windows
     words = words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
     if words is None or words.sums != DTYPE or chain.expand.channels % words.group:
@@ -47,7 +47,7 @@ def word_rows(chain: Chain, target: Target, lanes: int) -> RowLoops | None:
 
 @dataclass(frozen=True)
 class WordRowPacking:
-    """Weights (outputs, inputs, 1, 1) as words of neighbouring inputs, in the blocks that tiles read."""
+    """Packing of weights (outputs, inputs, 1, 1) into pairs of consecutive inputs, in the blocks that tiles read."""
 
     blocks: WeightBlocks
     words: Words
@@ -62,7 +62,7 @@ class WordRowPacking:
 
 @dataclass(frozen=True)
 class WideTaps:
-    """Depthwise weights as float32, in the order of `TapVectors`."""
+    """Packing of depthwise weights as float32, in the layout of `TapVectors`."""
 
     taps: TapVectors
 
@@ -75,7 +75,7 @@ class WideTaps:
 
 
 class WordPanel(ElementPanel):
-    """The panel of an expansion: words of two input channels, of which the last may be half of one."""
+    """Panel of an expansion as packed pairs of input channels; an odd last channel is paired with zero."""
 
     def __init__(self, link: Link, lanes: int, words: Words) -> None:
         super().__init__(link, lanes)
@@ -86,7 +86,7 @@ class WordPanel(ElementPanel):
     def copied(
         self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr
     ) -> Stmt:
-        """Copy a line of each word of channels, and ask for the ones behind it."""
+        """Copy a row of each channel pair and prefetch the following rows."""
         lanes, data, group = self.lanes, self.data, self.words.group
 
         def word(part: Buffer, k: PrimExpr, v: Var, count: int) -> Stmt:
@@ -108,7 +108,7 @@ class WordPanel(ElementPanel):
 
 
 class WordRowLoops(RowLoops):
-    """Writes the loops of one chain of bfloat16."""
+    """Writes the loops of one bfloat16 chain."""
 
     factor = "int32"
     dtypes = ("int32", DTYPE, BITS)

@@ -11,17 +11,16 @@
                                                    S[0] = the sum of lanes
                                                    for k: Y[i, k] = Y[i, k] / S[0]              in vectors
 
-Stages that go over the elements of a row and do not wait for each other's sums share one pass (`passes`). What one
-stage stores for the next is the result's own row where that is possible, else a row of its own. A reduction along
-memory keeps several vectors of partial results, which are combined at the end of the row (`lanes`). Where memory runs
-along the rows instead (a sum over the first axis), a strip of 512 rows is one vector loop, inside of the loop over
-elements.
+Stages over the elements of a row that do not depend on each other's complete reductions share a pass (`passes`). A
+stage stores its values for later ones in the result's row if possible, else in a temporary row. A reduction along
+memory uses several accumulator vectors, combined at the end of the row (`lanes`). If memory runs along the rows instead
+(a sum over the first axis), a strip of 512 rows is one vectorised loop inside the loop over elements.
 
-One reduction of few rows is done in parts, which are combined by a second reduction. The parts depend on sizes alone,
-not on the number of threads.
+A reduction of few rows is split into parts, combined by a second reduction. The parts depend only on sizes, not on the
+number of threads.
 
-Refused: reductions in which the order matters (a product of floats along memory), and combinations that are not known,
-keep a plain loop over the elements, within parallel rows.
+Order-dependent reductions (a product of floats along memory) and unrecognised ones keep a scalar loop over the
+elements, within parallel rows.
 """
 
 from __future__ import annotations
@@ -61,17 +60,17 @@ from .passes import (
 )
 
 ROW_STRIP: Final = 512
-"""Rows that run together where memory runs along the rows."""
+"""Rows processed together if memory runs along the row axis."""
 SHORT: Final = 16
-"""A known number of elements that is not worth vectors of partial results if it is less."""
+"""Static number of elements below which accumulator vectors do not pay."""
 FEW_ROWS: Final = 8
-"""Rows that are not enough to keep several threads busy if they are fewer."""
+"""Number of rows below which several threads are not kept busy."""
 PART: Final = 32768
-"""Elements of one part of a reduction that is done in parts."""
+"""Elements of each part of a reduction split into parts."""
 
 
 def rows_of(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
-    """The loops of a group with reductions; `own` are the buffers that nothing else uses. None: it stays as it is."""
+    """Return the loops of a group with reductions, or None to leave it unchanged; `own` buffers have no other users."""
     group = with_merged_axes(group)
     if any(stage.combination is not None and not stage.combination.commutative for stage in group.stages):
         return None
@@ -93,17 +92,17 @@ def _arranged(group: Group, own: set[Buffer], target: Target, vector: Axis | Non
 
 
 def _vector_axis(group: Group, own: set[Buffer]) -> Axis | None:
-    """The axis along which the largest operands of the reductions go through memory.
+    """Return the axis along which the largest reduction operands are contiguous.
 
-    The one that most of them have as their last index, if all others go along memory or stay where they are; not one
-    that is shorter than a vector. In a window, where no operand has such an index, the last axis of the result moves
-    along memory, in steps.
+    It is the last index of most of them, and all other operands are contiguous along it or invariant; axes shorter than
+    a vector are excluded. In a window, where no operand has such an index, the last axis of the result is contiguous
+    with a stride.
     """
     axes = {axis.var: axis for stage in group.stages for axis in stage.axes}
     data = {buffer.data for buffer in own}
     reductions = [stage for stage in group.stages if stage.is_reduction]
     loads = [load for stage in reductions for load in stage.loads() if load.buffer.data not in data]
-    if not loads:  # they read what others compute of the operands
+    if not loads:  # the reductions read intermediates of other stages
         loads = [load for stage in group.stages for load in stage.loads() if load.buffer.data not in data]
     most = max((len(load.indices) for load in loads), default=0)
     votes: dict[Axis, int] = {}
@@ -125,7 +124,7 @@ def _vector_axis(group: Group, own: set[Buffer]) -> Axis | None:
 
 
 def _in_parts(group: Group, target: Target) -> Stmt | None:
-    """One reduction of few rows as two: of parts, and of their results. None where that is not worth it."""
+    """Split a reduction of few rows into partial reductions and their combination; None if that does not pay."""
     (stage, *others) = group.stages
     if others or stage.combination is None or not may_reorder(stage) or not stage.reduced:
         return None
@@ -160,7 +159,7 @@ def _known_product(axes: Sequence[Axis]) -> int | None:
 def _two_reductions(
     group: Group, stage: Stage, part: Axis, start: PrimExpr, first: Axis, piece: Axis, target: Target
 ) -> Stmt:
-    """A reduction into one result for each part, and one of these results."""
+    """Return the reduction into one result per part, and the reduction of these results."""
     combination = stage.combination
     assert combination is not None
     row_vars = tuple(axis.var for axis in group.rows)
@@ -193,7 +192,7 @@ def _two_reductions(
 def _second(
     stage: Stage, combination: Combination, partial: dict[Buffer, Buffer], part: Axis, rows: tuple[Var, ...]
 ) -> Stage:
-    """The reduction of the results of parts."""
+    """Return the reduction of the partial results."""
     so_far = tuple(BufferLoad(b, combination.indices) for b in combination.buffers)
     more = tuple(BufferLoad(partial[b], (part.var, *rows)) for b in combination.buffers)
     body = store_all(combination.buffers, combination.indices, combination.combine(so_far, more))
@@ -205,14 +204,14 @@ def _second(
 
 
 class Along(Rows):
-    """Memory runs along the elements of a row: vectors of elements."""
+    """Memory runs along the elements of a row: vectorise over elements."""
 
     def __init__(self, group: Group, own: set[Buffer], target: Target, vector: Axis | None) -> None:
         super().__init__(group, own, target)
         self.vector = vector
 
     def loops(self) -> Stmt:
-        """All rows, in parallel."""
+        """Return the parallel loop over all rows."""
         group = self.localised()
         passes = passes_of(group)
         row = block(renew_bound_vars(self.pass_(passes, position)) for position in range(len(passes)))
@@ -242,13 +241,13 @@ class Along(Rows):
         return Lanes(self.target, one, element, vector, fixed).loops()
 
     def plain(self, one: Pass, element: Element) -> Stmt:
-        """A plain loop."""
+        """Return a scalar loop."""
         starts = [store for stage in element.updates for store in stage.starts]
         parts = [*element.stores, *(stage.body for stage in element.updates)]
         return block([*starts, nested(one.elements, element.statement(lambda value: value, parts))])
 
     def spatial(self, one: Pass, element: Element, vector: Axis, fixed: list[Binding]) -> Stmt:
-        """A vector loop without reductions; `fixed` are bound before it."""
+        """Return a vectorised loop without reductions; bind `fixed` before it."""
         body = element.statement(lambda value: value, element.stores)
         inner = For(vector.var, const(0, vector.var.dtype), vector.extent, ForKind.VECTORIZED, body)
         return nested([axis for axis in one.elements if axis is not vector], bound(fixed, inner))
@@ -258,7 +257,7 @@ class Along(Rows):
 
 
 class Across(Rows):
-    """Memory runs along the rows: a strip of rows is a vector loop, inside of loops over elements."""
+    """Memory runs along the rows: vectorise over a strip of rows, inside the loops over elements."""
 
     def __init__(self, group: Group, own: set[Buffer], target: Target, vector: Axis) -> None:
         super().__init__(group, own, target)
@@ -268,7 +267,7 @@ class Across(Rows):
         self.at = Var("lane", vector.var.dtype)
 
     def loops(self) -> Stmt:
-        """All strips of rows, in parallel."""
+        """Return the parallel loop over strips of rows."""
         width = const(self.width, "int64")
         group = self.localised((width,), (self.at,))
         strips = Axis(Var("strip", self.at.dtype), simplify(ceildiv(self.vector.extent, self.width)))
@@ -288,7 +287,7 @@ class Across(Rows):
         return parallel_over([*others, strips], let("length", length, strip))
 
     def each(self, body: Stmt, count: PrimExpr, along: bool = True) -> Stmt:
-        """A statement for each row of the strip."""
+        """Return a loop over the rows of the strip."""
         kind = ForKind.VECTORIZED if along else ForKind.SERIAL
         return For(self.at, const(0, self.at.dtype), count, kind, body)
 

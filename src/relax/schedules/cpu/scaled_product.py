@@ -1,4 +1,4 @@
-"""Products of float32 by narrow integers with scales, which are known: weights become floats in registers.
+"""Products of float32 by constant narrow integers with scales: weights are dequantised in registers.
 
     for i, j, k in T.grid(M, N, K):                         for task in T.parallel(groups * panels):
         with T.block("C"):                                      for ko in range(ceildiv(K, 64)):
@@ -8,15 +8,15 @@
                                   * S[k // 32, j])                  other rows:   panel[k, :] = b[:], and the loops of
                                                                                   `product` over it
 
-The loops are those of `product`. Panels of integers are packed, one after the other; those of 4 bits are two in a byte:
-the numbers of a vector are in the low halves of bytes, those of the next vector in their high halves.
+The loops are those of `product`. Integer panels are packed consecutively; 4-bit integers two per byte: the low nibbles
+hold one vector, the high nibbles the next vector.
 
     int4, four vectors of columns      v0, v1, v2, v3      the bytes  v0 + 16 · v1,  v2 + 16 · v3
 
-With few rows, memory is what takes time. With others, a block becomes floats once for each group of rows.
+With few rows, memory bandwidth is the limit. With more rows, a block is dequantised once per group of rows.
 
-Refused: operands on the right that are not known, or used twice; other dtypes; scales that do not have one row for so
-many rows of numbers; and what `product` refuses.
+Not supported: right operands that are not constant or are used twice, other dtypes, scales without one row per equal
+number of weight rows, and cases that `product` rejects.
 """
 
 from __future__ import annotations
@@ -47,33 +47,33 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 NARROW: Final = ("int8", "int4")
 LINE: Final = 64
-"""The bytes that are fetched together."""
+"""Bytes of a cache line."""
 AHEAD: Final = 2048
-"""The bytes of packed panels between what is read and what is asked for."""
+"""Prefetch distance in bytes of packed panels."""
 
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of a right operand: an access at its column, and the rows of numbers to a row of scales."""
+    """Scales of a right operand: an access at its column, and the number of weight rows that share a row of scales."""
 
     access: BufferLoad
     group: int
 
     @property
     def count(self) -> int:
-        """The number of rows."""
+        """Number of rows of scales."""
         return _number(self.access.buffer.shape[0])
 
 
 class ScaledProduct(ScheduleRule):
-    """The rule for products by integers with scales."""
+    """Schedule rule for products by scaled integers."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del func, target, tunable
         return None
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for panels of integers and of scales."""
+        """Return the function for packed panels of integers and scales."""
         positions = {
             func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map
         }
@@ -116,7 +116,7 @@ class ScaledProduct(ScheduleRule):
 
 
 def _scaled_product_of(nest: Nest) -> tuple[Contraction, Scales] | None:
-    """The product of a nest without its scales, and these; None if it is no such product."""
+    """Return the product without its scales, and the scales, or None for any other nest."""
     store = nest.block.body
     match store:
         case BufferStore(
@@ -140,7 +140,7 @@ def _scaled_product_of(nest: Nest) -> tuple[Contraction, Scales] | None:
 
 
 def _group_of(scale: BufferLoad, product: Contraction, nest: Nest) -> int | None:
-    """The rows of numbers that share a row of scales; None for scales at other places."""
+    """Return the number of weight rows that share a row of scales, or None for scales with other indices."""
     row, column = scale.indices
     depth, k = size_of(product.depth), product.depth.var
     shape = scale.buffer.shape
@@ -170,7 +170,7 @@ def _number(size: PrimExpr) -> int:
 
 @dataclass(frozen=True)
 class NarrowPanels:
-    """The panels of a known matrix of integers one after the other, of 4 bits two in a byte."""
+    """Packing of a constant integer matrix into consecutive panels; 4-bit integers are packed two per byte."""
 
     panels: PanelPacking
     lanes: int
@@ -178,7 +178,7 @@ class NarrowPanels:
     dtype: str = "int8"
 
     def size(self, depth: int) -> int:
-        """The bytes of a matrix of so many rows."""
+        """Bytes of a matrix of `depth` rows."""
         return depth * sum(
             bytes_of_row(width // self.lanes, self.lanes, self.in_pairs) for width in self.panels.widths
         )
@@ -205,13 +205,13 @@ class NarrowPanels:
 
 
 def bytes_of_row(vectors: int, lanes: int, in_pairs: bool) -> int:
-    """The bytes of a row of a panel of so many vectors."""
+    """Bytes of a row of a panel of `vectors` vectors."""
     return (-(-vectors // 2) if in_pairs else vectors) * lanes
 
 
 @dataclass(frozen=True)
 class _NarrowBlock(DepthBlock):
-    """A part of the depth of a panel as it is in memory, with the panel's scales, (groups, width)."""
+    """Depth block of an integer panel in memory, with the panel's scales (groups, width)."""
 
     scales: Buffer
 
@@ -227,11 +227,11 @@ class _Writer(ProductWriter):
     # ------------------------------------------------------------------ blocks
 
     def _has_deep_blocks(self) -> bool:
-        """Blocks that become floats stay in the first-level cache, where they are stored."""
+        """Dequantised blocks are stored in the L1 cache and must fit it."""
         return False
 
     def _block(self, panel: ColumnPanel, rows: RowsOfPanel, start: PrimExpr, depth: PrimExpr) -> Stmt:
-        """All rows over a part of the depth: few as it is in memory, others once it is floats."""
+        """Iterate all rows over a depth block: few rows dequantise in registers, more rows use a dequantised copy."""
         width = panel.vectors * self.tile.lanes
         part = self._narrow_block(panel, start, depth)
 
@@ -272,7 +272,7 @@ class _Writer(ProductWriter):
         return _NarrowBlock(panel, start, depth, source, scales)
 
     def _bytes_before(self, panel: ColumnPanel) -> PrimExpr:
-        """The bytes of a row of all panels before one."""
+        """Bytes of one row of all panels before a panel."""
         columns, lanes = _number(self.columns), self.tile.lanes
         before = 0
         for segment in panels(columns, self.tile):
@@ -298,7 +298,7 @@ class _Writer(ProductWriter):
         return block(stmts)
 
     def _number(self, part: DepthBlock, k: PrimExpr, v: int) -> PrimExpr:
-        """The numbers of a vector of a row, as floats."""
+        """Return the integers of a vector of a row, converted to floats."""
         lanes = self.tile.lanes
         wide = f"int32x{lanes}" if lanes > 1 else "int32"
         if not self.in_pairs:
@@ -309,7 +309,7 @@ class _Writer(ProductWriter):
         return shift_right(pair, spread(const(4 if v % 2 else 28, "int32"), lanes)).astype(self.vector)
 
     def _asked(self, part: DepthBlock, left: Buffer, height: int, k: PrimExpr, share: Share) -> list[Stmt]:
-        """A prefetch of what is a little further on in memory."""
+        """Prefetch the packed panel at a fixed distance ahead."""
         del left, height, share
         if not isinstance(part, _NarrowBlock):
             return []

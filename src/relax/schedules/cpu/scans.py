@@ -1,4 +1,4 @@
-"""Running results along an axis: those of neighbouring lines in vectors, or a vector of sums at a time.
+"""Scans (running results along an axis), vectorised over adjacent rows or computed a vector of prefix sums at a time.
 
     for i1, i0 in T.grid(n, m):                      for strip in T.parallel(ceildiv(n, 1024)):
         Y[i0, i1] = T.if_then_else(                      Y[0, strip] = 0.0 + X[0, strip]             in vectors
@@ -15,16 +15,16 @@
                                                              x += 8 zeros, 8 times x7
                                                              Y[i0, v * 16 : v * 16 + 16] = carry + x
                                                              carry += x15 in 16 lanes
-                                                         the elements left, one after the other
+                                                         the remaining elements, one by one
 
-Where known lines would be fewer strips than there are cores, strips are narrower.
+If a static number of rows yields fewer strips than cores, strips are narrower.
 
-The sums within a vector are those of J. Sklansky, *Conditional-Sum Addition Logic*, 1960: the end of the lower half of
-each group of 2, 4, 8, … lanes is added to its upper half. Each result is a sum of the same elements as before, in
-another order. Products, and sums of what is not along memory, keep the last result in a register.
+The sums within a vector follow J. Sklansky, *Conditional-Sum Addition Logic*, 1960: the end of the lower half of each
+group of 2, 4, 8, … lanes is added to its upper half. Each result sums the same elements as the original, in another
+order. Products, and sums not along memory, keep the last result in a register.
 
-Refused: functions that do not promise that their arguments are apart (tir.noalias), scans that are known to be small,
-and loops that are more than one store whose indices are the variables.
+Not supported: functions without tir.noalias, statically small scans, and loops other than a single store indexed by the
+loop variables.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ from ..stages import Axis, Stage
 from .elementwise import parallel_over, runs_along_memory
 
 SMALL: Final = 1024
-"""Results of a scan that stays as it is if it has fewer."""
+"""Number of results below which a scan is left unchanged."""
 STRIP: Final = 1024
-"""Neighbouring lines that are gone through together, where they go along memory: at most."""
+"""Most adjacent rows processed together, if memory runs along them."""
 LEAST_STRIP: Final = 256
-"""The lines of a strip at least, where they are divided for the cores alone."""
+"""Fewest rows of a strip when rows are divided only to occupy all cores."""
 
 
 class Scans(ScheduleRule):
-    """The rule for loops that compute each element from the one before it."""
+    """Schedule rule for loops that compute each element from the preceding one."""
 
     complements = True
 
@@ -87,7 +87,7 @@ class Scans(ScheduleRule):
 
 
 def _scan_of(stmt: Stmt) -> _Scan | None:
-    """The scan that a statement is; None for another one."""
+    """Return the scan that a statement computes, or None."""
     if isinstance(stmt, BlockRealize):
         inside = stmt.block
         if stmt.iter_values or inside.alloc_buffers or inside.match_buffers or inside.init is not None:
@@ -112,7 +112,7 @@ def _scan_of(stmt: Stmt) -> _Scan | None:
 
 
 def _matched(store: BufferStore, axes: Sequence[Axis]) -> _Scan | None:
-    """The scan of a store whose indices are axes, by its one condition: whether this is the first element."""
+    """Return the scan of a store indexed by axes, whose single condition tests for the first element, or None."""
     finder = _Conditions(store)
     finder.visit(store.value)
     if finder.axis is None or not finder.chosen:
@@ -131,7 +131,7 @@ def _matched(store: BufferStore, axes: Sequence[Axis]) -> _Scan | None:
 
 
 class _Conditions(StmtExprMutator):
-    """Finds the choices between the first element of an axis and the others."""
+    """Finds selections between the first element of an axis and the others."""
 
     def __init__(self, store: BufferStore) -> None:
         super().__init__()
@@ -157,9 +157,9 @@ class _Scan:
 
     store: BufferStore
     axes: tuple[Axis, ...]
-    """In the order of the dimensions of the result."""
+    """Axes in the order of the result's dimensions."""
     place: int
-    """The dimension along which it runs."""
+    """Dimension along which the scan runs."""
 
     @property
     def axis(self) -> Axis:
@@ -175,14 +175,14 @@ class _Scan:
         return total < SMALL
 
     def is_previous(self, load: BufferLoad) -> bool:
-        """True for the element before the one that is stored."""
+        """True for a load of the element before the stored one."""
         return all(
             is_const(simplify(index + 1 - axis.var), 0) if d == self.place else index is axis.var
             for d, (index, axis) in enumerate(zip(load.indices, self.axes, strict=True))
         )
 
     def value(self, at: PrimExpr, is_first: bool, before: PrimExpr | None = None) -> PrimExpr:
-        """The value of an element of a line, told what the one before it holds."""
+        """Value of element `at` of a row, with `before` as the value of the preceding element."""
         chosen = _Chosen(self.axis.var, is_first, self.store.buffer, before).visit(self.store.value)
         return substitute(chosen, {self.axis.var: at.astype(str(self.axis.var.dtype))})
 
@@ -192,7 +192,7 @@ class _Scan:
         return BufferStore(self.store.buffer, value, indices)
 
     def loops(self, target: Target) -> Stmt:
-        """All lines, in parallel."""
+        """Return the parallel loop over all rows."""
         *_, last = self.axes
         if last is not self.axis:
             return self._across(last, target.num_cores)
@@ -203,7 +203,7 @@ class _Scan:
     # ------------------------------------------------------------------ across the lines
 
     def _across(self, inner: Axis, cores: int) -> Stmt:
-        """Neighbouring lines in vectors, an element of each after the other."""
+        """Vectorise over adjacent rows; compute the elements of each row in sequence."""
         outer = [axis for axis in self.axes if axis is not self.axis and axis is not inner]
         size = STRIP
         if inner.size is not None and not outer:
@@ -233,13 +233,13 @@ class _Scan:
         return parallel_over([*outer, strips], let("length", length, strip))
 
     def _others(self) -> PrimExpr:
-        """The number of elements of a line behind the first."""
+        """Number of elements of a row after the first."""
         return simplify(maximum(self.axis.extent.astype("int64") - 1, const(0, "int64")))
 
     # ------------------------------------------------------------------ along a line
 
     def _along(self, lanes: int) -> Stmt:
-        """One line: its first element, and the others."""
+        """Compute one row: its first element, then the others."""
         zero = const(0, "int64")
         start = self._start()
         if start is not None:
@@ -254,7 +254,7 @@ class _Scan:
         return IfThenElse(self.axis.extent > 0, let("first", first, others))
 
     def _start(self) -> PrimExpr | None:
-        """The value in the place of an element before the first one; None if the first is computed in another way."""
+        """Initial value of the scan, or None if the first element is computed by another formula."""
         finder = _Conditions(self.store)
         finder.visit(self.store.value)
         (start, *others) = [call.args[1] for call in finder.chosen]
@@ -262,7 +262,7 @@ class _Scan:
         return start if plain and not others and self.axis.var not in free_vars(start) else None
 
     def _rest(self, lanes: int, first: PrimExpr, before: PrimExpr, count: PrimExpr) -> Stmt:
-        """The elements of a line from `first` on, `before` being the one before them."""
+        """Compute the elements of a row from `first` on; `before` is the value of the preceding element."""
         dtype = str(self.store.buffer.dtype)
         term = self._term()
 
@@ -293,7 +293,7 @@ class _Scan:
         return alloc("carry", (lanes,), dtype, "local", vectors)
 
     def _term(self) -> PrimExpr | None:
-        """The vector along memory that is added to the element before each; None if it is none."""
+        """Vector along memory that is added to the preceding element, or None if the scan is not such a sum."""
         before = Var("before", self.store.buffer.dtype)
         value = _Chosen(self.axis.var, False, self.store.buffer, before).visit(self.store.value)
         if not isinstance(value, Add) or (value.a is before) == (value.b is before):
@@ -304,7 +304,7 @@ class _Scan:
         return term if along and before not in free_vars(term) else None
 
     def _vector(self, term: PrimExpr, carry: Buffer, at: PrimExpr, lanes: int) -> Stmt:
-        """A vector of results: the sums of each element and those before it, and what was carried so far."""
+        """Compute a vector of prefix sums and add the carried sum."""
         dtype = str(self.store.buffer.dtype)
         zeros = spread(const(0, dtype), lanes)
 
@@ -334,7 +334,7 @@ class _Scan:
 
 
 class _Chosen(StmtExprMutator):
-    """One branch in the place of each choice between the first element and others, a name for the one before."""
+    """Resolves each selection between the first element and the others, and names the preceding element."""
 
     def __init__(self, axis: Var, is_first: bool, buffer: Buffer, before: PrimExpr | None) -> None:
         super().__init__()

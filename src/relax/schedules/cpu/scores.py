@@ -1,4 +1,4 @@
-"""Scores of attention for blocks of queries and keys: what they read of masks, and the keys that are hidden from all.
+"""Scores of attention for blocks of queries and keys: mask operands, and the range of keys visible to any query.
 
 X[b, i, j] = T.if_then_else(j <= i + n - m, S[b, i, j] * c + mask[i, j], -inf)
 
@@ -25,13 +25,13 @@ from .operands import Values, tile_view
 from .squares import turned
 
 Element = Callable[[PrimExpr, PrimExpr], PrimExpr]
-"""An element that a score reads, for a key and a query of a block."""
+"""Element that a score reads, for a (key, query) of a block."""
 Parts = Mapping[BufferLoad, Element]
-"""The elements of transposed blocks and of views in the place of loads."""
+"""Replacements of loads by elements of transposed blocks and views."""
 
 
 def part_of(access: BufferLoad | BufferStore, values: Values, axes: Sequence[tuple[Var, PrimExpr]]) -> Buffer:
-    """`tile_view` of an access whose other indices may be expressions of the batch's variables."""
+    """`tile_view` of an access whose other indices may be expressions of the batch variables."""
     at, indices = dict(values), list(access.indices)
     for d, index in enumerate(indices):
         if not isinstance(index, Var):
@@ -41,7 +41,7 @@ def part_of(access: BufferLoad | BufferStore, values: Values, axes: Sequence[tup
 
 
 class Scores:
-    """The scores of an attention."""
+    """Scores of an attention."""
 
     def __init__(self, one: Attention) -> None:
         self.one = one
@@ -49,23 +49,23 @@ class Scores:
         loads = loads_in(one.score)
         by_row = [load for load in loads if row in free_vars(load)]
         self.regular = [load for load in loads if _is_regular(load, row, key)]
-        """Loads of which a block of queries and keys reads a part of a matrix or a vector."""
+        """Loads that read part of a matrix or vector for a block of queries and keys."""
         self.copied = [load for load in self.regular if load in by_row and _goes_along(load, key)]
-        """Loads that read neighbours for neighbouring keys: blocks of them are transposed."""
+        """Loads contiguous along the keys, whose blocks are transposed."""
         self.is_guarded = len(self.copied) < len(by_row)
-        """True if a score may not be computed for a query that there is none of."""
+        """True if scores must not be computed for queries past the last one (out-of-bounds reads)."""
 
         fast = bool(PassContext.current().config.get(FAST_ALGORITHMS, True))
         self.limits = self._limits() if fast else []
-        """The limits of the keys that a query sees: True with the first one, False with the one behind the last."""
+        """Bounds on the keys a query sees: (True, first visible key) and (False, end of the visible keys)."""
 
     def with_parts(
         self, values: Values, rows: PrimExpr, keys: PrimExpr, shape: tuple[int, int] | None, lanes: int,
         body: Callable[[Parts], Stmt],
     ) -> Stmt:  # fmt: skip
-        """`body` of what the scores of so many queries and keys read: transposed blocks of a shape, and views.
+        """Call `body` with the operands of scores of a block: transposed blocks of a shape, and views.
 
-        Without a shape all are views. Indices are compared with the sizes of a block, which are simple.
+        With shape None, all operands are views. Indices are checked against the constant sizes of a block.
         """
         row, key = self.one.row.var, self.one.key.var
 
@@ -99,7 +99,7 @@ class Scores:
         parts: Parts,
         product: PrimExpr,
     ) -> PrimExpr:
-        """The score of a query and a key of a block, at a place (key, query) of it; `inside` of the queries exist."""
+        """Score of the (key, query) at `place` of a block; only the first `inside` queries exist."""
         one = self.one
         j, i = place
         names = {load: element(j, i) for load, element in parts.items()}
@@ -111,7 +111,7 @@ class Scores:
         return if_then_else(i < inside, score, const(0, str(score.dtype))) if self.is_guarded else score
 
     def visible(self, values: Values, rows: PrimExpr, keys: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        """The first key that one of so many queries sees, and the one behind the last, as far as conditions say."""
+        """Return (first key, end of keys) seen by any of `rows` queries, as far as the conditions tell."""
         first: dict[Var, PrimExpr] = {}
         last: dict[Var, PrimExpr] = {}
         for var, value in values.items():
@@ -128,7 +128,7 @@ class Scores:
         return simplify(minimum(begin, keys)), simplify(maximum(end, const(0, "int64")))
 
     def _limits(self) -> list[tuple[bool, PrimExpr]]:
-        """See `limits`."""
+        """Compute `limits`."""
         match self.one.score:
             case Select(condition, _, FloatImm(value)) if value == -math.inf:
                 pass
@@ -156,7 +156,7 @@ class Scores:
                 return None
 
     def _grows(self, limit: PrimExpr) -> bool:
-        """True for a limit that is one of positions alone, and is the same or one more for each next query."""
+        """True for a bound that depends on positions only and grows by 0 or 1 from one query to the next."""
         row = self.one.row.var
         rest = simplify(limit - row)
         plain = not loads_in(limit) and self.one.key.var not in free_vars(limit)
@@ -164,7 +164,7 @@ class Scores:
 
 
 def _is_regular(load: BufferLoad, row: Var, key: Var) -> bool:
-    """True if the query and the key are indices, each at most once and one of them at least, and of nothing else."""
+    """True if query and key are plain indices, each at most once and at least one of them, and occur nowhere else."""
     bare = [index for index in load.indices if index is row or index is key]
     others = [index for index in load.indices if index is not row and index is not key]
     single = 0 < len(bare) == len({id(index) for index in bare})
@@ -174,7 +174,7 @@ def _is_regular(load: BufferLoad, row: Var, key: Var) -> bool:
 
 
 def _goes_along(load: BufferLoad, key: Var) -> bool:
-    """True for floats that are neighbours for neighbouring keys."""
+    """True for floats that are contiguous along the keys."""
     return load.indices[-1] is key and load.dtype.is_float
 
 
@@ -189,7 +189,7 @@ def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
 
 
 class _OfParts(StmtExprMutator):
-    """Elements of parts in the place of loads."""
+    """Replaces loads by elements of blocks and views."""
 
     def __init__(self, names: Mapping[BufferLoad, PrimExpr]) -> None:
         super().__init__()

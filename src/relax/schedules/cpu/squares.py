@@ -1,10 +1,10 @@
-"""Transposes of squares of vectors in registers, and values by names.
+"""Register transposes of square blocks, and named values.
 
     r0 = (a0, a1, a2, a3)                   r0 = (a0, b0, c0, d0)
     …                           gives       …
     r3 = (d0, d1, d2, d3)                   r3 = (a3, b3, c3, d3)
 
-A square of 16 takes 4 rounds: the first exchanges single elements of neighbouring rows, the next pairs of elements of
+A 16×16 transpose takes 4 rounds: the first exchanges single elements of adjacent rows, the second pairs of elements of
 rows two apart, and so on (J. O. Eklundh, *A Fast Computer Method for Matrix Transposing*, 1972).
 """
 
@@ -20,20 +20,20 @@ from ..build import alloc, block, int64, let, loop, vector_load, vector_store
 
 
 class Values:
-    """Values by names, computed one after the other."""
+    """Named values, computed in sequence."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._bindings: list[tuple[Var, PrimExpr]] = []
 
     def of(self, value: PrimExpr) -> Var:
-        """The name of a value."""
+        """Bind a value and return its name."""
         var = Var(f"{self._prefix}{len(self._bindings)}", value.dtype)
         self._bindings.append((var, value))
         return var
 
     def around(self, body: Stmt) -> Stmt:
-        """`body`, in which the names stand for the values."""
+        """Bind the names around `body`."""
         for var, value in reversed(self._bindings):
             body = LetStmt(var, value, body)
         return body
@@ -42,9 +42,9 @@ class Values:
 def transposed_square(
     size: int, dtype: str, load: Callable[[PrimExpr], PrimExpr], store: Callable[[PrimExpr, PrimExpr], Stmt]
 ) -> Stmt:
-    """The rows of a square, a power of two of them, and a statement for each of its columns.
+    """Transpose `size` × `size` elements in registers: load(row), then store(column, vector); `size` is a power of two.
 
-    Loops are unrolled, so that the square is in registers.
+    Loops are unrolled, so that the square stays in registers.
     """
     if DataType(dtype).bits == 8:
         return _interleaved_square(size, load, store)
@@ -79,9 +79,9 @@ def transposed_square(
 def _interleaved_square(
     size: int, load: Callable[[PrimExpr], PrimExpr], store: Callable[[PrimExpr, PrimExpr], Stmt]
 ) -> Stmt:
-    """The same for bytes: each round interleaves a row with the one half a square below, one instruction for each half.
+    """Transpose a square of bytes: each round interleaves rows i and i + size / 2, one instruction per half.
 
-    Elements of row i and row i + size / 2 become neighbours; after the last round these are all rows of a column.
+    Elements of row i and row i + size / 2 become adjacent; after the last round each vector holds one column.
     """
     values, half = Values("r"), size // 2
     rows = [values.of(load(int64(i))) for i in range(size)]
@@ -100,9 +100,9 @@ def turned(
     size: int,
     change: Callable[[PrimExpr], PrimExpr],
 ) -> Stmt:
-    """Copy source[r, c] to target[c, r] for so many rows and columns, in squares of `size`.
+    """Copy source[r, c] to target[c, r] by register transposes of `size` × `size` elements.
 
-    `change` makes an element or a vector of the target from one of the source, whose columns are neighbours.
+    `change` converts an element, or a vector of consecutive columns, of the source.
     """
 
     def at(ib: Var, jb: Var) -> Stmt:
@@ -126,7 +126,7 @@ def turned(
 
 
 def lane_sums(vectors: Sequence[PrimExpr], store: Callable[[PrimExpr], Stmt]) -> Stmt:
-    """`store` of the sums over the lanes of vectors, of as many elements as there are vectors."""
+    """Pass the vector of lane sums of n vectors of n lanes to `store`."""
     values = Values("r")
     size, distance = len(vectors), 1
     while distance < size:
@@ -138,7 +138,7 @@ def lane_sums(vectors: Sequence[PrimExpr], store: Callable[[PrimExpr], Stmt]) ->
 
 
 def _exchanged(size: int, distance: int) -> tuple[list[int], list[int]]:
-    """The lanes of two rows of a square for the same rows with parts exchanged that are so far apart."""
+    """Shuffle indices that exchange the off-diagonal parts of two rows of a square, `distance` apart."""
     low = [j if not j & distance else size + j - distance for j in range(size)]
     high = [j + distance if not j & distance else size + j for j in range(size)]
     return low, high

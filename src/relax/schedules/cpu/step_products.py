@@ -1,4 +1,4 @@
-"""Products with few rows within other loops, as those of a recurrent layer's steps: their sums stay in registers.
+"""Products with few rows inside other loops, as in the steps of a recurrent layer, accumulated in registers.
 
     for t in range(steps):                       for t in range(steps):
         for s, row in T.grid(4, N):                  for p in range(N // 64):
@@ -7,13 +7,13 @@
         ...                                                  b = B[k, p * 64 : p * 64 + 64]
                                                              acc[s, :] += A[s, k] * b            for s in 0 .. 3
                                                          C[0:4, p * 64 : p * 64 + 64] = acc
-                                                     the columns left, in vectors and one by one
+                                                     the remaining columns, in vectors and one by one
 
-Each sum starts from the element that is there and adds the products in the order of the loop. Other statements of the
-outer loops stay as they are.
+Each accumulator starts from the stored element and adds the products in loop order. Other statements of the outer loops
+are unchanged.
 
-Refused: functions that do not promise that their arguments are apart (tir.noalias), nests over blocks, more rows than
-registers hold, columns that are not next to each other, and factors that the nest itself writes.
+Not supported: functions without tir.noalias, nests over blocks, more rows than registers hold, non-contiguous columns,
+and factors written by the nest itself.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .outer_products import RegisterTile, register_tile
 
 MOST_ROWS: Final = 8
 MOST_VECTORS: Final = 8
-"""Vectors of a row at most: as many sums as hide the latency of a product, even in one row."""
+"""Most vectors per row: enough accumulators to hide the latency of a multiply-add, even for one row."""
 DTYPES: Final = ("float32", "float64")
 
 
 class StepProducts(ScheduleRule):
-    """The rule for products with few rows that stand within other loops."""
+    """Schedule rule for products with few rows inside other loops."""
 
     complements = True
 
@@ -63,7 +63,7 @@ class _Products(StmtMutator):
 
 
 def _product_of(stmt: For) -> _Product | None:
-    """The product of a nest of loops over rows, columns and depth; None for another statement."""
+    """Return the product computed by a nest of loops over rows, columns and depth, or None."""
     loops: list[For] = []
     inner: Stmt = stmt
     while isinstance(inner, For) and len(loops) < 3:
@@ -124,14 +124,14 @@ class _Product:
         )
 
     def vectors(self, registers: int) -> int:
-        """Vectors of a row in a tile: its sums, a line of the right factor and an element of the left one fit."""
+        """Vectors per row of a tile: accumulators, a right row and a left element fit the registers."""
         count = MOST_VECTORS
         while count > 1 and self.height * count + count + 1 > registers:
             count //= 2
         return count
 
     def tiles(self, target: Target) -> Stmt:
-        """The product in register tiles."""
+        """Return the product in register tiles."""
         machine = target.machine
         lanes = max(machine.vector_bits // self.store.buffer.dtype.bits, 1)
         vectors = self.vectors(machine.vector_registers)
@@ -154,7 +154,7 @@ class _Product:
         return block(parts)
 
     def _tile(self, start: PrimExpr, vectors: int, lanes: int) -> Stmt:
-        """The sums of all rows, and of some vectors of columns."""
+        """Accumulate all rows of some column vectors."""
         row, column, depth = self.row.loop_var, self.column.loop_var, self.k.loop_var
 
         def at(indices: tuple[PrimExpr, ...], p: PrimExpr, v: PrimExpr) -> list[PrimExpr]:
@@ -182,7 +182,7 @@ class _Product:
 
 
 def _like(var: Var, index: PrimExpr) -> PrimExpr:
-    """An index in the dtype of a variable."""
+    """Cast an index to the dtype of a variable."""
     return index.astype(str(var.dtype))
 
 
@@ -191,7 +191,7 @@ def _same_place(load: BufferLoad, store: BufferStore) -> bool:
 
 
 def _runs_along(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> bool:
-    """True if neighbouring values of a variable are neighbouring elements of a compact buffer."""
+    """True if a compact buffer is contiguous along a variable."""
     *outer, last = indices
     moved = simplify(substitute(last, {var: var + 1}) - last)
     return is_compact(buffer) and is_const(moved, 1) and not any(var in free_vars(index) for index in outer)

@@ -1,9 +1,9 @@
-"""Products of float32 with packed weights by seven products of halves in the place of eight: one level of Strassen.
+"""float32 products with packed weights by one level of Strassen's algorithm: seven half-size products instead of eight.
 
     for i, j, k in T.grid(M, N, K):     for slab in range(…):                           516 rows at a time
         with T.block("C"):                  for r in T.parallel(258):                   the quarters of A and their sums
             with T.init():                      lefts[…, 0:7, r, :] = A11, A12, A12 - S2, S1, S2, A22, S3
-                C[i, j] = 0                     uneven[r] = rows r and 258 + r are very different
+                C[i, j] = 0                     uneven[r] = rows r and 258 + r differ too much
                                             for task in T.parallel(parts * pairs):      258 rows of a half, two panels
             C[i, j] += A[i, k] * B[k, j]        for ko in range(ceildiv(K // 2, 768)):
                                                     for i in range(3):                  in register tiles
@@ -15,36 +15,33 @@
                                                     sums[0:4, …] = C11, C12, C21, C22
                                                     D[…] = f(sums[0:4, …])
 
-The quarters are those of the rows of a slab, of two neighbouring panels of columns, and of the depth. The form is
-S. Winograd's, with
+The quarters are halves of a slab's rows, two adjacent column panels, and halves of the depth. The variant is S.
+Winograd's, with
 
     S1 = A21 + A22, S2 = S1 - A11, S3 = A11 - A21        T1 = B12 - B11, T2 = B22 - T1, T3 = B22 - B12
 
-and seven products P in this order, from which U = P1 + P5, C11 = P1 + P2, C12 = U + P4 + P3, C21 = U + P7 + P6, and
-C22 = U + P7 + P4.
-Sums of A are made once for a slab; sums of B for each part, from the panels that the plain product reads, so that
-weights take no more memory and few rows read no more of it: one after the other in the same memory, which stays in the
-second-level cache with the seven sums of a part. Tiles ask for what the next tile reads of A and of its sums, and for
-the next block of the panels.
+and seven products P in this order, from which U = P1 + P5, C11 = P1 + P2, C12 = U + P4 + P3, C21 = U + P7 + P6, and C22
+= U + P7 + P4. Sums of A are computed once per slab; sums of B once per part, from the panels of the plain product, so
+weights take no extra memory or traffic: they are computed one after the other in the same buffer, which stays in the L2
+cache with the seven products of a part. Tiles prefetch the next tile's A and accumulators, and the next block of the
+panels.
 
-Rows and depths that do not fill tiles are filled up where the sums of A are made: rows with the last row, depths with
-zeros. Columns behind the last pair of panels are left to the plain product.
+Rows and depths that do not fill tiles are padded when the sums of A are computed: rows with the last row, depths with
+zeros. Columns after the last pair of panels are left to the plain product.
 
-The error of an element is at most `ERROR` · (K + 18) · 2⁻²⁴ times K · max |A| · max |B|, where a plain sum's is at most
-K · 2⁻²⁴ times the sum of the magnitudes of its own products: small elements among large ones lose digits. (Each result
-adds at most 18 times the product of the greatest elements for each k of a half, after K / 2 + 9 roundings.) The
-greatest element of A is that of the two rows that are computed together, one of the upper half of a slab and one of
-the lower. Where these are `EVEN` times apart, as rows of zeros are that fill up a sequence, the plain product computes
-all results: what is normalised after would show the noise of the other row. An infinity or NaN, or what overflows in a
-sum of quarters, would spread to elements that have none: where any result is not finite, the plain product computes all
-of them again.
+The error of an element is at most `ERROR` · (K + 18) · 2⁻²⁴ times K · max |A| · max |B|, while a plain sum's is at most
+K · 2⁻²⁴ times the sum of the magnitudes of its own products: small elements beside large ones lose digits. (Each result
+adds at most 18 times the product of the largest elements for each k of a half, after K / 2 + 9 roundings.) max |A| is
+that of the two rows computed together, one of the upper and one of the lower half of a slab. If these maxima differ by
+a factor above `EVEN`, as for the zero rows that pad a sequence, the plain product computes all results: a later
+normalisation would amplify the noise of the other row. An infinity or NaN, or an overflow in a sum of quarters, would
+spread to finite elements: if any result is not finite, the plain product recomputes all of them.
 
-Refused: other dtypes, rows that are few or fill their tiles badly, shallow or narrow products, several matrices,
-results that are stored where operands of the statement behind the product are, and everything where
-``relax.fast_algorithms`` is False.
+Not supported: other dtypes, few rows or rows that fill tiles badly, shallow or narrow products, batches, results that
+overwrite operands of their epilogue; and everything if ``relax.fast_algorithms`` is False.
 
 V. Strassen, *Gaussian elimination is not optimal*, 1969; N. Higham, *Accuracy and Stability of Numerical Algorithms*,
-chapter 23. To form the sums while packing is the idea of J. Huang et al., *Strassen's algorithm reloaded*, 2016.
+chapter 23. Computing the sums while packing follows J. Huang et al., *Strassen's algorithm reloaded*, 2016.
 """
 
 from __future__ import annotations
@@ -70,47 +67,47 @@ from .strassen_slabs import PRODUCTS, Cut, Lefts, Part, Slab, each_vector, vecto
 from .tiling import LOW, TASKS_PER_CORE, Tile, panels, tile_for
 
 ERROR: Final = 4.5
-"""The factor of the bound of errors (see above)."""
+"""Factor of the error bound (see above)."""
 SUMS: Final = 4
-"""The products whose right operands are sums of quarters."""
+"""Number of products whose right operands are sums of quarters."""
 LEAST_ROWS: Final = 24
-"""The rows from which on sums cost less than the eighth product."""
+"""Fewest rows for which the sums cost less than the eighth product."""
 LEAST_UNEVEN_ROWS: Final = 96
-"""The same where some cores get more pairs of panels than others."""
+"""Fewest rows if some cores compute more pairs of panels than others."""
 LEAST_DEPTH: Final = 256
-"""The depth from which on making results of seven sums costs little."""
+"""Least depth for which combining the seven products costs little."""
 LEAST_PAIRS: Final = 2
-"""The pairs of panels from which on sums of A, which all pairs share, cost little."""
+"""Fewest pairs of panels over which the sums of A, shared by all pairs, are amortised."""
 SHARE: Final = 5
-"""A block of a right operand may take one in so many bytes of the second-level cache."""
+"""A block of a right operand takes at most 1 / SHARE of the L2 cache."""
 SLAB: Final = 43
-"""The most tiles of half a slab: sums of A are in memory for one slab at a time."""
+"""Most tiles of half a slab; sums of A are in memory for one slab at a time."""
 EVEN_TASKS: Final = 2
-"""The tasks of a core that keep it busy if all cores have as many."""
+"""Tasks per core that keep the cores busy if all have the same number."""
 LEAST_TILES: Final = 8
-"""The tiles of a part of the rows from which on the sums of B, made for each part, cost little."""
+"""Fewest tiles per part of the rows that amortise the sums of B, which are computed for each part."""
 LEAST_OWN_TILES: Final = 16
-"""The same where all cores have as many pairs anyway: then each core has a part of the rows.
+"""Fewest tiles per part if the pairs divide evenly among the cores, so that each core has a part of the rows.
 
-A core then reads only the sums of A that it made. Lines that two cores have read are written again at 2.3 GB/s, 27 ns
-for each, with or without prefetches for writing (two of a virtual AMD EPYC, Zen 4). With fewer tiles, cores would have
-unequal parts: 11 tiles as 6 and 5 lose more than that.
+A core then reads only sums of A that it computed. Cache lines read by two cores are rewritten at 2.3 GB/s, 27 ns per
+line, with or without write prefetches (two cores of a virtual AMD EPYC, Zen 4). With fewer tiles, the division would be
+too uneven: 11 tiles as 6 and 5 lose more than that.
 """
 WASTE: Final = 16
-"""Rows that fill up tiles may be one in so many."""
+"""Padding rows of tiles may be at most 1 / WASTE."""
 
 _Quarter: TypeAlias = tuple[int, int]
-"""The half of the depth and the panel of a pair."""
+"""(Half of the depth, panel of the pair)."""
 _PLACE: Final[_Quarter] = (-1, -1)
-"""In the place of a quarter: what is in the memory of right operands."""
+"""Marker for the current contents of the right operand's memory instead of a quarter."""
 _NEXT: Final[tuple[_Quarter, ...]] = ((1, 0), (1, 1), (0, 1), (1, 1), (1, 0), (0, 1), (0, 0))
-"""The quarter that the product behind each one reads; behind the last one is the first of the next block."""
+"""First quarter read by the product after each one; after the last one, the first quarter of the next block."""
 _NEXT_OTHER: Final[tuple[_Quarter, ...]] = ((1, 0), (1, 1), (0, 0), (1, 1), (1, 0), (1, 1), (0, 0))
-"""The other quarter that it reads, if it reads two."""
+"""Second quarter read by the product after each one, or the same quarter if it reads only one."""
 
 
 def panels_by_sevens(operands: Matrices, target: Target) -> int:
-    """The panels of columns whose products are computed in this form, if the rows are so many; 0: none."""
+    """Number of column panels computed by Strassen's algorithm if there are enough rows; 0 if it does not apply."""
     if not PassContext.current().config.get(FAST_ALGORITHMS, True):
         return 0
     dtypes = {str(access.dtype) for access in (operands.left, operands.right, operands.total)}
@@ -134,13 +131,13 @@ def panels_by_sevens(operands: Matrices, target: Target) -> int:
 
 
 def _reads_results(operands: Matrices) -> bool:
-    """True if results are stored where something is read to compute them: then they cannot be computed again."""
+    """True if results overwrite operands of their epilogue, and so cannot be recomputed."""
     data = operands.store.buffer.data
     return any(load.buffer.data is data for load in loads_in(operands.store.value))
 
 
 def is_worth_it(rows: PrimExpr, count: int, target: Target) -> PrimExpr:
-    """A condition that is true for enough rows, which fill most of their tiles, with so many panels."""
+    """Condition that there are enough rows for `count` panels, and that most rows of their tiles are filled."""
     tile, cores, pairs = tile_for(target, 32), target.num_cores, count // 2
     is_even = pairs % cores == 0 or pairs >= TASKS_PER_CORE * cores
     least = LEAST_ROWS if is_even else LEAST_UNEVEN_ROWS
@@ -155,7 +152,7 @@ def is_worth_it(rows: PrimExpr, count: int, target: Target) -> PrimExpr:
 
 
 def _lows(left: PrimExpr, tiles: PrimExpr, tile: Tile) -> PrimExpr:
-    """The number of low tiles, one or two behind others, of some tiles of which the last has `left` rows."""
+    """Number of low tiles (0 to 2) that end a half slab of `tiles` tiles whose last one has `left` rows."""
     result: PrimExpr = int64(0)
     for lows in range(1, LOWS + 1):
         most = tile.rows - lows * (tile.rows - LOW)
@@ -164,13 +161,13 @@ def _lows(left: PrimExpr, tiles: PrimExpr, tile: Tile) -> PrimExpr:
 
 
 def _slabs(rows: PrimExpr, tile: Tile) -> tuple[PrimExpr, PrimExpr]:
-    """The number of slabs, and the most tiles of half a slab."""
+    """Return (number of slabs, most tiles of half a slab)."""
     slabs = maximum(ceildiv(rows, int64(2 * SLAB * tile.rows)), int64(1))
     return slabs, ceildiv(ceildiv(rows, slabs), int64(2 * tile.rows))
 
 
 class Sevens:
-    """Writes the loops of one product whose first panels are computed in this form."""
+    """Writes the loops of one product whose first panels are computed by Strassen's algorithm."""
 
     def __init__(self, operands: Matrices, target: Target, count: int) -> None:
         assert isinstance(operands.depth, IntImm)
@@ -182,21 +179,21 @@ class Sevens:
         depth = operands.depth.value
         most_rows = max(caches.l2 // SHARE // (tile.columns * 4), tile.lanes)
         self.cut = Cut(depth, -(-depth // (2 * most_rows)), tile.lanes)
-        """In blocks of at most a share of the second-level cache: see `SHARE`."""
+        """Division of the depth into blocks that fit the cache (see `SHARE`)."""
         self.lefts, self.quarters = Lefts(operands, tile, self.cut), Quarters(operands, tile)
         fitting = caches.l2 // 2 // (PRODUCTS * tile.rows * tile.columns * 4)
         self.most_tiles = min(max(fitting, LEAST_TILES), SLAB)
-        """The most tiles of a part, whose seven sums stay in the second-level cache."""
+        """Most tiles of a part, whose seven products stay in the L2 cache."""
 
     def product(self, finite: Buffer) -> Stmt:
-        """All slabs; `finite[0]` becomes the number of panels that are computed.
+        """Compute all slabs; set `finite[0]` to the number of panels computed.
 
-        That is 0 if any result is not finite, or rows are very different.
+        It is 0 if a result is not finite or magnitudes of paired rows differ too much.
         """
         tile = self.tile
         slabs, tiles = _slabs(self.operands.rows, tile)
         most = tiles_of(simplify(tiles))
-        # A slab has no more; said, it bounds what is made of tiles by numbers.
+        # Redundant bound: makes sizes derived from tiles constant-bounded.
         tiles = minimum(simplify(tiles), int64(most))
         pairs = self.count // 2
         parts = -(-most // LEAST_TILES)
@@ -218,7 +215,7 @@ class Sevens:
     def _slab(
         self, lefts: Buffer, flags: Buffer, uneven: Buffer, finite: Buffer, number: Var, tiles: PrimExpr
     ) -> Stmt:
-        """The rows of a slab: sums of A, the products, and whether all were finite."""
+        """Compute a slab of rows: sums of A, the products, and the check for finite results."""
         rows, height = self.operands.rows, self.tile.rows
         size = simplify(tiles * (2 * height))
 
@@ -238,7 +235,7 @@ class Sevens:
     # ------------------------------------------------------------------ tasks
 
     def _tasks(self, slab: Slab, flags: Buffer, finite: Buffer) -> Stmt:
-        """The parallel loop over parts of the rows and pairs of panels, and what they found."""
+        """Return the parallel loop over row parts and pairs of panels, and the combination of their flags."""
         pairs, tiles = int64(self.count // 2), slab.tiles
         number = self.count // 2
         even = number % self.cores == 0 and number >= EVEN_TASKS * self.cores
@@ -252,7 +249,7 @@ class Sevens:
             def of(places: list[PrimExpr]) -> Stmt:
                 part, pair = places
                 first, end = (minimum(share_of(at, tiles, parts), tiles) for at in (part, part + 1))
-                # A share is at most `most_tiles`; said again, it bounds all indices of a part by numbers.
+                # Redundant bound (`most_tiles`): makes all indices of a part constant-bounded.
                 return named("begin", simplify(first), lambda begin: named(
                     "held", minimum(simplify(end - begin), int64(self.most_tiles)), lambda held:
                         named("low", self._low(slab, begin, held), lambda low: self._part(
@@ -281,14 +278,14 @@ class Sevens:
         return named("parts", simplify(maximum(parts, int64(1))), all_tasks)
 
     def _low(self, slab: Slab, begin: PrimExpr, tiles: PrimExpr) -> PrimExpr:
-        """The number of low tiles among some."""
+        """Number of low tiles among tiles `begin` to `begin + tiles`."""
         left = slab.upper - (begin + tiles - 1) * self.tile.rows
         return simplify(_lows(left, tiles, self.tile))
 
     def _part(
         self, slab: Slab, held: tuple[PrimExpr, PrimExpr, PrimExpr], pair: PrimExpr, flags: Buffer, task: Var
     ) -> Stmt:
-        """The results of some tiles of rows and a pair of panels."""
+        """Compute the results of some row tiles and a pair of panels; `held` is (first tile, tiles, low tiles)."""
         shape = (PRODUCTS, self._part_rows(), self.tile.columns)
 
         def summed(sums: Buffer) -> Stmt:
@@ -303,7 +300,7 @@ class Sevens:
         return scratch("sums", shape, self.dtype, summed)
 
     def _part_rows(self) -> int:
-        """The most rows of a part."""
+        """Most rows of a part."""
         _, tiles = _slabs(self.operands.rows, self.tile)
         return min(tiles_of(simplify(tiles)), self.most_tiles) * self.tile.rows
 
@@ -316,9 +313,10 @@ class Sevens:
     # ------------------------------------------------------------------ products
 
     def _block(self, part: Part, right: Buffer, ko: Var) -> Stmt:
-        """Seven products over a block of both halves of the depth.
+        """Compute the seven products over a block of both depth halves.
 
-        Quarters are read as they are packed, unless they are filled up; sums are made while the first tile reads them.
+        Packed quarters are read in place unless they need padding; sums of quarters are computed while the first tile
+        reads them.
         """
         if not self.cut.is_full:
             return loop("i", PRODUCTS, lambda i: block([
@@ -326,7 +324,7 @@ class Sevens:
         plain = PRODUCTS - SUMS
 
         def with_quarter(i: Var) -> Stmt:
-            """B11, B21 or B22."""
+            """Product by an unmodified quarter: B11, B21 or B22."""
             view = self._quarter_of(part, ko, minimum(i, int64(1)), floordiv(i, 2))
             return DeclBuffer(view, self._tiles(part, ko, i, view))
 
@@ -337,10 +335,10 @@ class Sevens:
         return block([loop("i", plain, with_quarter), loop("i", SUMS, with_sum)])
 
     def _first_tile(self, part: Part, right: Buffer, ko: Var, i: Var) -> Stmt:
-        """The first tile of a product with a sum of quarters, which stores the sum for the other tiles.
+        """Compute the first tile of a product by a sum of quarters, and store the sum for the other tiles.
 
-        The sums are T1 = B12 - B11, T2 = B22 - T1, B21 - T2, T3 = B22 - B12: a quarter less another
-        or less what is in place.
+        The sums are T1 = B12 - B11, T2 = B22 - T1, B21 - T2, T3 = B22 - B12: the difference of two quarters, or of a
+        quarter and the stored sum.
         """
         number, is_last = i + (PRODUCTS - SUMS), floordiv(i, SUMS - 1)
 
@@ -357,13 +355,13 @@ class Sevens:
         )
 
     def _quarter_of(self, part: Part, ko: Var, half: PrimExpr, side: PrimExpr) -> Buffer:
-        """A block of a half of the depth of one of a pair of panels, as it is packed."""
+        """View of a depth block of one packed panel of a pair."""
         columns = self.tile.columns
         start = self._panel(part.pair, side) + (half * self.cut.half + ko * self.cut.block) * columns
         return self._packed_view((self.cut.block, columns), simplify(start))
 
     def _tiles(self, part: Part, ko: Var, i: PrimExpr, right: Buffer, done: int = 0) -> Stmt:
-        """A product of blocks, in tiles, of which some are done."""
+        """Compute a product of blocks tile by tile, starting after `done` tiles."""
 
         count = simplify(part.tiles - part.low)
 
@@ -376,13 +374,13 @@ class Sevens:
         ])  # fmt: skip
 
     def _panel(self, pair: PrimExpr, right: int | PrimExpr) -> PrimExpr:
-        """The place in the packed matrix at which one of a pair of panels begins."""
+        """Offset of one panel of a pair in the packed matrix."""
         return (pair * 2 + right) * (self.cut.depth * self.tile.columns)
 
     def _right(self, part: Part, right: Buffer, ko: Var, i: Var) -> Stmt:
-        """The right operand of product `i`, in the place of the one before it."""
+        """Compute the right operand of product `i`, replacing the previous one."""
         b11, b12, b21, b22 = ((half, side) for half in (0, 1) for side in (0, 1))
-        # B11, B21, B22, T1, T2 = B22 - T1, B21 - T2, T3: a quarter, less another one or what is in place.
+        # B11, B21, B22, T1, T2 = B22 - T1, B21 - T2, T3: a quarter, minus another one or the current contents.
         terms = ((b11, None), (b21, None), (b22, None), (b12, b11), (b22, _PLACE), (b21, _PLACE), (b22, b12))
         *others, last = (self._difference(part, right, ko, *pair) for pair in terms)
         result = last
@@ -393,7 +391,7 @@ class Sevens:
     def _difference(
         self, part: Part, right: Buffer, ko: Var, first: _Quarter, second: _Quarter | None
     ) -> Stmt:
-        """Store a block of one quarter of a pair of panels less another; halves are filled up with their last row."""
+        """Store the difference of two quarters' blocks; the shorter half is padded with its last row."""
         columns, lanes, halves = self.tile.columns, self.tile.lanes, self.cut.halves
         views: dict[_Quarter, Buffer] = {}
         for quarter in (first, second):
@@ -431,9 +429,10 @@ class Sevens:
         self, part: Part, right: Buffer, ko: Var, i: PrimExpr, before: tuple[PrimExpr, PrimExpr], height: int,
         made: Callable[[Var, PrimExpr], PrimExpr] | None = None,
     ) -> Stmt:  # fmt: skip
-        """The sums of a tile of one product, in registers; what is `made` it multiplies by and stores.
+        """Accumulate a tile of one product in registers; with `made`, compute the right operand on the fly and store
+        it.
 
-        There are so many whole tiles and low ones before it.
+        `before` is (whole tiles, low tiles) preceding it.
         """
         lanes, width = self.tile.lanes, self.tile.columns
         first = simplify(before[0] * self.tile.rows + before[1] * LOW)
@@ -446,12 +445,12 @@ class Sevens:
         )  # fmt: skip
 
         def asked_left(k: PrimExpr) -> Stmt:
-            """Prefetches of the sums of A for the next tile, which follow those of this one."""
+            """Prefetch the sums of A of the next tile, which follow this tile's."""
             place = (int64(0), height * self.cut.pitch + k * height)
             return Evaluate(prefetch(BufferLoad(left, place), locality=3))
 
         def asked_sums(k: PrimExpr) -> list[Stmt]:
-            """Prefetches of the sums with which the next tile begins: other products were computed since."""
+            """Prefetch the accumulators of the next tile, which other products may have evicted."""
             if self.cut.blocks == 1:
                 return []
             steps = max(self.cut.block // (self.tile.rows * self.tile.vectors), 1)
@@ -481,9 +480,10 @@ class Sevens:
         self, part: Part, ko: Var, i: PrimExpr, io: PrimExpr,
         body: Callable[[Callable[[PrimExpr], Stmt]], Stmt],
     ) -> Stmt:  # fmt: skip
-        """`body` of prefetches of a tile: lines of a quarter of the panels that the next product reads.
+        """Call `body` with the prefetches of a tile: cache lines of the quarter that the next product reads.
 
-        Each of four tiles asks for a part of a quarter, the next four for that of the other one if there are two.
+        Each of four consecutive tiles covers a part of a quarter; the next four cover the second quarter if there is
+        one.
         """
         columns, lanes, parts = self.tile.columns, self.tile.lanes, self.tile.vectors
         is_other = floormod(floordiv(io, parts), 2)
@@ -509,7 +509,7 @@ class Sevens:
         self, acc: Buffer, left: Buffer, right: Buffer, vectors: Buffer, k: Var,
         made: Callable[[Var, PrimExpr], PrimExpr] | None,
     ) -> Stmt:  # fmt: skip
-        """One rank-one update of a tile."""
+        """Return one rank-1 update of a tile."""
         lanes, (height, _) = self.tile.lanes, acc.shape
 
         def vector(c: PrimExpr) -> Stmt:
@@ -531,12 +531,12 @@ class Sevens:
 
 
 def _while(finite: Buffer, body: Stmt) -> Stmt:
-    """The statement, unless something was found already for which all is computed plainly."""
+    """Run `body` unless a flag already requires the plain product."""
     return IfThenElse(NE(BufferLoad(finite, (int64(0),)), int64(0)), body)
 
 
 def _chosen(i: PrimExpr, values: Sequence[int]) -> PrimExpr:
-    """The value with a number."""
+    """Select values[i]."""
     *others, last = values
     result: PrimExpr = int64(last)
     for number, value in reversed(list(enumerate(others))):
@@ -545,7 +545,7 @@ def _chosen(i: PrimExpr, values: Sequence[int]) -> PrimExpr:
 
 
 def tiles_of(tiles: PrimExpr) -> int:
-    """The tiles of half a slab, at most."""
+    """Upper bound of the tiles of half a slab."""
     return tiles.value if isinstance(tiles, IntImm) else SLAB
 
 

@@ -1,8 +1,8 @@
-"""Results of a product by sevens (see `strassen`) from the seven sums of a part.
+"""Results of Strassen's algorithm (see `strassen`), combined from the seven products of a part.
 
     for io in range(43):                                        a tile of each quarter
-        sums[0:4, …] = C11, C12, C21, C22                       of seven sums, in the place of the first four
-        D[…] = f(sums[0:4, …])                                  stored from the first cache
+        sums[0:4, …] = C11, C12, C21, C22                       from the seven products, in place of the first four
+        D[…] = f(sums[0:4, …])                                  stored from the L1 cache
 
 With U = P1 + P5, C11 = P1 + P2, C12 = U + P4 + P3, C21 = U + P7 + P6, and C22 = U + P7 + P4.
 """
@@ -22,19 +22,21 @@ from .strassen_slabs import PRODUCTS, Part, each_vector, vector_loop
 from .tiling import LOW, Tile
 
 LOWS: Final = 2
-"""The most low tiles in the place of whole ones."""
+"""Most low tiles that replace whole ones."""
 QUARTERS: Final = 4
 
 
 class Quarters:
-    """Writes the quarters of the results of parts."""
+    """Writes the result quarters of parts."""
 
     def __init__(self, operands: Matrices, tile: Tile) -> None:
         self.operands, self.tile = operands, tile
         self.dtype = "float32"
 
     def finished(self, part: Part, flags: Buffer, task: Var) -> Stmt:
-        """The results of a part, a tile of each quarter at a time: what is combined is stored from the first cache."""
+        """Combine and store the results of a part, a tile of each quarter at a time, so that they are stored from the
+        L1 cache.
+        """
         height, lanes = self.tile.rows, self.tile.lanes
         nothing, place = spread(const(0, self.dtype), lanes), (task, int64(0))
 
@@ -63,7 +65,7 @@ class Quarters:
         return block([vector_store(flags, place, nothing), loop("io", part.tiles, tile)])
 
     def _quarter(self, part: Part, q: Var, first: PrimExpr, most: PrimExpr) -> Stmt:
-        """Store what is made of a tile of a quarter, as far as it has rows."""
+        """Apply the epilogue to a tile of a quarter and store the rows that exist."""
         slab, height = part.slab, self.tile.rows
         lower, right = floordiv(q, 2), floormod(q, 2)
         begin = simplify(part.begin * height) + first
@@ -78,7 +80,7 @@ class Quarters:
     def stored(
         self, sums: Buffer, source: tuple[PrimExpr, PrimExpr], place: tuple[Var, Var], count: PrimExpr
     ) -> Stmt:
-        """Store the results of some rows of a quarter, and ask for the place of those of the next tile."""
+        """Store some rows of a quarter, and prefetch the destination of the next tile's rows."""
         lanes, operands = self.tile.lanes, self.operands
         q, first = source
         row, column = place
@@ -102,9 +104,9 @@ class Quarters:
 
 
 def combined_quarters(sums: Buffer, flag: Buffer, r: PrimExpr, c: PrimExpr, lanes: int) -> Stmt:
-    """A vector of each quarter of the results from the seven products, in the place of the first four.
+    """Combine a vector of the seven products into the four result quarters, in place of the first four products.
 
-    Where one is not finite, the flag becomes something else than 0.
+    Makes the flag nonzero if a result is not finite.
     """
     vector = f"float32x{lanes}"
     p = [Var(f"p{i}", vector) for i in range(PRODUCTS)]

@@ -1,10 +1,10 @@
-"""Slabs of rows of a product by sevens (see `strassen`), and the sums of A that are made once for a slab.
+"""Slabs of rows for Strassen's algorithm (see `strassen`), with the sums of A computed once per slab.
 
     for r in T.parallel(258):
         lefts[…, 0:7, r, :] = A11, A12, A12 - S2, S1, S2, A22, S3         S1 = A21 + A22, S2 = S1 - A11, S3 = A11 - A21
-        uneven[r] = rows r and 258 + r are very different
+        uneven[r] = rows r and 258 + r differ too much
 
-Rows and depths that do not fill tiles are filled up here: rows with the last row, depths with zeros.
+Rows and depths that do not fill tiles are padded here: rows with the last row, depths with zeros.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ from .tiling import Tile
 
 PRODUCTS: Final = 7
 EVEN: Final = 16
-"""The most by which the greatest elements of two rows that are computed together may differ, as a factor."""
+"""Largest ratio of the maximum magnitudes of two rows computed together."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The halves of the depth, and the blocks of a half."""
+    """Halves of the depth, and the blocks of a half."""
 
     depth: int
     blocks: int
-    """The number of blocks of half the depth."""
+    """Number of blocks of half the depth."""
     lanes: int
 
     @property
     def half(self) -> int:
-        """The depth of the first half; the second one has one less of an odd depth."""
+        """Depth of the first half; the second half of an odd depth is one shorter."""
         return -(-self.depth // 2)
 
     @property
     def halves(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The first and the number of each half."""
+        """(First index, length) of each half."""
         return (0, self.half), (self.half, self.depth - self.half)
 
     @property
     def block(self) -> int:
-        """The depth of a block."""
+        """Depth of a block."""
         return -(-self.half // self.blocks)
 
     @property
     def pitch(self) -> int:
-        """The elements between neighbouring rows of sums of A: whole vectors."""
+        """Row pitch of the sums of A, in elements: whole vectors."""
         return -(-self.block // self.lanes) * self.lanes
 
     @property
     def is_full(self) -> bool:
-        """True if blocks have no rows behind those of a half."""
+        """True if the blocks cover both halves exactly, without padding."""
         return self.blocks * self.block == self.half and self.depth % 2 == 0
 
 
 @dataclass(frozen=True)
 class Slab:
-    """Rows whose sums are in memory: the first, how many, those of the upper half, and the tiles of a half."""
+    """Rows whose sums are in memory: first row, number of rows, rows of the upper half, tiles of a half."""
 
     first: PrimExpr
     rows: PrimExpr
@@ -73,41 +73,41 @@ class Slab:
     tiles: PrimExpr
     lefts: Buffer
     uneven: Buffer
-    """By row of a half: not 0 where the two rows that are computed together are very different."""
+    """By row of a half: nonzero if the magnitudes of the two rows computed together differ too much."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Tiles of a half slab and a pair of panels, whose sums are in the second-level cache."""
+    """Tiles of a half slab and a pair of panels, whose products fit the L2 cache."""
 
     slab: Slab
     begin: PrimExpr
     tiles: PrimExpr
     low: PrimExpr
-    """The number of low tiles, which are the last ones: at most `strassen.LOWS`."""
+    """Number of low tiles, which come last: at most `strassen.LOWS`."""
     pair: PrimExpr
     sums: Buffer
 
 
 def each_vector(tile: Tile, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-    """`body` of the first column of each vector of a panel, one after the other."""
+    """Return `body(first column)` for each vector of a panel, unrolled."""
     return loop("v", tile.vectors, lambda v: body(v * tile.lanes), ForKind.UNROLLED)
 
 
 def vector_loop(tile: Tile, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-    """The same as a loop that is not unrolled: less to compile."""
+    """Return `body(first column)` for each vector of a panel, as a loop (less code to compile)."""
     return loop("v", tile.vectors, lambda v: body(v * tile.lanes))
 
 
 class Lefts:
-    """Writes the left operands of the seven products of slabs."""
+    """Writes the left operands of the seven products, slab by slab."""
 
     def __init__(self, operands: Matrices, tile: Tile, cut: Cut) -> None:
         self.operands, self.tile, self.cut = operands, tile, cut
         self.dtype = "float32"
 
     def made(self, slab: Slab) -> Stmt:
-        """The seven left operands of a slab."""
+        """Compute the seven left operands of a slab."""
         operands, lanes = self.operands, self.tile.lanes
         last = simplify(self.operands.rows - 1)
 
@@ -137,7 +137,7 @@ class Lefts:
         return loop("r", simplify(slab.tiles * self.tile.rows), row, ForKind.PARALLEL)
 
     def evenness(self, slab: Slab, finite: Buffer) -> Stmt:
-        """No panels are computed if any rows are very different."""
+        """Set `finite[0]` to 0 if the magnitudes of any paired rows differ too much."""
         lanes = self.tile.lanes
 
         def added(r: Var) -> Stmt:
@@ -168,7 +168,7 @@ class Lefts:
             vector_load(view, (int64(0), place), lanes, mask(size))
             for view, size in zip(views, sizes, strict=True)
         ]
-        # A may be in the third level, and rows of a block are short for what processors recognise.
+        # A may be in L3, and rows of a block are too short for hardware prefetching.
         asked = (Evaluate(prefetch(BufferLoad(view, (int64(1), place)), locality=3)) for view in views)
         return seven_lefts(loads, greatest, lambda i, x: vector_store(lefts, (ko, int64(i), r, c), x), asked)
 
@@ -179,7 +179,9 @@ def seven_lefts(
     store: Callable[[int, PrimExpr], Stmt],
     before: Iterable[Stmt] = (),
 ) -> Stmt:
-    """A vector of each left operand, of those of A11, A12, A21 and A22, and the greatest elements of both rows."""
+    """Compute a vector of each of the seven left operands from A11, A12, A21, A22, and update both rows' maximum
+    magnitudes.
+    """
     vector, lanes = loads[0].dtype, loads[0].dtype.lanes
     a11, a12, a21, a22 = quarters = [Var(name, vector) for name in ("a11", "a12", "a21", "a22")]
     s1, s2 = Var("s1", vector), Var("s2", vector)
@@ -199,7 +201,7 @@ def seven_lefts(
 
 
 def uneven(greatest: Buffer, lanes: int) -> PrimExpr:
-    """A vector of ones if the greatest elements of two rows are very different, else of zeros."""
+    """Vector of ones if the maximum magnitudes of two rows differ too much, else of zeros."""
     upper, lower = (vector_reduce_max(vector_load(greatest, (int64(i), int64(0)), lanes)) for i in (0, 1))
     even = And(LE(upper, lower * float(EVEN)), LE(lower, upper * float(EVEN)))
     return spread(Select(even, const(0, "float32"), const(1, "float32")), lanes)

@@ -1,4 +1,4 @@
-"""Products with few rows, of float32 or float64: the right operand is read once, in the order of memory.
+"""Products with few rows (up to 8) of float32 or float64, which read the right operand once, in memory order.
 
     for i, j, k in T.grid(2, N, K):          for task in T.parallel(ceildiv(N, 1024)):    a strip of columns
         with T.block("C"):                       sums = T.alloc_buffer((2, 1024))         0 at first
@@ -11,11 +11,11 @@
                                                  the same for the last K % 8, one at a time
                                                  C[:, strip] = sums
 
-Such a product is as fast as memory delivers B. Eight rows of B are eight streams; processors recognise each anew in
-every strip, so that the next eight rows are asked for. The sums of a strip stay in the first-level cache. A nest
-behind it that maps sums to results is part of the last step.
+Such a product is bound by the memory bandwidth for B. Eight rows of B are eight streams, which hardware prefetching
+must detect anew in every strip, so the next eight rows are prefetched in software. The accumulators of a strip stay in
+the L1 cache. The epilogue is part of the last step.
 
-Refused: more than 8 rows or a number that is not known, columns that are not contiguous, and what `product` refuses.
+Not supported: more than 8 rows or a dynamic number, non-contiguous columns, and cases that `product` rejects.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from .tiling import TASKS_PER_CORE
 MOST_ROWS: Final = 8
 STREAMS: Final = 8
 STRIP: Final = 1024
-"""The most columns of a strip: their sums are kept in the first-level cache."""
+"""Most columns of a strip, whose accumulators stay in the L1 cache."""
 LEAST_STRIP: Final = 256
-"""The fewest columns of a strip, unless the matrix has fewer: runs of a row that are worth a stream."""
+"""Fewest columns of a strip, for long sequential runs, unless the matrix has fewer."""
 
 
 class StreamedProduct(ScheduleRule):
-    """The rule for products with few rows."""
+    """Schedule rule for products with few rows."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -60,7 +60,7 @@ class StreamedProduct(ScheduleRule):
 
 
 def strip_of(columns: PrimExpr, cores: int) -> int:
-    """The columns of a strip: fewer than the most if that gives more cores work."""
+    """Columns of a strip: fewer than the most if that occupies more cores."""
     if not isinstance(columns, IntImm) or cores == 1:
         return STRIP
     share = -(-columns.value // (cores * TASKS_PER_CORE))
@@ -77,7 +77,7 @@ class _Writer:
         self.strip = strip_of(self.columns, cores)
 
     def tasks(self) -> Stmt:
-        """The parallel loop over the batch and strips of columns."""
+        """Return the parallel loop over the batch and strips of columns."""
         sizes = [*(size_of(v) for v in self.operands.batch), simplify(ceildiv(self.columns, self.strip))]
         total: PrimExpr = int64(1)
         for size in sizes:
@@ -95,7 +95,7 @@ class _Writer:
         return self.operands.declared(tasks)
 
     def _strip(self, values: Values, start: PrimExpr, width: Var) -> Stmt:
-        """All results of a strip."""
+        """Compute all results of a strip."""
         operands = self.operands
         at = {**values, operands.row: int64(0), operands.column: start}
         left = tile_view(operands.left, at, ((operands.row, int64(self.rows)), (operands.k, self.depth)))
@@ -127,7 +127,7 @@ class _Writer:
         return parts
 
     def _each_vector(self, width: Var, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
-        """A statement for each vector of a strip, told its first column and its lanes; then for each single column."""
+        """Return `body(first column, lanes)` for each vector of a strip, then for each remaining column."""
         lanes = self.lanes
         whole = floordiv(width, lanes)
         parts = [loop("v", whole, lambda v: body(v * lanes, lanes))]
@@ -136,7 +136,7 @@ class _Writer:
         return block(parts)
 
     def _add(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, depths: Sequence[PrimExpr]) -> Stmt:
-        """Add some rows of B, each times its elements of A, to the sums of a strip."""
+        """Accumulate some rows of B, each times its elements of A, over a strip."""
         dtype = str(self.dtype)
 
         def body(c: PrimExpr, lanes: int) -> Stmt:
@@ -158,7 +158,7 @@ class _Writer:
         return self._each_vector(width, body)
 
     def _results(self, sums: Buffer, result: Results, width: Var) -> Stmt:
-        """Store the results of a strip."""
+        """Apply the epilogue to a strip and store it."""
         rows = [int64(p) for p in range(self.rows)]
 
         def plain(c: PrimExpr, lanes: int) -> Stmt:

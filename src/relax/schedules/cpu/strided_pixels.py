@@ -1,9 +1,9 @@
-"""Copies of the pixels that a strided convolution of single elements uses: they become neighbours.
+"""Contiguous copies of the pixels that a strided pointwise convolution reads.
 
     X[n, c, y, x]                       P[n, c, h * W + w] = X[n, c, h * 2, w * 2]          for stride 2
 
-A line of results is shuffled out of neighbouring elements, a vector at a time, and each pixel is copied once: gathering
-them where tiles need them takes several times as long, again for each group of output channels.
+A row of results is shuffled out of contiguous vectors, and each pixel is copied once: gathering pixels inside tiles
+takes several times as long, and is repeated for each group of output channels.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .pixels import Pixels
 from .planes import Sizes, digits, window
 
 LONGEST_SHUFFLE: Final = 4
-"""The longest stride along lines: elements are shuffled out of so many vectors."""
+"""Greatest stride along rows: elements are shuffled out of this number of vectors."""
 SHORTEST: Final = 4
-"""The part of a vector that a line of results fills at least."""
+"""A row of results fills at least 1 / SHORTEST of a vector."""
 
 
 def with_neighbours(pixels: Pixels, lanes: int, body: Callable[[Pixels], Stmt]) -> Stmt:
-    """`body` of the convolution of a copy of the data that has the pixels it uses, behind the copy.
+    """Copy the pixels that a strided convolution reads, then run `body` on the copy.
 
-    It is that of the data itself where all its pixels are used, and where shuffles do not serve.
+    `body` gets the original data if all pixels are read, or if shuffling does not pay.
     """
     if not _fits(pixels, lanes):
         return body(pixels)
@@ -49,7 +49,7 @@ def with_neighbours(pixels: Pixels, lanes: int, body: Callable[[Pixels], Stmt]) 
 
 
 def _fits(pixels: Pixels, lanes: int) -> bool:
-    """True for pixels that are not neighbours, but near each other, in lines that fill vectors somewhat."""
+    """True for strided pixels close enough to be shuffled, in rows that fill enough of a vector."""
     if not pixels.steps or lanes < LONGEST_SHUFFLE:
         return False
     line = pixels.steps[-1]

@@ -1,15 +1,15 @@
-"""The division of a product's result among register tiles and tasks.
+"""Division of a product's result into register tiles and tasks.
 
-Columns are dealt out in *panels*, rows in *blocks*; a panel and a block meet in a tile, whose sums are in registers.
+Columns are divided into *panels*, rows into *blocks*; a panel and a block meet in a register tile.
 
-    columns   257 = 17 vectors = 4 + 4 + 3 + 3 + 3     panels of at most 4 vectors, as equal as they can be
-    rows      512 = 85 · 6 + 2                         blocks of at most 6 rows, and what is left
-    rows       13 = 5 + 4 + 4                          few rows as equal as they can be
-    rows        m = m // 6 · 6 + (3, 4 or 5)           of an unknown number
-    rows        m = (m // 6 - 1) · 6 + 4 + (3 or 4)     where it leaves 1 or 2
+    columns   257 = 17 vectors = 4 + 4 + 3 + 3 + 3     panels of at most 4 vectors, as equal as possible
+    rows      512 = 85 · 6 + 2                         blocks of at most 6 rows, and a remainder
+    rows       13 = 5 + 4 + 4                          few rows: as equal as possible
+    rows        m = m // 6 · 6 + (3, 4 or 5)           a dynamic number of rows
+    rows        m = (m // 6 - 1) · 6 + 4 + (3 or 4)     with a remainder of 1 or 2
 
-A *task* is a panel and a group of blocks: what a thread takes at a time. There is one group unless panels are few, or
-the rows of A do not fit the second-level cache.
+A *task* is a panel and a group of blocks, the unit of work of a thread. There is one group unless panels are few or the
+rows of A do not fit the L2 cache.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from ..build import named
 from .shares import parts_of_tasks
 
 EVEN: Final = 8
-"""Blocks of equal depth are a multiple of so many rows."""
+"""Granularity of the depth of equal blocks, in rows."""
 FEW_ROWS: Final = 48
-"""With fewer rows than this, blocks are as equal as they can be."""
+"""Number of rows below which row blocks are made as equal as possible."""
 MASKED_BITS: Final = 512
-"""The width of vectors whose instructions all take masks."""
+"""Vector width at which all instructions accept masks."""
 LOW: Final = 4
-"""The most rows of a low block."""
+"""Rows of a low block."""
 STREAMED_ROWS: Final = 12
-"""With fewer rows than this, a product of packed panels takes as long as memory takes to deliver them."""
+"""Number of rows below which a product of packed panels is bound by memory bandwidth."""
 TASKS_PER_CORE: Final = 4
-"""With so many tasks, all cores are busy for nearly as long."""
+"""Tasks per core that keep all cores busy for nearly the same time."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The shape of a register tile: rows, vectors to a row, and elements to a vector."""
+    """Shape of a register tile: rows, vectors per row, lanes per vector."""
 
     rows: int
     vectors: int
@@ -55,43 +55,43 @@ class Tile:
 
 
 def tile_for(target: Target, bits: int) -> Tile:
-    """The tile for which a machine has registers: rows × vectors accumulators, a row of vectors, one broadcast."""
+    """Register tile that fits the target: rows × vectors accumulators, a row of vectors, and one broadcast."""
     machine = target.machine
     lanes = max(machine.vector_bits // bits, 1)
     return Tile(6, 4, lanes) if machine.vector_registers >= 32 else Tile(6, 2, lanes)
 
 
 def has_masks(target: Target) -> bool:
-    """True for machines where loading some lanes of a vector costs what loading all of them does."""
+    """True for targets on which masked loads are as fast as plain ones."""
     return target.vector_bits >= MASKED_BITS
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Pieces of one size that follow each other: blocks of so many rows, or panels of so many vectors."""
+    """Consecutive pieces of one size: row blocks of `size` rows, or panels of `size` vectors."""
 
     start: PrimExpr
-    """The row or vector with which the first piece begins."""
+    """First row or vector of the first piece."""
     count: PrimExpr
     size: int
 
     @property
     def number(self) -> int:
-        """The number of pieces, where it is known."""
+        """Static number of pieces."""
         assert isinstance(self.count, IntImm)
         return self.count.value
 
 
 def panels(columns: int, tile: Tile) -> list[Segment]:
-    """The panels of a known number of columns, the last of which may be filled up."""
+    """Panels of a static number of columns; the last one may be padded."""
     vectors = -(-columns // tile.lanes)
     return even_pieces(vectors, -(-vectors // tile.vectors))
 
 
 def with_panels(columns: PrimExpr, tile: Tile, body: Callable[[list[Segment], PrimExpr], Stmt]) -> Stmt:
-    """`body` of the panels of a number of columns, the last of which may be filled up, and of how many they are.
+    """Call `body` with the panels of the columns, the last of which may be padded, and their number.
 
-    Sizes that are not known have names around the body: proofs about them need not look at what they are.
+    Dynamic sizes are bound to names around the body, which proofs treat as opaque.
     """
     most, vectors = tile.vectors, simplify(ceildiv(columns, tile.lanes))
     if isinstance(columns, IntImm):
@@ -107,7 +107,7 @@ def with_panels(columns: PrimExpr, tile: Tile, body: Callable[[list[Segment], Pr
 
 
 def blocks(rows: int, tile: Tile) -> list[Segment]:
-    """The blocks of a known number of rows."""
+    """Row blocks of a static number of rows."""
     most = tile.rows
     if rows < FEW_ROWS:
         return even_pieces(rows, -(-rows // most))
@@ -120,7 +120,7 @@ def blocks(rows: int, tile: Tile) -> list[Segment]:
 
 
 def even_pieces(total: int, count: int) -> list[Segment]:
-    """So many pieces of two neighbouring sizes, the larger ones first."""
+    """Split `total` into `count` pieces of two consecutive sizes, the larger ones first."""
     if not count:
         return []
     size, larger = divmod(total, count)
@@ -131,9 +131,9 @@ def even_pieces(total: int, count: int) -> list[Segment]:
 def groups(
     blocks: PrimExpr, others: PrimExpr, least: int, cores: int, most: PrimExpr | None = None
 ) -> PrimExpr:
-    """The number of groups of blocks: enough for all cores, as far as each has at least `least` blocks.
+    """Number of groups of row blocks: enough for all cores, with at least `least` blocks per group.
 
-    There are more if one would have more than `most` blocks, or if cores would not have as many tasks as each other.
+    It is higher if a group would exceed `most` blocks, or to balance the number of tasks per core.
     """
     number: PrimExpr = _int64(1)
     if most is not None:
@@ -146,10 +146,10 @@ def groups(
 
 
 def depth_of_block(target: Target, tile: Tile, bits: int, is_deep: bool) -> int:
-    """The rows of a panel that fill two thirds of the first-level cache, or, of a deep block, a quarter of the second.
+    """Depth of a block: it fills two thirds of the L1 cache or, if deep, a quarter of the L2 cache.
 
-    Tiles read rows from the second level as fast as they multiply; there are fewer of them to begin and to end. The
-    copy of a panel for few rows is read a few times only, and stays in the first level.
+    Tiles read from L2 as fast as they multiply, and deep blocks start and finish fewer tiles. A panel copied for few
+    rows is read only a few times and stays in L1.
     """
     caches = target.machine.caches
     size = max(caches.l1 * 2 // 3, caches.l2 // 4 if is_deep else 0)
@@ -157,7 +157,7 @@ def depth_of_block(target: Target, tile: Tile, bits: int, is_deep: bool) -> int:
 
 
 def even_block(depth: PrimExpr, most: int) -> int:
-    """The depth of blocks of at most so many rows: equal blocks where it can be, else nearly equal ones."""
+    """Depth of equal (or nearly equal) blocks of at most `most` rows."""
     if not isinstance(depth, IntImm) or depth.value <= most:
         return most
     sizes = range(most // EVEN * EVEN, most // 2, -EVEN)

@@ -1,4 +1,4 @@
-"""Copies across memory: transposes and changes of layout, in squares of registers.
+"""Copies across memory, such as transposes and layout changes, by register transposes.
 
     for i, j in T.grid(n, m):                for blocks in T.parallel(ceildiv(n, 64)):
         with T.block("Y"):                       for jb in range(m // 16):
@@ -7,13 +7,12 @@
                                                          r0 = X[j, i : i + 16]; … r15 = X[j + 15, i : i + 16]
                                                          64 shuffles of two vectors each
                                                          Y[i, j : j + 16] = r64; … Y[i + 15, j : j + 16] = r79
-                                                 the columns and rows that are left, element by element
+                                                 the remaining columns and rows, element by element
 
-Every line of memory is read and written once, as a whole. A square has 16 elements a side, or 8
-of 64 bits; see `squares`. float16 and bfloat16 go bit by bit.
+Every cache line is read and written once, as a whole. A square has 16 × 16 elements, or 8 × 8 of 64 bits; see
+`squares`. float16 and bfloat16 are copied as integers.
 
-Refused, and left to `elementwise`: values that are more than an element, and axes that are known to be shorter than a
-square.
+Left to `elementwise`: values other than a plain element, and axes statically shorter than a square.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from .squares import transposed_square
 from .words import declared
 
 SQUARES: Final = 4
-"""Squares next to each other in the source that one thread takes at least."""
+"""Fewest adjacent squares (in the source) per thread."""
 SQUARES_OF_BYTES: Final = 2
-"""The same for bytes, of whose lines in the result each square stores a quarter: fewer are to stay in the cache."""
+"""Fewest squares of bytes per thread; each writes a quarter of its result cache lines, which must stay in cache."""
 
 
 def transposed(group: Group) -> Stmt | None:
-    """The loops of a group of one stage that copies across memory; None for another one."""
+    """Return the loops of a group with one stage that copies across memory, or None."""
     (stage,) = group.stages
     if not isinstance(stage.body, BufferStore) or not isinstance(stage.body.value, BufferLoad):
         return None
@@ -72,7 +71,7 @@ def transposed(group: Group) -> Stmt | None:
 
 
 def _bits_of(buffer: Buffer) -> Buffer:
-    """A buffer of the bits of floats that vectors would convert; others as they are."""
+    """View floats as integers of their size if vector operations would convert them; other buffers unchanged."""
     if buffer.dtype not in ("float16", "bfloat16"):
         return buffer
     return decl_buffer(
@@ -82,19 +81,19 @@ def _bits_of(buffer: Buffer) -> Buffer:
 
 
 def _axis_at(access: BufferLoad | BufferStore, axes: dict[Var, Axis]) -> Axis | None:
-    """The axis that goes along memory in an access."""
+    """Return the axis that is contiguous in an access, or None."""
     last = access.indices[-1] if access.indices else None
     return axes.get(last) if isinstance(last, Var) else None
 
 
 class _Squares:
-    """Writes the loops of one copy; `row` goes along memory in the source, `column` in the result."""
+    """Writes the loops of one copy; `row` is contiguous in the source, `column` in the result."""
 
     def __init__(self, store: BufferStore, load: BufferLoad, row: Axis, column: Axis, size: int) -> None:
         self.store, self.load, self.row, self.column, self.size = store, load, row, column, size
 
     def loops(self, others: Sequence[Axis]) -> Stmt:
-        """All squares, those of some rows by one thread."""
+        """Return the loop over all squares, parallel over strips of rows."""
         squares = SQUARES_OF_BYTES if self.load.dtype.bits == 8 else SQUARES
         height, dtype = self.size * squares, self.row.var.dtype
         blocks = Axis(Var("blocks", dtype), simplify(ceildiv(self.row.extent, height)))
@@ -105,9 +104,9 @@ class _Squares:
         return parallel_over([*others, blocks], let("start", blocks.var * height, rows))
 
     def strip(self, start: PrimExpr, height: PrimExpr) -> Stmt:
-        """Some rows of the result: squares, and the columns and rows that are left.
+        """Copy some rows of the result: squares, then the remaining columns and rows.
 
-        Squares next to each other in the source come one after the other, so that its lines are read in order.
+        Squares adjacent in the source follow each other, so that its rows are read in order.
         """
         size = self.size
         high, wide = simplify(floordiv(height, size)), simplify(floordiv(self.column.extent, size))
@@ -126,13 +125,13 @@ class _Squares:
         return block(parts)
 
     def singles(self, row: PrimExpr, start: PrimExpr, count: PrimExpr) -> Stmt:
-        """Some elements of a row of the result."""
+        """Copy `count` elements of a row of the result, one by one."""
         at = Var(self.column.var.name, self.column.var.dtype)
         moved = substitute(self.store, {self.row.var: row, self.column.var: start + at})
         return renew_bound_vars(For(at, const(0, at.dtype), count, ForKind.SERIAL, moved))
 
     def square(self, row: PrimExpr, column: PrimExpr) -> Stmt:
-        """A square: vectors of the source, rounds of shuffles, vectors of the result."""
+        """Transpose one square: load vectors, shuffle, store vectors."""
         return transposed_square(
             self.size, str(self.load.dtype),
             lambda i: vector_load(self.load.buffer, self._at(self.load, row, column + i), self.size),

@@ -1,4 +1,4 @@
-"""Products whose left operand has narrow floats: they become float32 before the product, not in each of its steps.
+"""Products with a float16/bfloat16 left operand, converted to float32 once, before the product.
 
     for i, j, k in T.grid(M, N, K):                  for i in T.parallel(M):                  float16 to float32
         with T.block("C"):                               L[i, k] = A[i, k]
@@ -6,11 +6,11 @@
                 C[i, j] = 0
             C[i, j] += A[i, k] * B[k, j]
 
-A register tile reads single numbers of its rows: one at a time is converted, once for each panel of columns. Vectors of
-the right operand are converted as they are loaded: its panels stay narrow in memory.
+A register tile broadcasts single elements of its rows, and would convert each one for every panel of columns. Vectors
+of the right operand are converted as they are loaded, so its panels stay narrow in memory.
 
-Refused: left operands that are float32 or float64, or whose neighbours along the depth are not neighbours in memory;
-and what `product` refuses. `dot_products` comes first where the machine has its instructions.
+Not supported: left operands that are float32 or float64 or not contiguous along the depth, and cases that `product`
+rejects. `dot_products` takes precedence if the target has its instructions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .word_operands import product_of_sizes, with_views
 
 
 class WidenedProduct(ScheduleRule):
-    """The rule for products with a left operand of narrow floats."""
+    """Schedule rule for products with a narrow float left operand."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -44,7 +44,7 @@ class WidenedProduct(ScheduleRule):
 
 
 def _product(operands: Operands, write: Callable[[Matrices], Stmt]) -> Stmt | None:
-    """The copy of the left operand, and the product of it; None for what is refused."""
+    """Return the converted copy of the left operand and the product, or None if the product is not supported."""
     left, dtype = operands.left, operands.total.dtype
     if left.dtype == dtype or left.indices[-1] is not operands.k:
         return None
@@ -61,7 +61,7 @@ def _product(operands: Operands, write: Callable[[Matrices], Stmt]) -> Stmt | No
 
 
 def _copied(wide: DeclaredOperands, left: BufferLoad, axes: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
-    """Convert the rows, in parallel."""
+    """Convert the rows in parallel."""
     names, sizes = [var.name for var, _ in axes], [size for _, size in axes]
     line = ((wide.k, wide.depth),)
 

@@ -1,14 +1,13 @@
-"""Recognising convolutions with channels before pixels: sums over channels and taps of weights times windows of data.
+"""Recognise channels-first convolutions: sums over channels and taps of weights times windows of the data.
 
     padded[n, c, y, x] = if_then_else(inside, X[n, c, y - 1, x - 1], 0)                           (if there is padding)
     C[n, co, h, w] += W[co, ci, i, j] * padded[n, co // 8 * 4 + ci, h * 2 + i * 3, w * 2 + j * 3]
 
-is a convolution of `X` with 8 output and 4 input channels to a group, stride 2, dilation 3 and 1 pixel of padding
-before each line. There may be any number of pixel dimensions; leading dimensions of data and result are batches.
+is a convolution of `X` with 8 output and 4 input channels per group, stride 2, dilation 3 and 1 pixel of padding before
+each row. Any number of pixel dimensions is supported; leading dimensions of data and result are batches.
 
-`windows_of` answers None for other orders of dimensions, for kernels whose size is not known, for several groups of
-which a size is not known, for windows that are not proved to be inside of the data, and for sums that are no
-convolution.
+`windows_of` returns None for other dimension orders, dynamic kernel sizes, several groups with a dynamic size, windows
+not provably inside the data, and sums that are no convolution.
 """
 
 from __future__ import annotations
@@ -47,30 +46,30 @@ from ..contraction import plain, sum_of_products
 from .operands import is_large_float_sum, size_of
 
 Accepts: TypeAlias = Callable[[BufferStore, PrimExpr, Sequence[BufferLoad], Block], bool]
-"""A condition on sums: the store, the value they begin with, and the factors of the products, in a block."""
+"""Predicate on sums: (store, initial value, factors of the products, block)."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A dimension of pixels: element ``pixel * stride + tap * dilation - before`` of the data meets the tap."""
+    """Spatial dimension: a tap reads element ``pixel * stride + tap * dilation - before`` of the data."""
 
     pixel: IterVar
     taps: int
     stride: int
     dilation: int
     before: PrimExpr
-    """The zeros before the data."""
+    """Zero padding before the data."""
     extent: PrimExpr
-    """The elements of the data; behind them are zeros."""
+    """Number of data elements; the padding after them is zero."""
 
     @property
     def size(self) -> PrimExpr:
-        """The pixels of the result."""
+        """Number of pixels of the result."""
         return size_of(self.pixel)
 
     @property
     def reach(self) -> int:
-        """The distance of the first and the last tap, in strides."""
+        """Distance from the first to the last tap, in strides."""
         return (self.taps - 1) * self.dilation // self.stride
 
 
@@ -82,38 +81,38 @@ _ONE_LINE: Final = Axis(
 
 @dataclass(frozen=True)
 class Windows:
-    """A convolution."""
+    """Convolution recognised in a block."""
 
     out: BufferStore
     weight: BufferLoad
     data: Buffer
-    """The data, without the padding."""
+    """Data without padding."""
     batch: tuple[IterVar, ...]
     channel: IterVar
-    """The output channel, over all groups."""
+    """Output channel, over all groups."""
     depth: IterVar | None
-    """The input channel of a group; None if there is no such dimension."""
+    """Input channel of a group; None if there is no such dimension."""
     axes: tuple[Axis, ...]
     groups: int
     padding: Buffer | None
-    """The padded copy of the data, which the convolution reads in the original function."""
+    """Padded copy of the data, read by the convolution in the original function."""
 
     @property
     def channels(self) -> PrimExpr:
-        """The output channels of a group."""
+        """Output channels per group."""
         size = size_of(self.channel)
         return size if self.groups == 1 else simplify(floordiv(size, self.groups))
 
     @property
     def inputs(self) -> PrimExpr:
-        """The input channels of a group."""
+        """Input channels per group."""
         return const(1, "int64") if self.depth is None else size_of(self.depth)
 
     @property
     def lines(self) -> tuple[Axis, Axis]:
-        """The axis across lines of pixels and the one along them, of one or two axes.
+        """Axes (across rows, along rows) of pixels.
 
-        Where there is one axis, there is one line; so too where the second axis has one pixel.
+        A convolution of one axis, or whose second axis has a single pixel, has a single row.
         """
         if len(self.axes) == 1:
             return _ONE_LINE, self.axes[0]
@@ -122,21 +121,23 @@ class Windows:
 
     @property
     def turned(self) -> bool:
-        """True if lines are along the first of two axes: neighbours there are neighbours in memory."""
+        """True if rows run along the first of two axes because the second has a single pixel, so memory is contiguous
+        along it.
+        """
         if len(self.axes) != 2:
             return False
         second = self.axes[1]
         return second.taps == 1 and is_const(second.size, 1) and is_const(second.extent, 1)
 
     def lines_of_data(self) -> Buffer:
-        """The data, without a dimension of one pixel behind that of a line."""
+        """Data without the trailing dimension of one pixel."""
         if not self.turned:
             return self.data
         shape, dtype = self.data.shape[:-1], str(self.data.dtype)
         return decl_buffer(shape, dtype, f"{self.data.name}_lines", data=self.data.data)
 
     def pixel(self, before: Sequence[PrimExpr], line: PrimExpr, x: PrimExpr) -> tuple[PrimExpr, ...]:
-        """The indices of a pixel of the data or the result: those of the batch and the channel, and its own."""
+        """Indices of a pixel of the data or result, given the batch and channel indices in `before`."""
         if len(self.axes) == 1:
             return (*before, x)
         return (*before, x, line) if self.turned else (*before, line, x)
@@ -144,19 +145,19 @@ class Windows:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A convolution in its function, with the nests that need not be nests of their own."""
+    """Convolution in its function, with the nests fused into it."""
 
     windows: Windows
     epilogue: Nest | None
-    """The nest that computes an element of each result before it is stored; the result itself is not needed then."""
+    """Nest that computes one element per result (epilogue); the unmodified result is then not stored."""
 
 
 def rewritten_kernels(
     func: PrimFunc, rewrite: Callable[[Kernel], Stmt | None], accepts: Accepts = is_large_float_sum
 ) -> PrimFunc | None:
-    """The function with other statements for those of its convolutions that `rewrite` has one for; None if for none.
+    """Replace each convolution for which `rewrite` returns a statement; return None if there is none.
 
-    `accepts` says which sums are considered: by default those of float32 or float64.
+    `accepts` is a predicate on the sums; by default it accepts float32 and float64.
     """
     allocated, statements = root_of(func)
     nests = [nest_of(stmt) for stmt in statements]
@@ -192,7 +193,7 @@ def rewritten_kernels(
 
 
 def users_in(buffer: Buffer, statements: Sequence[Stmt]) -> tuple[list[int], list[int]]:
-    """The positions of the statements that may read a buffer, and of those that may write it."""
+    """Return (positions of statements that may read the buffer, positions of those that may write it)."""
     used = [buffers_used(stmt) for stmt in statements]
     readers = [i for i, (reads, _) in enumerate(used) if buffer.data in reads]
     return readers, [i for i, (_, writes) in enumerate(used) if buffer.data in writes]
@@ -205,7 +206,9 @@ def only_source(
     reader: int,
     allocated: Sequence[Buffer],
 ) -> Nest | None:
-    """The nest that fills an allocated buffer for one reader and no other, from what does not change in between."""
+    """Return the nest that fills an allocated buffer only for statement `reader`, if its inputs do not change in
+    between.
+    """
     if buffer not in allocated:
         return None
     readers, writers = users_in(buffer, statements)
@@ -226,7 +229,7 @@ def _epilogue(
     position: int,
     allocated: Sequence[Buffer],
 ) -> Nest | None:
-    """The nest behind a convolution that computes one element of each element of its result; None if there is none."""
+    """Return the nest after a convolution that computes one element per result and is its only reader, or None."""
     result = windows.out.buffer
     if position + 1 >= len(statements) or result not in allocated:
         return None
@@ -248,18 +251,18 @@ def _epilogue(
 
 
 def same_shape(a: Buffer, b: Buffer) -> bool:
-    """True if two buffers have proved equal shapes."""
+    """True if two buffers have provably equal shapes."""
     return a.ndim == b.ndim and all(same_size(x, y) for x, y in zip(a.shape, b.shape, strict=True))
 
 
 def same_place(load: BufferLoad, store: BufferStore) -> bool:
-    """True for the same indices, or 0 in dimensions of one element."""
+    """True for equal indices, up to 0 in dimensions of one element."""
     pairs = zip(load.indices, store.indices, load.buffer.shape, strict=True)
     return all(a is b or (is_const(size, 1) and is_const(a, 0)) for a, b, size in pairs)
 
 
 def windows_of(block: Block, accepts: Accepts = is_large_float_sum) -> Windows | None:
-    """The convolution that a block computes; None for another one."""
+    """Return the convolution that a block computes, or None."""
     sums = sum_of_products(block)
     if sums is None:
         return None
@@ -305,7 +308,7 @@ def _with_data(
     depth: IterVar | None,
     pixels: list[IterVar],
 ) -> Windows | None:
-    """The convolution, if the data is indexed by the batch, the input channel and windows, in this order."""
+    """Return the convolution if the data are indexed by batch, input channel and windows, in this order; else None."""
     leading = len(batch) + (depth is not None)
     if len(data.indices) != leading + len(pixels):
         return None
@@ -336,7 +339,7 @@ def _both_zero(at: PrimExpr, v: IterVar) -> bool:
 
 
 def _groups(at: PrimExpr, size: PrimExpr, channel: IterVar, depth: IterVar) -> int:
-    """The number of groups, by which input channel an output channel meets; 0 if it is no such thing."""
+    """Number of groups, from the relation of input to output channels; 0 if there is no such relation."""
     unit = is_const(size_of(depth), 1)
     at = simplify(substitute(at, {depth.var: const(0, depth.var.dtype)}) if unit else at)
     if at is depth.var or (unit and is_const(at, 0)):
@@ -360,7 +363,7 @@ def _groups(at: PrimExpr, size: PrimExpr, channel: IterVar, depth: IterVar) -> i
 
 
 def axis_of(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimExpr) -> Axis | None:
-    """A dimension of windows by its index; None if the index is none, or the number of taps is not known."""
+    """Return the window axis of an index, or None for another index or a dynamic number of taps."""
     if not isinstance(taps, IntImm) or taps.value < 1:
         return None
 
@@ -390,7 +393,7 @@ def axis_of(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimEx
 
 
 def _without_padding(windows: Windows, nest: Nest) -> Windows:
-    """The convolution of the data of which `nest` makes what the convolution reads; the same if it is no padding."""
+    """Read the data directly if `nest` is their zero padding; else return the convolution unchanged."""
     padding = padding_of(nest)
     if padding is None or padding.fill.value:
         return windows
@@ -405,16 +408,16 @@ def _without_padding(windows: Windows, nest: Nest) -> Windows:
 
 @dataclass(frozen=True)
 class Padding:
-    """A nest that puts data amid equal elements."""
+    """Nest that pads data with a constant."""
 
     data: Buffer
     result: Buffer
     fill: FloatImm | IntImm
     before: tuple[int, ...]
-    """The elements before the data, by the dimension."""
+    """Padding before the data, per dimension."""
 
     def without(self, axes: Sequence[Axis]) -> tuple[Axis, ...] | None:
-        """The last dimensions of the result as those of the data; None if there is padding in others."""
+        """Rewrite the last dimensions as axes of the unpadded data; None if other dimensions are padded."""
         leading = len(self.before) - len(axes)
         if leading < 0 or any(self.before[:leading]):
             return None
@@ -428,7 +431,7 @@ class Padding:
 
 
 def padding_of(nest: Nest) -> Padding | None:
-    """The padding that a spatial nest is; None if it is something else."""
+    """Return the padding that a spatial nest computes, or None."""
     store = nest.stores[0]
     parts = _choice(store.value)
     if parts is None:
@@ -459,7 +462,7 @@ def _choice(value: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
 
 
 def _shift(at: PrimExpr, position: PrimExpr, size: PrimExpr) -> int | None:
-    """The number by which an index of a dimension is less than a position; None if it is no number."""
+    """Constant difference position - index, or None."""
     if is_const(at, 0) and is_const(size, 1):
         return 0
     difference = simplify(int64(position) - int64(at))
@@ -467,7 +470,7 @@ def _shift(at: PrimExpr, position: PrimExpr, size: PrimExpr) -> int | None:
 
 
 def _is_inside(condition: PrimExpr, source: BufferLoad) -> bool:
-    """True if a condition says nothing but that the indices of a load are within its buffer."""
+    """True if a condition only says that the indices of a load are in bounds."""
     match condition:
         case And(a, b):
             return _is_inside(a, source) and _is_inside(b, source)

@@ -1,4 +1,4 @@
-"""The rule for convolutions of 3, 5 or 7 taps by tiles: F(4×4, 3×3) has a quarter of the multiplications.
+"""Winograd convolutions of 3, 5 or 7 taps per axis: F(4×4, 3×3) has a quarter of the multiplications.
 
     for n, co, h, w, ci, i, j in T.grid(…):             U = G · W[co, ci] · Gᵀ                  36 slots e
         with T.block("conv"):                           for some tiles of 4×4 pixels in T.parallel(…):
@@ -6,30 +6,31 @@
             C[n, co, h, w] += …                             M[e, t, co] = sum over ci of V[e, t, ci] * U[e, ci, co]
                                                             C[n, co, …] = Aᵀ · M · A            the tiles' pixels
 
-`winograd_tiles` writes the loops, for images of any number and size, known or not; `winograd_transforms` has the
+`winograd_tiles` writes the loops, for any number of images of static or dynamic size; `winograd_transforms` has the
 transforms of an axis. The error of an element is at most `ERROR` roundings of the sum of its products' magnitudes.
 
-The transforms of the two axes are chosen together. Large tiles take fewer multiplications and more weights: F(4×4) has
-36 for each kernel, F(4×2) 24, F(2×2) 16, F(2×1), with the direct form of one axis, 12, and the direct form 9. Where
-tiles are few the time to read the weights counts: F(4×4) is chosen for 256 channels of 14×14 pixels, F(2×2) for 512 of
-7×7. Images of unknown size are taken to be as large as they are in networks that halve them as they double channels.
+The transforms of both axes are chosen together. Large tiles take fewer multiplications and more weights: F(4×4) has 36
+per kernel, F(4×2) 24, F(2×2) 16, F(2×1), with the direct form of one axis, 12, and the direct form 9. With few tiles,
+the time to read the weights matters: F(4×4) is chosen for 256 channels of 14×14 pixels, F(2×2) for 512 of 7×7. Images
+of dynamic size are assumed as large as in networks that halve them as they double channels.
 
-Convolutions of lines, of one axis or with a second one of one tap, have one transform: F(4, 5) has 8 multiplications
-for 20. F(2×2, 5×5) has 36 for 100. Transforms of 8 slots are for one axis beside the direct form of the other: their
-errors are twice those of the others, and the errors of two axes multiply.
+One-dimensional convolutions, or those whose second axis has one tap, use one transform: F(4, 5) has 8 multiplications
+instead of 20. F(2×2, 5×5) has 36 instead of 100. Transforms with 8 slots are used on one axis only, with the direct
+form on the other: their errors are twice as large, and the errors of two axes multiply.
 
-Tiles of 4 pixels are for axes with at most as many zeros before and behind the data as taps on one side of the middle:
-with more zeros, some pixels have few products, which are small beside those of their tile.
+Tiles of 4 pixels require padding of at most the taps on one side of the middle: with more padding, some pixels have few
+products, whose sum is small beside the errors of their tile.
 
-Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them; those
-that are known when a program is built are transformed then.
+Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications per kernel; constant
+weights are transformed at compile time.
 
-Narrow floats are converted to float32 where they are copied. The direct form of bfloat16 takes half the steps where
-the machine has dot products for it: it is left to `dot_convolutions` unless this is faster still, and always where
-the machine multiplies tiles.
+Narrow floats are converted to float32 by the copy. The direct form of bfloat16 takes half the steps if the target has
+dot products for it: it is left to `dot_convolutions` unless Winograd is still faster, and always on targets with tile
+instructions.
 
-Refused: what the direct form computes faster (few pixels, few channels), other kernels, strides and dilations, groups,
-channels whose number is not known, float64, and everything where ``relax.fast_algorithms`` is False in the PassContext.
+Not supported: cases in which the direct form is faster (few pixels, few channels), other kernels, strides and
+dilations, groups, dynamic channel counts, float64, and everything if ``relax.fast_algorithms`` is False in the
+PassContext.
 """
 
 from __future__ import annotations
@@ -56,53 +57,56 @@ from .winograd_transforms import F23, F25, F27, F43, F45, S2, KernelTransform, T
 from .words import words_for
 
 ERROR: Final = 64
-"""Bound of the error of an element, in units of 2⁻²⁴ times the sum of the magnitudes of its products.
+"""Error bound of an element, in units of 2⁻²⁴ times the sum of the magnitudes of its products.
 
-It is one for data of like size: roundings of a far larger element of the same tile, not met by this one, count too.
+It holds for data of similar magnitude: rounding errors of a much larger element of the same tile count too, even if the
+window does not contain it.
 """
 
 TRANSFORM: Final = 1000
-"""The cost of transforming one kernel, in multiplications of the direct form."""
+"""Cost of transforming one kernel, in multiplications of the direct form."""
 TRANSFORM_LINE: Final = 300
-"""That of a kernel of one axis."""
+"""Cost of transforming a kernel of one axis."""
 VECTOR: Final = 7
-"""The cost of transforming a vector of data or results, in steps that multiply two vectors and add them."""
+"""Cost of transforming a vector of data or results, in vector multiply-add steps."""
 DIRECT: Final = 1.2
-"""The steps of the direct form over those that count."""
+"""Steps of the direct form relative to its useful multiply-adds."""
 NARROW: Final = 0.6
-"""The same of bfloat16, two products of which a lane of a vector adds in a step."""
+"""Steps of the direct form for bfloat16, whose dot products add two products per lane."""
 STREAMED: Final = 14
-"""The tiles for which it takes as long to multiply a weight as to read it from memory."""
+"""Number of tiles for which multiplying by a weight takes as long as reading it from memory."""
 HIDDEN: Final = 0.8
-"""The part of the shorter of these times that is hidden behind the longer."""
+"""Fraction of the shorter of these times that is hidden behind the longer one."""
 LARGE: Final = {3: [F43], 5: [F45]}
-"""Transforms of an axis of stride 1, by its taps, where few zeros are before and behind the data."""
+"""Transforms of an axis of stride 1, by taps, for little padding before and after the data."""
 SMALL: Final = {3: [F23], 5: [F25], 7: [F27]}
-"""Those whatever the zeros."""
+"""Transforms of an axis of stride 1, by taps, for any padding."""
 STEPPED: Final = {3: [S2]}
-"""Those of stride 2."""
+"""Transforms of an axis of stride 2, by taps."""
 EXACT: Final = 6
-"""The most slots of a transform beside another one than the direct form."""
+"""Most slots per axis if both axes are transformed (neither in the direct form)."""
 FILLED: Final = 4
-"""The number of which tiles are computed in multiples."""
+"""Granularity in which tiles are computed."""
 FEWEST: Final = 16
-"""Channels of data or results below which transforms take too long."""
+"""Channels of data or results below which transforms do not pay."""
 FEW: Final = 7
-"""Taps that are those of one axis: they save less, and take twice as many channels."""
+"""Taps up to which a kernel counts as one-dimensional, which saves less and needs twice the channels."""
 MOST: Final = 28
-"""The most tiles of an item."""
+"""Most tiles of a work item."""
 TYPICAL: Final = 3584
-"""Channels times pixels of a line, for images of unknown size: networks halve their images as they double channels."""
+"""Channels times row pixels assumed for images of dynamic size: networks halve images as they double channels."""
 SEQUENCE: Final = 256
-"""Pixels of an only line of unknown size, if it has many channels."""
+"""Pixels assumed for a single row of dynamic size with many channels."""
 CHUNK: Final = 4
-"""Those of one with fewer: models that are fed as data come, such as detectors of speech, take few at a time."""
+"""Pixels assumed for one with fewer channels: streaming models, such as voice activity detectors, process few at a
+time.
+"""
 WIDE: Final = 256
-"""The number of channels that are many."""
+"""Number of channels that count as many."""
 
 
 class Winograd(ScheduleRule):
-    """The rule for convolutions of axes of 1, 3, 5 or 7 taps."""
+    """Schedule rule for convolutions with axes of 1, 3, 5 or 7 taps."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -116,7 +120,7 @@ class Winograd(ScheduleRule):
         return rewritten_kernels(func, rewrite, is_large_sum)
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for weights that are transformed already."""
+        """Return the function for transformed weights."""
         if not PassContext.current().config.get(FAST_ALGORITHMS, True):
             return None
 
@@ -136,7 +140,7 @@ class Winograd(ScheduleRule):
 
 @dataclass(frozen=True)
 class _Shape:
-    """A convolution that has this form; sizes that are not known are None."""
+    """Sizes of a convolution in a supported form; dynamic sizes are None."""
 
     inputs: int
     outputs: int
@@ -146,7 +150,7 @@ class _Shape:
     taps: int
 
     def pixels(self) -> tuple[int, int, int]:
-        """The images, lines and pixels of a line; probable numbers for those that are not known."""
+        """(Images, rows, pixels of a row), with likely values for dynamic sizes."""
         typical = max(TYPICAL // self.outputs, 4)
         if self.height == 1:
             typical = SEQUENCE if min(self.inputs, self.outputs) >= WIDE else CHUNK
@@ -154,13 +158,13 @@ class _Shape:
         return 1 if self.images is None else self.images, height, width
 
     def tiles(self, rows: Transform, columns: Transform) -> int:
-        """The tiles of all images."""
+        """Number of tiles of all images."""
         images, height, width = self.pixels()
         return images * -(-height // rows.m) * -(-width // columns.m)
 
 
 def _plan(windows: Windows, target: Target, is_known: bool) -> Plan | None:
-    """The sizes of a convolution that has this form, and is faster in it; weights that are known cost no transform."""
+    """Return the plan of a convolution if Winograd is faster; transforming constant weights (`is_known`) is free."""
     shape, lanes = _shape(windows), tile_for(target, 32).lanes
     if shape is None or lanes < F43.m:
         return None
@@ -188,10 +192,10 @@ def _shape(windows: Windows) -> _Shape | None:
 
 
 def _forms(axis: Axis) -> list[Transform]:
-    """The transforms that an axis may have.
+    """Transforms that an axis may use.
 
-    Large tiles are for few zeros before and behind the data: where a pixel meets one element of an axis, the sum of its
-    products is small beside those of the tile, whose roundings it has.
+    Large tiles require little padding: at the border, a pixel reads few data elements, so its sum is small compared
+    with the rounding errors of the tile's other products.
     """
     direct = direct_form(axis.taps, axis.stride, axis.dilation)
     if axis.dilation != 1 or axis.stride > 2:
@@ -205,7 +209,7 @@ def _forms(axis: Axis) -> list[Transform]:
 
 
 def _pairs(windows: Windows) -> list[tuple[Transform, Transform]]:
-    """The transforms that the two axes may have together."""
+    """Pairs of transforms that the two axes may use together."""
     rows, columns = (_forms(axis) for axis in windows.lines)
     return [
         pair
@@ -217,9 +221,9 @@ def _pairs(windows: Windows) -> list[tuple[Transform, Transform]]:
 def _chosen(
     shape: _Shape, windows: Windows, lanes: int, transform: int, narrow: float | None
 ) -> tuple[Transform, Transform] | None:
-    """The transforms with which a convolution is faster than in the direct form; None if it is not.
+    """Return the fastest pair of transforms, or None if the direct form is faster.
 
-    `narrow` are the steps of the direct form over those that count, where the machine has dot products for it.
+    `narrow` is the relative cost of the direct form if the target has dot products for the dtype.
     """
     if min(shape.inputs, shape.outputs) < (FEWEST if shape.taps > FEW else 2 * FEWEST):
         return None
@@ -244,12 +248,12 @@ def _chosen(
 
 
 def _overlapped(computed: float, read: float) -> float:
-    """The time of work and of reading its weights, of which most is hidden behind the longer."""
+    """Time of a computation overlapped with reading its weights; most of the shorter time is hidden."""
     return max(computed, read) + (1 - HIDDEN) * min(computed, read)
 
 
 def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -> Plan:
-    """The division of a convolution among items, groups of channels and register tiles."""
+    """Divide a convolution into work items, channel groups and register tiles."""
     tile, caches, cores = tile_for(target, 32), target.machine.caches, target.machine.cores
     slots = rows.slots * columns.slots
     lanes, registers = tile.lanes, tile.rows * tile.vectors
@@ -275,9 +279,9 @@ def _sizes(shape: _Shape, rows: Transform, columns: Transform, target: Target) -
 
 
 def _work(tiles: int, share: int, unit: int, cores: int) -> float:
-    """The tiles that are computed if an item has at most so many; an item costs as much as two tiles more.
+    """Tiles computed if a work item has at most `share` tiles; each item has an overhead of two tiles.
 
-    Those for which cores wait at the end count half: there may be fewer threads than cores.
+    Idle time of cores at the end counts half: there may be fewer threads than cores.
     """
 
     def rows(count: int) -> int:

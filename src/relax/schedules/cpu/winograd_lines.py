@@ -1,17 +1,17 @@
-"""Lines of tiles: the way from images to slots of data, and that from sums to images.
+"""Rows of tiles: transforms from images to data slots, and from sums to images.
 
     for each line of images with tiles of an item:
         for cb in T.grid(CI / 16):
-            L[i, x, :] = X[n, cb * 16 : …, y + i, x], transposed    the lines that its tiles meet, with zeros around
+            L[i, x, :] = X[n, cb * 16 : …, y + i, x], transposed    the rows that its tiles read, zero-padded
             L[:, x, :] = Bᵀ · L[:, x, :]                            down each column of pixels
             V[e, t, cb, :] = L[i, 4 * t : 4 * t + 6, :] · B         slots e of 36 of each of its tiles
         …
         for ob in blocks of channels of the group:
             S[:, x, :] = Aᵀ · M[:, t, ob, :] · A                    4×4 pixels of each of its tiles
-            C[n, ob * 16 : …, y + i, x] = S[i, x, :], transposed    as the statement behind changes them
+            C[n, ob * 16 : …, y + i, x] = S[i, x, :], transposed    with the epilogue applied
 
-Lines of one block of channels fit into the first-level cache, where neighbouring tiles find the pixels that they
-share. What the statement behind computes of the channel alone is computed once for a block of channels.
+The rows of one channel block fit the L1 cache, where adjacent tiles reuse the pixels they share. Per-channel values of
+the epilogue are computed once per channel block.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from .winograd_transforms import Line
 DTYPE = "float32"
 
 Segment: TypeAlias = Callable[[list[PrimExpr], PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt]
-"""A statement for tiles of a line: the image, the line of tiles, the first tile of it, how many, and their number."""
+"""Statement for tiles of a row: (batch indices, row of tiles, first tile, number of tiles, number of the first)."""
 
 
 def of_line(line: Line, elements: Sequence[PrimExpr], body: Callable[[int, PrimExpr], Stmt]) -> Stmt:
-    """A statement for each element of a transformed line."""
+    """Return `body(index, element)` for each element of a transformed row."""
     values = Values("t")
     results = line(values, [values.of(element) for element in elements])
     return values.around(block(body(i, result) for i, result in enumerate(results)))
 
 
 class Lines:
-    """The lines of tiles of one convolution, and the transforms of the tiles of an item."""
+    """Rows of tiles of one convolution, and the transforms of the tiles of a work item."""
 
     def __init__(self, kernel: Kernel, plan: Plan, sizes: Sizes) -> None:
         self.windows, self.results, self.plan, self.lanes = kernel.windows, Results(kernel), plan, plan.lanes
@@ -62,24 +62,24 @@ class Lines:
         self.rows = named("rows", ceildiv(height, plan.rows.m))
         self.columns = named("columns", ceildiv(width, plan.columns.m))
         self.tiles = named("tiles", images * self.rows * self.columns)
-        """The tiles of all images, which are numbered across lines and images."""
+        """Tiles of all images, numbered across rows and images."""
         self.divisors = (
             named("per_row", maximum(self.columns, one)),
             named("per_image", maximum(self.rows, one)),
         )
-        """The tiles of a line and the lines of an image, or 1."""
+        """Tiles of a row and rows of an image, at least 1."""
         most = plan.most
         if isinstance(self.columns, IntImm):
             most = min(most, self.columns.value)
         self.pixels = -(-plan.columns.met(most) // self.lanes) * self.lanes
-        """The most pixels of a line that the tiles of an item meet, in whole squares."""
+        """Most row pixels read by the tiles of a work item, rounded up to whole register transposes."""
         self.most = most
-        """The most tiles of a line that an item has."""
+        """Most tiles of a row in one work item."""
         self.staged = (most * plan.columns.m + self.lanes) * self.lanes
-        """The elements of a line of the results of these tiles, and those that a square reaches behind it."""
+        """Elements of a row of these tiles' results, with slack for the last register transpose."""
 
     def _segments(self, first: PrimExpr, count: PrimExpr, body: Segment) -> Stmt:
-        """`body` of the tiles of each line that has some of `count` tiles, from the tile `first` on."""
+        """Return `body` for the tiles of each row, for `count` tiles from tile `first` on."""
         wide, high = self.divisors
 
         def image(across: PrimExpr, body: Callable[[list[PrimExpr], PrimExpr], Stmt]) -> Stmt:
@@ -103,7 +103,7 @@ class Lines:
     # ------------------------------------------------------------------ data
 
     def data(self, data: Buffer, first: PrimExpr, count: PrimExpr, rows: PrimExpr) -> Stmt:
-        """V: the transforms of the data of `count` tiles, from the tile `first` on, and zeros up to `rows` tiles."""
+        """Compute V, the transformed data of `count` tiles from tile `first` on, padded with zeros to `rows` tiles."""
         plan, lanes = self.plan, self.lanes
         zero = spread(const(0, DTYPE), lanes)
 
@@ -127,7 +127,7 @@ class Lines:
     def _copied(
         self, place: Sequence[PrimExpr], row: PrimExpr, low: PrimExpr, width: PrimExpr, pixels: Buffer
     ) -> Stmt:
-        """The lines of a block of channels that some tiles of a line meet."""
+        """Copy the rows of a channel block read by some tiles of a row."""
         plan, lanes, (rows, columns) = self.plan, self.lanes, self.windows.lines
         reach = plan.columns.met(width)
         squares = minimum(ceildiv(reach, lanes), int64(self.pixels // lanes))
@@ -153,7 +153,9 @@ class Lines:
             "y", simplify(row * plan.rows.step + i - rows.before), lambda y: line(i, y)))  # fmt: skip
 
     def _square(self, place: Sequence[PrimExpr], y: PrimExpr, x: PrimExpr, part: Buffer) -> Stmt:
-        """Pixels of a line from `x` on, each with its channels in a vector; those outside of the image are zeros."""
+        """Load pixels of a row from `x` on, with the channels of a pixel in a vector; pixels outside the image are
+        zeros.
+        """
         lanes, extent, (*batch, cb) = self.lanes, self.windows.lines[1].extent, place
         zero, end = spread(const(0, "int64"), lanes), spread(extent, lanes)
 
@@ -168,7 +170,7 @@ class Lines:
         return transposed_square(lanes, DTYPE, load, lambda q, pixel: vector_store(part, (q * lanes,), pixel))
 
     def _down(self, pixels: Buffer, width: PrimExpr) -> Stmt:
-        """The transform of the rows, in place: there are as many slots as pixels."""
+        """Transform the rows in place; there are as many slots as pixels."""
         plan, lanes = self.plan, self.lanes
         reach = plan.columns.met(width)
 
@@ -180,7 +182,7 @@ class Lines:
         return loop("x", simplify(minimum(reach, int64(self.pixels))), column)
 
     def _across(self, pixels: Buffer, data: Buffer, width: PrimExpr, at: PrimExpr) -> Stmt:
-        """The transform of the columns, of all tiles of a line; slots of the first tile begin at `at`."""
+        """Transform the columns of all tiles of a row; the slots of the first tile begin at `at`."""
         plan, lanes, columns = self.plan, self.lanes, self.plan.columns
 
         def row(part: Buffer, i: Var, t: Var) -> Stmt:
@@ -198,7 +200,7 @@ class Lines:
     # ------------------------------------------------------------------ results
 
     def outputs(self, sums: Buffer, group: Var, first: PrimExpr, count: PrimExpr, blocks: PrimExpr) -> Stmt:
-        """C: the pixels of so many tiles, from the tile `first` on, of so many blocks of channels of a group."""
+        """Compute C, the pixels of `count` tiles from tile `first` on, for the channel blocks of a group."""
         plan, lanes = self.plan, self.lanes
 
         def of_block(staged: Buffer, ob: Var, channel: PrimExpr) -> Stmt:
@@ -219,7 +221,7 @@ class Lines:
         self, results: Results, buffers: tuple[Buffer, Buffer], place: tuple[list[PrimExpr], PrimExpr, PrimExpr],
         low: PrimExpr, width: PrimExpr, at: PrimExpr,
     ) -> Stmt:  # fmt: skip
-        """The pixels of a block of channels of so many tiles of a line, the first of which is `low`."""
+        """Compute and store the pixels of a channel block for `width` tiles of a row from tile `low` on."""
         plan, lanes, (sums, staged), (batch, channel, row) = self.plan, self.lanes, buffers, place
         high, m, (height, wide) = plan.rows.m, plan.columns.m, (axis.size for axis in self.windows.lines)
         begin = simplify(low * m)
@@ -236,7 +238,7 @@ class Lines:
         ])  # fmt: skip
 
     def _pixels(self, sums: Buffer, at: PrimExpr, staged: Buffer, t: Var) -> Stmt:
-        """The pixels of one tile."""
+        """Compute the pixels of one tile."""
         plan, lanes, rows, columns = self.plan, self.lanes, self.plan.rows, self.plan.columns
         wide = columns.m * lanes
 

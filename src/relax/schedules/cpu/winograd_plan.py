@@ -1,4 +1,4 @@
-"""The sizes of a convolution by transforms of tiles that are known while compiling."""
+"""Static sizes of a Winograd convolution."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .winograd_transforms import KernelTransform, Transform
 
 @dataclass(frozen=True)
 class Plan:
-    """The sizes that are known while compiling."""
+    """Static sizes of a Winograd convolution."""
 
     rows: Transform
     columns: Transform
@@ -17,15 +17,15 @@ class Plan:
     outputs: int
     lanes: int
     vectors: int
-    """The vectors of a panel of output channels."""
+    """Vectors of a panel of output channels."""
     tall: int
-    """The tiles of a register tile, a multiple of 3; there are some of two thirds of that."""
+    """Tiles (rows) of a register tile, a multiple of 3; some register tiles have two thirds of that."""
     most: int
-    """The most tiles of an item."""
+    """Most tiles of a work item."""
     panels: int
-    """The panels of a group of output channels, whose sums are in the cache at a time."""
+    """Panels of a group of output channels, whose sums are in cache at a time."""
     chunk: int
-    """The blocks of input channels whose data and weights are in the first-level cache at a time."""
+    """Input channel blocks whose data and weights are in the L1 cache at a time."""
     cores: int
 
     @property
@@ -34,7 +34,7 @@ class Plan:
 
     @property
     def width(self) -> int:
-        """The output channels of a panel."""
+        """Output channels of a panel."""
         return self.vectors * self.lanes
 
     @property
@@ -43,7 +43,7 @@ class Plan:
 
     @property
     def depth(self) -> int:
-        """The blocks of input channels."""
+        """Number of input channel blocks."""
         return -(-self.inputs // self.lanes)
 
     @property
@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def adds(self) -> bool:
-        """True if sums add up several slots or several chunks of channels."""
+        """True if sums accumulate several slots or several chunks of channels."""
         return self.sums < self.slots or self.chunk < self.depth
 
     @property
@@ -74,17 +74,17 @@ class Plan:
 
     @property
     def line(self) -> int:
-        """The distance of the data of two tiles: an odd number of vectors of channels."""
+        """Pitch of the data of two tiles: an odd number of channel vectors."""
         return (self.chunks * self.chunk | 1) * self.lanes
 
     @property
     def before(self) -> int:
-        """The distance of two slots of data, kept off powers of two."""
+        """Pitch of two data slots, kept off powers of two."""
         return self.most * self.line + 3 * self.lanes
 
     @property
     def behind(self) -> int:
-        """The distance of two sums, each of so many vectors of channels for each tile, kept off powers of two."""
+        """Pitch of two sums, kept off powers of two."""
         return (self.panels * self.vectors * self.most + 3) * self.lanes
 
 

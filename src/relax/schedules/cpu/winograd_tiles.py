@@ -1,6 +1,6 @@
-"""The loops of a convolution by transforms of tiles: tiles by channels, whatever the size and the number of images.
+"""Loops of a Winograd convolution: tiles by channels, for images of any size and number.
 
-    for item in T.parallel(items):                              so many tiles of all images, 28 say
+    for item in T.parallel(items):                              e.g. 28 tiles of all images
         for t, cb in T.grid(28, CI / 16):
             V[e, t, cb, :] = Bᵀ · (6×6 pixels) · B                  slots e of 36, in vectors of channels
         for group in groups of output channels:
@@ -8,16 +8,17 @@
                 M[sum of e, panel, t, :] += sum over ci of chunk k of V[e, t, ci] * U[group, e, k, panel, ci, :]
             C[n, channels of the group, y, x :] = Aᵀ · M · A        4×4 pixels of each tile
 
-Slots, sums and transforms are those of `winograd_transforms`, here F(4) of both axes; `winograd_lines` has the ways
-from images to slots and from sums to images. Where sums add up several slots or chunks of channels, they begin with
-zeros in memory and register tiles add to them.
+Slots, sums and transforms are those of `winograd_transforms`, here F(4) of both axes; `winograd_lines` transforms
+images to slots and sums to images. Sums that accumulate several slots or channel chunks are zeroed in memory, and
+register tiles add to them.
 
-Data and weights of a chunk are in the first-level cache at a time. The weights of a group are read once, from the first
-to the last: register tiles share the asking for those that follow. The data of a chunk serve all panels of the group
-before the next chunk's do, so that the data of all slots may be larger than the second-level cache.
+The data and weights of a chunk fit the L1 cache. The weights of a group are read once, in order: register tiles
+prefetch them together, each a part. The data of a chunk are used for all panels of the group before the next chunk, so
+the data of all slots may exceed the L2 cache.
 
-Tiles are numbered across lines and images. Those of an item are a multiple of a third of a register tile, which is 12
-and 8 added up. Where items are fewer than cores, some share their tiles and divide the groups of channels.
+Tiles are numbered across rows and images. The tiles of a work item are a multiple of a third of a register tile and are
+covered by register tiles of 12 and 8. If there are fewer items than cores, several share their tiles and divide the
+channel groups.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ DTYPE = "float32"
 
 
 def _entry(values: Sequence[int], place: PrimExpr) -> PrimExpr:
-    """The value at a place of a table of values that do not decrease."""
+    """Value at index `place` of a nondecreasing table."""
     result: PrimExpr = int64(values[0])
     for i in range(1, len(values)):
         if values[i] != values[i - 1]:
@@ -61,14 +62,14 @@ class Tiles:
         shares = named("shares", maximum(ceildiv(self.tiles, plan.most), one))
         units = maximum(ceildiv(ceildiv(self.tiles, shares), plan.unit), int64(2))
         self.share = named("share", units * plan.unit)
-        """The tiles of an item."""
+        """Tiles of a work item."""
         self.items = named("items", ceildiv(self.tiles, self.share))
         few = minimum(int64(plan.groups), ceildiv(int64(plan.cores), maximum(self.items, one)))
         self.splits = named("splits", maximum(few, one))
-        """The items that have the same tiles, and different groups of channels."""
+        """Work items that share their tiles and differ in their channel groups."""
 
     def kernel(self, transformed: Buffer | None = None) -> Stmt:
-        """The transform of the weights, unless they are transformed, and all tiles."""
+        """Transform the weights unless they are constant, and compute all tiles."""
         if transformed is not None:
             return self.sizes.around(self._items(transformed))
         return self.sizes.around(scratch("weights", self.plan.weights.shape, DTYPE, lambda weights: block([
@@ -77,7 +78,7 @@ class Tiles:
     # ------------------------------------------------------------------ weights
 
     def _weights(self, weights: Buffer) -> Stmt:
-        """U of weights that are known when the function runs."""
+        """Compute U, the transformed weights, at run time."""
         plan, source, lanes = self.plan, self.windows.weight.buffer, self.lanes
         rows, columns, chunk = plan.rows, plan.columns, plan.chunk * plan.lanes
 
@@ -121,12 +122,12 @@ class Tiles:
             flat, radix, lambda at: loop("ci", plan.inputs, lambda ci: vector(at, ci))), ForKind.PARALLEL)  # fmt: skip
 
     def _place(self, panel: PrimExpr, k: PrimExpr, c: PrimExpr) -> PrimExpr:
-        """The place of the weights of channel `c` of a chunk in those of a slot, for a panel of output channels."""
+        """Offset of the weights of channel `c` of chunk `k` within a slot, for a panel of output channels."""
         plan = self.plan
         return (k * (plan.chunk * self.lanes * plan.panels) + panel * self._channels(k) + c) * plan.width
 
     def _channels(self, k: PrimExpr) -> PrimExpr:
-        """The channels of a chunk."""
+        """Channels of a chunk."""
         chunk = self.plan.chunk * self.lanes
         if self.plan.inputs % chunk == 0:
             return int64(chunk)
@@ -153,7 +154,7 @@ class Tiles:
             flat, radix, item), ForKind.PARALLEL)  # fmt: skip
 
     def _item(self, weights: Buffer, first: PrimExpr, count: PrimExpr, split: PrimExpr) -> Stmt:
-        """Some tiles, `count` from the tile `first` on, and the groups of channels of one of the splits."""
+        """Compute `count` tiles from tile `first` on, for the channel groups of one split."""
         plan = self.plan
         units = minimum(maximum(ceildiv(count, plan.unit), int64(2)), int64(plan.most // plan.unit))
         start = floordiv(split * plan.groups, self.splits)
@@ -182,7 +183,7 @@ class Tiles:
                 "sums", (plan.sums, plan.behind), DTYPE, lambda sums: body(data, sums, rows))))  # fmt: skip
 
     def _sum_of(self, slot: Var) -> PrimExpr:
-        """The sum to which a slot belongs."""
+        """Index of the sum to which a slot belongs."""
         rows, columns = self.plan.rows, self.plan.columns
         if self.plan.sums == self.plan.slots:
             return slot
@@ -190,7 +191,7 @@ class Tiles:
         return simplify(row * columns.count + _entry(columns.sums, floormod(slot, columns.slots)))
 
     def _zeros(self, sums: Buffer, rows: PrimExpr) -> Stmt:
-        """Sums of several slots begin with zeros."""
+        """Initialise sums that accumulate several slots to zero."""
         plan, lanes, zero = self.plan, self.lanes, spread(const(0, DTYPE), self.lanes)
         return loop("s", plan.sums, lambda s: loop("v", plan.panels * plan.vectors, lambda v: loop(
             "t", rows, lambda t: vector_store(
@@ -207,7 +208,7 @@ class Tiles:
         total: PrimExpr,
         rows: PrimExpr,
     ) -> Stmt:
-        """The products of one slot of all tiles, for the panels of a group, chunk by chunk of input channels."""
+        """Accumulate one slot of all tiles for the panels of a group, chunk by chunk of input channels."""
         plan = self.plan
 
         def tiles(reach: PrimExpr) -> Stmt:
@@ -226,7 +227,7 @@ class Tiles:
         channels: PrimExpr,
         body: Callable[[Buffer], Stmt],
     ) -> Stmt:
-        """`body` of the weights of a chunk of channels for a panel, from a place in those of the slot on."""
+        """Call `body` with the weights of a chunk of channels and a panel, at an offset within the slot."""
         plan, (group, e) = self.plan, slot
         start = (group * plan.slots + e) * (plan.panels * plan.inputs * plan.width) + place
         part = decl_buffer([simplify(channels * plan.width)], DTYPE, "panel_weights", data=weights.data,
@@ -237,9 +238,9 @@ class Tiles:
         self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var, Var], total: PrimExpr,
         row: PrimExpr, height: int, asked: tuple[PrimExpr, PrimExpr],
     ) -> Stmt:  # fmt: skip
-        """One register tile. It asks for its part of the weights that follow: so many of them in each step.
+        """Compute one register tile; prefetch `asked[1]` cache lines of the next weights per step.
 
-        `asked` are the number of the tile and the weights that a tile asks for in a step.
+        `asked` is (number of the tile, cache lines of weights per step).
         """
         plan, lanes, most, (group, e, panel, k) = self.plan, self.lanes, self.plan.most, at
         (number, reach), chunk = asked, plan.chunk * lanes

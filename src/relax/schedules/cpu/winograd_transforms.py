@@ -1,11 +1,11 @@
-"""Transforms of an axis of a convolution: tiles of `m` pixels as sums of products of slots.
+"""Transforms of one axis of a convolution: tiles of `m` pixels as sums of products of slots.
 
-    data        the elements of a line that a tile meets    Bᵀ · d: a vector of data for each slot
+    data        the elements of a row read by a tile        Bᵀ · d: a vector of data for each slot
     kernel      the taps g of a line                        G · g: a weight for each slot
     sums        slot by slot, data · weight over channels   each sum adds up the products of some slots
     pixels      the sums of a tile                          Aᵀ · sums: the m pixels of a line of a tile
 
-Two transforms, one behind the other, are that of a square; the axes may have different ones.
+The transform of a square is the composition of two transforms; the axes may use different ones.
 
     direct      1 pixel, a slot for each tap, one sum       any number of taps, stride and dilation
     F(m, r)     m pixels, m + r - 1 slots and sums          r taps, where the direct form multiplies m · r times
@@ -19,8 +19,8 @@ F(m, r) multiplies polynomials of degree m + r - 2 by their values at m + r - 2 
     F(4, 5)     0, ±½, ±1, ±2, ∞        8 for 20            twice the error of the direct form, on an average
     F(2, 7)     the same                8 for 14            the same
 
-The products of the squares of the points are 1: weights and data have values of like sizes at all of them. S(2) splits
-the taps by their phase: those at even elements are F(2, 2) with the points 0, 1 and ∞, the one at odd elements is
+The product of the squares of the points is 1, so weights and data have values of similar magnitude at all points. S(2)
+splits the taps by phase: those at even elements are F(2, 2) with the points 0, 1 and ∞; the tap at odd elements is
 multiplied directly and added to the sums at 0 and ∞, so that all factors are 1.
 
 S. Winograd, *Arithmetic Complexity of Computations*, 1980; A. Lavin and S. Gray, *Fast Algorithms for Convolutional
@@ -45,18 +45,18 @@ from .squares import Values
 
 Size = TypeVar("Size", int, PrimExpr)
 Line = Callable[[Values, Sequence[PrimExpr]], list[PrimExpr]]
-"""The transform of one line of elements, which are vectors."""
+"""Transform of one row of elements, each a vector."""
 
 
 def _times(factor: float, value: PrimExpr) -> PrimExpr:
-    """A multiple of a vector."""
+    """Multiply a vector by a constant."""
     if factor == 1:
         return value
     return Mul(Broadcast(const(factor, str(value.dtype.element_of)), value.dtype.lanes), value)
 
 
 def _combined(factors: Sequence[float], elements: Sequence[PrimExpr]) -> PrimExpr:
-    """The sum of multiples of vectors. It begins with the last vector of factor 1, or the last one."""
+    """Linear combination of vectors, starting from the last one with factor 1, or the last one."""
     terms = [(f, element) for f, element in zip(factors, elements, strict=True) if f][::-1]
     first = next((i for i, (factor, _) in enumerate(terms) if factor == 1), 0)
     factor, element = terms.pop(first)
@@ -84,20 +84,20 @@ def _same(values: Values, elements: Sequence[PrimExpr]) -> list[PrimExpr]:
 
 @dataclass(frozen=True)
 class Transform:
-    """The transform of an axis."""
+    """Transform of one axis."""
 
     m: int
-    """The pixels of a tile."""
+    """Pixels of a tile."""
     stride: int
-    """The elements of data from one pixel to the next."""
+    """Data elements from one pixel to the next."""
     places: tuple[int, ...]
-    """The elements of data that a tile meets, by their distance from the first."""
+    """Data elements read by a tile, by their distance from the first one."""
     sums: tuple[int, ...]
-    """The sum to which each slot belongs."""
+    """Index of the sum to which each slot belongs."""
     data: Line
     pixels: Line
     factors: tuple[tuple[float, ...], ...]
-    """G: each row is a slot of a transformed line of a kernel."""
+    """Matrix G: one row per slot of a transformed kernel row."""
 
     @property
     def slots(self) -> int:
@@ -105,7 +105,7 @@ class Transform:
 
     @property
     def count(self) -> int:
-        """The number of sums."""
+        """Number of sums."""
         return max(self.sums) + 1
 
     @property
@@ -114,30 +114,30 @@ class Transform:
 
     @property
     def step(self) -> int:
-        """The elements of data from one tile to the next."""
+        """Data elements from one tile to the next."""
         return self.m * self.stride
 
     @property
     def reach(self) -> int:
-        """The elements of data from the first that a tile meets to the last, with both."""
+        """Extent of the data read by a tile."""
         return self.places[-1] + 1
 
     @property
     def apart(self) -> int:
-        """The elements from one slot to the next, if each is one of the direct form; else 1."""
+        """Distance between consecutive slots in the data if this is the direct form, else 1."""
         return self.places[1] if self.exact and len(self.places) > 1 else 1
 
     def met(self, tiles: Size) -> Size:
-        """The elements of data that so many neighbouring tiles meet."""
+        """Number of data elements read by `tiles` adjacent tiles."""
         return tiles * self.step + max(self.reach - self.step, 0)
 
     @property
     def exact(self) -> bool:
-        """True for the direct form, which adds up the products that are written."""
+        """True for the direct form, which adds the products unmodified."""
         return self.data is _same
 
     def kernel(self, values: Values, g: Sequence[PrimExpr]) -> list[PrimExpr]:
-        """G · g."""
+        """Return G · g."""
         del values
         results: list[PrimExpr] = []
         for row in self.factors:
@@ -150,10 +150,10 @@ class Transform:
 
 
 def of_points(m: int, taps: int, squares: Sequence[float]) -> Transform:
-    """F(m, taps) with the points 0, ∞ and those of which these are the squares, in pairs ±p.
+    """Return F(m, taps) with the points 0, ∞ and ±√s for each s in `squares`.
 
-    The polynomial of a slot is that of the other points: even, but for a factor x or x ± p. Slots of a pair so have two
-    sums of data in common, those of even and of odd elements.
+    The polynomial of a slot is that of the other points: even, except for a factor x or x ± p. So the slots of a pair
+    share two partial sums of the data, over even and odd elements.
     """
 
     def power(square: float, i: int) -> float:
@@ -186,7 +186,7 @@ def of_points(m: int, taps: int, squares: Sequence[float]) -> Transform:
 
 
 def _with_roots(roots: Sequence[float]) -> list[float]:
-    """The coefficients of the polynomial that has these roots, from the constant on."""
+    """Coefficients of the polynomial with the given roots, from the constant term on."""
     return [float(factor) for factor in polynomial.polyfromroots(list(roots))]
 
 
@@ -202,7 +202,7 @@ S2: Final = Transform(2, 2, tuple(range(5)), (0, 0, 1, 2, 2), _phases, _of_phase
 
 @lru_cache
 def direct_form(taps: int, stride: int, dilation: int) -> Transform:
-    """The direct form: a pixel is the sum of the products of all taps."""
+    """Return the direct form: a pixel is the sum of the products of all taps."""
     places = tuple(tap * dilation for tap in range(taps))
     identity = tuple(tuple(float(i == j) for j in range(taps)) for i in range(taps))
     return Transform(1, stride, places, (0,) * taps, _same, _same, identity)
@@ -210,10 +210,10 @@ def direct_form(taps: int, stride: int, dilation: int) -> Transform:
 
 @dataclass(frozen=True)
 class KernelTransform:
-    """Weights as a convolution reads them: a line for each group of panels and each slot of G · W[co, ci] · Gᵀ.
+    """Packing of transformed weights: one row per panel group and slot of G · W[co, ci] · Gᵀ.
 
-    A line has the chunks of input channels one after the other; in each the panels, and in these the weights [ci, p] of
-    output channels ``co = (group * panels + panel) * width + p``. Channels that are none have zeros.
+    A row holds the chunks of input channels in order; each chunk holds its panels, and a panel the weights [ci, p] of
+    output channel ``co = (group * panels + panel) * width + p``. Padding channels are zero.
     """
 
     rows: Transform
@@ -222,20 +222,20 @@ class KernelTransform:
     inputs: int
     groups: int
     panels: int
-    """The panels of a group."""
+    """Panels of a group."""
     width: int
-    """The output channels of a panel."""
+    """Output channels of a panel."""
     chunk: int
-    """The input channels of a chunk; the last one may have fewer."""
+    """Input channels of a chunk; the last chunk may have fewer."""
 
     @property
     def slots(self) -> int:
-        """The slots of a square: those of a row of slots one after the other."""
+        """Number of slots of both axes, in row-major order."""
         return self.rows.slots * self.columns.slots
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The groups of panels, the slots, and the weights of a slot of a group."""
+        """(Panel groups, slots, weights per slot and group)."""
         return self.groups, self.slots, self.panels * self.inputs * self.width
 
     def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -244,13 +244,13 @@ class KernelTransform:
         result = new_array(self.shape, np.dtype("float32"))
         for group, panel in itertools.product(range(self.groups), range(self.panels)):
             first = (group * self.panels + panel) * self.width
-            for begin in range(0, self.inputs, self.chunk):  # so little at a time that it stays in the cache
+            for begin in range(0, self.inputs, self.chunk):  # chunks that stay in cache
                 part = kernels[:, begin : begin + self.chunk, first : first + self.width]
                 taps, inputs, count = part.shape
                 flat = np.reshape(np.ascontiguousarray(part, "float64"), (taps, -1))
                 slots: np.ndarray[Any, Any] = np.matmul(factors, flat)
                 place = (begin * self.panels + panel * inputs) * self.width
-                # Views, as always where one axis becomes two.
+                # Views: splitting an axis never copies.
                 line = result[group, :, place : place + inputs * self.width]
                 weights = np.reshape(line, (self.slots, inputs, self.width))
                 weights[:, :, :count] = np.reshape(slots, (self.slots, inputs, count))

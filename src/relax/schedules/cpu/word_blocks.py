@@ -1,14 +1,14 @@
-"""The rule for convolutions of bfloat16 with known weights: `blocked` with dot products of words of two input channels.
+"""bfloat16 convolutions with constant weights: `blocked` with dot products of packed pairs of input channels.
 
     for i, j, c in T.grid(3, 3, 16):                                    S in registers
         S[line, x, :] = T.dot_bf16(S[line, x, :], P[…], U[panel, cb, i, j, c, :])
 
-Where `blocked` has 16 input channels in a block, a block has 16 words, of 32 channels. A register tile has 14 pixels by
-2 vectors of output channels; the last one of a line has 4, 7, 11 or 14 pixels, so that few of them are empty.
+A block has 16 packed pairs, of 32 channels, where `blocked` has 16 input channels. A register tile has 14 pixels by 2
+vectors of output channels; the last tile of a row has 4, 7, 11 or 14 pixels, to limit padding.
 
-Refused, and left to `dot_convolutions`: machines without dot products of bfloat16, or with tiles, weights that are not
-known, windows of one element, groups, three dimensions of pixels, numbers of output channels of which a tile is filled
-badly, and few channels: those of large images, whose lines fill vectors of pixels well, and which take long to copy.
+Left to `dot_convolutions`: targets without bfloat16 dot products or with bfloat16 tiles, non-constant weights, 1×1
+windows, groups, three pixel dimensions, output channels that fill panels badly, and few channels: these occur in large
+images, whose rows fill vectors of pixels well and take long to copy.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from .windows import Kernel, Windows
 from .words import Words, bits_view, words_for
 
 HEIGHTS: Final = (4, 7, 11, 14)
-"""The pixels of a register tile: all but the last tile of a line have the most."""
+"""Allowed pixels of a register tile: all tiles of a row but the last have the most."""
 VECTORS: Final = 2
-"""The vectors of output channels of a register tile."""
+"""Vectors of output channels of a register tile."""
 CHANNELS: Final = 96 * 96
-"""The least product of the numbers of channels."""
+"""Least product of input and output channels."""
 EMPTY: Final = 8
-"""The part of a panel's output channels that may be empty."""
+"""At most 1 / EMPTY of the output channels may be padding."""
 REGISTERS: Final = 32
-"""The vector registers that a tile of 14 pixels by 2 vectors needs, with those of weights and of a pixel."""
+"""Vector registers needed by a tile of 14 pixels by 2 vectors, with its weights and a broadcast pixel."""
 
 
 class WordBlocked(ScheduleRule):
-    """The rule for convolutions of bfloat16 with known weights."""
+    """Schedule rule for bfloat16 convolutions with constant weights."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del func, target, tunable
         return None
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for weights that are words in panels of output channels."""
+        """Return the function for weights packed as pairs, in panels of output channels."""
 
         def write(kernel: Kernel, declare: Declare) -> Stmt | None:
             words = _words_of(kernel.windows, target)
@@ -71,7 +71,7 @@ class WordBlocked(ScheduleRule):
 
 
 def _words_of(windows: Windows, target: Target) -> Words | None:
-    """The words of a convolution that the rule is for; None of another one."""
+    """Return the packed groups of a convolution, or None if the rule does not support it."""
     inputs, outputs, lanes = windows.inputs, windows.channels, tile_for(target, 32).lanes
     if len(windows.axes) > 2 or windows.groups != 1 or target.machine.vector_registers < REGISTERS:
         return None
@@ -89,7 +89,7 @@ def _words_of(windows: Windows, target: Target) -> Words | None:
 
 @dataclass(frozen=True)
 class TapWordPacking:
-    """Weights (outputs, inputs, taps …) as words of neighbouring inputs, in the order of `TapPacking`."""
+    """Packing of weights (outputs, inputs, taps …) into pairs of consecutive inputs, in the layout of `TapPacking`."""
 
     taps: TapPacking
     words: Words
@@ -99,7 +99,7 @@ class TapWordPacking:
 
 
 class _WordBlocks(ChannelBlocks):
-    """The copy of the data in blocks of words of two channels."""
+    """Padded copy of the data in blocks of packed channel pairs."""
 
     def __init__(
         self, windows: Windows, words: Words, channels: int, lanes: int, shape: tuple[PrimExpr, PrimExpr],
@@ -157,9 +157,9 @@ class _Writer(BlockedWriter):
     def _filled(self, size: PrimExpr) -> PrimExpr:
         named, tall = self.sizes.named, HEIGHTS[-1]
         self.whole = named("whole", floordiv(size, tall))
-        """The tiles of a line that are as high as can be."""
+        """Number of full-height tiles of a row."""
         self.rest = named("rest", size - self.whole * tall)
-        """The pixels that are left."""
+        """Remaining pixels of a row."""
         last: PrimExpr = int64(tall)
         for height in reversed(HEIGHTS[:-1]):
             last = Select(self.rest <= height, int64(height), last)

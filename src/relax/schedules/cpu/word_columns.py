@@ -1,16 +1,16 @@
-"""The rule for convolutions of several taps over small images of bytes, with weights that are known.
+"""int8/uint8 convolutions with several taps over small images and constant weights.
 
     for n, co, h, w, ci, i, j in T.grid(…):             P[n, w, :] = words of the padded image           (`planes`)
-        with T.block("conv"):                           K[n, (w, i, j), :] = P[n, w, p + the place of the tap (i, j)]
+        with T.block("conv"):                           K[n, (w, i, j), :] = P[n, w, p + the offset of tap (i, j)]
             C[n, co, h, w] += W[co, ci, i, j] * …       C[n, co, p] += W2[co, (w, i, j)] * K[n, (w, i, j), p]
 
-`direct` sums at the places of a padded image: its lines have places that are no pixels, a quarter of those of 7 × 7.
-Here each tap has a copy of the pixels, and what is left is a convolution of single elements, in the loops of
-`pointwise`, whose tiles small images fill. A word is copied once a tap, and multiplied by each output channel.
+`direct` also computes positions of the padded image that are no pixels, a quarter of all for 7 × 7. Here each tap has a
+copy of the pixels (im2col), and a pointwise convolution remains, in the loops of `pointwise`, whose tiles small images
+fill. A packed group is copied once per tap and multiplied for each output channel.
 
-Refused, and left to `dot_convolutions`: machines without dot products of bytes, bytes whose first bits would be
-flipped; weights that are not known, groups; few channels, for which a copy takes long, and images whose lines waste
-little; more than two axes of pixels.
+Left to `dot_convolutions`: targets without byte dot products, bytes whose sign bits would be flipped, non-constant
+weights, groups, few channels (for which copies take long), images whose rows waste little, and more than two pixel
+axes.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from .windows import Kernel, Windows
 from .words import Words, declared, words_for
 
 WEIGHTS: Final = 1 << 16
-"""The weights of a tap from which on images of unknown size are taken to be small: deep layers have many channels."""
+"""Weights per tap from which images of dynamic size are assumed small: deep layers have many channels."""
 CHANNELS: Final = 128
-"""The output channels for which a copy for each tap takes little time."""
+"""Fewest output channels that amortise a copy of the data per tap."""
 WASTE: Final = 1.05
-"""The places of a padded image for each pixel from which on copies take less time than sums at these places."""
+"""Ratio of padded positions to pixels from which copies are faster than computing at the padded positions."""
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 class WordColumns(ScheduleRule):
-    """The rule for convolutions of several taps over small images of bytes."""
+    """Schedule rule for convolutions of bytes with several taps over small images."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del func, target, tunable
         return None
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for weights that are words in the order in which its tiles read them."""
+        """Return the function for weights packed as its tiles read them."""
 
         def write(kernel: Kernel, declare: Declare) -> Stmt | None:
             words = _words_of(kernel.windows, target)
@@ -75,7 +75,7 @@ class WordColumns(ScheduleRule):
 
 
 def _words_of(windows: Windows, target: Target) -> Words | None:
-    """The words that a convolution is computed of; None for what the rule refuses."""
+    """Return the packed groups for a convolution, or None if the rule does not support it."""
     if (
         windows.groups != 1
         or windows.depth is None
@@ -91,7 +91,9 @@ def _words_of(windows: Windows, target: Target) -> Words | None:
 
 @dataclass(frozen=True)
 class ColumnBlocks:
-    """Weights (outputs, inputs, taps …) as words of neighbouring inputs, of each tap, in the blocks that tiles read."""
+    """Packing of weights (outputs, inputs, taps …) into groups of consecutive inputs per tap, in blocks that tiles
+    read.
+    """
 
     blocks: WeightBlocks
     words: Words
@@ -102,7 +104,7 @@ class ColumnBlocks:
 
 
 class Columns:
-    """The copy of the pixels for each word of input channels and each tap of one convolution."""
+    """Copy of the pixels for each packed channel group and tap of one convolution (im2col)."""
 
     def __init__(self, kernel: Kernel, words: Words, tile: Tile, cache: int) -> None:
         self.kernel, self.words, self.lanes, self.cache = kernel, words, tile.lanes, cache
@@ -114,11 +116,11 @@ class Columns:
         rows = simplify(words.count(self.windows.inputs) * self.taps)
         shape = (rows, simplify(self._count() + self.lanes))
         self.buffer = decl_buffer(shape, "int32", "columns")
-        """The copies of an image, and behind those of a tap what whole vectors reach."""
+        """Copies of one image; each has slack for whole vectors."""
         self.image = tuple(Var("image", "int64") for _ in self.windows.batch)
 
     def are_worth_it(self) -> bool:
-        """True for many channels and images whose padded lines waste much."""
+        """True for many channels and images with much padding per row."""
         inputs, channels = self.windows.inputs, self.windows.channels
         if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm) or channels.value < CHANNELS:
             return False
@@ -138,7 +140,7 @@ class Columns:
         return total
 
     def as_pixels(self) -> Pixels | None:
-        """The convolution of single elements over the copies; None if its results are read in another order."""
+        """Return the pointwise convolution over the copies, or None if its results are read in another order."""
         windows, merged = self.windows, merged_pixels(self.kernel)
         rows, channels = self.buffer.shape[-2], windows.channels
         if merged is None or not isinstance(rows, IntImm) or not isinstance(channels, IntImm):
@@ -151,7 +153,7 @@ class Columns:
         )  # fmt: skip
 
     def around(self, body: Stmt) -> Stmt:
-        """A statement for each image, with its copies around it: those of one image are there at a time."""
+        """Return a loop over images, each with its copies; only one image's copies exist at a time."""
         windows, planes = self.windows, self.planes
         leading = [size_of(v) for v in windows.batch]
         words = self.words.count(windows.inputs)
@@ -170,7 +172,7 @@ class Columns:
         return self.sizes.around(declared([(planes.bits, windows.data)], copies))
 
     def _copies(self, plane: Buffer, words: PrimExpr) -> Stmt:
-        """The parallel loop over the words of an image that copies the pixels of each tap."""
+        """Return the parallel loop over packed groups that copies the pixels of each tap."""
         return loop("w", words, lambda w: self._taps(plane, [*self.image, w], []), ForKind.PARALLEL)
 
     def _taps(self, plane: Buffer, at: list[PrimExpr], taps: list[PrimExpr]) -> Stmt:
@@ -186,7 +188,7 @@ class Columns:
             "y", lines, lambda y: self._line(plane, [*at, first + y * self.planes.line], place, y)))  # fmt: skip
 
     def _line(self, plane: Buffer, begin: Sequence[PrimExpr], place: Sequence[PrimExpr], y: Var) -> Stmt:
-        """Copy the pixels of a line. Its last vector reaches into the next line, which is copied later."""
+        """Copy the pixels of a row; its last vector reaches into the next row, which is copied later."""
         size, lanes = self.windows.axes[-1].size, self.lanes
         vectors = simplify(ceildiv(size, lanes))
 

@@ -1,4 +1,4 @@
-"""Operands of products as words (see `words`): made when the product runs, unless they are known or are words already.
+"""Operands of products as packed groups (see `words`), packed at run time unless constant or already packed in memory.
 
 rows of the left operand      A4[i, w] = A[i, 4 * w : 4 * w + 4]
 panels of the right operand   B4[panel][w, j] = B[4 * w : 4 * w + 4, start + j], with corrections below
@@ -30,19 +30,19 @@ from .words import Words, bits_view
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 WORD: Final = 32
-"""The bits of a word and of a sum."""
+"""Bits of a packed group and of an accumulator."""
 
 
 @dataclass(frozen=True)
 class WordPanels:
-    """The panels of known matrices one after the other, as words, with the corrections of their columns."""
+    """Packing of constant matrices into consecutive panels of packed groups, with the corrections of their columns."""
 
     panels: PanelPacking
     words: Words
     dtype: str = "int32"
 
     def size(self, depth: int) -> int:
-        """The words of a matrix of so many rows."""
+        """Packed groups of a matrix of `depth` rows."""
         count = self.words.count(int64(depth))
         assert isinstance(count, IntImm)
         return (count.value + bool(self.words.correction)) * sum(self.panels.widths)
@@ -54,17 +54,17 @@ class WordPanels:
 
 @dataclass(frozen=True)
 class Panel:
-    """Columns, for values of the batch: the first one, how many are in the matrix, and their vectors."""
+    """Columns for given batch indices: the first column, the number inside the matrix, and the number of vectors."""
 
     values: Values
     start: PrimExpr
     inside: PrimExpr | None
-    """None: all."""
+    """Columns inside the matrix; None: all."""
     vectors: int
 
 
 class WordOperands:
-    """The operands of one product as words, and its panels of columns."""
+    """Operands of one product as packed groups, and its panels of columns."""
 
     def __init__(self, operands: Operands, words: Words, target: Target) -> None:
         self.operands, self.words, self.cores = operands, words, target.num_cores
@@ -73,17 +73,17 @@ class WordOperands:
         self.vector = f"{words.sums}x{self.lanes}" if self.lanes > 1 else words.sums
         self.rows, self.columns = operands.rows, operands.columns
         self.depth: PrimExpr = words.count(operands.depth)
-        """The words of a row."""
+        """Packed groups per row."""
         self.height = self.depth + 1 if words.correction else self.depth
-        """The words of a column of a panel, with its correction."""
+        """Packed groups per panel column, including its correction."""
         self.is_exact = is_const(simplify(floormod(self.columns, self.lanes)), 0)
         self.height_of_tile = TILE_ROWS if words.in_tiles else self.tile.rows
         self.left, self.right = operands.left, operands.packed
-        """Accesses of words: of the left operand by row and word, of the panels by column."""
+        """Accesses of packed groups: of the left operand by row and group, of the panels by column."""
         self.left_is_words = self._has_words_on_the_left()
 
     def _has_words_on_the_left(self) -> bool:
-        """True if the rows of the left operand are words as they are."""
+        """True if the rows of the left operand can be read as packed groups in place."""
         left, group = self.operands.left, self.words.group
         fills = is_const(simplify(floormod(self.operands.depth, group * self.words.step)), 0)
         same = left.dtype.bits * group == WORD and not self.words.correction
@@ -93,12 +93,12 @@ class WordOperands:
 
     @abstractmethod
     def _tasks(self) -> Stmt:
-        """The loops over the words of both operands."""
+        """Return the loops that pack both operands."""
 
     # ------------------------------------------------------------------ words
 
     def product(self) -> Stmt:
-        """Words of the operands that have none, and the parallel loop over tasks."""
+        """Pack the operands that need it, then run the parallel loop over tasks."""
 
         def with_depth(depth: PrimExpr) -> Stmt:
             self.depth = depth
@@ -140,7 +140,7 @@ class WordOperands:
         return with_left()
 
     def _axes(self, access: BufferLoad, *but: Var) -> list[tuple[Var, PrimExpr]]:
-        """The variables of an access, and their sizes, without some."""
+        """Variables of an access with their sizes, except `but`."""
         sizes = {id(v.var): size_of(v) for v in self.operands.batch}
         sizes[id(self.operands.row)] = self.rows
         return [
@@ -150,7 +150,7 @@ class WordOperands:
         ]
 
     def _left_words(self, axes: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
-        """Make the words of the left operand, row by row."""
+        """Pack the left operand, row by row."""
         operands, words = self.operands, self.words
         lanes, group = self.lanes, words.group
         step = lanes * group
@@ -183,7 +183,7 @@ class WordOperands:
         )
 
     def _right_words(self, axes: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
-        """Make the words of the right operand, panel by panel."""
+        """Pack the right operand, panel by panel."""
 
         def panels(segments: list[Segment], count: PrimExpr) -> Stmt:
             sizes = [*(size for _, size in axes), count]
@@ -213,7 +213,7 @@ class WordOperands:
         contiguous = operands.right_is_contiguous
 
         def word(w: PrimExpr, c: PrimExpr, count: int, is_whole: bool) -> PrimExpr:
-            """The words of some columns."""
+            """Packed groups of some columns."""
 
             def number(k: PrimExpr) -> PrimExpr:
                 return vector_load(bits, (k, c), count)
@@ -248,7 +248,7 @@ class WordOperands:
         return with_views((source, bits, target), block(stmts))
 
     def _correction(self, panel: Buffer, c: PrimExpr) -> Stmt:
-        """Put the corrections of some columns of a panel below them."""
+        """Store the corrections of some columns of a panel below its groups."""
         lanes = self.lanes
 
         def total(sums: Buffer) -> Stmt:
@@ -266,7 +266,7 @@ class WordOperands:
         return alloc("sums", (lanes,), "int32", "local", total)
 
     def _panel_view(self, panel: Panel) -> Buffer:
-        """The words of a panel, word by column."""
+        """View of a panel's packed groups, group by column."""
         assert self.right is not None
         column, width = self.operands.column, int64(panel.vectors * self.lanes)
         at = {**panel.values, column: simplify(panel.start * self.height)}
@@ -278,7 +278,7 @@ class WordOperands:
     def _of_segments(
         self, segments: list[Segment], values: Values, jo: PrimExpr, body: Callable[[Panel], Stmt]
     ) -> Stmt:
-        """`body` of a panel by its number."""
+        """Call `body` with panel `jo`, found in its segment."""
         if not segments:
             return block([])
         first, *rest = segments
@@ -298,14 +298,14 @@ class WordOperands:
 
 
 def with_views(views: Sequence[Buffer], body: Stmt) -> Stmt:
-    """A statement with views around it, each once."""
+    """Wrap `body` in the distinct views."""
     for view in reversed(list(dict.fromkeys(views))):
         body = DeclBuffer(view, body)
     return body
 
 
 def product_of_sizes(sizes: Sequence[PrimExpr]) -> PrimExpr:
-    """The product of sizes, simplified."""
+    """Return the simplified product of sizes."""
     total: PrimExpr = int64(1)
     for size in sizes:
         total = total * size

@@ -1,15 +1,15 @@
-"""The rule for convolutions of single elements (1 × 1) of bfloat16 or bytes, with weights that are known.
+"""Pointwise (1×1) convolutions of bfloat16 or bytes with constant weights.
 
     for n, co, h, w, ci in T.grid(…):                   acc[p, :] = T.dot_bf16(acc[p, :], W2[io, k, p], P2[k, :])
         with T.block("conv"):
             C[n, co, h, w] += W[co, ci, 0, 0] * …       P2[k, :] = words of X[n, 2 * k, :] and X[n, 2 * k + 1, :]
 
-The loops are those of `pointwise`: words of two input channels stand where input channels stand there, of four where
-they are bytes; sums are float32, or int32. Pixels become words as a chunk of them is copied, weights while a program is
-built. Of a stride, the pixels that are used become neighbours first (`strided_pixels`).
+The loops are those of `pointwise`, with packed groups of two (bfloat16) or four (bytes) input channels in place of
+channels; sums are float32 or int32. Pixels are packed while a chunk is copied, weights at compile time. With a stride,
+the pixels read are first made contiguous (`strided_pixels`).
 
-Refused, and left to `dot_convolutions`: machines without dot products of these numbers, bytes whose first bits would be
-flipped, bfloat16 where the machine has tiles; weights that are not known, and what `pointwise` refuses.
+Left to `dot_convolutions`: targets without dot products of the dtype, bytes whose sign bits would be flipped, bfloat16
+on targets with tiles, non-constant weights, and cases that `pointwise` rejects.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 class WordPixels(ScheduleRule):
-    """The rule for convolutions of single elements of bfloat16 or bytes."""
+    """Schedule rule for pointwise convolutions of bfloat16 or bytes."""
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del func, target, tunable
         return None
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """The function for weights that are words in the order in which its tiles read them."""
+        """Return the function for weights packed as its tiles read them."""
 
         def write(kernel: Kernel, declare: Declare) -> Stmt | None:
             words, pixels = _words_of(kernel.windows, target), pixels_of(kernel)
@@ -73,7 +73,7 @@ def _words_of(windows: Windows, target: Target) -> Words | None:
 
 @dataclass(frozen=True)
 class WordBlocks:
-    """Weights (outputs, inputs, 1 …) as words of neighbouring inputs, in the blocks that tiles read."""
+    """Packing of weights (outputs, inputs, 1 …) into groups of consecutive inputs, in blocks that tiles read."""
 
     blocks: WeightBlocks
     words: Words

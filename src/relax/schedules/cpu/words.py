@@ -1,11 +1,11 @@
-"""Words: 32-bit lanes of narrow numbers that are neighbours along the depth of a product, as dot products read them.
+"""Words: packed groups of narrow numbers (int8×4, bfloat16×2) in 32-bit lanes, consecutive along a product's depth.
 
     int8, depth 6        a b c d e f        the words  abcd  ef00
     bfloat16, depth 3    a b c              the words  ab  c0
 
-`words_for` chooses the kind of dot product. Where bytes on the left have a sign and the instruction's have none (or the
-other way round), their first bits are flipped: each is then 128 more (or less), and the sums are *corrected* by 128
-times the sums of the numbers on the right.
+`words_for` chooses the kind of dot product. If the left bytes are signed and the instruction's are unsigned (or vice
+versa), their sign bits are flipped: each element is then 128 larger (or smaller), and the sums are *corrected* by 128
+times the sums of the right operand's elements.
 """
 
 from __future__ import annotations
@@ -29,78 +29,78 @@ from ..build import spread
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 FIRST_BITS: Final = -0x7F7F7F80
-"""The first bit of each byte of a word."""
+"""Sign bit of each byte of a packed group."""
 ONES: Final = 0x01010101
-"""A word of four bytes that are 1."""
+"""Packed group of four ones (int8×4)."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """The words that a kind of dot product reads."""
+    """Packed groups read by one kind of dot product instruction."""
 
     kind: str
     correction: int = 0
-    """The factor of the sum of the numbers on the right that is added to each sum: 0, 128 or -128."""
+    """Factor of the column sums of the right operand that is added to each result: 0, 128 or -128."""
     in_tiles: bool = False
-    """True if tiles are multiplied (`T.tile_dot_bf16`): the words of a row are filled up to whole steps."""
+    """True for tile instructions (`T.tile_dot_bf16`), whose rows are padded to whole steps."""
 
     @property
     def dot(self) -> Dot:
-        """The dtypes of the numbers and of the sums."""
+        """Dtypes of the factors and accumulators."""
         return (TILES if self.in_tiles else DOTS)[self.kind]
 
     @property
     def group(self) -> int:
-        """The numbers in a word."""
+        """Elements of a packed group."""
         return self.dot.group
 
     @property
     def of_bytes(self) -> bool:
-        """True if the numbers are bytes."""
+        """True if the elements are bytes."""
         return DataType(self.dot.left).bits == 8
 
     @property
     def sums(self) -> str:
-        """The dtype of the sums."""
+        """Dtype of the accumulators."""
         return self.dot.sums
 
     @property
     def step(self) -> int:
-        """The words of which a row has a multiple."""
+        """Granularity of a row, in packed groups."""
         return TILE_WORDS if self.in_tiles else 1
 
     def count(self, depth: PrimExpr) -> PrimExpr:
-        """The words of a row of so many numbers."""
+        """Packed groups of a row of `depth` elements."""
         return simplify(ceildiv(depth, self.group * self.step) * self.step)
 
     @property
     def filling(self) -> int:
-        """The word of zeros on the left."""
+        """Packed group of zeros for the left operand (after flipping)."""
         return FIRST_BITS if self.correction else 0
 
     def add(self, total: PrimExpr, left: PrimExpr, right: PrimExpr) -> PrimExpr:
-        """The sums plus the products of words."""
+        """Accumulate the dot products of packed groups."""
         return dot(self.kind, total, left, right)
 
     def corrected(self, right: PrimExpr, total: PrimExpr) -> PrimExpr:
-        """A correction plus what words on the right add to it."""
+        """Accumulate the sum of the right operand's elements, for the correction."""
         lanes = right.dtype.lanes
         return dot(self.kind, total, spread(const(ONES, "int32"), lanes), right)
 
     def scale_of_correction(self) -> PrimExpr:
-        """The factor of the sums that `corrected` makes."""
+        """Factor of the sums accumulated by `corrected`."""
         return const(self.correction, "int32")
 
     # ------------------------------------------------------------------ words of numbers
 
     def converted(self, number: PrimExpr, is_left: bool) -> PrimExpr:
-        """A number, or a vector of them, in the dtype of words before bits are flipped."""
+        """Cast an element or vector to the instruction's dtype, before sign bits are flipped."""
         dot_, dtype = self.dot, number.dtype
         wide = DataType(dot_.left if is_left else dot_.right)
         return number if dtype.bits == wide.bits else number.astype(str(wide.with_lanes(dtype.lanes)))
 
     def word(self, numbers: Sequence[PrimExpr], is_left: bool) -> PrimExpr:
-        """The word of so many numbers as it has, or the vector of words of vectors of numbers."""
+        """Pack elements (or lane-wise vectors of them) into a group."""
         bits = 32 // self.group
         result: PrimExpr | None = None
         for position, number in enumerate(numbers):
@@ -112,14 +112,14 @@ class Words:
         return self.flipped(result) if is_left else result
 
     def neighbours(self, numbers: PrimExpr, is_left: bool) -> PrimExpr:
-        """The words of a vector of neighbouring numbers."""
+        """Reinterpret a vector of consecutive elements as packed groups."""
         vector = self.converted(numbers, is_left)
         words = DataType("int32").with_lanes(vector.dtype.lanes // self.group)
         result = reinterpret(str(words), vector)
         return self.flipped(result) if is_left else result
 
     def flipped(self, word: PrimExpr) -> PrimExpr:
-        """Words on the left with the first bits of bytes flipped, if the sums are corrected."""
+        """Flip the sign bits of left groups if results are corrected."""
         if not self.correction:
             return word
         return bitwise_xor(word, spread(const(FIRST_BITS, "int32"), word.dtype.lanes))
@@ -127,7 +127,7 @@ class Words:
     def word_below(
         self, number: Callable[[PrimExpr], PrimExpr], first: PrimExpr, end: PrimExpr, is_left: bool
     ) -> PrimExpr:
-        """The word of the numbers from `first` on, of which those from `end` on are 0."""
+        """Pack the elements from `first` on; elements from `end` on are 0."""
         numbers: list[PrimExpr] = []
         for position in range(self.group):
             element = number(first + position)
@@ -138,9 +138,9 @@ class Words:
     # ------------------------------------------------------------------ known numbers
 
     def packed(self, numbers: Array) -> Array:
-        """Known numbers on the right, (..., depth, columns), as words (..., words, columns).
+        """Pack constant right operands (..., depth, columns) into groups (..., groups, columns).
 
-        The corrections of the columns follow if there are any.
+        The corrections of the columns follow, if there are any.
         """
         *outer, depth, columns = numbers.shape
         count = -(-depth // (self.group * self.step)) * self.step
@@ -156,7 +156,7 @@ class Words:
 
 
 def _unsigned(number: PrimExpr) -> PrimExpr:
-    """The bits of a narrow number as an int32 without a sign."""
+    """Zero-extend the bits of a narrow element to int32."""
     dtype = number.dtype
     bits = DataType(f"uint{dtype.bits}").with_lanes(dtype.lanes)
     return reinterpret(str(bits), number).astype(str(DataType("int32").with_lanes(dtype.lanes)))
@@ -165,10 +165,10 @@ def _unsigned(number: PrimExpr) -> PrimExpr:
 def words_for(
     target: Target, left: DataType, right: DataType, sums: DataType, in_tiles: bool = False
 ) -> Words | None:
-    """The words for products of numbers of two dtypes, added up in a third; None if there are none.
+    """Return the packed groups for products of two dtypes accumulated in a third, or None if unsupported.
 
-    With `in_tiles`, those of tiles, if the machine has such instructions for the dtypes. Machines that multiply
-    tiles of bfloat16 are slower at its dot products than at products of float32, and get no others.
+    `in_tiles` selects tile instructions if the target has them for the dtypes. Targets with bfloat16 tiles execute
+    bfloat16 dot products slower than float32 products, so they get no dot products.
     """
     machine, kind = target.machine, kind_of(Dot(str(left), str(right), str(sums)))
     dots = machine.dot_products
@@ -192,7 +192,7 @@ def words_for(
 
 
 def bits_view(buffer: Buffer) -> Buffer:
-    """A buffer whose elements are the bits of those of another one, where reading these would convert them."""
+    """View a buffer's elements as raw bits if loading them would convert them."""
     if buffer.dtype != "bfloat16":
         return buffer
     return decl_buffer(
@@ -202,7 +202,7 @@ def bits_view(buffer: Buffer) -> Buffer:
 
 
 def declared(views: Sequence[tuple[Buffer, Buffer]], body: Stmt) -> Stmt:
-    """A statement with views of buffers around it, each with its buffer; without those that are the buffer itself."""
+    """Declare (view, buffer) pairs around `body`, skipping views that are the buffer itself."""
     for view, buffer in reversed(views):
         body = body if view is buffer else DeclBuffer(view, body)
     return body

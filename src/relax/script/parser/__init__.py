@@ -1,4 +1,4 @@
-"""From Python source to IR."""
+"""Parser of TVMScript: from Python source to IR."""
 
 from __future__ import annotations
 

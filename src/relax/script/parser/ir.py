@@ -1,4 +1,4 @@
-"""The namespace `I` of scripts: modules and what they hold besides functions."""
+"""The namespace `I` of scripts: modules, their attributes and global infos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The namespaces a script's text may name: R, T, I, and what `import relax` and `import tvm` give."""
+"""Namespaces available to script text: R, T, I, and the modules of `import relax` and `import tvm`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Library(Namespace):
 
 @cache
 def library_namespaces() -> dict[str, Any]:
-    """The names of a text's top level."""
+    """Names at the top level of a text."""
     script = Library("script", {"ir_module": ir.ir_module, "ir": ir, "relax": relax, "tir": tir})
     scalars = Library(
         "tir", {"Var": prim.Var, "SizeVar": prim.SizeVar, "IntImm": prim.IntImm, "FloatImm": prim.FloatImm}

@@ -1,8 +1,7 @@
 """The module parser: a class under ``@I.ir_module`` becomes an IRModule.
 
-First every function's name is declared, then what it takes and returns where that is stated, so that functions can
-call each other in any order; then the bodies are parsed, each by the dialect of its decorator; then each dialect
-completes the module.
+First every function's name is declared, then its stated signature, so that functions can call each other in any order;
+then the bodies are parsed, each by the dialect of its decorator; then each dialect completes the module.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from .core.statements import StatementParser
 
 
 class ModuleRef(Namespace):
-    """The value of ``cls`` and of the class's name inside a module: ``cls.f`` is the global variable f."""
+    """Value of ``cls`` and of the class's name inside a module: ``cls.f`` is the global variable f."""
 
     def __init__(self, context: ModuleContext) -> None:
         self.__context = context
@@ -58,7 +57,7 @@ class ModuleDecorator:
     check_well_formed: bool = True
 
     def __call__(self, cls: type | None = None, *, check_well_formed: bool | None = None) -> Any:
-        """Parse a Python class; or, with options only, the decorator with these options."""
+        """Parse a Python class; or, given options only, return the decorator with these options."""
         check = self.check_well_formed if check_well_formed is None else check_well_formed
         if cls is None:
             return ModuleDecorator(check)
@@ -85,7 +84,7 @@ class ModuleDecorator:
 
 
 class ModuleParser(StatementParser):
-    """Parses one class."""
+    """Parser of one class."""
 
     def __init__(
         self, source: ScriptSource, scopes: Scopes, diagnostics: DiagnosticContext, *, trusted: bool = False
@@ -97,7 +96,7 @@ class ModuleParser(StatementParser):
         self.dialects: dict[str, Dialect] = {}
 
     def module(self, node: ast.ClassDef) -> IRModule:
-        """The module a class stands for. Errors go to the diagnostics."""
+        """Parse a class to a module. Errors go to the diagnostics."""
         self.context.name = node.name
         reference = ModuleRef(self.context)
         for base in node.bases:
@@ -156,7 +155,7 @@ class ModuleParser(StatementParser):
         self.tasks.append((decorator, node))
 
     def _declare(self, name: str, symbol: Any, node: ast.AST) -> None:
-        """`name` is what the text calls the function, `symbol` its name in the module."""
+        """Declare a function; `name` is its name in the text, `symbol` that in the module."""
         if not isinstance(symbol, str):
             self.fail(KIND, "a function's name is a string", node)
         if name in self.context.global_vars or symbol in self.context.symbols:
@@ -164,7 +163,7 @@ class ModuleParser(StatementParser):
         self.context.declare(name, GlobalVar(symbol))
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """``name = function`` adds a function; other values are for the functions' expressions."""
+        """``name = function`` adds a function; other values are visible to the functions' expressions."""
         value = self.eval(node.value)
         for target in node.targets:
             self.bind_pattern(target, value, self._member)
@@ -192,7 +191,7 @@ class ModuleParser(StatementParser):
 
 
 def function_decorator(evaluator: Evaluator, node: ast.FunctionDef) -> FunctionDecorator:
-    """The script decorator of a ``def``."""
+    """Script decorator of a ``def``."""
     known = "decorate it with @R.function or @T.prim_func"
     if not node.decorator_list:
         evaluator.fail(DECLARATION, f"function `{node.name}` has no decorator", node, hint=known)

@@ -28,12 +28,12 @@ def from_source(
 ) -> Any:
     """Parse TVMScript given as text: an IRModule for a class, a function for a ``def``.
 
-    The text is interpreted, never executed: it sees R, T, I (under these names and those its own import
-    lines give them), a few Python builtins, and `extra_vars`. Of several definitions the last is returned;
-    it may use those before it. `allow_extern` says which C functions its loops may call (T.call_extern), since what
-    they do is out of our hands: none, those named, or all (True). Packed functions (R.call_packed) are only named by
-    a text; they are looked up in the process's registry when the program runs. Raises DiagnosticError with every
-    error found, and TypeError for what is no text.
+    The text is interpreted, never executed: it sees R, T, I (under these names and those its own import lines give
+    them), a few Python builtins, and `extra_vars`. The last of several definitions is returned; it may use the earlier
+    ones. `allow_extern` lists the C functions that its loops may call (T.call_extern), which are not checked: none, the
+    named ones, or all (True). Packed functions (R.call_packed) are only named by a text; they are looked up in the
+    process's registry when the program runs. Raises DiagnosticError with all errors, and TypeError for a value that is
+    not text.
     """
     if not isinstance(program, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
@@ -69,7 +69,7 @@ _EXTERN: Final = frozenset({"call_extern", "call_pure_extern"})
 
 
 def _check_extern(program: IRModule | BaseFunc, allowed: Collection[str], start: Span) -> None:
-    """Refuse calls of C functions that are not allowed, however the text made them (it may hold nodes as JSON)."""
+    """Raise an error for calls of C functions that are not allowed, even inside nodes given as JSON."""
     allowed = (allowed,) if isinstance(allowed, str) else allowed
     refused: list[DiagnosticError] = []
     place = start
@@ -93,13 +93,13 @@ def _check_extern(program: IRModule | BaseFunc, allowed: Collection[str], start:
 
 
 def _dedent(program: str) -> str:
-    """A text whose first line is indented (it stood inside a function) without what all lines are indented by."""
+    """Remove the common indentation of a text whose first line is indented."""
     first = next((line for line in program.splitlines() if line.strip()), "")
     return textwrap.dedent(program) if first[:1].isspace() else program
 
 
 class TextParser(StatementParser):
-    """The top level of a text: imports, values, functions, modules."""
+    """Parser of a text's top level: imports, values, functions, modules."""
 
     def __init__(
         self, source: ScriptSource, scopes: Scopes, diagnostics: DiagnosticContext, check_well_formed: bool
@@ -153,7 +153,7 @@ class TextParser(StatementParser):
             self.fail(SYNTAX, "a script defines functions and modules; this statement does nothing", node)
 
     def visit_Import(self, node: ast.Import) -> None:
-        """Gives names to namespaces; what is none of them stays unknown, and its use is an error there."""
+        """Bind names to namespaces; an unknown module is an error only when its name is used."""
         for alias in node.names:
             root, *rest = alias.name.split(".")
             value = library_namespaces().get(root, MISSING)

@@ -1,4 +1,4 @@
-"""From IR to TVMScript text."""
+"""Printer from IR to TVMScript text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Calls of Relax: operators with their attributes, packed functions, intrinsics.
 
-``R.nn.softmax(x, axis=1)``: operands in order, then the attributes that differ from their defaults. A call
-that no function of `R` would make (because it is broken, or was put together by hand) prints as
-``R.Call(...)``.
+``R.nn.softmax(x, axis=1)``: operands in order, then the attributes that differ from their defaults. A call that no
+function of `R` would build (an invalid or hand-built one) prints as ``R.Call(...)``.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def _attributes(p: Printer, operator: Operator, parameters: Any) -> list[str]:
 
 
 def _is_default(operator: Operator, name: str, value: Any, default: Any) -> bool:
-    """True if leaving the attribute out gives this value (after its converter)."""
+    """True if omitting the attribute yields this value (after its converter)."""
     if structural_equal(value, default):
         return True
     try:
@@ -110,7 +109,7 @@ def _infos(p: Printer, infos: tuple[StructInfo, ...]) -> str:
 
 
 def _raw_call(p: Printer, node: Call) -> Text:
-    """``R.Call(op, args, attrs=..., sinfo_args=...)``, which makes the node and nothing else."""
+    """``R.Call(op, args, attrs=..., sinfo_args=...)``, which builds the node without checks."""
     op = string(node.op.name) if isinstance(node.op, Op) else p.text(node.op)
     args = ", ".join(p.text(arg) for arg in node.args)
     parts = [op, f"[{args}]"]

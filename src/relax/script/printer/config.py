@@ -12,35 +12,35 @@ IGNORED = frozenset({
     "black_format", "buffer_dtype", "float_dtype", "int_dtype", "num_context_lines", "path_to_annotate",
     "path_to_underline", "print_line_numbers", "show_object_address", "syntax_sugar", "verbose_expr",
 })  # fmt: skip
-"""Options of TVM's that have no meaning here; they are accepted so that programs that give them run."""
+"""TVM options without a meaning here, accepted for compatibility."""
 
 
 @dataclass(frozen=True)
 class PrinterConfig:
-    """The options of one printing."""
+    """Options of one printed text."""
 
     name: str | None = None
-    """The name of the class, or of a function that has none."""
+    """Name of the class, or of a function without a name."""
     show_meta: bool = False
-    """True if the data of large constants is printed, in a section of its own, which the parser needs."""
+    """True to print the data of large constants in a metadata section, which the parser needs."""
     ir_prefix: str = "I"
     tir_prefix: str = "T"
     relax_prefix: str = "R"
     module_alias: str = "cls"
-    """The name by which functions mention their module; empty for the class's own name."""
+    """Name by which functions refer to their module; empty for the class's own name."""
     show_all_struct_info: bool = True
-    """True if every binding is annotated; otherwise those whose struct info does not follow from the value."""
+    """True to annotate every binding; otherwise only those whose struct info does not follow from the value."""
     indent_spaces: int = 4
     obj_to_underline: tuple[Any, ...] = ()
     """Nodes to underline."""
     underline_heads: bool = False
-    """True if of a statement to underline only the first line is: of a loop, ``for i in …:``."""
+    """True to underline only the first line of a statement: of a loop, ``for i in …:``."""
     obj_to_annotate: Mapping[Any, str] = field(default_factory=dict[Any, str])
-    """Nodes to remark on, at the end of their line."""
+    """Nodes to annotate with a comment at the end of their line."""
 
     @staticmethod
     def of(options: Mapping[str, Any]) -> PrinterConfig:
-        """The config of keyword arguments. Raises TypeError for one that is not known."""
+        """Build the config from keyword arguments. Raises TypeError for an unknown one."""
         known = {f.name for f in fields(PrinterConfig)}
         for name in options:
             if name not in known and name not in IGNORED:

@@ -8,7 +8,7 @@ Every kind of node is printed by one function, registered for its class:
     @prints_statement(Evaluate)
     def _evaluate(p: Printer, node: Evaluate) -> None: ...  # statements: p.line(...)
 
-What a function raises on broken IR is caught here, and a placeholder printed: printing never fails.
+Exceptions of these functions on invalid IR are caught, and a placeholder is printed: printing never raises.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ TERNARY, OR, AND, NOT, COMPARE, BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, U
 
 
 NAMED_PLACES = 2_000
-"""Scalar expressions that take more places than this, because objects are shared, are printed with names for these."""
+"""Scalar expressions that print more nodes than this, because of shared objects, are printed with names for these."""
 SHOWN_PLACES = 100_000
-"""Of other nodes that do, only the outer levels are shown."""
+"""Other nodes that print more nodes than this are abbreviated to their outer levels."""
 _MEASURED = (PrimExpr, StructInfo, Tuple)
 
 
@@ -90,15 +90,15 @@ class NameScope:
     """A Python scope of the text: a function's, or a branch's."""
 
     declared: set[int] = field(default_factory=set[int])
-    """Variables (by id) that the text has given a meaning."""
+    """Ids of variables that the text has defined."""
     signature: dict[int, Var] = field(default_factory=dict[int, Var])
-    """Shape variables quoted in the signature, which the body has not mentioned yet."""
+    """Shape variables quoted in the signature and not yet used in the body, by id."""
     declarations: list[str] = field(default_factory=list[str])
     """Lines for the top of the function's body."""
 
 
 class Printer:
-    """One printing: options, names, the lines so far."""
+    """State of one printed text: options, names, and the lines so far."""
 
     def __init__(self, config: PrinterConfig) -> None:
         self.config = config
@@ -110,25 +110,25 @@ class Printer:
         self.lines: list[str] = []
         self.depth = 0
         self.pending: list[str] = []
-        """Lines that must stand before the statement being printed."""
+        """Lines to insert before the statement being printed."""
         self.frames: list[NameScope] = []
         self.in_signature = False
         self.quoted = False
-        """Set when a new shape variable was met in a signature: the dimension is then printed quoted."""
+        """Set when a signature introduces a shape variable: the dimension is then printed quoted."""
         self.data_owners: dict[int, str] = {}
-        """Buffers' data variables (by id), which are printed through the buffer's name."""
+        """Names of buffers by the id of their data variable, which is printed through the buffer's name."""
         self.loops: dict[int, Range] = {}
-        """The ranges of loop variables (by id)."""
+        """Ranges of loop variables, by id."""
         self.metadata: dict[str, list[Node]] = {}
         self.in_module = False
         self.module_name = config.module_alias
-        """The name by which functions mention their module."""
+        """Name by which functions refer to their module."""
         self.mentions_module = False
-        """Set when a function mentions its module by a name that the text must define."""
+        """Set when a function refers to its module by a name that the text must define."""
         self.vdevices: Sequence[VDevice] = ()
-        """The virtual devices the module lists."""
+        """Virtual devices of the module."""
         self.function_names: dict[str, str] = {}
-        """The names of the module's functions in the text, by their own names."""
+        """Names of the module's functions in the text, by their names in the module."""
         self._underlined = {id(node) for node in config.obj_to_underline}
         self._notes = {id(node): remark for node, remark in config.obj_to_annotate.items()}
         self.remarks: list[str] = []
@@ -139,10 +139,10 @@ class Printer:
     # ------------------------------------------------------------------ expressions
 
     def expr(self, node: Any) -> Text:
-        """An expression's text. Never fails.
+        """Text of an expression. Never raises.
 
-        What would take very many places, because objects in it are shared, is shortened: shared parts of scalar
-        expressions get names (``T.meta_var``); of other nodes, and in signatures, only the outer levels are shown.
+        Expressions that grow very large because of shared objects are abbreviated: shared parts of scalar expressions
+        get names (``T.meta_var``); other nodes, and expressions in signatures, show only their outer levels.
         """
         if self._shared is None and isinstance(node, _MEASURED):
             self._shared = {}
@@ -155,7 +155,7 @@ class Printer:
         return self._expr(node)
 
     def _whole(self, node: Any) -> Text:
-        """The text of an outermost expression, scalar or struct info."""
+        """Text of an outermost scalar expression or struct info."""
         if isinstance(node, PrimExpr):
             if is_excessive(node, NAMED_PLACES, _sub_expressions):
                 if self.in_signature:
@@ -166,7 +166,7 @@ class Printer:
         return self._expr(node)
 
     def _name_shared(self, node: PrimExpr) -> None:
-        """Lines before the statement that name what the expression shares."""
+        """Emit lines before the statement that name the expression's shared parts."""
         names: dict[int, str] = {}
         for part in shared_parts(node, _sub_expressions):
             self._shared = names
@@ -189,7 +189,7 @@ class Printer:
         return self.marked(node, made) if self.marking else made
 
     def text(self, node: Any, level: int = TERNARY) -> str:
-        """An expression's text, in parentheses if it binds less tightly than `level`."""
+        """Text of an expression, parenthesised if it binds less tightly than `level`."""
         made = self.expr(node)
         return f"({made.text})" if made.level < level else made.text
 
@@ -204,7 +204,7 @@ class Printer:
     # ------------------------------------------------------------------ lines
 
     def line(self, text: str) -> None:
-        """One line of the statement being printed; what is pending comes first."""
+        """Add a line of the statement being printed, after the pending lines."""
         if self.pending:
             pending, self.pending = self.pending, []
             for before in pending:
@@ -223,7 +223,7 @@ class Printer:
             self.depth -= 1
 
     def statement(self, node: Any) -> None:
-        """Print a statement. Never fails."""
+        """Print a statement. Never raises."""
         handler = _STATEMENTS.get(node.__class__)
         start = len(self.lines)
         if handler is None:
@@ -241,7 +241,7 @@ class Printer:
             self._mark_lines(node, start)
 
     def is_marked(self, node: Any) -> bool:
-        """True if a node is to be underlined or remarked on."""
+        """True if a node is to be underlined or annotated."""
         return id(node) in self._underlined or id(node) in self._notes
 
     def _mark_lines(self, node: Any, start: int) -> None:
@@ -255,7 +255,7 @@ class Printer:
 
     @contextmanager
     def scope(self) -> Generator[NameScope]:
-        """A new Python scope."""
+        """Context manager: a new Python scope."""
         frame = NameScope()
         self.frames.append(frame)
         mark = self.names.mark()
@@ -266,7 +266,7 @@ class Printer:
             self.names.release(mark)
 
     def declare(self, node: Node) -> None:
-        """Record that the text has given a variable its meaning, in the innermost scope."""
+        """Record in the innermost scope that the text has defined a variable."""
         if self.frames:
             self.frames[-1].declared.add(id(node))
 
@@ -274,7 +274,7 @@ class Printer:
         return any(id(node) in frame.declared for frame in self.frames)
 
     def owner(self, var: Var) -> NameScope | None:
-        """The function whose signature quotes a shape variable."""
+        """Function scope whose signature quotes a shape variable."""
         for frame in reversed(self.frames):
             if id(var) in frame.signature:
                 return frame
@@ -296,7 +296,7 @@ UNDERLINE_START, UNDERLINE_END, REMARK = "\ue000", "\ue001", "\ue002"
 
 
 def placeholder(node: Any, problem: Exception | None = None) -> str:
-    """The text of a part that cannot be printed."""
+    """Placeholder text for a part that cannot be printed."""
     reason = "" if problem is None else f": {type(problem).__name__}: {_one_line(problem)}"
     if node is None:
         return "<None>"

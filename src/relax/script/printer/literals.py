@@ -1,4 +1,4 @@
-"""Values as Python text: numbers, strings, containers, constants, and the metadata section for what is large."""
+"""Values as Python text: numbers, strings, containers, constants, and the metadata section for large constants."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ...runtime import NDArray
 from .core import Printer, Text, prints
 
 INLINE_ELEMENTS = 64
-"""Constants with more elements go to the metadata section."""
+"""Maximum number of elements of constants printed inline; larger ones go to the metadata section."""
 
 
 def number(value: float) -> str:
-    """A Python float's text, exactly; `float("inf")` and kin for those without a literal."""
+    """Exact text of a Python float; `float("inf")` and similar for those without a literal."""
     if math.isnan(value):
         return 'float("nan")'
     if math.isinf(value):
@@ -29,13 +29,13 @@ def number(value: float) -> str:
 
 
 def string(value: str) -> str:
-    """A string in double quotes where that needs no escapes."""
+    """Text of a string, in double quotes if that needs no escapes."""
     plain = value.isprintable() and '"' not in value and "\\" not in value
     return f'"{value}"' if plain else repr(value)
 
 
 def value_text(p: Printer, value: Any) -> str:
-    """An attribute's value."""
+    """Text of an attribute's value."""
     match value:
         case None | bool() | int():
             return repr(value)
@@ -62,7 +62,7 @@ def value_text(p: Printer, value: Any) -> str:
 
 
 def metadata_reference(p: Printer, node: Node) -> str:
-    """The reference to a node in the metadata section, where it is added."""
+    """Add a node to the metadata section and return its reference."""
     key = f"relax.{node_key(type(node))}"
     entries = p.metadata.setdefault(key, [])
     for i, known in enumerate(entries):
@@ -73,7 +73,7 @@ def metadata_reference(p: Printer, node: Node) -> str:
 
 
 def metadata_section(p: Printer) -> str:
-    """The statement that defines `metadata`."""
+    """Statement that defines `metadata`."""
     text = save_json({key: tuple(nodes) for key, nodes in p.metadata.items()})
     return f'metadata = {p.I("load_json")}(r"""{text}""")'
 
@@ -89,7 +89,7 @@ def _constant(p: Printer, node: Constant) -> Text:
 
 
 def _inline(data: np.ndarray[Any, Any]) -> str | None:
-    """Nested lists that `R.const` reads back bit by bit; None if there are none."""
+    """Nested lists that `R.const` reads back bit for bit; None if there are none."""
     for shortest in (True, False):
         values, text = _nested(data, shortest)
         try:
@@ -112,9 +112,7 @@ def _nested(data: np.ndarray[Any, Any], shortest: bool) -> tuple[Any, str]:
         return value, repr(value)
     value = float(scalar)
     if math.isnan(value):
-        value = (
-            math.nan
-        )  # which is what the text will say: a NaN of another sign or payload does not compare equal
+        value = math.nan  # the value of the text: a NaN of another sign or payload is unequal
     if shortest and math.isfinite(value):
         value = float(str(scalar))  # the shortest digits that name this value of the narrower type
     return value, number(value)

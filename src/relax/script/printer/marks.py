@@ -1,4 +1,4 @@
-"""Underlines and remarks: invisible marks in the text become lines of carets and comments."""
+"""Underlines and comments: converts invisible marks in the text to lines of carets and to comments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .core import REMARK, UNDERLINE_END, UNDERLINE_START
 
 
 def render_marks(lines: Sequence[str], remarks: Sequence[str]) -> list[str]:
-    """The lines without marks: carets stand below what is underlined, remarks at the ends of their lines."""
+    """Replace marks in the lines: carets below underlined parts, comments at the ends of lines."""
     out: list[str] = []
     rest = iter(remarks)
     depth = 0

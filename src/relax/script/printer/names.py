@@ -1,7 +1,7 @@
-"""Names: the printer alone makes them unique.
+"""Unique names, assigned by the printer.
 
-Nodes carry hints; two variables may have one hint, and a hint may be no Python name. Each variable gets a
-name of its own within the global function it is printed in: ``x``, ``x_1``, ``x_2``.
+Nodes carry hints; two variables may share a hint, and a hint need not be a Python identifier. Each variable gets a
+unique name within its global function: ``x``, ``x_1``, ``x_2``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOT_A_NAME = re.compile(r"\W")
 
 
 def identifier(hint: str, default: str = "v") -> str:
-    """The Python name closest to a hint."""
+    """Python identifier closest to a hint."""
     text = hint if isinstance(hint, str) else default  # pyright: ignore[reportUnnecessaryIsInstance]
     # Python reads names in normal form NFKC: two that differ before are one after.
     name = _NOT_A_NAME.sub("_", unicodedata.normalize("NFKC", text)) or default
@@ -36,25 +36,25 @@ class NameTable:
         self._names: dict[int, tuple[Node, str]] = {}  # the node is held, so that its id stays its own
 
     def name_of(self, node: Node, hint: str, default: str = "v") -> str:
-        """The node's name; a new one when it is met for the first time."""
+        """Name of a node, created at its first occurrence."""
         known = self._names.get(id(node))
         if known is None:
             known = self._names[id(node)] = node, self.fresh(hint, default, id(node))
         return known[1]
 
     def mark(self) -> int:
-        """The state of the table, for `release`."""
+        """State of the table, for `release`."""
         return len(self._log)
 
     def release(self, mark: int) -> None:
-        """Forget the names given since the mark: their Python scope has ended."""
+        """Forget the names created since the mark, whose Python scope has ended."""
         while len(self._log) > mark:
             key, name = self._log.pop()
             self._used.discard(name)
             self._names.pop(key, None)
 
     def fresh(self, hint: str, default: str = "v", key: int = 0) -> str:
-        """A name nobody has."""
+        """An unused name."""
         stem = identifier(hint, default)
         separator = "" if stem.endswith("_") else "_"
         name, count = stem, self._counts.get(stem, 0)

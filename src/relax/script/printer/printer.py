@@ -1,6 +1,4 @@
-"""The printer's entry: any node to TVMScript text, registered as the one behind ``.script()`` and
-``.show()``.
-"""
+"""Entry point of the printer: converts any node to TVMScript text; registered for ``.script()`` and ``.show()``."""
 
 from __future__ import annotations
 
@@ -53,14 +51,14 @@ def _module(p: Printer, node: IRModule) -> None:
 
 
 def _define_alias(p: Printer, name: str, first: int) -> None:
-    """Give the module its alias, as the first statement of the function whose lines start at `first`."""
+    """Define the module's alias as the first statement of the function whose lines start at `first`."""
     header = next(i for i in range(first, len(p.lines)) if p.lines[i].lstrip().startswith("def "))
     indent = " " * (p.config.indent_spaces * (p.depth + 1))
     p.lines.insert(header + 1, f"{indent}{p.module_name} = {name}")
 
 
 def _function_names(mod: IRModule, reserved: set[str]) -> dict[str, str]:
-    """Names for ``def``: a function's own, unless Python or the text has no such name to give."""
+    """Names for ``def``: a function's own, unless it is not an identifier or already used."""
     hints = [global_var.name_hint for global_var in mod.functions]
     own = {hint for hint in hints if identifier(hint, "func") == hint and hint not in reserved}
     table = NameTable({*reserved, *own})
@@ -84,7 +82,7 @@ class ScriptPrinter:
     """The printer that `relax.ir.printing` calls."""
 
     def script(self, node: Any, **options: Any) -> str:
-        """The text of a node. Raises TypeError for an unknown option, and never for what is in the node."""
+        """Text of a node. Raises TypeError for an unknown option, but never for an invalid node."""
         return print_script(node, PrinterConfig.of(options))
 
     def show(self, node: Any, style: str | None = None, **options: Any) -> None:
@@ -98,7 +96,7 @@ class ScriptPrinter:
 
 
 def print_script(node: Any, config: PrinterConfig) -> str:
-    """The text of a node."""
+    """Text of a node."""
     p = Printer(config)
     whole = isinstance(node, (IRModule, Function, PrimFunc))
     if is_statement(node):
@@ -113,7 +111,7 @@ def print_script(node: Any, config: PrinterConfig) -> str:
 
 
 def _header(p: Printer) -> list[str]:
-    """The imports, as comments, and the metadata section."""
+    """Header of a text: imports, as comments, and the metadata section."""
     body = "\n".join(p.lines)
     names = {"ir": p.config.ir_prefix, "relax": p.config.relax_prefix, "tir": p.config.tir_prefix}
     shown: list[str] = []
@@ -127,7 +125,7 @@ def _header(p: Printer) -> list[str]:
 
 
 def register() -> None:
-    """Make this the printer of all nodes."""
+    """Register this printer for all nodes."""
     register_printer(cast(Any, ScriptPrinter()))
 
 

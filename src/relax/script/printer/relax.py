@@ -1,4 +1,4 @@
-"""Relax: leaves, bindings, blocks, functions."""
+"""Printing of Relax: leaves, bindings, blocks, functions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _var(p: Printer, node: Var) -> Text:
 
 
 def var_name(p: Printer, node: Any) -> str:
-    """The name of a Relax variable."""
+    """Name of a Relax variable."""
     return p.names.name_of(node, node.name_hint, "lv" if isinstance(node, DataflowVar) else "gv")
 
 
@@ -97,7 +97,7 @@ def _get_item(p: Printer, node: TupleGetItem) -> Text:
 
 
 def _hoisted(p: Printer, emit: Callable[[], None]) -> None:
-    """Print statements, to stand before the one being printed."""
+    """Print statements to insert before the one being printed."""
     saved = p.lines, p.depth, p.pending
     p.lines, p.depth, p.pending = [], 0, []
     try:
@@ -136,7 +136,7 @@ def _seq_value(p: Printer, node: SeqExpr) -> Text:
 
 
 def _annotation(p: Printer, var: Any, derived: bool = False) -> str:
-    """The annotation of a variable; left out where it is `derived` from the value and takes very many places."""
+    """Annotation of a variable; omitted if it is very large and `derived` from the value."""
     info = getattr(var, "struct_info_", None)
     if info is None or (derived and is_large(info, NAMED_PLACES)):
         return ""
@@ -157,7 +157,7 @@ def _var_binding(p: Printer, node: VarBinding) -> None:
 
 
 def _follows(p: Printer, node: VarBinding) -> bool:
-    """True if a binding is printed without its struct info, because its value has the same."""
+    """True if a binding is printed without its struct info, because it equals the value's."""
     if p.config.show_all_struct_info:
         return False
     own, derived = (getattr(part, "struct_info_", None) for part in (node.var, node.value))
@@ -187,7 +187,7 @@ def _dataflow(p: Printer, node: DataflowBlock) -> None:
 
 
 def _if(p: Printer, node: If, name: str, var: Var | None) -> None:
-    """Each branch ends by assigning its value to the name."""
+    """Print an ``if`` whose branches end by assigning their value to the name."""
     annotation = _annotation(p, var, derived=True)
     p.line(f"if {p.text(node.cond)}:")
     _branch(p, node.true_branch, f"{name}{annotation}")
@@ -214,7 +214,7 @@ def _blocks_and_body(p: Printer, node: RelaxExpr) -> RelaxExpr:
 
 
 def function(p: Printer, node: Function, name: str, local: bool = False, symbol: str | None = None) -> None:
-    """A function as a decorated ``def``; `symbol` is its true name, where that is not a name to give."""
+    """Print a function as a decorated ``def``; `symbol` is its true name if the ``def`` cannot have it."""
     attrs = dict(node.attrs)
     options: list[str] = []
     if symbol is not None and symbol != name:
@@ -246,7 +246,7 @@ def function(p: Printer, node: Function, name: str, local: bool = False, symbol:
 
 
 def _returns(p: Printer, node: Function) -> str:
-    """The annotation of the result; left out, to be derived again, where it takes very many places."""
+    """Annotation of the result; omitted if it is very large, to be derived again."""
     ret = node.ret_struct_info
     if ret is None or (is_large(ret, NAMED_PLACES) and structural_equal(ret, node.body.struct_info_)):
         return ""

@@ -1,7 +1,7 @@
-"""Scalar expressions, with the fewest parentheses, so that reading them back gives the same nodes.
+"""Printing of scalar expressions with minimal parentheses, so that parsing them yields the same nodes.
 
-An integer literal is an int32 by itself and takes the dtype of what stands beside it in an operation;
-wherever that would not give the literal's own dtype, it is spelled with it: ``T.int64(4)``.
+An integer literal is an int32 by itself and takes the dtype of the other operand in an operation; if that is not its
+own dtype, it is printed with it: ``T.int64(4)``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _var(p: Printer, node: prim.Var) -> Text:
 
 
 def dtype_function(node: prim.Var) -> str:
-    """The function of `T` that makes a variable of this dtype."""
+    """Function of `T` that creates a variable of this dtype."""
     return str(node.dtype) or "void"
 
 
@@ -66,7 +66,7 @@ def _int(p: Printer, node: prim.IntImm) -> Text:
 
 
 def explicit(p: Printer, node: prim.PrimExpr) -> Text:
-    """A literal with its dtype spelled out; anything else as it is."""
+    """Print a literal with its dtype; other expressions as usual."""
     if isinstance(node, prim.IntImm) and node.dtype == "int32":
         return p.marked(node, Text(f"{p.T('int32')}({node.value})"))
     return p.expr(node)
@@ -98,7 +98,9 @@ def _infix(p: Printer, node: prim.BinaryExpr) -> Text:
 
 
 def _sides(p: Printer, node: prim.BinaryExpr, left: int, right: int) -> tuple[str, str]:
-    """Both sides of an operation, maybe one object; of two literals the second takes its dtype from the first."""
+    """Print both operands of an operation, which may be one object; of two literals, the second takes the first's
+    dtype.
+    """
     adapts = not isinstance(node.b, _LITERALS)
     return _operand(p, node, node.a, node.b, left, adapts), _operand(p, node, node.b, node.a, right, True)
 
@@ -106,7 +108,7 @@ def _sides(p: Printer, node: prim.BinaryExpr, left: int, right: int) -> tuple[st
 def _operand(
     p: Printer, node: prim.BinaryExpr, side: prim.PrimExpr, other: prim.PrimExpr, level: int, adapts: bool
 ) -> str:
-    """One side of an operation: an integer is plain if it takes its dtype from the other side."""
+    """Print one operand; an integer is plain if it takes its dtype from the other operand."""
     if isinstance(side, prim.IntImm) and not isinstance(node, prim.LogicExpr):
         if adapts and side.dtype.is_integer and side.dtype == other.dtype:
             made = p.marked(side, _plain(side))
@@ -171,7 +173,7 @@ def _call(p: Printer, node: prim.Call) -> Text:
 
 
 def _by_builder(p: Printer, node: prim.PrimExpr, name: str, raw: str, *args: Any) -> Text:
-    """``T.name(args)``, if calling it gives this very node; else a form that does no more than make the node."""
+    """``T.name(args)`` if calling it yields this very node; otherwise a form that only builds the node."""
     for leading in ((), (str(node.dtype),)):  # T.exp(x), T.call_extern(dtype, ...)
         for plain in (True, False):
             if _makes(node, name, leading, args, plain):
@@ -236,12 +238,12 @@ def _load(p: Printer, node: BufferLoad) -> Text:
 
 
 def indices(p: Printer, items: tuple[Any, ...]) -> str:
-    """The text between the brackets."""
+    """Text between the brackets of a subscript."""
     return ", ".join(p.text(item) for item in items) or "()"
 
 
 def buffer_name(p: Printer, buffer: Any) -> str:
-    """The name of a buffer."""
+    """Name of a buffer."""
     return p.names.name_of(buffer, buffer.name, "buffer")
 
 
@@ -258,7 +260,7 @@ def _region(p: Printer, node: BufferRegion) -> Text:
 
 
 def sum_text(p: Printer, a: prim.PrimExpr, b: prim.PrimExpr) -> str:
-    """The end of a range: constants are added, and adding to zero is left out."""
+    """Text of a range's end; constants are folded, and a zero start is omitted."""
     if prim.is_const(a, 0):
         return p.text(b)
     if isinstance(a, prim.Var) and isinstance(b, prim.Sub) and b.b is a and isinstance(b.a, prim.Var):
@@ -313,7 +315,7 @@ def _index_map(p: Printer, node: IndexMap) -> Text:
 
 
 def _function(p: Printer, node: IndexMap) -> str:
-    """The function of an index map, a lambda."""
+    """Print an index map's function as a lambda."""
     for var in node.initial_indices:
         p.declare(var)
     params = ", ".join(p.text(var) for var in node.initial_indices)

@@ -1,4 +1,4 @@
-"""Struct info: ``R.Tensor((n, 4), dtype="float32")``. In a signature, dimensions with new variables are
+"""Printing of struct info: ``R.Tensor((n, 4), dtype="float32")``. In a signature, dimensions with new variables are
 quoted.
 """
 
@@ -24,7 +24,7 @@ from .literals import number, string
 
 
 def dimension(p: Printer, value: Any) -> str:
-    """One dimension: an int64 literal is plain there."""
+    """Text of one dimension, in which an int64 literal is plain."""
     if isinstance(value, prim.IntImm) and value.dtype == "int64":
         return p.marked(value, Text(str(value.value))).text
     outer, p.quoted = p.quoted, False
@@ -36,7 +36,7 @@ def dimension(p: Printer, value: Any) -> str:
 
 
 def dimensions(p: Printer, values: Iterable[Any]) -> str:
-    """Dimensions as a Python tuple."""
+    """Text of dimensions as a Python tuple."""
     parts = [dimension(p, value) for value in values]
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
@@ -98,7 +98,7 @@ def _tensor(p: Printer, node: TensorStructInfo) -> Text:
 
 
 def vdevice_reference(p: Printer, device: VDevice) -> str:
-    """As text if that names the device: by its place in the module's list, or where there is no module, by itself."""
+    """Reference to a virtual device as text: its index in the module's list, or without a module its description."""
     if p.in_module:
         known = vdevice_index(device, p.vdevices) is not None
         return string(vdevice_text(device, p.vdevices)) if known else p.text(device)

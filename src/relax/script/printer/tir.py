@@ -1,4 +1,4 @@
-"""TIR: functions, statements, blocks, as users write them."""
+"""Printing of TIR: functions, statements, blocks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _buffer(p: Printer, node: Buffer) -> Text:
 
 
 def buffer_type(p: Printer, buffer: Buffer, dtype: bool = False, scope: bool = False) -> str:
-    """The arguments that describe a buffer: shape, and what differs from the defaults (or is asked for)."""
+    """Arguments that describe a buffer: shape, and non-default (or requested) properties."""
     dims = [_size(p, value) for value in buffer.shape]
     shape = f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"
     parts = [shape]
@@ -74,14 +74,14 @@ def buffer_type(p: Printer, buffer: Buffer, dtype: bool = False, scope: bool = F
 
 
 def _size(p: Printer, value: Any) -> str:
-    """A size of a buffer: an int64 literal is plain there."""
+    """Text of a buffer's size, in which an int64 literal is plain."""
     if isinstance(value, prim.IntImm) and value.dtype == "int64":
         return str(value.value)
     return p.text(value)
 
 
 def declare_buffer(p: Printer, buffer: Buffer) -> str:
-    """The name of a buffer being defined; its data variable is reached through it."""
+    """Name of a buffer being defined; its data variable is printed through it."""
     name = buffer_name(p, buffer)
     if not p.is_declared(buffer.data):
         p.data_owners[id(buffer.data)] = name
@@ -93,7 +93,7 @@ def declare_buffer(p: Printer, buffer: Buffer) -> str:
 
 
 def prim_func(p: Printer, node: PrimFunc, name: str, symbol: str | None = None) -> None:
-    """A PrimFunc as a decorated ``def``; `symbol` is its true name, where that is not a name to give."""
+    """Print a PrimFunc as a decorated ``def``; `symbol` is its true name if the ``def`` cannot have it."""
     attrs = dict(node.attrs)
     options: list[str] = []
     if symbol is not None and symbol != name:
@@ -133,7 +133,7 @@ def prim_func(p: Printer, node: PrimFunc, name: str, symbol: str | None = None) 
 
 
 def _threads(p: Printer, body: Node) -> None:
-    """Declare the threads that a function's body launches."""
+    """Declare the device threads that a function's body launches."""
     found: dict[prim.Var, IterVar] = {}
 
     def visit(item: Node) -> None:
@@ -147,7 +147,7 @@ def _threads(p: Printer, body: Node) -> None:
 
 
 def _variables(body: Node) -> set[int]:
-    """The variables (by id) that statements mention."""
+    """Ids of the variables used by statements."""
     found: set[int] = set()
 
     def visit(item: Node) -> None:
@@ -159,7 +159,7 @@ def _variables(body: Node) -> set[int]:
 
 
 def _function_body(p: Printer, body: Stmt) -> None:
-    """The body; a root block is left out where the parser puts it back."""
+    """Print the body; a root block that the parser would recreate is omitted."""
     root = body.block if isinstance(body, BlockRealize) else None
     if root is None or not _is_implied(root) or not prim.is_const(body.predicate, 1):  # type: ignore[attr-defined]
         _body(p, body)
@@ -173,7 +173,7 @@ def _function_body(p: Printer, body: Stmt) -> None:
 
 
 def _is_implied(root: Block) -> bool:
-    """True if the parser would make this very root block around its body."""
+    """True if the parser would create this very root block around its body."""
     if root.iter_vars or root.reads or root.writes or root.match_buffers or root.init is not None:
         return False
     if root.name_hint != "root":
@@ -195,7 +195,7 @@ def _is_implied(root: Block) -> bool:
 
 
 def _is_simple(buffer: Buffer) -> bool:
-    """True if a parameter can be declared as T.Buffer: its shape mentions no variable."""
+    """True if a parameter can be declared as T.Buffer: its shape uses no variable."""
     offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
     return all(isinstance(size, prim.IntImm) for size in (*buffer.shape, *buffer.strides, *offset))
 
@@ -217,7 +217,7 @@ def _prim_func(p: Printer, node: PrimFunc) -> None:
 
 
 def _body(p: Printer, node: Stmt) -> None:
-    """The statements of a block of Python; `pass` for none."""
+    """Print the statements of a Python block; `pass` for none."""
     start = len(p.lines)
     p.statement(node)
     if all(not line.strip() or line.lstrip().startswith("#") for line in p.lines[start:]):
@@ -385,7 +385,7 @@ _OPEN = (LetStmt, AssertStmt, AttrStmt, AllocBuffer, DeclBuffer)
 
 
 def _closed(p: Printer, node: Any) -> None:
-    """A statement whose body ends before the Python block does."""
+    """Print a statement whose body ends before the Python block does."""
     match node:
         case LetStmt():
             value = explicit(p, node.value).text
@@ -486,6 +486,6 @@ def _domain(p: Printer, dom: Range | None) -> str:
 
 
 def _spans_loop(p: Printer, dom: Range | None, value: prim.PrimExpr) -> bool:
-    """True if a block variable runs over the whole range of the loop whose variable it stands for."""
+    """True if a block variable ranges over the whole loop of its loop variable."""
     loop = p.loops.get(id(value))
     return loop is not None and dom is not None and structural_equal(dom, loop)

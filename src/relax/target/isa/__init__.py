@@ -1,7 +1,7 @@
-"""Architectures as values: a file each, which all rooms above read (``target.isa``).
+"""Architectures as values, with a file each, used by all packages (``target.isa``).
 
-No other file compares the name of an architecture: code asks a field of the `ISA`. To add an architecture, add a file
-here and its ISA to `ISAS`. If the runtime shall load its code, add a row to `relax.runtime.machine_code`.
+No other file compares the name of an architecture: code reads a field of the `ISA`. To add an architecture, add a file
+here and its ISA to `ISAS`. For the runtime to load its code, add a row to `relax.runtime.machine_code`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .wasm32 import WASM32
 from .x86_64 import X86_64
 
 ISAS: Final = (AARCH64, RISCV64, WASM32, X86_64)
-"""The architectures that are described."""
+"""All described architectures."""
 
 _BY_NAME: Final = {name: isa for isa in ISAS for name in isa.names}
 
 
 @lru_cache(maxsize=64)
 def isa_of(triple: str) -> ISA:
-    """Return the architecture that an LLVM triple names; a description without anything if it is none of `ISAS`."""
+    """Return the architecture of an LLVM triple; an empty description if it is not in `ISAS`."""
     name = triple.partition("-")[0]
     return _BY_NAME.get(name) or ISA(name)
 

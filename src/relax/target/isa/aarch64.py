@@ -1,4 +1,4 @@
-"""AArch64: NEON and its dot products. SVE is left to LLVM: its registers are described as those of NEON.
+"""AArch64: NEON and its dot products. SVE registers are described as NEON registers; LLVM chooses how to use them.
 
 Sources: Arm Architecture Reference Manual for A-profile (DDI 0487), chapters A1.5 (registers), C7 (SIMD and floating
 point), D17 (CNTVCT_EL0), C5.2 (FPCR); LLVM's IntrinsicsAArch64.td; Linux' include/uapi/asm-generic/unistd.h.
@@ -81,7 +81,7 @@ def _effect(mnemonic: str, operands: Sequence[str]) -> Effect:
 
 
 def _shape(shape: re.Match[str] | None, first: str, memory: str) -> tuple[int, int]:
-    """The lanes and the bits of a vector register; those of scalable vectors are counted as 128 bits."""
+    """Lanes and bits of a vector register; scalable vectors count as 128 bits."""
     if shape is not None:
         element = _BITS[shape[2]]
         lanes = int(shape[1]) if shape[1] else 128 // element

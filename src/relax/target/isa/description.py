@@ -1,8 +1,8 @@
-"""The description of an architecture: an `ISA`, made of the dataclasses before it.
+"""Description of an architecture: an `ISA`, composed of the dataclasses before it.
 
-A field that is None says that the architecture has no such thing, or that relax does not support it there. Who reads
-the field says so: by a diagnostic, or by a slower way to do the same (a dot product by multiplications, a parallel
-loop on the calling thread). Values are compared by identity: there is one of each.
+A field that is None means that the architecture lacks the feature, or that relax does not support it there. The reader
+of the field then reports a diagnostic, or falls back to a slower form (a dot product by multiplications, a parallel
+loop on the calling thread). Values are compared by identity.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from .products import Dot, kind_of
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Vector registers that features provide."""
+    """Vector registers provided by CPU features."""
 
     bits: int
     registers: int
     features: str
-    """LLVM's text of the features, ``+avx512f``; empty if every processor of the architecture has them."""
+    """Required features in LLVM's form, such as ``+avx512f``; empty if all CPUs of the architecture have the registers.
+    """
     pattern: str
-    """Regular expression for the assembly of an addition of 16 float32 in these registers."""
+    """Regular expression matching the assembly of an addition of 16 float32 in these registers."""
 
 
 @dataclass(frozen=True, eq=False)
 class DotInstruction:
-    """An instruction that computes a dot product in all lanes of its registers."""
+    """An instruction that computes a dot product in every lane."""
 
     dot: Dot
-    """Its meaning."""
+    """Definition of the dot product."""
     mnemonic: str
     intrinsics: Mapping[int, str]
-    """LLVM's intrinsic, by the bits of a register. Its arguments are the sums and two vectors of the narrow numbers."""
+    """LLVM's intrinsic by register width in bits. Its arguments are the sums and two vectors of packed operands."""
     pattern: str = ""
-    """Regular expression for the assembly of a processor that has it; empty: its mnemonic.
+    """Regular expression matching the assembly of a CPU with the instruction; empty: the mnemonic.
 
     Dot products of bytes are recognised in a sum of 16 products, that of bfloat16 in a conversion of 16 float32.
     """
@@ -45,12 +46,12 @@ class DotInstruction:
 
 @dataclass(frozen=True, eq=False)
 class TileProduct:
-    """An instruction that adds the product of two tile registers to a third one."""
+    """An instruction that multiplies two tile registers and accumulates in a third."""
 
     dot: Dot
-    """The meaning of the product of one word by another."""
+    """Definition of the product of two packed groups."""
     feature: str
-    """LLVM's name of the feature, without the prefix that all have."""
+    """LLVM's name of the feature, without the common prefix."""
     intrinsic: str
     """LLVM's intrinsic; its arguments are the numbers of three tile registers: sums, left, right."""
 
@@ -60,44 +61,44 @@ class Tiles:
     """Tile registers, and LLVM's intrinsics for them."""
 
     prefix: str
-    """Beginning of LLVM's names of the features."""
+    """Common prefix of LLVM's feature names."""
     feature: str
     """LLVM's name, without the prefix, of the feature that provides the registers."""
     rows: int
-    """Rows of a register, which are also the columns of a matrix of 32-bit sums in it."""
+    """Number of rows of a register, equal to the columns of a 32-bit matrix in it."""
     row_bytes: int
     configure: str
-    """Loads the shapes of the registers from memory of 64 bytes."""
+    """Loads the shapes of the registers from 64 bytes of memory."""
     release: str
     load: str
-    """Loads a register from rows at a distance in memory."""
+    """Loads a register from rows in memory with a given stride."""
     store: str
     products: Mapping[str, TileProduct]
-    """The products by kind, ``"u8s8"`` (`products.TILES`)."""
+    """Products by kind, such as ``"u8s8"`` (`products.TILES`)."""
 
 
 @dataclass(frozen=True, eq=False)
 class MathInstructions:
-    """Instructions on 16 lanes of float32 by which functions such as exp and tanh are looked up; LLVM's intrinsics."""
+    """Instructions on 16 float32 lanes used by table-based functions such as exp and tanh; LLVM's intrinsics."""
 
     bits: int
-    """The bits of their registers: targets whose vectors are narrower do not use them."""
+    """Register width in bits; targets with narrower vectors do not use them."""
     scale: str
-    """x · 2^⌊n⌋, rounded once, under a mask and with a rounding mode (the last two arguments)."""
+    """x · 2^⌊n⌋, rounded once; the last two arguments are a mask and a rounding mode."""
     permute: str
-    """Elements of a vector, by their numbers in another one."""
+    """Permutes a vector by indices in another one."""
     permute_two: str
-    """Elements of two vectors, by their numbers from 0 to 31 in the second argument."""
+    """Permutes the elements of two vectors by indices from 0 to 31 in the second argument."""
 
 
 @dataclass(frozen=True, eq=False)
 class BfloatRounding:
-    """An instruction that rounds float32 to bfloat16, subnormal numbers taken for 0."""
+    """An instruction that rounds float32 to bfloat16, flushing subnormal numbers to 0."""
 
     bits: int
-    """The bits of the longest operand. Targets whose vectors are narrower round by integers."""
+    """Width in bits of the longest operand. Targets with narrower vectors round by integer arithmetic."""
     intrinsic: str
-    """LLVM's intrinsic, but for the bits of the operand at its end."""
+    """LLVM's intrinsic, without the operand's width at its end."""
 
     def of(self, lanes: int) -> str:
         """Return LLVM's intrinsic for `lanes` float32."""
@@ -106,7 +107,7 @@ class BfloatRounding:
 
 @dataclass(frozen=True, eq=False)
 class Snippet:
-    """LLVM text: declarations for a module, and a call."""
+    """LLVM text: module declarations, and a call."""
 
     declarations: str
     call: str
@@ -114,63 +115,66 @@ class Snippet:
 
 @dataclass(frozen=True, eq=False)
 class PoolCode:
-    """The parts of the thread pool (`relax.native.pool`) that LLVM has no general form for."""
+    """Architecture-specific parts of the thread pool (`relax.native.pool`)."""
 
     futex: int
-    """Number of the system call in Linux."""
+    """Linux system call number."""
     sched_yield: int
-    """Number of the system call in Linux."""
+    """Linux system call number."""
     clock: Snippet
-    """A clock that any program may read, in ticks of constant length (i64)."""
+    """A clock readable in user mode, in ticks of constant length (i64)."""
     pause: Snippet
-    """Tells the processor that the thread waits in a loop."""
+    """Hints to the CPU that the thread spins."""
     float_mode: str
-    """The functions ``i64 @get_mode()`` and ``void @set_mode(i64)``: rounding and subnormal numbers, without flags."""
+    """The functions ``i64 @get_mode()`` and ``void @set_mode(i64)`` for the rounding and subnormal modes, without
+    flags.
+    """
 
 
 @dataclass(slots=True)
 class Effect:
-    """The effect of an instruction that matters to the speed of a loop."""
+    """Effect of an instruction that matters to the speed of a loop."""
 
     loads: int = 0
     stores: int = 0
     stack: bool = False
-    """True if the memory it uses is on the stack."""
+    """True if its memory operand is on the stack."""
     flops: int = 0
-    """Floating-point operations on elements; a fused multiply-add is two."""
+    """Floating-point operations on elements; a fused multiply-add counts as two."""
     fmas: int = 0
     """1 for a fused multiply-add."""
     divisions: int = 0
     """1 for a division or a square root."""
     vector_bits: int = 0
-    """The width of the vectors that it computes, loads or stores; 0 for a scalar."""
+    """Width in bits of the vectors it computes, loads or stores; 0 for scalars."""
     is_scalar_float: bool = False
     lanes_apart: int = 0
-    """The elements that a gather or scatter reads or writes one by one."""
+    """Number of elements that a gather or scatter accesses one by one."""
     is_gather: bool = False
     is_scatter: bool = False
     is_shuffle: bool = False
     callee: str = ""
-    """The function that it calls; a register if that depends."""
+    """Called function; a register for an indirect call."""
     target: str = ""
-    """The label that it branches to."""
+    """Label of the branch target."""
     is_conditional: bool = False
-    """True if it may also go on without branching."""
+    """True for a conditional branch."""
 
 
 @dataclass(frozen=True, eq=False)
 class ISA:
-    """An architecture: all that relax knows of it beside the code that LLVM makes."""
+    """An architecture: all that relax knows about it, apart from LLVM's code generation."""
 
     name: str
-    """The first word of LLVM's triples, as LLVM writes it."""
+    """First component of LLVM triples, in LLVM's spelling."""
     aliases: tuple[str, ...] = ()
-    """Other first words that mean the same."""
+    """Other spellings of the first component."""
     pointer_bits: int = 64
     vectors: tuple[Vectors, ...] = ()
-    """Vector registers, widest first. A processor may have none of them."""
+    """Vector registers, widest first. A CPU may have none of them."""
     fma: str | None = r"\bfn?madd"
-    """Regular expression for the assembly of a float32 ``llvm.fmuladd`` where it is one instruction; None: never."""
+    """Regular expression matching the assembly of a float32 ``llvm.fmuladd`` that is one instruction; None: never one.
+    """
     dots: tuple[DotInstruction, ...] = ()
     tiles: Tiles | None = None
     math: MathInstructions | None = None
@@ -178,20 +182,20 @@ class ISA:
     pool: PoolCode | None = None
     """None: parallel loops run on the calling thread."""
     machine_code: Architecture | None = None
-    """The loader's description; None: machine code is written, but not loaded."""
+    """The loader's description; None: machine code is generated, but not loaded."""
     comment: str | None = None
-    """The beginning of a comment in LLVM's assembly; None: the loops in it are not read."""
+    """Start of a comment in LLVM's assembly; None: loops in the assembly are not parsed."""
     effect: Callable[[str, Sequence[str]], Effect] | None = None
-    """The effect of an instruction, given its mnemonic and operands; None: instructions are not told apart."""
+    """Effect of an instruction, from its mnemonic and operands; None: instructions are not classified."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The first words of triples that mean this architecture."""
+        """First components of triples for this architecture."""
         return (self.name, *self.aliases)
 
     @property
     def widest(self) -> int:
-        """The bits of the widest vector registers; 0 if none are known."""
+        """Width in bits of the widest vector registers; 0 if none are described."""
         return self.vectors[0].bits if self.vectors else 0
 
     def dot(self, kind: str) -> DotInstruction | None:
@@ -200,7 +204,7 @@ class ISA:
 
 
 def intrinsics(pattern: str, *widths: int) -> Mapping[int, str]:
-    """LLVM's intrinsics whose names differ in the bits of a register: ``"llvm.x86.avx512.vpdpbusd.{}"``."""
+    """LLVM intrinsics whose names differ in the register width: ``"llvm.x86.avx512.vpdpbusd.{}"``."""
     return MappingProxyType({bits: pattern.format(bits) for bits in widths})
 
 

@@ -24,7 +24,7 @@ from ...ir import DataType
 
 @dataclass(frozen=True)
 class Dot:
-    """A kind of dot product: the dtypes of the numbers in the words of its operands, and of the sums."""
+    """A kind of dot product: dtypes of its packed operands and of the sums."""
 
     left: str
     right: str
@@ -32,16 +32,16 @@ class Dot:
 
     @property
     def group(self) -> int:
-        """The numbers in a word."""
+        """Number of elements in a packed group."""
         return 32 // DataType(self.left).bits
 
     @property
     def wide(self) -> Any:
-        """The NumPy type in which sums are exact."""
+        """NumPy type in which sums are exact."""
         return np.float64 if self.sums == "float32" else np.int64
 
     def value(self, total: Any, left: Any, right: Any) -> Any:
-        """Return `total` plus the products of the numbers in two words; exact, so that it is rounded once."""
+        """Return `total` plus the products of two packed groups; exact, so that it is rounded once."""
         numbers: list[Any] = [
             cast("Any", np.reshape(word, (1,))).view(DataType(dtype).numpy()).astype(self.wide)
             for word, dtype in ((left, self.left), (right, self.right))
@@ -58,14 +58,14 @@ S16S16: Final = Dot("int16", "int16")
 BF16: Final = Dot("bfloat16", "bfloat16", "float32")
 
 DOTS: Final = MappingProxyType({"u8s8": U8S8, "s8s8": S8S8, "s16s16": S16S16, "bf16": BF16})
-"""The kinds of dot products: ``T.dot_u8s8`` is that of bytes without and with a sign."""
+"""Kinds of dot products: ``T.dot_u8s8`` multiplies unsigned by signed bytes."""
 
 TILES: Final = MappingProxyType({"bf16": BF16, "u8s8": U8S8, "s8s8": S8S8, "u8u8": U8U8, "s8u8": S8U8})
-"""The kinds of products of tiles: ``T.tile_dot_bf16``."""
+"""Kinds of tile products: ``T.tile_dot_bf16``."""
 TILE_ROWS: Final = 32
-"""The most rows and columns of a product of tiles."""
+"""Maximum number of rows and columns of a tile product."""
 TILE_WORDS: Final = 16
-"""The words that a step of a product of tiles takes of each row."""
+"""Packed groups per row in one step of a tile product."""
 
 _KINDS: Final = {dot: kind for kind, dot in (*TILES.items(), *DOTS.items())}
 
@@ -79,10 +79,10 @@ def tile_dot_value(
     kind: str, sums: Any, distance: int, left: Any, left_distance: int, right: Any, right_distance: int, rows: int,
     columns: int, steps: int,
 ) -> None:  # fmt: skip
-    """Add a product of tiles to the matrix in `sums`; each operand is a flat array with its first element first.
+    """Add a tile product to the matrix in `sums`; operands are flat arrays.
 
-    `distance`, `left_distance` and `right_distance` are words between rows. `left` has `rows` rows of 16 · `steps`
-    words, `right` as many rows of `columns` words.
+    `distance`, `left_distance` and `right_distance` are row strides in packed groups. `left` has `rows` rows of 16 ·
+    `steps` groups, `right` has 16 · `steps` rows of `columns` groups.
     """
     dot, words = TILES[kind], TILE_WORDS * steps
 

@@ -1,8 +1,8 @@
 """RISC-V of 64 bits (RV64), with the vector extension V.
 
-Machine code is written, but the runtime does not load it, and parallel loops run on the calling thread: the pool needs
-a processor with atomic operations (extension A), which no feature of a target promises. Multiplying bytes in 32-bit
-lanes (Zvqdotq) is not ratified.
+Machine code is generated, but the runtime does not load it, and parallel loops run on the calling thread: the pool
+needs atomic operations (extension A), which no target feature guarantees. Multiplication of bytes in 32-bit lanes
+(Zvqdotq) is not ratified.
 
 Sources: The RISC-V Instruction Set Manual, volume I (chapter 31, "V": VLEN of at least 128 bits, 32 registers; "Zvl*"
 for longer ones); LLVM's RISCVFeatures.td. Vectors of a fixed length are in groups of registers (LMUL): 16 float32 fill

@@ -1,7 +1,7 @@
-"""WebAssembly with pointers of 32 bits, and its vectors of 128 bits (simd128).
+"""WebAssembly with 32-bit pointers and 128-bit vectors (simd128).
 
-A description only: kernels need pointers of 64 bits so far, and `relax.codegen.resolve` rejects the target. A module
-has no registers but any number of locals; 16 is what engines on x86-64 can keep in registers.
+A description only: kernels need 64-bit pointers at present, and `relax.codegen.resolve` rejects the target. A module
+has any number of locals in place of registers; 16 is the number that engines on x86-64 can keep in registers.
 
 Sources: WebAssembly Core Specification 2.0 (value type v128, vector instructions); LLVM's WebAssembly.td.
 """

@@ -60,7 +60,7 @@ _DOTS: Final = (
         pattern=r"\bvcvtneps2bf16.*, %ymm",
     ),
 )
-"""Products of int16 (vpmaddwd, vpdpwssd) have no intrinsic here: LLVM finds these instructions in the general form."""
+"""Products of int16 (vpmaddwd, vpdpwssd) need no intrinsic: LLVM matches their generic form."""
 
 _TILES: Final = Tiles(
     prefix="amx-",
@@ -199,7 +199,7 @@ def _add_memory(effect: Effect, mnemonic: str, operands: Sequence[str]) -> None:
 
 
 def _add_lanes_apart(effect: Effect, mnemonic: str, operands: Sequence[str]) -> None:
-    """A gather or scatter: ``vgatherqps (%r14,%zmm3), %ymm4 {%k1}``, indices of q 64 bits, elements of s 32."""
+    """A gather or scatter such as ``vgatherqps (%r14,%zmm3), %ymm4 {%k1}``: 64-bit indices (q), 32-bit elements (s)."""
     effect.is_gather, effect.is_scatter = "gather" in mnemonic, "scatter" in mnemonic
     registers = [_REGISTER_BITS[match[1]] for match in re.finditer(r"%([xyz])mm", ", ".join(operands))]
     widths = re.search(r"([dq])(p?)([sdq])$", mnemonic)

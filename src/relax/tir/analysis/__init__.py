@@ -1,4 +1,4 @@
-"""Questions about scalar expressions, statements and PrimFuncs, under TVM's names."""
+"""Analyses of scalar expressions, statements and PrimFuncs, under TVM's names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def expr_deep_equal(lhs: PrimExpr, rhs: PrimExpr) -> bool:
-    """True if two expressions are the same, over the same variables."""
+    """True if two expressions have the same structure and the same variables."""
     return structural_equal(lhs, rhs)
 
 

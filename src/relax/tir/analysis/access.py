@@ -1,4 +1,4 @@
-"""The places that blocks access, and the smallest statements around all accesses of a buffer."""
+"""Access regions of blocks, and the lowest common ancestor of all accesses of a buffer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..stmt import Block, BlockRealize, BufferStore, DeclBuffer, For, PrimFunc
 
 
 def get_block_access_region(block: Block, buffer_var_map: Mapping[Var, Buffer]) -> list[list[BufferRegion]]:
-    """The regions that a block reads, those it writes, and the buffers whose pointer it uses.
+    """Return the regions that a block reads, those it writes, and the buffers whose pointer it uses.
 
-    `buffer_var_map` has the buffers in scope by their data variables. What an `init` reduces into is not read. The
-    extent of an opaque access is the whole buffer.
+    `buffer_var_map` maps data variables to the buffers in scope. Reads of a reduction's accumulator do not count. An
+    access through a pointer covers the whole buffer.
     """
     return [list(regions) for regions in block_access_parts(block, buffer_var_map.values())]
 
@@ -23,15 +23,15 @@ def get_block_access_region(block: Block, buffer_var_map: Mapping[Var, Buffer]) 
 def get_block_read_write_region(
     block: Block, buffer_var_map: Mapping[Var, Buffer]
 ) -> list[list[BufferRegion]]:
-    """The regions that a block reads and those it writes; a buffer whose pointer it uses is in both."""
+    """Return the regions that a block reads and those it writes; a buffer whose pointer it uses is in both."""
     return [list(regions) for regions in block_access_region(block, buffer_var_map.values())]
 
 
 def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, For | Block | None]:
-    """For each buffer, the innermost loop or block around all accesses; None stands for the whole function.
+    """Return the lowest common ancestor (loop or block) of all accesses of each buffer; None is the function.
 
-    A block that reduces accesses the buffers it writes from outside of the loops that reduce. Buffers that nobody
-    accesses are not in the table, except parameters, which the function is around.
+    A reduction block accesses its written buffers from outside of the reduction loops. Buffers without accesses are
+    omitted, except parameters, whose ancestor is the function.
     """
     visitor = _Ancestors()
     visitor.visit(func.body)
@@ -48,7 +48,7 @@ class _Ancestors(StmtExprVisitor):
         self.common: dict[Buffer, tuple[For | Block, ...]] = {}
         self.owners: dict[Var, Buffer] = {}
         self.reducing: dict[Buffer, int] = {}
-        """For the buffers written by reductions around: how many ancestors stand outside of them."""
+        """Number of ancestors outside of the reduction loops, for each buffer that an enclosing reduction writes."""
 
     def access(self, buffer: Buffer) -> None:
         path = self.path[: self.reducing.get(buffer, len(self.path))]
@@ -107,7 +107,9 @@ class _Ancestors(StmtExprVisitor):
         self.path, self.reducing = outer, before
 
     def outside_of_reduction(self, node: BlockRealize) -> int | None:
-        """The number of ancestors outside of the loops that feed reduction variables; None if none does."""
+        """Return the number of ancestors outside of the loops that feed reduction variables, or None without such
+        loops.
+        """
         pairs: list[tuple[IterVar, set[Var]]] = [
             (axis, set(free_vars(value)))
             for axis, value in zip(node.block.iter_vars, node.iter_values, strict=False)

@@ -1,4 +1,4 @@
-"""Questions about the blocks of a function."""
+"""Queries about the blocks of a function: anchor blocks, output blocks, branches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .flops import estimate_tir_flops
 
 
 class _Anchors(StmtExprVisitor):
-    """Blocks with an init, each with the operations it does in all loops around it."""
+    """Collect the blocks with an init, and the arithmetic operations of each in all enclosing loops."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,9 +32,9 @@ class _Anchors(StmtExprVisitor):
 
 
 def find_anchor_block(mod: IRModule | PrimFunc) -> Block | None:
-    """The block with an `init` that does the most operations, the first of several; None if there is none.
+    """Return the first block with an `init` and the most arithmetic operations, or None.
 
-    Of a convolution with elementwise operations after it, this is the convolution.
+    For a convolution followed by elementwise operations, this is the convolution.
     """
     functions = mod.functions.values() if isinstance(mod, IRModule) else (mod,)
     anchors = _Anchors()
@@ -45,7 +45,7 @@ def find_anchor_block(mod: IRModule | PrimFunc) -> Block | None:
 
 
 def is_output_block(func: PrimFunc, block: Block) -> bool:
-    """True if a block stands directly in the function (or in its root block) and writes a parameter's buffer.
+    """True if a block is directly in the function (or in its root block) and writes a parameter's buffer.
 
     Raises ValueError for a block that is not in the function.
     """
@@ -64,7 +64,7 @@ def is_output_block(func: PrimFunc, block: Block) -> bool:
 
 
 def _top_blocks(body: Stmt) -> list[Block]:
-    """The blocks that stand in no other one; of a function with a root block around all, those in it."""
+    """Return the outermost blocks; if a root block encloses everything, the blocks directly in it."""
     top: list[Block] = []
 
     def visit(node: Node) -> bool | None:

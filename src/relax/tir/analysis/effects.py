@@ -1,4 +1,4 @@
-"""The effects of expressions and functions: none, reading memory, writing it, or anything."""
+"""Side effects of expressions, and purity of functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..stmt import AllocBuffer, Block, BufferStore, DeclBuffer, MatchBufferRegio
 
 
 class CallEffectKind(enum.IntEnum):
-    """The effect of evaluating an expression; TVM's numbers, a larger one includes the smaller ones."""
+    """Kinds of effects of evaluating an expression, with TVM's numbers; a larger kind includes the smaller ones."""
 
     ExprAnnotation = 0
     Pure = 1
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 def side_effect(expr: PrimExpr) -> CallEffectKind:
-    """The greatest effect that anything in an expression has."""
+    """Return the greatest effect of any part of an expression."""
     kinds = [CallEffectKind.Pure]
 
     def visit(part: PrimExpr) -> None:
@@ -49,7 +49,7 @@ def side_effect(expr: PrimExpr) -> CallEffectKind:
 
 
 def impurities(func: PrimFunc) -> list[tuple[Node, str]]:
-    """The places where a function has an effect beyond its own storage, each with what it does there."""
+    """Return the nodes that affect more than the function's own storage, each with a description of the effect."""
     own: set[Var] = set()
     views: dict[Var, Var] = {}
     found: list[tuple[Node, str]] = []
@@ -80,12 +80,12 @@ def impurities(func: PrimFunc) -> list[tuple[Node, str]]:
 
 
 def is_pure_function(func: PrimFunc) -> bool:
-    """True if a function stores only to what it allocates itself, and calls nothing that may have an effect."""
+    """True if a function stores only to its own allocations, and calls no function that may have an effect."""
     return not impurities(func)
 
 
 def assert_pure_function(func: PrimFunc) -> bool:
-    """True if a function is pure; raises DiagnosticError with every effect if it is not."""
+    """Return True if a function is pure; raise DiagnosticError with every effect otherwise."""
     name = str(func.attrs.get("global_symbol", "a PrimFunc"))
     hint = "a pure function stores only to buffers that it allocates"
     found = [

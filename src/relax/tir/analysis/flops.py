@@ -1,4 +1,4 @@
-"""The number of arithmetic operations that a program does."""
+"""Estimated number of arithmetic operations of a program."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ..stmt import (
 )
 
 ESTIMATED_FLOPS = "estimated_flops"
-"""Attribute of a PrimFunc: its number of operations, instead of an estimate."""
+"""Attribute of a PrimFunc: its number of operations, which replaces the estimate."""
 
 
 def estimate_tir_flops(stmt_or_mod: Stmt | PrimFunc | IRModule) -> float:
-    """The arithmetic operations that a statement, function or module does, as TVM counts them.
+    """Return the number of arithmetic operations of a statement, function or module, counted as TVM does.
 
-    An operation on a vector counts once for each lane. Indices, conditions of branches and loop bounds are not
-    counted, nor are casts and calls of functions. A branch counts as the larger of its cases. A loop whose extent
-    is not constant counts as the most iterations it can have, one if nothing is known; a `while` counts as one
-    iteration. A function with the attribute ``estimated_flops`` has that many.
+    An operation on a vector counts once for each lane. Indices, conditions of branches, loop bounds, casts and calls of
+    functions are not counted. A branch counts as the larger of its cases. A loop of dynamic extent counts with its
+    largest extent, or 1 if that is unknown; a `while` counts as one iteration. A function with the attribute
+    ``estimated_flops`` has that number.
     """
     if isinstance(stmt_or_mod, IRModule):
         return sum(estimate_tir_flops(f) for f in stmt_or_mod.functions.values() if isinstance(f, PrimFunc))
@@ -48,7 +48,7 @@ class _Estimate:
         self.done: dict[PrimExpr, float] = {}
 
     def stmt(self, stmt: Stmt) -> float:
-        """The operations of a statement."""
+        """Count the operations of a statement."""
         match stmt:
             case SeqStmt(seq):
                 return sum(map(self.stmt, seq))
@@ -84,7 +84,7 @@ class _Estimate:
         return times * self.stmt(loop.body)
 
     def expr(self, expr: PrimExpr) -> float:
-        """The operations of an expression; an object that occurs in several places counts in each."""
+        """Count the operations of an expression; a shared object counts at each occurrence."""
         if expr not in self.done:
             self.done[expr] = self.fresh(expr)
         return self.done[expr]

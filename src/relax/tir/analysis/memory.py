@@ -1,4 +1,4 @@
-"""The bytes that a function allocates."""
+"""Memory that functions allocate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..stmt import AllocBuffer, Block, PrimFunc
 
 
 def constant_bytes(buffer: Buffer) -> int:
-    """The bytes of a buffer of constant shape; 0 if a size is not constant."""
+    """Return the size in bytes of a buffer of static shape; 0 for dynamic shapes."""
     if not all(isinstance(size, IntImm) for size in buffer.shape):
         return 0
     count = math.prod(size.value for size in buffer.shape if isinstance(size, IntImm))
@@ -20,7 +20,7 @@ def constant_bytes(buffer: Buffer) -> int:
 
 
 class _Peak(StmtExprVisitor):
-    """The most bytes of each scope that are allocated at one time."""
+    """Peak of allocated bytes in each scope."""
 
     def __init__(self, alignment: int = 1) -> None:
         super().__init__()
@@ -48,9 +48,9 @@ class _Peak(StmtExprVisitor):
 
 
 def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> int:
-    """The most bytes that a function has allocated at one time, each allocation rounded up to the alignment.
+    """Return the peak of allocated bytes of a function, each allocation rounded up to the alignment.
 
-    Allocations of sizes that are not constant count 0. Raises ValueError for an alignment that is not positive.
+    Dynamic allocations count 0. Raises ValueError for an alignment that is not positive.
     """
     if workspace_byte_alignment <= 0:
         raise ValueError(f"the alignment is a positive number of bytes, found {workspace_byte_alignment}")
@@ -60,16 +60,16 @@ def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int) -> 
 
 
 class _AllScopes(_Peak):
-    """The most bytes allocated at one time, whatever their scope."""
+    """Peak of allocated bytes in all scopes together."""
 
     def open(self, *buffers: Buffer) -> None:
         super().open(*(buffer.replace(scope="") for buffer in buffers))
 
 
 def calculate_allocated_bytes(func_or_mod: PrimFunc | IRModule) -> dict[str, dict[str, int]]:
-    """For each function, the most bytes allocated at one time in each scope; a lone function is called main.
+    """Return the peak of allocated bytes of each function, by scope; a single function is called main.
 
-    Allocations of sizes that are not constant count 0.
+    Dynamic allocations count 0.
     """
     if isinstance(func_or_mod, PrimFunc):
         functions = {"main": func_or_mod}

@@ -1,4 +1,4 @@
-"""The number of arithmetic operations that a function does, as an expression of the sizes it is called with."""
+"""Number of arithmetic operations of a call, as an expression of the function's sizes."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from ..stmt import (
 from .flops import ESTIMATED_FLOPS, estimate_tir_flops
 
 _Terms: TypeAlias = "Counter[tuple[PrimExpr, ...]]"
-"""Operations by the extents, those that are not constant, of the loops around them."""
+"""Number of operations by the dynamic extents of their enclosing loops."""
 
 
 class _Unknown(Exception):
-    """The number does not depend on the sizes alone."""
+    """Raised if the number of operations does not depend on sizes and scalar parameters alone."""
 
 
 def operation_count(func: PrimFunc) -> PrimExpr | None:
-    """The arithmetic operations of a call, counted as `estimate_tir_flops` does, in the function's sizes and numbers.
+    """Return the number of arithmetic operations of a call, as an expression of the function's sizes and scalars.
 
-    ``n * 64`` for the product of an (n, 4) by a (4, 8) matrix. None if it depends on what is computed: extents that
-    change within the function, a `while`. None too if it does not fit int64: an expression that has another one twice,
-    which has another one twice, and so on, counts as all of them.
+    Operations count as in `estimate_tir_flops`: ``n * 64`` for the product of an (n, 4) by a (4, 8) matrix. None if the
+    number depends on computed values (extents bound within the function, a `while`), or does not fit int64: a shared
+    subexpression counts at each occurrence, which may be exponential.
     """
     if ESTIMATED_FLOPS in func.attrs:
         return const(int(cast(int, func.attrs[ESTIMATED_FLOPS])), "int64")

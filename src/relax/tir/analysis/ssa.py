@@ -1,4 +1,4 @@
-"""Is every variable and buffer bound in one place only?"""
+"""Check that every variable and buffer has a single binding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..stmt import AllocBuffer, Block, DeclBuffer, For, LetStmt, PrimFunc
 
 
 def verify_ssa(obj: PrimFunc | IRModule) -> bool:
-    """True if no variable or buffer of a function is bound twice; of a module, also not in two functions."""
+    """True if no variable or buffer of a function is bound twice; for a module, also not in two functions."""
     functions = obj.functions.values() if isinstance(obj, IRModule) else (obj,)
     checker = _Bindings()
     for func in functions:
@@ -35,7 +35,7 @@ class _Bindings(StmtExprVisitor):
             self.bound.add(name)
 
     def open(self, buffer: Buffer) -> None:
-        """Bind a parameter's buffer, or a view of a region, with what it names first."""
+        """Bind a buffer of a parameter or a region's view, after the variables in its sizes, strides and offset."""
         new = [var for var in (*shape_vars_bound_by(buffer), buffer.data) if var not in self.in_scope]
         self.bind(buffer, *dict.fromkeys(new))
         self.in_scope.update(new)

@@ -1,4 +1,4 @@
-"""Lockstep execution of TIR: the iterations of loops together, on arrays; see `relax.tir.lockstep.statements`."""
+"""Lockstep execution of TIR: iterations of loops run together on arrays; see `relax.tir.lockstep.statements`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Expressions in lockstep: closures from the iterations at work to their values, one array operation for all of them.
+"""Expressions in lockstep: closures that compute the values of all active iterations with one array operation.
 
-What may fail is evaluated for the iterations that need it: `Lockstep.mask` says which those are. Where it does fail in
-one of them, Decline is raised, and the interpreter that takes one step at a time finds the error.
+Operations that may fail are evaluated only for the iterations selected by `Lockstep.mask`. If one fails there, Decline
+is raised, and interpretation one step at a time reports the error.
 """
 
 from __future__ import annotations
@@ -57,15 +57,17 @@ _COMBINERS: dict[str, type[BinaryExpr]] = {"add": Add, "mul": Mul, "max": Max, "
 
 
 class Expressions:
-    """Turns expressions into closures. Raises Unsupported for those with effects, and for handles."""
+    """Compile expressions to closures. Raises Unsupported for expressions with effects, and for handles."""
 
     def __init__(self) -> None:
         self._exact = False
         self._shared: dict[PrimExpr, Value | None] | None = None
-        """While an expression is prepared: its objects that occur in several places, and their closures."""
+        """During a compilation: the closures of objects that occur several times in the expression (None: not yet
+        compiled).
+        """
 
     def expr(self, expr: PrimExpr) -> Value:
-        """An expression, executable. An object that occurs in it several times is evaluated once."""
+        """Compile an expression. An object that occurs several times in it is evaluated once."""
         if self._shared is not None:
             if expr not in self._shared:
                 return self.fresh(expr)
@@ -83,7 +85,7 @@ class Expressions:
 
     @contextmanager
     def exactly(self) -> Generator[None]:
-        """Inside, scalars that leave 64 bits raise OverflowError: those of sizes."""
+        """Context manager: compile expressions as sizes, whose scalars raise OverflowError beyond 64 bits."""
         self._exact = True
         try:
             yield
@@ -91,7 +93,7 @@ class Expressions:
             self._exact = False
 
     def fresh(self, expr: PrimExpr) -> Value:
-        """An expression, executable, prepared anew."""
+        """Compile an expression without looking it up among the shared ones."""
         match expr:
             case IntImm(dtype, value):
                 held_dtype(dtype)
@@ -145,7 +147,7 @@ class Expressions:
         return run
 
     def logic(self, a: PrimExpr, b: PrimExpr, both: bool) -> Value:
-        """And, or Or: the second operand counts where the first does not decide."""
+        """Compile And or Or: the second operand is evaluated for iterations that the first does not decide."""
         left, right, fails = self.expr(a), self.expr(b), may_fail(b)
         combine = np.logical_and if both else np.logical_or
 
@@ -273,7 +275,9 @@ class Expressions:
         return masked
 
     def subscripts(self, indices: Sequence[PrimExpr]) -> tuple[list[Value], Row | None]:
-        """The indices; if the last one is a ramp, its base, and the others are no vectors, the row that it makes."""
+        """Compile indices. If the last one is a ramp and the others are scalars, return its base and the `Row` of its
+        lanes.
+        """
         last = indices[-1] if indices else None
         scalars = all(index.dtype.lanes == 1 or isinstance(index, Broadcast) for index in indices[:-1])
         if not (
@@ -315,7 +319,7 @@ class Expressions:
         return run
 
     def reduction(self, expr: Call) -> Value:
-        """A reduction of a vector's lanes: the second half onto the first, until one lane is left."""
+        """Compile a reduction of a vector's lanes: combine the second half with the first until one lane is left."""
         (operand,) = expr.args
         vector, lanes, held = self.expr(operand), operand.dtype.lanes, held_dtype(operand.dtype)
         kind = expr.intrinsic.removeprefix("vector_reduce_")
@@ -334,7 +338,7 @@ class Expressions:
         return run
 
     def regrouped(self, expr: Call) -> Value:
-        """The bits of all lanes as lanes of another width."""
+        """Compile a reinterpretation of a vector's bits as lanes of another width."""
         (operand,) = expr.args
         value, source, target = self.expr(operand), operand.dtype, expr.dtype
         held, held_source, native = held_dtype(target), held_dtype(source), target.numpy()
@@ -351,13 +355,13 @@ class Expressions:
 
 
 def active_lanes(predicate: Any, run: Lockstep) -> Array:
-    """The lanes that a predicate and the mask leave."""
+    """Return the lanes that both the predicate and the mask select."""
     lanes = predicate if is_array(predicate) else np.array([bool(predicate)])
     return _restricted(lanes, run.mask)
 
 
 def require(condition: Any, run: Lockstep) -> None:
-    """Raise Decline unless a condition holds in all iterations at work."""
+    """Raise Decline unless a condition holds in all active iterations."""
     if not is_array(condition):
         holds = bool(condition)
     else:
@@ -375,7 +379,7 @@ def _typed(value: Any, held: np.dtype[Any]) -> Any:
 
 
 def _full(value: Any, lanes: int, held: np.dtype[Any]) -> Array:
-    """A vector with all of its lanes."""
+    """Expand a value to a vector with all lanes."""
     if not is_array(value):
         return np.full(lanes, value, held)
     if value.shape[-1] == lanes:
@@ -384,12 +388,12 @@ def _full(value: Any, lanes: int, held: np.dtype[Any]) -> Array:
 
 
 def _scalar_of(value: Array, lanes: int) -> Any:
-    """A scalar that is the same in all iterations as a Python scalar."""
+    """Convert an array of one element to a Python scalar; other arrays stay unchanged."""
     return value[0].item() if lanes == 1 and value.ndim == 1 else value
 
 
 def constant(value: Any) -> Value:
-    """A value that is always the same."""
+    """Return a closure with a constant value."""
     return lambda run: value
 
 
@@ -419,7 +423,7 @@ def _bound(var: Var, value: Value, body: Value) -> Value:
 
 
 def owned(value: Any) -> Any:
-    """A value that later stores do not change."""
+    """Copy a value if it is a view of memory, so that later stores do not change it."""
     return value.copy() if is_array(value) and value.base is not None else value
 
 
@@ -442,7 +446,7 @@ def _division(
 
 
 def _kept(expr: PrimExpr, value: Value) -> Value:
-    """A value that is computed once; one that was computed for some iterations is not that of others."""
+    """Return a closure that caches its value; a value computed under a mask is reused only under the same mask."""
 
     def run(run: Lockstep) -> Any:
         known = run.kept.get(expr)
@@ -456,7 +460,7 @@ def _kept(expr: PrimExpr, value: Value) -> Value:
 
 
 def _anew(shared: Sequence[PrimExpr], value: Value) -> Value:
-    """A value in whose evaluation nothing counts that was kept for an earlier one."""
+    """Return a closure that discards the cached results of `shared`, then evaluates `value`."""
 
     def run(run: Lockstep) -> Any:
         for part in shared:

@@ -1,8 +1,8 @@
-"""Memory in lockstep: checked positions, and the proof that iterations do not depend on each other.
+"""Memory in lockstep: bounds-checked accesses, and detection of dependences between iterations.
 
-An iteration that reads or writes an element which another iteration of the same loop writes depends on it. That is
-found out when the loop has run: a `Level` notes the accesses to written memory, and raises `Conflict` if an element was
-written by one iteration and touched by another. The loop then runs one iteration after the other.
+An iteration depends on another iteration of the same loop that writes an element it reads or writes. Dependences are
+detected after the loop has run: a `Level` records the accesses to written memory, and raises `Conflict` if an element
+was written by one iteration and accessed by another. The loop then runs one iteration after the other.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..stmt import BufferStore, For
 from .values import Array, Decline, held_dtype, is_array, numpy
 
 LARGEST: Final = 1 << 22
-"""Elements of storage that is allocated for all iterations at once."""
+"""Largest number of elements allocated for all iterations together."""
 MOST_NOTED: Final = 1 << 20
-"""Accesses that are kept before they are checked."""
+"""Largest number of recorded accesses before they are checked."""
 
 
 class Conflict(Exception):
-    """Iterations of `loop` depend on each other."""
+    """Raised if iterations of `loop` depend on each other."""
 
     def __init__(self, loop: For) -> None:
         super().__init__(loop.loop_var.name)
@@ -32,19 +32,23 @@ class Conflict(Exception):
 
 
 class Memory:
-    """A piece of memory, allocated in `depth` loops in lockstep: it has a part for each of their iterations."""
+    """A piece of memory, allocated inside `depth` lockstep loops: it has a separate part for each of their
+    iterations.
+    """
 
     __slots__ = ("array", "depth", "lanes", "shadows", "written")
 
     def __init__(self, array: Array, depth: int, written: bool) -> None:
         self.array, self.depth, self.written = array, depth, written
         self.lanes = 0
-        """Those of the elements that buffers see in it, once there is one."""
+        """Lanes of the elements that buffers view in the memory; 0 before the first view."""
         self.shadows: dict[For, _Shadow] = {}
 
 
 class _Shadow:
-    """For each element the last iteration that wrote and read it, and the run of the loop in which several read it."""
+    """The last writer and reader of each element, and the run (`start`) of the loop in which several iterations read
+    it.
+    """
 
     __slots__ = ("readers", "several", "writers")
 
@@ -52,9 +56,10 @@ class _Shadow:
         self.writers, self.readers, self.several = (np.full(size, -1, np.int64) for _ in range(3))
 
     def check(self, start: int, writes: _Accesses, reads: _Accesses, last: bool) -> bool:
-        """False if an element is written by one iteration and touched by another; iterations count from `start`.
+        """Return False if an element is written by one iteration and accessed by another; iterations count from
+        `start`.
 
-        Without `last`, reads are kept for writes to come.
+        Without `last`, reads are recorded for later writes.
         """
         for at, by in writes:
             if _others(self.writers[at], start, by).any() or _others(self.readers[at], start, by).any():
@@ -73,7 +78,7 @@ class _Shadow:
 
 
 _Accesses: TypeAlias = "list[tuple[Array, Array]]"
-"""Positions, and the number of the iteration that touches each."""
+"""Pairs of arrays: positions, and the number of the iteration that accesses each."""
 
 
 def _others(noted: Array, start: int, numbers: Array) -> Array:
@@ -81,11 +86,11 @@ def _others(noted: Array, start: int, numbers: Array) -> Array:
 
 
 Access: TypeAlias = "tuple[Node, Array | None]"
-"""A load or store, and the distances of the lanes' elements from the first one's if all iterations have the same."""
+"""A load or store, and its lanes' distances from the first lane's element, if equal in all iterations."""
 
 
 class Row:
-    """The lanes of a ramp, the last index of an access, whose distance `step` is a constant."""
+    """The lanes of a ramp with constant stride `step`, the last index of an access."""
 
     __slots__ = ("lanes", "reach", "step", "steps")
 
@@ -97,7 +102,7 @@ class Row:
     def part(self, run: Lockstep, place: BufferView, firsts: Sequence[Any]) -> slice | None:
         """The elements as a slice, if they are the same in all iterations; `firsts` are the first lane's indices.
 
-        Raises Decline outside of the shape.
+        `firsts` are the indices of the first lane. Raises Decline outside of the shape.
         """
         if run.mask is not None or is_array(place.offset) or (run.levels and place.memory.written):
             return None
@@ -109,7 +114,7 @@ class Row:
 
 
 class Level:
-    """A loop in lockstep, and what its iterations touched. They count from `start`, which grows with each run."""
+    """A loop in lockstep, and the accesses of its iterations, which are numbered from `start` (larger in each run)."""
 
     __slots__ = ("_last", "_noted", "_size", "loop", "numbers", "start")
 
@@ -122,7 +127,7 @@ class Level:
     def note(
         self, access: Access, memory: Memory, position: Any, shape: tuple[int, ...], active: Array | None
     ) -> None:
-        """Note the elements that an access touches in all iterations and lanes, which make `shape`."""
+        """Record the elements that an access touches in all iterations and lanes; `shape` is their shape."""
         node, along = access
         if active is None:
             key = node, 0 if along is None else int(along[-1])
@@ -143,7 +148,7 @@ class Level:
             self.settle(last=False)
 
     def settle(self, last: bool) -> None:
-        """Check what was noted. Raises Conflict."""
+        """Check the recorded accesses. Raises Conflict."""
         noted, self._noted, self._size = self._noted, {}, 0
         for memory, (writes, reads) in noted.items():
             shadow = memory.shadows.get(self.loop)
@@ -172,12 +177,12 @@ class BufferView:
         self.lanes = dtype.lanes
         self.held = held_dtype(dtype)
         self.wide = self.held != data.dtype
-        """True if elements are converted when they are read."""
+        """True if elements are converted when they are loaded."""
 
     def position(self, values: Sequence[Any], active: Array | None, reach: int = 0) -> Any:
-        """The position of an element in each iteration and lane. Raises Decline outside of the shape.
+        """Return the position of an element in each iteration and lane. Raises Decline outside of the shape.
 
-        In the last dimension, the element `reach` further has to be inside as well.
+        In the last dimension, the element at distance `reach` must be inside, too.
         """
         position = self.offset
         sizes = [*self.shape[:-1], self.shape[-1] - reach] if reach else self.shape
@@ -195,7 +200,7 @@ class BufferView:
         return position
 
     def elements(self, position: Any) -> Any:
-        """The values at positions: a Python scalar at one, unless it is a vector's."""
+        """Load the values at positions: a Python scalar for a single position of a scalar buffer, else an array."""
         if self.lanes > 1:
             position = position * self.lanes + np.arange(self.lanes)
         elif not is_array(position):
@@ -205,7 +210,7 @@ class BufferView:
 
 
 class Lockstep:
-    """The iterations at work, and the memory they touch."""
+    """The state of a lockstep execution: active iterations, and accessed memory."""
 
     __slots__ = (
         "axes", "bases", "clock", "env", "kept", "levels", "mask", "memories", "places", "sequential", "size",
@@ -216,19 +221,19 @@ class Lockstep:
         self.sequential = sequential
         """Loops whose iterations were found to depend on each other."""
         self.axes: tuple[int, ...] = ()
-        """The iterations of the loops in lockstep, the innermost loop first."""
+        """Iteration counts of the lockstep loops, from the innermost to the outermost."""
         self.size = 1
-        """Their product."""
+        """The product of `axes`."""
         self.levels: tuple[Level, ...] = ()
-        """The loops, the outermost one first."""
+        """The lockstep loops, from the outermost to the innermost."""
         self.mask: Array | None = None
-        """The iterations in which the statement runs, None for all."""
+        """Iterations in which the current statement runs; None for all."""
         self.clock = 0
         self.places: dict[Node, BufferView] = {}
         self.memories: dict[Node, Memory] = {}
-        """The memory of data variables."""
+        """Memory of each data variable."""
         self.bases: dict[Node, tuple[Any, int]] = {}
-        """Of allocated memory, the first element of each iteration's part, and their count."""
+        """First element of each iteration's part of allocated memory, and the part's number of elements."""
         self.kept: dict[Node, tuple[Any, Array | None]] = {}
 
     def place(self, buffer: Any) -> BufferView:
@@ -263,7 +268,7 @@ class Lockstep:
                 level.note(access, memory, position, (*self.axes, lanes), active)
 
     def settle(self) -> None:
-        """Check all accesses up to here: values that are read now are right. Raises Conflict."""
+        """Check all recorded accesses, after which loaded values are final. Raises Conflict."""
         for level in self.levels:
             level.settle(last=False)
 
@@ -276,7 +281,7 @@ class Lockstep:
         active: Array | None,
         row: Row | None,
     ) -> Any:
-        """The positions of an access, noted. With `row`, the indices are those of its first lane."""
+        """Return the positions of an access, which is recorded. With `row`, the indices are those of its first lane."""
         if row is None:
             position = place.position(indices, active)
             self.note((node, None), place, position, lanes, active)
@@ -294,7 +299,7 @@ class Lockstep:
         active: Array | None,
         row: Row | None = None,
     ) -> Any:
-        """The elements at `indices`; anything where not active."""
+        """Load the elements at `indices`; inactive lanes have arbitrary values."""
         return place.elements(self.position(node, place, indices, lanes, active, row))
 
     def store(
@@ -307,7 +312,7 @@ class Lockstep:
         value: Any,
         row: Row | None = None,
     ) -> None:
-        """Write the elements at `indices` where active."""
+        """Store the elements at `indices` of active lanes."""
         position = self.position(node, place, indices, lanes, active, row)
         width = place.lanes
         if width > 1:
@@ -328,6 +333,6 @@ class Lockstep:
 
 
 def address(array: Array) -> tuple[int, int]:
-    """The first and the last address of an array."""
+    """Return the first address of an array, and the end of its bytes."""
     start = int(array.__array_interface__["data"][0])
     return start, start + array.nbytes

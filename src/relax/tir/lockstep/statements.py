@@ -1,14 +1,14 @@
-"""Statements in lockstep: the iterations of a loop run together, each statement for all of them at once.
+"""Statements in lockstep: the iterations of a loop run together, one statement at a time for all of them.
 
     for i, j in T.grid(70, 130):              i and j become axes of arrays:
         for k in range(90):                   90 steps, in order,
-            C[i, j] += A[i, k] * B[k, j]      each of one product and one sum of arrays of 130 x 70
+            C[i, j] += A[i, k] * B[k, j]      each one product and one sum of arrays of 130 x 70
 
-An iteration computes what it computes alone, in the same order, so that results are equal bit by bit. That holds
-only if no iteration touches what another one writes, which `relax.tir.lockstep.memory` checks on the way; and errors
-are those of the first iteration that fails. So a statement runs on trial: `Trial` undoes what it wrote if iterations
-turn out to depend on each other (the loop then runs in order) or if anything fails (the statement then runs one step
-at a time, and fails there, with the right message, or not).
+Each iteration performs the same operations in the same order as in sequential execution, so results are bit-identical,
+provided that no iteration accesses elements that another one writes, which `relax.tir.lockstep.memory` checks. Errors
+must be those of the first failing iteration. A statement therefore runs on trial: `_Trial` undoes its writes if
+iterations depend on each other (the loop then runs in order), or if an operation fails (the statement then runs one
+step at a time, which raises the right error, if any).
 """
 
 from __future__ import annotations
@@ -48,35 +48,35 @@ from .values import Array, Decline, Unsupported, held_dtype, is_array, numpy
 Run: TypeAlias = Callable[[Lockstep], None]
 
 FEWEST: Final = 4
-"""Iterations of a loop in lockstep: fewer are faster in order."""
+"""Least number of iterations of a lockstep loop; fewer run faster in order."""
 FEWEST_AT_FIRST: Final = 8
-"""Iterations of an outermost loop in lockstep."""
+"""Least number of iterations of an outermost lockstep loop."""
 MOST: Final = 1 << 15
-"""Iterations of all loops in lockstep around a statement; a longer loop runs in pieces."""
+"""Largest number of iterations of all lockstep loops around a statement; a longer loop runs in chunks."""
 
 
 class Statements(Expressions):
-    """Turns statements into closures. Raises Unsupported for those with effects other than on memory."""
+    """Compile statements to closures. Raises Unsupported for effects other than memory accesses."""
 
     def __init__(self, reverse: bool) -> None:
         super().__init__()
         self.reverse = reverse
         self.sequential: set[For] = set()
-        """Loops that run in order: some store in them writes the same element in all iterations."""
+        """Loops that run in order: they contain a store that writes the same element in all iterations."""
         self.written: set[Var] = set()
-        """The data variables of buffers that are written."""
+        """Data variables of written buffers."""
         self.outside: set[Var] = set()
-        """The data variables that are not allocated here."""
+        """Data variables of memory allocated outside of the statement."""
         self._loops: list[For] = []
         self._origins: dict[Var, frozenset[Var]] = {}
-        """The loop variables that a variable depends on."""
+        """Loop variables that each variable depends on."""
         self._depths: dict[Var, int] = {}
-        """The number of loops around the allocation of a data variable."""
+        """Number of loops around the allocation of each data variable."""
         self._sources: dict[Var, Var] = {}
-        """The data variable that another one, of a matched buffer, is an alias of."""
+        """Data variable that the data variable of a matched buffer aliases."""
 
     def stmt(self, stmt: Stmt) -> Run:
-        """A statement, executable."""
+        """Compile a statement."""
         match stmt:
             case SeqStmt(seq):
                 return _sequence([self.stmt(part) for part in seq])
@@ -118,11 +118,11 @@ class Statements(Expressions):
     # ------------------------------------------------------------------ dependence
 
     def depends(self, var: Var, *values: PrimExpr) -> None:
-        """Note the loops that a variable depends on by its values."""
+        """Record the loop variables on which the values of `var` depend."""
         self._origins[var] = self.origins(values)
 
     def origins(self, values: Iterable[PrimExpr]) -> frozenset[Var]:
-        """The loop variables that expressions depend on."""
+        """Return the loop variables that expressions depend on."""
         found: set[Var] = set()
 
         def visit(part: PrimExpr) -> None:
@@ -136,7 +136,7 @@ class Statements(Expressions):
         return frozenset(found)
 
     def touches(self, buffer: Buffer) -> Var:
-        """The data variable that a buffer's memory has here; noted if it is from outside."""
+        """Return the data variable that owns a buffer's memory; recorded in `outside` if allocated outside."""
         data = buffer.data
         while data in self._sources:
             data = self._sources[data]
@@ -145,7 +145,7 @@ class Statements(Expressions):
         return data
 
     def writes(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
-        """Note a store: loops around it whose iterations all write the same elements run in order."""
+        """Record a store: enclosing loops whose iterations all write the same elements must run in order."""
         data = self.touches(buffer)
         self.written.add(data)
         moving = self.origins(indices) | self._origins.get(buffer.data, frozenset())
@@ -269,7 +269,7 @@ class Statements(Expressions):
         return run
 
     def starts(self, block: Block) -> Value:
-        """The condition that every reduction variable of a block is at its start."""
+        """Compile the condition that every reduction variable of a block is at its start."""
         lows = [
             (v.var, self.expr(v.dom.min))
             for v in block.iter_vars
@@ -285,7 +285,7 @@ class Statements(Expressions):
         return run
 
     def domain(self, block: Block) -> Run:
-        """Raises Decline when a variable of the block is outside of its domain."""
+        """Compile a check that raises Decline if a variable of the block is outside of its domain."""
         limits = [
             (iter_var.var, self.expr(iter_var.dom.min), self.expr(iter_var.dom.extent))
             for iter_var in block.iter_vars
@@ -335,7 +335,10 @@ class Statements(Expressions):
         return place
 
     def sizes(self, sizes: Any) -> Callable[[Lockstep], list[int]]:
-        """Sizes, the same in all iterations. Raises Decline for others, OverflowError where they leave 64 bits."""
+        """Compile sizes, which must be equal in all iterations.
+
+        The closure raises Decline for sizes that differ, and OverflowError beyond 64 bits.
+        """
         with self.exactly():
             values = [self.expr(size) for size in sizes]
 
@@ -431,7 +434,7 @@ def _sequence(parts: list[Run]) -> Run:
 
 
 def _branch(condition: Value, yes: Run, no: Run | None) -> Run:
-    """One of two statements, or each in the iterations that take it."""
+    """Run one of two statements, or each of them in the iterations that take it."""
 
     def run(run: Lockstep) -> None:
         where = condition(run)
@@ -451,7 +454,7 @@ def _branch(condition: Value, yes: Run, no: Run | None) -> Run:
 
 
 def _where(run: Lockstep, where: Array, mask: Array | None, body: Run) -> None:
-    """Run a statement in the iterations of `mask` in which `where` holds, if there are any."""
+    """Run a statement in the iterations of `mask` for which `where` holds, if there are any."""
     inside = where if mask is None else where & mask
     if inside.all():
         body(run)
@@ -462,7 +465,7 @@ def _where(run: Lockstep, where: Array, mask: Array | None, body: Run) -> None:
 
 
 def _valid(value: Any, other: int, run: Lockstep) -> Any:
-    """A value, with another one in the iterations that are not at work, where it may be anything."""
+    """Replace the values of inactive iterations by `other`, as they may be arbitrary."""
     return numpy.where(run.mask, value, other) if is_array(value) and run.mask is not None else value
 
 
@@ -497,7 +500,7 @@ def _checked(condition: Value, body: Run) -> Run:
 
 
 def _together(run: Lockstep, loop: For, numbers: Array, body: Run) -> None:
-    """Run iterations of a loop in lockstep; `numbers` are the values of its variable."""
+    """Run iterations of a loop in lockstep; `numbers` are the values of the loop variable."""
     count, axes, size, levels = len(numbers), run.axes, run.size, run.levels
     column = (count,) + (1,) * (len(axes) + 1)
     start = run.clock
@@ -511,7 +514,9 @@ def _together(run: Lockstep, loop: For, numbers: Array, body: Run) -> None:
 
 
 def _uneven(run: Lockstep, loop: For, first: Any, count: Any, body: Run) -> None:
-    """Run a loop, in order, whose bounds differ between the iterations around it: each step where there is one."""
+    """Run a loop whose bounds differ between the outer iterations, in order; each step runs where it is within the
+    bounds.
+    """
     mask = run.mask
     held, most = held_dtype(loop.loop_var.dtype), int(loop.loop_var.dtype.max_value)
     lows, counts = (numpy.asarray(value, np.int64) for value in (first, count))

@@ -1,4 +1,4 @@
-"""A statement on trial: in lockstep, or if that fails, one step at a time."""
+"""Trial execution of a statement in lockstep, with a fallback to single steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Execute: TypeAlias = Callable[[Env], None]
 
 
 def in_lockstep(stmt: Stmt, reverse: bool, by_steps: Callable[[Stmt], Execute]) -> Execute | None:
-    """A statement that runs in lockstep, or where it cannot, as `by_steps` prepares it; None if it never can.
+    """Compile a statement for lockstep execution, with `by_steps` as fallback; None if it is not supported.
 
     With `reverse`, parallel and vectorised loops run backwards where iterations depend on each other.
     """
@@ -37,7 +37,7 @@ class _Trial:
         self.outside = list(statements.outside)
         self.written = statements.written
         self.by_steps: Execute | None = None
-        """The statement one step at a time, once it was needed."""
+        """The statement compiled for single steps, on first need."""
 
     def __call__(self, env: Env) -> None:
         if self.by_steps is None:
@@ -47,7 +47,7 @@ class _Trial:
         self.by_steps(env)
 
     def attempt(self, env: Env) -> bool:
-        """Run in lockstep. False, with memory as it was, if that fails."""
+        """Run in lockstep; on failure, restore memory and return False."""
         try:
             memories = self.memories(env)
         except (Decline, KeyError, AttributeError):
@@ -67,7 +67,7 @@ class _Trial:
             return False
 
     def finished(self, lockstep: Lockstep) -> bool:
-        """Run once. False if it fails, which only counts if all that was read is right. Raises Conflict."""
+        """Run once; return False on failure, provided that all loaded values were final. Raises Conflict."""
         try:
             self.run(lockstep)
         except Conflict:
@@ -78,7 +78,9 @@ class _Trial:
         return True
 
     def memories(self, env: Env) -> dict[Node, Memory]:
-        """The memory that comes from outside; variables may share one. Raises Decline if it overlaps otherwise."""
+        """Return the memory allocated outside; variables with the same array share it. Raises Decline for other
+        overlaps.
+        """
         result: dict[Node, Memory] = {}
         starts: dict[int, tuple[int, Memory]] = {}
         for data in self.outside:

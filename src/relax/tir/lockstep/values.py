@@ -1,9 +1,9 @@
-"""Scalar operations on arrays: each function here computes, element by element, what `relax.prim.evaluate` defines.
+"""Scalar operations on arrays: elementwise equivalents of `relax.prim.evaluate`.
 
 A value is a Python scalar, equal in all iterations and lanes, or an array with an axis for each loop in lockstep and
-a last one for the lanes of a vector (of size 1 for a scalar). Arrays of bool, integers, float32 and float64 have their
-own dtype, whose arithmetic NumPy rounds and wraps as defined; narrower floats are held as float64, rounded by
-`convert_array` after every operation.
+a last one for the lanes of a vector (of size 1 for a scalar). Arrays of bool, integers, float32 and float64 have the
+value's dtype, whose NumPy arithmetic rounds and wraps as required; narrower floats are represented as float64, rounded
+by `convert_array` after every operation.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from ...prim.instructions import DOTS, Dot, fused
 from ...runtime.rounding import convert_array
 
 Array: TypeAlias = Any
-"""An ndarray; NumPy's annotations leave open what its methods return."""
+"""An ndarray, untyped because NumPy's annotations do not determine results of methods."""
 numpy: Final[Any] = np
-"""NumPy without its annotations, for the functions whose results they leave open."""
+"""NumPy without annotations, for functions whose annotated results are undetermined."""
 Function = Callable[..., Any]
 
 
 class Unsupported(Exception):
-    """Raised while a statement is prepared that lockstep execution does not cover: it runs one step at a time."""
+    """Raised while a statement is compiled that lockstep execution does not support: it runs one step at a time."""
 
 
 class Decline(Exception):
@@ -56,7 +56,7 @@ class Decline(Exception):
 
 
 def held_dtype(dtype: DataType) -> np.dtype[Any]:
-    """The dtype of the arrays that hold values of `dtype`. Raises Unsupported for handles and padded integers."""
+    """Return the dtype of arrays with values of `dtype`. Raises Unsupported for handles and padded integers."""
     element = dtype.element_of
     if element.is_float:
         return np.dtype(element if element in ("float32", "float64") else "float64")
@@ -66,19 +66,19 @@ def held_dtype(dtype: DataType) -> np.dtype[Any]:
 
 
 def is_array(value: Any) -> bool:
-    """True for a value that may differ between iterations or lanes."""
+    """True for an array, whose values may differ between iterations or lanes."""
     return value.__class__ is np.ndarray
 
 
 def widened(value: Any, dtype: DataType) -> Array:
-    """A value as an array, at least of one dimension."""
+    """Convert a value to an array of at least one dimension."""
     if is_array(value):
         return value
     return np.array([value], held_dtype(dtype))
 
 
 def rounded(value: Array, dtype: DataType) -> Array:
-    """An array of float64 rounded to a floating-point dtype, as it is held."""
+    """Round a float64 array to a floating-point dtype, in that dtype's array representation."""
     if dtype == "float64":
         return value
     if dtype == "float32":
@@ -90,7 +90,7 @@ def rounded(value: Array, dtype: DataType) -> Array:
 
 
 def cast_array(value: Array, dtype: DataType) -> Array:
-    """`convert_value` of each element; `value` is held as its own dtype demands."""
+    """Convert each element as `convert_value` does; `value` has the array representation of its dtype."""
     if dtype.is_bool:
         return value != 0
     if dtype.is_float:
@@ -111,14 +111,14 @@ def cast_array(value: Array, dtype: DataType) -> Array:
 
 
 def to_native(value: Any, dtype: DataType) -> Array:
-    """A value as an array of the dtype's own NumPy type, as memory holds it."""
+    """Convert a value to an array of the dtype's NumPy type, as stored in memory."""
     if not is_array(value):
         return np.reshape(array_of(value, dtype), (1,))
     return value.astype(dtype.numpy())
 
 
 def to_held(value: Array, dtype: DataType) -> Array:
-    """Elements of memory as values."""
+    """Convert loaded elements to their array representation."""
     return value.astype(held_dtype(dtype))
 
 
@@ -132,7 +132,7 @@ _OF_INTEGERS: Final[dict[type, Function]] = {
 _OF_FLOAT32: Final[dict[type, Function]] = {
     Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: np.divide, Min: np.minimum, Max: np.maximum,
 }  # fmt: skip
-"""Operations whose result, computed in float64 and rounded to float32, is that of float32 arithmetic."""
+"""Operations that are computed in float32 itself: equal to float64 arithmetic rounded to float32."""
 
 
 def _opposite(a: Any, b: Any, remainder: Any) -> Any:
@@ -155,11 +155,11 @@ DIVISIONS: Final[dict[type, Function]] = {
     Div: _truncated_quotient,
     Mod: _truncated_remainder,
 }
-"""Divisions of integers; the divisor is not zero."""
+"""Integer divisions; divisors must be nonzero."""
 
 
 def binary_arrays(expr: BinaryExpr) -> Function:
-    """The operation on two values, one of them at least an array; not a division of integers."""
+    """Return the operation for two values, at least one an array; integer divisions are excluded."""
     dtype, kind = expr.a.dtype.element_of, type(expr)
     held_dtype(dtype)
     if not dtype.is_float:
@@ -189,7 +189,9 @@ def _doubles(value: Any) -> Any:
 
 
 def intrinsic_arrays(expr: Call) -> Function:
-    """The call on values, one of them at least an array. Raises Unsupported for what is not elementwise."""
+    """Return the function of a call for values of which at least one is an array. Raises Unsupported unless it is
+    elementwise.
+    """
     dtype, kinds = expr.dtype.element_of, [arg.dtype.element_of for arg in expr.args]
     name = expr.intrinsic
     for kind in (dtype, *kinds):
@@ -226,10 +228,10 @@ def _one_by_one(function: Function, dtype: DataType, *values: Any) -> Array:
 
 
 def _fused_singles(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once to float32.
+    """Return a * b + c, rounded once to float32.
 
-    The product is exact in float64. The sum is rounded to odd there: an inexact one takes the neighbour whose last
-    bit is 1, which keeps it beside a tie of float32.
+    The product is exact in float64. The sum is rounded to odd in float64: an inexact sum becomes the neighbour whose
+    last bit is 1, so that it stays on its side of a float32 tie.
     """
     product, c = _as_double(a) * _as_double(b), _as_double(c)
     total = product + c
@@ -249,7 +251,7 @@ def _as_double(value: Any) -> Any:
 
 
 def _dot(dot: Dot, total: Any, a: Any, b: Any) -> Any:
-    """The total plus the products of the narrow numbers in two words; exact, then converted once."""
+    """Return the total plus the products of two packed groups of narrow numbers: exact, then converted once."""
     wide = np.float64 if dot.sums == "float32" else np.int64
     sums = DataType(dot.sums)
     numbers = [

@@ -1,4 +1,4 @@
-"""The gain of lockstep execution: it is prepared for statements that store enough elements to make up for that."""
+"""Estimated gain of lockstep execution, which must exceed the cost of compiling a statement for it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ..statements import parts_of
 from ..stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
 
 LEAST: Final = 500
-"""The gain from which on statements run in lockstep."""
+"""Least gain of statements that run in lockstep."""
 PREPARATION: Final = 64
-"""Elements that are stored one after the other in the time in which a store is prepared, and begun, in lockstep."""
+"""Cost of compiling and starting a store in lockstep, in stores of one element in single steps."""
 UNKNOWN: Final = 8
-"""Iterations of a loop whose extent depends on loops around it."""
+"""Assumed number of iterations of a loop whose extent depends on outer loops."""
 
 
 def gain(
     stmt: Stmt, prepared: Callable[[PrimExpr], Callable[[Env], Any]]
 ) -> tuple[int, Callable[[Env], int] | None]:
-    """The elements that a statement stores beyond those that its preparation is worth.
+    """Return the number of elements that a statement stores, less the cost of compiling it for lockstep.
 
-    Where they depend on sizes, the function that counts them comes with it; `prepared` makes expressions executable.
+    If it depends on sizes, return its static part and a function that computes it; `prepared` compiles expressions.
     """
     fixed, open_ = 0, list[tuple[int, tuple[PrimExpr, ...]]]()
     bindings: dict[Var, PrimExpr] = {}
@@ -60,9 +60,9 @@ def gain(
 def _stores(
     stmt: Stmt, times: int, extents: tuple[PrimExpr, ...], bindings: dict[Var, PrimExpr]
 ) -> Iterator[tuple[int, tuple[PrimExpr, ...]]]:
-    """For each store, its elements in the loops of constant extents, and the extents of the others.
+    """Yield for each store its elements in loops of static extent, and the extents of the other loops.
 
-    What sizes are bound to on the way is added to `bindings`.
+    Integer lets on the way are added to `bindings`.
     """
     match stmt:
         case BufferStore(indices=indices):
@@ -83,7 +83,7 @@ def _stores(
 
 
 def _number(value: Callable[[Env], Any], env: Env) -> Any:
-    """The value of an expression, None if variables that it depends on have none yet."""
+    """Return the value of an expression, or None if it depends on unbound variables or fails."""
     try:
         return value(env)
     except (ArithmeticError, LookupError, ValueError):

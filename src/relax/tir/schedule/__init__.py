@@ -1,4 +1,4 @@
-"""Schedules: programs of rewrites of loops and blocks, each proved to keep what a function computes."""
+"""Schedules: sequences of loop and block transformations, each proved to preserve a function's results."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Types of the arguments of primitives: each call of a user is checked against the primitive's annotations.
+"""Argument types of primitives: users' calls are checked against the primitives' annotations.
 
     sch.parallel("i")        error[E8002]: parallel: loop must be a loop, found 'i'
                                = help: sch.get_loops(block) gives the loops around a block
 
-An annotation is a name of the table below, ``X | None``, or ``Sequence[X]`` of such. Integers of NumPy and constants of
-the IR arrive as integers of Python.
+An annotation is a name in the table below, ``X | None``, or ``Sequence[X]``. NumPy integers and IR constants are
+converted to Python integers.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from .error import ARGUMENT, ScheduleError
 from .rv import BlockRV, LoopRV
 
 _REFUSED: Final = object()
-"""The result of a conversion that does not apply."""
+"""Result of a conversion for a value of another type."""
 _LONGEST: Final = 60
-"""The number of letters up to which an argument is shown in an error."""
+"""Largest number of characters of an argument shown in an error."""
 
 
 @dataclass(frozen=True)
 class ArgumentType:
-    """The values that an argument may have: how errors call them, and what they become."""
+    """A type of arguments: its name in errors, and the conversion of values."""
 
     description: str
     convert: Callable[[Any], Any]
-    """The argument as the primitive takes it, or `_REFUSED`."""
+    """Return the converted value, or `_REFUSED`."""
     hint: str = ""
 
     def require(self, name: str, value: Any) -> Any:
-        """The argument as the primitive takes it. Raises ScheduleError for one of another type."""
+        """Return the converted argument; raise ScheduleError for a value of another type."""
         result = self.convert(value)
         if result is _REFUSED:
             message = f"{name} must be {self.description}, found {_shown(value)}"
@@ -63,7 +63,7 @@ class _ListType(ArgumentType):
 
 
 def argument_type(annotation: str) -> ArgumentType:
-    """The type that an annotation of a primitive's parameter means."""
+    """Return the type for an annotation of a primitive's parameter."""
     known = _TYPES.get(annotation)
     if known is not None:
         return known
@@ -86,7 +86,7 @@ def _optional(base: ArgumentType) -> ArgumentType:
 
 
 def plain(value: Any) -> Any:
-    """An argument with numbers and arrays of NumPy as those of Python, and sequences of other kinds as lists."""
+    """Convert NumPy numbers and arrays to Python's, and other sequences to lists."""
     if _is(value, np.generic, np.ndarray):
         return value.tolist()
     if _is(value, Sequence) and not _is(value, str, bytes, list, tuple):
@@ -95,12 +95,12 @@ def plain(value: Any) -> Any:
 
 
 def _is(value: Any, *types: type) -> bool:
-    """`isinstance` without its conclusions about the types of elements, which no one knows here."""
+    """`isinstance` without narrowing for type checkers, since element types are unknown."""
     return isinstance(value, types)
 
 
 def _shown(value: Any) -> str:
-    """An argument in an error: itself if it is short, or else its type."""
+    """Return the text of an argument in an error: its representation if that is short, else its type."""
     if _is(value, BlockRV, LoopRV, PrimExpr, str, int, float, list, tuple, dict, type(None)):
         text = str(value) if _is(value, PrimExpr) else repr(value)
         if len(text) <= _LONGEST and "\n" not in text:
@@ -158,7 +158,7 @@ def _padding(value: Any) -> Any:
 
 
 def _intrinsic(value: Any) -> Any:
-    """A name or an intrinsic; a trace holds an intrinsic as its description, implementation and name."""
+    """Accept a name or an intrinsic; a trace holds an intrinsic as (description, implementation, name)."""
     if _is(value, list, tuple):
         match tuple(value):
             case (PrimFunc() as desc, PrimFunc() as impl, str() as name):
@@ -214,7 +214,7 @@ _TYPES: Final[Mapping[str, ArgumentType]] = MappingProxyType({
         "a number, an IndexMap or a function", _padding
     ),
 })  # fmt: skip
-"""The annotations that parameters of primitives may have."""
+"""The permitted annotations of primitives' parameters."""
 
 
 __all__ = ["ArgumentType", "argument_type", "plain"]

@@ -1,4 +1,4 @@
-"""The part of a schedule that primitives work on, and the decorator that makes a function one.
+"""Base class of Schedule that primitives work on, and the decorators that define primitives.
 
     @primitive
     def parallel(sch: ScheduleBase, loop: LoopRV) -> None:
@@ -6,9 +6,9 @@
         ...
         sch.state.replace(node, node.replace(kind=ForKind.PARALLEL), loop.function)
 
-Random integers among the arguments arrive as their values. A primitive that raises leaves the program as it was. What
-one primitive does by calling others is one instruction of the trace. A primitive that samples sets `decision`; one that
-is given what a saved trace cannot hold, a Buffer or ``lambda *indices: …``, sets its form for the trace in `recorded`.
+Random integers among the arguments are replaced by their values. A primitive that raises leaves the program unchanged.
+Primitives called by a primitive are not recorded separately in the trace. A sampling primitive sets `decision`; one
+whose argument cannot be saved in a trace, such as a Buffer or ``lambda *indices: …``, sets a replacement in `recorded`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DebugMask: TypeAlias = 'int | Literal["all", "none"]'
 
 
 class ScheduleBase:
-    """A program, the trace of what was done to it, random numbers, and the values of random integers."""
+    """A program, the trace of applied primitives, the random number generator, and the values of random integers."""
 
     def __init__(
         self, mod: IRModule, seed: int | None, debug_mask: DebugMask, error_render_level: Level
@@ -51,36 +51,37 @@ class ScheduleBase:
         self._trace = Trace()
         self._integers: dict[Var, int] = {}
         self._loose_integers: frozenset[Var] = frozenset()
-        """Integers that no instruction of the trace gave: it records their values."""
+        """Integers that are not an output of an instruction: the trace records their values."""
         self._removed: frozenset[BlockRV | LoopRV] = frozenset()
         self._depth = 0
         self._family = object()
-        """The mark of the schedule and its copies on the blocks and loops that their primitives give."""
+        """Identity shared by a schedule and its copies; the blocks and loops they return are marked with it."""
         self.working_on: str | None = None
-        """The function in which blocks are looked for; None: the only one, or main."""
+        """Name of the function in which blocks are searched; None: the only function, or main."""
         self.decision: Any = None
-        """The choice of the sampling primitive that is being applied, for its instruction."""
+        """Decision of the sampling primitive being applied, for its instruction."""
         self.recorded: dict[str, Any] = {}
-        """Arguments as the trace shall have them, set by the primitive that is being applied: an IndexMap, say, of
-        the dimensions that a buffer turned out to have, for ``lambda *indices: …``."""
+        """Arguments to record in place of the given ones, set by the primitive being applied: for ``lambda *indices:
+        …``, an IndexMap with the buffer's number of dimensions.
+        """
 
     def seed(self, seed: int | None) -> None:
-        """Begin the random numbers anew; None or -1 takes a seed that no one knows."""
+        """Reseed the random number generator; None or -1 chooses a random seed."""
         self.random.seed(random.SystemRandom().randrange(1, 1 << 31) if seed in (None, -1) else seed)
 
     def fork_seed(self) -> int:
-        """A seed for another schedule, whose random numbers are independent of those to come here."""
+        """Return a seed for another schedule, whose random numbers are independent of this schedule's."""
         return self.random.randrange(1, 1 << 31)
 
     @property
     def mod(self) -> IRModule:
-        """The program as it is now."""
+        """The current program."""
         return self.state.mod
 
     # ------------------------------------------------------------------ random integers
 
     def new_integer(self, value: int) -> Var:
-        """A random variable for an integer that was chosen."""
+        """Create a random variable for a sampled integer."""
         var = Var("v", "int32")
         self._integers = {**self._integers, var: value}
         if not self._depth:
@@ -88,7 +89,7 @@ class ScheduleBase:
         return var
 
     def remove_rv(self, rand_var: Any) -> None:
-        """Forget a random variable: using it from now on raises ScheduleError."""
+        """Invalidate a random variable: later uses raise ScheduleError."""
         if isinstance(rand_var, (BlockRV, LoopRV)):
             self._removed |= {rand_var}
         elif isinstance(rand_var, Var) and rand_var in self._integers:
@@ -97,7 +98,7 @@ class ScheduleBase:
             raise ScheduleError(ARGUMENT, f"{rand_var!r} is no random variable of this schedule")
 
     def integer(self, expr: Any) -> int:
-        """The value of an integer or of an expression of random integers. Raises ScheduleError for another."""
+        """Evaluate an integer or an expression of random integers. Raises ScheduleError for other values."""
         if isinstance(expr, int):
             return expr
         if not isinstance(expr, PrimExpr):
@@ -113,10 +114,10 @@ class ScheduleBase:
         return result.value
 
     def get_size(self, name: str, func_name: str | None = None) -> Var:
-        """The variable of a size or scalar parameter of a function, by its name: for factors such as ``n // 4``.
+        """Return the variable of a size or scalar parameter by its name, for factors such as ``n // 4``.
 
-        Without `func_name`, of the function that `work_on` named, or of the one in the module that has such a size.
-        Raises ScheduleError unless there is one such variable.
+        Without `func_name`, searches the function set by `work_on`, or all functions of the module. Raises
+        ScheduleError unless exactly one variable has this name.
         """
         function = func_name if func_name is not None else self.working_on
         matched = {
@@ -134,7 +135,7 @@ class ScheduleBase:
         return next(iter(matched))
 
     def evaluated(self, value: Any) -> Any:
-        """An argument with the values of random integers in their places."""
+        """Replace random integers in an argument by their values."""
         return map_leaves(value, self._evaluated_leaf)
 
     def _evaluated_leaf(self, value: Any) -> Any:
@@ -152,13 +153,13 @@ class ScheduleBase:
         return value
 
     def _owned(self, value: Any) -> Any:
-        """A result of a primitive: blocks and loops know that they are of this schedule and its copies."""
+        """Mark a block or loop returned by a primitive as belonging to this schedule and its copies."""
         if not isinstance(value, (BlockRV, LoopRV)) or value.family is self._family:
             return value
         return replace(value, family=self._family)
 
     def _with_values(self, expr: PrimExpr, variables: Container[Var]) -> PrimExpr | int:
-        """An expression with the values of some of the random integers; a number if nothing else is in it."""
+        """Substitute the values of random integers in `variables`; returns an int if the result is constant."""
         values = {
             var: const(self._integers[var], var.dtype)
             for var in free_vars(expr)
@@ -170,7 +171,9 @@ class ScheduleBase:
         return result.value if isinstance(result, IntImm) else result
 
     def _for_trace(self, value: Any) -> Any:
-        """An argument as an instruction has it: functions as index maps, integers of no instruction as numbers."""
+        """Convert an argument for the trace: functions to index maps, integers that are no instruction's output to
+        numbers.
+        """
         if isinstance(value, PrimExpr):
             return self._with_values(value, self._loose_integers)
         if callable(value) and not isinstance(value, (BlockRV, LoopRV, Node)):
@@ -183,7 +186,7 @@ class ScheduleBase:
     # ------------------------------------------------------------------ applying primitives
 
     def replay(self, kind: InstructionKind, arguments: dict[str, Any]) -> Any:
-        """Apply a primitive to arguments by their names."""
+        """Apply a primitive to arguments given by name."""
         args: list[Any] = []
         rest = dict(arguments)
         for name in kind.by_position:
@@ -193,7 +196,7 @@ class ScheduleBase:
         return self.apply(kind, tuple(args), rest)
 
     def apply(self, kind: InstructionKind, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Apply a primitive, or leave everything as it was and raise."""
+        """Apply a primitive; if it raises, restore the previous state."""
         bound = self._bound(kind, args, options)
         if self._depth:
             return self._run(kind, bound)
@@ -223,7 +226,7 @@ class ScheduleBase:
     def _bound(
         self, kind: InstructionKind, args: tuple[Any, ...], options: dict[str, Any]
     ) -> inspect.BoundArguments:
-        """The arguments by their names. Raises TypeError if there are too few or too many."""
+        """Bind the arguments to the parameters. Raises TypeError if they do not fit the signature."""
         try:
             bound = kind.signature.bind(self, *args, **options)
         except TypeError as error:
@@ -232,7 +235,7 @@ class ScheduleBase:
         return bound
 
     def _require_types(self, kind: InstructionKind, bound: inspect.BoundArguments) -> None:
-        """Put the values of random integers in, and raise ScheduleError for arguments of a wrong type."""
+        """Substitute random integers, and raise ScheduleError for arguments of a wrong type."""
         for name, expected in kind.argument_types.items():
             value = self.evaluated(bound.arguments[name])
             if kind.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
@@ -254,7 +257,7 @@ class ScheduleBase:
         self._trace.append(Instruction(kind, arguments, _outputs(result), several), self.decision)
 
     def _verify(self, before: IRModule) -> None:
-        """With a debug mask, check that every function that was changed is well-formed."""
+        """Check that changed functions are well-formed, if a debug mask is set."""
         if self.debug_mask in (0, "none"):
             return
         for global_var, func in self.mod.functions.items():
@@ -271,12 +274,12 @@ class ScheduleBase:
 
 
 def primitive(function: F) -> F:
-    """Make a function a primitive: a method of `Schedule` whose applications are recorded in the trace."""
+    """Decorator that makes a function a primitive: a method of `Schedule`, recorded in the trace."""
     return _method(function, is_pure=False)
 
 
 def query(function: F) -> F:
-    """Make a function a primitive that changes nothing: simplified traces have it only if its results are used."""
+    """Decorator for primitives that change nothing: simplified traces keep them only if their results are used."""
     return _method(function, is_pure=True)
 
 
@@ -292,13 +295,13 @@ def _method(function: F, is_pure: bool) -> F:
 
 
 def sizes_of(func: PrimFunc) -> list[Var]:
-    """The variables of the sizes and scalar parameters of a function."""
+    """Return the variables of the sizes and scalar parameters of a function."""
     bound = [var for buffer in func.buffer_map.values() for var in shape_vars_bound_by(buffer)]
     return list(dict.fromkeys([*(param for param in func.params if param not in func.buffer_map), *bound]))
 
 
 def _require_one(expected: ArgumentType, name: str, value: Any) -> Any:
-    """One of the arguments of ``*loops``."""
+    """Check a single argument of ``*loops``."""
     if isinstance(value, (list, tuple)):
         message = f"{name} must be given one by one, not as a list"
         raise ScheduleError(ARGUMENT, message, hint=f"write a star before the list: *{name}")

@@ -1,12 +1,12 @@
-"""The kinds of computation that blocks are, as far as it matters to primitives.
+"""Kinds of blocks that primitives distinguish: complete blocks and reduction blocks.
 
-A block is judged within its scope, by who else reads and writes there (see `dependence`). It is
+The kind of a block depends on the other readers and writers in its scope (see `dependence`). It is
 
-    complete        the only writer of its buffers in the scope; data-parallel variables only, no two values of which
-                    write one element; reads nothing that it writes
-    a reduction     likewise, with reduction variables too, which do not index what it writes, and an init
+    complete        the only writer of its buffers in the scope; only data-parallel variables, distinct values of which
+                    write distinct elements; does not read the buffers it writes
+    a reduction     likewise, but with an init, and with reduction variables that do not index the written buffers
 
-or neither. A function here gives the reason for which a block is not of a kind.
+or neither. The functions of this module return the reason why a block is not of a kind.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ N = TypeVar("N", bound=Node)
 
 
 def complete_problem(child: BlockRealize, scope: Block, alone: bool = True) -> str | None:
-    """The reason for which a child of a scope is no complete block; None if it is one.
+    """Return why a child of a scope is not a complete block, or None if it is one.
 
-    With ``alone=False`` other blocks may write its buffers too.
+    With ``alone=False``, other blocks may write its buffers, too.
     """
     block = child.block
     problem = _common_problem(child, scope, alone)
@@ -48,9 +48,9 @@ def complete_problem(child: BlockRealize, scope: Block, alone: bool = True) -> s
 def reduction_problem(
     child: BlockRealize, scope: Block, alone: bool = True, initialised: bool = False
 ) -> str | None:
-    """The reason for which a child of a scope is no reduction block; None if it is one.
+    """Return why a child of a scope is not a reduction block, or None if it is one.
 
-    With ``alone=False`` other blocks may write its buffers too; with ``initialised=True`` it needs no init.
+    With ``alone=False``, other blocks may write its buffers, too; with ``initialised=True``, it needs no init.
     """
     block = child.block
     if block.init is None and not initialised:
@@ -70,7 +70,7 @@ def reduction_problem(
 
 
 def _other_element_problem(block: Block) -> str | None:
-    """The reason for which a block may read elements that it writes in other instances; None if it does not."""
+    """Return why a block may read elements that its other instances write, or None if it does not."""
     stores = nodes_of(block.body, BufferStore)
     written = {store.buffer for store in stores}
     for load in nodes_of(block.body, BufferLoad):
@@ -82,14 +82,14 @@ def _other_element_problem(block: Block) -> str | None:
 
 
 def nodes_of(node: Node, kind: type[N]) -> list[N]:
-    """The nodes of a class in a statement or expression."""
+    """Return the nodes of a class in a statement or expression."""
     result: list[N] = []
     post_order_visit(node, lambda part: result.append(part) if isinstance(part, kind) else None)
     return result
 
 
 def data_parallel_problem(block: Block) -> str | None:
-    """The reason for which two values of a block's data-parallel variables may write one element; None if never."""
+    """Return why two values of a block's data-parallel variables may write one element, or None if they cannot."""
     needed = [v.var for v in block.iter_vars if v.iter_type == "spatial" and not _is_single(v)]
     for region in accesses(block).writes:
         for var in needed:
@@ -106,7 +106,7 @@ def _is_single(iter_var: IterVar) -> bool:
 
 
 def _tells_apart(var: Var, needed: list[Var], extent: Range) -> bool:
-    """True if a range moves, with each step of a variable, by its own length or more, whatever the others are."""
+    """True if each step of `var` moves a range by at least its length, regardless of the other variables."""
     free = set(free_vars(extent.min))
     if var not in free or any(other in free for other in needed if other is not var):
         return False
@@ -116,7 +116,7 @@ def _tells_apart(var: Var, needed: list[Var], extent: Range) -> bool:
 
 
 def _is_injective(block: Block, needed: list[Var], region: BufferRegion) -> bool:
-    """True if no element is written for two values of the variables together."""
+    """True if distinct values of the variables together are proved to write distinct elements."""
     if not all(is_const(extent.extent, 1) for extent in region.region):
         return False
     domains = {v.var: v.dom for v in block.iter_vars if v.dom is not None and v.var in set(needed)}

@@ -1,9 +1,9 @@
-"""Buffers as arguments of primitives, and what must be true of a buffer before its accesses are moved elsewhere.
+"""Buffer arguments of primitives, and preconditions for moving a buffer's accesses.
 
-* The accesses are all there is: the buffer's pointer is not handed to a call, and no other buffer views its memory.
-* Parameters may overlap unless the function says ``tir.noalias``: what is stored through one is then seen through the
-  other. A primitive that moves accesses to a parameter across stores to another one makes the function say it, so that
-  a call whose arguments overlap is refused, instead of computing something else.
+* All accesses are loads and stores: the buffer's pointer is not passed to a call, and no other buffer views its memory.
+* Parameters may overlap unless the function has the attribute ``tir.noalias``. A primitive that moves accesses of a
+  parameter across stores to another parameter sets it, so that calls with overlapping arguments are rejected instead of
+  returning different results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _BY_ADDRESS: Final = frozenset({"address_of", "tvm_access_ptr"})
 def buffer_argument(
     sch: ScheduleBase, realize: BlockRealize, argument: Any, access: Access, name: str
 ) -> Buffer:
-    """The same as `accessed_buffer`; in the trace, a Buffer is its index, which replaying finds in another function."""
+    """`accessed_buffer`, which records a Buffer by its index in the trace, so that it can be replayed on other
+    functions.
+    """
     buffer = accessed_buffer(realize, argument, access, name)
     if not isinstance(argument, (int, str)):
         sch.recorded[name] = accessed_buffers(realize, access).index(buffer)
@@ -42,7 +44,7 @@ def buffer_argument(
 
 
 def accessed_buffers(realize: BlockRealize, access: Access) -> list[Buffer]:
-    """The buffers that a block reads or writes: those that it names in order, then others that its body accesses."""
+    """Return the buffers that a block reads or writes: declared ones in order, then others that its body accesses."""
     block = realize.block
     declared = block.reads if access == "read" else block.writes
     taken = accesses(block).reads if access == "read" else accesses(block).writes
@@ -50,7 +52,8 @@ def accessed_buffers(realize: BlockRealize, access: Access) -> list[Buffer]:
 
 
 def accessed_buffer(realize: BlockRealize, argument: Any, access: Access, name: str = "buffer") -> Buffer:
-    """The buffer that an argument means: an index into the block's reads or writes, a name, a Buffer or its region.
+    """Return the buffer denoted by an argument: an index into the block's reads or writes, a name, a Buffer or its
+    region.
 
     Raises ScheduleError if the block has no such access.
     """
@@ -81,7 +84,7 @@ def accessed_buffer(realize: BlockRealize, argument: Any, access: Access, name: 
 
 
 def either_buffer(sch: ScheduleBase, realize: BlockRealize, argument: Any) -> Buffer:
-    """The buffer that ``("read", 0)``, ``("write", "B")``, a name, or a Buffer means; see `buffer_argument`."""
+    """Return the buffer denoted by ``("read", 0)``, ``("write", "B")``, a name, or a Buffer; see `buffer_argument`."""
     if isinstance(argument, (tuple, list)):
         items = list(cast("Iterable[Any]", argument))
         if len(items) != 2 or items[0] not in ("read", "write"):
@@ -106,7 +109,7 @@ def either_buffer(sch: ScheduleBase, realize: BlockRealize, argument: Any) -> Bu
 
 
 def require_scope_name(storage_scope: str) -> str:
-    """The name of a storage scope, which must not be empty."""
+    """Return the name of a storage scope; raise ScheduleError if it is empty."""
     if not storage_scope:
         raise ScheduleError(
             ARGUMENT,
@@ -122,7 +125,7 @@ _viewed: weakref.WeakKeyDictionary[Block, frozenset[Var]] = weakref.WeakKeyDicti
 
 
 def viewed_pointers(block: Block) -> frozenset[Var]:
-    """The pointers that a block hands on to calls, or through which it views memory as another buffer."""
+    """Return the pointers that a block passes to calls, or declares views on."""
     result = _viewed.get(block)
     if result is None:
         visitor = _Views()
@@ -148,7 +151,7 @@ class _Views(StmtExprVisitor):
             self.pointers.add(node)
 
     def visit_Buffer(self, node: Buffer) -> None:
-        """A buffer that is accessed: its pointer is not handed on."""
+        """Do nothing: accessing a buffer does not pass its pointer on."""
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> None:
         self.pointers.add(node.buffer.data)
@@ -169,7 +172,7 @@ class _Views(StmtExprVisitor):
 
 
 def require_accesses_only(state: ScheduleState, function: str, buffer: Buffer) -> None:
-    """Raise if the memory of a buffer is reached in other ways than by loads and stores of the buffer."""
+    """Raise if the memory of a buffer is accessed through a view, a pointer or another parameter."""
     func = state.func(function)
     shared = [b for b in func.buffer_map.values() if b.data is buffer.data and b is not buffer]
     if shared or buffer.data in viewed_pointers(state.root(function).block):
@@ -182,7 +185,7 @@ def require_accesses_only(state: ScheduleState, function: str, buffer: Buffer) -
 
 
 def stored_outside_blocks(body: Stmt, buffer: Buffer) -> bool:
-    """True if a statement of a scope that is in none of its child blocks stores to a buffer."""
+    """True if a statement of a scope, outside of its child blocks, stores to a buffer."""
     if isinstance(body, BufferStore):
         return body.buffer is buffer
     if isinstance(body, BlockRealize):
@@ -194,7 +197,7 @@ def stored_outside_blocks(body: Stmt, buffer: Buffer) -> bool:
 
 
 def is_parameter(func: PrimFunc, buffer: Buffer) -> bool:
-    """True if a buffer is that of a parameter."""
+    """True if a buffer belongs to a parameter."""
     return any(item is buffer for item in func.buffer_map.values())
 
 
@@ -204,7 +207,7 @@ def is_allocated_in(block: Block, buffer: Buffer) -> bool:
 
 
 def allocating_block(state: ScheduleState, block: BlockRV, buffer: Buffer) -> BlockRealize:
-    """The block around a block, or the block itself, that allocates a buffer. Raises ScheduleError if none does."""
+    """Return the innermost block, from `block` outwards, that allocates a buffer. Raises ScheduleError if none does."""
     for stmt in (state.realize(block), *state.ancestors(block)):
         if isinstance(stmt, BlockRealize) and is_allocated_in(stmt.block, buffer):
             return stmt
@@ -217,7 +220,7 @@ def allocating_block(state: ScheduleState, block: BlockRV, buffer: Buffer) -> Bl
 
 
 def demand_apart(state: ScheduleState, function: str, buffer: Buffer, others: Iterable[Buffer]) -> None:
-    """Make the function promise that a parameter's memory is apart from that of others, if one is a parameter too."""
+    """Set ``tir.noalias`` if a parameter's memory must not overlap that of other parameters."""
     func = state.func(function)
     if func.attrs.get("tir.noalias") or not is_parameter(func, buffer):
         return

@@ -1,9 +1,10 @@
-"""Conditions that primitives share, each a function that raises a ScheduleError naming what fails.
+"""Preconditions shared by primitives: functions that raise a ScheduleError with the violated condition.
 
-* Affine bindings: the values of a block's variables are sums of parts of the loop variables that reach no point of the
-  domain twice (see `prim.iter_map`).
-* Complete and reduction blocks: see `scope`.
-* Parallel: the iterations of a loop write different elements, and none reads what another one writes.
+* Affine bindings: the values of a block's variables are sums of parts of the loop variables that reach each point of
+  the
+  domain at most once (see `prim.iter_map`).
+* Complete and reduction blocks: see `block_kinds`.
+* Parallel loops: the iterations write distinct elements, and none reads an element that another one writes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .state import Placed, ScheduleState
 
 
 def blocks_below(stmt: Placed) -> list[BlockRealize]:
-    """The blocks in a loop, or in a block's body, that are in its scope, in the order of the program."""
+    """Return the blocks in a loop, or in a block's body, within the same scope, in program order."""
     result: list[BlockRealize] = []
     stack = list(reversed(parts_of(stmt)))
     while stack:
@@ -44,7 +45,7 @@ def blocks_below(stmt: Placed) -> list[BlockRealize]:
 
 
 def binding_problem(realize: BlockRealize, loops: Iterable[For]) -> str | None:
-    """The reason for which a block's variables are not bound affinely to the loops of its scope; None if they are."""
+    """Return why a block's variables are not bound affinely to the loops of its scope, or None if they are."""
     ranges = {loop.loop_var: loop_range(loop) for loop in loops}
     mapped = detect_iter_map(
         list(realize.iter_values), ranges, realize.predicate, IterMapLevel.Surjective, False
@@ -84,7 +85,7 @@ def require_reduction(state: ScheduleState, block: BlockRV) -> None:
 
 
 def require_complete_or_reduction(child: BlockRealize, scope: Block) -> None:
-    """Raise unless a child of a scope is complete or a reduction block."""
+    """Raise unless a child of a scope is a complete or a reduction block."""
     first = complete_problem(child, scope)
     second = None if first is None else reduction_problem(child, scope)
     if first is not None and second is not None:
@@ -97,13 +98,13 @@ def require_complete_or_reduction(child: BlockRealize, scope: Block) -> None:
 
 
 def bound_loops(child: BlockRealize, kind: str) -> set[Var]:
-    """The variables that a block's variables of a kind are bound to."""
+    """Return the variables in the values of a block's axes of this kind."""
     pairs = zip(child.block.iter_vars, child.iter_values, strict=True)
     return {var for iter_var, value in pairs if iter_var.iter_type == kind for var in free_vars(value)}
 
 
 def require_started(state: ScheduleState, child: BlockRealize, function: str, consequence: str) -> None:
-    """Raise if a reduction may be one over nothing, which a primitive would leave without its start."""
+    """Raise if a reduction may be empty, so that a primitive would leave its results uninitialised."""
     reduced = bound_loops(child, "reduce")
     for node in state.loops(state.block_rv(child, function)):
         if node.loop_var not in reduced:
@@ -123,7 +124,7 @@ def require_started(state: ScheduleState, child: BlockRealize, function: str, co
 
 
 def require_only_blocks(stmt: Placed) -> None:
-    """Raise if statements outside of blocks, in a loop, store, have effects, or repeat on a condition."""
+    """Raise if a statement outside of blocks in a loop stores, has effects, or is a while loop."""
     stack: list[Stmt] = [*parts_of(stmt)]
     while stack:
         part = stack.pop()
@@ -141,13 +142,13 @@ def require_only_blocks(stmt: Placed) -> None:
 
 
 def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
-    """Raise unless the iterations of a loop may run in any order, and at the same time.
+    """Raise unless the iterations of a loop may run in any order and concurrently.
 
     Every block below is a complete or a reduction block, or would be one if no other block wrote its buffers; the loop
-    is bound to data-parallel variables only; a block that touches what another one below the loop writes touches it in
-    the iteration that wrote it: the loop's variable cuts the buffer into slabs, or each iteration writes first what it
-    reads of a buffer used in it only. Bindings need not be affine: a complete block that runs twice for the same
-    values writes the same, and a reduction block needs slabs.
+    is bound to data-parallel variables only; a block that accesses elements written by another block below the loop
+    does so in the iteration that wrote them: either the loop's variable partitions the buffer into slabs, or each
+    iteration first writes what it reads from a buffer private to the iteration. Bindings need not be affine: a complete
+    block that runs twice for the same values writes the same values, and a reduction block needs slabs.
     """
     node = state.loop(loop)
     scope = state.scope(loop).block
@@ -167,7 +168,7 @@ def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
 
 
 def _require_order_free(child: BlockRealize, scope: Block) -> None:
-    """Raise unless instances of a block for different data-parallel variables do not depend on each other."""
+    """Raise unless instances of a block for different data-parallel values are independent."""
     if complete_problem(child, scope, alone=False) is None:
         return
     problem = reduction_problem(child, scope, alone=False, initialised=True)
@@ -178,7 +179,7 @@ def _require_order_free(child: BlockRealize, scope: Block) -> None:
 
 
 def _require_separate(state: ScheduleState, loop: LoopRV, node: For, scope: Block) -> None:
-    """Raise if an iteration may touch elements that a block below the loop writes in another iteration."""
+    """Raise if an iteration may access elements that a block below the loop writes in another iteration."""
     children = blocks_below(node)
     analyzer = analyzer_at(state, loop, inclusive=True)
     for child in children:
@@ -198,9 +199,9 @@ def _require_separate(state: ScheduleState, loop: LoopRV, node: For, scope: Bloc
 def _is_written_again(
     state: ScheduleState, loop: LoopRV, writer: BlockRealize, other: BlockRealize, buffer: Buffer
 ) -> bool:
-    """True if each iteration writes itself what it reads, into storage of its own, or the values that others write.
+    """True if each iteration rewrites what it reads: in private storage, or with the same values as other iterations.
 
-    A complete block writes the same values whenever it writes an element; a reduction block has others meanwhile.
+    A complete block writes the same values each time; a reduction block has different intermediate values.
     """
     complete = is_complete(writer, state.scope(loop).block)
     if other is writer:
@@ -210,7 +211,7 @@ def _is_written_again(
 
 
 def has_own_storage(state: ScheduleState, buffer: Buffer, loop: LoopRV) -> bool:
-    """True if lowering gives each iteration storage of its own for a buffer: see `transform.plan_buffer_allocation`."""
+    """True if lowering gives each iteration a separate buffer: see `transform.plan_buffer_allocation`."""
     if not _is_private(state, buffer, loop):
         return False
     return buffer.scope.startswith("local") or not any(
@@ -236,14 +237,14 @@ def _shared_between_iterations(
 
 
 def _loops_inside(state: ScheduleState, child: BlockRealize, loop: LoopRV) -> list[For]:
-    """The loops around a block that are inside of a loop, outermost first."""
+    """Return the loops around a block that are inside `loop`, outermost first."""
     loops = state.loops(state.block_rv(child, loop.function))
     position = next(i for i, item in enumerate(loops) if item.loop_var is loop.var)
     return loops[position + 1 :]
 
 
 def _is_private(state: ScheduleState, buffer: Buffer, loop: LoopRV) -> bool:
-    """True if a buffer is allocated in the scope of a loop, and all that use it are below the loop."""
+    """True if the scope of a loop allocates a buffer, and all its users are below the loop."""
     scope = state.scope(loop).block
     if buffer not in set(scope.alloc_buffers):
         return False
@@ -254,7 +255,7 @@ def _is_private(state: ScheduleState, buffer: Buffer, loop: LoopRV) -> bool:
 
 
 def require_chain(state: ScheduleState, loops: Iterable[LoopRV]) -> list[For]:
-    """The loops, which must stand directly inside each other, outermost first. Raises otherwise."""
+    """Return the loops outermost first; raise unless each is directly inside the previous one."""
     nodes = [state.loop(rv) for rv in loops]
     for outer, inner in itertools.pairwise(nodes):
         if outer.body is not inner:

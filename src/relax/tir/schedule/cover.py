@@ -1,14 +1,14 @@
-"""Region cover: everything that a consumer reads was written before, in the same iterations of the loops both are in.
+"""Region cover: the producer writes everything that a consumer reads, in the same iterations of their common loops.
 
     for i in range(8):
         for j in range(18):
             A[i * 16 + j] = ...            writes [i * 16, i * 16 + 17]
         for j in range(16):
-            B[i * 16 + j] = A[i * 16 + j] + A[i * 16 + j + 2]          reads inside of it, in each iteration of i
+            B[i * 16 + j] = A[i * 16 + j] + A[i * 16 + j + 2]          reads a subset, in each iteration of i
 
-The proof is about one point: an element that some iteration of the consumer reads, within the buffer. What is written
-is under-approximated: stores behind conditions in a block's body do not count, and an index counts if its values have
-no gaps (see `image`). What is read is over-approximated: see `scope.accesses`.
+The proof is about an arbitrary element that an iteration of the consumer reads, within the buffer. Writes are
+under-approximated: stores under conditions in a block's body do not count, and indices count only if their values have
+no gaps (see `image`). Reads are over-approximated: see `dependence.accesses`.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from .state import ScheduleState
 
 @dataclass(frozen=True)
 class Store:
-    """Elements that are certainly written: those at `indices`, for all values of `loops` that fulfil `conditions`."""
+    """Elements that are certainly written: those at `indices`, for all values of `loops` that satisfy `conditions`."""
 
     buffer: Buffer
     indices: tuple[PrimExpr, ...]
     loops: tuple[For, ...]
-    """The loops whose variables the indices range over, outermost first."""
+    """The loops over whose variables the indices range, outermost first."""
     conditions: tuple[PrimExpr, ...]
 
     def substituted(self, values: Mapping[Var, PrimExpr]) -> Store:
-        """The same with expressions for variables."""
+        """Substitute expressions for variables."""
         if not values:
             return self
         return replace(
@@ -65,7 +65,7 @@ class Store:
 
 
 def stores_of(realize: BlockRealize, loops: Iterable[For]) -> Iterator[Store]:
-    """The stores that a block certainly makes, in all iterations of some loops around it."""
+    """Yield the stores that a block certainly executes, in all iterations of the given loops around it."""
     block = realize.block
     values = {v.var: value for v, value in zip(block.iter_vars, realize.iter_values, strict=True)}
     for store in _stores_in(block):
@@ -108,12 +108,12 @@ def image(
     points: Sequence[PrimExpr],
     analyzer: Analyzer,
 ) -> list[PrimExpr] | None:
-    """The points that expressions reach in the iterations of loops, as conditions on `points`; None if not known.
+    """Return the image of expressions over the iterations of loops, as conditions on `points`; None if unknown.
 
         values i_0 * 16 + i_1, loops i_0 in [0, 8) and i_1 in [0, 18), condition i_0 * 16 + i_1 < n
         gives    0 <= p, p <= 129, p < n
 
-    Every point that fulfils the conditions is reached, and no other is.
+    The conditions hold for exactly the points that are reached.
     """
     conditions = tuple(conditions)
     result = _image_of_sums(values, loops, conditions, points, analyzer)
@@ -127,7 +127,7 @@ def _image_of_digits(
     points: Sequence[PrimExpr],
     analyzer: Analyzer,
 ) -> list[PrimExpr] | None:
-    """The image of values that are digits of loop variables, as fused loops have them."""
+    """Return the image of digits of loop variables, such as the bindings of fused loops."""
     inner = {loop.loop_var: loop_range(loop) for loop in loops}
     outside = [c for c in conditions if set(inner).isdisjoint(free_vars(c))]
     inside = [c for c in conditions if not set(inner).isdisjoint(free_vars(c))]
@@ -154,7 +154,7 @@ def _image_of_sums(
     points: Sequence[PrimExpr],
     analyzer: Analyzer,
 ) -> list[PrimExpr] | None:
-    """The image of values that are sums of loop variables, whose terms may overlap."""
+    """Return the image of sums of loop variables, whose terms may overlap."""
     inner = {loop.loop_var for loop in loops}
     ranged = _ranged(analyzer, loops)
     used: set[Var] = set()
@@ -194,10 +194,9 @@ def _ranged(analyzer: Analyzer, loops: Iterable[For]) -> Analyzer:
 def _dense(
     value: PrimExpr, loops: Sequence[For], analyzer: Analyzer, ranged: Analyzer
 ) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]] | None:
-    """The least and greatest value of an expression that takes all values between; None if it may leave gaps.
+    """Return the least and greatest value of an expression without gaps, and the conditions for any values to exist.
 
-    The third result is the condition that there are such values, where the first two do not tell. `ranged` knows the
-    ranges of the loops too.
+    None if there may be gaps. `ranged` is `analyzer` with the ranges of the loops.
     """
     if not loops:
         return value, value, []
@@ -231,7 +230,7 @@ def _dense(
 def _at_point(
     condition: PrimExpr, values: Sequence[PrimExpr], points: Sequence[PrimExpr], inner: set[Var]
 ) -> PrimExpr | None:
-    """A comparison of an expression that is some point plus or minus what the loops do not change, of that point."""
+    """Restate a comparison on a point: possible if its operands' difference is ± some value plus a loop-invariant."""
     if not isinstance(condition, CompareExpr) or not condition.a.dtype.is_integer:
         return None
     difference = condition.a - condition.b
@@ -245,7 +244,7 @@ def _at_point(
 
 
 def fresh_points(exprs: Sequence[PrimExpr]) -> list[Var]:
-    """Variables that stand for values of expressions in proofs."""
+    """Return fresh variables that stand for values of expressions in proofs."""
     return [Var(f"p{i}", expr.dtype) for i, expr in enumerate(exprs)]
 
 
@@ -253,7 +252,7 @@ def fresh_points(exprs: Sequence[PrimExpr]) -> list[Var]:
 
 
 def shared_loops(first: Sequence[For], second: Sequence[For]) -> int:
-    """The number of loops, from the outermost on, that two blocks are both in."""
+    """Return the number of common loops of two blocks, from the outermost on."""
     count = 0
     for a, b in zip(first, second, strict=False):
         if a is not b:
@@ -265,9 +264,9 @@ def shared_loops(first: Sequence[For], second: Sequence[For]) -> int:
 def covers(
     state: ScheduleState, function: str, producer: BlockRealize, consumer: BlockRealize, buffer: Buffer
 ) -> bool:
-    """True if, in each iteration of the loops around both blocks, the producer writes what the consumer reads there.
+    """True if, in each iteration of the common loops, the producer writes everything that the consumer reads.
 
-    It has then also finished it: a producer that sums up does not sum up over those loops.
+    The written values are final, as a reduction in the producer does not extend over the common loops.
     """
     target = state.block_rv(consumer, function)
     outer = state.loops(state.block_rv(producer, function))
@@ -293,9 +292,9 @@ def covers(
 
 
 def _point_in(extent: Range, values: Mapping[Var, PrimExpr], facts: Analyzer) -> PrimExpr:
-    """An index that stands for any in a range, as facts say: the range's only one, or a variable.
+    """Return an index that represents any index of a range: the only one, or a variable constrained in `facts`.
 
-    The range is over variables that have `values`.
+    `values` holds the values of the variables in the range.
     """
     low = substitute(extent.min, values)
     point = Var("p", low.dtype)
@@ -317,9 +316,9 @@ def _consumer_facts(state: ScheduleState, rv: BlockRV) -> Analyzer:
 
 
 def _runs(loops: Iterable[For], shared: set[Var], facts: Analyzer) -> Analyzer:
-    """Facts with those that loops have iterations whose lengths no other loop decides.
+    """Return the facts extended by: loops whose extents depend on no other loop have iterations.
 
-    Otherwise the store in them is never made, and nobody can tell what is read.
+    Otherwise the store would never run, and the read elements would be uninitialised.
     """
     loops = tuple(loops)
     variables = shared | {loop.loop_var for loop in loops}
@@ -331,7 +330,7 @@ def _runs(loops: Iterable[For], shared: set[Var], facts: Analyzer) -> Analyzer:
 
 
 def _writes_point(store: Store, points: Sequence[PrimExpr], shared: set[Var], facts: Analyzer) -> bool:
-    """True if a point with some facts is among the elements that a store writes."""
+    """True if a store is proved to write the point described by `facts`."""
     runs = _runs(store.loops, shared, facts)
     constraints = image(store.indices, store.loops, store.conditions, points, runs)
     return constraints is not None and all(runs.can_prove(constraint) for constraint in constraints)
@@ -345,7 +344,7 @@ def _is_written_by_one(
     shared: set[Var],
     facts: Analyzer,
 ) -> bool:
-    """True if a block runs for the values of its variables for which it writes a point with some facts."""
+    """True if a block is proved to run for the values of its variables that write the point described by `facts`."""
     block = producer.block
     body = block.body.seq if isinstance(block.body, SeqStmt) else (block.body,)
     store = next((stmt for stmt in body if isinstance(stmt, BufferStore) and stmt.buffer is buffer), None)
@@ -365,7 +364,7 @@ def _is_written_by_one(
 
 
 def sums_up_over(realize: BlockRealize, variables: set[Var]) -> bool:
-    """True if a block's reduction variables are bound to some of these loops."""
+    """True if reduction variables of a block are bound to some of these loop variables."""
     return any(
         iter_var.iter_type != "spatial" and not variables.isdisjoint(free_vars(value))
         for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
@@ -378,12 +377,12 @@ def sums_up_over(realize: BlockRealize, variables: set[Var]) -> bool:
 def domain_points(
     realize: BlockRealize, loops: Sequence[For], points: Sequence[PrimExpr], analyzer: Analyzer
 ) -> list[PrimExpr] | None:
-    """The values that a block's variables take in the iterations of loops, as conditions on points: see `image`."""
+    """Return the values of a block's variables over the iterations of loops, as conditions on points: see `image`."""
     return image(realize.iter_values, loops, tuple(conjuncts(realize.predicate)), points, analyzer)
 
 
 def sums_all(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """True if a reduction block takes all steps in the domains of its reduction variables."""
+    """True if a reduction block executes all steps in the domains of its reduction variables."""
     reduced = [
         (v, value)
         for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
@@ -404,7 +403,7 @@ def sums_all(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) ->
 
 
 def stays_in_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """True if the values of a block's variables are in their domains in all iterations of loops."""
+    """True if a block's variables stay in their domains in all iterations of loops."""
     facts = _ranged(analyzer, loops)
     for condition in conjuncts(realize.predicate):
         facts.assume(condition)
@@ -412,7 +411,7 @@ def stays_in_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analy
 
 
 def domain_conditions(block: Block, values: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """The conditions of values to be in the domains of a block's variables."""
+    """Return the conditions that values are in the domains of a block's variables."""
     result: list[PrimExpr] = []
     for iter_var, value in zip(block.iter_vars, values, strict=True):
         if iter_var.dom is not None:
@@ -421,7 +420,7 @@ def domain_conditions(block: Block, values: Sequence[PrimExpr]) -> list[PrimExpr
 
 
 def implied(facts: Analyzer, premises: Iterable[PrimExpr], conclusions: Iterable[PrimExpr]) -> bool:
-    """True if conclusions hold wherever the facts and premises do."""
+    """True if the facts and premises imply the conclusions."""
     assuming = facts.copy()
     for premise in premises:
         assuming.assume(premise)
@@ -429,9 +428,9 @@ def implied(facts: Analyzer, premises: Iterable[PrimExpr], conclusions: Iterable
 
 
 def sums_once(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """True if a reduction block adds every step once, whenever it sums up an element.
+    """True if a reduction block executes each step at most once per result.
 
-    From the outermost loop on that a reduction variable is bound to, no two iterations are for the same values.
+    From the outermost reduction loop inwards, no two iterations have the same values.
     """
     start = next((i for i, loop in enumerate(loops) if sums_up_over(realize, {loop.loop_var})), None)
     if start is None:

@@ -1,4 +1,4 @@
-"""Proofs that a block writes all elements of a part of a buffer, from an anchor on."""
+"""Proofs that a block writes all elements of a portion of a buffer, starting at an anchor."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ from .sites import Path, Portion, Site
 def writes_all_of(
     site: Site, realize: BlockRealize, path: Path, region: BufferRegion, portion: Portion
 ) -> bool:
-    """True if a block surely writes, from the anchor on and in the current iteration, all elements of a part.
+    """True if a block certainly writes all elements of a portion, from the anchor on and in the current iteration.
 
-    Either the indices are an affine map of the loops that reaches every element of a box; or each index is a sum of
-    multiples of loop variables of its own, without gaps, and the conditions under which the block runs hold for all
-    elements of the part.
+    Either the indices are an affine map of the loops onto a box; or each index is a sum of multiples of its own loop
+    variables without gaps, and the conditions of the block hold for all elements of the portion.
     """
     if any(isinstance(stmt, (IfThenElse, While)) for stmt in path[path.index(site.anchor) :]):
         return False
@@ -68,9 +67,9 @@ def writes_all_of(
 
 
 def require_copied_after_init(site: Site, realize: BlockRealize) -> None:
-    """Raise if a block's init may run although the place of a copy is not reached.
+    """Raise if a block's init may run although the copy is not executed.
 
-    That is so inside of a loop of its reduction that may have no iteration: of such a reduction only the init runs.
+    This happens if the copy is inside a reduction loop that may have no iteration: then only the init runs.
     """
     if realize.block.init is None:
         return
@@ -90,13 +89,13 @@ def require_copied_after_init(site: Site, realize: BlockRealize) -> None:
 
 
 def _reducing(realize: BlockRealize) -> set[Var]:
-    """The loop variables to which a block's reduction variables are bound."""
+    """Return the loop variables to which a block's reduction variables are bound."""
     pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     return {var for iter_var, value in pairs if iter_var.iter_type == "reduce" for var in free_vars(value)}
 
 
 def _starts(site: Site, condition: PrimExpr, reduce_loops: Sequence[For], loops: Sequence[For]) -> bool:
-    """True if a condition holds in the first iteration of a reduction, if there is one."""
+    """True if a condition holds in the first iteration of a reduction, provided there is one."""
     at_start = substitute(condition, {loop.loop_var: loop.min for loop in reduce_loops})
     if _uses(at_start, {loop.loop_var for loop in loops}):
         return False
@@ -116,7 +115,7 @@ def _maps_onto(
     conditions: Sequence[PrimExpr],
     portion: Portion,
 ) -> bool:
-    """True if indices of single elements are an affine map of loops onto a box that holds a part."""
+    """True if indices of single elements are an affine map of loops onto a box that contains the portion."""
     if not all(is_const(extent.extent, 1) for extent in region.region):
         return False
     used = {var for expr in (*indices, *conditions) for var in free_vars(expr)}
@@ -137,7 +136,7 @@ def _maps_onto(
 
 
 def _runs_if_needed(site: Site, loop: For, realize: BlockRealize) -> bool:
-    """True if no iterations of a loop mean that there is nothing to write, or that the init writes it."""
+    """True if a loop without iterations implies that there is nothing to write, or that the init writes it."""
     using = [
         iter_var
         for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
@@ -150,7 +149,7 @@ def _runs_if_needed(site: Site, loop: For, realize: BlockRealize) -> bool:
 
 
 def _reaches(site: Site, index: PrimExpr, width: PrimExpr, loops: Sequence[For], part: Range) -> bool:
-    """True if a sum of multiples of loop variables, with the width of each access, takes all values of a range."""
+    """True if a sum of multiples of loop variables, with accesses of `width` elements, covers a range."""
     analyzer = site.analyzer
     variables = {loop.loop_var for loop in loops}
     terms: list[tuple[int, PrimExpr]] = []
@@ -176,7 +175,7 @@ def _reaches(site: Site, index: PrimExpr, width: PrimExpr, loops: Sequence[For],
 def _holds_for(
     site: Site, condition: PrimExpr, indices: Sequence[PrimExpr], portion: Portion, inner: set[Var]
 ) -> bool:
-    """True if a condition holds whenever the indices lie in a part."""
+    """True if a condition holds whenever the indices lie in the portion."""
     if not _uses(condition, inner):
         analyzer = site.analyzer.copy()
         for part, limits in zip(portion.ranges, portion.conditions, strict=True):

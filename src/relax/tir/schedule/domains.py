@@ -1,4 +1,4 @@
-"""Domains of blocks: a block runs for the values in the domains of its variables, each step of a sum once."""
+"""Domains of blocks: a block must run for all values in its variables' domains, and once for each reduction step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .state import ScheduleState
 def require_whole_domain(state: ScheduleState, block: BlockRV) -> None:
     """Raise unless a block runs for all values in the domains of its variables, and for no others.
 
-    A block may also leave some out, if running it for them does no harm: it reads inside of its buffers only.
+    Values may be left out if running the block for them is harmless: it then only reads inside its buffers.
     """
     realize, loops = state.realize(block), state.loops(block)
     analyzer = outer_facts(state, block)
@@ -55,7 +55,7 @@ def require_whole_domain(state: ScheduleState, block: BlockRV) -> None:
 
 
 def _reads_inside(realize: BlockRealize, analyzer: Analyzer) -> bool:
-    """True if a block reads inside of its buffers for all values in the domains of its variables."""
+    """True if a block reads inside its buffers for all values in the domains of its variables."""
     facts = analyzer.copy()
     for condition in domain_conditions(realize.block, [v.var for v in realize.block.iter_vars]):
         facts.assume(condition)

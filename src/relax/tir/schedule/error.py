@@ -1,4 +1,4 @@
-"""The error of a refused primitive: what fails, what would help, and the program with the place underlined.
+"""ScheduleError: the violated condition, a hint, and the program with the location underlined.
 
 error[E8003]: fuse: the second loop does not stand directly inside the first
   --> kernel.py:12:5
@@ -33,10 +33,10 @@ TRACE: Final = "E8107"
 
 
 class ScheduleError(DiagnosticError):
-    """A primitive's refusal. The program is as it was before the primitive.
+    """Raised if a primitive cannot be applied. The program is as it was before the primitive.
 
-    `places` are the loops, blocks or other nodes in question; they are underlined in the printed function, and the span
-    of the first that has one is the error's.
+    `places` are the loops, blocks or other nodes concerned; they are underlined in the printed function, and the first
+    span among them is the error's.
     """
 
     def __init__(self, code: str, message: str, *places: Node, hint: str = "") -> None:
@@ -44,10 +44,10 @@ class ScheduleError(DiagnosticError):
         super().__init__(Diagnostic(code, message, span, hint=hint))
         self.places = places
         self.program = ""
-        """The function as text, with the places underlined; filled in where the primitive is called."""
+        """Text of the function with `places` underlined; set by the caller of the primitive."""
 
     def located(self, primitive: str, func: PrimFunc | None, level: Level) -> ScheduleError:
-        """The same refusal, told of a primitive and with the function it was applied to."""
+        """Return the error with the primitive's name and the function it was applied to."""
         first = self.diagnostics[0]
         message = f"{primitive}: {first.message}"
         error = ScheduleError(first.code, message, *self.places, hint=first.hint)

@@ -1,4 +1,4 @@
-"""Facts that hold at a block or loop, for the prover."""
+"""Facts known at a block or loop, for the prover."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .state import ScheduleState
 
 
 def loop_range(loop: For) -> Range:
-    """The values of a loop's variable."""
+    """Return the range of a loop's variable."""
     return Range.from_min_extent(loop.min, loop.extent)
 
 
 def analyzer_at(state: ScheduleState, rv: BlockRV | LoopRV, inclusive: bool = False) -> Analyzer:
-    """The facts that hold at a block or loop: the ranges of loops and block variables around it; with `inclusive`,
-    its own too.
+    """Return the facts at a block or loop: ranges of the enclosing loops and block variables; `inclusive`: also its
+    own.
     """
     analyzer = Analyzer()
     around = state.ancestors(rv)[::-1]
@@ -32,7 +32,7 @@ def analyzer_at(state: ScheduleState, rv: BlockRV | LoopRV, inclusive: bool = Fa
 
 
 def outer_facts(state: ScheduleState, block: BlockRV) -> Analyzer:
-    """The facts that hold in the scope of a block, outside of all its loops."""
+    """Return the facts in the scope of a block, outside of its loops."""
     scope = state.scope(block)
     return analyzer_at(state, state.block_rv(scope, block.function), inclusive=True)
 

@@ -1,4 +1,4 @@
-"""Parts of inlining that both directions share: blocks of one store, loads replaced, buffers that go."""
+"""Shared parts of inlining in both directions: single-store blocks, load replacement, removal of buffers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .state import ScheduleState
 
 
 def single_store(realize: BlockRealize) -> BufferStore:
-    """The store that a block consists of. Raises for another block."""
+    """Return the only store of a block; raise if the block contains anything else."""
     block = realize.block
     body = block.body
     if (
@@ -38,7 +38,7 @@ def single_store(realize: BlockRealize) -> BufferStore:
 
 
 class LoadReplacement(StmtExprMutator):
-    """Loads of a buffer replaced by expressions of their indices; the reads of blocks follow."""
+    """Replace the loads of a buffer by expressions of their indices, and update the reads of blocks."""
 
     def __init__(self, buffer: Buffer, value: Callable[[tuple[PrimExpr, ...]], PrimExpr]) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def _own(block: Block) -> set[Buffer]:
 
 
 def forget_buffer(state: ScheduleState, block: BlockRV, buffer: Buffer) -> None:
-    """Take a buffer out of its scope, the one of a block. Raises if it is still used there."""
+    """Remove a buffer from the scope of a block. Raises if it is still used there."""
     scope = state.scope(block)
     inside = scope.block.replace(
         alloc_buffers=tuple(item for item in scope.block.alloc_buffers if item is not buffer)
@@ -85,12 +85,12 @@ def forget_buffer(state: ScheduleState, block: BlockRV, buffer: Buffer) -> None:
 
 
 def uses_buffer(child: BlockRealize, buffer: Buffer) -> bool:
-    """True if a block loads, stores, views or hands on a buffer."""
+    """True if a block loads, stores, views or passes on a buffer."""
     return any(var is buffer.data for var in free_variables(child.block))
 
 
 def remove_block(state: ScheduleState, realize: BlockRealize, function: str) -> None:
-    """Take a block out, with loops that have nothing left to do."""
+    """Remove a block, and the loops that become empty."""
     state.replace(realize, NOTHING, function)
 
 

@@ -1,9 +1,9 @@
-"""Instructions: primitives as they were applied, with their arguments, results and decisions.
+"""Instructions: applied primitives with their arguments, results and decisions.
 
     l3, l4 = sch.split(loop=l1, factors=[None, v2])
 
-is an Instruction of the kind `split`: the arguments are {loop: l1, factors: [None, v2], …}, the inputs l1 and v2, the
-attributes all other arguments, the outputs l3 and l4. Random variables are those of the schedule that recorded it.
+is an Instruction of the kind `split`: its arguments are {loop: l1, factors: [None, v2], …}, its inputs l1 and v2, its
+attributes all other arguments, its outputs l3 and l4. Random variables belong to the schedule that recorded it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPELLINGS: Final = {
     "rfactor": "RFactor",
     "unsafe_set_dtype": "UnsafeSetDType",
 }
-"""The names that TVM gives to kinds of instructions where it capitalises more than first letters."""
+"""TVM's names of instruction kinds that `camel_case` does not derive."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class InstructionKind:
     function: Callable[..., Any]
     signature: inspect.Signature
     is_pure: bool = False
-    """True if it changes nothing but random numbers: it is needed only if its outputs are used."""
+    """True if only random numbers change: the instruction is needed only if its outputs are used."""
 
     @property
     def method(self) -> str:
@@ -49,19 +49,19 @@ class InstructionKind:
 
     @functools.cached_property
     def argument_types(self) -> dict[str, ArgumentType]:
-        """The types of its arguments by their names."""
+        """Types of the arguments by name."""
         parameters = list(self.signature.parameters.values())[1:]
         return {p.name: argument_type("Any" if p.annotation is p.empty else p.annotation) for p in parameters}
 
     @property
     def usage(self) -> str:
-        """The arguments of a call as the declaration has them: ``(loop, n, max_innermost_factor=16)``."""
+        """The parameters as declared: ``(loop, n, max_innermost_factor=16)``."""
         parameters = [p.replace(annotation=p.empty) for p in list(self.signature.parameters.values())[1:]]
         return str(inspect.Signature(parameters))
 
     @property
     def is_postproc(self) -> bool:
-        """True for the instruction behind which post-processing begins."""
+        """True for the instruction after which post-processing begins."""
         return self.method == "enter_postproc"
 
     @property
@@ -71,12 +71,12 @@ class InstructionKind:
 
     @property
     def parameters(self) -> list[str]:
-        """The names of its arguments, without the schedule and the decision."""
+        """Names of the parameters, without the schedule and the decision."""
         return [name for name in list(self.signature.parameters)[1:] if name != "decision"]
 
     @property
     def by_position(self) -> list[str]:
-        """The arguments that a call must give by their places: those up to ``*loops``."""
+        """Names of the parameters that must be given by position: those up to ``*loops``."""
         parameters = list(self.signature.parameters.values())[1:]
         for place, parameter in enumerate(parameters):
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -85,7 +85,7 @@ class InstructionKind:
 
     @staticmethod
     def get(name: str) -> InstructionKind:
-        """The kind of a name, TVM's or the method's. Raises ScheduleError if there is none."""
+        """Return the kind with a name, TVM's or the method's. Raises ScheduleError if there is none."""
         importlib.import_module(f"{__package__}.schedule")  # which imports all primitives
         for kind in PRIMITIVES.values():
             if name in (kind.method, kind.name):
@@ -94,28 +94,28 @@ class InstructionKind:
 
 
 PRIMITIVES: Final[dict[str, InstructionKind]] = {}
-"""All primitives by the names of their methods, once `schedule` is imported: `relax.tir.schedule.PRIMITIVES`."""
+"""All primitives by method name, complete once `schedule` is imported: `relax.tir.schedule.PRIMITIVES`."""
 
 
 def camel_case(method: str) -> str:
-    """TVM's name of a kind of instructions."""
+    """Return TVM's name of a kind of instructions."""
     spelt = _SPELLINGS.get(method)
     return spelt if spelt is not None else "".join(word.capitalize() for word in method.split("_"))
 
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """A primitive applied: its kind, its arguments by their names, and the random variables it gave."""
+    """An applied primitive: its kind, its arguments by name, and its outputs."""
 
     kind: InstructionKind
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     outputs: tuple[Any, ...] = ()
     returns_list: bool = False
-    """True if the primitive returns a list, be it of one random variable."""
+    """True if the primitive returns a list, even of a single random variable."""
 
     @property
     def inputs(self) -> list[Any]:
-        """The random variables, and expressions of integers, among the arguments, in their order."""
+        """The arguments that are random variables, or contain random integers, in order."""
         return [
             leaf
             for value in self.arguments.values()
@@ -125,7 +125,7 @@ class Instruction:
 
     @property
     def attrs(self) -> list[Any]:
-        """The arguments without any random variable, in their order."""
+        """The arguments without random variables, in order."""
         return [
             value
             for value in self.arguments.values()
@@ -133,7 +133,7 @@ class Instruction:
         ]
 
     def used(self) -> Iterator[Any]:
-        """The random variables that the arguments mention: blocks, loops, and variables of integers."""
+        """The random variables in the arguments: blocks, loops, and variables of integers."""
         for item in self.inputs:
             if isinstance(item, PrimExpr):
                 yield from free_vars(item)
@@ -146,7 +146,7 @@ class Instruction:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """The values in lists, tuples and dicts of any depth."""
+    """Yield the values in lists, tuples and dicts of any depth."""
     if isinstance(value, (list, tuple)):
         for item in cast("list[Any]", value):
             yield from leaves(item)
@@ -158,7 +158,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A value with `change` applied to what lists, tuples and dicts in it hold."""
+    """Apply `change` to the values in lists, tuples and dicts of any depth."""
     if isinstance(value, (list, tuple)):
         items = [map_leaves(item, change) for item in cast("list[Any]", value)]
         return tuple(items) if isinstance(value, tuple) else items
@@ -169,7 +169,7 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 class Numbering:
-    """Names for the random variables of a trace in the order in which they appear: b0, l1, l2, v3."""
+    """Names of a trace's random variables in order of appearance: b0, l1, l2, v3."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
@@ -178,7 +178,7 @@ class Numbering:
         self._kept: list[Any] = []
 
     def name_output(self, value: Any) -> str:
-        """A new name for an output of an instruction."""
+        """Create a name for an output of an instruction."""
         letter = "b" if isinstance(value, BlockRV) else "l" if isinstance(value, LoopRV) else "v"
         name = f"{letter}{self._count}"
         self._count += 1
@@ -187,7 +187,7 @@ class Numbering:
         return name
 
     def name_of(self, value: Any) -> str | None:
-        """The name of a random variable; that of another one for the same block or loop; None if there is none."""
+        """Return the name of a random variable, or of another one for the same block or loop; None if there is none."""
         name = self._names.get(id(value))
         return name if name is not None else self._by_key.get(_key(value))
 
@@ -199,7 +199,7 @@ def _key(value: Any) -> Any:
 
 
 def variable_names(expr: PrimExpr, numbering: Numbering, size_name: Callable[[Var], str]) -> dict[Var, str]:
-    """The names of the variables in an expression: of random integers by their numbers, of sizes by `size_name`."""
+    """Return the names of an expression's variables: numbered for random integers, `size_name` for sizes."""
     names = {var: numbering.name_of(var) for var in free_vars(expr)}
     return {var: size_name(var) if name is None else name for var, name in names.items()}
 

@@ -1,13 +1,12 @@
-"""The order of iterations: conditions under which loops may be interchanged, or run side by side.
+"""Iteration order: conditions under which loops may be interchanged or run concurrently.
 
-Two accesses of one element, at least one of them a write, must stay in their order. They are told apart by loops: a
-loop *separates* two blocks if what one of them writes in an iteration is touched by the other in the same iteration
-only. Iterations of loops that separate all dependent blocks may be reordered freely; those of other loops must
-keep their order relative to each other.
+Two accesses of one element, at least one of them a write, must keep their order. A loop *separates* two blocks if
+elements that one of them writes in an iteration are accessed by the other in the same iteration only. Loops that
+separate all dependent blocks may be reordered freely; other loops must keep their relative order.
 
-Within one block: instances of a complete block may run in any order. Those of a reduction block may, if the loops that
-its reduction variables are bound to keep their order, or if what it computes does not depend on the order: sums (of
-which the language leaves the order open), minima and maxima, and products of integers.
+Within one block: instances of a complete block may run in any order. Those of a reduction block may if its reduction
+loops keep their relative order, or if its result does not depend on the order: sums (the language does not define their
+order), minima, maxima, and products of integers.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from .updates import is_order_free_update
 
 @dataclass
 class Nest:
-    """Loops that are to change places: those of a chain, outermost first, and the blocks below it."""
+    """A chain of loops to be reordered, outermost first, and the blocks below."""
 
     chain: Sequence[For]
     children: Sequence[BlockRealize]
@@ -40,22 +39,22 @@ class Nest:
     function: str
 
     def loops_of(self, child: BlockRealize) -> list[For]:
-        """The loops around a block from the first of the chain on, outermost first."""
+        """Return the loops around a block from the first loop of the chain inwards."""
         around = self.state.loops(self.state.block_rv(child, self.function))
         return around[next(i for i, node in enumerate(around) if node.loop_var is self.chain[0].loop_var) :]
 
     @cached_property
     def analyzer(self) -> Analyzer:
-        """The facts that hold in the chain."""
+        """The facts that hold inside the chain."""
         return analyzer_at(self.state, LoopRV(self.function, self.chain[-1].loop_var), inclusive=True)
 
     def analyzer_of(self, child: BlockRealize) -> Analyzer:
-        """The facts that hold at a block."""
+        """Return the facts that hold at a block."""
         return analyzer_at(self.state, self.state.block_rv(child, self.function))
 
 
 def require_order_free(nest: Nest, order: Sequence[For], scope: Block) -> None:
-    """Raise unless the loops of a chain may be nested in another order."""
+    """Raise unless the loops of a chain may be nested in the given order."""
     for child in nest.children:
         _require_own_order(nest, child, order, scope)
     for child in nest.children:
@@ -65,7 +64,7 @@ def require_order_free(nest: Nest, order: Sequence[For], scope: Block) -> None:
 
 
 def _keep_order(loops: Iterable[For], chain: Sequence[For], order: Sequence[For]) -> bool:
-    """True if some loops stand in the same order in a chain and in its new order."""
+    """True if some loops have the same relative order in the chain and in the new order."""
     chosen = {loop.loop_var for loop in loops}
     before = [loop.loop_var for loop in chain if loop.loop_var in chosen]
     after = [loop.loop_var for loop in order if loop.loop_var in chosen]
@@ -109,9 +108,9 @@ def _require_own_order(nest: Nest, child: BlockRealize, order: Sequence[For], sc
 
 
 def accumulation_problem(child: BlockRealize, scope: Block) -> str | None:
-    """The reason for which a block does not add up into elements that were initialised elsewhere; None if it does.
+    """Return why a block does not accumulate into elements initialised elsewhere, or None if it does.
 
-    This is the update of a reduction that was decomposed. Other blocks may write the same elements.
+    Such a block is the update of a decomposed reduction. Other blocks may write the same elements.
     """
     problem = reduction_problem(child, scope, alone=False, initialised=True)
     if problem is not None:
@@ -120,7 +119,7 @@ def accumulation_problem(child: BlockRealize, scope: Block) -> str | None:
 
 
 def _require_one_start(nest: Nest, child: BlockRealize) -> None:
-    """Raise unless no instance of a reduction runs twice, and the first one is where all loops begin."""
+    """Raise unless each instance of a reduction runs once, the first one in the first iteration of all loops."""
     block = child.block
     ranges = {loop.loop_var: loop_range(loop) for loop in nest.loops_of(child)}
     mapped = detect_iter_map(list(child.iter_values), ranges, child.predicate, IterMapLevel.Injective, False)
@@ -153,7 +152,7 @@ def _is_single(loop: For, analyzer: Analyzer) -> bool:
 
 
 def reduction_loops(child: BlockRealize, chain: Sequence[For]) -> list[For]:
-    """The loops of a chain that the reduction variables of a block are bound to."""
+    """Return the loops of a chain to which the reduction variables of a block are bound."""
     used: set[Var] = set()
     for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
         if iter_var.iter_type != "spatial":
@@ -162,7 +161,7 @@ def reduction_loops(child: BlockRealize, chain: Sequence[For]) -> list[For]:
 
 
 def _mixed_loops(nest: Nest, child: BlockRealize) -> list[For]:
-    """The loops of a chain that data-parallel and reduction variables of a block are both bound to."""
+    """Return the loops of a chain that are bound to both data-parallel and reduction variables of a block."""
     analyzer = nest.analyzer_of(child)
     used: dict[bool, set[Var]] = {True: set(), False: set()}
     for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
@@ -176,7 +175,7 @@ def _mixed_loops(nest: Nest, child: BlockRealize) -> list[For]:
 def _require_mutual_order(
     nest: Nest, writer: BlockRealize, other: BlockRealize, order: Sequence[For]
 ) -> None:
-    """Raise unless two blocks touch common elements in the same order when the loops are nested anew."""
+    """Raise unless two blocks access common elements in the same order under the new loop order."""
     for region in accesses(writer.block).writes:
         buffer = region.buffer
         touched = [*read_regions(other, buffer), *written_regions(other, buffer)]
@@ -203,7 +202,7 @@ def separates(
     touched: Iterable[BufferRegion],
     other: BlockRealize,
 ) -> bool:
-    """True if a block touches what another one writes in the same iteration of a loop only."""
+    """True if a block accesses what another one writes only in the same iteration of a loop."""
     inner = [item for item in nest.loops_of(writer) if item is not loop]
     beside = [item for item in nest.loops_of(other) if item.loop_var is not loop.loop_var]
     box = relaxed_box(written, writer, inner)

@@ -1,4 +1,4 @@
-"""Inverses of the indices of a block's accesses: the values of its variables in terms of the element accessed.
+"""Inverse index functions: a block's variables as functions of the accessed element.
 
 A[vi * 16 + vj], vj in [0, 16)        vi = p // 16, vj = p % 16
 A[0, vi + 1]                          vi = p1 - 1
@@ -15,7 +15,7 @@ from ..buffer import IterVar, Range
 
 
 def as_dtype(expr: PrimExpr, dtype: DataType) -> PrimExpr:
-    """An integer expression in another dtype."""
+    """Convert an integer expression to another dtype."""
     if expr.dtype == dtype:
         return expr
     return const(expr.value, dtype) if isinstance(expr, IntImm) else expr.astype(dtype)
@@ -24,7 +24,7 @@ def as_dtype(expr: PrimExpr, dtype: DataType) -> PrimExpr:
 def inverse_of(
     iter_vars: Sequence[IterVar], indices: Sequence[PrimExpr], points: Sequence[PrimExpr]
 ) -> dict[Var, PrimExpr] | None:
-    """The values of a block's variables for which indices are `points`; None if the indices do not decide them."""
+    """Return the values of a block's variables for which the indices are `points`; None if they are not determined."""
     domains = {v.var: v.dom for v in iter_vars if v.dom is not None}
     if len(domains) < len(iter_vars):
         return None
@@ -46,7 +46,7 @@ def inverse_of(
 
 
 def _with_single_values(values: dict[Var, PrimExpr], domains: dict[Var, Range]) -> dict[Var, PrimExpr] | None:
-    """The values, and those of variables that have one only; None if a variable has several."""
+    """Add the values of variables with a single value; None if an unsolved variable has several."""
     for var, dom in domains.items():
         if var not in values:
             if not is_const(dom.extent, 1):
@@ -56,7 +56,7 @@ def _with_single_values(values: dict[Var, PrimExpr], domains: dict[Var, Range]) 
 
 
 def _is_inverse(domains: dict[Var, Range], indices: dict[Var, PrimExpr], values: dict[Var, PrimExpr]) -> bool:
-    """True if, at the indices for any values of a block's variables in their domains, the inverse gives them."""
+    """True if substituting the indices into the inverse is proved to yield the block's variables."""
     analyzer = Analyzer()
     for var, dom in domains.items():
         analyzer.bind(var, dom)

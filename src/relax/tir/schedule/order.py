@@ -1,13 +1,12 @@
-"""Dependence order of the blocks of a scope: conditions under which a block may run at another place.
+"""Dependence order of the blocks of a scope: conditions under which a block may be moved.
 
-A block is *settled* if, whenever it runs, what it reads has the values that it has in the end: each writer of a buffer
-it reads is
+A block is *settled* if every element it reads has its final value: each writer of a buffer it reads
 
-* in none of the loops that the block is in: it is done before, or not begun; or
-* before the block, covers it (see `cover`), is complete or a reduction block, and settled itself.
+* has no loop in common with the block, so it has finished or not started; or
+* precedes and covers the block (see `cover`), is a complete or a reduction block, and is settled itself.
 
-A settled block that is complete or a reduction block computes the same at every place where it is settled, and may be
-run again there.
+A settled complete or reduction block computes the same results at every place where it is settled, and may be executed
+again there.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from .state import ScheduleState
 
 
 def scope_at(state: ScheduleState, rv: BlockRV | LoopRV) -> BlockScope:
-    """The facts about the scope that a block or loop is in."""
+    """Return the dependence facts of the scope that contains a block or loop."""
     return scope_of(state.scope(rv).block)
 
 
 def blocks_in(stmt: Stmt) -> Iterator[BlockRealize]:
-    """The blocks in a statement that are not inside of others, the statement itself included."""
+    """Yield the outermost blocks in a statement, which may be a block itself."""
     if isinstance(stmt, BlockRealize):
         yield stmt
         return
@@ -41,7 +40,7 @@ def blocks_in(stmt: Stmt) -> Iterator[BlockRealize]:
 
 
 def require_same_scope(state: ScheduleState, block: BlockRV, loop: LoopRV) -> None:
-    """Raise unless a block and a loop are in the same scope, and the loop is not around the block."""
+    """Raise unless a block and a loop are in the same scope, and the loop does not enclose the block."""
     node, realize = state.loop(loop), state.realize(block)
     if block.function != loop.function or state.scope(block) is not state.scope(loop):
         raise ScheduleError(
@@ -62,7 +61,7 @@ def require_same_scope(state: ScheduleState, block: BlockRV, loop: LoopRV) -> No
 
 
 def require_only_loops_around(state: ScheduleState, block: BlockRV) -> None:
-    """Raise if something else than loops and sequences stands around a block in its scope, a condition for instance."""
+    """Raise if a block is enclosed in its scope by statements other than loops and sequences, such as a condition."""
     realize = state.realize(block)
     chain: list[Node] = [*state.loops(block), realize]
     stmt: Stmt = state.scope(block).block.body
@@ -100,7 +99,7 @@ def require_intermediate(state: ScheduleState, block: BlockRV) -> None:
 def require_settled(
     state: ScheduleState, function: str, child: BlockRealize, buffers: set[Buffer] | None = None
 ) -> None:
-    """Raise unless a block is settled, in so far as it reads some buffers: see the docstring of the module."""
+    """Raise unless a block is settled with respect to `buffers` (default: all it reads); see the module's docstring."""
     _require_settled(state, function, child, scope_at(state, state.block_rv(child, function)), set(), buffers)
 
 
@@ -146,9 +145,9 @@ def _require_settled(
 def require_cover(
     state: ScheduleState, function: str, writer: BlockRealize, reader: BlockRealize, buffer: Buffer
 ) -> None:
-    """Raise unless a block, complete or a reduction block, covers what another one behind it reads of a buffer.
+    """Raise unless a complete or reduction block covers everything that a later block reads from a buffer.
 
-    A writer that is in none of the loops around the reader is done when that begins.
+    A writer without common loops is finished before the reader starts.
     """
     first, second = (state.block_rv(item, function) for item in (writer, reader))
     if not shared_loops(state.loops(first), state.loops(second)):
@@ -165,7 +164,7 @@ def require_cover(
 
 
 def require_readers_behind(state: ScheduleState, block: BlockRV) -> list[BlockRealize]:
-    """The blocks that read what a block writes. Raises if one of them stands before it, or reads it uncovered."""
+    """Return the readers of a block's results; raise if one of them precedes the block, or is not covered."""
     realize, scope = state.realize(block), scope_at(state, block)
     here = scope.position(realize)
     readers: dict[BlockRealize, None] = {}
@@ -187,7 +186,7 @@ def require_readers_behind(state: ScheduleState, block: BlockRV) -> list[BlockRe
 
 
 def writers_before(state: ScheduleState, block: BlockRV) -> dict[str, bool]:
-    """The blocks that write what a block reads, by their names: True for those that stand before it."""
+    """Return the writers of what a block reads, by name: True for those that precede it."""
     realize, scope = state.realize(block), scope_at(state, block)
     here = scope.position(realize)
     result: dict[str, bool] = {}
@@ -199,7 +198,7 @@ def writers_before(state: ScheduleState, block: BlockRV) -> dict[str, bool]:
 
 
 def require_order_kept(state: ScheduleState, block: BlockRV, before: dict[str, bool]) -> None:
-    """Raise if the block has moved past a block that writes what it reads; `before` is from `writers_before`."""
+    """Raise if a block has moved past a writer of what it reads; `before` is from `writers_before`."""
     for name, first in writers_before(state, block).items():
         if before.get(name, first) is not first:
             other = state.realize(BlockRV(block.function, name))
@@ -212,7 +211,7 @@ def require_order_kept(state: ScheduleState, block: BlockRV, before: dict[str, b
 
 
 def require_still_parallel(state: ScheduleState, rv: BlockRV | LoopRV) -> None:
-    """Raise if a loop around a block or loop is not serial, and its iterations depend on each other now."""
+    """Raise if a non-serial loop around a block or loop is no longer parallel."""
     for loop in state.loops(rv):
         if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
             require_parallel(state, LoopRV(rv.function, loop.loop_var))

@@ -1,4 +1,4 @@
-"""New loops for a block at another place: the iterations that are needed there.
+"""New loops for a moved block: the iterations required at its new place.
 
 consumer reads [io * 16, io * 16 + 17] of P; the block writes P[vi], vi in [0, n)
 
@@ -41,11 +41,11 @@ from .rv import LoopRV
 from .state import ScheduleState
 
 Domain: TypeAlias = "list[Interval | None]"
-"""For each variable of a block the least and the greatest value; None: all of its domain."""
+"""Least and greatest value of each variable of a block; None for the whole domain."""
 
 
 def union(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
-    """The smallest box, or domain, around several."""
+    """Return the bounding box of several boxes or domains."""
     result = boxes[0]
     for box in boxes[1:]:
         result = [
@@ -70,7 +70,7 @@ def _greatest(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> PrimExpr:
 
 
 def within(box: Box, buffer: Buffer) -> Box:
-    """A box with all of a buffer's dimension where nothing is said."""
+    """Replace unknown intervals of a box by the whole dimension."""
     return [
         (const(0, size.dtype), simplify(size - 1)) if interval is None else interval
         for interval, size in zip(box, buffer.shape, strict=True)
@@ -78,7 +78,7 @@ def within(box: Box, buffer: Buffer) -> Box:
 
 
 def box_below(state: ScheduleState, loop: LoopRV, realize: BlockRealize, region: BufferRegion) -> Box:
-    """A box that holds a region of a block in all iterations of the loops inside of a loop."""
+    """Return a box that contains a region of a block, over all iterations of the loops inside `loop`."""
     rv = state.block_rv(realize, loop.function)
     loops = state.loops(rv)
     depth = len(state.loops(loop))
@@ -96,10 +96,9 @@ def box_below(state: ScheduleState, loop: LoopRV, realize: BlockRealize, region:
 
 
 def solve_domain(block: Block, region: BufferRegion, box: Box, touching: bool) -> Domain:
-    """The values of a block's variables for which a region, over these variables, is in a box.
+    """Return the values of a block's variables for which a region, over these variables, lies in a box.
 
-    With `touching`, those for which some part of the region is in it. A value outside of the answer never is; of
-    those in it, some may not be.
+    With `touching`, those for which the region intersects the box. The result is an over-approximation.
     """
     exact = _at_points(block, region, box)
     result: Domain = []
@@ -115,7 +114,7 @@ def solve_domain(block: Block, region: BufferRegion, box: Box, touching: bool) -
 
 
 def _at_points(block: Block, region: BufferRegion, box: Box) -> dict[Var, PrimExpr]:
-    """The values of a block's variables that are decided by those dimensions in which a box has one index."""
+    """Return the values of variables that are determined by the dimensions in which the box is a single index."""
     indices: list[PrimExpr] = []
     points: list[PrimExpr] = []
     for extent, interval in zip(region.region, box, strict=True):
@@ -150,7 +149,9 @@ def _solve(var: Var, block: Block, region: BufferRegion, box: Box, touching: boo
 def _inverted(
     var: Var, index: PrimExpr, target: Interval, others: dict[Var, Interval | None]
 ) -> Interval | None:
-    """The values of a variable for which an index may lie in an interval, the other variables being anything."""
+    """Return the values of a variable for which an index may lie in an interval, for any values of the other
+    variables.
+    """
     low, high = target
     if isinstance(index, FloorDiv) and isinstance(index.b, IntImm) and index.b.value > 0:
         return _inverted(var, index.a, (low * index.b, high * index.b + (index.b.value - 1)), others)
@@ -172,9 +173,9 @@ def _inverted(
 def nest(
     realize: BlockRealize, domain: Domain, analyzer: Analyzer, preserve_unit_loops: bool
 ) -> tuple[Stmt, list[For], BlockRealize]:
-    """New loops over a domain with the block in them; the loops outermost first; the block.
+    """Return new loops over a domain around a block; the loops, outermost first; and the block.
 
-    Iterations that leave the domain of a variable get a condition.
+    The block gets a condition where iterations may leave the domain of a variable.
     """
     variables: list[Var] = []
     extents: list[PrimExpr] = []
@@ -215,7 +216,7 @@ def nest(
 
 
 class _Span:
-    """The values of a new loop's variable."""
+    """The range of a new loop's variable."""
 
     def __init__(self, low: PrimExpr, extent: PrimExpr) -> None:
         self.min, self.extent = low, extent
@@ -224,9 +225,9 @@ class _Span:
 def _clipped(
     interval: Interval | None, whole: Interval, dtype: DataType, analyzer: Analyzer
 ) -> tuple[Interval, bool, bool]:
-    """The interval to run over, and on which of its sides it may leave the whole domain.
+    """Return the interval to iterate over, and whether its lower and upper end may leave the whole domain.
 
-    Its ends stay where they are if the number of iterations is then easier to say: the block gets a condition.
+    The interval is not clipped if its extent is simpler than the clipped one; the block then gets a condition.
     """
     if interval is None:
         return whole, False, False
@@ -250,12 +251,12 @@ def _clipped(
 
 
 def children_of_body(body: Stmt) -> tuple[Stmt, ...]:
-    """The statements that follow each other in a loop's body."""
+    """Return the statements of a loop's body in sequence."""
     return body.seq if isinstance(body, SeqStmt) else (body,)
 
 
 def last_writer(children: Sequence[Stmt], before: dict[str, bool]) -> int:
-    """The place of the last statement with a block that must come before; -1 if there is none."""
+    """Return the index of the last statement with a block that must precede, or -1."""
     result = -1
     for i, part in enumerate(children):
         if any(before.get(item.block.name_hint, False) for item in blocks_in(part)):
@@ -264,7 +265,7 @@ def last_writer(children: Sequence[Stmt], before: dict[str, bool]) -> int:
 
 
 def chosen_place(index: int, first: int, last: int, node: For) -> int:
-    """The place among the statements in a loop that an argument `index` stands for."""
+    """Resolve the argument `index`, a position among the statements of a loop."""
     if index == -1:
         return last
     if index == -2:

@@ -1,10 +1,10 @@
-"""The combination that a reduction block does, recognised from its init and its update, up to spelling.
+"""Recognise the combiner of a reduction block from its init and update, up to spelling.
 
     B[i] = B[i] + A[i, k]        B[i] = T.max(A[i, k], B[i])      B[i] = T.if_then_else(c, B[i] * x, B[i])
     I[i], V[i] = argmax((I[i], V[i]), (k, A[i, k]))              B[i], C[i] = B[i] + x, C[i] + x * x
 
-Each result is a sum, product, maximum, minimum, conjunction or disjunction of itself and of something that does not
-read the results; or all of them together are a selection (see `selection`).
+Each result is a sum, product, maximum, minimum, conjunction or disjunction of itself and a term that does not read the
+results; or all results together are a selection (see `selection`).
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ N = TypeVar("N", bound=Node)
 
 @dataclass(frozen=True)
 class Combination:
-    """The combination of a reduction block's results with one more element."""
+    """The combiner of a reduction block."""
 
     buffers: tuple[Buffer, ...]
     indices: Values
-    """The place of the results, the same in all buffers."""
+    """Indices of the results, equal for all buffers."""
     identity: Values
-    """The values from which the combination of a part of the elements starts."""
+    """Initial values of a partial reduction."""
     combine: Callable[[Values, Values], Values]
-    """The results of combining those so far with those of a part."""
+    """Combine the current results with those of a partial reduction."""
     commutative: bool
-    """False if elements must be combined in their order."""
+    """False if elements must be combined in their original order."""
 
 
 def combination_of(block: Block) -> Combination:
-    """The combination that a block does. Raises NoCombination with the reason if it is none that is known."""
+    """Return the combiner of a block. Raises NoCombination with the reason if it is not supported."""
     assert block.init is not None
     body, conditions = unconditional(block.body)
     starts, updates = stored_values(block.init, "its init"), stored_values(body, "its body")
@@ -143,7 +143,7 @@ def _selection(
 
 
 def _bounds(source: PrimExpr, block: Block) -> tuple[float, float]:
-    """The least and the greatest value of an element, as far as the domains of a block's variables say."""
+    """Return the least and greatest value of an element, derived from the domains of a block's variables."""
     dtype = source.dtype
     if dtype.is_bool:
         return 0, 1
@@ -158,7 +158,7 @@ def _bounds(source: PrimExpr, block: Block) -> tuple[float, float]:
 
 
 def _choice(value: PrimExpr, result: PrimExpr) -> tuple[PrimExpr, PrimExpr] | None:
-    """The condition under which a result stays, and what it becomes otherwise; None for another form."""
+    """Return (condition under which a result stays, new value otherwise), or None for another form."""
     match value:
         case Select(condition, first, second) | Call(args=(condition, first, second)) if (
             isinstance(value, Select) or value.intrinsic == "if_then_else"
@@ -173,7 +173,7 @@ def _choice(value: PrimExpr, result: PrimExpr) -> tuple[PrimExpr, PrimExpr] | No
 
 
 class _Named(StmtExprMutator):
-    """Puts variables in the place of expressions."""
+    """Replace expressions by variables."""
 
     def __init__(self, exprs: Sequence[PrimExpr], variables: Sequence[Var]) -> None:
         super().__init__()

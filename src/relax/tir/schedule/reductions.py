@@ -1,7 +1,7 @@
-"""Reduction blocks and the loops around them: which loops reduce, and when a block's init runs.
+"""Reduction blocks and their loops: which loops reduce, and when the init runs.
 
 A block's init runs at each iteration in which every reduction variable has its first value and the predicate holds. If
-the loops that reduce reach that value in their first iterations, and never again, the init belongs in front of them:
+the reduction loops reach that value in their first iterations only, the init can run before them:
 
     for i, k in T.grid(n, m):              for i in range(n):   B[i] = 0
         B[i] (init 0) += A[i, k]           for i, k in T.grid(n, m):   B[i] += A[i, k]
@@ -27,24 +27,24 @@ from .state import ScheduleState
 
 @dataclass(frozen=True)
 class BoundLoops:
-    """The variables of loops by the kind of the block variables that they are bound to."""
+    """Loop variables by the kind of the block variables that they are bound to."""
 
     spatial: frozenset[Var]
     reduce: frozenset[Var]
 
     @property
     def both(self) -> frozenset[Var]:
-        """The loops bound to variables of both kinds."""
+        """Loops bound to variables of both kinds."""
         return self.spatial & self.reduce
 
     @property
     def only_reduce(self) -> frozenset[Var]:
-        """The loops bound to reduction variables alone."""
+        """Loops bound to reduction variables only."""
         return self.reduce - self.spatial
 
 
 def bound_loops(realize: BlockRealize, loops: Sequence[For]) -> BoundLoops:
-    """The loops among `loops` that the data-parallel and the reduction variables of a block are bound to."""
+    """Return the loops among `loops` to which the data-parallel and the reduction variables of a block are bound."""
     variables = {loop.loop_var for loop in loops}
     used: dict[bool, set[Var]] = {True: set(), False: set()}
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -53,9 +53,9 @@ def bound_loops(realize: BlockRealize, loops: Sequence[For]) -> BoundLoops:
 
 
 def require_single_start(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> None:
-    """Raise unless the loops reach each point of the block once, and the start of the reductions in first iterations.
+    """Raise unless the loops reach each point of the block once, and start the reductions in their first iterations.
 
-    `loops` are the loops within which the init shall run ahead; those around them stand still.
+    `loops` are the loops in front of which the init will run; the outer loops are fixed.
     """
     name = realize.block.name_hint
     kinds = bound_loops(realize, loops)
@@ -87,7 +87,7 @@ def require_single_start(realize: BlockRealize, loops: Sequence[For], analyzer: 
 
 
 def _mapping_problem(realize: BlockRealize, loops: Sequence[For], level: IterMapLevel) -> str | None:
-    """The reason for which a claim does not hold of a block's bindings; None if it does, with or without predicate."""
+    """Return why a block's bindings do not satisfy `level`, with or without the predicate, or None if they do."""
     if not realize.iter_values:
         return None
     ranges = {loop.loop_var: loop_range(loop) for loop in loops}
@@ -106,11 +106,10 @@ def start_predicate(
     analyzer: Analyzer,
     around: Mapping[Var, Range] = MappingProxyType({}),
 ) -> PrimExpr:
-    """The condition under which the init of a block runs for a point, over loops of data-parallel variables alone.
+    """Return the condition under which the init of a block runs, over data-parallel loops only.
 
-    `analyzer` has the ranges of all loops around the block but for those that reduce; `around` has the ranges of
-    reduction variables further out. Raises ScheduleError for a condition on loops of both kinds that may fail at the
-    start.
+    `analyzer` holds the ranges of all loops around the block except reduction loops; `around` holds the ranges of outer
+    reduction variables. Raises ScheduleError for a condition on loops of both kinds that may fail at the start.
     """
     kinds = bound_loops(realize, loops)
     dropped = [loop for loop in loops if loop.loop_var not in kinds.spatial]
@@ -135,7 +134,7 @@ def start_predicate(
 
 
 def holds_with_iterations(condition: PrimExpr, extents: Sequence[PrimExpr], analyzer: Analyzer) -> bool:
-    """True if a condition holds, or some loop, of those of the extents, has no iteration where it fails."""
+    """True if a condition holds, or its failure implies that a loop with one of the `extents` has no iteration."""
     if analyzer.can_prove(condition):
         return True
     facts = analyzer.copy()
@@ -153,7 +152,7 @@ def _unclear(realize: BlockRealize, condition: PrimExpr) -> ScheduleError:
 
 
 def path_between(outer: Stmt, inner: Stmt) -> list[Stmt]:
-    """The statements from one down to another, which is inside of it and of no block inside of it; both included."""
+    """Return the statements from `outer` down to `inner`, both included; `inner` is in no block inside `outer`."""
     if outer is inner:
         return [outer]
     for part in parts_of(outer):
@@ -166,7 +165,7 @@ def path_between(outer: Stmt, inner: Stmt) -> list[Stmt]:
 
 
 def fresh_copy(stmt: Stmt, state: ScheduleState, function: str) -> Stmt:
-    """A copy of a statement with variables and block names of its own."""
+    """Return a copy of a statement with fresh variables and block names."""
     taken: set[str] = set()
 
     def rename(part: Stmt) -> Stmt:
@@ -179,7 +178,7 @@ def fresh_copy(stmt: Stmt, state: ScheduleState, function: str) -> Stmt:
 
 
 def fresh_name(state: ScheduleState, function: str, hint: str, taken: set[str]) -> str:
-    """A name that neither a block of the function nor a name in `taken` has; it is added to `taken`."""
+    """Return a block name that is neither in the function nor in `taken`, and add it to `taken`."""
     name, number = state.fresh_name(function, hint), 0
     while name in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""Regions of a buffer as a block's loops see them: boxes over the loops that are kept, widened over the others."""
+"""Regions of a block's accesses as boxes over outer loops, widened over all iterations of inner loops."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..regions import Interval, bounds_of
 from ..stmt import BlockRealize, For
 
 Box: TypeAlias = "list[Interval | None]"
-"""For each dimension the least and the greatest index; None: the whole dimension."""
+"""Least and greatest index of each dimension; None for the whole dimension."""
 
 
 def loop_domain(loops: Iterable[For]) -> dict[Var, Interval | None]:
-    """The values of the variables of loops, given outermost first, over the variables that are free around them."""
+    """Return the intervals of loop variables, over variables bound outside; loops are given outermost first."""
     domain: dict[Var, Interval | None] = {}
     for loop in loops:
         low, high = bounds_of(loop.min, domain), bounds_of(loop.min + loop.extent - 1, domain)
@@ -26,7 +26,7 @@ def loop_domain(loops: Iterable[For]) -> dict[Var, Interval | None]:
 
 
 def relaxed_box(region: BufferRegion, realize: BlockRealize, inner: Iterable[For]) -> Box:
-    """A box that holds everything a block touches of a region, over all iterations of the loops in `inner`."""
+    """Return a box that contains a region of a block, over all iterations of the loops in `inner`."""
     values = {v.var: value for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
     domain = loop_domain(inner)
     box: Box = []
@@ -38,28 +38,28 @@ def relaxed_box(region: BufferRegion, realize: BlockRealize, inner: Iterable[For
 
 
 def reads_memory(expr: PrimExpr) -> bool:
-    """True if a value is read from a buffer or given by a call: it may be another one at another place."""
+    """True if an expression loads from a buffer or calls a function: its value may differ at another place."""
     reads: list[PrimExpr] = []
     post_order(expr, lambda part: reads.append(part) if isinstance(part, (BufferLoad, Call)) else None)
     return bool(reads)
 
 
 def written_regions(realize: BlockRealize, buffer: Buffer) -> list[BufferRegion]:
-    """The regions of a buffer that a block writes."""
+    """Return the regions of a buffer that a block writes."""
     return [region for region in accesses(realize.block).writes if region.buffer is buffer]
 
 
 def read_regions(realize: BlockRealize, buffer: Buffer) -> list[BufferRegion]:
-    """The regions of a buffer that a block reads."""
+    """Return the regions of a buffer that a block reads."""
     return [region for region in accesses(realize.block).reads if region.buffer is buffer]
 
 
 def in_own_slab(writes: Box, reads: Box, var: Var, analyzer: Analyzer, domain: Range | None = None) -> bool:
-    """True if dimensions are cut into slabs by a loop's variable, and what is read lies in the slab that is written.
+    """True if a loop's variable partitions the buffer into slabs, and each iteration reads only its own slab.
 
-    The slab of an iteration is the range it writes. Either each next one begins behind the end of the one before, in
-    some dimension; or the slabs of several dimensions together tell the iterations apart, as ``f // m`` and ``f % m``
-    do, for which the values of the variable, `domain`, are needed.
+    The slab of an iteration is the range it writes. Either each slab starts after the end of the previous one, in some
+    dimension; or the slabs of several dimensions together are distinct, as for ``f // m`` and ``f % m``, which requires
+    the variable's range `domain`.
     """
     pairs = [
         (written, read)
@@ -80,14 +80,14 @@ def _lies_in(inner: Interval, outer: Interval, analyzer: Analyzer) -> bool:
 
 
 def _steps_apart(written: Interval, var: Var, analyzer: Analyzer) -> bool:
-    """True if a range moves behind its end with each step of a variable."""
+    """True if each step of a variable moves a range past its previous end."""
     low, high = written
     step: PrimExpr = analyzer.simplify(substitute(low, {var: var + 1}) - low)
     return var not in set(free_vars(step)) and analyzer.can_prove(high - low < step)
 
 
 def _is_spaced(written: Interval, var: Var, domain: Range, analyzer: Analyzer) -> bool:
-    """True if a range that begins elsewhere for another value of a variable does not overlap with this one."""
+    """True if ranges with different starts, for different values of a variable, do not overlap."""
     low, high = written
     offset = analyzer.simplify(low - substitute(low, {var: domain.min}))
     length = analyzer.simplify(high - low + 1)

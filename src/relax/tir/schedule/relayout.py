@@ -1,4 +1,4 @@
-"""Rewriting all accesses to a buffer: other indices into another buffer, and what blocks say of the buffer."""
+"""Redirect all accesses of a buffer to another buffer with other indices, including declared regions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ N = TypeVar("N", For, Block)
 
 
 class Relayout(StmtExprMutator):
-    """Accesses ``old[indices]`` become ``new[change(indices)]``, simplified for the loops and blocks around them.
+    """Rewrite ``old[indices]`` to ``new[change(indices)]``, simplified under the enclosing loops and blocks.
 
-    The regions that blocks name of the old buffer become those of the new one, taken from their bodies.
+    Declared regions of the old buffer become regions of the new one, inferred from the blocks' bodies.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class Relayout(StmtExprMutator):
         self.old, self.new, self.change = old, new, change
         self.domains: list[tuple[Var, Range]] = list(domains)
         self.analyzers: dict[int, Analyzer] = {}
-        """For each number of domains that hold at present, the analyzer that knows them."""
+        """Analyzers by the number of domains they know, for the current path."""
 
     def analyzer(self) -> Analyzer:
-        """The facts about the variables around the current place."""
+        """Return an analyzer that knows the domains of the enclosing variables."""
         count = len(self.domains)
         if count not in self.analyzers:
             analyzer = self.analyzers[count] = Analyzer()
@@ -48,7 +48,7 @@ class Relayout(StmtExprMutator):
         return self.analyzers[count]
 
     def changed(self, indices: Indices) -> tuple[PrimExpr, ...]:
-        """The indices into the new buffer."""
+        """Return the indices into the new buffer."""
         visited = tuple(self.visit(index) for index in indices)
         if any(isinstance(index, Ramp) or index.dtype.lanes > 1 for index in visited):
             raise ScheduleError(
@@ -78,7 +78,7 @@ class Relayout(StmtExprMutator):
         return BufferStore(self.new, value, self.changed(node.indices), predicate, span=node.span)
 
     def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
-        """The region, but for one of the old buffer, which is replaced with its block."""
+        """Rewrite a region, except of the old buffer, which `visit_Block` replaces."""
         return node if node.buffer is self.old else self.visit_children(node)
 
     def visit_For(self, node: For) -> For:
@@ -97,7 +97,7 @@ class Relayout(StmtExprMutator):
         )
 
     def inside(self, domains: list[tuple[Var, Range]], node: N) -> N:
-        """The node with its parts rewritten, in which variables have domains."""
+        """Rewrite the parts of a node within the domains of its variables."""
         count = len(self.domains)
         self.domains += domains
         changed = self.visit_children(node)
@@ -108,16 +108,16 @@ class Relayout(StmtExprMutator):
     def regions(
         self, declared: tuple[BufferRegion, ...], actual: tuple[BufferRegion, ...]
     ) -> tuple[BufferRegion, ...]:
-        """Declared regions, that of the old buffer replaced by what the body accesses of the new one."""
+        """Replace the declared region of the old buffer by the body's region of the new one."""
         whole = BufferRegion(self.new, tuple(whole_range(size) for size in self.new.shape))
         region = next((region for region in actual if region.buffer is self.new), whole)
         return tuple(region if item.buffer is self.old else item for item in declared)
 
 
 def moved_indices(mapping: IndexMap, indices: Indices) -> list[PrimExpr]:
-    """The place to which an index map moves the element at some indices.
+    """Return the indices to which an index map moves an element.
 
-    A final index of int32 indices only is of int32, whatever the dtype of the others.
+    A final index that depends on int32 indices only is int32, regardless of the other indices' dtypes.
     """
     result: list[PrimExpr] = []
     places = dict(zip(mapping.initial_indices, indices, strict=True))
@@ -136,8 +136,9 @@ def moved_indices(mapping: IndexMap, indices: Indices) -> list[PrimExpr]:
 
 
 def mapped_shape(mapping: IndexMap, shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-    """The shape in which the elements of a shape find place, none of its sizes negative: that of ``i * 8 + j`` is
-    ``n * 8 - 4`` for (n, 4), which has no element if n is 0.
+    """Return the shape that holds the moved elements of a tensor of shape `shape`, with sizes clamped to at least 0.
+
+    For ``i * 8 + j`` and shape (n, 4) the size is ``n * 8 - 4``, which would be negative for n = 0.
 
     Raises ValueError for a map that moves two elements to one place.
     """

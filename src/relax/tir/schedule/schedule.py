@@ -1,4 +1,4 @@
-"""Schedule: a program whose loops its user moves, step by step.
+"""Schedule: a program, and primitives that transform its loops step by step.
 
     sch = tir.Schedule(func)
     block = sch.get_block("C")
@@ -7,7 +7,7 @@
     sch.parallel(outer)
     sch.mod["main"].show()
 
-Each method is a primitive, defined in a file of its own in `primitives`, where its conditions are.
+Each primitive is defined in a module of `primitives`, which documents its preconditions.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Schedule(ScheduleBase):
 
     Parameters
     ----------
-    mod : the module, or a lone PrimFunc, which becomes the function main.
-    seed : of the random numbers of sampling primitives; None or -1 for a new one.
-    debug_mask : "all" or a number other than 0 checks after every primitive that what it made is well-formed.
-    error_render_level : of errors: "detail" prints the function, "fast" the message and its line, "none" the primitive.
+    mod : the module, or a single PrimFunc, which becomes the function main.
+    seed : seed of the random numbers of sampling primitives; None or -1 chooses one.
+    debug_mask : "all" or a nonzero number verifies after every primitive that changed functions are well-formed.
+    error_render_level : "detail" prints errors with the function, "fast" with message and line, "none" without.
     """
 
     def __init__(
@@ -111,16 +111,16 @@ class Schedule(ScheduleBase):
 
     @property
     def trace(self) -> Trace:
-        """The primitives applied so far."""
+        """The applied primitives."""
         return self._trace
 
     @property
     def func_working_on(self) -> GlobalVar | None:
-        """The function that `work_on` named."""
+        """The function set by `work_on`, or None."""
         return None if self.working_on is None else self.mod.get_global_var(self.working_on)
 
     def copy(self) -> Schedule:
-        """A schedule of its own, which goes on from here, in constant time. Random variables are good for both."""
+        """Return an independent copy in constant time. Random variables are valid in both."""
         other = Schedule.__new__(Schedule)
         other.__dict__.update(self.__dict__)
         other.state, other._trace = self.state.copy(), self._trace.copy()
@@ -128,7 +128,7 @@ class Schedule(ScheduleBase):
         return other
 
     def get(self, rand_var_or_sref: Any) -> Any:
-        """The For that a LoopRV stands for, the Block of a BlockRV, the number of an ExprRV."""
+        """Return the For of a LoopRV, the Block of a BlockRV, or the value of an ExprRV."""
         if isinstance(rand_var_or_sref, StmtSRef):
             return rand_var_or_sref.stmt
         value = self.evaluated(plain(rand_var_or_sref))
@@ -139,7 +139,7 @@ class Schedule(ScheduleBase):
         return self.integer(value)
 
     def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV | For | Block) -> StmtSRef:
-        """A lasting reference to a block or loop: given by its random variable, or as the statement that it is now."""
+        """Return a lasting reference to a block or loop, given by its random variable or current statement."""
         if isinstance(rand_var_or_stmt, (For, Block)):
             return StmtSRef(self.state, self.state.rv_of_stmt(rand_var_or_stmt))
         if not isinstance(rand_var_or_stmt, (BlockRV, LoopRV)):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -151,7 +151,7 @@ class Schedule(ScheduleBase):
         return StmtSRef(self.state, rand_var_or_stmt)
 
     def show(self, *args: Any, **options: Any) -> None:
-        """Print the program as it is now, and the trace."""
+        """Print the current program, and the trace."""
         show(self.mod, *args, **options)
         self.trace.show(*args, **options)
 

@@ -1,15 +1,15 @@
-"""Reductions that select: argmax, argmin and their kin, which keep the tuple so far or take the next one.
+"""Selecting reductions such as argmax and argmin: keep the current tuple or take the next one.
 
     I[i], V[i] = (I[i], V[i]) if V[i] >= A[i, k] else (k, A[i, k])          keep: x1 >= y1
 
-Such a reduction may be cut into parts if a part can stand for its elements:
+Such a reduction may be split into partial reductions if the selection is associative, and the start value is neutral:
 
-    keep the best so far of p and y, or of (the best so far of x and p) and y       gives the same
-    a part of no elements changes nothing
+    select(x, select(p, y)) == select(select(x, p), y)
+    select(x, start) == x
 
-The condition `keep` compares values with each other and with constants, so what holds of all tuples of a small set,
-in which values lie everywhere between the constants, holds of all tuples: the proof tries them. NaN is among them if
-`keep` asks for it; a condition that does not leaves the result for NaN open.
+The condition `keep` compares values with each other and with constants only. A property is therefore proved by testing
+a small set of tuples with values in all gaps between the constants. NaN is tested if `keep` calls isnan; otherwise the
+result for NaN is unspecified.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ..functor import post_order_visit
 Number: TypeAlias = "int | float"
 Table: TypeAlias = "np.ndarray[tuple[int, ...], np.dtype[Any]]"
 _LIMIT: Final = 150
-"""The number of tuples above which a proof is not tried."""
+"""Largest number of tuples for which a proof is attempted."""
 
 
 @dataclass(frozen=True)
 class SelectionFacts:
-    """The proved properties of a selection: parts may be combined, and in any order."""
+    """Proved properties of a selection."""
 
     associative: bool
     commutative: bool
@@ -47,9 +47,10 @@ def selection_facts(
     identity: Sequence[PrimExpr],
     bounds: Sequence[tuple[Number, Number]],
 ) -> SelectionFacts:
-    """The facts of a selection that starts from `identity`; `keep` is over `lhs` (so far) and `rhs` (next).
+    """Return the properties of a selection that starts from `identity`; `keep` is over `lhs` (current) and `rhs`
+    (next).
 
-    `bounds` are the least and the greatest value of each place of an element.
+    `bounds` are the least and greatest value of each component of an element.
     """
     nothing = SelectionFacts(False, False)
     constants = _constants(keep, lhs, rhs)
@@ -75,7 +76,7 @@ def selection_facts(
 
 
 def _facts(kept: Table, start: int, elements: Table, cells: Sequence[tuple[int, ...]]) -> SelectionFacts:
-    """The facts from the table of what is kept; tuples are numbers."""
+    """Derive the properties from the table of `keep`; tuples are represented by their numbers."""
     numbers = np.arange(len(kept))
     chosen = np.where(kept, numbers[:, None], numbers[None, :])
     reached = _reached(kept, start, elements, cells)
@@ -88,9 +89,9 @@ def _facts(kept: Table, start: int, elements: Table, cells: Sequence[tuple[int, 
 
 
 def _reached(kept: Table, start: int, elements: Table, cells: Sequence[tuple[int, ...]]) -> Table:
-    """The tuples that a value so far may be: the start, and elements that are taken in the place of such.
+    """Return the tuples that the current value may be: the start, and elements that may replace a reachable tuple.
 
-    If one tuple of a cell is, all elements in it are: only the places between constants count.
+    If one tuple of a cell is reachable, all its elements are: only the order relative to the constants matters.
     """
     of_cell: dict[tuple[int, ...], list[int]] = {}
     for element in map(int, elements):
@@ -110,7 +111,7 @@ def _within(number: Number, bounds: tuple[Number, Number]) -> bool:
 
 
 def _constants(keep: PrimExpr, lhs: Sequence[Var], rhs: Sequence[Var]) -> list[list[Number]] | None:
-    """The constants that each place of the tuples is compared with; None for a condition of another kind."""
+    """Return the constants with which each component is compared, or None for an unsupported condition."""
     place = {var: i for variables in (lhs, rhs) for i, var in enumerate(variables)}
     result: list[list[Number]] = [[] for _ in lhs]
 
@@ -151,9 +152,9 @@ def _number(value: PrimExpr) -> Number | None:
 
 
 def _domain(constants: Sequence[Number], dtype: DataType, with_nan: bool) -> list[tuple[Number, int]]:
-    """The constants, the ends of the dtype, and three numbers in each gap between them, where there are so many.
+    """Return the constants, the ends of the dtype, and up to three values in each gap between them.
 
-    Each number has that of its cell: of the constant that it is, or of the gap.
+    Each value is paired with its cell: the number of its constant or gap.
     """
     if dtype.is_float:
         ends = sorted({float(number) for number in constants} | {-math.inf, math.inf})
@@ -184,7 +185,7 @@ def _between(low: float, high: float, dtype: DataType) -> list[float]:
 
 
 def _evaluated(expr: PrimExpr, env: Mapping[Var, Table]) -> Any:
-    """The condition for all pairs of tuples; of the kinds of expressions that `_constants` lets pass."""
+    """Evaluate the condition for all pairs of tuples; supports the expressions that `_constants` accepts."""
     match expr:
         case And(a, b):
             return _evaluated(a, env) & _evaluated(b, env)

@@ -1,7 +1,7 @@
-"""Places for new statements in a scope: beside a statement on the way to a block, and the regions seen from there.
+"""Insertion points for copies of buffers in a scope, and the regions accessed from there on.
 
-A scope's statements are a tree of loops, sequences and branches, with blocks as leaves. A copy of a buffer is put
-beside one of these statements, its anchor:
+A scope's statements are a tree of loops, sequences and branches, with blocks as leaves. The copy of a buffer is
+inserted beside one of these statements, its anchor:
 
     for i in range(8):                     for i in range(8):
         for j in range(16):                    for j in range(16):
@@ -49,11 +49,11 @@ from .rv import BlockRV, LoopRV
 from .state import ScheduleState
 
 Path: TypeAlias = "tuple[Stmt, ...]"
-"""The statements from a scope's body down to a block, both included."""
+"""Statements from a scope's body down to a block, both included."""
 
 
 def paths(body: Stmt) -> dict[BlockRealize, Path]:
-    """The way to each block of a scope from the scope's body, in the order of the program."""
+    """Return the path from a scope's body to each of its blocks, in program order."""
     result: dict[BlockRealize, Path] = {}
     stack: list[Path] = [(body,)]
     while stack:
@@ -66,18 +66,18 @@ def paths(body: Stmt) -> dict[BlockRealize, Path]:
 
 
 def edited(stmt: Stmt, edits: Mapping[Stmt, Callable[[Stmt], Stmt]]) -> Stmt:
-    """A scope's statement with some of the statements in it changed, inner ones first; blocks are not entered."""
+    """Apply edits to statements of a scope, inner ones first; blocks are not entered."""
     result = stmt if isinstance(stmt, BlockRealize) else map_parts(stmt, lambda part: edited(part, edits))
     edit = edits.get(stmt)
     return result if edit is None else edit(result)
 
 
 _WRAPPERS = (LetStmt, AssertStmt, AttrStmt, AllocBuffer, DeclBuffer, SeqStmt)
-"""Statements that run their parts once and always: what is put between their parts runs as often as they do."""
+"""Statements that execute their parts exactly once, so that inserted statements run as often as the parts."""
 
 
 def _peeled(path: Path, start: int) -> int:
-    """The first position of a path, from `start` on, whose statement is no wrapper."""
+    """Return the first index of `path`, from `start` on, whose statement is no wrapper."""
     while isinstance(path[start], _WRAPPERS):
         start += 1
     return start
@@ -85,17 +85,17 @@ def _peeled(path: Path, start: int) -> int:
 
 @dataclass
 class Site:
-    """A statement beside which copies are put, and the loops of the scope around it."""
+    """An insertion point beside a statement (the anchor), with the enclosing loops of the scope."""
 
     state: ScheduleState
     scope: BlockRV
     path: Path
     position: int
-    """The anchor's place in the path."""
+    """Index of the anchor in `path`."""
     behind: bool = False
-    """True if copies stand behind the anchor, not in front of it."""
+    """True if copies are inserted after the anchor instead of before it."""
     hidden: set[Var] = field(default_factory=set[Var])
-    """Variables bound below the anchor by other statements than loops."""
+    """Variables of lets on the paths seen so far."""
 
     def __post_init__(self) -> None:
         self.anchor = self.path[self.position]
@@ -107,20 +107,22 @@ class Site:
         self.inner_vars = {loop.loop_var for loop in self.around} | {v.var for v in scope.iter_vars}
 
     def inner_loops(self, path: Path) -> list[For]:
-        """The loops of a path that are at the anchor's level or below, outermost first."""
+        """Return the loops of a path at the anchor's level or below, outermost first."""
         self.hidden.update(stmt.var for stmt in path if isinstance(stmt, LetStmt))
         above = {id(stmt) for stmt in self.path[: self.position]}
         return [stmt for stmt in path if isinstance(stmt, For) and id(stmt) not in above]
 
     def box(self, region: BufferRegion, realize: BlockRealize, path: Path) -> Box:
-        """A box that holds all that a block touches of a region from the anchor on, in the current iteration."""
+        """Return a box that contains the accesses of a block to a region, from the anchor on, in the current
+        iteration.
+        """
         box = relaxed_box(region, realize, self.inner_loops(path))
         above = {s.var for s in self.path[: self.position] if isinstance(s, LetStmt)}
         hidden = self.hidden - above
         return [None if item is None or any(_uses(end, hidden) for end in item) else item for item in box]
 
     def require_parallel_around(self) -> None:
-        """Raise if a parallel loop around the anchor is no longer one, now that the program has changed."""
+        """Raise if a non-serial loop around the anchor is no longer parallel after the change."""
         for loop in self.around:
             if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
                 require_parallel(self.state, LoopRV(self.scope.function, loop.loop_var))
@@ -131,7 +133,7 @@ def _uses(expr: PrimExpr, variables: set[Var]) -> bool:
 
 
 def common_depth(ways: Sequence[Path]) -> int:
-    """The number of statements that several paths have in common."""
+    """Return the number of leading statements that the paths share."""
     depth = 0
     for statements in zip(*ways, strict=False):
         if any(stmt is not statements[0] for stmt in statements):
@@ -143,10 +145,10 @@ def common_depth(ways: Sequence[Path]) -> int:
 def site_before(
     state: ScheduleState, scope: BlockRV, users: Sequence[Path], others: Sequence[Path] = ()
 ) -> tuple[Site, list[Stmt]]:
-    """The place in front of the first of `users`, inside of all loops that they share with `others`.
+    """Return the site before the first of `users`, inside all loops that they share with `others`.
 
-    Without others it is as far outside as it can be. The statements returned with it are those from the anchor to the
-    last user, on the anchor's level.
+    Without `others`, the site is as far outside as possible. Also returns the statements at the anchor's level, from
+    the anchor to the last user.
     """
     depth = common_depth([*users, *others])
     position = _peeled(users[0], depth if others else 0)
@@ -160,7 +162,7 @@ def site_before(
 
 
 def site_behind(state: ScheduleState, scope: BlockRV, writer: Path, users: Iterable[Path]) -> Site:
-    """The place directly behind a writer, inside of all loops that it shares with a user."""
+    """Return the site directly after a writer, inside all loops that it shares with a user."""
     depth = max((common_depth([writer, user]) for user in users), default=0)
     return Site(state, scope, writer, _peeled(writer, depth), behind=True)
 
@@ -170,9 +172,9 @@ def site_behind(state: ScheduleState, scope: BlockRV, writer: Path, users: Itera
 
 @dataclass(frozen=True)
 class Portion:
-    """A part of a buffer: a box, of which only elements for which the conditions hold are meant.
+    """A part of a buffer: the elements of a box for which the conditions hold.
 
-    A condition is over the index of its dimension.
+    Each condition is over the index of its dimension.
     """
 
     ranges: tuple[Range, ...]
@@ -180,10 +182,10 @@ class Portion:
 
 
 def portion_of(site: Site, buffer: Buffer, boxes: Sequence[Box], dtypes: Sequence[str]) -> Portion:
-    """The part of a buffer that boxes cover together, as far as it lies in the buffer.
+    """Return the part of a buffer that the boxes cover together, restricted to the buffer.
 
-    A dimension is taken as a whole where the boxes cannot be put into one, or where they may reach out of the buffer
-    and do not depend on the loops around.
+    A dimension is taken whole if the boxes have no common bounding interval, or if they may exceed the buffer and do
+    not depend on enclosing loops.
     """
     ranges: list[Range] = []
     conditions: list[tuple[Callable[[PrimExpr], PrimExpr], ...]] = []
@@ -208,7 +210,7 @@ def portion_of(site: Site, buffer: Buffer, boxes: Sequence[Box], dtypes: Sequenc
 def _limits(
     site: Site, interval: tuple[PrimExpr, PrimExpr], size: PrimExpr
 ) -> tuple[Callable[[PrimExpr], PrimExpr], ...]:
-    """The conditions that keep an index of an interval inside of a dimension; those that always hold are left out."""
+    """Return the conditions that keep an index inside a dimension, without those that always hold."""
     low, high = interval
     limits: list[Callable[[PrimExpr], PrimExpr]] = []
     if not site.analyzer.can_prove(low >= 0):
@@ -221,7 +223,7 @@ def _limits(
 def _united(
     analyzer: Analyzer, intervals: Sequence[tuple[PrimExpr, PrimExpr] | None]
 ) -> tuple[PrimExpr, PrimExpr] | None:
-    """The smallest interval that holds all; None if it cannot be said."""
+    """Return the bounding interval of all intervals, or None if it is unknown."""
     result: tuple[PrimExpr, PrimExpr] | None = None
     for interval in intervals:
         if interval is None:
@@ -237,7 +239,7 @@ def _united(
 
 
 def whole(shape: Sequence[PrimExpr], dtypes: Sequence[str]) -> Portion:
-    """All elements of a shape; constant sizes get the dtypes."""
+    """Return the portion with all elements of a shape; static sizes get the given dtypes."""
     return Portion(tuple(map(_all_of, shape, dtypes)), ((),) * len(shape))
 
 
@@ -247,7 +249,7 @@ def _all_of(size: PrimExpr, dtype: str) -> Range:
 
 
 def index_dtypes(buffer: Buffer, regions: Iterable[BufferRegion]) -> list[str]:
-    """For each dimension the dtype of indices that accesses use."""
+    """Return the dtype of the accesses' indices for each dimension."""
     result = ["int64"] * buffer.ndim
     for region in reversed(list(regions)):
         for d, extent in enumerate(region.region):
@@ -257,7 +259,7 @@ def index_dtypes(buffer: Buffer, regions: Iterable[BufferRegion]) -> list[str]:
 
 
 def copy_nest(name: str, source: Buffer, target: Buffer, portion: Portion) -> BlockRealize | For:
-    """Loops around a block of a name that copies a part of one buffer to the same place in another.
+    """Return loops around a block called `name` that copies a part of one buffer to the same indices of another.
 
     for ax0 in range(16):
         with T.block("A_local"):
@@ -281,9 +283,9 @@ def element_nest(
     accesses: Callable[[tuple[Range, ...]], tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]],
     where: Callable[[Sequence[PrimExpr]], PrimExpr] | None = None,
 ) -> BlockRealize | For:
-    """Loops over the elements of a part of a shape, around a block that has a variable for each dimension.
+    """Return loops over the elements of a part of a shape, around a block with a variable for each dimension.
 
-    `where` gives a condition under which the block runs, for the values of its variables.
+    `where` returns a condition under which the block runs, given the values of its variables.
     """
     loops: list[tuple[Var, PrimExpr]] = []
     iter_vars: list[IterVar] = []

@@ -1,8 +1,8 @@
 """StmtSRef: a lasting reference to a block or loop of a schedule's program, under TVM's name.
 
 sref = sch.get_sref(loop)
-sref.stmt       the For as it is at present
-sref.parent     the reference to the block or loop around it
+sref.stmt       the current For
+sref.parent     the reference to the enclosing block or loop
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .state import ScheduleState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StmtSRef:
-    """A block or loop of a schedule, whatever becomes of it while it exists."""
+    """A reference to a block or loop of a schedule, valid across rewrites while the block or loop exists."""
 
     state: ScheduleState
     rv: BlockRV | LoopRV
 
     @property
     def stmt(self) -> For | Block:
-        """The For or Block at present. Raises ScheduleError if it is gone."""
+        """The current For or Block. Raises ScheduleError if it no longer exists."""
         return self.state.loop(self.rv) if isinstance(self.rv, LoopRV) else self.state.block(self.rv)
 
     @property

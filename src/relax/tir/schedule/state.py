@@ -1,9 +1,9 @@
-"""The program under a schedule, in which blocks and loops keep their identity while it is rewritten.
+"""State of a schedule: the program, in which blocks and loops keep their identity across rewrites.
 
-A block is known by its name, which is unique in its function, and a loop by its variable. For every block and loop the
-state remembers the statement that it is at present and the block or loop around it. `replace` puts a statement in the
-place of another, rewrites the statements on the way from there to the root, and nothing else: its cost does not depend
-on the size of the program. `copy` shares everything until one of the two is changed.
+A block is identified by its name, which is unique in its function, and a loop by its variable. The state holds the
+current statement of every block and loop, and the enclosing block or loop. `replace` rewrites only the statements on
+the path to the root, so its cost does not depend on the size of the program. `copy` shares all data until one of the
+copies changes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .error import EXPIRED, STRUCTURE, ScheduleError
 from .rv import BlockRV, LoopRV
 
 Placed: TypeAlias = "For | BlockRealize"
-"""A statement that has a place: a loop, or a block with its values."""
+"""A tracked statement: a loop, or a block with its values."""
 Key: TypeAlias = "Var | tuple[str, str]"
 """A loop's variable, or the names of a block's function and of the block."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatePlace:
-    """The statement that a loop or block is at present, and the key of the one around it (None: the function)."""
+    """The current statement of a loop or block, and the key of the enclosing one (None: the function)."""
 
     stmt: Placed
     parent: Key | None
@@ -42,22 +42,22 @@ class StatePlace:
 
 
 class ScheduleState:
-    """A module's PrimFuncs with places for their blocks and loops."""
+    """A module's PrimFuncs, with the locations of their blocks and loops."""
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
         self._places: dict[Key, StatePlace] = {}
         self._shared = False
-        """True if `_places` is also that of a copy: it is copied before the first change."""
+        """True if a copy shares `_places`, which must then be copied before the first change."""
         self._renamed: dict[tuple[str, str], str] = {}
-        """The new names of blocks that were renamed: random variables of the old name stand for them still."""
+        """New names of renamed blocks: random variables with the old name denote the renamed block."""
         variables: set[Var] = set()
         for global_var, func in mod.functions.items():
             if isinstance(func, PrimFunc):
                 self._enter(global_var, func, variables)
 
     def _enter(self, global_var: GlobalVar, func: PrimFunc, variables: set[Var]) -> None:
-        """Prepare a function: a root block, loop variables and block names that are unique."""
+        """Prepare a function: add a root block, and make loop variables and block names unique."""
         loop_vars = [node.loop_var for node in _placed_below(func.body) if isinstance(node, For)]
         if len(set(loop_vars)) < len(loop_vars) or not variables.isdisjoint(loop_vars):
             func = renew_bound_vars(func)
@@ -74,26 +74,26 @@ class ScheduleState:
         self._places.update(_index(body, None, global_var.name_hint, {}))
 
     def copy(self) -> ScheduleState:
-        """A state of its own, of the same program."""
+        """Return an independent copy of the state."""
         other = ScheduleState.__new__(ScheduleState)
         other.mod, other._places, other._renamed = self.mod, self._places, self._renamed
         self._shared = other._shared = True
         return other
 
     def restore(self, other: ScheduleState) -> None:
-        """Become the state that `other`, an earlier copy, is."""
+        """Restore the state of `other`, an earlier copy."""
         self.mod, self._places, self._renamed = other.mod, other._places, other._renamed
         self._shared = other._shared = True
 
     @property
     def places(self) -> Mapping[Key, StatePlace]:
-        """The places of all blocks and loops."""
+        """The locations of all blocks and loops."""
         return self._places
 
     # ------------------------------------------------------------------ from random variables to statements
 
     def loop(self, rv: LoopRV) -> For:
-        """The loop that a random variable stands for. Raises ScheduleError if it is gone."""
+        """Return the loop that a random variable denotes. Raises ScheduleError if it no longer exists."""
         place = self._places.get(rv.var)
         if place is None:
             raise ScheduleError(
@@ -102,7 +102,7 @@ class ScheduleState:
         return cast(For, place.stmt)
 
     def realize(self, rv: BlockRV) -> BlockRealize:
-        """The block, with its values, that a random variable stands for. Raises ScheduleError if it is gone."""
+        """Return the BlockRealize that a random variable denotes. Raises ScheduleError if it no longer exists."""
         name = rv.name
         while (rv.function, name) not in self._places and (rv.function, name) in self._renamed:
             name = self._renamed[rv.function, name]
@@ -114,19 +114,19 @@ class ScheduleState:
         return cast(BlockRealize, place.stmt)
 
     def block(self, rv: BlockRV) -> Block:
-        """The block that a random variable stands for. Raises ScheduleError if it is gone."""
+        """Return the block that a random variable denotes. Raises ScheduleError if it no longer exists."""
         return self.realize(rv).block
 
     def placed(self, rv: BlockRV | LoopRV) -> Placed:
-        """The statement that a random variable stands for. Raises ScheduleError if it is gone."""
+        """Return the statement that a random variable denotes. Raises ScheduleError if it no longer exists."""
         return self.loop(rv) if isinstance(rv, LoopRV) else self.realize(rv)
 
     def loop_rv(self, loop: For) -> LoopRV:
-        """A random variable for a loop of the program."""
+        """Return a random variable for a loop of the program."""
         return LoopRV(self._places[loop.loop_var].function, loop.loop_var)
 
     def block_rv(self, realize: BlockRealize, function: str) -> BlockRV:
-        """A random variable for a block of a function."""
+        """Return a random variable for a block of a function."""
         return BlockRV(function, realize.block.name_hint)
 
     def has_block(self, function: str, name: str) -> bool:
@@ -134,38 +134,38 @@ class ScheduleState:
         return (function, name) in self._places
 
     def blocks(self, function: str) -> list[BlockRealize]:
-        """The blocks of a function in the order of the program, the root first."""
+        """Return the blocks of a function in program order, the root first."""
         return [node for node in _placed_below(self.root(function)) if isinstance(node, BlockRealize)]
 
     # ------------------------------------------------------------------ around a statement
 
     def function_of(self, rv: BlockRV | LoopRV) -> PrimFunc:
-        """The function that a block or loop is in."""
+        """Return the name of the function that contains a block or loop."""
         return self.func(rv.function)
 
     def func(self, name: str) -> PrimFunc:
-        """The function of a name."""
+        """Return the function of a name."""
         func = self.mod[name]
         assert isinstance(func, PrimFunc)
         return func
 
     def root(self, function: str) -> BlockRealize:
-        """The root block of a function."""
+        """Return the root block of a function."""
         body = self.func(function).body
         assert isinstance(body, BlockRealize)
         return body
 
     def parent(self, rv: BlockRV | LoopRV) -> Placed | None:
-        """The block or loop directly around another one; None for a root block."""
+        """Return the block or loop directly around another one; None for a root block."""
         place = self._place(rv)
         return None if place.parent is None else self._places[place.parent].stmt
 
     def ancestors(self, rv: BlockRV | LoopRV) -> list[Placed]:
-        """The blocks and loops around a block or loop, the innermost first."""
+        """Return the enclosing blocks and loops, the innermost first."""
         return list(self._around(self._place(rv)))
 
     def scope(self, rv: BlockRV | LoopRV) -> BlockRealize:
-        """The innermost block around a block or loop. Raises ScheduleError for a root block."""
+        """Return the innermost enclosing block. Raises ScheduleError for a root block."""
         for stmt in self._around(self._place(rv)):
             if isinstance(stmt, BlockRealize):
                 return stmt
@@ -174,7 +174,7 @@ class ScheduleState:
         )
 
     def loops(self, rv: BlockRV | LoopRV) -> list[For]:
-        """The loops around a block or loop within its scope, the outermost first; a loop itself is the last."""
+        """Return the loops around a block or loop within its scope, outermost first; a loop itself is the last."""
         result: list[For] = [self.loop(rv)] if isinstance(rv, LoopRV) else []
         for stmt in self._around(self._place(rv)):
             if isinstance(stmt, BlockRealize):
@@ -183,11 +183,11 @@ class ScheduleState:
         return result[::-1]
 
     def rv_of(self, stmt: Placed, function: str) -> BlockRV | LoopRV:
-        """A random variable for a block or loop of a function."""
+        """Return a random variable for a block or loop of a function."""
         return LoopRV(function, stmt.loop_var) if isinstance(stmt, For) else self.block_rv(stmt, function)
 
     def rv_of_stmt(self, stmt: For | Block) -> BlockRV | LoopRV:
-        """A random variable for a loop or block of the program. Raises ScheduleError if it is not there."""
+        """Return a random variable for a loop or block of the program. Raises ScheduleError if it is not there."""
         for key, place in self._places.items():
             if place.stmt is stmt or (isinstance(place.stmt, BlockRealize) and place.stmt.block is stmt):
                 return LoopRV(place.function, key) if isinstance(key, Var) else BlockRV(*key)
@@ -205,7 +205,7 @@ class ScheduleState:
     # ------------------------------------------------------------------ changes
 
     def fresh_name(self, function: str, hint: str, taken: Container[str] = ()) -> str:
-        """A name for a new block that no block of the function has, and that is not among those taken."""
+        """Return a block name that is neither used in the function nor in `taken`."""
         name, number = hint, 0
         while (function, name) in self._places or (function, name) in self._renamed or name in taken:
             number += 1
@@ -213,14 +213,14 @@ class ScheduleState:
         return name
 
     def rename(self, function: str, old: str, new: str) -> None:
-        """Let random variables of a block's old name stand for the block of its new one, which takes its place."""
+        """Make random variables with a block's old name denote the block with the new name, which replaces it."""
         self._renamed = {**self._renamed, (function, old): new}
 
     def replace(self, old: Placed, new: Stmt, function: str) -> None:
-        """Put a statement in the place of a loop or block of a function; `NOTHING` takes it out.
+        """Replace a loop or block of a function by a statement; `NOTHING` removes it.
 
-        Blocks keep their identity by their names and loops by their variables: those that `new` has more of must have
-        names and variables that are unique. Raises ScheduleError if a block would be left with no statement.
+        Blocks are identified by name and loops by variable: additional ones in `new` must have unique names and
+        variables. Raises ScheduleError if a block would become empty.
         """
         place = self._places[_key(old, function)]
         assert place.stmt is old, "the statement to be replaced is not the one of the program"
@@ -264,7 +264,7 @@ class ScheduleState:
         self.mod = self.mod.with_function(function, func.replace(body=current))
 
     def replace_function(self, function: str, func: PrimFunc) -> None:
-        """Put a function in the place of another, as a rewrite of its parameters' buffers needs it."""
+        """Replace a function, for rewrites that change its parameters' buffers."""
         places = self._own_places()
         body = func.body
         assert isinstance(body, BlockRealize)
@@ -287,7 +287,7 @@ def _key(stmt: Placed, function: str) -> Key:
 
 
 def _placed_below(stmt: Stmt) -> Iterator[Placed]:
-    """The loops and blocks in a statement, itself included, in the order of the program."""
+    """Yield the loops and blocks in a statement, including itself, in program order."""
     stack = [stmt]
     while stack:
         node = stack.pop()
@@ -299,7 +299,7 @@ def _placed_below(stmt: Stmt) -> Iterator[Placed]:
 def _index(
     stmt: Stmt, parent: Key | None, function: str, places: dict[Key, StatePlace]
 ) -> dict[Key, StatePlace]:
-    """The places of loops and blocks in a new statement; what `places` already has is not entered."""
+    """Return the locations of loops and blocks in a new statement; subtrees already in `places` are not entered."""
     result: dict[Key, StatePlace] = {}
     stack: list[tuple[Stmt, Key | None]] = [(stmt, parent)]
     while stack:
@@ -317,7 +317,7 @@ def _index(
 
 
 def _keys_below(stmt: Stmt, function: str, kept: set[int]) -> Iterator[Key]:
-    """The keys of loops and blocks in a statement, but for those that are kept as they are, and what is in them."""
+    """Yield the keys of loops and blocks in a statement, except in subtrees whose ids are in `kept`."""
     stack = [stmt]
     while stack:
         node = stack.pop()
@@ -329,7 +329,7 @@ def _keys_below(stmt: Stmt, function: str, kept: set[int]) -> Iterator[Key]:
 
 
 def _rebuilt(around: Placed, old: Stmt, new: Stmt) -> Placed:
-    """A loop or block in which one statement replaces another."""
+    """Replace one statement in the body of a loop or block."""
     if isinstance(around, For):
         return around.replace(body=replace_below(around.body, old, new))
     block = around.block
@@ -337,7 +337,7 @@ def _rebuilt(around: Placed, old: Stmt, new: Stmt) -> Placed:
 
 
 def replace_below(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    """A statement in which `new` stands for `old`, which is in no loop or block of it; NOTHING is left out."""
+    """Replace `old` by `new` in a statement; `old` must not be inside its loops or blocks. NOTHING is dropped."""
     if stmt is old:
         return new
     if isinstance(stmt, (For, BlockRealize)):
@@ -346,7 +346,7 @@ def replace_below(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 
 def _with_unique_names(root: BlockRealize) -> BlockRealize:
-    """The blocks of a function with a number behind each name that an earlier block has."""
+    """Append numbers to block names that occur more than once."""
     names = [node.block.name_hint for node in _placed_below(root) if isinstance(node, BlockRealize)]
     if len(set(names)) == len(names) and all(names):
         return root

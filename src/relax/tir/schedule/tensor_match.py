@@ -1,12 +1,12 @@
-"""The match of a block's body with the description of a tensor intrinsic: which region stands for which buffer.
+"""Match a block's body with the description of a tensor intrinsic, and determine the region of each buffer.
 
     description                      the block                                       regions
     for i in range(4):               for k in range(4):                              C: D[x, y]
         C[0] = C[0] + A[i] * B[i]        D[x, y] = D[x, y] + E[x, z * 4 + k] * ...   A: E[x, z * 4 : z * 4 + 4]
 
-Blocks are taken as what they do: their variables stand for their values, predicates are conditions, an init is run on
-the condition that the reduction variables are at their starts. Loops of one iteration are left out, and it does not
-count how a loop runs. Operands of commutative operations may stand in either order. Indices are compared by the prover.
+Blocks are matched by their effect: variables are replaced by their values, predicates become conditions, and the init
+runs under the condition that the reduction variables are at their starts. Loops of one iteration and the kinds of loops
+are ignored. Operands of commutative operations may be swapped. Indices are compared by the prover.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _COMMUTATIVE: Final = (Add, Mul, Max, Min, And, Or, EQ, NE)
 
 
 class Mismatch(Exception):
-    """The first difference of a block and a description."""
+    """Raised with the first difference between a block and a description."""
 
 
 @dataclass(frozen=True)
 class TensorMatch:
-    """The place that a buffer of a description stands for: a buffer, and the first index in each dimension."""
+    """Location of a description's buffer: the matched buffer, and the first index in each dimension."""
 
     buffer: Buffer
     start: tuple[PrimExpr, ...]
@@ -61,7 +61,7 @@ class TensorMatch:
 def match_description(
     body: Stmt, description: Stmt, buffers: Sequence[Buffer], analyzer: Analyzer
 ) -> dict[Buffer, TensorMatch]:
-    """For each of a description's buffers, the place it stands for in a body. Raises Mismatch if the two differ."""
+    """Return the location of each buffer of a description in a body. Raises Mismatch if body and description differ."""
     matcher = _Matcher(analyzer)
     described = without_blocks(description)
     matcher.stmt(without_blocks(body), described)
@@ -73,7 +73,7 @@ def match_description(
 
 
 def without_blocks(stmt: Stmt) -> Stmt:
-    """The effect of a statement, written without blocks and without loops of one iteration."""
+    """Rewrite a statement without blocks and without loops of one iteration."""
     match stmt:
         case BlockRealize(iter_values, predicate, block):
             if block.alloc_buffers or block.match_buffers:
@@ -101,9 +101,9 @@ class _Matcher:
         self.analyzer = analyzer
         self.places: dict[Buffer, TensorMatch] = {}
         self.values: dict[Var, PrimExpr] = {}
-        """For each variable of the description, what it is in the body."""
+        """Value in the body for each variable of the description."""
         self.inner: set[Var] = set()
-        """The variables that the body binds."""
+        """Variables bound in the body."""
 
     # -------------------------------------------------------------------------------------- statements
 
@@ -160,7 +160,7 @@ class _Matcher:
     # -------------------------------------------------------------------------------------- expressions
 
     def expr(self, body: PrimExpr, description: PrimExpr) -> None:
-        """Raise unless two expressions are the same."""
+        """Raise unless two expressions match."""
         if _is_index_dtype(body) and _is_index_dtype(description):
             value = self.translated(description, body)
             if value is not None and self.is_index(body):
@@ -205,14 +205,14 @@ class _Matcher:
             raise
 
     def mirrored(self, body: CompareExpr, description: CompareExpr) -> None:
-        """Raise unless a comparison is the other one, read from the right."""
+        """Raise unless a comparison matches the other one with swapped operands."""
         if _MIRROR.get(type(body).__name__) != type(description).__name__:
             raise _different(body, description)
         self.expr(body.a, description.b)
         self.expr(body.b, description.a)
 
     def is_index(self, expr: PrimExpr) -> bool:
-        """True for arithmetic on integers and variables."""
+        """True for integer arithmetic on constants and variables."""
         match expr:
             case Var() | IntImm():
                 return True
@@ -224,7 +224,7 @@ class _Matcher:
                 return False
 
     def translated(self, expr: PrimExpr, like: PrimExpr) -> PrimExpr | None:
-        """An index of the description in terms of the body, in the dtype of `like`; None if it is no index."""
+        """Translate an index of the description to the body, in the dtype of `like`; None if it is no index."""
         match expr:
             case Var():
                 value = self.values.get(expr)
@@ -244,7 +244,9 @@ class _Matcher:
     def access(
         self, buffer: Buffer, indices: Sequence[PrimExpr], described: Buffer, places: Sequence[PrimExpr]
     ) -> None:
-        """Raise unless an access is one of the place that the description's buffer stands for, or may stand for."""
+        """Match an access with the location of the description's buffer, which the first access determines. Raises
+        Mismatch.
+        """
         if buffer.dtype != described.dtype or buffer.scope != described.scope:
             raise Mismatch(
                 f"buffer {buffer.name} holds {buffer.dtype!s} in {buffer.scope}, {described.name} of the description "
@@ -282,7 +284,7 @@ class _Matcher:
             )
 
     def require_apart(self, description: Stmt) -> None:
-        """Raise if what the description writes is one of its other buffers as well."""
+        """Raise if a buffer that the description writes coincides with another one of its buffers."""
         for store in _stores(description):
             place = self.places[store.buffer]
             for other, match in self.places.items():
@@ -303,7 +305,7 @@ def _require_whole(*accesses: BufferLoad | BufferStore) -> None:
 
 
 def _is_index_dtype(expr: PrimExpr) -> bool:
-    """True for integers that do not wrap around as indices."""
+    """True for scalar integers of at least 32 bits, which do not wrap around as indices."""
     return expr.dtype.is_int and expr.dtype.bits >= 32 and expr.dtype.lanes == 1
 
 
@@ -332,7 +334,7 @@ def _different(body: PrimExpr, description: PrimExpr) -> Mismatch:
 
 
 def shown(expr: PrimExpr) -> str:
-    """An expression as text; a constant without its dtype."""
+    """Return the text of an expression; a constant without its dtype."""
     return str(expr.value) if isinstance(expr, IntImm) else str(expr)
 
 

@@ -1,4 +1,4 @@
-"""Traces: the primitives that a schedule has applied, as a program that is printed, saved, replayed and mutated.
+"""Traces: the primitives that a schedule has applied, as a program that can be printed, saved, replayed and mutated.
 
     from relax import tir
 
@@ -10,8 +10,8 @@
         l6, l7 = sch.split(loop=l1, factors=[v4, v5])
         sch.parallel(loop=l6)
 
-A trace holds the random variables of the schedule that recorded it. Replaying gives each a counterpart in the other
-schedule, so that a trace fits every program in which its primitives find what they name and are legal.
+A trace holds the random variables of the schedule that recorded it. Replaying maps each to a counterpart in the other
+schedule, so a trace applies to every program that contains the named blocks and where its primitives are legal.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .trace_json import read_json, write_json
 from .trace_python import write_python
 
 DecisionProvider: TypeAlias = Callable[[Instruction, "list[Any]", "list[Any]", Any], Any]
-"""(instruction, inputs, attributes, decision) to the decision to take: it may be another one, or None for a new one."""
+"""Map (instruction, inputs, attributes, recorded decision) to a decision; None requests a new one."""
 
 
 class Replayer(Protocol):
-    """A schedule, on which the instructions of a trace are applied."""
+    """A schedule to which the instructions of a trace are applied."""
 
     def replay(self, kind: InstructionKind, arguments: dict[str, Any]) -> Any: ...
 
@@ -43,7 +43,7 @@ _Step: TypeAlias = "tuple[Instruction, Any]"
 
 
 class Trace:
-    """The instructions of a schedule, oldest first, and the decisions of those that sample. Copies share them."""
+    """The instructions of a schedule, oldest first, and the decisions of sampling instructions. Copies share them."""
 
     def __init__(
         self, insts: Iterable[Instruction] = (), decisions: Mapping[Instruction, Any] | None = None
@@ -61,11 +61,11 @@ class Trace:
 
     @property
     def decisions(self) -> dict[Instruction, Any]:
-        """The choices of the instructions that sample."""
+        """The decisions of sampling instructions."""
         return {inst: decision for inst, decision in self._own() if decision is not None}
 
     def get_decision(self, inst: Instruction) -> Any:
-        """The choice of an instruction; None for one that does not sample, or is not of this trace."""
+        """Return the decision of an instruction; None if it does not sample, or is not in this trace."""
         return next((decision for item, decision in self._own() if item is inst), None)
 
     def _own(self) -> list[_Step]:
@@ -78,21 +78,21 @@ class Trace:
         return self._length
 
     def append(self, inst: Instruction, decision: Any = None) -> None:
-        """Add an instruction."""
+        """Append an instruction."""
         if len(self._steps) != self._length:  # a copy has gone on with the list that both share
             self._steps = self._own()
         self._steps.append((inst, decision))
         self._length += 1
 
     def pop(self) -> Instruction | None:
-        """Take the last instruction off; None if there is none."""
+        """Remove and return the last instruction; None if there is none."""
         if self._length == 0:
             return None
         self._length -= 1
         return self._steps[self._length][0]
 
     def copy(self) -> Trace:
-        """A trace of its own, in constant time."""
+        """Return an independent copy in constant time."""
         other = Trace()
         other._steps, other._length = self._steps, self._length
         return other
@@ -100,7 +100,7 @@ class Trace:
     # ------------------------------------------------------------------ as text, and back
 
     def as_python(self) -> list[str]:
-        """The statements of the function that `str` prints, a line each."""
+        """Return the lines of the function body that `str` prints."""
         return write_python(self._own())
 
     def __str__(self) -> str:
@@ -120,12 +120,12 @@ class Trace:
         show_text(str(self).rstrip("\n"), style)
 
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
-        """The trace as values of JSON: ``[[[kind, arguments, outputs], …], [[index, decision], …]]``."""
+        """Return the trace as JSON values: ``[[[kind, arguments, outputs], …], [[index, decision], …]]``."""
         return write_json(self._until_postproc(remove_postproc))
 
     @staticmethod
     def apply_json_to_schedule(json_obj: Any, sch: Replayer) -> None:
-        """Apply a saved trace to a schedule. Raises ScheduleError if it is not one, or does not fit."""
+        """Apply a saved trace to a schedule. Raises ScheduleError if it is malformed or not applicable."""
         for kind, arguments, outputs in read_json(json_obj, sch.get_size):
             result = sch.replay(kind, arguments())
             outputs(_as_tuple(result))
@@ -140,7 +140,7 @@ class Trace:
         Parameters
         ----------
         remove_postproc : stop before `enter_postproc`.
-        decision_provider : called for each instruction that samples; gives the decision to take.
+        decision_provider : called for each sampling instruction; returns the decision to take.
         """
         counterparts: dict[int, Any] = {}
         integers: dict[Var, PrimExpr] = {}
@@ -181,7 +181,7 @@ class Trace:
     # ------------------------------------------------------------------ other traces
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool = False) -> Trace:
-        """The trace with another decision of one of its instructions.
+        """Return a copy with another decision for one instruction.
 
         Raises ScheduleError if the instruction is not of this trace, or does not sample.
         """
@@ -192,7 +192,7 @@ class Trace:
         return _of([(item, decision if item is inst else old) for item, old in steps])
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
-        """The trace without the instructions that change nothing and whose outputs no other one uses."""
+        """Return the trace without instructions that change nothing and whose outputs are unused."""
         used: set[Any] = set()
         kept: list[_Step] = []
         for inst, decision in reversed(self._until_postproc(remove_postproc)):

@@ -2,10 +2,10 @@
 
     [[["Split", {"loop": {"rv": "l1"}, "factors": [null, 16]}, ["l2", "l3"]], …], [[7, [8, 16]], …]]
 
-The first list has, for each instruction, its kind, its arguments and the names of its outputs; the second, the
-decisions with the places of their instructions. Numbers, strings and lists stand for themselves. Any other value is a
-dict of one entry that names its kind: a random variable, an expression, a node of the IR, a tuple, a dict, a number
-that JSON lacks.
+The first list holds the kind, the arguments and the output names of each instruction; the second one, pairs of
+instruction index and decision. Numbers, strings and lists are stored unchanged. Any other value is a dict of one entry
+with its kind as key: a random variable, an expression, an IR node, a tuple, a dict, or a number that JSON cannot
+represent.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from .rv import BlockRV, LoopRV
 from .trace_python import named
 
 _SIZE: Final = "size "
-"""Begins the names of variables, in saved expressions, that are sizes of the function."""
+"""Prefix, in saved expressions, of variables that are sizes of the function."""
 
 Saved: TypeAlias = "tuple[InstructionKind, Callable[[], dict[str, Any]], Callable[[tuple[Any, ...]], None]]"
-"""An instruction read: its kind, its arguments once those before it were applied, and what takes its results."""
+"""A loaded instruction: its kind, a function for its arguments (after earlier instructions), and one that takes its
+results.
+"""
 
 
 def write_json(steps: Iterable[tuple[Instruction, Any]]) -> list[Any]:
-    """A trace as JSON values. Raises ScheduleError for an argument that cannot be saved."""
+    """Convert a trace to JSON values. Raises ScheduleError for an argument that cannot be saved."""
     numbering = Numbering()
     insts: list[Any] = []
     decisions: list[Any] = []
@@ -74,11 +76,10 @@ def _encode(value: Any, numbering: Numbering) -> Any:
 
 
 def read_json(document: Any, size_named: Callable[[str], PrimExpr]) -> Iterator[Saved]:
-    """The instructions of a saved trace, in order; each is to be applied before the next is asked for.
+    """Yield the instructions of a saved trace in order; each must be applied before the next is requested.
 
-    `size_named` gives the size of a name, of the function to which the trace is applied.
-
-    Raises ScheduleError for values that `write_json` does not write.
+    `size_named` returns the size with a name, of the function to which the trace is applied. Raises ScheduleError for
+    malformed values.
     """
     insts, decisions = _parts(document)
     variables: dict[str, Any] = {}
@@ -106,7 +107,7 @@ def read_json(document: Any, size_named: Callable[[str], PrimExpr]) -> Iterator[
 
 
 def _parts(document: Any) -> tuple[list[Any], dict[int, Any]]:
-    """The instructions, and the decisions by the places of their instructions."""
+    """Return the instructions, and the decisions by instruction index."""
     halves = _list_of(document, 2)
     insts, pairs = (None, None) if halves is None else map(_list_of, halves)
     if insts is None or pairs is None:
@@ -121,7 +122,7 @@ def _parts(document: Any) -> tuple[list[Any], dict[int, Any]]:
 
 
 def _list_of(value: Any, length: int | None = None) -> list[Any] | None:
-    """A value that is a list, of a certain length if one is told; None for anything else."""
+    """Return a value that is a list, of a given length if specified; else None."""
     if not isinstance(value, (list, tuple)):
         return None
     items = list(cast("list[Any]", value))
@@ -147,7 +148,7 @@ def _record(record: Any, number: int) -> tuple[InstructionKind, dict[str, Any], 
 
 @dataclass
 class _Reader:
-    """Saved values read: `variables` are the random variables that the instructions before gave."""
+    """Decode saved values; `variables` are the random variables of the previous instructions."""
 
     variables: dict[str, Any]
     size_named: Callable[[str], PrimExpr]

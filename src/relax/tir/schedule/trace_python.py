@@ -1,7 +1,7 @@
-"""A trace as Python statements: one call of a schedule's method for each instruction.
+"""Traces as Python statements: one call of a schedule method for each instruction.
 
-Values are written so that Python reads the same ones: random variables by their names in the text, expressions and
-index maps as TVMScript, other nodes through `ir.save_json`.
+The text evaluates to the same values: random variables are written as Python variables, expressions and index maps as
+TVMScript, other nodes with `ir.save_json`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .rv import BlockRV, LoopRV
 
 
 def write_python(steps: Iterable[tuple[Instruction, Any]]) -> list[str]:
-    """The lines of a trace. Raises ScheduleError for an argument that cannot be written."""
+    """Return the lines of a trace. Raises ScheduleError for an argument that cannot be written."""
     numbering = Numbering()
     return [_line(inst, decision, numbering) for inst, decision in steps]
 
@@ -37,7 +37,7 @@ def _line(inst: Instruction, decision: Any, numbering: Numbering) -> str:
 
 
 def _arguments(inst: Instruction, arguments: dict[str, Any], numbering: Numbering) -> list[str]:
-    """The arguments of a call: ``*loops`` and those before by position, others by name; defaults are left out."""
+    """Write the arguments of a call: up to ``*loops`` by position, others by name; defaults are omitted."""
     parts: list[str] = []
     by_position = inst.kind.by_position
     for name, value in arguments.items():
@@ -63,7 +63,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def python_text(value: Any, numbering: Numbering) -> str:
-    """A value as Python. Raises ScheduleError if it cannot be written."""
+    """Write a value as Python. Raises ScheduleError if that is impossible."""
     if isinstance(value, (BlockRV, LoopRV)):
         name = numbering.name_of(value)
         if name is None:
@@ -104,7 +104,7 @@ def _node_text(value: Node, numbering: Numbering) -> str:
 
 
 def _lambda_text(index_map: IndexMap) -> str:
-    """An index map as a function of its indices, which get names of their own."""
+    """Write an index map as a lambda with fresh parameter names."""
     variables: dict[Var, Var] = {}
     for place, var in enumerate(index_map.initial_indices):
         fits = var.name.isidentifier() and all(var.name != other.name for other in variables.values())
@@ -120,12 +120,12 @@ _INFIX: Final[dict[type[PrimExpr], tuple[str, int]]] = {
 
 
 def expr_text(expr: PrimExpr) -> str:
-    """An expression as Python, in which its variables are called by their names."""
+    """Write an expression as Python, with the given names of its variables."""
     return _leveled(expr)[0]
 
 
 def _leveled(expr: PrimExpr) -> tuple[str, int]:
-    """The text of an expression, and how tightly its outermost operation binds."""
+    """Return the text of an expression, and the precedence of its outermost operator."""
     match expr:
         case Var():
             return expr.name, 3
@@ -151,7 +151,7 @@ def _leveled(expr: PrimExpr) -> tuple[str, int]:
 
 
 def _operand(expr: PrimExpr, other: PrimExpr, level: int) -> str:
-    """A side of an operation; a number takes its dtype from the other side."""
+    """Write an operand; a constant takes its dtype from the other operand."""
     if isinstance(expr, IntImm) and not isinstance(other, IntImm) and expr.dtype == other.dtype:
         return str(expr.value) if expr.value >= 0 else f"({expr.value})"
     text, own = _leveled(expr)
@@ -163,13 +163,13 @@ def named(
     numbering: Numbering,
     size_name: Callable[[Var], str] = lambda var: f'sch.get_size("{var.name}")',
 ) -> PrimExpr:
-    """An expression over variables that have the names of the text; a size of the function is asked for by its name."""
+    """Rename the variables of an expression to those of the text; sizes are looked up by name."""
     names = variable_names(expr, numbering, size_name)
     return substitute(expr, {var: Var(name, var.dtype) for var, name in names.items()})
 
 
 def is_plain_map(value: IndexMap) -> bool:
-    """True if an index map is its function, with nothing besides and no variable from outside."""
+    """True if an index map consists of its function only, without variables from outside."""
     own = set(value.initial_indices)
     extra = [
         getattr(value, spec.name)

@@ -1,10 +1,10 @@
-"""Updates of elements: the operation by which a block takes an element that it has stored to its next value.
+"""Updates of elements: the operation that turns a stored element into its next value.
 
     B[i] = B[i] + A[i, k]        B[i] = T.max(A[i, k], B[i])      B[i] = T.if_then_else(c, B[i] * x, B[i])
 
-Each new value is a sum, product, maximum, minimum, conjunction or disjunction of the element and of a term that reads
-no buffer which the block stores. Such updates may be done in any order. `reducers` recognises what a reduction with
-an init combines, `interchange` which updates may change places.
+Each new value is a sum, product, maximum, minimum, conjunction or disjunction of the element and a term that reads no
+buffer the block stores to. Such updates may be applied in any order. `reducers` uses them to recognise combiners,
+`interchange` to reorder loops.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Values: TypeAlias = "tuple[PrimExpr, ...]"
 
 @dataclass(frozen=True)
 class Kind:
-    """An operation that may be applied in any order, with the value that changes nothing."""
+    """An operation that may be applied in any order, with its neutral element."""
 
     name: str
     combine: Combine
@@ -57,11 +57,11 @@ _CALLS: Final = {"bitwise_and": "bitwise and", "bitwise_or": "bitwise or", "bitw
 
 
 class NoCombination(Exception):
-    """The reason for which statements are no update, or an init and an update no combination, that is known."""
+    """Raised with the reason why statements are no supported update, or init and update no supported combiner."""
 
 
 def stored_values(stmt: Stmt, where: str) -> dict[Buffer, tuple[Values, PrimExpr]]:
-    """The indices and the value that a statement stores in each buffer, over the buffers as they were before it."""
+    """Return the indices and the value that a statement stores in each buffer, over the buffers' previous contents."""
     lets: dict[Var, PrimExpr] = {}
     while isinstance(stmt, LetStmt):
         lets[stmt.var] = substitute(stmt.value, lets)
@@ -77,12 +77,12 @@ def stored_values(stmt: Stmt, where: str) -> dict[Buffer, tuple[Values, PrimExpr
 
 
 def reads_any(expr: PrimExpr, buffers: Iterable[Buffer]) -> bool:
-    """True if an expression reads one of some buffers."""
+    """True if an expression reads one of the buffers."""
     return any(load.buffer in set(buffers) for load in loads_in(expr))
 
 
 def operation_of(value: PrimExpr, result: PrimExpr, buffers: Iterable[Buffer]) -> str | None:
-    """The operation that takes a result to its next value; "same" for the result itself, None for no operation."""
+    """Return the operation that updates `result` to `value`: "same" if they are equal, None if there is none."""
     if structural_equal(value, result):
         return "same"
     if isinstance(value, Select) or (isinstance(value, Call) and value.intrinsic == "if_then_else"):
@@ -104,7 +104,7 @@ def operation_of(value: PrimExpr, result: PrimExpr, buffers: Iterable[Buffer]) -
 
 
 def _operation(value: PrimExpr) -> tuple[Values, str | None]:
-    """The operands of an operation, and its name in KINDS."""
+    """Return the operands of an operation, and its name in KINDS."""
     if isinstance(value, Call):
         return value.args, _CALLS.get(value.intrinsic)
     name = _NODES.get(type(value))
@@ -112,7 +112,7 @@ def _operation(value: PrimExpr) -> tuple[Values, str | None]:
 
 
 def unconditional(stmt: Stmt) -> tuple[Stmt, list[PrimExpr]]:
-    """A statement without the conditions around it, and the conditions."""
+    """Strip the conditions around a statement; returns the statement and the conditions."""
     conditions: list[PrimExpr] = []
     while isinstance(stmt, IfThenElse) and stmt.else_case is None:
         conditions.append(stmt.condition)
@@ -121,10 +121,9 @@ def unconditional(stmt: Stmt) -> tuple[Stmt, list[PrimExpr]]:
 
 
 def is_order_free_update(block: Block) -> bool:
-    """True if a block updates each element that it stores by an operation that may be done in any order.
+    """True if a block updates each element it stores by an operation that may be applied in any order.
 
-    Products are of integers: those of floating-point numbers may leave the range of the dtype in one order, and not in
-    another.
+    Products must be of integers: floating-point products may overflow in one order and not in another.
     """
     body, conditions = unconditional(block.body)
     try:

@@ -1,4 +1,4 @@
-"""Rewrites of PrimFuncs: as passes under TVM's names, and as functions from PrimFunc to PrimFunc."""
+"""TIR passes under TVM's names, and the underlying functions from PrimFunc to PrimFunc."""
 
 from __future__ import annotations
 

@@ -1,17 +1,16 @@
-"""Compute expressions that occur several times once.
+"""Eliminate common subexpressions: bind repeated expressions by lets.
 
     A[i * 4 + j] = x                            with T.LetStmt(i * 4 + j) as cse_var_1:
     B[i * 4 + j] = y              gives             A[cse_var_1] = x
                                                     B[cse_var_1] = y
 
-A let stands around the outermost statement in which an expression occurs twice and all its variables are bound outside.
-Larger expressions come first. Expressions that read memory, call anything, may fail, or are vectors or conditions
-stay where they are: the let computes its value also where the program would not. What an assertion checks stays, too,
-since its message shows it.
+The let encloses the outermost statement that contains an expression twice and binds none of its variables. Larger
+expressions are bound first. Expressions that read memory, call functions, may fail, or are vectors or conditions are
+not bound: a let may evaluate its value where the program would not. Conditions of assertions do not change either,
+since error messages show them.
 
 Options: ``CommonSubexprElimTIR(enable_cse_tir=True, identify_equiv_terms=False)``. With `identify_equiv_terms`,
-expressions are the same if they simplify to the same, as ``x * 2 + x`` and ``x * 3``. Functions that still have blocks
-are left alone.
+expressions are equal if they simplify to the same form, as ``x * 2 + x`` and ``x * 3``. Skips functions with blocks.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from .each_prim_func import each_prim_func
 def common_subexpr_elim(
     func: PrimFunc, enable_cse_tir: bool = True, identify_equiv_terms: bool = False
 ) -> PrimFunc:
-    """The function with common expressions bound by lets."""
+    """Return the function with common subexpressions bound by lets."""
     if not enable_cse_tir or _has_blocks(func):
         return func
     made = func.replace(body=_Elimination(_Keys(identify_equiv_terms)).rewritten(func.body))
@@ -59,7 +58,7 @@ def _has_blocks(func: PrimFunc) -> bool:
 
 
 class _Keys:
-    """A number for each expression, the same for expressions that are written alike over the same variables."""
+    """Value numbers: structurally equal expressions over the same variables have the same number."""
 
     def __init__(self, by_value: bool) -> None:
         self.by_value = by_value
@@ -69,11 +68,11 @@ class _Keys:
         self.analyzer = Analyzer(wraps=True)
 
     def of(self, expr: PrimExpr) -> int | None:
-        """The number of an expression; None if it reads memory, calls something, or is a vector."""
+        """Return the number of an expression, or None if it reads memory, calls something, or is a vector."""
         return self.written(self.analyzer.simplify(expr) if self._simplifies(expr) else expr)
 
     def written(self, expr: PrimExpr) -> int | None:
-        """The number of an expression as it is written."""
+        """Return the number of an expression without simplifying it."""
         if expr not in self.done:
             spelled = self.spelled(expr)
             self.done[expr] = None if spelled is None else self.numbers.setdefault(spelled, len(self.numbers))
@@ -98,7 +97,7 @@ class _Keys:
 
 
 class _Occurrences(StmtExprVisitor):
-    """The number of times that each expression occurs in a statement, by the expression's number."""
+    """The number of occurrences of each expression in a statement, by value number."""
 
     def __init__(self, keys: _Keys) -> None:
         super().__init__()
@@ -108,7 +107,7 @@ class _Occurrences(StmtExprVisitor):
         self.bound: set[Var] = set()
         self.seen: set[PrimExpr] = set()
         self.around: list[int] = []
-        """The numbers of the expressions around the one that is visited."""
+        """Value numbers of the enclosing expressions."""
 
     def visit(self, node: Node) -> None:
         if isinstance(node, PrimExpr):
@@ -117,7 +116,7 @@ class _Occurrences(StmtExprVisitor):
             super().visit(node)
 
     def expression(self, expr: PrimExpr) -> None:
-        """Count an expression where it stands, and those in it at the first place."""
+        """Count an expression at each occurrence, and its parts at the first."""
         key = self.keys.of(expr) if _is_candidate(expr) else None
         if key in self.around:
             key = None  # x + 0 is no second place for x
@@ -151,7 +150,7 @@ class _Occurrences(StmtExprVisitor):
         self.visit(node.body)
 
     def best(self) -> PrimExpr | None:
-        """The expression with the most work among those that occur twice and can be computed before the statement."""
+        """Return the most expensive expression that occurs twice and can be computed before the statement, or None."""
         found: PrimExpr | None = None
         for key, expr in self.first.items():
             if self.count[key] < 2 or (found is not None and cost(expr) <= cost(found)):
@@ -170,7 +169,7 @@ def _is_candidate(expr: PrimExpr) -> bool:
 
 
 def _stays(expr: PrimExpr) -> bool:
-    """True for an assumption, whose text is its message."""
+    """True for an assumption, whose text is its message and must not change."""
     return isinstance(expr, Call) and expr.intrinsic == "assume"
 
 
@@ -180,7 +179,7 @@ class _Elimination:
         self.made = 0
 
     def rewritten(self, stmt: Stmt) -> Stmt:
-        """The statement with lets around it for what occurs twice in it, and then inside."""
+        """Return the statement with lets around it for its common subexpressions, and its parts rewritten."""
         whole, lets = stmt, 0
         while True:
             occurrences = _Occurrences(self.keys)
@@ -195,7 +194,7 @@ class _Elimination:
         return self.inside(whole, lets)
 
     def inside(self, stmt: Stmt, lets: int) -> Stmt:
-        """The statement below some lets with its parts rewritten."""
+        """Rewrite the parts of the statement inside `lets` nested lets."""
         if lets:
             assert isinstance(stmt, LetStmt)
             return stmt.replace(body=self.inside(stmt.body, lets - 1))
@@ -216,7 +215,7 @@ class _Replacement(StmtExprMutator):
         return super().visit(node)
 
     def kept(self, expr: PrimExpr) -> PrimExpr:
-        """An expression that stays as it is; only buffers whose shape was rewritten are the new ones."""
+        """Keep an expression, apart from replacing buffers whose shape was rewritten."""
         return substitute(expr, {old: new for old, new in self._buffers.items() if old is not new})
 
     def visit_AssertStmt(self, node: AssertStmt) -> Stmt:
@@ -227,6 +226,6 @@ class _Replacement(StmtExprMutator):
 
 
 CommonSubexprElimTIR = each_prim_func(common_subexpr_elim, "CommonSubexprElimTIR")
-"""Pass: expressions that occur several times are computed once."""
+"""Pass: eliminate common subexpressions."""
 
 __all__ = ["CommonSubexprElimTIR", "common_subexpr_elim"]

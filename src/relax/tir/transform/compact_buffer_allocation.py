@@ -1,4 +1,4 @@
-"""Make allocations as small as what is accessed in them.
+"""Shrink allocations to the accessed region.
 
     for i in range(16):                             for i in range(16):
         with T.block():                                 with T.block():
@@ -8,11 +8,11 @@
             for j in range(4):                              for j in range(4):
                 B[i * 4 + j] = t[i * 4 + j]                     B[i * 4 + j] = t[j]
 
-The part that is accessed is a box: for each dimension from the least to the greatest index, over all loops inside of
-the allocation. `is_strict` is TVM's; a box never reaches beyond the shape here.
+The accessed region is a box: for each dimension the range from the least to the greatest index, over all loops inside
+the allocation. `is_strict` exists for TVM and has no effect: a box never exceeds the shape.
 
-Declines if an access is not proven to be inside of the shape, if the size of the allocation is not proven to be one,
-and for buffers that something else than loads and stores uses: a pointer, a view, a region matched by a block.
+Declines if an access is not proved to be inside the shape, if the size of the allocation is not proved to be valid, and
+for buffers used by pointers, views, or regions matched by a block.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from .facts import FactsMutator, reads_memory
 
 
 def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFunc:
-    """The function with allocations of what is accessed only."""
+    """Return the function with allocations reduced to their accessed regions."""
     accesses = _Accesses()
     accesses.visit(func.body)
     boxes = {
@@ -71,7 +71,7 @@ def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFun
 
 
 class _Accesses(StmtExprVisitor):
-    """The least and greatest index in each dimension of what is allocated, over the variables outside of it."""
+    """The least and greatest index in each dimension of each allocation, over the variables bound outside of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,13 +79,13 @@ class _Accesses(StmtExprVisitor):
         self.opaque: set[Buffer] = set()
         self.owners: dict[Var, Buffer] = {}
         self.values: dict[Var, PrimExpr | Range] = {}
-        """The variables bound so far, in order, with what they are or range over."""
+        """Value or range of each variable bound so far, in order."""
         self.domains: dict[Buffer, dict[Var, Interval | None]] = {}
         self.outside: dict[Buffer, int] = {}
-        """The number of those that are bound outside of an allocation."""
+        """Number of variables bound outside of each allocation."""
 
     def bind(self, var: Var) -> None:
-        """Begin a variable's scope. One that had another scope is unknown in what is alive: see `ConvertSSA`."""
+        """Open a variable's scope. If it is bound a second time, live allocations become opaque: see `ConvertSSA`."""
         if var in self.values:
             self.opaque.update(self.outside)
 
@@ -94,7 +94,7 @@ class _Accesses(StmtExprVisitor):
         self.outside[buffer] = len(self.values)
 
     def domain(self, buffer: Buffer) -> dict[Var, Interval | None]:
-        """The values of the variables bound so far while an allocation lives."""
+        """Return the intervals of the variables bound inside an allocation's scope so far."""
         domain = self.domains.setdefault(buffer, {})
         for var in list(self.values)[self.outside[buffer] + len(domain) :]:
             value = self.values[var]
@@ -106,7 +106,7 @@ class _Accesses(StmtExprVisitor):
         return domain
 
     def interval(self, buffer: Buffer, index: PrimExpr) -> Interval | None:
-        """The values of an index while an allocation lives."""
+        """Return the interval of an index over the variables bound inside an allocation's scope."""
         domain = self.domain(buffer)
         if isinstance(index, Ramp):
             inner = bounds_of(index.base, domain)
@@ -136,7 +136,7 @@ class _Accesses(StmtExprVisitor):
             self.opaque.add(self.owners[node])
 
     def visit_Buffer(self, node: Buffer) -> None:
-        """Accesses are seen where they stand."""
+        """Do nothing: accesses are recorded at loads and stores."""
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> None:
         self.visit(node.buffer.data)
@@ -182,7 +182,7 @@ class _Accesses(StmtExprVisitor):
 
 
 def _is_whole(buffer: Buffer, box: list[Interval | None]) -> bool:
-    """True if all of a buffer is accessed, as is plain without a proof: nothing is to be gained."""
+    """True if the accessed region trivially is the whole buffer, so that nothing can be saved."""
     for interval, size in zip(box, buffer.shape, strict=True):
         if interval is None:
             continue
@@ -200,7 +200,7 @@ def _union(a: Interval | None, b: Interval | None) -> Interval | None:
 
 
 def _extreme(a: PrimExpr, b: PrimExpr, least: bool) -> PrimExpr:
-    """The smaller or greater of two bounds; one of them if they differ by a constant."""
+    """Return the minimum or maximum of two bounds; one of the bounds if their difference is constant."""
     a, b = match_dtypes(a, b)
     if same(a, b):
         return a
@@ -211,7 +211,7 @@ def _extreme(a: PrimExpr, b: PrimExpr, least: bool) -> PrimExpr:
 
 
 class _Plan(NamedTuple):
-    """A smaller buffer, and what of each index it leaves out."""
+    """A smaller buffer, and the offset subtracted from each index."""
 
     buffer: Buffer
     starts: tuple[PrimExpr | None, ...]
@@ -226,7 +226,9 @@ class _Compaction(FactsMutator):
         self.refused: set[Buffer] = set()
 
     def visit_under(self, condition: PrimExpr, expr: PrimExpr) -> PrimExpr:
-        """The expression where a condition holds; not entered if it reads no allocation, since parts may be shared."""
+        """Rewrite an expression where a condition holds; expressions that read no allocation stay, since parts may be
+        shared.
+        """
         return super().visit_under(condition, expr) if self._reads_allocations(expr) else expr
 
     def _reads_allocations(self, expr: PrimExpr) -> bool:
@@ -235,7 +237,7 @@ class _Compaction(FactsMutator):
     # ------------------------------------------------------------------ storage
 
     def open(self, buffer: Buffer) -> None:
-        """Plan a smaller form of an allocation, where it stands."""
+        """Plan a smaller buffer for an allocation, where it stands."""
         box = self.boxes.get(buffer)
         if box is None or self.allocation_can_fail(buffer):
             return
@@ -252,7 +254,7 @@ class _Compaction(FactsMutator):
             self.plans[buffer] = _Plan(compact, starts, tuple(box))
 
     def dimension(self, interval: Interval | None, size: PrimExpr) -> tuple[PrimExpr, PrimExpr] | None:
-        """Start and extent of what is accessed of a dimension; None for all of it."""
+        """Return (start, extent) of the accessed part of a dimension; None for the whole dimension."""
         if interval is None or any(self.can_fail(bound) or reads_memory(bound) for bound in interval):
             return None
         low, high = interval
@@ -289,7 +291,9 @@ class _Compaction(FactsMutator):
     # ------------------------------------------------------------------ accesses
 
     def shifted(self, buffer: Buffer, old: tuple[PrimExpr, ...]) -> tuple[Buffer, tuple[PrimExpr, ...]]:
-        """The access in the smaller form; the buffer is refused if the access is not proven to be there."""
+        """Return the access to the smaller buffer; adds `buffer` to `refused` if the access is not proved to be
+        inside.
+        """
         indices = self.visit_all(old)
         plan = self.plans.get(buffer)
         if plan is None:
@@ -300,7 +304,7 @@ class _Compaction(FactsMutator):
         return plan.buffer, tuple(map(self.less, indices, plan.starts))
 
     def in_interval(self, index: PrimExpr, interval: Interval | None) -> bool:
-        """True if an index is proven to lie in its interval."""
+        """True if an index is proved to lie in its interval."""
         if interval is None:
             return True
         ends = (index, index)
@@ -331,7 +335,9 @@ class _Compaction(FactsMutator):
         return node.replace(buffer=buffer, value=value, indices=indices, predicate=predicate)
 
     def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
-        """A region that a block declares; where it is not proven to be in the smaller form, all of that."""
+        """Rewrite a region that a block declares; a dimension not proved to be inside becomes the whole smaller
+        dimension.
+        """
         plan = self.plans.get(node.buffer)
         if plan is None:
             return self.visit_children(node)
@@ -351,6 +357,6 @@ class _Compaction(FactsMutator):
 
 
 CompactBufferAllocation = each_prim_func(compact_buffer_allocation, "CompactBufferAllocation")
-"""Pass: allocations are as small as what is accessed in them."""
+"""Pass: shrink allocations to the accessed region."""
 
 __all__ = ["CompactBufferAllocation", "compact_buffer_allocation"]

@@ -1,10 +1,10 @@
-"""Put the values of block variables in their place.
+"""Substitute the values of block variables.
 
     with T.block("B"):
         vi = T.axis.spatial(16, i * 4 + j)              with T.block("B"):
         B[vi] = A[vi] + T.float32(1)        gives           B[i * 4 + j] = A[i * 4 + j] + T.float32(1)
 
-Blocks must be without `init` (LowerInitBlock).
+Blocks must not have an `init` (see LowerInitBlock).
 """
 
 from __future__ import annotations
@@ -48,4 +48,4 @@ class _Conversion(StmtExprMutator):
 
 
 ConvertBlocksToOpaque = each_prim_func(convert_blocks_to_opaque, "ConvertBlocksToOpaque")
-"""Pass: the values of block variables stand in their place."""
+"""Pass: substitute the values of block variables."""

@@ -1,4 +1,4 @@
-"""Run parallel loops one iteration after the other.
+"""Make parallel loops serial.
 
 for i in T.parallel(8):                     for i in range(8):
     A[i] = x                    gives           A[i] = x
@@ -12,7 +12,7 @@ from .each_prim_func import each_prim_func
 
 
 def convert_for_loops_to_serial(func: PrimFunc) -> PrimFunc:
-    """The function with serial loops in place of parallel ones."""
+    """Return the function with parallel loops made serial."""
     return func.replace(body=_Conversion().visit(func.body))
 
 
@@ -23,6 +23,6 @@ class _Conversion(StmtExprMutator):
 
 
 ConvertForLoopsToSerial = each_prim_func(convert_for_loops_to_serial, "ConvertForLoopsToSerial")
-"""Pass: parallel loops are serial."""
+"""Pass: make parallel loops serial."""
 
 __all__ = ["ConvertForLoopsToSerial", "convert_for_loops_to_serial"]

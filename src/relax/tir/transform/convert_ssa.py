@@ -5,9 +5,9 @@
     for i in range(4):       gives      for i_1 in range(4):
         B[i] = y                            B[i_1] = y
 
-The two loops on the left bind one variable object. A variable or buffer that is bound a second time, in the
-same function or in another one of the module, is replaced by a new one of the same name, there and at its uses. The
-first binding keeps the object.
+The two loops on the left bind the same variable object. A variable or buffer bound a second time, in the same or
+another function of the module, is replaced by a new object of the same name there and at its uses. The first binding
+keeps the object.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ N = TypeVar("N", bound=Node)
 
 
 def convert_ssa(func: PrimFunc, bound: set[Any] | None = None) -> PrimFunc:
-    """The function with every variable and buffer bound once, and none of those `bound`; that set grows."""
+    """Return the function with every variable and buffer bound once, and none in `bound`, which is extended."""
     return _Conversion(set() if bound is None else bound).visit(func)
 
 
@@ -63,7 +63,7 @@ class _Conversion(StmtExprMutator):
 
     @contextmanager
     def scope(self, variables: Iterable[Var] = ()) -> Generator[None]:
-        """A scope that binds variables; at its end the names mean what they meant before."""
+        """Context manager: bind variables; previous bindings are restored at its end."""
         before = dict(self.renamed), dict(self._buffers), set(self.in_scope)
         for var in variables:
             self.bind(var)
@@ -94,7 +94,7 @@ class _Conversion(StmtExprMutator):
         self._buffers[buffer] = made
 
     def open_parameter(self, buffer: Buffer) -> None:
-        """Bind a buffer with the sizes, strides and offset that it names."""
+        """Bind a buffer, and the variables in its sizes, strides and offset."""
         for var in shape_vars_bound_by(buffer):
             if var not in self.in_scope:
                 self.bind(var)
@@ -102,7 +102,7 @@ class _Conversion(StmtExprMutator):
             self.open(buffer, with_pointer=buffer.data not in self.in_scope)
 
     def define_buffer(self, buffer: Buffer) -> None:
-        """The methods below have bound it already."""
+        """Do nothing: the methods below have bound the buffer already."""
 
     def visit_Var(self, node: Var) -> PrimExpr:
         return self.renamed.get(node, node)
@@ -192,7 +192,7 @@ class _Conversion(StmtExprMutator):
 
 
 def _kept(old: tuple[N, ...], new: tuple[N, ...]) -> tuple[N, ...]:
-    """The old tuple if the new one has the same objects."""
+    """Return `old` if both tuples hold the same objects, else `new`."""
     return old if all(a is b for a, b in zip(old, new, strict=True)) else new
 
 

@@ -1,4 +1,4 @@
-"""Passes over the PrimFuncs of a module, made of rewrites of a single one."""
+"""Passes over a module's PrimFuncs, created from rewrites of a single PrimFunc."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..stmt import PrimFunc
 
 
 def each_prim_func(rewrite: Callable[..., PrimFunc], name: str) -> Callable[..., Pass]:
-    """A pass factory that runs `rewrite` on every PrimFunc of a module; errors of all functions are raised together.
+    """Create a pass factory that runs `rewrite` on every PrimFunc; errors of all functions are raised together.
 
     The parameters of `rewrite` after the function are the pass's options.
     """
@@ -43,7 +43,7 @@ def each_prim_func(rewrite: Callable[..., PrimFunc], name: str) -> Callable[...,
 
 
 def _placed(diagnostic: Diagnostic, name: str, func: PrimFunc) -> Diagnostic:
-    """The diagnostic with the function's span and name, where it has none of its own."""
+    """Add the function's span and name to a diagnostic that has none."""
     label = diagnostic.label or f"in PrimFunc {name}"
     return replace(diagnostic, span=diagnostic.span or func.span, label=label)
 

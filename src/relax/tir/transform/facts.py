@@ -1,10 +1,10 @@
-"""The base of rewrites that decide by what holds where a statement stands.
+"""Base class of rewrites that depend on facts known to hold at a statement.
 
 Facts come from the ranges of loops, the conditions of branches and assertions, the domains of blocks, preconditions and
-the sizes of buffers. A condition that reads memory is no fact: the memory may be written below it.
+the sizes of buffers. Conditions that read memory are ignored: the statement below may write that memory.
 
-`can_fail`, `inside`, `allocation_can_fail` and `view_can_fail` answer with True (False for `inside`) unless the prover
-excludes the failure. A rewrite that drops, adds or moves an evaluation asks them first.
+`can_fail`, `allocation_can_fail` and `view_can_fail` return True, and `inside` returns False, unless the prover
+excludes the failure. A rewrite that removes, adds or moves an evaluation must check them first.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
 
 
 def reads_memory(expr: PrimExpr) -> bool:
-    """True if the value of an expression may change without its variables: it loads, or calls what may."""
+    """True if an expression loads from memory, or calls a function that may."""
     reads: list[PrimExpr] = []
 
     def visit(part: PrimExpr) -> None:
@@ -76,16 +76,16 @@ def _is_arithmetic(call: Call) -> bool:
 
 
 def without_likely(expr: PrimExpr) -> PrimExpr:
-    """A condition without the remark that it is expected to hold."""
+    """Strip the marker `likely` from a condition."""
     while isinstance(expr, Call) and expr.intrinsic == "likely":
         expr = expr.args[0]
     return expr
 
 
 def loop_facts(var: Var, low: PrimExpr, extent: PrimExpr) -> list[PrimExpr]:
-    """The conditions that hold in the body of a loop; none of them overflows where the loop runs.
+    """Return the conditions that hold in the body of a loop; none of them overflows if the loop runs.
 
-    None of a loop whose bounds have another dtype than its variable: code generation refuses it.
+    Empty if the bounds' dtype differs from the variable's, which code generation rejects.
     """
     facts: list[PrimExpr] = []
     if not var.dtype == low.dtype == extent.dtype:
@@ -104,17 +104,17 @@ def loop_facts(var: Var, low: PrimExpr, extent: PrimExpr) -> list[PrimExpr]:
 
 
 class FactsMutator(StmtExprMutator):
-    """A rewrite of a function's body that knows the conditions under which each statement runs."""
+    """A rewrite of a function's body that tracks the conditions under which each statement runs."""
 
     def __init__(self, func: PrimFunc) -> None:
         super().__init__()
         self.func = func
         self.analyzer = Analyzer(wraps=True)
         self.storage: dict[Var, Buffer] = {buffer.data: buffer for buffer in func.buffer_map.values()}
-        """The parameter or allocation that owns the memory behind a data variable."""
+        """Parameter or allocation that owns the memory of a data variable."""
 
     def run(self) -> PrimFunc:
-        """The function with its body rewritten."""
+        """Return the function with its body rewritten."""
         limits = [limit for buffer in self.func.buffer_map.values() for limit in buffer_limits(buffer)]
         held = [precondition.condition for precondition in self.func.preconditions]
         with self.analyzer.limits_scope(limits), self.holding(held):
@@ -123,7 +123,7 @@ class FactsMutator(StmtExprMutator):
     # ------------------------------------------------------------------ scopes
 
     def holding(self, conditions: Iterable[PrimExpr]) -> ExitStack:
-        """A scope in which conditions hold; those that read memory are left out."""
+        """Return a context in which conditions are assumed; those that read memory are ignored."""
         stack = ExitStack()
         for condition in conditions:
             for part in conjuncts(without_likely(condition)):
@@ -133,22 +133,22 @@ class FactsMutator(StmtExprMutator):
         return stack
 
     def within(self, limits: Iterable[Limit]) -> ExitStack:
-        """A scope in which sizes have limits."""
+        """Return a context in which sizes have limits."""
         stack = ExitStack()
         stack.enter_context(self.analyzer.limits_scope(limits))
         return stack
 
     def under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
-        """The statement, rewritten where a condition holds."""
+        """Rewrite a statement where a condition holds."""
         with self.holding([condition]):
             return self.visit(stmt)
 
     def in_loop(self, loop: For) -> ExitStack:
-        """The scope of a loop's body."""
+        """Return the context of a loop's body."""
         return self.holding(loop_facts(loop.loop_var, loop.min, loop.extent))
 
     def in_let(self, let: LetStmt) -> ExitStack:
-        """The scope of a let's body."""
+        """Return the context of a let's body."""
         known = let.value.dtype.is_integer and let.value.dtype == let.var.dtype
         return self.holding([EQ(let.var, let.value)] if known else [])
 
@@ -218,7 +218,7 @@ class FactsMutator(StmtExprMutator):
         return node if same else node.replace(args=made)
 
     def visit_under(self, condition: PrimExpr, expr: PrimExpr) -> PrimExpr:
-        """The expression, rewritten where a condition holds; what it became there stands nowhere else."""
+        """Rewrite an expression where a condition holds; the result is not reused elsewhere."""
         outside, self._shared = self._shared, type(self._shared)()
         try:
             with self.holding([condition]):
@@ -229,7 +229,7 @@ class FactsMutator(StmtExprMutator):
     # ------------------------------------------------------------------ failures
 
     def can_fail(self, expr: PrimExpr) -> bool:
-        """True unless the evaluation of an expression is known to raise no error and to have no effect."""
+        """True unless evaluating an expression is proved to raise no error and to have no effect."""
         if not may_fail(expr):
             return False
         if has_effects(expr):
@@ -264,15 +264,15 @@ class FactsMutator(StmtExprMutator):
             return self.can_fail(expr)
 
     def nonzero(self, expr: PrimExpr) -> bool:
-        """True if an integer divisor is known not to be 0."""
+        """True if an integer divisor is proved to be nonzero."""
         return expr.dtype.lanes == 1 and self.analyzer.can_prove(expr != const(0, expr.dtype))
 
     def inside(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> bool:
-        """True if an access is known to be within the shape of its buffer."""
+        """True if an access is proved to be within the shape of its buffer."""
         return all(self.in_dimension(index, size) for index, size in zip(indices, buffer.shape, strict=True))
 
     def in_dimension(self, index: PrimExpr, size: PrimExpr) -> bool:
-        """True if an index, or every lane of one, is known to be in [0, size)."""
+        """True if an index, or every lane of a vector of indices, is proved to be in [0, size)."""
         if isinstance(index, Ramp):
             if not isinstance(index.stride, IntImm):
                 return False
@@ -288,14 +288,14 @@ class FactsMutator(StmtExprMutator):
         return self.analyzer.can_prove(GE(a, const(0, a.dtype))) and self.analyzer.can_prove(LT(a, b))
 
     def loop_can_fail(self, loop: For) -> bool:
-        """True unless computing a loop's range is known not to fail, and the range fits the variable's dtype."""
+        """True unless a loop's range is proved to be computed without failure, and to fit the variable's dtype."""
         if self.can_fail(loop.min) or self.can_fail(loop.extent):
             return True
         start, count = self.analyzer.interval(loop.min), self.analyzer.interval(loop.extent)
         return start[1] + count[1] - 1 > loop.loop_var.dtype.max_value and count[1] > 0
 
     def allocation_can_fail(self, buffer: Buffer) -> bool:
-        """True unless the size of an allocation is known to be one that buffers may have."""
+        """True unless the size of an allocation is proved to be within the limits for buffers."""
         if buffer.strides or buffer.elem_offset is not None:
             return True
         if any(map(self.size_can_fail, buffer.shape)):
@@ -308,7 +308,7 @@ class FactsMutator(StmtExprMutator):
         return self.analyzer.interval(count)[1] * width > LARGEST_PRODUCT
 
     def size_can_fail(self, size: PrimExpr) -> bool:
-        """True unless a size is known to be computed without overflow, and to be in [0, 2^48)."""
+        """True unless a size is proved to be computed without overflow, and to be in [0, 2^48)."""
         if isinstance(size, IntImm):
             return not 0 <= size.value < DIMENSION_LIMIT
         low, high = self.analyzer.interval(size)
@@ -317,7 +317,7 @@ class FactsMutator(StmtExprMutator):
         return any(not _far_from_overflow(self.analyzer, part) for part in _inner(size))
 
     def view_can_fail(self, view: Buffer) -> bool:
-        """True unless a buffer declared over memory is known to lie inside of it."""
+        """True unless a buffer declared over memory is proved to lie inside it."""
         owner = self.storage.get(view.data)
         if owner is None or owner.strides or owner.elem_offset is not None or self.allocation_can_fail(view):
             return True
@@ -333,7 +333,7 @@ def _inner(expr: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def _far_from_overflow(analyzer: Analyzer, expr: PrimExpr) -> bool:
-    """True if a part of a size is a bool, or known to have a value of less than 62 bits."""
+    """True if a part of a size is a bool, or proved to be within ±2^62."""
     if not expr.dtype.is_integer:
         return expr.dtype.is_bool
     low, high = analyzer.interval(expr)
@@ -341,7 +341,7 @@ def _far_from_overflow(analyzer: Analyzer, expr: PrimExpr) -> bool:
 
 
 def _block_facts(node: BlockRealize) -> list[PrimExpr]:
-    """The conditions that hold in a block's body."""
+    """Return the conditions that hold in a block's body."""
     facts = [node.predicate]
     for iter_var, value in zip(node.block.iter_vars, node.iter_values, strict=False):
         if iter_var.dom is not None:

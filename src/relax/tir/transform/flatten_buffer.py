@@ -1,4 +1,4 @@
-"""Give buffers one dimension.
+"""Flatten buffers to one dimension.
 
     def f(A: T.Buffer((n, 16))):                        def f(A: T.Buffer((n, 16))):
         t = T.allocate((16, 16))                            A_1 = T.decl_buffer((n * 16,), data=A.data)
@@ -6,10 +6,10 @@
             t[i, j] = A[i, j]                               for i, j in T.grid(16, 16):
                                                                 t[i * 16 + j] = A_1[i * 16 + j]
 
-A parameter keeps its shape, which callers see: its accesses go through a flat view. An access that is not proven to be
-inside of every dimension stays as it is, with a buffer of the old shape, so that it fails as before. Buffers with
-strides stay as they are, and so do functions that still have blocks: lower them first. A buffer with axis separators
-keeps a dimension for each group of dimensions between them.
+A parameter keeps its shape for callers; its accesses use a flat view. An access that is not proved to be inside every
+dimension is unchanged, with a buffer of the old shape, so that it fails as before. Skips buffers with strides, and
+functions with blocks: lower them first. A buffer with axis separators keeps one dimension for each group of dimensions
+between them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .facts import FactsMutator
 
 
 def flatten_buffer(func: PrimFunc) -> PrimFunc:
-    """The function with accesses of one dimension only, where they are proven to be inside."""
+    """Return the function with one-dimensional accesses, where they are proved to be inside."""
     blocks: list[Node] = []
     pre_order_visit(func.body, lambda n: blocks.append(n) if isinstance(n, BlockRealize) else None)
     return func if blocks else _Flattening(func).run()
@@ -37,7 +37,7 @@ class _Flattening(FactsMutator):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
         self.flat: dict[Buffer, Buffer] = {}
-        """The flat form of the buffers in scope that have one."""
+        """Flattened buffer of each buffer in scope that has one."""
 
     def run(self) -> PrimFunc:
         parameters = dict.fromkeys(self.func.buffer_map.values())
@@ -54,7 +54,7 @@ class _Flattening(FactsMutator):
         return made.replace(body=body)
 
     def open(self, buffer: Buffer) -> None:
-        """Give a buffer in scope its flat form, if it needs and may have one."""
+        """Create the flattened buffer of a buffer in scope, if it needs one and its size is proved valid."""
         if _has_flat_form(buffer) and not self.allocation_can_fail(buffer):
             flat = _flat(buffer)
             if not self.allocation_can_fail(flat):
@@ -102,12 +102,12 @@ class _Flattening(FactsMutator):
         return BufferStore(flat, value, self.place(node.buffer, indices, flat), predicate, span=node.span)
 
     def flat_form(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Buffer | None:
-        """The flat form of a buffer, if an access is proven to be inside."""
+        """Return the flattened buffer if an access is proved to be inside the shape, else None."""
         flat = self.flat.get(buffer)
         return flat if flat is not None and self.inside(buffer, indices) else None
 
     def place(self, buffer: Buffer, indices: tuple[PrimExpr, ...], flat: Buffer) -> tuple[PrimExpr, ...]:
-        """The indices in the flat form: one for each group of dimensions."""
+        """Return the indices in the flattened buffer: one for each group of dimensions."""
         return tuple(
             self.position(buffer.shape[group.start : group.stop], indices[group.start : group.stop], size)
             for group, size in zip(axis_groups(buffer), flat.shape, strict=True)
@@ -116,9 +116,9 @@ class _Flattening(FactsMutator):
     def position(
         self, shape: tuple[PrimExpr, ...], indices: tuple[PrimExpr, ...], size: PrimExpr
     ) -> PrimExpr:
-        """The index of an element of a shape. It is computed in the dtype of the indices if that has all positions.
+        """Return the linear index of an element, in the dtype of the indices if every position fits it, else int64.
 
-        An index that is a vector is a `Ramp`: no other one is proven to be inside. Ramps add up to a ramp.
+        A vector index is a `Ramp`, as others are not proved to be inside. The sum of ramps is a ramp.
         """
         if not indices:
             return const(0, "int64")
@@ -137,7 +137,7 @@ class _Flattening(FactsMutator):
     def sum_of_products(
         self, numbers: Iterable[PrimExpr], strides: Iterable[PrimExpr], dtype: DataType
     ) -> PrimExpr:
-        """Σ number · stride, computed in `dtype`, simplified."""
+        """Return Σ number · stride, computed in `dtype` and simplified."""
         total = const(0, dtype)
         for number, stride in zip(numbers, strides, strict=True):
             total = total + number.astype(dtype) * stride
@@ -155,6 +155,6 @@ def _flat(buffer: Buffer) -> Buffer:
 
 
 FlattenBuffer = each_prim_func(flatten_buffer, "FlattenBuffer")
-"""Pass: buffers have one dimension."""
+"""Pass: flatten buffers to one dimension."""
 
 __all__ = ["FlattenBuffer", "flatten_buffer"]

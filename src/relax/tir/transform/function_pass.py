@@ -1,4 +1,4 @@
-"""Passes over PrimFuncs as users write them.
+"""User-defined passes over PrimFuncs.
 
     @tir.transform.prim_func_pass
     def Rename(func, mod, ctx, prefix="p_"): ...
@@ -40,10 +40,10 @@ def prim_func_pass(
     required: Sequence[str] | None = None,
     traceable: bool = False,
 ) -> Any:
-    """Make a function ``(func, mod, ctx, **options)`` or a class with `transform_function` a pass.
+    """Make a function ``(func, mod, ctx, **options)``, or a class with `transform_function`, a pass over every
+    PrimFunc.
 
-    It is run on every PrimFunc of the module. `ctx` and options may be left out. `traceable` is TVM's, and says nothing
-    here.
+    `ctx` and options may be left out. `traceable` is accepted for TVM, and ignored.
     """
 
     def decorate(target: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Move conditions and lets that do not change in a loop out of it.
+"""Hoist loop-invariant conditions and lets out of loops.
 
     for i in range(m):                                      with T.LetStmt(n * 4) as x:
         with T.LetStmt(n * 4) as x:                             if n > 0:
@@ -8,11 +8,11 @@
                                                                     for i in range(m):
                                                                         A[i] = x
 
-What moves reads no memory and cannot fail. A let or a branch moves if it is the whole body of the loop, the condition
-of an `if_then_else` if that stands in the value of the one store in the loop.
+Hoisted expressions read no memory and cannot fail. A let or a branch is hoisted if it is the whole body of the loop;
+the condition of an `if_then_else`, if the body of the loop is a single store whose value contains it.
 
-PassContext's config ``tir.HoistExpression`` may limit what moves: ``{"hoisted_conditionals": HoistedConditionals,
-"hoisted_let_bindings": HoistedLetBindings}``.
+PassContext's config ``tir.HoistExpression`` may restrict the kinds that are hoisted: ``{"hoisted_conditionals":
+HoistedConditionals, "hoisted_let_bindings": HoistedLetBindings}``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from .hoist_if_then_else import Hoisting
 
 
 class HoistedConditionals(enum.Flag):
-    """The conditions that HoistExpression moves, with TVM's numbers; only IfElseStmt and IfElseExpr have a meaning."""
+    """Kinds of conditions that HoistExpression moves, with TVM's numbers; only IfElseStmt and IfElseExpr have an
+    effect.
+    """
 
     Never = 0
     IfElseStmt = 1
@@ -40,7 +42,7 @@ class HoistedConditionals(enum.Flag):
 
 
 class HoistedLetBindings(enum.Flag):
-    """The lets that HoistExpression moves, with TVM's numbers; only LetStmt has a meaning."""
+    """Kinds of lets that HoistExpression moves, with TVM's numbers; only LetStmt has an effect."""
 
     Never = 0
     RequiredByConditional = 1
@@ -50,7 +52,7 @@ class HoistedLetBindings(enum.Flag):
 
 
 def hoist_expression(func: PrimFunc) -> PrimFunc:
-    """The function with conditions and lets outside of the loops in which they do not change."""
+    """Return the function with loop-invariant conditions and lets hoisted out of loops."""
     config: dict[str, Any] = PassContext.current().config.get("tir.HoistExpression", {})
     conditionals = HoistedConditionals(config.get("hoisted_conditionals", HoistedConditionals.All))
     bindings = HoistedLetBindings(config.get("hoisted_let_bindings", HoistedLetBindings.All))
@@ -80,7 +82,9 @@ class _ExpressionHoisting(Hoisting):
         return HoistedLetBindings.LetStmt in self.bindings
 
     def hoisted_choice(self, loop: For, store: BufferStore) -> Stmt:
-        """The loop twice, once for each answer to a condition in what it stores; itself if there is none."""
+        """Return a branch over two copies of the loop, if the stored value has a loop-invariant choice; else the loop
+        itself.
+        """
         if HoistedConditionals.IfElseExpr not in self.conditionals:
             return loop
         choice = self.choice_in(store.value, loop)
@@ -92,7 +96,7 @@ class _ExpressionHoisting(Hoisting):
         return IfThenElse(condition, self.hoisted(then_case), self.hoisted(else_case), span=loop.span)
 
     def choice_in(self, expr: PrimExpr, loop: For) -> Call | None:
-        """The first `if_then_else` in an expression whose condition does not change in the loop."""
+        """Return the first `if_then_else` in an expression with a loop-invariant condition, or None."""
         choices: list[Call] = []
         lets: list[Let] = []
 
@@ -108,7 +112,7 @@ class _ExpressionHoisting(Hoisting):
 
 
 def _with(expr: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
-    """An expression with one object in it replaced."""
+    """Replace the object `old` in an expression by `new`."""
     done: dict[PrimExpr, PrimExpr] = {old: new}
 
     def visit(part: PrimExpr) -> PrimExpr:
@@ -120,6 +124,6 @@ def _with(expr: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
 
 
 HoistExpression = each_prim_func(hoist_expression, "HoistExpression")
-"""Pass: conditions and lets that do not change in a loop stand outside of it."""
+"""Pass: hoist loop-invariant conditions and lets out of loops."""
 
 __all__ = ["HoistExpression", "HoistedConditionals", "HoistedLetBindings", "hoist_expression"]

@@ -1,4 +1,4 @@
-"""Move conditions that do not change in a loop out of it.
+"""Hoist loop-invariant branches out of loops.
 
     for i in range(m):                  if n > 3:
         if n > 3:                           for i in range(m):
@@ -7,8 +7,8 @@
             A[i] = y                        for i in range(m):
                                                 A[i] = y
 
-Declines if the condition depends on the loop, reads memory or may fail, if something beside the branch stands in
-the loop, and, without an else, if the bounds of the loop may fail.
+Declines if the condition depends on the loop, reads memory or may fail, if the branch is not the whole body of the
+loop, and, without an else, if the bounds of the loop may fail.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .facts import FactsMutator, reads_memory
 
 
 def hoist_if_then_else(func: PrimFunc) -> PrimFunc:
-    """The function with conditions outside of the loops in which they do not change."""
+    """Return the function with loop-invariant branches hoisted out of loops."""
     return Hoisting(func).run()
 
 
 class Hoisting(FactsMutator):
-    """Conditions move out of loops, inner loops first."""
+    """Hoist loop-invariant branches out of loops, inner loops first."""
 
     def visit_For(self, node: For) -> Stmt:
         made = super().visit_For(node)
         return self.hoisted(made) if isinstance(made, For) else made
 
     def hoisted(self, loop: For) -> Stmt:
-        """The loop with the condition that is its whole body outside; itself if that must stay."""
+        """Return the loop inside the branch that was its whole body; the loop itself if the branch must stay."""
         branch = loop.body
         if not isinstance(branch, IfThenElse) or not self.moves(branch.condition, loop):
             return loop
@@ -50,7 +50,7 @@ class Hoisting(FactsMutator):
         return branch.replace(then_case=then_case, else_case=self.hoisted(copy))
 
     def moves(self, expr: PrimExpr, loop: For) -> bool:
-        """True if an expression may be evaluated once, before a loop, whether the loop runs or not."""
+        """True if an expression may be evaluated once before a loop, even if the loop has no iteration."""
         if loop.kind is ForKind.THREAD_BINDING or loop.loop_var in free_vars(expr):
             return False
         return not reads_memory(expr) and not self.can_fail(expr)
@@ -60,7 +60,7 @@ _hoist = each_prim_func(hoist_if_then_else, "HoistIfThenElse")
 
 
 def HoistIfThenElse(variant: Any = None) -> Pass:
-    """Pass: conditions that do not change in a loop stand outside of it. There is one variant, TVM's ``basic``.
+    """Pass: hoist loop-invariant branches out of loops. The only variant is TVM's ``basic``.
 
     Raises ValueError for another one.
     """

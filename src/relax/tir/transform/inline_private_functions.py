@@ -1,4 +1,4 @@
-"""Replace calls of private functions by their bodies.
+"""Inline calls of private functions.
 
     def main(A: T.Buffer((16,))):                       def main(A: T.Buffer((16,))):
         cls.twice(A.data, 3)                                for i in range(16):
@@ -8,11 +8,11 @@
         for i in range(16):
             B[i] = B[i] * k
 
-A private function that nothing refers to any more is removed.
+Private functions without remaining references are removed.
 
-Declines: a function that calls itself, directly or not; one with preconditions, or attributes beside ``tir.noalias``;
-an argument that is not the memory of a buffer of the caller, proven to have the shape, dtype and layout of the
-parameter; an argument for two parameters of a function with ``tir.noalias``; a call whose value is used.
+Declines for recursive functions; functions with preconditions, or with attributes other than ``tir.noalias``; tensor
+arguments that are not buffers of the caller, proved to have the shape, dtype and layout of the parameter; an argument
+passed to two parameters of a function with ``tir.noalias``; calls whose value is used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .facts import FactsMutator
 
 @module_pass
 def InlinePrivateFunctions(mod: IRModule) -> IRModule:
-    """Replace calls of private functions by their bodies."""
+    """Inline calls of private functions."""
     inlining = _Module(mod)
     functions: dict[GlobalVar, BaseFunc] = {var: inlining.function(var) for var in mod.functions}
     made = mod.with_functions(functions)
@@ -58,7 +58,7 @@ class _Module:
         self.inlined: set[GlobalVar] = set()
 
     def function(self, var: GlobalVar) -> BaseFunc:
-        """A function with its calls inlined."""
+        """Return a function with its calls inlined."""
         name = var.name_hint
         func = self.mod[var]
         if not isinstance(func, PrimFunc):
@@ -70,7 +70,7 @@ class _Module:
         return self.done[name]
 
     def callee(self, var: GlobalVar) -> PrimFunc | None:
-        """A private function that may be inlined; None if it may not."""
+        """Return a private function that may be inlined, or None."""
         func = self.mod.get(var)
         if not isinstance(func, PrimFunc) or set(func.attrs) - {"tir.noalias"} or func.preconditions:
             return None
@@ -87,7 +87,7 @@ def _callees(func: PrimFunc) -> set[str]:
 
 
 def _calls(func: PrimFunc, mod: IRModule, name: str) -> bool:
-    """True if a function calls the one of this name, directly or not."""
+    """True if a function calls `name`, directly or indirectly."""
     pending, seen = [func], set[str]()
     while pending:
         for callee in _callees(pending.pop()) - seen:
@@ -126,7 +126,7 @@ class _Calls(FactsMutator):
         return body
 
     def inlined(self, callee: PrimFunc, args: tuple[PrimExpr, ...]) -> Stmt | None:
-        """The body of a function for its arguments; None if they may not fit."""
+        """Return the callee's body for the arguments, or None if they are not proved to fit the parameters."""
         func = renew_bound_vars(callee)
         if len(args) != len(func.params) or (callee.attrs.get("tir.noalias") and _repeats(args)):
             return None
@@ -167,7 +167,7 @@ def _repeats(args: tuple[PrimExpr, ...]) -> bool:
 
 
 def _same_layout(param: Buffer, own: Buffer) -> bool:
-    """True if a caller's buffer may stand for a parameter's, but perhaps for its sizes."""
+    """True if a caller's buffer has a parameter's dtype, rank, scope, layout and alignment; sizes are not compared."""
     compact = not (param.strides or own.strides)
     at_start = param.elem_offset is None and own.elem_offset is None
     same = param.dtype == own.dtype and param.ndim == own.ndim and param.scope == own.scope

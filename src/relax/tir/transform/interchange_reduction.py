@@ -1,4 +1,4 @@
-"""Let the innermost loop run along memory: reduce outside, step through rows inside.
+"""Interchange reduction loops so that the innermost loop has unit stride.
 
     for j in range(m):                            for j in range(m):
         C[i, j] = 0                                   C[i, j] = 0
@@ -6,13 +6,13 @@
             C[i, j] += A[i, k] * B[k, j]              for j in range(m):
                                                           C[i, j] += A[i, k] * B[k, j]
 
-Every element still sums in the same order, so results are the same bit for bit; but the inner loop now reads and writes
-neighbours, and becomes vector code.
+The order of summation of each element does not change, so results are bit-identical; the inner loop now accesses
+adjacent elements and can be vectorised.
 
-Declines, unless it is proved that nothing can change: the iterations of `j` write different elements and read no
-other element of that buffer, bounds of the reduction do not depend on `j`, nothing has an effect, and buffers do
-not alias (`tir.noalias`). Declines where it does not pay: if some operand would be read across rows, or
-all of them are read along memory already.
+Declines unless the interchange is proved to be safe: the iterations of `j` write different elements and read no other
+element of that buffer, bounds of the reduction do not depend on `j`, there are no effects, and buffers do not alias
+(`tir.noalias`). Declines where it does not pay: if an operand would be read with a larger stride, or if the innermost
+reduction loop has unit stride in all operands and is not short.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ..usage import free_vars
 from .each_prim_func import each_prim_func
 
 SHORT = 16
-"""A reduction loop of fewer iterations is no match for a vector, even if it runs along memory."""
+"""Iterations below which a reduction loop does not pay as innermost loop, even with unit stride."""
 
 
 class _Nest(NamedTuple):
-    """The parts of a candidate's body."""
+    """The parts of an interchange candidate."""
 
     starts: tuple[BufferStore, ...]
     loops: tuple[For, ...]
@@ -42,7 +42,7 @@ class _Nest(NamedTuple):
 
 
 def interchange_reduction(func: PrimFunc) -> PrimFunc:
-    """The function with reductions moved outside of the loops that run along memory."""
+    """Return the function with reduction loops moved outside of unit-stride loops."""
     if not func.attrs.get("tir.noalias"):
         return func
     return func.replace(body=_Interchange().visit(func.body))
@@ -58,7 +58,7 @@ class _Interchange(StmtMutator):
 
 
 def _nest(loop: For) -> _Nest | None:
-    """A serial loop over [starts, serial loops over one update]; None for anything else."""
+    """Match a serial loop over [initial stores, serial loops over one update]; None for other loops."""
     if not _is_plain(loop) or (isinstance(loop.body, SeqStmt) and not loop.body.seq):
         return None
     *before, last = loop.body.seq if isinstance(loop.body, SeqStmt) else (loop.body,)
@@ -85,7 +85,7 @@ def _is_plain(loop: For) -> bool:
 
 
 def _is_safe(j: Var, nest: _Nest) -> bool:
-    """True if the iterations of `j` are independent of each other, reduction included."""
+    """True if the iterations of `j` are independent, including the reduction."""
     target, place = nest.update.buffer, nest.update.indices
     if not place or _stride(place, j) != 1:
         return False
@@ -102,7 +102,7 @@ def _is_safe(j: Var, nest: _Nest) -> bool:
 
 
 def _pays(j: Var, nest: _Nest) -> bool:
-    """True if `j` runs along memory everywhere, and the innermost reduction does not, or is short."""
+    """True if `j` has stride 0 or 1 in every load, and the innermost reduction loop has a larger stride or is short."""
     others = [
         load for expr in _inner(nest) for load in loads_in(expr) if load.buffer is not nest.update.buffer
     ]
@@ -114,13 +114,15 @@ def _pays(j: Var, nest: _Nest) -> bool:
 
 
 def _inner(nest: _Nest) -> tuple[PrimExpr, ...]:
-    """The expressions evaluated in the innermost loop."""
+    """Return the expressions evaluated in the innermost loop."""
     value = nest.update.value
     return (value,) if nest.condition is None else (nest.condition, value)
 
 
 def _stride(indices: tuple[PrimExpr, ...], var: Var) -> int | None:
-    """The stride of `var` along the last dimension: 0 if it does not occur; None if elsewhere or unknown."""
+    """Return the stride of `var` in the last index: 0 if it does not occur; None if not constant or in another
+    index.
+    """
     if any(var in free_vars(index) for index in indices[:-1]):
         return None
     if not indices or var not in free_vars(indices[-1]):
@@ -141,6 +143,6 @@ def _interchanged(loop: For, nest: _Nest) -> Stmt:
 
 
 InterchangeReduction = each_prim_func(interchange_reduction, "InterchangeReduction")
-"""Pass: the innermost loops of reductions run along memory."""
+"""Pass: interchange reduction loops so that the innermost loop has unit stride."""
 
 __all__ = ["InterchangeReduction", "interchange_reduction"]

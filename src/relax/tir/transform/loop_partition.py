@@ -1,4 +1,4 @@
-"""Split the range of a loop so that most iterations need not test a likely condition.
+"""Partition loops so that most iterations need not test a likely condition.
 
     for i in range((n + 3) // 4):               for i in range(T.min(n // 4, (n + 3) // 4)):
         for j in range(4):                          for j in range(4):
@@ -8,12 +8,12 @@
                                                         if i * 4 + j < n:
                                                             A[i * 4 + j] = x
 
-A loop is split by the conditions marked `T.likely` that stand in it, and by all conditions if it has the annotation
-``pragma_loop_partition_hint``. A loop of constant length is split only with that annotation, or if PassContext's config
-says ``{"tir.LoopPartition": {"partition_const_loop": True}}``.
+A loop is partitioned by the conditions in it that are marked `T.likely`, and by all conditions if it has the annotation
+``pragma_loop_partition_hint``. A loop of static length is partitioned only with that annotation, or if PassContext's
+config contains ``{"tir.LoopPartition": {"partition_const_loop": True}}``.
 
-Declines if the condition is not linear in the loop variable, reads memory, or is not proven to hold in the middle part
-for all values of the inner loops. Vectorised and unrolled loops, and those bound to threads, stay whole.
+Declines if the condition is not linear in the loop variable, reads memory, or is not proved to hold in the middle part
+for all iterations of the inner loops. Vectorised, unrolled and thread-bound loops are not partitioned.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ HINT = "pragma_loop_partition_hint"
 
 
 def loop_partition(func: PrimFunc) -> PrimFunc:
-    """The function with loops split where likely conditions start and cease to hold."""
+    """Return the function with loops partitioned where likely conditions begin and cease to hold."""
     config: dict[str, Any] = PassContext.current().config.get("tir.LoopPartition", {})
     return _Partition(func, bool(config.get("partition_const_loop", False))).run()
 
 
 class _Condition(NamedTuple):
-    """A condition in a loop, and the loops between."""
+    """A condition in a loop, with the loops between both."""
 
     marked: PrimExpr
-    """As it stands there, with `likely`."""
+    """The condition including `likely`."""
     plain: PrimExpr
     inner: tuple[For, ...]
 
 
 class _Point(NamedTuple):
-    """An iteration at which a condition starts to hold, or ceases to."""
+    """An iteration at which a condition begins, or ceases, to hold."""
 
     starts: bool
     value: PrimExpr
@@ -86,7 +86,7 @@ class _Partition(FactsMutator):
         return super().visit_For(node) if parts is None else parts
 
     def parts(self, loop: For) -> Stmt | None:
-        """The loop in up to three parts; None if it stays whole."""
+        """Return the loop in up to three parts, or None if it is not partitioned."""
         hinted = bool(loop.annotations.get(HINT))
         if loop.kind not in (ForKind.SERIAL, ForKind.PARALLEL) or not self.has_end(loop):
             return None
@@ -105,14 +105,16 @@ class _Partition(FactsMutator):
         return self.split(loop, starts, stops, settled) if settled else None
 
     def has_end(self, loop: For) -> bool:
-        """True if the end of a loop's range is known to be computed without failure or overflow."""
+        """True if the end of a loop's range is proved to be computed without failure or overflow."""
         end = self.analyzer.interval(loop.min)[1] + self.analyzer.interval(loop.extent)[1]
         return not self.loop_can_fail(loop) and end <= loop.loop_var.dtype.max_value
 
     # ------------------------------------------------------------------ where a condition holds
 
     def point(self, loop: For, condition: _Condition) -> _Point | None:
-        """The iteration at which a condition starts, or ceases, to hold whatever the inner loops do."""
+        """Return the iteration at which a condition begins, or ceases, to hold for all iterations of the inner
+        loops.
+        """
         plain, var = condition.plain, loop.loop_var
         negative = _negative(plain)
         if negative is None or reads_memory(plain) or self.can_fail(plain):
@@ -139,7 +141,7 @@ class _Partition(FactsMutator):
         return _Point(step.value < 0, value)
 
     def holds_under(self, fact: PrimExpr, loop: For, condition: _Condition) -> bool:
-        """True if a condition is proven for all iterations of a loop and those inside where `fact` holds."""
+        """True if `fact` is proved to imply the condition in all iterations of the loop and its inner loops."""
         facts = [*loop_facts(loop.loop_var, loop.min, loop.extent), fact]
         for inner in condition.inner:
             facts += loop_facts(inner.loop_var, inner.min, inner.extent)
@@ -151,7 +153,7 @@ class _Partition(FactsMutator):
     def split(
         self, loop: For, starts: list[PrimExpr], stops: list[PrimExpr], settled: list[PrimExpr]
     ) -> Stmt:
-        """The loop before, between and after the points; conditions hold between them."""
+        """Return the loop before, between and after the points; the conditions hold between them."""
         annotations = {key: value for key, value in loop.annotations.items() if key != HINT}
         end = simplify(loop.min + loop.extent)
         first, last = loop.min, end
@@ -173,12 +175,12 @@ class _Partition(FactsMutator):
         return seq_of([self.visit_inside(piece) for piece in pieces])
 
     def visit_inside(self, piece: Stmt) -> Stmt:
-        """A part of a loop with the loops in it split."""
+        """Partition the loops inside a part of a loop."""
         return super().visit_For(piece) if isinstance(piece, For) else piece
 
 
 def _domain(loops: tuple[For, ...]) -> dict[Var, Interval | None]:
-    """The values of the variables of nested loops, outer ones first."""
+    """Return the intervals of the variables of nested loops, given from the outermost inwards."""
     domain: dict[Var, Interval | None] = {}
     for loop in loops:
         low, high = bounds_of(loop.min, domain), bounds_of(loop.min + loop.extent - 1, domain)
@@ -187,7 +189,9 @@ def _domain(loops: tuple[For, ...]) -> dict[Var, Interval | None]:
 
 
 def _negative(condition: PrimExpr) -> PrimExpr | None:
-    """An expression that is negative where a comparison of integers holds, overflow aside; None for anything else."""
+    """Return an expression that is negative iff an integer comparison holds (without overflow); None for other
+    conditions.
+    """
     if not isinstance(condition, CompareExpr) or not condition.a.dtype.is_int:
         return None
     if isinstance(condition, (LT, LE)):
@@ -200,7 +204,7 @@ def _negative(condition: PrimExpr) -> PrimExpr | None:
 
 
 def _bound_in(loop: For) -> set[Var]:
-    """The variables of a loop and of all loops and lets in it."""
+    """Return the variables of a loop, and of all loops and lets in it."""
     bound: set[Var] = set()
 
     def visit(node: Node) -> None:
@@ -215,7 +219,7 @@ def _bound_in(loop: For) -> set[Var]:
 
 
 class _Conditions(StmtExprVisitor):
-    """The conditions in a loop by which it may be split, outermost first."""
+    """Collect the conditions by which a loop may be partitioned, outermost first."""
 
     def __init__(self, hinted: bool) -> None:
         super().__init__()
@@ -245,7 +249,7 @@ class _Conditions(StmtExprVisitor):
 
 
 class _Settled(StmtExprMutator):
-    """Some conditions of branches replaced by True, or without `likely`."""
+    """Replace conditions of branches by True, or strip their `likely`."""
 
     def __init__(self, conditions: list[PrimExpr], hold: bool) -> None:
         super().__init__()
@@ -278,6 +282,6 @@ class _Settled(StmtExprMutator):
 
 
 LoopPartition = each_prim_func(loop_partition, "LoopPartition")
-"""Pass: loops are split where likely conditions start and cease to hold."""
+"""Pass: partition loops where likely conditions begin and cease to hold."""
 
 __all__ = ["LoopPartition", "loop_partition"]

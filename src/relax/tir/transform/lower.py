@@ -1,8 +1,8 @@
-"""The lowering pipeline: from PrimFuncs with blocks to what code generation takes.
+"""The lowering pipeline: from PrimFuncs with blocks to the input of code generation.
 
 The result consists of For, While, IfThenElse, SeqStmt, BufferStore, LetStmt, AssertStmt, Evaluate, AllocBuffer and
 DeclBuffer. Buffers without strides are compact row-major. In a load or store only the last index may be a vector.
-Loops are serial or unrolled; code generation writes out the iterations of unrolled loops.
+Loops are serial or unrolled; code generation unrolls the latter.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ FUNCTION_STEPS: tuple[Step, ...] = (
     Step(InterchangeReduction, "innermost loops run along memory before vectors are looked for"),
     Step(_Vectors, "vectorised loops become operations on vectors, which are simplified"),
 )
-"""Steps that rewrite each PrimFunc by itself, whatever the target."""
+"""Steps that rewrite each PrimFunc separately, independent of the target."""
 
 
 def lowering_steps(target: Target | None = None) -> tuple[Step, ...]:
-    """All steps for a target, which need not be resolved."""
+    """Return all steps for a target, which need not be resolved."""
     outline = partial(OutlineParallelLoops, target)
     return (
         *FUNCTION_STEPS,
@@ -69,14 +69,14 @@ def lowering_steps(target: Target | None = None) -> tuple[Step, ...]:
 
 
 def LowerTIR(target: Target | None = None) -> Pass:
-    """Pass: every PrimFunc in the form that code generation takes."""
+    """Pass: lower every PrimFunc for code generation."""
     return _sequential(lowering_steps(target))
 
 
 def lower(mod: T, target: Target | None = None) -> T:
-    """A module, or a lone PrimFunc, in the form that code generation takes; itself if it is in that form.
+    """Lower a module, or a single PrimFunc, for code generation; returns it unchanged if it is lowered already.
 
-    A lone PrimFunc keeps its parallel loops, since outlining them would add functions.
+    A single PrimFunc keeps its parallel loops, since outlining them would add functions.
     """
     if isinstance(mod, IRModule):
         return LowerTIR(target)(mod)

@@ -1,4 +1,4 @@
-"""Make the `init` of reduction blocks a statement of its own, ahead of the loops that reduce.
+"""Move the `init` of reduction blocks in front of the reduction loops.
 
     for i, k in T.grid(n, m):                       for i in range(n):
         with T.block("B"):                              B[i] = T.float32(0)
@@ -7,9 +7,9 @@
                 B[vi] = T.float32(0)                            vi, vk = T.axis.remap("SR", [i, k])
             B[vi] += A[vi, vk]                                  B[vi] += A[vi, vk]
 
-So a reduction over nothing still gives its identity, and the inner loop has no branch. Where the init cannot be
-moved (a loop feeds both kinds of axes, the axes do not start where the loops do, or something beside the block touches
-what it writes), it is guarded by the condition that every reduction axis is at its start.
+An empty reduction still yields its identity, and the inner loop has no branch. If the init cannot be moved (a loop
+variable occurs in both kinds of axes, the axes do not start with the loops, or another statement accesses the written
+buffer), it is guarded by the condition that every reduction axis is at its start.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def lower_init_block(func: PrimFunc) -> PrimFunc:
 
 @dataclass
 class _Step:
-    """A statement around a block, between it and the next block outside: a loop, branch or let."""
+    """A statement (loop, branch, let) that encloses a block, inside the next outer block."""
 
     stmt: Stmt
     hoisted: list[Stmt] = field(default_factory=list[Stmt])
-    """The statements to be put in front of the statement."""
+    """Statements to insert in front of `stmt`."""
 
 
 class _Lowering(StmtExprMutator):
@@ -93,7 +93,7 @@ class _Lowering(StmtExprMutator):
 
 
 def _around(stmt: Stmt, nest: Stmt, dropped: set[Var]) -> Stmt:
-    """The nest inside a copy of the statement it was in, unless that only matters to the reduction."""
+    """Wrap `nest` in a copy of the enclosing `stmt`, unless that only concerns the reduction."""
     match stmt:
         case For():
             return nest if stmt.loop_var in dropped else stmt.replace(body=nest)
@@ -111,7 +111,7 @@ def _guarded(block: Block, init: Stmt) -> Stmt:
 
 
 def _loop_vars(realize: BlockRealize, path: Sequence[_Step], kind: str) -> set[Var]:
-    """Variables of the loops around that the block's variables of this kind are bound to."""
+    """Return the enclosing loops' variables in the values of a block's axes of this kind."""
     loops = {step.stmt.loop_var for step in path if isinstance(step.stmt, For)}
     found: set[Var] = set()
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -121,7 +121,7 @@ def _loop_vars(realize: BlockRealize, path: Sequence[_Step], kind: str) -> set[V
 
 
 def _hoisting_point(realize: BlockRealize, path: Sequence[_Step]) -> int | None:
-    """The position in the path of the outermost loop that reduces; None where the init must stay."""
+    """Return the index in `path` of the outermost reduction loop; None if the init must stay."""
     block = realize.block
     reducing = _loop_vars(realize, path, "reduce")
     if not reducing or reducing & _loop_vars(realize, path, "spatial"):
@@ -157,7 +157,7 @@ def _hoisting_point(realize: BlockRealize, path: Sequence[_Step]) -> int | None:
 
 
 def _starts_together(realize: BlockRealize, reducing: set[Var], path: Sequence[_Step]) -> bool:
-    """True if every reduction axis is at its start where the loops that reduce are at theirs."""
+    """True if every reduction axis is proved to be at its start in the first iteration of the reduction loops."""
     lows: dict[Var, PrimExpr] = {}
     for step in path:
         if isinstance(step.stmt, For) and step.stmt.loop_var in reducing:
@@ -170,7 +170,7 @@ def _starts_together(realize: BlockRealize, reducing: set[Var], path: Sequence[_
 
 
 def _mixes(condition: PrimExpr, reducing: set[Var], path: Sequence[_Step]) -> bool:
-    """True if a condition depends on loops of both kinds."""
+    """True if a condition depends on both reduction and other loops."""
     loops = {step.stmt.loop_var for step in path if isinstance(step.stmt, For)}
     used = loops.intersection(free_vars(condition))
     return bool(used & reducing) and bool(used - reducing)
@@ -181,14 +181,14 @@ def _reads_memory(expr: PrimExpr) -> bool:
 
 
 def _touched(node: Node) -> set[Buffer]:
-    """The buffers that a statement or expression reads or writes."""
+    """Return the buffers that a statement or expression reads or writes."""
     found: set[Buffer] = set()
     post_order_visit(node, lambda part: found.add(part) if isinstance(part, Buffer) else None)
     return found
 
 
 def _alone(realize: BlockRealize, loop: Stmt) -> bool:
-    """True if nothing in the loop but the block touches what its init writes, or writes what its init reads."""
+    """True if no other statement in the loop touches buffers that the init writes, or writes buffers that it reads."""
     assert realize.block.init is not None
     touched = _touched(realize.block.init)
     others: set[Buffer] = set()
@@ -214,4 +214,4 @@ def _stores(stmt: Stmt) -> list[BufferStore]:
 
 
 LowerInitBlock = each_prim_func(lower_init_block, "LowerInitBlock")
-"""Pass: the `init` of reduction blocks becomes a statement of its own."""
+"""Pass: move the `init` of reduction blocks in front of the reduction loops."""

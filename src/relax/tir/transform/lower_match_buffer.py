@@ -1,13 +1,13 @@
-"""Replace the views of regions that blocks declare by accesses to the buffers behind them.
+"""Replace the region views that blocks declare by accesses to the underlying buffers.
 
     with T.block("B"):
         sub = T.match_buffer(A[i * 4 : i * 4 + 4], (4,), offset_factor=1)
         sub[j] = T.float32(0)                                       gives       A[i * 4 + j] = T.float32(0)
 
-A region may have more dimensions than the view: the leading ones must be of size one. Sizes, strides and the
-offset that the view names as variables stand for the values they have in the buffer behind. If the offset is a
-variable, `access_ptr` of the view is that of the buffer behind; otherwise a view whose pointer is handed on (to an
-extern call) is refused: E5010.
+A region may have more dimensions than the view: the leading ones must have extent 1. Variables in the view's sizes,
+strides and offset are replaced by their values in the underlying buffer. If the offset is a variable, `access_ptr` of
+the view becomes that of the underlying buffer; otherwise a view whose pointer is passed on (to an extern call) is
+rejected with E5010.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _sum(start: PrimExpr, index: PrimExpr) -> PrimExpr:
 
 
 def _through(view: BufferRegion, region: BufferRegion) -> BufferRegion:
-    """A region of a view, as a region of the buffer behind it."""
+    """Translate a region of a view to the underlying buffer."""
     skipped = len(view.region) - len(region.region)
     leading = tuple(Range.from_min_extent(r.min, const(1, r.min.dtype)) for r in view.region[:skipped])
     rest = tuple(
@@ -145,4 +145,4 @@ def _error(message: str) -> DiagnosticError:
 
 
 LowerMatchBuffer = each_prim_func(lower_match_buffer, "LowerMatchBuffer")
-"""Pass: views of regions become accesses to the buffers behind them."""
+"""Pass: replace region views by accesses to the underlying buffers."""

@@ -1,11 +1,11 @@
-"""Take away what is left of blocks: a predicate becomes a branch, allocated buffers an AllocBuffer.
+"""Remove opaque blocks: predicates become branches, allocated buffers become AllocBuffer.
 
     with T.block("B"):
         T.where(i < n)                              if i < n:
         t = T.alloc_buffer((4,))        gives           with T.allocate([4], "float32") as t:
         ...                                                 ...
 
-Blocks must be without variables, `init` and views (ConvertBlocksToOpaque, LowerInitBlock, LowerMatchBuffer).
+Blocks must have no variables, `init` or views (see ConvertBlocksToOpaque, LowerInitBlock, LowerMatchBuffer).
 """
 
 from __future__ import annotations
@@ -42,4 +42,4 @@ class _Lowering(StmtMutator):
 
 
 LowerOpaqueBlock = each_prim_func(lower_opaque_block, "LowerOpaqueBlock")
-"""Pass: blocks become branches and allocations."""
+"""Pass: replace blocks by branches and allocations."""

@@ -17,7 +17,7 @@ from .each_prim_func import each_prim_func
 
 
 def lower_preconditions(func: PrimFunc) -> PrimFunc:
-    """The function with its preconditions as assertions ahead of the body."""
+    """Return the function with its preconditions as assertions before the body."""
     if not func.preconditions:
         return func
     checks = [AssertStmt(p.condition, p.message, SeqStmt(()), span=p.span) for p in func.preconditions]
@@ -25,7 +25,7 @@ def lower_preconditions(func: PrimFunc) -> PrimFunc:
 
 
 def _after(checks: Sequence[Stmt], body: Stmt) -> Stmt:
-    """The body after the checks, which stand inside of the root block if there is one."""
+    """Put the checks before the body, inside the root block if there is one."""
     if isinstance(body, BlockRealize) and not body.block.iter_vars and is_const(body.predicate, 1):
         block = body.block
         return body.replace(block=block.replace(body=seq_of([*checks, block.body])))
@@ -33,4 +33,4 @@ def _after(checks: Sequence[Stmt], body: Stmt) -> Stmt:
 
 
 LowerPreconditions = each_prim_func(lower_preconditions, "LowerPreconditions")
-"""Pass: preconditions become assertions ahead of the body."""
+"""Pass: turn preconditions into assertions before the body."""

@@ -1,12 +1,12 @@
-"""Compute indices in a narrower integer type where every value fits.
+"""Narrow the integer dtype of indices whose values fit.
 
     for i in range(T.int64(16)):                        for i in range(16):
         for j in range(T.int64(8)):                         for j in range(8):
             A[i * T.int64(8) + j] = x       gives               A[i * 8 + j] = x
 
-Narrowed are loop variables and lets, and with them the arithmetic in subscripts, loop bounds and comparisons, if every
-intermediate value is proven to fit. A variable that is used as a value is cast back. Parameters and sizes keep their
-dtype. Functions that still have blocks are left alone: lower them first.
+Narrows loop variables and lets, and the arithmetic on them in subscripts, loop bounds and comparisons, if every
+intermediate value is proved to fit. A variable used as a value is cast back. Parameters and sizes keep their dtype.
+Skips functions with blocks: lower them first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
 
 
 def narrow_data_type(func: PrimFunc, target_bits: int) -> PrimFunc:
-    """The function with indices of no more than `target_bits` bits where they fit: 8, 16, 32 or 64.
+    """Return the function with indices narrowed to `target_bits` bits (8, 16, 32 or 64) where they fit.
 
     Raises ValueError for another number of bits.
     """
@@ -64,14 +64,14 @@ class _Narrowing(FactsMutator):
         return dtype.is_int and dtype.lanes == 1 and dtype.bits > self.target.bits
 
     def fits(self, expr: PrimExpr) -> bool:
-        """True if every value of an expression is one of the target dtype."""
+        """True if every value of an expression is proved to fit the target dtype."""
         if has_effects(expr):
             return False
         low, high = self.analyzer.interval(expr)
         return self.target.min_value <= low and high <= self.target.max_value
 
     def narrow(self, expr: PrimExpr) -> PrimExpr | None:
-        """A wide integer expression in the target dtype; None if a value in it may not fit."""
+        """Return a wide integer expression in the target dtype, or None if an intermediate value may not fit."""
         return self._narrow(expr, {}) if self.is_wide(expr.dtype) else None
 
     def _narrow(self, expr: PrimExpr, done: dict[PrimExpr, PrimExpr | None]) -> PrimExpr | None:
@@ -80,7 +80,7 @@ class _Narrowing(FactsMutator):
         return done[expr]
 
     def _narrowed(self, expr: PrimExpr, done: dict[PrimExpr, PrimExpr | None]) -> PrimExpr | None:
-        """An expression that fits, in the target dtype."""
+        """Return a fitting expression in the target dtype, or None."""
         match expr:
             case IntImm(_, value):
                 return IntImm(self.target, value)
@@ -97,7 +97,7 @@ class _Narrowing(FactsMutator):
                 return None
 
     def index(self, expr: PrimExpr) -> PrimExpr:
-        """An expression where a subscript stands."""
+        """Narrow an expression in index position, if it fits."""
         if isinstance(expr, Ramp):
             return self.ramp(expr)
         narrow = self.narrow(expr)
@@ -136,7 +136,7 @@ class _Narrowing(FactsMutator):
             return node.replace(loop_var=var, min=low, extent=extent, body=self.visit(node.body))
 
     def ends_within(self, loop: For) -> bool:
-        """True if the target dtype has the end of a loop's range."""
+        """True if the end of a loop's range fits the target dtype."""
         end = self.analyzer.interval(loop.min)[1] + self.analyzer.interval(loop.extent)[1]
         return end <= self.target.max_value
 
@@ -167,6 +167,6 @@ class _Narrowing(FactsMutator):
 
 
 NarrowDataType = each_prim_func(narrow_data_type, "NarrowDataType")
-"""Pass: indices have no more bits than they need, and no less than `target_bits`."""
+"""Pass: narrow indices to `target_bits` bits where they fit."""
 
 __all__ = ["NarrowDataType", "narrow_data_type"]

@@ -9,14 +9,13 @@
             for i in T.serial(begin, end, annotations={"tir.parallel_range": [0, 8]}):
                 B[i] = A[i]
 
-Buffers are passed by pointer, those that are written first, whose number the call tells; scalars and sizes by value.
-Parallel loops inside of an outlined one become serial loops, except those with the annotation
-``tir.stays_parallel``: they are outlined from its function. The pool runs them on several threads if it runs the loop
-around them on one.
+Buffers are passed by pointer, written ones first (the call holds their number); scalars and sizes by value. Parallel
+loops inside an outlined loop become serial, except those annotated with ``tir.stays_parallel``, which are outlined from
+the outer loop's function. The thread pool runs them on several threads if it runs the outer loop on one.
 
-Declines, and makes the loop serial: if the target has one core; if the loop does not start at 0; and if a value it
-uses cannot be passed on: a pointer that is neither a parameter nor an allocation, a buffer with an offset, or one whose
-size is read from memory. In the last two cases the annotation ``tir.not_parallel`` says why.
+Declines, and makes the loop serial, if the target has one core, if the loop does not start at 0, or if it uses a value
+that cannot be passed: a pointer that is neither a parameter nor an allocation, a buffer with an offset, or a buffer
+whose size is read from memory. In the last two cases the annotation ``tir.not_parallel`` holds the reason.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ from ..usage import Usage, buffer_expressions, undefined_vars
 from ..written import written_params
 
 PARALLEL_BODY = "tir.parallel_body"
-"""Attribute of an outlined function: the name of the function whose loop it holds, for messages. Only that calls it."""
+"""Attribute of an outlined function: the name of its only caller, whose loop it holds, for messages."""
 
 PARALLEL_RANGE = "tir.parallel_range"
-"""Annotation of the loop in an outlined function: (start, extent) of the whole loop, of which it runs a part."""
+"""Annotation of the loop in an outlined function: (start, extent) of the whole loop, of which a call runs a part."""
 
 NOT_PARALLEL = "tir.not_parallel"
-"""Annotation of a serial loop that was to be parallel: the reason why it is not."""
+"""Annotation of a parallel loop that became serial: the reason."""
 
 
 def outline_parallel_loops(mod: IRModule, target: Target | None = None) -> IRModule:
-    """The module with a function for each parallel loop, and without parallel loops."""
+    """Return the module with every parallel loop outlined into a function, or made serial."""
     for global_var, func in mod.functions.items():
         if isinstance(func, PrimFunc):
             outliner = _Outliner(mod, global_var.name_hint, func, _runs_in_parallel(target))
@@ -63,7 +62,7 @@ def _runs_in_parallel(target: Target | None) -> bool:
 
 
 class _CannotPassError(Exception):
-    """The loop uses a value that cannot be passed to a function; the argument says which."""
+    """Raised if the loop uses a value that cannot be passed to a function; the argument says which."""
 
 
 class _Outliner(StmtMutator):
@@ -74,12 +73,12 @@ class _Outliner(StmtMutator):
         self.mod, self.name, self.func, self.in_parallel = mod, name, func, in_parallel
         self.analyzer = Analyzer(wraps=True)
         self.owners: dict[Var, Buffer] = {}
-        """Parameters and allocations by their data variables."""
+        """Parameters and allocations by data variable."""
         for buffer in func.buffer_map.values():
             self.own(buffer)
 
     def mod_with(self, global_var: GlobalVar) -> IRModule:
-        """The module with the rewritten function and those made of its loops."""
+        """Return the module with the rewritten function and the functions outlined from it."""
         limits = [limit for buffer in self.func.buffer_map.values() for limit in buffer_limits(buffer)]
         with self.analyzer.limits_scope(limits):
             func = self.func.replace(body=self.visit(self.func.body))
@@ -107,7 +106,7 @@ class _Outliner(StmtMutator):
             return serial.replace(body=self.visit(inside), annotations={NOT_PARALLEL: str(reason)})
 
     def outlined(self, loop: For) -> Stmt:
-        """The call that runs the loop; its function is added to the module."""
+        """Return the call that runs the loop; adds the outlined function to the module."""
         dtype = loop.loop_var.dtype
         begin, end = SizeVar("begin", dtype), SizeVar("end", dtype)
         whole = {PARALLEL_RANGE: (loop.min, loop.extent)}
@@ -140,7 +139,7 @@ class _Outliner(StmtMutator):
         return Evaluate(parallel_for(Call("", callee, arguments), len(written)), span=loop.span)
 
     def captured_buffers(self, body: Stmt) -> tuple[list[Buffer], list[Buffer]]:
-        """The buffers to pass, and the views of their memory, or of that of a bare pointer, to declare again."""
+        """Return the buffers to pass as arguments, and the views of passed memory to declare again."""
         passed: dict[Buffer, None] = {}
         views: list[Buffer] = []
         usage = Usage(body)
@@ -164,11 +163,11 @@ class _Outliner(StmtMutator):
         return any(var is param for param in self.func.params) and var not in self.func.buffer_map
 
     def at_least_0(self, extent: PrimExpr) -> PrimExpr:
-        """The end of the range: a loop of a negative extent has no iteration."""
+        """Return the end of the range: a loop with a negative extent has no iteration."""
         return self.analyzer.simplify(Max(extent, const(0, extent.dtype)))
 
     def unused_name(self) -> str:
-        """A name for a function that the module does not have yet."""
+        """Return a function name that the module does not contain."""
         candidate, number = f"{self.name}_parallel", 0
         while candidate in self.mod:
             number += 1
@@ -191,7 +190,7 @@ class _Serial(StmtMutator):
 
 
 def _without_wish(loop: For) -> dict[str, Any]:
-    """The annotations of a loop beside the one that this pass reads."""
+    """Return a loop's annotations without `STAYS_PARALLEL`."""
     return {key: value for key, value in loop.annotations.items() if key != STAYS_PARALLEL}
 
 
@@ -202,7 +201,7 @@ def _reads_memory(expr: PrimExpr) -> bool:
 
 
 OutlineParallelLoops = module_pass(outline_parallel_loops, name="OutlineParallelLoops")
-"""Pass: parallel loops are functions, called by `T.parallel_for`."""
+"""Pass: outline parallel loops into functions, called by `T.parallel_for`."""
 
 __all__ = [
     "NOT_PARALLEL",

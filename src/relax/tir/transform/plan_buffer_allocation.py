@@ -1,4 +1,4 @@
-"""Move each allocation to the smallest scope that holds all uses, so that buffers do not live longer than needed.
+"""Move each allocation to the smallest scope that encloses all uses, to shorten lifetimes.
 
     with T.allocate(t):
         A[...] = ...                A[...] = ...
@@ -7,10 +7,10 @@
         C[...] = ...                    B[...] = t[...]
                                     C[...] = ...
 
-An allocation does not move into a serial loop: what a buffer holds may be meant to last from one iteration to the
-next. It does move into a parallel loop that holds all uses, if its scope is local or no subscript and no view's place
-depends on the loop: each iteration then needs storage of its own. An allocation that nobody uses is dropped. One whose
-size is read from memory stays where it is: the same place may hold another number later.
+An allocation does not move into a serial loop: its contents may be needed in the next iteration. It does move into a
+parallel loop that encloses all uses, if its scope is local, or if no subscript or view layout depends on the loop: each
+iteration then needs separate storage. Unused allocations are removed. An allocation whose size is read from memory is
+not moved, as that memory may change.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from .each_prim_func import each_prim_func
 
 
 def plan_buffer_allocation(func: PrimFunc) -> PrimFunc:
-    """The function with allocations in the smallest scope."""
+    """Return the function with each allocation in the smallest scope."""
     return func.replace(body=_Sinking().visit(func.body))
 
 
 class _Pointers:
-    """The pointers that statements use, each statement looked at once."""
+    """Cache of the data pointers that statements use."""
 
     def __init__(self) -> None:
         self._used: dict[int, tuple[Stmt, set[Var]]] = {}
-        """By the statement's identity; the statement is there so that it stays alive."""
+        """Keyed by the statement's id; holding the statement keeps the id valid."""
 
     def used_in(self, stmt: Stmt) -> set[Var]:
-        """The pointers that a statement uses, those of its own allocations too."""
+        """Return the pointers that a statement uses, including those of its own allocations."""
         known = self._used.get(id(stmt))
         if known is not None:
             return known[1]
@@ -83,7 +83,9 @@ class _Sinking(StmtMutator):
         return buffer.data in self.pointers.used_in(stmt)
 
     def sunk(self, alloc: AllocBuffer, body: Stmt) -> Stmt:
-        """The body with the allocation as deep inside as it may go; `alloc` itself if that is where it is."""
+        """Return the body with the allocation moved inwards as far as possible; `alloc` with this body if it must
+        stay.
+        """
         buffer = alloc.buffer
         match body:
             case SeqStmt(seq):
@@ -121,7 +123,7 @@ class _Sinking(StmtMutator):
                 return alloc.replace(body=body) if private is None else private
 
     def into_parallel(self, alloc: AllocBuffer, stmt: Stmt) -> Stmt | None:
-        """The statement with the allocation inside a parallel loop that holds all uses; None if there is none."""
+        """Return the statement with the allocation inside a parallel loop that encloses all uses, or None."""
         buffer = alloc.buffer
         match stmt:
             case For(kind=ForKind.PARALLEL, body=body) if _is_private(buffer, stmt):
@@ -143,7 +145,7 @@ class _Sinking(StmtMutator):
 
 
 def _has_stable_size(buffer: Buffer) -> bool:
-    """True if the size of a buffer is made of variables and constants."""
+    """True if the sizes of a buffer consist of variables and constants, without loads or calls."""
     reads: list[PrimExpr] = []
     for size in buffer_expressions(buffer):
         post_order(size, lambda part: reads.append(part) if isinstance(part, (BufferLoad, Call)) else None)
@@ -151,7 +153,7 @@ def _has_stable_size(buffer: Buffer) -> bool:
 
 
 def _is_private(buffer: Buffer, loop: For) -> bool:
-    """True if every iteration of a loop may have a buffer of its own."""
+    """True if every iteration of a loop may have a separate buffer."""
     if buffer.scope.startswith("local"):
         return True
     dependent = {loop.loop_var}
@@ -185,4 +187,4 @@ def _is_private(buffer: Buffer, loop: For) -> bool:
 PlanAndUpdateBufferAllocationLocation = each_prim_func(
     plan_buffer_allocation, "PlanAndUpdateBufferAllocationLocation"
 )
-"""Pass: allocations move to the smallest scope that holds all uses."""
+"""Pass: move allocations to the smallest scope that encloses all uses."""

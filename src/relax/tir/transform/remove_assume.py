@@ -1,9 +1,10 @@
-"""Remove assumptions, once they are of no use any more.
+"""Remove assumptions.
 
     T.evaluate(T.assume(n < 8))         gives       A[0] = x
     A[0] = x
 
-An assumption is a promise of the program's writer. The interpreter checks it; without it there is nothing to check.
+An assumption is a promise of the program's author, which the interpreter checks. Run this pass when no later pass uses
+it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .each_prim_func import each_prim_func
 
 
 def remove_assume(func: PrimFunc) -> PrimFunc:
-    """The function without assumptions."""
+    """Return the function without assumptions."""
     return func.replace(body=_Removal().visit(func.body))
 
 
@@ -31,6 +32,6 @@ class _Removal(StmtExprMutator):
 
 
 RemoveAssume = each_prim_func(remove_assume, "RemoveAssume")
-"""Pass: assumptions are removed."""
+"""Pass: remove assumptions."""
 
 __all__ = ["RemoveAssume", "remove_assume"]

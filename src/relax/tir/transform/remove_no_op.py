@@ -1,4 +1,4 @@
-"""Remove statements that do nothing.
+"""Remove statements without effect.
 
     for i in range(n):                      A[0] = x
         pass                    gives
@@ -7,10 +7,9 @@
     A[1] = A[1]
     T.evaluate(n + 1)
 
-Removed are: loops, branches, lets and allocations around nothing; loops that never run; expressions evaluated for
-nothing; a store of the value that is there already; a store that the next statement overwrites. What may fail is not
-removed: a bound that is read from memory, an index that is not proven to be inside, an allocation whose size is not
-proven to be one.
+Removes loops, branches, lets and allocations with an empty body; loops without iterations; unused evaluations; stores
+of an element to itself; stores that the next statement overwrites. Statements that may fail are kept: a bound read from
+memory, an index not proved to be inside, an allocation whose size is not proved to be valid.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from .facts import FactsMutator, reads_memory
 
 
 def remove_no_op(func: PrimFunc) -> PrimFunc:
-    """The function without statements that do nothing."""
+    """Return the function without no-op statements."""
     return _Removal(func).run()
 
 
 class _Removal(FactsMutator):
     def evaluated(self, *exprs: PrimExpr) -> Stmt:
-        """Those of several expressions whose evaluation may fail."""
+        """Return a statement that evaluates those `exprs` that may fail."""
         return seq_of(Evaluate(expr) for expr in exprs if self.can_fail(expr))
 
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
@@ -62,7 +61,7 @@ class _Removal(FactsMutator):
         return seq_of(kept)
 
     def overwrites(self, stmt: Stmt, before: Stmt) -> bool:
-        """True if a store leaves nothing of the store before it."""
+        """True if a store overwrites everything that the previous store wrote."""
         if not isinstance(stmt, BufferStore) or not isinstance(before, BufferStore):
             return False
         if stmt.buffer is not before.buffer or not structural_equal(stmt.indices, before.indices):
@@ -151,11 +150,11 @@ def _uses(stmt: Stmt, buffer: Buffer) -> bool:
 
 
 RemoveNoOp = each_prim_func(remove_no_op, "RemoveNoOp")
-"""Pass: statements that do nothing are removed."""
+"""Pass: remove statements without effect."""
 
 
 def _is_covered(loaded: PrimExpr | None, stored: PrimExpr | None) -> bool:
-    """True if the lanes that are loaded are all of those that are stored."""
+    """True if the loaded lanes include all stored lanes."""
     return loaded is None or (stored is not None and structural_equal(loaded, stored))
 
 

@@ -1,9 +1,9 @@
-"""Write the parts of a split index in one way: the remainder last.
+"""Normalise split indices: apply the remainder after the quotient.
 
     A[x % 32 // 4] = y          gives          A[x // 4 % 8] = y
 
-``x % (a * b) // b`` and ``x // b % a`` are equal for positive constants. Simplification may write the first where a
-schedule wrote the second.
+``x % (a * b) // b`` and ``x // b % a`` are equal for positive constants. Simplification may produce the first form from
+the second, which schedules create.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .each_prim_func import each_prim_func
 
 
 def renormalize_split_pattern(func: PrimFunc) -> PrimFunc:
-    """The function with quotients of remainders written as remainders of quotients."""
+    """Return the function with quotients of remainders rewritten as remainders of quotients."""
     return func.replace(body=_Renormalization().visit(func.body))
 
 
@@ -32,6 +32,6 @@ class _Renormalization(StmtExprMutator):
 
 
 RenormalizeSplitPattern = each_prim_func(renormalize_split_pattern, "RenormalizeSplitPattern")
-"""Pass: quotients of remainders are written as remainders of quotients."""
+"""Pass: rewrite quotients of remainders as remainders of quotients."""
 
 __all__ = ["RenormalizeSplitPattern", "renormalize_split_pattern"]

@@ -1,14 +1,14 @@
-"""Simplify expressions and statements by what is known where they stand.
+"""Simplify expressions and statements by the facts known at each statement.
 
 for i in range(4):                          for i in range(4):
     for j in range(1):                          B[i] = A[i]
         if i < 4:                   gives
-            B[i + j] = A[i + 0]         (below an assertion, what it says is known, too)
+            B[i + j] = A[i + 0]         (conditions of enclosing assertions are known, too)
     for k in range(0):
         C[k] = A[k]
 
-Shape arithmetic of Relax functions (``tir.is_host_func``) is left as it stands: overflow is an error there, and what is
-simpler might not raise it.
+Skips shape arithmetic of Relax functions (``tir.is_host_func``): overflow is an error there, which a simplified
+expression might not raise.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from .each_prim_func import each_prim_func
 
 
 def simplify_func(func: PrimFunc) -> PrimFunc:
-    """The function, simplified; itself if it is shape arithmetic."""
+    """Return the function simplified; shape arithmetic is returned unchanged."""
     return _simplified(func, frozenset())
 
 
 def simplify_again(func: PrimFunc, before: PrimFunc) -> PrimFunc:
-    """The function, simplified, if the one it was made from was: expressions that both have stay as they are."""
+    """Simplify a function derived from the simplified function `before`; expressions shared with it are skipped."""
     return _simplified(func, _expressions(before.body))
 
 
@@ -59,7 +59,7 @@ def _simplified(func: PrimFunc, simple: Set[int]) -> PrimFunc:
 
 
 def _expressions(stmt: Stmt) -> set[int]:
-    """The identities of the expressions of a statement and those in it, as far as they are parts of no others."""
+    """Return the ids of the outermost expressions in a statement."""
     found: set[int] = set()
 
     def see(node: Node) -> bool:
@@ -75,7 +75,7 @@ class _Simplifier(StmtExprMutator):
     def __init__(self, simple: Set[int]) -> None:
         super().__init__()
         self.simple = simple
-        """The identities of expressions that are simplified already."""
+        """Ids of expressions that are simplified already."""
         self.analyzer = Analyzer(wraps=True)
         self.replaced: dict[Buffer, Buffer] = {}
 
@@ -117,17 +117,17 @@ class _Simplifier(StmtExprMutator):
         return node.replace(min=low, extent=extent, body=body)
 
     def in_range(self, loop: For, low: PrimExpr, extent: PrimExpr) -> PrimExpr:
-        """The condition that holds in a loop's body. The end of its range may be no number of the variable's dtype."""
+        """Return the condition that holds in a loop's body, written so that it does not overflow."""
         if self.end_is_a_number(low, extent, loop.loop_var):
             return And(loop.loop_var >= low, loop.loop_var < low + extent)
         return And(loop.loop_var >= low, loop.loop_var <= low + (extent - 1))
 
     def loop_may_fail(self, low: PrimExpr, extent: PrimExpr) -> bool:
-        """True if computing a loop's range may fail, or the range may leave the loop variable's dtype."""
+        """True if computing a loop's range may fail, or the range may exceed the loop variable's dtype."""
         return may_fail(low) or may_fail(extent) or not self.end_is_a_number(low, extent, low)
 
     def end_is_a_number(self, low: PrimExpr, extent: PrimExpr, like: PrimExpr) -> bool:
-        """True if the end of a range is known to be a number of a dtype."""
+        """True if the end of a range is proved to fit the dtype of `like`."""
         most = like.dtype.max_value
         if plain_interval(low)[1] + plain_interval(extent)[1] <= most:
             return True
@@ -171,7 +171,7 @@ class _Simplifier(StmtExprMutator):
         return made
 
     def under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
-        """The statement, simplified where a condition holds."""
+        """Simplify a statement where a condition holds."""
         if _reads_memory(condition):
             return self.visit(stmt)
         with self.analyzer.constraint_scope(condition):
@@ -190,4 +190,4 @@ def _reads_memory(condition: PrimExpr) -> bool:
 
 
 Simplify = each_prim_func(simplify_func, "Simplify")
-"""Pass: expressions and statements simplified by what is known where they stand."""
+"""Pass: simplify expressions and statements by the facts known at each statement."""

@@ -1,4 +1,4 @@
-"""Allocate a buffer inside of loops each iteration of which fills it before it reads it.
+"""Move allocations into loops whose every iteration fills the buffer before reading it.
 
     with T.block("root"):                             with T.block("root"):
         t = T.alloc_buffer((64,))                         for i in range(16):
@@ -10,11 +10,10 @@
                 with T.block("B"):                                    with T.block("B"):
                     B[i * 4 + j] = t[i * 4 + j]                            B[i * 4 + j] = t[i * 4 + j]
 
-`CompactBufferAllocation` can then make it as small as what one iteration uses: a tile that stays in registers.
+`CompactBufferAllocation` can then reduce it to the elements that one iteration uses: a tile that stays in registers.
 
-Declines unless every block that uses the buffer is in the loop, and each block that reads it is proved to read, in
-each iteration, what another block has written in that iteration. That is known of blocks only: functions that are
-lowered stay as they are.
+Declines unless every block that uses the buffer is in the loop, and each reading block is proved to read only elements
+that another block has written in the same iteration. The proof needs blocks: lowered functions do not change.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def _blocks(func: PrimFunc) -> list[Block]:
 
 
 def _loop_of_its_own(state: ScheduleState, scope: BlockScope, buffer: Buffer) -> For | None:
-    """The innermost loop each iteration of which can have the buffer for itself; None if there is none."""
+    """Return the innermost loop whose iterations can each have a separate buffer, or None."""
     writers, readers = scope.writers.get(buffer, []), scope.readers.get(buffer, [])
     users = [*writers, *readers]
     shared = scope.by_pointer.get(buffer.data, set()) != {buffer}
@@ -86,11 +85,13 @@ def _is_summed_over(writers: list[BlockRealize], loops: list[For]) -> bool:
 def _is_filled(
     state: ScheduleState, writers: list[BlockRealize], reader: BlockRealize, buffer: Buffer
 ) -> bool:
-    """True if another block writes all that a block reads, in the iterations of the loops that both are in."""
+    """True if another block writes all elements that `reader` reads, within the same iteration of their common
+    loops.
+    """
     return any(writer is not reader and covers(state, _NAME, writer, reader, buffer) for writer in writers)
 
 
 SinkAllocations = each_prim_func(sink_allocations, "SinkAllocations")
-"""Pass: buffers are allocated in the loops that fill them anew in each iteration."""
+"""Pass: move allocations into loops whose iterations refill the buffer."""
 
 __all__ = ["SinkAllocations", "sink_allocations"]

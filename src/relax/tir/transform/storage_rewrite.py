@@ -1,4 +1,4 @@
-"""Let allocations that are not in use at the same time share memory.
+"""Let allocations with disjoint lifetimes share memory.
 
     with T.allocate((64,)) as a:                with T.allocate((64,)) as a:
         with T.allocate((64,)) as b:                for i in range(64):
@@ -8,17 +8,16 @@
                 b[i] = a[i] + x                     ...
             ...
 
-An allocation is in use from the first access to the last one; in all of a loop, if it lasts from one iteration to the
-next. Storage shared by several shapes is one of the largest size, with views (DeclBuffer). It stands around all that
-share it.
+An allocation is live from its first access to its last; throughout a loop, if it is allocated outside and accessed
+inside. Storage shared by different shapes has the size of the largest, with views (DeclBuffer). It is allocated around
+all members.
 
-Two also share memory if the last use of one and the first of the other is a single store `b[i] = f(a[i])` at the same
-indices, different ones in every iteration.
+Two allocations also share memory if the last use of one and the first use of the other is a single store `b[i] =
+f(a[i])` at the same indices, which differ in every iteration.
 
-Shared are allocations of constant size, of one dtype and scope, without annotations, in the same parallel loop. Not
-shared are those of scope ``local``, of 32 bits or less, and those whose pointer is used, or viewed in a way that is not
-known to be inside. Storage of more than a megabyte does not move out of a loop or branch. Functions that still have
-blocks are left alone.
+Shares allocations of static size with the same dtype and scope, without annotations, in the same parallel loop.
+Excluded are allocations of scope ``local``, of at most 32 bits, whose pointer is used, or with a view that is not
+proved to be inside. Storage of more than a megabyte does not move out of a loop or branch. Skips functions with blocks.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ from ..usage import free_vars
 from .each_prim_func import each_prim_func
 
 SMALL = 32
-"""Storage of no more bits is for a register."""
+"""Largest size, in bits, of storage that is left in a register."""
 
 LARGE = 2**20
-"""Storage of more bytes does not move out of a loop or branch."""
+"""Largest size, in bytes, of storage that may move out of a loop or branch."""
 
 
 def storage_rewrite(func: PrimFunc) -> PrimFunc:
-    """The function with allocations that share memory."""
+    """Return the function with allocations sharing memory."""
     blocks: list[Node] = []
     pre_order_visit(func.body, lambda n: blocks.append(n) if isinstance(n, BlockRealize) else None)
     if blocks:
@@ -71,7 +70,7 @@ def storage_rewrite(func: PrimFunc) -> PrimFunc:
 
 @dataclass(eq=False)
 class _Span:
-    """A loop, or a single step, by the positions of its first and last step."""
+    """A loop, or a single step, as the range of its step numbers."""
 
     start: int
     end: int
@@ -80,11 +79,11 @@ class _Span:
 
 @dataclass(frozen=True)
 class _Use:
-    """An access, with the spans of the loops around it."""
+    """An access, with the spans of the enclosing loops."""
 
     position: int
     store: BufferStore | None
-    """The statement of the access, if that is a store."""
+    """The statement of the access if it is a store, else None."""
     loops: tuple[_Span, ...]
 
 
@@ -95,12 +94,12 @@ class _Storage:
     node: AllocBuffer
     path: tuple[Stmt, ...]
     loops: int
-    """The number of loops around the allocation."""
+    """Number of loops that enclose the allocation."""
     region: Stmt | None
-    """The parallel loop in which it stands."""
+    """The parallel loop that encloses the allocation, or None."""
     uses: list[_Use] = field(default_factory=list[_Use])
     shared: bool = True
-    """True if it may share memory."""
+    """True if the allocation may share memory."""
 
     @property
     def count(self) -> int:
@@ -112,7 +111,7 @@ class _Storage:
         return self.count * dtype.lanes * ((dtype.bits + 7) // 8)
 
     def span(self, use: _Use) -> _Span:
-        """The steps in which the storage must keep what a use finds or leaves there."""
+        """Return the steps during which the value read or written by a use must be preserved."""
         inner = use.loops[self.loops :]
         return inner[0] if inner else _Span(use.position, use.position)
 
@@ -207,7 +206,7 @@ def _may_share(node: AllocBuffer) -> bool:
 
 
 def _is_inside(view: Buffer, owner: Buffer) -> bool:
-    """True if a view is known to lie inside of its storage, and has the same dtype."""
+    """True if a view has the dtype of its storage and is proved to lie inside it."""
     if view.strides or view.elem_offset is not None or view.dtype != owner.dtype:
         return False
     if not all(isinstance(size, IntImm) and size.value >= 0 for size in (*view.shape, *owner.shape)):
@@ -222,7 +221,7 @@ def _is_inside(view: Buffer, owner: Buffer) -> bool:
 
 
 def _grouped(lifetimes: _Lifetimes) -> list[list[_Storage]]:
-    """Allocations in groups that share memory; in each, one after the other."""
+    """Group allocations that share memory one after the other."""
     items = [s for s in lifetimes.storage.values() if s.shared and s.uses]
     items.sort(key=lambda storage: storage.first)
     groups: list[list[_Storage]] = []
@@ -238,7 +237,7 @@ def _grouped(lifetimes: _Lifetimes) -> list[list[_Storage]]:
 
 
 def _common_depth(group: Sequence[_Storage]) -> int:
-    """The number of statements that stand around all of a group."""
+    """Return the number of statements that enclose the whole group."""
     paths = [member.path for member in group]
     depth = 0
     while depth < min(map(len, paths)) and all(path[depth] is paths[0][depth] for path in paths):
@@ -247,7 +246,7 @@ def _common_depth(group: Sequence[_Storage]) -> int:
 
 
 def _may_stand_together(group: Sequence[_Storage]) -> bool:
-    """True unless a large allocation would be made where the program may not make it: outside of its branch or loop."""
+    """True unless sharing would move a large allocation out of its branch or loop."""
     depth = _common_depth(group)
     return not any(
         member.bytes > LARGE
@@ -257,7 +256,7 @@ def _may_stand_together(group: Sequence[_Storage]) -> bool:
 
 
 def _follows(later: _Storage, earlier: _Storage) -> bool:
-    """True if an allocation may take over the memory of another one."""
+    """True if `later` may reuse the memory of `earlier`."""
     a, b = earlier.node.buffer, later.node.buffer
     if a.dtype != b.dtype or a.scope != b.scope or earlier.region is not later.region:
         return False
@@ -265,7 +264,7 @@ def _follows(later: _Storage, earlier: _Storage) -> bool:
 
 
 def _in_place(later: _Storage, earlier: _Storage) -> bool:
-    """True if all that both are used in is one store that reads and writes the same element in each iteration."""
+    """True if both are live only in one store, which reads and writes the same element in each iteration."""
     start, end = later.first, earlier.last
     old = [use for use in earlier.uses if start <= use.position <= end]
     new = [use for use in later.uses if start <= use.position <= end]
@@ -296,7 +295,7 @@ def _loads_of(store: BufferStore, data: Var) -> list[BufferLoad]:
 
 
 def _differ(indices: tuple[PrimExpr, ...], loops: Sequence[_Span]) -> bool:
-    """True if indices are different in all iterations of nested loops."""
+    """True if the indices differ in all iterations of nested loops."""
     variables: dict[Var, PrimExpr] = {}
     for span in loops:
         if not isinstance(span.loop, For):
@@ -311,7 +310,7 @@ def _differ(indices: tuple[PrimExpr, ...], loops: Sequence[_Span]) -> bool:
 
 
 def _separates(index: PrimExpr, variables: dict[Var, PrimExpr]) -> bool:
-    """True if an index has another value for all values of some loop variables: ``i * 16 + j`` for j below 16."""
+    """True if an index is injective in some loop variables: ``i * 16 + j`` for j below 16."""
     if isinstance(index, Var):
         return True
     steps: list[tuple[int, int]] = []
@@ -337,12 +336,12 @@ class _Sharing(StmtExprMutator):
         self.placed: dict[Stmt, list[AllocBuffer]] = {}
         self.pointers: dict[Var, Var] = {}
         self.views: dict[AllocBuffer, Buffer | None] = {}
-        """A view of shared storage for the buffer of an allocation; None: the storage itself stands for it."""
+        """View of the shared storage for an allocation's buffer; None if the storage itself replaces it."""
         for group in groups:
             self.plan(group)
 
     def plan(self, group: list[_Storage]) -> None:
-        """Decide on the storage of a group, its place, and the views of its members."""
+        """Choose the storage of a group, the statement around which it is allocated, and the members' views."""
         first = group[0].node
         nodes = [member.node for member in group]
         align = max(node.buffer.data_alignment for node in nodes)
@@ -380,6 +379,6 @@ class _Sharing(StmtExprMutator):
 
 
 StorageRewrite = each_prim_func(storage_rewrite, "StorageRewrite")
-"""Pass: allocations that are not in use at the same time share memory."""
+"""Pass: let allocations with disjoint lifetimes share memory."""
 
 __all__ = ["StorageRewrite", "storage_rewrite"]

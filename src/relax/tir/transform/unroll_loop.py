@@ -1,11 +1,11 @@
-"""Write out the iterations of unrolled loops.
+"""Unroll loops marked as unrolled.
 
     for i in T.unroll(3):                   B[0] = A[0]
         B[i] = A[i]             gives       B[1] = A[1]
                                             B[2] = A[2]
 
-Loops of unknown length, or of more iterations than `LIMIT`, stay as they are; so do those whose variable may not have
-its last value, which is an error at run time.
+Skips loops of dynamic length or of more than `LIMIT` iterations, and loops whose variable may overflow, which is an
+error at run time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIMIT = 256
 
 
 def unroll_loop(func: PrimFunc) -> PrimFunc:
-    """The function with the iterations of unrolled loops written out."""
+    """Return the function with unrolled loops written out."""
     return func.replace(body=_Unrolling().visit(func.body))
 
 
@@ -41,7 +41,7 @@ class _Unrolling(StmtExprMutator):
 
 
 def is_written_out(loop: For) -> bool:
-    """True for unrolled loops whose iterations are written out."""
+    """True for unrolled loops that this pass writes out."""
     extent = loop.extent
     if loop.kind is not ForKind.UNROLLED or not isinstance(extent, IntImm) or extent.value > LIMIT:
         return False
@@ -49,9 +49,9 @@ def is_written_out(loop: For) -> bool:
 
 
 def _ends_within(start: PrimExpr, count: int) -> bool:
-    """True if a loop variable's last value is one of its dtype, as far as constants tell."""
+    """True if constants show that a loop variable's last value fits its dtype."""
     return count <= 1 or (isinstance(start, IntImm) and start.value + count - 1 <= start.dtype.max_value)
 
 
 UnrollLoop = each_prim_func(unroll_loop, "UnrollLoop")
-"""Pass: unrolled loops are written out."""
+"""Pass: unroll loops marked as unrolled."""

@@ -1,4 +1,4 @@
-"""Turn vectorised loops into operations on vectors.
+"""Turn vectorised loops into vector operations.
 
     for i in T.vectorized(4):
         B[j * 4 + i] = A[j * 4 + i] + x[j]
@@ -13,12 +13,12 @@ A branch whose condition differs between the iterations becomes a mask, the pred
     gives, with mask = T.Ramp(j * 4, 1, 4) < T.Broadcast(n, 4),
     B.vstore([T.Ramp(j * 4, 1, 4)], A.vload([T.Ramp(j * 4, 1, 4)], predicate=mask), predicate=mask)
 
-So do the operands of Select, if_then_else, And and Or that may fail where they are not chosen. A loop whose length is
-not known, or above 128, becomes a loop over vectors of 512 bits, and a last vector with a mask.
+Operands of Select, if_then_else, And and Or that may fail where they are not chosen are masked in the same way. A loop
+of dynamic length, or of more than 128 iterations, becomes a loop over vectors of 512 bits and a masked remainder.
 
-What has no vector form stays in a serial loop: a store that all iterations make to one place, an inner loop whose
-length differs between the iterations, a call with effects, storage of an iteration's own. The annotation
-``tir.not_vectorized`` of that loop says why.
+Statements without a vector form stay in a serial loop: a store of all iterations to one element, an inner loop whose
+length differs between the iterations, a call with effects, an allocation in the loop. The annotation
+``tir.not_vectorized`` of that loop holds the reason.
 """
 
 from __future__ import annotations
@@ -79,22 +79,22 @@ from .each_prim_func import each_prim_func
 
 MAX_LANES = 128
 MAX_MASKS = 6
-"""Conditions inside each other. A part that is shared by both sides of each is written out for every combination."""
+"""Largest nesting depth of masks. An expression shared by both arms of each is duplicated for every combination."""
 VECTOR_BITS = 512
-"""The bits of one vector of a loop that is longer than a vector; machines with shorter ones take several."""
+"""Size, in bits, of one vector of a long loop; targets with shorter vectors use several."""
 
 NOT_VECTORIZED = "tir.not_vectorized"
-"""Annotation of a serial loop that was to be vectorised: the reason why it is not."""
+"""Annotation of a vectorised loop that became serial: the reason."""
 
 
 def vectorize_loop(func: PrimFunc) -> PrimFunc:
-    """The function without vectorised loops."""
+    """Return the function without vectorised loops."""
     limits = [limit for buffer in func.buffer_map.values() for limit in buffer_limits(buffer)]
     return func.replace(body=_Loops(_Surroundings(limits)).visit(func.body))
 
 
 class _Surroundings:
-    """The conditions that hold where the rewrite is."""
+    """The conditions that hold at the current statement."""
 
     def __init__(self, limits: Sequence[Limit]) -> None:
         self.limits = limits
@@ -102,14 +102,16 @@ class _Surroundings:
 
     @contextmanager
     def under(self, *conditions: PrimExpr) -> Generator[None]:
-        """A context in which conditions hold; those that read memory do not count."""
+        """Context manager: assume conditions; those that read memory or may fail are ignored."""
         count = len(self.conditions)
         self.conditions += (condition for condition in conditions if not _may_fail(condition))
         yield
         del self.conditions[count:]
 
     def may_fail(self, node: Node) -> bool:
-        """True if a scalar part of a vectorised statement or value may fail: it is evaluated whatever the mask is."""
+        """True if a scalar part of a vectorised statement or value may fail; such parts are evaluated regardless of the
+        mask.
+        """
         risky: list[PrimExpr] = []
 
         def visit(part: Node) -> None:
@@ -128,7 +130,7 @@ class _Surroundings:
 
 
 def _proven(analyzer: Analyzer, expr: PrimExpr) -> bool:
-    """True if the operation at the root of an expression cannot fail."""
+    """True if the outermost operation of an expression is proved not to fail."""
     match expr:
         case BufferLoad(buffer, indices):
             inside = (And(i >= 0, i < size) for i, size in zip(indices, buffer.shape, strict=True))
@@ -177,7 +179,7 @@ class _Loops(StmtMutator):
 
 
 class _NoVectorFormError(Exception):
-    """The construct must stay in a serial loop; the argument says why."""
+    """Raised if a construct must stay in a serial loop; the argument says why."""
 
 
 def _range_of(loop: For) -> tuple[PrimExpr, PrimExpr]:
@@ -185,7 +187,7 @@ def _range_of(loop: For) -> tuple[PrimExpr, PrimExpr]:
 
 
 def _in_vectors(loop: For, around: _Surroundings) -> Stmt:
-    """A long loop as a loop over vectors, and the rest as a vector with a mask; a serial loop if there is no such form.
+    """Split a long loop into a loop over whole vectors and a masked remainder; a serial loop if that is impossible.
 
     for i in T.vectorized(n):        for i in range(n // 16):
         B[i] = A[i]            as        B[T.Ramp(i * 16, 1, 16)] = A[T.Ramp(i * 16, 1, 16)]
@@ -214,7 +216,7 @@ def _in_vectors(loop: For, around: _Surroundings) -> Stmt:
 
 
 def _has_rest(loop: For) -> bool:
-    """True if a loop makes several vectors and a part of one."""
+    """True if a loop of static length has several vectors and a remainder."""
     lanes = _lanes_of(loop.body)
     return isinstance(loop.extent, IntImm) and loop.extent.value > lanes and loop.extent.value % lanes > 0
 
@@ -228,7 +230,7 @@ def _serial(loop: For, reason: str) -> For:
 
 
 def _lanes_of(body: Stmt) -> int:
-    """The lanes of a vector of the widest elements that are stored."""
+    """Return the lanes of a vector of the widest stored elements."""
     widest = 8
 
     def visit(node: Node) -> None:
@@ -241,26 +243,28 @@ def _lanes_of(body: Stmt) -> int:
 
 
 class _Vectorizer:
-    """Statements of a loop over `var`, as statements about all its iterations at once."""
+    """Vectorise the statements of a loop over `var`."""
 
     def __init__(
         self, around: _Surroundings, var: Var, start: PrimExpr, lanes: int, strict: bool = False
     ) -> None:
-        """With `strict`, no part of the loop may stay serial."""
+        """With `strict`, raise _NoVectorFormError instead of leaving a part of the loop serial."""
         self.around = around
         self.var, self.start, self.lanes, self.strict = var, start, lanes, strict
         self.ramp = Ramp(start, const(1, var.dtype), lanes)
         self.mask: PrimExpr | None = None
         self.masks = 0
-        """The iterations that run; None if all do."""
+        """Number of nested masks; `mask` is their conjunction (None: all iterations run)."""
         self.lets: dict[Var, Var] = {}
         self.done: dict[PrimExpr, PrimExpr] = {}
-        """Vector forms of expressions, by object; good as long as `lets` stays."""
+        """Vector forms of expressions, valid while `lets` is unchanged."""
 
     # ------------------------------------------------------------------ statements
 
     def stmt(self, stmt: Stmt) -> Stmt:
-        """The vector form; a serial loop over what has none. Under a mask, all or nothing has one."""
+        """Return the vector form, or a serial loop where there is none. Under a mask, raises _NoVectorFormError
+        instead.
+        """
         if self.mask is not None or self.strict:
             return self.whole(stmt)
         try:
@@ -269,14 +273,14 @@ class _Vectorizer:
             return self.serial(stmt, str(reason))
 
     def whole(self, stmt: Stmt) -> Stmt:
-        """The vector form. Raises _NoVectorFormError if there is none."""
+        """Return the vector form; raises _NoVectorFormError if there is none."""
         if not self.varies(stmt) and not isinstance(stmt, SeqStmt):
             raise _NoVectorFormError("the statement is the same in all iterations")
         return self.vector_stmt(stmt)
 
     @contextmanager
     def where(self, condition: PrimExpr) -> Generator[None]:
-        """A context in which only the iterations run for which a vector of conditions holds."""
+        """Context manager: run only the iterations for which a vector of conditions holds."""
         if self.masks == MAX_MASKS:
             raise _NoVectorFormError("conditions are nested too deeply")
         outside = self.mask, self.done
@@ -290,7 +294,7 @@ class _Vectorizer:
             self.mask, self.done = outside
 
     def varies(self, node: Node) -> bool:
-        """True if something depends on the loop variable."""
+        """True if `node` depends on the loop variable."""
         used = free_vars(node)
         return self.var in used or any(var in self.lets for var in used)
 
@@ -330,7 +334,7 @@ class _Vectorizer:
                 raise _NoVectorFormError(f"a {type(stmt).__name__} has no vector form")
 
     def branch(self, stmt: IfThenElse) -> Stmt:
-        """A branch that iterations take differently: both arms, one after the other, under masks."""
+        """Vectorise a branch with a varying condition: both arms in sequence, under masks."""
         condition = self.expr(stmt.condition)
         named = None
         if _may_fail(stmt.condition):  # it is evaluated once: the arms may change what it reads
@@ -343,7 +347,7 @@ class _Vectorizer:
         return body if named is None else LetStmt(named, condition, body, span=stmt.span)
 
     def arm(self, mask: PrimExpr, stmt: Stmt) -> Stmt:
-        """A statement under a mask; skipped if no iteration runs and a part that all have in common may fail."""
+        """Vectorise an arm under a mask; it is skipped if the mask is empty and a scalar part of the arm may fail."""
         with self.where(mask):
             arm = self.stmt(stmt)
             assert self.mask is not None
@@ -376,7 +380,7 @@ class _Vectorizer:
         return LetStmt(wide, vector, inner, span=stmt.span)
 
     def indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        """The indices of an access that differs between the iterations: the last one is a vector."""
+        """Return the indices of a varying access; the last one is a vector."""
         *outer, last = (self.expr(index) for index in indices)
         return (*outer, self.widen(last, self.lanes))
 
@@ -386,7 +390,7 @@ class _Vectorizer:
         return expr if expr.dtype.lanes == lanes else Broadcast(expr, lanes)
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
-        """The vector of the values in all iterations; the expression itself where they are equal."""
+        """Return the vector of an expression's values in all iterations; the expression itself if it is invariant."""
         if expr is self.var:
             return self.ramp
         if isinstance(expr, Var) and expr in self.lets:
@@ -399,7 +403,7 @@ class _Vectorizer:
         return known
 
     def vector(self, expr: PrimExpr) -> PrimExpr:
-        """The vector form of an expression that depends on the loop variable."""
+        """Return the vector form of an expression that depends on the loop variable."""
         rule = _RULES.get(type(expr))
         if rule is not None:
             return rule(self, expr)
@@ -408,7 +412,7 @@ class _Vectorizer:
         raise _NoVectorFormError(f"a {type(expr).__name__} has no vector form")
 
     def chosen(self, condition: PrimExpr, expr: PrimExpr) -> PrimExpr:
-        """The vector of an operand that is evaluated only where a vector of conditions holds."""
+        """Return the vector of an operand that is evaluated only where a vector of conditions holds."""
         if not _may_fail(expr):
             return self.widen(self.expr(expr), self.lanes)
         with self.where(condition):
@@ -454,7 +458,7 @@ class _Vectorizer:
         return self.choice(expr.condition, expr.true_value, expr.false_value)
 
     def choice(self, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
-        """One of two values, of which only the chosen one is evaluated where that matters."""
+        """Choose between two values; a value that may fail is evaluated only where it is chosen."""
         test = self.expr(condition)
         if test.dtype.lanes == 1:
             return Select(test, self.widen(self.expr(yes), self.lanes), self.widen(self.expr(no), self.lanes))
@@ -471,7 +475,7 @@ class _Vectorizer:
         return Call(expr.dtype.with_lanes(self.lanes), expr.op, tuple(args), span=expr.span)
 
     def bound(self, expr: Let) -> PrimExpr:
-        """A name for the vector of the values; what is the same in all iterations stands in the place of its name."""
+        """Bind the vector of a let's values; an invariant value, or a ramp, is substituted."""
         value = self.expr(expr.value)
         if value.dtype.lanes == 1 or isinstance(value, Ramp):
             return self.expr(substitute(expr.body, {expr.var: expr.value}))
@@ -503,7 +507,7 @@ def _called(call: Call) -> str:
 
 
 def _keeps_lanes(call: Call) -> bool:
-    """True for the bits of a number as a number of as many bits, both of whole bytes: lanes stay lanes."""
+    """True for a reinterpretation between scalars of the same width without padding, which works lane by lane."""
     source, target = call.args[0].dtype, call.dtype
     known = not (source.is_handle or target.is_handle or source.is_padded or target.is_padded)
     return known and source.lanes == target.lanes == 1 and source.bits == target.bits
@@ -514,7 +518,7 @@ def _is_nonzero(expr: PrimExpr) -> bool:
 
 
 def _affine(expr: BinaryExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
-    """Sums and products of a ramp and a scalar are ramps; None for all else."""
+    """Return the sum, difference or product of a ramp and a scalar (or two ramps) as a ramp, else None."""
     match expr:
         case Add() if isinstance(a, Ramp) and b.dtype.lanes == 1:
             return Ramp(a.base + b, a.stride, a.lanes)
@@ -533,7 +537,7 @@ def _affine(expr: BinaryExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
 
 
 def _may_fail(expr: PrimExpr) -> bool:
-    """True if evaluating an expression that the program would not evaluate may do harm."""
+    """True if an expression reads memory or may fail, so it must not be evaluated speculatively."""
     risky: list[Node] = []
 
     def visit(node: Node) -> None:
@@ -545,4 +549,4 @@ def _may_fail(expr: PrimExpr) -> bool:
 
 
 VectorizeLoop = each_prim_func(vectorize_loop, "VectorizeLoop")
-"""Pass: vectorised loops become operations on vectors."""
+"""Pass: turn vectorised loops into vector operations."""

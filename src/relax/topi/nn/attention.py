@@ -1,4 +1,4 @@
-"""Attention."""
+"""Scaled dot-product attention."""
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -16,13 +16,13 @@ from ..broadcast import read_broadcast
 from ..util import accumulator_dtype
 
 Visible = Callable[[Any, Any], PrimExpr]
-"""The condition under which a query (its row) sees a key (its row)."""
+"""Mask condition: whether a query row sees a key row."""
 
 
 def _causal(
     causal_mask: str | None, window_size: int | None
 ) -> Callable[[Any, Any, Any, Any], PrimExpr] | None:
-    """The condition for query i of m and key j of n; None if every query sees every key."""
+    """Mask condition for query i of m and key j of n; None without a mask."""
     if causal_mask is None:
         return None
 
@@ -47,7 +47,7 @@ def attention(
 
     Q (batch, m, heads, d), K (batch, n, heads, d), V (batch, n, heads, dv), bias broadcast to (batch, heads, m, n);
     scale defaults to 1/√d. `causal_mask` "TopLeft" lets query i see keys ≤ i, "BottomRight" keys ≤ i + n - m; with
-    `window_size` w only the last w of those. A query that sees nothing gives 0.
+    `window_size` w only the last w of those. The result is 0 for a query that sees no key.
     """
     m, n = query.shape[1], key.shape[1]
     causal = _causal(causal_mask, window_size)
@@ -65,7 +65,7 @@ def attention_var_len(
     causal_mask: str | None = None,
     window_size: int | None = None,
 ) -> te.Tensor:
-    """`attention` within each of several sequences, which stand one after the other in a batch of 1.
+    """`attention` within each of several sequences, concatenated in a batch of 1.
 
     Sequence s has the queries from seqstart_q[s] up to seqstart_q[s + 1], and the keys from seqstart_k[s] (by default
     the same). A query sees only keys of its own sequence.
@@ -86,7 +86,7 @@ def attention_var_len(
 
 
 class _Sequences:
-    """The sequence that each row is in: its number (from 1), where it starts and where it ends."""
+    """Sequence of each row: its number (from 1), its start and its end."""
 
     def __init__(self, seqstart: te.Tensor, rows: PrimExpr, name: str) -> None:
         count = seqstart.shape[0]
@@ -116,7 +116,7 @@ def _attend(
     scale: float | None,
     visible: Visible | None,
 ) -> te.Tensor:
-    """softmax(scale · Q Kᵀ + bias) V over the keys that a query sees."""
+    """softmax(scale · Q Kᵀ + bias) V over the keys visible to each query."""
     wide = accumulator_dtype(query.dtype)
     batch, m, heads, depth = query.shape
     n, out_depth = key.shape[1], value.shape[3]

@@ -21,13 +21,13 @@ from ..util import accumulator_dtype
 from .windows import conv_extent, conv_transpose_extent, pad_pairs, padded, per_axis, spatial_axes
 
 MOST_COLUMNS: Final = 16
-"""Columns of a transposed convolution that may meet in an element of its result, of those that are added up there."""
+"""Maximum number of columns summed per result element for a transposed convolution computed as columns."""
 FEW: Final = 64
-"""Elements of the data from which on the columns of a tap are next to each other."""
+"""Number of data elements below which a tap's columns are not contiguous; see `_Spread.places`."""
 
 
 def _rounded(out: te.Tensor, dtype: DataType) -> te.Tensor:
-    """The accumulated sums in the dtype of the result."""
+    """Cast the accumulated sums to the dtype of the result."""
     if out.dtype == dtype:
         return out
     return te.compute(out.shape, lambda *i: out(*i).astype(dtype), f"{out.name}_cast")
@@ -88,7 +88,7 @@ def conv2d(
     kernel_layout: str = "",
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """`conv` of images, in TVM's order of parameters."""
+    """`conv` of images, with TVM's parameter order."""
     letters = kernel_layout or "OIHW"
     return conv(data, weight, strides, padding, dilation, 1, data_layout, letters, None, out_dtype)
 
@@ -106,7 +106,9 @@ def conv_transpose(
     out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """The convolution's gradient by its data: w[k] · data[y] is added to element y·stride + k·dilation - pad."""
+    """Gradient of a convolution with respect to its data: w[k] · data[y] is added to element y·stride + k·dilation -
+    pad.
+    """
     out_layout = out_layout or data_layout
     kind = DataType(out_dtype) if out_dtype else data.dtype
     wide = accumulator_dtype(kind)
@@ -173,7 +175,7 @@ def _interleaved(
     out_layout: str,
     kind: DataType,
 ) -> te.Tensor:
-    """The result of a transposed convolution: its elements along `steps` come from the phases in turn."""
+    """Interleave the phases of a transposed convolution along `steps` into its result."""
 
     def element(*i: Any) -> PrimExpr:
         at = dict(zip(out_layout, i, strict=True))
@@ -188,7 +190,7 @@ def _interleaved(
 
 
 def _is_spread(axes: Iterable[_Phases]) -> bool:
-    """True if a transposed convolution is computed as columns: few of them meet in an element of the result."""
+    """True if a transposed convolution is computed as columns: at most `MOST_COLUMNS` overlap in a result element."""
     several = [axis for axis in axes if not isinstance(axis, _Blocks)]
     most = math.prod(axis.most for axis in several)
     return bool(several) and 0 < most <= MOST_COLUMNS
@@ -196,13 +198,13 @@ def _is_spread(axes: Iterable[_Phases]) -> bool:
 
 @dataclass(frozen=True)
 class _Spread:
-    """A transposed convolution of one group as a product of matrices, whose results are added up.
+    """A transposed convolution of one group as a matrix product, whose columns are added up (col2im).
 
         columns[n, o, ky, kx, y, x] = Σ_i data[n, i, y, x] · weight[i, o, ky, kx]
         result[n, o, y·s + ky·d - pad, x·s + kx·d - pad] += columns[n, o, ky, kx, y, x]
 
-    The product has no more factors than needed, and is as fast as others. Each element of the result is the sum of the
-    columns that meet there.
+    The product computes no padding and runs at matrix-product speed. Each result element is the sum of the overlapping
+    columns.
     """
 
     data_layout: str
@@ -214,9 +216,9 @@ class _Spread:
 
     @property
     def places(self) -> list[str]:
-        """The dimensions of columns: those of the result, whose spatial ones are the data's, and the taps.
+        """Dimensions of the columns: those of the result, with the data's spatial ones, and the taps.
 
-        Few elements of the data are rows of the product, and the lines of the weights, which are long, its columns.
+        With few data elements, these are the rows of the product, and the long rows of the weights its columns.
         """
         sizes = [part.size for part in self.axes.values()]
         count = math.prod(size.value if isinstance(size, IntImm) else FEW for size in sizes)
@@ -240,7 +242,7 @@ class _Spread:
         return te.compute([sizes[place] for place in self.places], formula, name, tag=name)
 
     def sums(self, columns: te.Tensor) -> te.Tensor:
-        """The result, each element the sum of the columns that there are."""
+        """Compute the result: the sum of the overlapping columns of each element."""
 
         def element(*i: Any) -> PrimExpr:
             at = dict(zip(self.out_layout, i, strict=True))
@@ -264,29 +266,31 @@ class _Spread:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column along one axis that meets an element of the result: its tap and its place, and when there is one."""
+    """A column along one axis that contributes to a result element: its tap and index, and the conditions for its
+    existence.
+    """
 
     places: dict[str, PrimExpr]
     inside: list[PrimExpr]
 
 
 def _places(layout: str, phases: Sequence[str], apart: bool) -> list[str]:
-    """The dimensions of the sums: those of the result, and the phases.
+    """Dimensions of the sums: those of the result, and the phases.
 
-    The phases stand behind the output channels, as the taps do in the weights: what meets whole windows is a product
-    of matrices then. In groups they stand first.
+    The phases follow the output channels (`apart`), as the taps do in the weights, so that full windows form a matrix
+    product. With groups they come first.
     """
     at = layout.index("C") + 1 if apart else 0
     return [*layout[:at], *phases, *layout[at:]]
 
 
 class _Phases:
-    """One dimension of a transposed convolution, element i of whose result stands at t = i + pad of the whole.
+    """One dimension of a transposed convolution; element i of its result has the index t = i + pad before cropping.
 
-    Elements with the same phase p = t mod stride meet the same taps, and neighbours among them, t = q·stride + p, meet
-    neighbours in the data: with g = gcd(stride, dilation), none unless g divides p; else the taps k = first + j·step,
-    where step = stride/g and first = (p/g) · (dilation/g)⁻¹ modulo step, and of the data the elements
-    q + (p - first·dilation)/stride - j·dilation/g.
+    Elements with the same phase p = t mod stride read the same taps, and adjacent ones, t = q·stride + p, read adjacent
+    data: with g = gcd(stride, dilation), none unless g divides p; else the taps k = first + j·step, where step =
+    stride/g and first = (p/g) · (dilation/g)⁻¹ modulo step, and of the data the elements q + (p -
+    first·dilation)/stride - j·dilation/g.
     """
 
     def __init__(
@@ -307,19 +311,19 @@ class _Phases:
         taps = intrin.ceildiv(kernel, self.step)
         self.taps = te.reduce_axis((0, taps), f"r{axis.lower()}")
         self.count = intrin.ceildiv(extent + pad, stride) if stride > 1 else extent
-        """The elements of a phase (of the result, where there is one phase)."""
+        """Number of elements per phase (of the result, if there is one phase)."""
         first = 0 if stride > 1 else pad
         earliest = first - (taps - 1) * (dilation // self.shared) - ((self.step - 1) * dilation // stride + 1)
         self.reach = intrin.max(-earliest, 0), intrin.max(self.count + first - size, 0)
-        """The reach of windows before and after the data."""
+        """Extent of windows before and after the data."""
 
     @property
     def most(self) -> int:
-        """The most columns that meet in an element of the result; 0 if that is not known."""
+        """Maximum number of columns that overlap in a result element; 0 if unknown."""
         return -(-self.kernel.value // self.step) if isinstance(self.kernel, IntImm) else 0
 
     def columns(self, axis: str, at: PrimExpr) -> list[_Column]:
-        """The columns that meet in an element of the result."""
+        """Columns that overlap in the result element `at`."""
         end = at + self.pad
         phase = end % self.stride if self.stride > 1 else const(0, "int64")
         first: PrimExpr = phase
@@ -341,7 +345,7 @@ class _Phases:
         return result
 
     def meet(self, phase: Any, q: Any) -> tuple[Any, Any]:
-        """The tap, and the element of the data, which may lie outside."""
+        """Return (tap, index into the data, which may be out of bounds)."""
         if self.stride == 1:
             return self.taps.var, q + self.pad - self.taps.var * self.dilation
         first = phase // self.shared * self.inverse % self.step if self.step > 1 else 0
@@ -350,7 +354,7 @@ class _Phases:
 
 
 class _Blocks(_Phases):
-    """A dimension in which the kernel is as long as the stride: each element of the data makes a block of its own."""
+    """A dimension whose kernel is as long as its stride, so that each data element produces a separate block."""
 
     def __init__(
         self,
@@ -366,5 +370,5 @@ class _Blocks(_Phases):
         self.count, self.reach = size, (const(0, "int64"), const(0, "int64"))
 
     def meet(self, phase: Any, q: Any) -> tuple[Any, Any]:
-        """The tap, which is the place in the block, and the element of the data."""
+        """Return (tap, which is the offset in the block; index into the data)."""
         return phase, q

@@ -42,6 +42,6 @@ def bias_add(data: te.Tensor, bias: te.Tensor, axis: int = 1) -> te.Tensor:
 
 
 def dropout(x: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-    """Outside training dropout keeps everything: x itself and a mask of ones."""
+    """Dropout at inference: x itself and a mask of ones."""
     out = te.compute(x.shape, lambda *i: x(*i), "dropout")
     return out, te.compute(x.shape, lambda *_i: const(1, x.dtype), "dropout_mask")

@@ -22,7 +22,7 @@ def _sum_of_all(x: te.Tensor, name: str) -> te.Tensor:
 
 
 def cross_entropy_with_logits(predictions: te.Tensor, labels: te.Tensor) -> te.Tensor:
-    """-Σ predictions · labels, divided by the size of the batch where there is one (two dimensions or more)."""
+    """-Σ predictions · labels, divided by the batch size if there is one (two dimensions or more)."""
     wide = accumulator_dtype(predictions.dtype)
     products = te.compute(
         predictions.shape,
@@ -44,7 +44,7 @@ def nll_loss(
 ) -> te.Tensor:
     """-weight · log probability of each target's class; the sum; or that divided by the sum of the weights.
 
-    predictions (N, C, d1, …) or (C), targets (N, d1, …) or (). A target of `ignore_index` weighs 0.
+    predictions (N, C, d1, …) or (C), targets (N, d1, …) or (). A target of `ignore_index` has weight 0.
     """
     wide = accumulator_dtype(predictions.dtype)
     zero = const(0, wide)

@@ -18,7 +18,9 @@ from .padding import pad
 def _total(
     x: te.Tensor, axes: tuple[int, ...], name: str, element: Callable[[Any, Sequence[Any]], Any]
 ) -> tuple[te.Tensor, PrimExpr]:
-    """The sum over `axes` of `element`(value in the accumulator dtype, place among the other axes), and the count."""
+    """Return (sum over `axes` of `element`(value in the accumulator dtype, indices along the other axes), element
+    count).
+    """
     wide = accumulator_dtype(x.dtype)
     inner = {d: te.reduce_axis((0, x.shape[d]), f"k{d}") for d in axes}
     count: PrimExpr = const(1, "int64")
@@ -35,7 +37,9 @@ def _total(
 
 
 def _moments(x: te.Tensor, axes: tuple[int, ...], prefix: str) -> tuple[te.Tensor, te.Tensor]:
-    """Mean and biased variance over `axes`, in the accumulator dtype; the variance in a second pass over x - mean."""
+    """Mean and biased variance over `axes`, in the accumulator dtype; a second pass over x - mean computes the
+    variance.
+    """
     sums, count = _total(x, axes, f"{prefix}_sum", lambda value, _outer: value)
     mean = te.compute(sums.shape, lambda *o: sums(*o) / count.astype(sums.dtype), f"{prefix}_mean")
 
@@ -51,13 +55,13 @@ def _moments(x: te.Tensor, axes: tuple[int, ...], prefix: str) -> tuple[te.Tenso
 def _scaled(
     value: Any, gamma: te.Tensor, beta: te.Tensor, at: Sequence[Any], center: bool, scale: bool
 ) -> PrimExpr:
-    """value · γ + β, with the parameters read at a place."""
+    """value · γ + β, with the parameters at index `at`."""
     value = value * gamma(*at).astype(value.dtype) if scale else value
     return value + beta(*at).astype(value.dtype) if center else value
 
 
 def _inverse_root(value: Any) -> Any:
-    """1 / √value: computed once for all elements that share a variance, which are then multiplied by it."""
+    """1 / √value, computed once and multiplied into all elements that share a variance."""
     return const(1, value.dtype) / intrin.sqrt(value)
 
 
@@ -176,7 +180,7 @@ def instance_norm(
     center: bool = True,
     scale: bool = True,
 ) -> te.Tensor:
-    """Normalisation over `axes`, each channel by itself (Ulyanov et al. 2016); γ and β per channel."""
+    """Normalisation over `axes`, per channel (Ulyanov et al. 2016); γ and β per channel."""
     axis = normalize_axis(channel_axis, x.ndim)
     folded = normalize_axes(axes, x.ndim)
     mean, variance = _moments(x, folded, "instance_norm")

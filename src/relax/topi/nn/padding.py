@@ -1,4 +1,4 @@
-"""Padding, and the exchange of channels and pixels."""
+"""Padding, pixel_shuffle and pixel_unshuffle."""
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -20,7 +20,7 @@ def pad(
     pad_value: Any = 0.0,
     name: str = "PadInput",
 ) -> te.Tensor:
-    """The data amid `pad_value`: so many before and after it in each dimension (None: after as before)."""
+    """Pad the data with `pad_value`: `pad_before` and `pad_after` elements per dimension (after None: as before)."""
     after = pad_before if pad_after is None else pad_after
     fill = const(pad_value, data.dtype) if isinstance(pad_value, (int, float)) else pad_value
     shape = [size + low + high for size, low, high in zip(data.shape, pad_before, after, strict=True)]
@@ -34,11 +34,11 @@ def pad(
 
 
 PadMode = Literal["constant", "reflect", "replicate", "circular", "edge", "wrap"]
-"""The modes of `pad_by_mode`; "edge" and "wrap" are NumPy's names for "replicate" and "circular"."""
+"""Modes of `pad_by_mode`; "edge" and "wrap" are NumPy's names for "replicate" and "circular"."""
 
 
 def _source(index: PrimExpr, size: PrimExpr, mode: PadMode) -> PrimExpr:
-    """The element of the data that stands at a place in or beside it."""
+    """Index of the data element whose value the padded index takes."""
     one = const(1, "int64")
     if mode in ("replicate", "edge"):
         return intrin.max(intrin.min(index, size - 1), const(0, "int64"))
@@ -52,10 +52,11 @@ def _source(index: PrimExpr, size: PrimExpr, mode: PadMode) -> PrimExpr:
 def pad_by_mode(
     data: te.Tensor, pad_width: Sequence[Any], pad_mode: PadMode = "constant", pad_value: int | float = 0.0
 ) -> te.Tensor:
-    """The data with pad_width[2d] places before and pad_width[2d + 1] after it in dimension d; fewer where negative.
+    """The data with pad_width[2d] elements added before and pad_width[2d + 1] after it in dimension d; negative widths
+    crop.
 
-    The places hold `pad_value`, or elements: mirrored at the first and last one (reflect), the first or last one
-    (replicate), or as if the data repeated (circular).
+    Added elements are `pad_value`, or elements of the data: mirrored at the first and last one (reflect), the first or
+    last one (replicate), or as if the data repeated (circular).
     """
     before, after = list(pad_width[::2]), list(pad_width[1::2])
     if pad_mode == "constant":
@@ -73,7 +74,7 @@ def pad_by_mode(
 
 
 def pixel_shuffle(data: te.Tensor, upscale_factor: int) -> te.Tensor:
-    """(…, C·r², H, W) as (…, C, H·r, W·r): each place becomes r × r ones, taken from its channels."""
+    """(…, C·r², H, W) as (…, C, H·r, W·r): each pixel becomes r × r pixels, taken from its channels."""
     r = upscale_factor
     *outer, channels, height, width = data.shape
 

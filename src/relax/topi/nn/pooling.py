@@ -1,4 +1,4 @@
-"""Pooling over windows of 1 to 3 spatial dimensions: greatest values, means, and windows fitted to an output size."""
+"""Pooling over windows of 1 to 3 spatial dimensions: maxima, means, norms, and adaptive windows."""
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false
@@ -24,7 +24,7 @@ from .windows import pad_pairs, padded, per_axis, pool_extent, spatial_axes
 
 @dataclass(frozen=True)
 class Pooling:
-    """The windows of a pool: numbers for all spatial dimensions of a layout, or one for each."""
+    """Parameters of pooling windows: one number for all spatial dimensions of a layout, or one per dimension."""
 
     pool_size: int | Sequence[int] = 1
     strides: int | Sequence[int] = 1
@@ -35,7 +35,7 @@ class Pooling:
 
 
 class _Windows:
-    """The windows of a pool over some data: the result's shape, and the places they cover."""
+    """Windows of a pool over data: the result's shape, and the elements they cover."""
 
     def __init__(self, data: te.Tensor, pooling: Pooling) -> None:
         axes = spatial_axes(pooling.layout)
@@ -56,21 +56,21 @@ class _Windows:
         self.taps = [te.reduce_axis((0, size), f"r{axis.lower()}") for axis, size in sizes]
 
     def padded(self, value: PrimExpr) -> te.Tensor:
-        """The data amid all that windows reach."""
+        """Pad the data to the extent of all windows."""
         reach = {self.layout[d]: pair for d, pair in zip(self.places, self.reach, strict=True)}
         return padded(self.data, self.layout, reach, value)
 
     def at(self, i: Sequence[Any]) -> list[Any]:
-        """The place in the padded data that the taps reach from a place of the result."""
+        """Index into the padded data that the taps read for result index `i`."""
         index = list(i)
         for j, d in enumerate(self.places):
             index[d] = i[d] * self.stride[j] + self.taps[j].var * self.dilate[j]
         return index
 
     def counts(self, count_include_pad: bool, dtype: DataType) -> Callable[[Sequence[Any]], PrimExpr]:
-        """The number of taps that lie in the data, or (count_include_pad) in the padded data; at least 1.
+        """Number of taps inside the data, or (count_include_pad) inside the padded data; at least 1.
 
-        Along each dimension they are counted once, where they are not the same for all windows.
+        Counts that differ between windows are precomputed per dimension.
         """
         fixed = math.prod(
             size for size, reach in zip(self.window, self.reach, strict=True) if reach == (0, 0)
@@ -103,7 +103,7 @@ class _Windows:
 
 
 def max_pool(data: te.Tensor, pooling: Pooling) -> te.Tensor:
-    """The greatest value of each window; padding never wins, NaN does."""
+    """The maximum of each window; padding is ignored, NaN propagates."""
     windows = _Windows(data, pooling)
     source = windows.padded(const(data.dtype.min_value, data.dtype))
     name = f"max_pool{len(windows.places)}d"
@@ -113,7 +113,7 @@ def max_pool(data: te.Tensor, pooling: Pooling) -> te.Tensor:
 
 
 def max_pool_with_indices(data: te.Tensor, pooling: Pooling) -> tuple[te.Tensor, te.Tensor]:
-    """`max_pool`, and the int64 index of each greatest value in the flattened data: of the first one, -1 for none."""
+    """`max_pool`, and the int64 flat index of each maximum: that of the first one, -1 for none."""
     windows = _Windows(data, pooling)
     lowest = const(data.dtype.min_value, data.dtype)
 
@@ -187,10 +187,10 @@ def lp_pool(data: te.Tensor, pooling: Pooling, p: int = 2) -> te.Tensor:
 def adaptive_avg_pool(
     data: te.Tensor, output_size: int | Sequence[int] | None = None, layout: str = "NCHW"
 ) -> te.Tensor:
-    """The means of as many windows as `output_size` says: window i of m covers [⌊i·n/m⌋, ⌈(i + 1)·n/m⌉).
+    """The mean of each of `output_size` windows: window i of m covers [⌊i·n/m⌋, ⌈(i + 1)·n/m⌉).
 
-    Windows differ by at most two elements in length: all are read as long as the longest may be, and what is too much
-    counts as 0. Without an `output_size`, the data itself.
+    Window lengths differ by at most two elements: the longest length is read for all, and surplus elements count as 0.
+    Without an `output_size`, the data itself.
     """
     axes = spatial_axes(layout)
     if output_size is None:
@@ -237,7 +237,7 @@ def adaptive_avg_pool(
 
 
 def max_pool_backward(output_grad: te.Tensor, data: te.Tensor, pooling: Pooling) -> te.Tensor:
-    """The gradient of `max_pool`: zeros, to which output_grad is added at the first greatest element of each window."""
+    """The gradient of `max_pool`: zeros, to which output_grad is added at the first maximum of each window."""
     _, indices = max_pool_with_indices(data, pooling)
     wide = accumulator_dtype(data.dtype)
     count: PrimExpr = const(1, "int64")
@@ -260,7 +260,7 @@ def max_pool_backward(output_grad: te.Tensor, data: te.Tensor, pooling: Pooling)
 def avg_pool_backward(
     output_grad: te.Tensor, data: te.Tensor, pooling: Pooling, count_include_pad: bool = False
 ) -> te.Tensor:
-    """The gradient of `avg_pool`: each window's share of output_grad, added to all of its elements in the data."""
+    """The gradient of `avg_pool`: each window's output_grad, spread evenly over its elements in the data."""
     windows = _Windows(data, pooling)
     wide = accumulator_dtype(data.dtype)
     count = windows.counts(count_include_pad, wide)

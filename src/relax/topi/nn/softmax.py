@@ -15,7 +15,7 @@ from ..util import accumulator_dtype, normalize_axis
 
 
 def _along(x: te.Tensor, axis: int) -> tuple[Any, Any]:
-    """For the softmaxes: x - max in the accumulator dtype, and sums along the axis of what an element has."""
+    """Return (x - max in the accumulator dtype, function that sums an expression of each element along the axis)."""
     wide = accumulator_dtype(x.dtype)
     outer_shape = [size for d, size in enumerate(x.shape) if d != axis]
 
@@ -61,8 +61,8 @@ def softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
 def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
     """(x - max x) - log Σ exp(x - max x) along one axis.
 
-    The greatest elements are 1 in the sum. A sum below 2 has one of them, beside which the rest may be too small to be
-    seen: the logarithm is that of 1 and the rest, which is summed by itself.
+    Maximal elements contribute 1 to the sum. If the sum is below 2, the result is log1p of the remaining terms, summed
+    separately, so that small terms are not lost beside the 1.
     """
     axis = normalize_axis(axis, x.ndim)
     sub, sum_of = _along(x, axis)

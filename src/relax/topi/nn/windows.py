@@ -19,7 +19,7 @@ def spatial_axes(layout: str) -> str:
 
 
 def per_axis(value: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """One number per spatial dimension, from as many or from one for all. Raises ValueError for another count."""
+    """Return one number per spatial dimension, repeating a single one. Raises ValueError for another count."""
     values = (value,) if isinstance(value, int) else tuple(value)
     values = values * count if len(values) == 1 else values
     if len(values) != count:
@@ -59,7 +59,7 @@ def conv_transpose_extent(
 def pool_extent(
     size: PrimExpr, window: int, pads: tuple[int, int], stride: int, dilation: int, ceil_mode: bool
 ) -> PrimExpr:
-    """The number of windows. Rounding up counts no window that would start in the padding after the data."""
+    """Number of windows. With `ceil_mode`, no window starts in the padding after the data."""
     span = (window - 1) * dilation + 1
     room = size + (pads[0] + pads[1] - span)
     if not ceil_mode:
@@ -68,7 +68,7 @@ def pool_extent(
 
 
 def padded(data: te.Tensor, layout: str, pads: Mapping[str, tuple[Any, Any]], value: Any) -> te.Tensor:
-    """The data amid its padding, so that no window leaves it; the data itself where there is none."""
+    """Pad the data so that no window leaves it; returns the data itself without padding."""
     widths = {axis: [convert(width) for width in pair] for axis, pair in pads.items()}
     if all(is_const(width, 0) for pair in widths.values() for width in pair):
         return data

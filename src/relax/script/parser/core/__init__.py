@@ -1,4 +1,4 @@
-"""The framework every dialect's parser stands on; `dialect` says how one plugs in."""
+"""Framework shared by the parsers of all dialects; `dialect` documents how to add one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a decorated Python object to its text, its tree, and the Python variables it sees."""
+"""Capture of a decorated Python object: its text, its syntax tree, and the visible Python variables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .diagnostics import DECLARATION, NO_SOURCE, fail
 from .source import Definition, ScriptSource, script_of
 
 _SCRIPT: Final = str(Path(__file__).parents[2])
-"""The folder of the package relax.script."""
+"""Folder of the package relax.script."""
 
 
 def is_python_function(value: Any) -> bool:
@@ -28,7 +28,7 @@ def is_python_function(value: Any) -> bool:
 def function_source(function: Callable[..., Any]) -> tuple[ScriptSource, ast.FunctionDef]:
     """The source of a Python function and its ``def`` in the tree of the whole file.
 
-    Raises DiagnosticError (E1007) when there is no source, as of code made by `exec`.
+    Raises DiagnosticError (E1007) if there is no source, as for code run by `exec`.
     """
     code: types.CodeType = function.__code__  # type: ignore[attr-defined]
     module_globals: dict[str, Any] = function.__globals__  # type: ignore[attr-defined]
@@ -58,7 +58,7 @@ def class_source(cls: type, frame: types.FrameType) -> tuple[ScriptSource, ast.C
 
 
 def _line(code: types.CodeType, module_globals: dict[str, Any]) -> Span | None:
-    """The line on which a function's definition starts."""
+    """Line on which a function's definition starts."""
     source = source_of(code, module_globals)
     text = source.line(code.co_firstlineno) if source is not None else ""
     if source is None or not text:
@@ -88,7 +88,7 @@ def _find(
     name: str,
     line: int,
 ) -> tuple[ScriptSource, Definition] | None:
-    """The definition of this name that starts at `line` (or, failing that, the innermost around it)."""
+    """Find the definition of this name that starts at `line`, or else the innermost one around it."""
     source = script_of(code, module_globals)
     if source is None:
         return None
@@ -103,7 +103,7 @@ def _find(
 def _from_inspect(
     value: Any, kind: type[ast.FunctionDef] | type[ast.ClassDef]
 ) -> tuple[ScriptSource, Definition] | None:
-    """The source `inspect` finds, dedented: for sources that linecache does not hold under their own name."""
+    """Dedented source found by `inspect`, for files missing from linecache under their own name."""
     try:
         lines, first = inspect.getsourcelines(value)
         name = inspect.getsourcefile(value) or "<unknown>"
@@ -117,9 +117,7 @@ def _from_inspect(
 
 
 def in_module_class(frame: types.FrameType) -> bool:
-    """True if `frame` runs the body of a class that `ir_module` decorates (then the module's parser reads
-    it).
-    """
+    """True if `frame` runs the body of a class decorated with `ir_module`, whose parser then reads the function."""
     if frame.f_code.co_flags & inspect.CO_NEWLOCALS or "__qualname__" not in frame.f_locals:
         return False
     code = frame.f_code
@@ -130,7 +128,7 @@ def in_module_class(frame: types.FrameType) -> bool:
 
 
 def is_ir_module(decorator: ast.expr) -> bool:
-    """True if a decorator is some spelling of ``I.ir_module``."""
+    """True if a decorator is a spelling of ``I.ir_module``."""
     if isinstance(decorator, ast.Call):
         decorator = decorator.func
     name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
@@ -138,7 +136,7 @@ def is_ir_module(decorator: ast.expr) -> bool:
 
 
 def environment(function: Callable[..., Any], frame: types.FrameType) -> tuple[Mapping[str, Any], ...]:
-    """The Python variables a decorated function sees, nearest first."""
+    """Python variables visible to a decorated function, nearest first."""
     code: types.CodeType = function.__code__  # type: ignore[attr-defined]
     cells: Iterable[types.CellType] = function.__closure__ or ()  # type: ignore[attr-defined]
     closure: dict[str, Any] = {}
@@ -152,12 +150,12 @@ def environment(function: Callable[..., Any], frame: types.FrameType) -> tuple[M
 
 
 def class_environment(cls: type, frame: types.FrameType) -> tuple[Mapping[str, Any], ...]:
-    """The Python variables a decorated class sees, nearest first."""
+    """Python variables visible to a decorated class, nearest first."""
     return (*_enclosing(frame, cls.__qualname__), frame.f_globals, vars(builtins))
 
 
 def caller_variables(frame: types.FrameType) -> Iterator[Mapping[str, Any]]:
-    """The Python variables of the code that called into this package, nearest first."""
+    """Python variables of the code that called into this package, nearest first."""
     outer: types.FrameType | None = frame
     while outer is not None and outer.f_code.co_filename.startswith(_SCRIPT):
         outer = outer.f_back
@@ -171,10 +169,10 @@ def caller_variables(frame: types.FrameType) -> Iterator[Mapping[str, Any]]:
 
 
 def _enclosing(frame: types.FrameType, qualname: str) -> Iterator[Mapping[str, Any]]:
-    """Locals of the running functions that enclose a definition in the text, innermost first.
+    """Locals of the running functions that lexically enclose a definition, innermost first.
 
-    Python keeps in a closure only what a function's code uses, which leaves out annotations; so the frames
-    themselves are read. They are still running, because a decorator runs where the definition stands.
+    A Python closure holds only variables used by the function's code, not those of annotations, so the frames are read.
+    They are still running, because a decorator runs at the definition.
     """
     yield dict(frame.f_locals)
     names = [part for part in qualname.split(".")[:-1] if part != "<locals>"]

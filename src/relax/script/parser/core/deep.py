@@ -1,7 +1,7 @@
-"""Python's syntax tree of a text that is nested deeper than Python's own parser takes (200 brackets, 100 indents).
+"""Python syntax trees of text nested deeper than Python's parser supports (200 brackets, 100 indents).
 
-The printer's text of a deep program is such. Every 50 levels, what is inside is cut out, parsed by itself and put in
-the place that a name holds for it:
+The printer emits such text for deep programs. Every 50 levels, the inner text is cut out, parsed separately, and its
+tree substituted for a placeholder name:
 
     f(… g(… h(x) …) …)        ->   f(… g(_      ) …)  and  _(… h(x) …)
     if a:                     ->   if a:              and  if 1:
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 LIMIT: Final = 1000
-"""The deepest nesting of brackets, and of blocks: the parsers that read the tree are recursive."""
+"""Maximum nesting depth of brackets and of blocks, as the parsers that read the tree are recursive."""
 
 _STEP: Final = 50
 _REFUSED: Final = ("too many nested parentheses", "too many levels of indentation")
@@ -38,16 +38,16 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _OPERATORS: Final = frozenset(keyword.kwlist) - {"None", "True", "False"}
-"""Words after which a bracket opens a group, and is no call."""
+"""Keywords after which a bracket opens a group rather than a call."""
 
 
 def is_too_deep(problem: Exception) -> bool:
-    """True if Python refuses a text for its depth alone, so far."""
+    """True if Python rejects a text only for its nesting depth."""
     return problem.msg in _REFUSED if isinstance(problem, SyntaxError) else True
 
 
 def parse_deep(text: str) -> ast.Module:
-    """The tree of a text that `ast.parse` refuses for its depth.
+    """Parse a text that `ast.parse` rejects for its depth. Raises SyntaxError for invalid text or excessive depth.
 
     Raises SyntaxError if something is wrong with the text, or with its depth here too.
     """
@@ -60,33 +60,33 @@ def parse_deep(text: str) -> ast.Module:
 
 @dataclass(eq=False)
 class _Cut:
-    """A part of the text that is parsed by itself."""
+    """A part of the text that is parsed separately."""
 
     kind: str
-    """``block``, ``group`` (something in brackets), ``call`` or ``index`` (brackets after a value)."""
+    """``block``, ``group`` (a bracketed expression), ``call`` or ``index`` (brackets after a value)."""
     start: int
-    """For brackets, the place of the opening one; for a block, the start of its first line."""
+    """Offset of the opening bracket; for a block, of the start of its first line."""
     hidden: int
-    """The position of the placeholder."""
+    """Offset of the placeholder."""
     line: int
     column: int
-    """The same; in bytes, from 0."""
+    """Column of the placeholder, in bytes, from 0."""
     end: int = -1
     inner: list[_Cut] = field(default_factory=list["_Cut"])
 
 
 class _Scanner:
-    """Finds what to cut out: brackets and blocks at every 50th level."""
+    """Scanner that finds the parts to cut out: brackets and blocks at every 50th level."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.root = _Cut("text", 0, 0, 1, 0, len(text))
         self.cuts = [self.root]
-        """Those around the present place."""
+        """Stack of cuts around the current offset."""
         self.brackets: list[_Cut | None] = []
-        """The open brackets, and what is cut out there."""
+        """Stack of open brackets: the cut of each, or None."""
         self.blocks: list[tuple[int, _Cut | None]] = [(0, None)]
-        """The indentation of the blocks around, and what is cut out there."""
+        """Stack of open blocks: the indentation of each, and its cut or None."""
         self.line, self.line_start = 1, 0
 
     def scan(self) -> _Cut:
@@ -120,7 +120,7 @@ class _Scanner:
         return self.line, _size(self.text[self.line_start : at])
 
     def _indent(self, at: int) -> None:
-        """A statement begins: it opens a block, ends some, or goes on in one."""
+        """Update the open blocks at the beginning of a statement."""
         width = len(self.text[self.line_start : at].expandtabs(8))
         while width < self.blocks[-1][0]:
             self._dedent(self.line_start)
@@ -166,17 +166,17 @@ class _Scanner:
 
 
 def _size(text: str) -> int:
-    """Python's columns are bytes of UTF-8."""
+    """Length in UTF-8 bytes, in which Python counts columns."""
     return len(text.encode(errors="surrogatepass"))
 
 
 def _blank(text: str) -> str:
-    """White space that takes as much room."""
+    """White space with the text's lines and their lengths in bytes."""
     return "\n".join(" " * _size(line) for line in text.split("\n"))
 
 
 def _shell(text: str, cut: _Cut, start: int, end: int) -> str:
-    """A part of the text, with placeholders for what is cut out of it."""
+    """Text of a part, with placeholders for its inner cuts."""
     parts: list[str] = []
     at = start
     for inner in cut.inner:
@@ -190,7 +190,7 @@ def _shell(text: str, cut: _Cut, start: int, end: int) -> str:
 
 
 def _parse(text: str, cut: _Cut) -> ast.AST:
-    """The syntax tree of a part: a module for the whole, the node that holds the inside for all else."""
+    """Syntax tree of a part: a module for the whole text, otherwise the node that holds the inner text."""
     shell = _shell(text, cut, cut.start, cut.end)
     column = cut.column - (cut.kind in ("call", "index"))
     match cut.kind:
@@ -220,7 +220,7 @@ def _parse(text: str, cut: _Cut) -> ast.AST:
 
 
 def _put_back(tree: ast.AST, places: dict[tuple[int, int], tuple[_Cut, ast.AST]]) -> None:
-    """Replace the placeholders in a tree. Raises SyntaxError if one is not found where it should be."""
+    """Replace the placeholders in a tree. Raises SyntaxError if one is not at its expected position."""
     for node in list(ast.walk(tree)):
         for name, value in list(ast.iter_fields(node)):
             items = cast("list[Any]", value) if isinstance(value, list) else [value]
@@ -234,7 +234,7 @@ def _put_back(tree: ast.AST, places: dict[tuple[int, int], tuple[_Cut, ast.AST]]
 
 
 def _replace(node: ast.AST, name: str, index: int, cut: _Cut, found: ast.AST) -> None:
-    """Put what was cut out into a field of a node; `index` is its place if the field is a list."""
+    """Store the parsed part into a field of a node, at `index` if the field is a list."""
     match cut.kind, node, found:
         case "call", ast.Call(), ast.Call():
             node.args, node.keywords = found.args, found.keywords

@@ -1,4 +1,4 @@
-"""The errors of parsing: their codes, and short ways to raise them.
+"""Parser errors: their codes, and functions that raise them.
 
 E1001  the text is not Python, or a statement or expression the script language does not have
 E1002  a name that is not defined
@@ -34,13 +34,13 @@ PLACE = "E1010"
 PRINT = "W1011"
 
 _LONGEST_NAME: Final = 100
-"""Longer names get no hints: comparing them takes time by the product of their lengths."""
+"""Maximum length of names that get hints, as comparison time grows with the product of lengths."""
 
 
 def error(
     code: str, message: str, span: Span | None, *, hint: str = "", label: str = "", notes: Iterable[str] = ()
 ) -> DiagnosticError:
-    """A DiagnosticError of one diagnostic."""
+    """Build a DiagnosticError with one diagnostic."""
     return DiagnosticError(Diagnostic(code, message, span, label, tuple(notes), hint))
 
 
@@ -52,7 +52,7 @@ def fail(
 
 
 def close(name: str, known: Iterable[str]) -> str:
-    """A hint naming what looks like `name`; empty if nothing does."""
+    """Hint with a defined name similar to `name`; empty if there is none."""
     if len(name) > _LONGEST_NAME:
         return ""
     names = sorted({other for other in known if len(other) <= _LONGEST_NAME})
@@ -63,11 +63,11 @@ def close(name: str, known: Iterable[str]) -> str:
 
 
 class Poisoned(Exception):
-    """A name was used whose definition already failed: the statement is dropped without another complaint."""
+    """Raised for the use of a name whose definition failed: the statement is dropped without another error."""
 
 
 class _Poison:
-    """Stands for the value of a definition that failed."""
+    """Placeholder for the value of a definition that failed."""
 
     def __repr__(self) -> str:
         return "<failed definition>"

@@ -2,8 +2,8 @@
 
 A dialect (Relax's `R`, TIR's `T`) is three things:
 
-1. a parser: a subclass of `StatementParser`, that turns one ``def`` into an IR function;
-2. a `Dialect` object, that runs the parser and finishes what it made;
+1. a parser: a subclass of `StatementParser` that turns one ``def`` into an IR function;
+2. a `Dialect` object that runs the parser and completes its result;
 3. a `FunctionDecorator`, the object behind ``@R.function`` / ``@T.prim_func``, which carries the dialect.
 
     class TirDialect(Dialect):
@@ -53,7 +53,7 @@ from .source import ScriptSource
 
 @dataclass(eq=False)
 class ModuleContext:
-    """The module being parsed, as its functions see it."""
+    """The module being parsed, as seen by its functions."""
 
     name: str = ""
     global_vars: dict[str, GlobalVar] = field(default_factory=dict[str, GlobalVar])
@@ -62,20 +62,20 @@ class ModuleContext:
     _names: dict[int, tuple[BaseFunc, str]] = field(default_factory=dict[int, tuple[BaseFunc, str]])
     _originals: dict[int, tuple[BaseFunc, str]] = field(default_factory=dict[int, tuple[BaseFunc, str]])
     symbols: set[str] = field(default_factory=set[str])
-    """The names of the global variables in the module; the text may call them otherwise."""
+    """Names of the global variables in the module, which may differ from their names in the text."""
 
     def declare(self, name: str, global_var: GlobalVar) -> GlobalVar:
-        """Give the module a global variable, which the text calls `name`."""
+        """Add a global variable to the module under the text's name `name`."""
         self.global_vars[name] = global_var
         self.symbols.add(global_var.name_hint)
         return global_var
 
     def suggest_name(self, function: BaseFunc, name: str) -> None:
-        """The name that the surrounding program gives an adopted function that has none of its own."""
+        """Suggest a name for an adopted function without one: its variable in the surrounding program."""
         self._names.setdefault(id(function), (function, name))
 
     def adopt(self, function: BaseFunc, name: str = "") -> GlobalVar:
-        """The global variable of a function made outside of the module; the module gets the function, once."""
+        """Add a function from outside to the module, once, and return its global variable."""
         known = self._originals.get(id(function))
         if known is not None:
             return self.global_vars[known[1]]
@@ -99,14 +99,14 @@ class FunctionTask:
     node: ast.FunctionDef
     source: ScriptSource
     scopes: Scopes
-    """The names visible around the function; the parser pushes its own scopes."""
+    """Names visible around the function; the parser pushes its own scopes."""
     diagnostics: DiagnosticContext
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """The decorator's keyword arguments, e.g. private=True."""
     trusted: bool = False
-    """True if the program is Python of the user's own, rather than text given to from_source."""
+    """True for a program decorated in Python by the user, False for text given to from_source."""
     module: ModuleContext | None = None
-    """The module the function belongs to; None when it stands alone."""
+    """Module of the function; None for a stand-alone function."""
 
 
 class Dialect(ABC):
@@ -114,24 +114,24 @@ class Dialect(ABC):
 
     name: str
     options: frozenset[str] = frozenset({"check_well_formed"})
-    """The keyword arguments its decorator takes."""
+    """Keyword arguments of the dialect's decorator."""
 
     @abstractmethod
     def parse(self, task: FunctionTask) -> BaseFunc | None:
-        """The function. Errors go to task.diagnostics or are raised; after errors the result is unused."""
+        """Parse a function. Errors go to task.diagnostics or are raised; after errors the result is unused."""
 
     def declare(self, task: FunctionTask, global_var: GlobalVar) -> None:  # noqa: B027 (most have nothing to note)
-        """Note what a function of a module declares, before any is parsed: calls may be read first.
+        """Record a function's signature before any body is parsed, for calls that precede it in the text.
 
-        What is wrong with it will be said when it is parsed; here it only ends the reading.
+        Errors only end the reading here; they are reported when the function is parsed.
         """
 
     def finish(self, function: BaseFunc, options: dict[str, Any]) -> BaseFunc:
-        """Complete a function that stands alone (derive struct info, check)."""
+        """Complete a stand-alone function (derive struct info, check)."""
         return function
 
     def finish_module(self, module: IRModule, check_well_formed: bool) -> IRModule:
-        """Complete a module in which this dialect occurs."""
+        """Complete a module that has functions of this dialect."""
         return module
 
 
@@ -144,7 +144,7 @@ class FunctionDecorator:
     preset: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __call__(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """Parse a Python function; or, with keyword arguments only, the decorator with these options."""
+        """Parse a Python function; or, given keyword arguments only, return the decorator with these options."""
         frame = cast(Any, sys)._getframe(1)
         unknown = [key for key in options if key not in self.dialect.options]
         if unknown:
@@ -191,5 +191,5 @@ class FunctionDecorator:
 
 
 def _caller(frame: types.FrameType) -> Span | None:
-    """The place where Python calls a decorator; None while a script is read, whose evaluator knows the place."""
+    """Source location where Python calls a decorator; None during script parsing, where the evaluator knows it."""
     return caller_span(frame) if Evaluator.current() is None else None

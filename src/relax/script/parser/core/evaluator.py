@@ -1,8 +1,7 @@
-"""The expression evaluator: it walks Python's syntax tree and interprets it.
+"""Expression evaluator: an interpreter of Python's syntax tree.
 
-Names come from the scopes, operators from `operators`, attributes pass through `safety`. Text is never
-executed as Python. Every node made on the way gets its span; every failure is a DiagnosticError at the
-guilty part.
+Names come from the scopes, operators from `operators`, attributes pass through `safety`. Text is never executed as
+Python. Every created node gets its span; every failure is a DiagnosticError at the responsible expression.
 """
 
 from __future__ import annotations
@@ -45,19 +44,19 @@ _PACKAGE = Path(__file__).parents[3]
 
 
 class SpecialForm:
-    """A callable that reads its arguments' syntax itself, where values are not enough."""
+    """A callable that interprets its arguments' syntax itself, where their values are not enough."""
 
     def script_call(self, evaluator: Evaluator, node: ast.Call) -> Any:
-        """The value of ``form(...)``; `node` is the call."""
+        """Evaluate ``form(...)``; `node` is the call."""
         raise NotImplementedError(type(self).__name__)
 
     def script_subscript(self, evaluator: Evaluator, node: ast.Subscript) -> Any:
-        """The value of ``form[...]``."""
+        """Evaluate ``form[...]``."""
         raise NotImplementedError(type(self).__name__)
 
 
 class Evaluator:
-    """Interprets expressions. A dialect's parser derives from it and may override the `eval_*` methods."""
+    """Interpreter of expressions. A dialect's parser derives from it and may override the `eval_*` methods."""
 
     def __init__(
         self, source: ScriptSource, scopes: Scopes, diagnostics: DiagnosticContext, *, trusted: bool = False
@@ -68,25 +67,25 @@ class Evaluator:
         self.trusted = trusted
         self._iterations = 0
         self._expanding: list[Any] = []
-        """The macros whose statements are being read."""
+        """Stack of macros being expanded."""
         self._table: dict[type[ast.AST], Callable[[Any], Any]] = {}
 
     # ------------------------------------------------------------------ entry, errors
 
     print_hint: ClassVar[str] = "T.call_packed calls a packed function, which may print"
-    """The way to print when the program runs."""
+    """Hint for a call of ``print``: how to print at run time."""
 
     _active: ClassVar[threading.local] = threading.local()
 
     @classmethod
     def current(cls) -> Self | None:
-        """The innermost parser at work in this thread, if it is of this class; for namespaces' functions."""
+        """Innermost active parser of this thread, if it is of this class; used by the functions of namespaces."""
         stack: list[Evaluator] = getattr(cls._active, "stack", [])
         return stack[-1] if stack and isinstance(stack[-1], cls) else None
 
     @contextmanager
     def active(self) -> Generator[Self]:
-        """While this is the innermost parser at work."""
+        """Context manager: make this the innermost active parser."""
         stack: list[Evaluator] | None = getattr(self._active, "stack", None)
         if stack is None:
             stack = self._active.stack = []
@@ -98,7 +97,7 @@ class Evaluator:
             stack.pop()
 
     def eval(self, node: ast.expr) -> Any:
-        """The value of an expression: an IR node, or a plain Python value."""
+        """Evaluate an expression to an IR node or a plain Python value."""
         kind = type(node)
         method = self._table.get(kind)
         if method is None:
@@ -111,7 +110,7 @@ class Evaluator:
     def fail(
         self, code: str, message: str, node: ast.AST, *, hint: str = "", notes: Iterable[str] = ()
     ) -> NoReturn:
-        """Raise a DiagnosticError at a part of the text."""
+        """Raise a DiagnosticError at a node of the text."""
         fail(code, message, self.span(node), hint=hint, notes=notes)
 
     def _unsupported(self, node: ast.expr) -> NoReturn:
@@ -120,7 +119,7 @@ class Evaluator:
         )
 
     def locate(self, value: Any, node: ast.AST) -> Any:
-        """Give a freshly made node its span (shared nodes and variables keep theirs)."""
+        """Set the span of a new node (shared nodes and variables keep theirs)."""
         if (
             isinstance(value, (BaseExpr, StructInfo))
             and value.span is None
@@ -131,7 +130,7 @@ class Evaluator:
         return value
 
     def guard(self, node: ast.AST, what: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function; whatever it raises becomes a diagnostic at `node`."""
+        """Call a function; any exception becomes a diagnostic at `node`."""
         try:
             return function(*args, **kwargs)
         except DiagnosticError as problem:
@@ -149,7 +148,7 @@ class Evaluator:
             raise error(code, message, self.span(node), notes=notes) from problem
 
     def placed(self, problem: DiagnosticError, node: ast.AST) -> DiagnosticError:
-        """The same errors, those without a place put at `node`."""
+        """Return the same errors, with those lacking a span located at `node`."""
         if all(d.span is not None for d in problem.diagnostics):
             return problem
         return problem.placed(self.span(node))
@@ -171,12 +170,12 @@ class Evaluator:
         return value
 
     def missing_name(self, node: ast.Name) -> Any:
-        """The value of a name nobody defined; dialects may define it, the default is an error."""
+        """Resolve an undefined name. Dialects may define it; by default it is an error."""
         self.require_metadata(node)
         self.fail(UNDEFINED, f"`{node.id}` is not defined", node, hint=close(node.id, self.scopes.names()))
 
     def require_metadata(self, node: ast.Name) -> None:
-        """Refuse a text that refers to a metadata section that it does not have."""
+        """Raise DiagnosticError if the text refers to a metadata section that it does not have."""
         if node.id == "metadata":
             message = (
                 "`metadata` is not defined: the text was printed without the data of its large constants"
@@ -208,13 +207,13 @@ class Evaluator:
         return self.sized(list(self.items(node.elts)), node)
 
     def sized(self, value: T, node: ast.AST) -> T:
-        """A collection that is not too large for a program given as text."""
+        """Return a collection, after checking its size in a program given as text."""
         if not self.trusted:
             check_size(value, self.span(node))
         return value
 
     def items(self, nodes: Iterable[ast.expr]) -> Iterator[Any]:
-        """The values of a list of expressions, ``*x`` spread out."""
+        """Evaluate a list of expressions, with ``*x`` unpacked."""
         for item in nodes:
             if isinstance(item, ast.Starred):
                 yield from self.iterate(item.value)
@@ -233,9 +232,9 @@ class Evaluator:
         return self.sized(made, node)
 
     def iterate(self, node: ast.expr) -> Iterator[Any]:
-        """The items of an iterable Python value."""
+        """Iterate over the items of an iterable Python value."""
         value = self.eval(node)
-        # What only answers to indices would be asked for one after the other, for ever.
+        # Iteration over values with indexing only may not end.
         if isinstance(value, prim.PrimExpr) or not hasattr(value, "__iter__"):
             self.fail(KIND, f"a {type(value).__name__} cannot be iterated over", node)
         for item in self.guard(node, "", iter, value):
@@ -243,7 +242,7 @@ class Evaluator:
             yield item
 
     def count_step(self, node: ast.AST, steps: int = 1) -> None:
-        """Count an iteration; a program given as text may do so many. A call of a lambda counts as several."""
+        """Count `steps` iterations, which are limited for a program given as text. A lambda call counts as several."""
         self._iterations += steps
         if self._iterations > MAX_ITERATIONS and not self.trusted:
             self.fail(FORBIDDEN, f"more than {MAX_ITERATIONS} iterations in a program given as text", node)
@@ -336,7 +335,7 @@ class Evaluator:
         return self.eval(node.body if condition else node.orelse)
 
     def truth(self, node: ast.expr) -> bool:
-        """The truth of a condition known while parsing."""
+        """Truth value of a condition known at parse time."""
         value = self.eval(node)
         if isinstance(value, Node):
             self.fail(KIND, "this condition is not known while the program is parsed", node)
@@ -345,7 +344,7 @@ class Evaluator:
     # ------------------------------------------------------------------ calls, subscripts
 
     def callee(self, node: ast.expr) -> Any:
-        """The value of what is called."""
+        """Evaluate the callee of a call."""
         return self.eval(node)
 
     def eval_Call(self, node: ast.Call) -> Any:
@@ -360,7 +359,7 @@ class Evaluator:
         return self.locate(self.invoke(function, args, keywords, node), node)
 
     def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
-        """The values of a call's arguments."""
+        """Evaluate the arguments of a call."""
         args = list(self.items(node.args))
         keywords: dict[str, Any] = {}
         for keyword in node.keywords:
@@ -372,7 +371,7 @@ class Evaluator:
         return args, keywords
 
     def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
-        """Call a value. Dialects override this for the kinds of values they give another meaning."""
+        """Call a value. Dialects override this for values that they call in their own way."""
         if not callable(function):
             self.fail(
                 KIND, f"{ast.unparse(node.func)} is a {type(function).__name__}, which cannot be called", node
@@ -389,7 +388,7 @@ class Evaluator:
         return self.locate(self.guard(node, "", lambda: value[index]), node)
 
     def index(self, node: ast.expr) -> Any:
-        """The value between brackets: an index, a slice, or a tuple of these."""
+        """Evaluate a subscript: an index, a slice, or a tuple of these."""
         if isinstance(node, ast.Tuple):
             return tuple(self.index(item) for item in node.elts)
         if isinstance(node, ast.Slice):
@@ -398,7 +397,7 @@ class Evaluator:
         return self.eval(node)
 
     def eval_Lambda(self, node: ast.Lambda) -> Callable[..., Any]:
-        """A Python function that interprets the lambda's body in the scopes where it stands."""
+        """A Python function that interprets the lambda's body in its defining scopes."""
         names = [arg.arg for arg in node.args.args]
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.defaults:
             self.fail(SYNTAX, "a lambda in a script has plain parameters only", node)
@@ -423,7 +422,7 @@ def _if_then_else(condition: Any, then: Any, other: Any) -> prim.PrimExpr:
 
 
 def _message(called: str, text: str) -> str:
-    """An error's text after the name of what was called, unless it says that name itself, if by its longer path."""
+    """Error message prefixed with the callee's name, unless the text already contains it."""
     own = "relax.op." + called.partition(".")[2] + "("
     if called.startswith("R.") and text.startswith(own):
         return f"{called}({text.removeprefix(own)}"
@@ -431,7 +430,7 @@ def _message(called: str, text: str) -> str:
 
 
 def _raised_at(problem: Exception) -> tuple[str, ...]:
-    """The place where a Python function of the user's raised an error, if one did."""
+    """Source location in a user's Python function that raised an error, if any."""
     frames = traceback.extract_tb(problem.__traceback__)
     if not frames or Path(frames[-1].filename).is_relative_to(_PACKAGE):
         return ()

@@ -1,4 +1,4 @@
-"""``@T.macro`` and ``@R.macro``: statements that are read where they are called.
+"""``@T.macro`` and ``@R.macro``: statements that are expanded at their calls.
 
     @T.macro
     def fill(A, n, value):
@@ -9,8 +9,8 @@
     def main(B: T.Buffer((8,), "float32")):
         fill(B, 8, T.float32(1))            the statements of `fill`, with A for B
 
-A macro leaves no trace in the program. Names that are not its parameters mean what they mean where it is defined; with
-``hygienic=False``, what they mean where it is called.
+A macro leaves no trace in the program. Names other than its parameters are resolved at its definition; with
+``hygienic=False``, at its call.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .source import ScriptSource
 
 @dataclass(frozen=True, eq=False)
 class Macro:
-    """A macro: its ``def``, and what is visible around it."""
+    """A macro: its ``def`` and its environment."""
 
     label: str
-    """The namespace it belongs to: ``T`` or ``R``."""
+    """Namespace of the macro: ``T`` or ``R``."""
     node: ast.FunctionDef
     source: ScriptSource
     environment: tuple[Mapping[str, Any], ...]
@@ -47,7 +47,7 @@ class Macro:
     def bind(
         self, args: Sequence[Any], keywords: Mapping[str, Any], default: Callable[[ast.expr], Any]
     ) -> dict[str, Any]:
-        """The parameters' values; `default` evaluates one that is left out. Raises TypeError where they do not fit."""
+        """Bind arguments to parameters; `default` evaluates omitted ones. Raises TypeError if they do not fit."""
         spec = self.node.args
         names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
         values: dict[str, Any] = dict(zip(names, args, strict=False))
@@ -68,7 +68,7 @@ class Macro:
         return values
 
     def _defaults(self, names: list[str]) -> Iterator[tuple[str, ast.expr | None]]:
-        """The parameters with their default values."""
+        """Parameters with their default values."""
         spec = self.node.args
         yield from zip(names, [None] * (len(names) - len(spec.defaults)) + spec.defaults, strict=True)
         yield from zip((arg.arg for arg in spec.kwonlyargs), spec.kw_defaults, strict=True)
@@ -82,7 +82,7 @@ class MacroDecorator:
     hygienic: bool = True
 
     def __call__(self, function: Callable[..., Any] | None = None, *, hygienic: bool | None = None) -> Any:
-        """The macro of a Python function; or, with options only, the decorator with these options."""
+        """Create the macro of a Python function; or, given options only, return the decorator with these options."""
         keeps = self.hygienic if hygienic is None else hygienic
         if function is None:
             return MacroDecorator(self.label, keeps)
@@ -95,7 +95,7 @@ class MacroDecorator:
     def of(
         self, node: ast.FunctionDef, source: ScriptSource, environment: tuple[Mapping[str, Any], ...]
     ) -> Macro:
-        """The macro of a ``def`` in a text."""
+        """Create the macro of a ``def`` in a text."""
         return Macro(self.label, node, source, environment, self.hygienic)
 
 

@@ -1,6 +1,6 @@
-"""Python's operators on what scripts compute with: numbers, scalar expressions, Relax expressions.
+"""Python's operators on the values of scripts: numbers, scalar expressions, Relax expressions.
 
-Nothing is folded: what stands in the text is what the tree holds.
+Nothing is folded: the IR has the structure of the text.
 """
 
 from __future__ import annotations
@@ -57,16 +57,14 @@ _BITWISE: Final[dict[str, str]] = {
 
 
 def _contains(container: Any, value: Any) -> bool:
-    """``value in container``. What only answers to indices would be asked for one after the other, for ever."""
+    """``value in container``. Containers with indexing only are rejected, as iterating over them may not end."""
     if not hasattr(container, "__contains__") and not hasattr(container, "__iter__"):
         raise TypeError(f"a {type(container).__name__} does not contain values")
     return value in container
 
 
 def binary(name: str, a: Any, b: Any) -> Any:
-    """``a <op> b``; `name` is the class of Python's operator node. Raises TypeError for operands that do not
-    fit.
-    """
+    """``a <op> b``; `name` is the class of Python's operator node. Raises TypeError for unsupported operands."""
     a, b = as_operand(a), as_operand(b)
     if isinstance(a, RelaxExpr) or isinstance(b, RelaxExpr):
         return _relax_call(name, a, b)
@@ -106,7 +104,7 @@ def _prim_binary(name: str, a: Any, b: Any) -> Any:
 
 
 def of_one_width(a: Any, b: Any) -> tuple[Any, Any]:
-    """Both operands; beside a vector, a scalar is repeated in every lane."""
+    """Return both operands; a scalar beside a vector is broadcast to its lanes."""
     lanes = [side.dtype.lanes if isinstance(side, PrimExpr) else 1 for side in (a, b)]
     if lanes[0] == lanes[1] or 1 not in lanes:
         return a, b
@@ -120,7 +118,7 @@ def of_one_width(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def unary(name: str, a: Any) -> Any:
-    """``<op> a``. Raises TypeError when there is no such operator for it."""
+    """``<op> a``. Raises TypeError for an unsupported operand."""
     a = as_operand(a)
     if isinstance(a, RelaxExpr):
         return _relax_call(name, a)
@@ -142,6 +140,6 @@ def connective(name: str, a: Any, b: Any) -> Any:
 
 
 def as_operand(value: Any) -> Any:
-    """The operand that a value is in an expression: an iteration variable's variable, a reference's load."""
+    """Convert a value to an operand: an iteration variable to its variable, a buffer reference to a load."""
     convert: Callable[[], Any] | None = getattr(value, "asobject", None)
     return value if convert is None else convert()

@@ -1,9 +1,9 @@
-"""Safety: the objects and attributes that the evaluator may touch.
+"""Safety: the objects and attributes accessible to the evaluator.
 
-A program decorated in Python is the user's own code: its expressions may use any Python object around.
-A text given to `from_source` may come from anywhere. It sees the script namespaces, a few harmless builtins
-and what it was given explicitly; of an object it sees only the attributes listed here, never one that leads
-out of the IR (no underscores, no arrays, no modules), and it may not compute numbers without bound.
+A program decorated in Python is the user's own code: its expressions may use any visible Python object. A text given to
+`from_source` is untrusted. It sees the script namespaces, a few harmless builtins and the variables passed explicitly;
+of an object it sees only the attributes listed here, never one that leads out of the IR (no underscores, no arrays, no
+modules), and the size of its numbers is limited.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .scope import MISSING
 
 MAX_ITERATIONS: Final = 100_000
 LAMBDA_STEPS: Final = 10
-"""The iterations that a call of a lambda counts as: it takes as long, since its body is evaluated anew."""
+"""Number of iterations that a lambda call counts as, since its body is interpreted anew."""
 MAX_BITS: Final = 4096
 _TVM_MODULES: Final[Mapping[str, Sequence[str]]] = {
     "R": ("relax.op", "relax"),
@@ -29,7 +29,7 @@ _TVM_MODULES: Final[Mapping[str, Sequence[str]]] = {
     "R.distributed": ("relax.op.distributed",),
     "T": ("relax.tir",),
 }
-"""The modules that have a namespace's names, where TVM has names that are not built."""
+"""Modules of namespaces in which TVM has further names that are not implemented."""
 
 
 def _bounded(values: Iterable[Any]) -> Iterator[Any]:
@@ -64,22 +64,21 @@ BUILTINS: Final[dict[str, Any]] = {
     "max": _max, "min": _min, "range": range, "reversed": reversed, "str": str, "sum": _sum, "tuple": _tuple,
     "zip": zip,
 }  # fmt: skip
-"""The builtins of Python that text may call; those that walk over what they are given stop at a bound."""
+"""Python builtins that text may call; those that iterate over their argument stop at a limit."""
 
 METHODS: Final = frozenset({
     "access_ptr", "asobject", "astype", "dims", "dtype", "equal", "ndim", "shape", "struct_info", "vload",
     "vstore", "name_hint", "name", "offset_of", "store", "scope", "get_flattened_buffer",
 })  # fmt: skip
-"""Attributes and methods of nodes, beyond declared fields, that text may use."""
+"""Attributes and methods of nodes that text may use, beyond declared fields."""
 
 _DTYPE_FACTS: Final = frozenset({"bits", "lanes", "code", "itemsize", "min_value", "max_value", "element_of"})
 
 
 class Namespace:
-    """A group of names a script may use with a dot. Every public attribute of a subclass's object is
-    reachable.
+    """A group of names that a script accesses with a dot. Every public attribute of a subclass's object is reachable.
 
-    For members computed on demand, override `__getattr__` (raise AttributeError for what there is not).
+    For members computed on demand, override `__getattr__` (raise AttributeError for missing names).
     """
 
 
@@ -87,7 +86,7 @@ _MODULES: set[types.ModuleType] = set()
 
 
 def register_namespace(module: types.ModuleType) -> None:
-    """Let scripts use a module's public names: ``__all__``, and what its ``__getattr__`` finds."""
+    """Let scripts use a module's public names: ``__all__``, and names resolved by its ``__getattr__``."""
     _MODULES.add(module)
 
 
@@ -97,7 +96,7 @@ def is_namespace(value: Any) -> bool:
 
 
 def is_script_function(value: Any) -> bool:
-    """True if a value is a function that scripts may call: of a namespace, or a built-in."""
+    """True if scripts may call a function: one of a namespace, or an allowed builtin."""
     name: Any = getattr(value, "__name__", "")
     if not callable(value) or not isinstance(name, str):
         return False
@@ -107,7 +106,7 @@ def is_script_function(value: Any) -> bool:
 
 
 def attribute(value: Any, name: str, span: Span, trusted: bool) -> Any:
-    """``value.name`` for a script. Raises DiagnosticError for what does not exist or is not allowed."""
+    """``value.name`` in a script. Raises DiagnosticError for a missing or forbidden attribute."""
     if is_namespace(value):
         return _member(value, name, span)
     if not trusted:
@@ -126,7 +125,7 @@ def attribute(value: Any, name: str, span: Span, trusted: bool) -> Any:
 
 
 def member(value: Any, name: str) -> Any:
-    """The public member of a namespace, MISSING if there is none (or `value` is no namespace)."""
+    """Public member of a namespace, MISSING if there is none (or `value` is not a namespace)."""
     if name.startswith("_") or not is_namespace(value):
         return MISSING
     exported: Sequence[str] | None = getattr(value, "__all__", None)
@@ -180,7 +179,7 @@ def _harmless(value: Any) -> bool:
 
 
 def check_arithmetic(operator: str, a: Any, b: Any, span: Span) -> None:
-    """Refuse Python arithmetic whose result would be huge."""
+    """Raise DiagnosticError for Python arithmetic whose result would be huge."""
     if isinstance(a, float) or isinstance(b, float):
         return
     size = 0
@@ -206,7 +205,7 @@ def check_arithmetic(operator: str, a: Any, b: Any, span: Span) -> None:
 
 
 def check_size(value: Any, span: Span) -> None:
-    """Refuse a collection with more items than a bound, those of its items included.
+    """Raise DiagnosticError for a collection with too many items, counted recursively.
 
     Twenty lines of ``a = (a, a)`` make a small object whose text, hash and comparison are huge.
     """

@@ -1,4 +1,4 @@
-"""Names and what they mean: a stack of scopes over the Python variables around the program."""
+"""Name resolution: a stack of scopes over the Python variables around the program."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MISSING: Final = _Missing()
 
 
 class Scopes:
-    """A stack of scopes, innermost last, over an environment that is only read.
+    """A stack of scopes, innermost last, over a read-only environment.
 
-    The environment is a sequence of mappings, searched in order: the functions of the module being parsed,
-    then (for decorated objects) the Python variables around, or (for text) what `from_source` was given.
+    The environment is a sequence of mappings, searched in order: the functions of the module being parsed, then (for
+    decorated objects) the Python variables around, or (for text) the variables passed to `from_source`.
     """
 
     def __init__(self, environment: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -30,11 +30,11 @@ class Scopes:
         self.frames: list[dict[str, Any]] = [{}]
 
     def child(self, *environment: Mapping[str, Any]) -> Scopes:
-        """A new stack, whose environment is everything visible here, under `environment`."""
+        """New stack whose environment is everything visible here, then `environment`."""
         return Scopes((*environment, *reversed(self.frames), *self.environment))
 
     def lookup(self, name: str) -> Any:
-        """The value of a name, MISSING if it has none."""
+        """Value of a name, MISSING if undefined."""
         for frame in reversed(self.frames):
             if name in frame:
                 return frame[name]
@@ -44,19 +44,19 @@ class Scopes:
         return MISSING
 
     def local(self, name: str) -> Any:
-        """The value of a name defined by the program itself (not by the environment), MISSING if none."""
+        """Value of a name defined by the program itself (not by the environment), MISSING if none."""
         for frame in reversed(self.frames):
             if name in frame:
                 return frame[name]
         return MISSING
 
     def define(self, name: str, value: Any) -> None:
-        """Give a name a value in the innermost scope, shadowing what it meant outside."""
+        """Define a name in the innermost scope, shadowing outer definitions."""
         self.frames[-1][name] = value
 
     @contextmanager
     def frame(self) -> Generator[dict[str, Any]]:
-        """A new innermost scope; what it defines ends with it."""
+        """Context manager: push an innermost scope."""
         made: dict[str, Any] = {}
         self.frames.append(made)
         try:
@@ -65,7 +65,7 @@ class Scopes:
             self.frames.pop()
 
     def names(self) -> set[str]:
-        """Every visible name, for hints."""
+        """All visible names, for hints."""
         found: set[str] = set()
         for frame in self.frames:
             found.update(frame)

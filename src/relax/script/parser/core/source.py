@@ -1,7 +1,7 @@
-"""Source text, its Python syntax tree, and the way from a tree's positions to spans.
+"""Source text, its Python syntax tree, and the mapping from tree positions to spans.
 
-Spans are in the lines and columns of the file the text stands in: a decorated function is found in the
-tree of its whole file, so nothing has to be dedented or renumbered.
+Spans hold lines and columns of the file: a decorated function is found in the tree of its whole file, so nothing has to
+be dedented or renumbered.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ScriptSource:
         return self._definitions
 
     def span(self, node: ast.AST) -> Span:
-        """The span of a node of the tree."""
+        """Span of a node of the tree."""
         located: Any = node
         line: int = located.lineno
         end_line: int = located.end_lineno or line
@@ -94,14 +94,14 @@ class ScriptSource:
         return Span(self.source, line, start + 1, end_line, end + 1)
 
     def _column(self, line: int, offset: int) -> int:
-        """Python counts UTF-8 bytes; people count characters."""
+        """Convert Python's column in UTF-8 bytes to one in characters."""
         if line > len(self._lines):
             return offset
         return len(self._lines[line - 1].encode()[:offset].decode(errors="replace"))
 
 
 def _tree(text: str) -> ast.Module:
-    """Python's tree of a text; Python's parser has limits of depth, which printed programs may pass."""
+    """Parse a text, also beyond the nesting limits of Python's parser, which printed programs may exceed."""
     try:
         return ast.parse(text)
     except (SyntaxError, RecursionError, MemoryError) as problem:
@@ -114,7 +114,9 @@ _FILES: dict[str, ScriptSource] = {}
 
 
 def script_of(code: types.CodeType, module_globals: dict[str, Any] | None = None) -> ScriptSource | None:
-    """The parsed text of the file (or notebook cell, command line, …) that code comes from; None if there is none."""
+    """Parsed text of the file (or notebook cell, command line, …) that contains a code object; None if there is
+    none.
+    """
     source = source_of(code, module_globals)
     if source is None:
         return None

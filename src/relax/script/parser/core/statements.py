@@ -1,4 +1,4 @@
-"""Statements: the walk over a function's body, with every failed statement reported, not only the first."""
+"""Statement parser: walks a function's body and reports every failed statement, not only the first."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .scope import MISSING, Scopes
 
 
 class StatementParser(Evaluator):
-    """The base of the dialects' parsers: `visit` dispatches to ``visit_<kind of statement>``.
+    """Base class of the dialects' parsers: `visit` dispatches to ``visit_<kind of statement>``.
 
-    A dialect defines visit_Assign, visit_AnnAssign, visit_AugAssign, visit_For, visit_While, visit_With,
-    visit_If, visit_Return, visit_FunctionDef, visit_Expr … as far as it has them; what it does not define is
-    an error with a clear message. A statement that fails is reported and skipped; the names it would have
-    defined are poisoned, so that their uses are not reported again.
+    A dialect defines visit_Assign, visit_AnnAssign, visit_AugAssign, visit_For, visit_While, visit_With, visit_If,
+    visit_Return, visit_FunctionDef, visit_Expr … for the statements it supports; others are reported as errors. A
+    statement that fails is reported and skipped; the names it would have defined are poisoned, so that their uses are
+    not reported again.
     """
 
     instead: ClassVar[Mapping[type[ast.AST], str]] = {}
-    """For statements that the dialect does not have: what to write instead."""
+    """Hints for unsupported statements: their replacement."""
 
     def visit_body(self, body: Sequence[ast.stmt]) -> None:
         """Visit statements in order, collecting the errors of each."""
@@ -45,7 +45,7 @@ class StatementParser(Evaluator):
             self.poison(node)
 
     def dispatch(self, node: ast.stmt) -> None:
-        """Visit one statement, raising its errors."""
+        """Visit one statement; errors are raised."""
         method: Callable[[Any], None] | None = getattr(self, f"visit_{type(node).__name__}", None)
         if method is None:
             name = _STATEMENTS.get(type(node), type(node).__name__)
@@ -59,7 +59,7 @@ class StatementParser(Evaluator):
             self.scopes.define(name, POISON)
 
     macros: ClassVar[str] = ""
-    """The namespace whose macros may be called here."""
+    """Namespace whose macros may be called here."""
 
     def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
         if isinstance(function, Macro):
@@ -67,7 +67,7 @@ class StatementParser(Evaluator):
         return super().invoke(function, args, keywords, node)
 
     def expand(self, macro: Macro, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
-        """Read the statements of a macro here; the value it returns, if it ends with a return."""
+        """Expand a macro here; returns the value of its final return, if any."""
         if macro.label != self.macros:
             self.fail(KIND, f"{macro.name} is a macro of {macro.label}, which cannot be called here", node)
         if any(macro is outer for outer in self._expanding):
@@ -92,7 +92,7 @@ class StatementParser(Evaluator):
         return None
 
     def visit_Nonlocal(self, node: ast.Nonlocal | ast.Global) -> None:
-        """Says for Python where names come from; scripts see all of them. They must exist."""
+        """Accept a nonlocal declaration, which scripts do not need. Its names must exist."""
         for name in node.names:
             if self.scopes.lookup(name) is MISSING:
                 self.fail(SYNTAX, f"`{name}` is not defined around this function", node)
@@ -100,7 +100,7 @@ class StatementParser(Evaluator):
     visit_Global = visit_Nonlocal
 
     def visit_Pass(self, node: ast.Pass) -> None:
-        """Nothing."""
+        """Ignore a ``pass``."""
 
 
 def is_docstring(node: ast.stmt) -> bool:

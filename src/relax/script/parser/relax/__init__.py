@@ -47,7 +47,7 @@ from .values import tuple_value as tuple
 macro = MacroDecorator("R")
 ShapeExpr = shape
 outputs = output
-"""The older name of `output`."""
+"""Older name of `output`."""
 
 __script_name__ = "R"
 

@@ -223,7 +223,7 @@ class _CallableForm:
     ) -> FuncStructInfo: ...
 
 Tensor: _TensorForm
-"""R.Tensor(shape, dtype, vdevice, ndim): every part may be left out; a lone string is the dtype."""
+"""R.Tensor(shape, dtype, vdevice, ndim): every argument is optional; a single string is the dtype."""
 
 Shape: _ShapeForm
 """R.Shape(values, ndim): ``R.Shape(["n", 4])``, ``R.Shape(ndim=2)``, ``R.Shape``."""
@@ -289,10 +289,10 @@ def emit_te(
     """``R.emit_te(func, *args, **kwargs, primfunc_name_hint=, primfunc_attrs=)``."""
 
 def Call(op: Any, args: Sequence[Any], attrs: Any = None, sinfo_args: Sequence[Any] = ()) -> _Call:
-    """``R.Call(op, [args], attrs=..., sinfo_args=(...))``: the node itself, whatever the operator's rules are."""
+    """``R.Call(op, [args], attrs=..., sinfo_args=(...))``: the node itself, without the operator's checks."""
 
 def Op(name: _str) -> _Op:
-    """``R.Op(name)``: an operator as such."""
+    """``R.Op(name)``: an operator as a value."""
 
 def ShapeExpr(values: Sequence[Any]) -> _ShapeExpr:
     """A shape value."""
@@ -301,7 +301,7 @@ def TupleGetItem(value: Any, index: int) -> _TupleGetItem:
     """``R.TupleGetItem(value, index)``: the node itself."""
 
 def call_builtin_with_ctx(func: FunctionLike, args: TupleLike, *, sinfo_args: Any = None) -> _Call:
-    """Call a builtin of the machine."""
+    """Call a builtin of the VM."""
 
 def call_dps_packed(func: FunctionLike, args: TupleLike, out_sinfo: Any = None, **older: Any) -> _Call:
     """Call a packed function in destination-passing style."""
@@ -318,7 +318,7 @@ def call_packed(func: FunctionLike, *args: Any, sinfo_args: Any = None) -> _Call
     """Call a packed function, which may have any effect."""
 
 def call_pure_packed(func: FunctionLike, *args: Any, sinfo_args: Any = None) -> _Call:
-    """Call a packed function of which the caller says that it has no effect."""
+    """Call a packed function that the caller declares to be free of side effects."""
 
 def call_tir(
     func: FunctionLike,
@@ -355,22 +355,22 @@ def dtype(value: Any) -> DataTypeImm:
     """A dtype as a value."""
 
 def func_attr(attrs: Mapping[_str, Any]) -> None:
-    """Set attributes of the function this stands in."""
+    """Set attributes of the enclosing function."""
 
 def func_ret_struct_info(struct_info: Any) -> None:
-    """Annotate the result of the function this stands in."""
+    """Annotate the result of the enclosing function."""
 
 def hint_on_device(data: TensorLike, dst_vdevice: VDevice | _str) -> _Call:
-    """The tensor itself, with the remark that it belongs on a device."""
+    """The tensor itself, annotated with the virtual device on which it should be."""
 
 def invoke_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: Any = None) -> _Call:
     """Call a closure, which may have any effect."""
 
 def invoke_pure_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: Any = None) -> _Call:
-    """Call a closure that has no effect."""
+    """Call a closure without side effects."""
 
 def make_closure(func: FunctionLike, args: TupleLike = ()) -> _Call:
-    """A closure of a function whose last parameters are given."""
+    """A closure of a function; the captured values are its last parameters."""
 
 def output(*values: Any) -> None:
     """``R.output(a, b)``: these variables of the dataflow block are visible after it."""
@@ -388,7 +388,7 @@ def str(value: _str) -> StringImm:
     """A string."""
 
 def to_vdevice(data: TensorLike, dst_vdevice: VDevice | _str) -> _Call:
-    """The tensor on another virtual device: itself if it is there, else a copy."""
+    """The tensor on another virtual device: itself if already there, else a copy."""
 
 def tuple(*fields: Any) -> _Tuple:
     """A tuple: ``R.tuple(a, b)``, or ``R.tuple([a, b])``."""

@@ -1,4 +1,4 @@
-"""Struct info as scripts write it: R.Tensor, R.Shape, R.Prim, R.Object, R.Tuple, R.Callable.
+"""Struct info annotations of scripts: R.Tensor, R.Shape, R.Prim, R.Object, R.Tuple, R.Callable.
 
 They are ordinary Python too: ``R.Tensor((n, 4), "float32")`` returns the StructInfo. Dimensions may be
 integers, scalar expressions, or text (``"n"``, ``"n * 2"``). In a function being parsed, text is read in its
@@ -34,7 +34,7 @@ from ..core.safety import BUILTINS, attribute, is_namespace, is_script_function
 
 
 class Dimensions(Protocol):
-    """A parser at work: how it reads dimensions."""
+    """Interface of an active parser that reads dimensions."""
 
     def dimension_text(self, text: str) -> prim.PrimExpr: ...
 
@@ -44,10 +44,10 @@ class Dimensions(Protocol):
 
 
 class _Loose(Evaluator):
-    """Reads the text of dimensions outside of any function: every name is a new variable.
+    """Evaluator of dimensions given as text outside of a function: every name is a new variable.
 
-    The name of what is called, or stands before a dot, means what it means to the Python code around: ``T`` in
-    ``"T.max(n, 4)"``. Only the script's own functions may be called.
+    The name of a callee or before a dot, such as ``T`` in ``"T.max(n, 4)"``, is resolved in the surrounding Python
+    code. Only the script's own functions may be called.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class _Loose(Evaluator):
         return value
 
     def _meaning(self, node: ast.Name) -> Any:
-        """The value of a name in the Python code that gives the text, or the built-in that scripts may use."""
+        """Value of a name in the Python code that contains the text, or of a builtin allowed in scripts."""
         if self._around is None:
             frame = cast(Any, sys)._getframe(1)
             self._around = Scopes((*capture.caller_variables(frame), BUILTINS))
@@ -106,7 +106,7 @@ class _Loose(Evaluator):
 
 
 def as_scalar(value: Any) -> prim.PrimExpr:
-    """The scalar expression of a text, of any dtype; a number is an int64."""
+    """Scalar expression of a text, of any dtype; a number is an int64."""
     return value if isinstance(value, prim.PrimExpr) else prim.dimension(value)
 
 
@@ -116,7 +116,7 @@ def _reader() -> Dimensions:
 
 
 def as_vdevice(value: Any) -> Any:
-    """A virtual device, also if it is given as text, which is read in the module being parsed."""
+    """Convert to a virtual device; text is resolved in the module being parsed."""
     return _reader().vdevice(value) if isinstance(value, str) else value
 
 
@@ -149,14 +149,14 @@ _DIMENSION_KEYWORDS = frozenset({"shape", "values", "value"})
 
 
 class StructInfoForm(SpecialForm):
-    """The base: called in a script, its arguments are read as dimensions and struct info."""
+    """Base class of struct info annotations; in a script, their arguments are read as dimensions and struct info."""
 
     build: Callable[..., StructInfo]
     has_dimensions: bool = False
     """True if the first argument holds dimensions."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> StructInfo:
-        """The struct info of ``R.Tensor(...)`` in Python. Raises DiagnosticError, at the caller, for bad arguments."""
+        """Struct info of ``R.Tensor(...)`` in Python. Raises DiagnosticError, at the caller, for bad arguments."""
         try:
             return self._build(args, kwargs)
         except (TypeError, ValueError) as problem:
@@ -166,7 +166,7 @@ class StructInfoForm(SpecialForm):
             raise error(KIND, str(problem), span) from problem
 
     def _build(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> StructInfo:
-        """`build`, whose signature is shown under the name that scripts know."""
+        """`build`, with its signature shown under the name used in scripts."""
         try:
             _signature(self.build).bind(*args, **keywords)
         except TypeError as problem:
@@ -195,12 +195,12 @@ class StructInfoForm(SpecialForm):
         return f"R.{type(self).__name__[1:]}"
 
     def bare(self) -> StructInfo:
-        """The struct info of the name alone."""
+        """Struct info of the name without arguments."""
         return self.build()
 
 
 class _Tensor(StructInfoForm):
-    """R.Tensor(shape, dtype, vdevice, ndim): every part may be left out; a lone string is the dtype."""
+    """R.Tensor(shape, dtype, vdevice, ndim): every argument is optional; a single string is the dtype."""
 
     has_dimensions = True
 
@@ -229,7 +229,7 @@ class _Tensor(StructInfoForm):
         return self.build(shape, dtype)
 
     def script_subscript(self, evaluator: Evaluator, node: ast.Subscript) -> TensorStructInfo:
-        """The 2022 spelling ``R.Tensor[(n, m), "float32"]``; ``_`` stands for what is not known."""
+        """The 2022 spelling ``R.Tensor[(n, m), "float32"]``; ``_`` marks an unknown part."""
         parts: list[ast.expr] = [node.slice]
         if isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2 and _ends_in_dtype(node.slice):
             parts = node.slice.elts
@@ -325,7 +325,7 @@ FORMS: dict[str, StructInfoForm] = {
 
 
 def as_struct_info(value: Any) -> StructInfo:
-    """The struct info an annotation evaluates to. Raises TypeError if it is none."""
+    """Convert an annotation to struct info. Raises TypeError for another value."""
     if isinstance(value, StructInfo):
         return value
     if isinstance(value, StructInfoForm):

@@ -1,4 +1,4 @@
-"""The blocks of bindings that the Relax parser builds while it reads a body."""
+"""Binding blocks under construction in the Relax parser."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class DataflowScope:
     """A dataflow block being read."""
 
     definitions: dict[str, list[ast.stmt]]
-    """For each name the block outputs, the statements that may define it last: those make a Var."""
+    """Per output name of the block, the statements that may define it last; these create a Var."""
     outputs_seen: bool = False
     variables: set[Var] = field(default_factory=set[Var])
 
 
 @dataclass(eq=False)
 class SeqBuilder:
-    """Collects the bindings of one SeqExpr."""
+    """Builder of one SeqExpr from its bindings."""
 
     blocks: list[BindingBlock] = field(default_factory=list[BindingBlock])
     bindings: list[Binding] = field(default_factory=list[Binding])
@@ -31,7 +31,7 @@ class SeqBuilder:
         self.bindings.append(binding)
 
     def close(self, dataflow: bool = False, span: Span | None = None) -> None:
-        """End the current block, if it holds anything."""
+        """End the current block if it is not empty."""
         if self.bindings:
             kind = DataflowBlock if dataflow else BindingBlock
             self.blocks.append(kind(self.bindings, span=span))
@@ -43,7 +43,7 @@ class SeqBuilder:
 
 
 def output_definitions(body: Sequence[ast.stmt]) -> dict[str, list[ast.stmt]]:
-    """The names that a dataflow block's ``R.output(...)`` lists, each with the statements that may define it last."""
+    """Names in a dataflow block's ``R.output(...)``, each with the statements that may define it last."""
     names: set[str] = set()
     for statement in body:
         match statement:
@@ -74,7 +74,7 @@ def _find_definitions(body: Sequence[ast.stmt], names: set[str], found: dict[str
 
 
 def defined_names(statement: ast.stmt) -> list[str]:
-    """The names an assignment or a local function defines."""
+    """Names defined by an assignment or a local function."""
     match statement:
         case ast.Assign(targets=targets):
             return [name for target in targets for name in target_names(target)]
@@ -87,7 +87,7 @@ def defined_names(statement: ast.stmt) -> list[str]:
 
 
 def target_names(target: ast.expr) -> list[str]:
-    """The names of an assignment's target."""
+    """Names of an assignment's target."""
     if isinstance(target, ast.Name):
         return [target.id]
     if isinstance(target, (ast.Tuple, ast.List)):
@@ -96,9 +96,7 @@ def target_names(target: ast.expr) -> list[str]:
 
 
 def result_names(body: Sequence[ast.stmt]) -> list[str] | None:
-    """The names a branch's last statement assigns: what an ``if`` gives to the code after it. None if it is
-    none.
-    """
+    """Names assigned by a branch's last statement, the results of an ``if``. None if it assigns none."""
     if not body:
         return None
     last = body[-1]
@@ -116,7 +114,7 @@ def result_names(body: Sequence[ast.stmt]) -> list[str] | None:
 
 
 def always_returns(body: Sequence[ast.stmt]) -> bool:
-    """True if every way through the statements ends in a return."""
+    """True if every path through the statements ends in a return."""
     match body[-1] if body else None:
         case ast.Return():
             return True

@@ -1,7 +1,7 @@
-"""The struct info of calls of Relax functions, as far as it is known while a program is read.
+"""Struct info of calls of Relax functions at parse time, as far as it is known.
 
-``cls.f(x) * 2`` takes the dtype of the literal from what f returns, and ``R.reshape(f(x), (-1,))`` its size. A
-function of the module is known by what it declares, wherever it stands; a local one by what it declares or else by
+The literal in ``cls.f(x) * 2`` takes its dtype from the return type of f, and -1 in ``R.reshape(f(x), (-1,))`` its
+value. The struct info of a module's function is its declared one; that of a local function the declared one or that of
 its body.
 """
 
@@ -21,9 +21,9 @@ from ..core.dialect import ModuleContext
 
 
 def remember_global(global_var: GlobalVar, params: Sequence[Var], ret: StructInfo) -> None:
-    """Note what a function of the module declares.
+    """Record the declared struct info of a module's function.
 
-    It has shape variables of its own: in the body of the function they would be those in scope.
+    Its shape variables are renamed, as those of the function itself would be in scope in its body.
     """
     infos = [param.struct_info for param in params]
     own = {var: PrimVar(var.name, var.dtype, span=var.span) for var in bound_in(*infos)}
@@ -31,7 +31,7 @@ def remember_global(global_var: GlobalVar, params: Sequence[Var], ret: StructInf
 
 
 def adopt(module: ModuleContext, function: BaseFunc) -> GlobalVar:
-    """The global variable of a function of the surrounding program, whose struct info is known already."""
+    """Adopt a function of the surrounding program, with its known struct info; returns its global variable."""
     global_var = module.adopt(function)
     if function.struct_info_ is not None:
         remember(global_var, function.struct_info_)
@@ -39,7 +39,7 @@ def adopt(module: ModuleContext, function: BaseFunc) -> GlobalVar:
 
 
 def remember_local(var: Var, function: Function, in_scope: Collection[PrimVar]) -> None:
-    """Note what is known of a local function; `in_scope` are the shape variables around it."""
+    """Record the struct info of a local function; `in_scope` are the shape variables around it."""
     infos = [param.struct_info_ for param in function.params]
     ret = function.ret_struct_info or known_struct_info(function.body)
     if ret is None or None in infos:
@@ -50,7 +50,7 @@ def remember_local(var: Var, function: Function, in_scope: Collection[PrimVar]) 
 
 
 def remember_result(call: Call, in_scope: Collection[PrimVar]) -> None:
-    """Note what a call of a function gives; `in_scope` are the shape variables at the call."""
+    """Record the struct info of a call's result; `in_scope` are the shape variables at the call."""
     function = known_struct_info(call.op)
     args = [info for arg in call.args if (info := known_struct_info(arg)) is not None]
     if not isinstance(function, FuncStructInfo) or function.params is None:
@@ -58,5 +58,5 @@ def remember_result(call: Call, in_scope: Collection[PrimVar]) -> None:
     if len(args) != len(call.args) or len(args) != len(function.params):
         return
     fits, _, result = call_result(function, args, () if isinstance(call.op, GlobalVar) else in_scope)
-    if not any(fit.verdict is Verdict.NO for fit in fits):  # else normalisation will say what does not fit
+    if not any(fit.verdict is Verdict.NO for fit in fits):  # otherwise normalisation reports the mismatch
         remember(call, result)

@@ -1,4 +1,4 @@
-"""``@R.function``, and how a Relax program is completed once it is parsed."""
+"""``@R.function``, and the completion of parsed Relax programs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from .parser import RelaxParser
 
 
 class RelaxDialect(Dialect):
-    """The dialect of ``@R.function``. Options: name (if no ``def`` can have it), private, pure,
-    check_well_formed.
-    """
+    """The dialect of ``@R.function``. Options: name (if it is not an identifier), private, pure, check_well_formed."""
 
     name = "relax"
     options = frozenset({"name", "private", "pure", "check_well_formed"})
@@ -47,4 +45,4 @@ function = FunctionDecorator("R.function", RelaxDialect())
 """``@R.function``, ``@R.function(private=True, pure=False)``: the ``def`` becomes a Relax function."""
 
 func = function
-"""The older name of `function`."""
+"""Older name of `function`."""

@@ -18,19 +18,19 @@ from .statements import MatchCastValue
 
 
 class _ParserAsBuilder:
-    """The builder interface that `call_te` needs, by the parser at work."""
+    """Adapter of the active parser to the builder interface of `call_te`."""
 
     def __init__(self, parser: Any, node: ast.AST) -> None:
         self.parser, self.node = parser, node
 
     @property
     def shape_vars(self) -> dict[PrimVar, None]:
-        """The shape variables that have a name here."""
+        """Shape variables that have a name here."""
         values = map(self.parser.scopes.lookup, self.parser.scopes.names())
         return {value: None for value in values if isinstance(value, PrimVar)}
 
     def normalize(self, expr: Any) -> RelaxExpr:
-        """A variable of the struct info that is known of an expression."""
+        """Variable with the known struct info of an expression."""
         info = known_struct_info(expr)
         if info is None:
             self.parser.fail(UNDEFINED, "R.emit_te: the struct info of an argument is not known here", self.node,
@@ -38,7 +38,7 @@ class _ParserAsBuilder:
         return Var("", info)
 
     def leaf(self, expr: RelaxExpr) -> RelaxExpr:
-        """The expression, bound to a variable unless it is a leaf."""
+        """Return a leaf unchanged; bind any other expression to a variable."""
         return expr if is_leaf(expr) else self.parser._emit("", expr, None, self.node)
 
     def match_cast(self, value: Any, struct_info: StructInfo, name_hint: str = "") -> Var:
@@ -52,7 +52,7 @@ class EmitTe(SpecialForm):
     """``R.emit_te(func, *args, **kwargs, primfunc_name_hint=, primfunc_attrs=)``."""
 
     def script_call(self, evaluator: Evaluator, node: ast.Call) -> Call:
-        """The call; its PrimFunc is added to the module being parsed."""
+        """Build the call; its PrimFunc is added to the module being parsed."""
         if getattr(evaluator, "module", None) is None:
             evaluator.fail(PLACE, "R.emit_te adds a function: it stands in a class under @I.ir_module", node)
         (func, *args), keywords = evaluator.arguments(node) if node.args else ([None], {})

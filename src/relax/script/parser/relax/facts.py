@@ -1,4 +1,4 @@
-"""``x.shape[0]``, ``x.dtype``, ``x.ndim``, ``x.strides[0]`` of tensors in a script: what is known of them there."""
+"""``x.shape[0]``, ``x.dtype``, ``x.ndim``, ``x.strides[0]`` of tensors in a script, as far as known at parse time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ....prim import PrimExpr, const, is_const
 from ....struct_info import ShapeStructInfo, TensorStructInfo
 
 TENSOR_FACTS = frozenset({"byte_offset", "dtype", "elem_offset", "ndim", "shape", "strides"})
-"""The attributes that a tensor has in a script."""
+"""Attributes that a tensor has in a script."""
 
 
 def tensor_fact(value: RelaxExpr, name: str) -> Any:
-    """One of TENSOR_FACTS of a tensor, or the `ndim` of a shape. Raises TypeError where it is not known."""
+    """Value of one of TENSOR_FACTS of a tensor, or the `ndim` of a shape. Raises TypeError if it is unknown."""
     info = known_struct_info(value)
     if isinstance(info, ShapeStructInfo) and name == "ndim" and info.ndim != -1:
         return info.ndim
@@ -32,7 +32,7 @@ def tensor_fact(value: RelaxExpr, name: str) -> Any:
 
 
 def _strides(dims: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-    """Tensors are compact: the product of the dimensions that follow, in elements."""
+    """Strides of a compact tensor: products of the following dimensions, in elements."""
     strides: list[PrimExpr] = []
     step: PrimExpr = const(1, "int64")
     for dim in reversed(dims):

@@ -34,7 +34,7 @@ from .facts import TENSOR_FACTS, tensor_fact
 
 
 class NameReader(StatementParser):
-    """The part of the parser that reads names."""
+    """Part of the Relax parser that resolves names."""
 
     print_hint = "R.print(x) prints when the program runs"
 
@@ -42,11 +42,11 @@ class NameReader(StatementParser):
         super().__init__(task.source, task.scopes, task.diagnostics, trusted=task.trusted)
         self.module = task.module
         self.hidden: set[str] = set()
-        """Names that were local to a dataflow block that has ended."""
+        """Names local to a dataflow block that has ended."""
         self.sizes: dict[str, prim.Var] = {}
-        """The shape variables of the functions around, by name: a parameter may have the name of one."""
+        """Shape variables of the enclosing functions, by name, even if a parameter has the same name."""
         self.bound: dict[prim.Var, None] = {}
-        """The shape variables in scope that have a value."""
+        """Shape variables in scope that are bound."""
         self._binding_dims = False
         self._reading_dims = False
         self._form: ast.AST = task.node
@@ -54,12 +54,12 @@ class NameReader(StatementParser):
         self._callee: ast.expr | None = None
 
     def bind_sizes(self, info: StructInfo) -> None:
-        """Note what a parameter or a match_cast binds: what follows is read with it in scope, and known to be ≥ 0."""
+        """Record the shape variables bound by a parameter or a match_cast: in scope from here on, and ≥ 0."""
         bind_dimensions(info)
         self.bound.update(bound_in(info))
 
     def annotation(self, node: ast.expr) -> StructInfo:
-        """The struct info of an annotation."""
+        """Evaluate an annotation to struct info."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node = self._quoted(node, node.value)
         value = self.eval(node)
@@ -72,7 +72,7 @@ class NameReader(StatementParser):
         return self.locate(as_struct_info(value), node)
 
     def _quoted(self, node: ast.AST, text: str) -> ast.expr:
-        """The expression in a string; its parts are placed where the string stands."""
+        """Parse the expression in a string; its nodes get the string's position."""
         try:
             tree = ScriptSource.parse(text.strip()).tree
         except DiagnosticError as problem:
@@ -87,7 +87,7 @@ class NameReader(StatementParser):
 
     @contextmanager
     def reading_dimensions(self, reading: bool = True) -> Generator[None]:
-        """While dimensions are read (or something else inside them)."""
+        """Context manager: evaluate expressions as dimensions, or (`reading=False`) as values."""
         saved, self._reading_dims = self._reading_dims, reading
         try:
             yield
@@ -96,7 +96,7 @@ class NameReader(StatementParser):
 
     @contextmanager
     def binding_dimensions(self) -> Generator[None]:
-        """While names that nobody declared become shape variables, if they stand in dimensions."""
+        """Context manager: undeclared names in dimensions become shape variables."""
         saved, self._binding_dims = self._binding_dims, True
         try:
             yield
@@ -105,7 +105,7 @@ class NameReader(StatementParser):
 
     @contextmanager
     def reading_form(self, node: ast.AST) -> Generator[None]:
-        """While the arguments of ``R.Tensor(...)`` and its kin are read."""
+        """Context manager: evaluate the arguments of ``R.Tensor(...)`` or a similar form `node`."""
         saved, self._form = self._form, node
         try:
             yield
@@ -154,7 +154,7 @@ class NameReader(StatementParser):
         self.fail(UNDEFINED, f"`{node.id}` is not defined", node, hint=hint, notes=self._broken_rule(node))
 
     def _broken_rule(self, node: ast.Name) -> list[str]:
-        """The rule of the language that the use of an undefined name breaks, as a note."""
+        """Language rule violated by the use of an undefined name, as a note."""
         if node is self._callee:
             return []  # a function of Python, not a variable
         if node.id in self.hidden:
@@ -170,7 +170,7 @@ class NameReader(StatementParser):
         return ["rule 2: a variable is a parameter, or is bound once"]
 
     def _bindings_of(self, name: str) -> list[ast.Name]:
-        """The places where the function's text binds a name."""
+        """Occurrences where the function's text binds a name."""
         return [
             part
             for part in ast.walk(self._function)
@@ -186,7 +186,7 @@ class NameReader(StatementParser):
         )
 
     def new_size(self, name: str, dtype: str = "int64") -> prim.Var:
-        """A new shape variable."""
+        """Create a shape variable."""
         made = self.sizes[name] = prim.Var(name, dtype)
         if not isinstance(self.scopes.local(name), RelaxExpr):
             self.scopes.define(name, made)
@@ -197,7 +197,7 @@ class NameReader(StatementParser):
         return prim.dimension(self.scalar_text(text))
 
     def scalar_text(self, text: str, dtype: str = "int64") -> prim.PrimExpr:
-        """The same of any dtype: the value of a Prim may be a bool or a float. A new variable has the dtype `dtype`."""
+        """A scalar given as text, like `dimension_text`, of any dtype. A new variable gets `dtype`."""
         stripped = text.strip()
         if stripped.isidentifier():
             value = self.scopes.local(stripped)
@@ -213,7 +213,7 @@ class NameReader(StatementParser):
             return as_scalar(self.eval(self._quoted(self._form, stripped)))
 
     def vdevice(self, text: str) -> VDevice:
-        """A virtual device given as text: one the module lists; outside of a module, a new one."""
+        """Virtual device given as text: one that the module lists; outside of a module, a new one."""
         if self.module is None:
             return parse_vdevice(text)
         infos: Sequence[VDevice] = self.module.global_infos.get(VDEVICES, ())
@@ -227,7 +227,7 @@ def _can_be_dimension(value: Any) -> bool:
 
 
 def holders_first(args: Sequence[ast.arg]) -> list[ast.arg]:
-    """Parameters in an order to read them in: ``t: R.Tensor(s, "float32"), s: R.Shape`` needs s to be known."""
+    """Order parameters by dependency: ``t: R.Tensor(s, "float32"), s: R.Shape`` reads s first."""
     by_name = {arg.arg: arg for arg in args}
     ordered: dict[str, ast.arg] = {}
 
@@ -244,7 +244,7 @@ def holders_first(args: Sequence[ast.arg]) -> list[ast.arg]:
 
 
 def _held_shapes(annotation: ast.expr | None) -> Iterator[str]:
-    """The names that stand as the whole shape of a tensor."""
+    """Names used as the whole shape of a tensor."""
     for node in ast.walk(annotation) if annotation is not None else ():
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Tensor":
             shapes = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "shape")]
@@ -252,9 +252,9 @@ def _held_shapes(annotation: ast.expr | None) -> Iterator[str]:
 
 
 def quoted_names(annotations: Iterable[ast.expr | None]) -> dict[str, str]:
-    """The names that stand alone, quoted, in the dimensions of parameters' annotations, and their dtypes.
+    """Quoted names that are whole dimensions in parameters' annotations, with their dtypes.
 
-    ``R.Prim("float32", value="q")`` states one; a name that stands for a dimension anywhere is an int64.
+    ``R.Prim("float32", value="q")`` states a dtype; a name used as a dimension anywhere is an int64.
     """
     found: dict[str, str] = {}
     for node in (
@@ -272,7 +272,7 @@ def quoted_names(annotations: Iterable[ast.expr | None]) -> dict[str, str]:
 
 
 def _is_scalar(dtype: str) -> bool:
-    """True if a text names a dtype that scalars have. (What is wrong with another is told where it is read.)"""
+    """True if a text names a scalar dtype. (Invalid dtypes are reported where they are parsed.)"""
     try:
         found = DataType(dtype)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The spelling of the 2022 documents, from before programs stated their purity (language.md §7.4)."""
+"""The spelling of the 2022 documents, which predates purity annotations (language.md §7.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEYWORDS = frozenset({"dtype", "output_dtype"})
 
 
 def is_older_spelling(function: ast.FunctionDef) -> bool:
-    """True if a function uses a spelling that only the older documents have."""
+    """True if a function uses a spelling found only in the older documents."""
     return any(_is_older(node) for node in ast.walk(function))
 
 

@@ -1,4 +1,4 @@
-"""Every operator of `relax.op` under `R`, nested namespaces (R.nn, R.memory, …) included, without listing any."""
+"""All operators of `relax.op` under `R`, including nested namespaces (R.nn, R.memory, …), resolved by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OLDER_NAMES = {"dot": "matmul"}
 
 
 def _placing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator with a virtual device, which may be given as text that names one of the module's."""
+    """Wrap an operator with a virtual device, which may be text that names one of the module's."""
 
     @functools.wraps(function)
     def call(data: Any, dst_vdevice: Any) -> Any:
@@ -26,7 +26,7 @@ def _placing(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class OperatorNamespace(Namespace):
-    """``R.nn`` and its kin: the operators below a prefix."""
+    """Operators below a prefix, such as ``R.nn``."""
 
     def __init__(self, prefix: str) -> None:
         self.__prefix = prefix
@@ -45,7 +45,7 @@ def operator_member(name: str) -> Any:
 
 
 def operator_names() -> list[str]:
-    """The names directly under R that are operators or namespaces of these."""
+    """Names directly under R that are operators or namespaces of operators."""
     return [*public_names("relax."), *public_spaces("relax."), *OLDER_NAMES]
 
 

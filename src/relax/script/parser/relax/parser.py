@@ -1,7 +1,7 @@
 """The Relax parser: one ``def`` under ``@R.function`` becomes a Function.
 
-It builds the plain tree, with spans: struct info is derived later, on the whole module. What is known of a
-value while parsing only serves to read literals and the older spellings that depend on it.
+It builds the plain tree, with spans; struct info is derived later, for the whole module. Struct info known at parse
+time is used only for literals and older spellings that depend on it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from .statements import DataflowFrame, MatchCastValue, is_meta
 
 
 class RelaxParser(NameReader):
-    """Parses one function, and the functions inside it."""
+    """Parser of one function and its local functions."""
 
     macros = "R"
     instead: ClassVar[Mapping[type[ast.AST], str]] = {
@@ -83,19 +83,19 @@ class RelaxParser(NameReader):
         self._whole = task.node
         self._statement: ast.stmt = task.node
         self._returned: ast.Return | None = None
-        """The last return of the function at work: where its result comes from."""
+        """Last return of the current function, for the span of its result."""
         self._unpacked = False
-        """True if a tuple is being read whose items are bound one by one."""
+        """True while a tuple is evaluated whose items are bound one by one."""
 
     # ------------------------------------------------------------------ functions
 
     @cached_property
     def older(self) -> bool:
-        """True if the function is spelled as in the 2022 documents."""
+        """True if the function uses the spelling of the 2022 documents."""
         return is_older_spelling(self._whole)
 
     def function(self, node: ast.FunctionDef, options: dict[str, Any], local: bool = False) -> Function:
-        """The function a ``def`` stands for."""
+        """Parse a ``def`` to a Function."""
         saved = self.seq, self.dataflow, self.attrs, self.ret_struct_info, self.sizes, self.bound
         self.seq, self.dataflow, self.attrs, self.ret_struct_info = SeqBuilder(), None, {}, None
         self.sizes, self.bound = dict(self.sizes), dict(self.bound)
@@ -116,7 +116,7 @@ class RelaxParser(NameReader):
             self.seq, self.dataflow, self.attrs, self.ret_struct_info, self.sizes, self.bound = saved
 
     def parameters(self, node: ast.FunctionDef) -> list[Var]:
-        """The parameters of a ``def``, defined in the innermost scope."""
+        """Parse the parameters of a ``def`` and define them in the innermost scope."""
         args = node.args
         for extra in (args.vararg, args.kwarg, *args.kwonlyargs, *args.posonlyargs):
             if extra is not None:
@@ -161,14 +161,12 @@ class RelaxParser(NameReader):
         return self.seq.finish(result, span)
 
     def known_info(self, expr: RelaxExpr) -> StructInfo | None:
-        """The struct info of a value that is known so far."""
+        """Struct info of a value, as far as known at parse time."""
         return known_struct_info(expr)
 
     @property
     def assumes_purity(self) -> bool:
-        """The 2022 documents call packed functions in dataflow blocks, before purity was stated in the
-        program.
-        """
+        """True in dataflow blocks of functions in the 2022 spelling, where packed functions are assumed to be pure."""
         return self.older and self.dataflow is not None
 
     # ------------------------------------------------------------------ calls
@@ -214,9 +212,9 @@ class RelaxParser(NameReader):
     # ------------------------------------------------------------------ statements
 
     def statements(self, body: Sequence[ast.stmt], after: Sequence[ast.stmt] = ()) -> RelaxExpr | None:
-        """Visit statements up to a return, and give its value; None if there is no return.
+        """Visit statements up to a return and return its value; None without a return.
 
-        `after` is what follows if they do not return.
+        `after` holds the statements that follow if they do not return.
         """
         for i, statement in enumerate(body):
             if isinstance(statement, ast.Return):
@@ -234,7 +232,7 @@ class RelaxParser(NameReader):
         return self.statements(after) if after else None
 
     def _guarded(self, statement: ast.stmt, make: Callable[[], RelaxExpr]) -> RelaxExpr:
-        """The value of a returning statement; after an error, some value, so that no other error follows."""
+        """Evaluate a returning statement; after an error, return a dummy value to avoid follow-up errors."""
         try:
             return make()
         except DiagnosticError as problem:
@@ -248,7 +246,7 @@ class RelaxParser(NameReader):
         return Tuple(()) if node.value is None else self.expression(node.value)
 
     def visit_Return(self, node: ast.Return) -> None:
-        """A return that does not end a function or a branch that does (those are read by `statements`)."""
+        """Report a return that does not end a function or branch (`statements` handles those that do)."""
         if self.dataflow is not None:
             self.fail(
                 PLACE, "a dataflow block cannot return", node, hint="R.output(...) what comes after needs"
@@ -256,7 +254,7 @@ class RelaxParser(NameReader):
         self.fail(PLACE, "a return cannot stand here", node)
 
     def _returning_if(self, node: ast.If, after: Sequence[ast.stmt]) -> RelaxExpr:
-        """An ``if`` of which a branch returns: what follows it belongs to the other branch."""
+        """Parse an ``if`` with a returning branch; the statements after it belong to the other branch."""
         cond = self._condition(node)
         branches: list[RelaxExpr] = []
         for body in (node.body, node.orelse):
@@ -268,7 +266,7 @@ class RelaxParser(NameReader):
         return If(cond, *branches, span=self.span(node))
 
     def expression(self, node: ast.expr) -> RelaxExpr:
-        """The Relax expression of a Python expression."""
+        """Evaluate a Python expression to a Relax expression."""
         value = self.eval(node)
         if isinstance(value, MatchCastValue):
             var = self._emit("_match", value, None, node)
@@ -334,7 +332,7 @@ class RelaxParser(NameReader):
         self._assign(node.target, self.locate(value, node), None, node)
 
     def _assign(self, target: ast.expr, value: Any, info: StructInfo | None, node: ast.stmt) -> Any:
-        """Give a value to a target; returns what a further target of the same statement gets."""
+        """Assign a value to a target; returns the value for further targets of the same statement."""
         if isinstance(target, (ast.Tuple, ast.List)):
             return self._unpack(target, value, node)
         if not isinstance(target, ast.Name):
@@ -365,7 +363,7 @@ class RelaxParser(NameReader):
         return cast(Any, value)
 
     def _declare(self, target: ast.Name, value: prim.Var) -> prim.Var:
-        """``n = T.int64()``: a new shape variable, or the one of this name that the signature has already."""
+        """``n = T.int64()``: a new shape variable, or the existing one of this name from the signature."""
         known = self.scopes.local(target.id)
         if isinstance(known, RelaxExpr):
             known = self.sizes.get(target.id)
@@ -384,7 +382,7 @@ class RelaxParser(NameReader):
     def _emit(
         self, name: str, value: Any, info: StructInfo | None, node: ast.AST, target: ast.AST | None = None
     ) -> Var:
-        """Bind a value to a new variable, in the open block."""
+        """Bind a value to a new variable in the open block."""
         var_span = self.span(target if target is not None else node)
         kind = DataflowVar if self._is_local(name, self._statement) else Var
         binding: Binding
@@ -408,7 +406,7 @@ class RelaxParser(NameReader):
         return var
 
     def _is_local(self, name: str, statement: ast.stmt) -> bool:
-        """True if a definition is local to the dataflow block at work."""
+        """True if a definition is local to the current dataflow block."""
         if self.dataflow is None:
             return False
         return not any(statement is known for known in self.dataflow.definitions.get(name, ()))
@@ -461,7 +459,7 @@ class RelaxParser(NameReader):
             self.fail(PLACE, f"R.output: `{shown}` is not a variable bound in this dataflow block", node)
 
     def visit_For(self, node: ast.For) -> None:
-        """A loop over Python values is unrolled: the program has no loops."""
+        """Unroll a loop over Python values, as Relax has no loops."""
         if node.orelse:
             self.fail(SYNTAX, "for/else cannot be used here", node)
         for item in self.iterate(node.iter):
@@ -481,7 +479,7 @@ class RelaxParser(NameReader):
             self.seq, self.bound = saved
 
     def _taken(self, node: ast.If) -> Sequence[ast.stmt] | None:
-        """The branch of an ``if`` over a Python value: only that one is part of the program. None for any other.
+        """Branch taken by an ``if`` over a Python value, the only one parsed; None for other conditions.
 
         (A literal True or False is a condition of the program, as in the documents' example.)
         """
@@ -512,7 +510,7 @@ class RelaxParser(NameReader):
         )
 
     def visit_If(self, node: ast.If) -> None:
-        """The names that both branches assign last are what the ``if`` gives to the code after it."""
+        """Parse an ``if``; the names that both branches assign last are its results."""
         taken = self._taken(node)
         if taken is not None:
             self.visit_body(taken)
@@ -540,7 +538,7 @@ class RelaxParser(NameReader):
                 self._emit(name, TupleGetItem(whole, i, span=self.span(node)), None, node)
 
     def _result_annotation(self, body: Sequence[ast.stmt]) -> StructInfo | None:
-        """The annotation of a branch's last assignment, if it makes sense outside of the branch."""
+        """Annotation of a branch's last assignment, if it is valid outside of the branch."""
         last = body[-1] if body else None
         if not isinstance(last, ast.AnnAssign):
             return None
@@ -564,7 +562,7 @@ class RelaxParser(NameReader):
     def _branch_value(
         self, names: Sequence[str], body: Sequence[ast.stmt], node: ast.If, droppable: bool
     ) -> SeqExpr:
-        """The SeqExpr of a branch. A last binding that only names a leaf is not made: the leaf is the value."""
+        """Build the SeqExpr of a branch. A last binding of a leaf is omitted: the leaf is the value."""
         span = self._span_of(body, node)
         if not names:
             return self.seq.finish(Tuple(()), span)
@@ -588,7 +586,7 @@ class RelaxParser(NameReader):
     # ------------------------------------------------------------------ local functions
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        """A local function: a closure, which may call itself by its name."""
+        """Parse a local function: a closure, which may call itself by its name."""
         decorator: FunctionDecorator = function_decorator(self, node)
         if decorator.dialect.name != "relax":
             self.fail(

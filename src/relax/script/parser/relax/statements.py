@@ -1,4 +1,4 @@
-"""The functions of `R` that stand for statements: dataflow, output, match_cast, func_attr."""
+"""Functions of `R` used as statements: dataflow, output, match_cast, func_attr."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .values import convert_to_expr
 
 @dataclass(frozen=True)
 class DataflowFrame:
-    """The value of ``R.dataflow()``."""
+    """Value of ``R.dataflow()``."""
 
 
 @dataclass(frozen=True)
 class MatchCastValue:
-    """The value of ``R.match_cast(value, struct_info)``; assigning it makes the MatchCast."""
+    """Value of ``R.match_cast(value, struct_info)``; assigning it creates the MatchCast."""
 
     value: RelaxExpr
     struct_info: StructInfo
@@ -75,17 +75,17 @@ match_shape = _MatchShape()
 
 
 def func_attr(attrs: Mapping[str, Any]) -> None:
-    """Set attributes of the function this stands in."""
+    """Set attributes of the enclosing function."""
     _parser("func_attr").attrs.update(attrs)
 
 
 def func_ret_struct_info(struct_info: Any) -> None:
-    """Annotate the result of the function this stands in."""
+    """Annotate the result of the enclosing function."""
     _parser("func_ret_struct_info").ret_struct_info = as_struct_info(struct_info)
 
 
 def is_meta(value: Any) -> bool:
-    """True if a value is one of the parser's, not of the program: assigning it only names it."""
+    """True for a parse-time value: assigning it only names it."""
     if isinstance(value, (RelaxExpr, MatchCastValue, BaseFunc)):
         return False
     if isinstance(value, (tuple, list)):

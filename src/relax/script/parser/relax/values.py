@@ -1,4 +1,4 @@
-"""The functions of `R` that are not operators: constants, scalars, tuples, calls of other functions."""
+"""Functions of `R` that are not operators: constants, scalars, tuples, calls of other functions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def tuple_value(*fields: Any) -> Tuple:
 
 
 def convert_to_expr(value: Any) -> RelaxExpr:
-    """The expression of a Python value."""
+    """Convert a Python value to an expression."""
     return _convert(value)
 
 
@@ -69,7 +69,7 @@ def _parser() -> Any:
 
 
 def _callee(function: Any) -> Any:
-    """A function of the surrounding Python program joins the module being parsed."""
+    """Convert a callee; a function of the surrounding Python program is adopted by the module being parsed."""
     parser = _parser()
     module = getattr(parser, "module", None)
     if isinstance(function, (Function, PrimFunc)) and module is not None:
@@ -78,7 +78,7 @@ def _callee(function: Any) -> Any:
 
 
 def _infos(value: Any) -> Any:
-    """Struct info in an argument, where scripts may leave out the brackets: ``R.Object``."""
+    """Convert struct info in an argument; scripts may omit the brackets: ``R.Object``."""
     if isinstance(value, StructInfoForm):
         return as_struct_info(value)
     if isinstance(value, (list, tuple)):
@@ -88,7 +88,7 @@ def _infos(value: Any) -> Any:
 
 
 def _older(options: dict[str, Any]) -> dict[str, Any]:
-    """The RFC's names of the output's shape and dtype."""
+    """Accept the RFC's names of the output's shape and dtype."""
     if "output_dtype" in options:
         options["dtype"] = options.pop("output_dtype")
     return options
@@ -136,7 +136,7 @@ def call_dps_packed(func: FunctionLike, args: TupleLike, out_sinfo: Any = None, 
 
 
 def _split(args: Sequence[Any], sinfo_args: Any) -> tuple[list[Any], Any]:
-    """Arguments and struct info; the older spelling gives struct info among the arguments."""
+    """Split arguments and struct info; the older spelling passes struct info among the arguments."""
     infos = [as_struct_info(a) for a in args if isinstance(a, (StructInfo, StructInfoForm))]
     values = [a for a in args if not isinstance(a, (StructInfo, StructInfoForm))]
     if infos and sinfo_args is not None:
@@ -156,7 +156,7 @@ def call_packed(func: FunctionLike, *args: Any, sinfo_args: Any = None) -> Call:
 
 
 def call_pure_packed(func: FunctionLike, *args: Any, sinfo_args: Any = None) -> Call:
-    """Call a packed function of which the caller says that it has no effect."""
+    """Call a packed function that the caller declares to be free of side effects."""
     values, infos = _split(args, sinfo_args)
     return op.call_pure_packed(func, *values, sinfo_args=infos)
 
@@ -170,7 +170,7 @@ def call_inplace_packed(
 
 
 def call_builtin_with_ctx(func: FunctionLike, args: TupleLike, *, sinfo_args: Any = None) -> Call:
-    """Call a builtin of the machine."""
+    """Call a builtin of the VM."""
     return op.call_builtin_with_ctx(func, args, sinfo_args=_infos(sinfo_args))
 
 
@@ -180,17 +180,17 @@ def invoke_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: Any = None) 
 
 
 def invoke_pure_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: Any = None) -> Call:
-    """Call a closure that has no effect."""
+    """Call a closure without side effects."""
     return op.invoke_pure_closure(closure, args, _infos(sinfo_args))
 
 
 def make_closure(func: FunctionLike, args: TupleLike = ()) -> Call:
-    """A closure of a function whose last parameters are given."""
+    """A closure of a function; the captured values are its last parameters."""
     return op.make_closure(_callee(func), args)
 
 
 def make_call(op: Any, args: Sequence[Any], attrs: Any = None, sinfo_args: Sequence[Any] = ()) -> Call:
-    """``R.Call(op, [args], attrs=..., sinfo_args=(...))``: the node itself, whatever the operator's rules are."""
+    """``R.Call(op, [args], attrs=..., sinfo_args=(...))``: the node itself, without the operator's checks."""
     return Call(op, tuple(args), attrs, tuple(as_struct_info(info) for info in sinfo_args))
 
 
@@ -200,5 +200,5 @@ def tuple_get_item(value: Any, index: int) -> TupleGetItem:
 
 
 def get_op(name: str) -> Op:
-    """``R.Op(name)``: an operator as such."""
+    """``R.Op(name)``: an operator as a value."""
     return Op.get(name)

@@ -105,10 +105,10 @@ handle: _Handle
 """``T.handle``: a pointer."""
 
 ptr: _Pointer
-"""``T.Ptr[T.float32]``, ``T.ptr("float32")``: a pointer. What it points to is for the reader only."""
+"""``T.Ptr[T.float32]``, ``T.ptr("float32")``: a pointer. The element type is informational only."""
 
 Ptr: _Pointer
-"""``T.Ptr[T.float32]``, ``T.ptr("float32")``: a pointer. What it points to is for the reader only."""
+"""``T.Ptr[T.float32]``, ``T.ptr("float32")``: a pointer. The element type is informational only."""
 
 Buffer: _BufferForm
 """``T.Buffer((n, m), "float32")``, and the older ``T.Buffer[(n, m), "float32"]``."""
@@ -166,7 +166,7 @@ def alloc_buffer(
     buffer_type: str = "",
     axis_separators: Any = None,
 ) -> _Buffer:
-    """A buffer of the block, or of the whole function; inside a loop or branch, of the statements that follow."""
+    """A buffer of the block or the whole function; inside a loop or branch, of the following statements."""
 
 sblock_alloc_buffer = alloc_buffer
 
@@ -187,9 +187,9 @@ def allocate(
 def allocate_const(
     data: Any, dtype: DTypeLike, extents: Any, annotations: Mapping[str, Any] | None = None
 ) -> _Buffer:
-    """Storage for the statements that follow, filled with the numbers of `data`.
+    """Storage for the following statements, initialised with `data`.
 
-    Raises ValueError unless there is a number for each element, and for very many of them.
+    Raises ValueError unless `data` has one number per element, and above a limit of elements.
     """
 
 def decl_buffer(
@@ -212,21 +212,21 @@ def block(name: str = "", no_realize: _bool = False) -> AbstractContextManager[N
 sblock = block
 
 def init() -> AbstractContextManager[None]:
-    """``with T.init():`` what a reduction block does first."""
+    """``with T.init():`` the initialisation of a reduction block."""
 
 def Assert(condition: Any, message: Any = "") -> AbstractContextManager[None]:
-    """An error with the message, unless the condition holds."""
+    """Raise an error with the message unless the condition holds."""
 
 def attr(node: Any, attr_key: str, value: Any) -> AbstractContextManager[None]:
-    """A remark for the compiler about the statements that follow."""
+    """A compiler annotation of the following statements."""
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> _Var:
-    """``tx = T.env_thread("threadIdx.x")``: the number of a thread of a device."""
+    """``tx = T.env_thread("threadIdx.x")``: the index of a device thread."""
 
 def launch_thread(thread: _Var | str, extent: ExprLike) -> AbstractContextManager[_Var]:
-    """Run the rest once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread.
+    """Run the rest once for each of `extent` threads; `thread` is a thread tag or a variable of T.env_thread.
 
-    Raises TypeError for another thread.
+    Raises TypeError for any other value.
     """
 
 def LetStmt(
@@ -243,18 +243,18 @@ def let(var: _Var, value: Any, body: ExprLike) -> PrimExpr:
     """``with T.let(x, value):``; with a body, an expression."""
 
 def meta_var(value: Any) -> Any:
-    """A name for a value of the parser's: ``x = T.meta_var(expr)`` makes no variable."""
+    """A name for a parse-time value: ``x = T.meta_var(expr)`` creates no variable."""
 
 @overload
 def grid(extent: Any, /) -> Iterable[_Var]:
-    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop).
+    """``for i, j in T.grid(n, m)``: nested serial loops. An extent may be a pair (start, stop).
 
     Raises TypeError without an extent.
     """
 
 @overload
 def grid(extent: Any, second: Any, /, *extents: Any) -> Iterable[tuple[_Var, ...]]:
-    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop).
+    """``for i, j in T.grid(n, m)``: nested serial loops. An extent may be a pair (start, stop).
 
     Raises TypeError without an extent.
     """
@@ -262,29 +262,29 @@ def grid(extent: Any, second: Any, /, *extents: Any) -> Iterable[tuple[_Var, ...
 def serial(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None, step: int = 1
 ) -> Iterable[_Var]:
-    """``for i in T.serial(n)``: one iteration after the other. Raises ValueError for a step of 0 or less."""
+    """``for i in T.serial(n)``: sequential iterations. Raises ValueError for a step of 0 or less."""
 
 def parallel(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
 ) -> Iterable[_Var]:
-    """Iterations on several threads."""
+    """Iterations distributed to several threads."""
 
 def vectorized(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
 ) -> Iterable[_Var]:
-    """All iterations at once, as operations on vectors."""
+    """Iterations executed at once, as vector operations."""
 
 def unroll(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
 ) -> Iterable[_Var]:
-    """Iterations written out."""
+    """Unrolled iterations."""
 
 unrolled = unroll
 
 def thread_binding(
     start: Any, stop: Any = None, thread: str = "", *, annotations: Mapping[str, Any] | None = None
 ) -> Iterable[_Var]:
-    """Iterations on the threads of a device, ``thread="threadIdx.x"``. Raises TypeError without a thread."""
+    """Iterations bound to device threads, ``thread="threadIdx.x"``. Raises TypeError without a thread."""
 
 def Add(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Add of two operands, which are brought to one dtype."""
@@ -299,7 +299,7 @@ def BufferLoad(buffer: Any, indices: Any, predicate: Any = None) -> _BufferLoad:
     """``buffer[indices]``."""
 
 def Cast(dtype: str, value: Any) -> PrimExpr:
-    """A Cast node, as it stands."""
+    """A Cast node, without folding."""
 
 def Div(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Div of two operands, which are brought to one dtype."""
@@ -353,7 +353,7 @@ def Ramp(base: Any, stride: Any, lanes: int, *, dtype: Any = None) -> _Ramp:
     """The vector base, base + stride, …"""
 
 def Select(condition: Any, true_value: Any, false_value: Any, *, dtype: Any = None) -> PrimExpr:
-    """One of two values; both may be evaluated."""
+    """Select one of two values; both may be evaluated."""
 
 def Shuffle(vectors: Any, indices: Any, *, dtype: Any = None) -> _Shuffle:
     """Lanes of vectors, in the order of the indices."""
@@ -458,7 +458,7 @@ def call_packed(func_name: str, *args: Any, dtype: str = 'int32') -> Call:
     """A call of a packed function by its registered name."""
 
 def call_pure_extern(dtype: str, func_name: str, *args: Any) -> Call:
-    """A call of a C function that computes a value from its arguments."""
+    """A call of a side-effect-free C function."""
 
 def cast(value: Any, dtype: str) -> PrimExpr:
     """`value` converted to `dtype`."""
@@ -513,16 +513,16 @@ def div(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Div of two operands, which are brought to one dtype."""
 
 def dot_bf16(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """Sums of float32 plus products of two numbers of bfloat16 in a word."""
+    """float32 sums plus dot products of bfloat16×2 groups."""
 
 def dot_s16s16(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """Sums of int32 plus products of two numbers of int16 in a word."""
+    """int32 sums plus dot products of int16×2 groups."""
 
 def dot_s8s8(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """Sums of int32 plus products of four bytes with a sign in a word."""
+    """int32 sums plus dot products of signed int8×4 groups."""
 
 def dot_u8s8(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """Sums of int32 plus products of four bytes in a word: those of `a` without a sign, those of `b` with one."""
+    """int32 sums plus dot products of unsigned (`a`) by signed (`b`) int8×4 groups."""
 
 def erf(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The error function."""
@@ -531,7 +531,7 @@ def erfc(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """1 - erf(x), exact where erf(x) is near 1."""
 
 def evaluate(value: Any) -> Evaluate:
-    """Compute an expression for its effect."""
+    """Evaluate an expression for its side effects."""
 
 def exp(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """e to the power x."""
@@ -558,7 +558,7 @@ def floormod(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorMod of two operands, which are brought to one dtype."""
 
 def fma(a: ExprLike, b: ExprLike, c: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """a * b + c, rounded once; float32 or float64, or vectors of them. Raises TypeError for other dtypes."""
+    """a * b + c, rounded once, for float32 or float64 or vectors of them. Raises TypeError for other dtypes."""
 
 def fmod(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The remainder of a / b with the sign of a."""
@@ -567,16 +567,16 @@ def func_attr(attrs: Mapping[str, Any]) -> None:
     """Attributes of the function."""
 
 def func_name(name: str) -> None:
-    """The function's global symbol."""
+    """Set the function's global symbol."""
 
 def func_ret(dtype: Any) -> None:
-    """The function's return type."""
+    """Set the function's return type."""
 
 def hypot(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """sqrt(a*a + b*b) without overflow on the way."""
 
 def if_then_else(cond: Any, t: Any, f: Any, *, dtype: Any = None) -> PrimExpr:
-    """`t` if `cond` else `f`; only the chosen one is evaluated."""
+    """`t` if `cond` else `f`; only the selected value is evaluated."""
 
 def index_map(
     mapping_function: Callable[..., Any],
@@ -585,9 +585,9 @@ def index_map(
     *,
     index_dtype: str = 'int64',
 ) -> IndexMap:
-    """The map that a function of the indices describes; one with ``*indices`` needs `ndim`.
+    """Return the map that a function of the indices describes; a function of ``*indices`` needs `ndim`.
 
-    Raises ValueError if the function returns axis separators, which `from_func_with_separators` takes.
+    Raises ValueError if the function returns axis separators: see `from_func_with_separators`.
     """
 
 def indexdiv(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
@@ -650,7 +650,7 @@ def nearbyint(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The nearest whole number, halves to even. An integer is returned as it is."""
 
 def noalias() -> None:
-    """The function's parameters do not overlap."""
+    """Declare that the function's parameters do not alias."""
 
 def parallel_for(call: Any, written: Any, span: Any = None, *, dtype: Any = None) -> Call:
     """A call of a function for parts of the range [begin, end), its first two arguments, in any order or at once.
@@ -668,26 +668,26 @@ def power(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """a to the power b."""
 
 def precondition(condition: Any, message: Any = '') -> Precondition:
-    """A condition on sizes and scalar parameters that a call of the function must fulfil.
+    """A condition on sizes and scalar parameters required of calls of the function.
 
-    Raises TypeError if it is no bool.
+    Raises TypeError unless it is a bool.
     """
 
 def prefetch(element: Any, rw: int = 0, locality: int = 3, *, dtype: Any = None) -> Call:
-    """Ask for the cache line of ``A[i, j]``, which need not lie inside of A.
+    """Prefetch the cache line of ``A[i, j]``, which may be outside of A.
 
-    `rw` is 0 if it will be read, 1 if written; `locality` says how long it will be used: 0, once, to 3, often.
-    Raises TypeError for what is no element of a buffer, ValueError for other numbers.
+    `rw` is 0 for reading, 1 for writing; `locality` is the temporal locality from 0 (none) to 3 (high). Raises
+    TypeError if `element` is not an element of a buffer, ValueError for other numbers.
     """
 
 def ramp(base: Any, stride: Any, lanes: int, *, dtype: Any = None) -> _Ramp:
     """The vector base, base + stride, …"""
 
 def reads(*regions: Any) -> None:
-    """The regions a block reads: ``T.reads(A[i, j], B[0:n])``; nothing: ``T.reads()``."""
+    """Declare the regions a block reads: ``T.reads(A[i, j], B[0:n])``; ``T.reads()`` for none."""
 
 def reinterpret(dtype: str, value: Any) -> PrimExpr:
-    """The bits of a value read as another dtype."""
+    """Reinterpret the bits of a value as another dtype."""
 
 def ret(value: Any, span: Any = None, *, dtype: Any = None) -> Call:
     """The end of the function, with its value."""
@@ -732,7 +732,7 @@ def tanh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The hyperbolic tangent."""
 
 def target(config: Any, host: Any = None) -> Any:
-    """The target of a function, for its attributes: the text or table that describes it.
+    """A target, for a function's attributes, from a text or table.
 
     Raises TypeError for another description.
     """
@@ -830,40 +830,40 @@ def tvm_access_ptr(
     *,
     dtype: Any = None,
 ) -> Call:
-    """The pointer to an element behind a buffer's data."""
+    """Pointer to an element of a buffer's data, at an offset."""
 
 def type_annotation(dtype: Any) -> Call:
     """A dtype, as an argument of an intrinsic."""
 
 def undef(dtype: Any = 'float32') -> Call:
-    """A value that nobody may depend on."""
+    """An undefined value."""
 
 def var(dtype: str, name: str = '') -> _Var:
     """A new variable."""
 
 def vector_reduce_add(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """The sum of a vector's lanes, of a power of two: halves are added until one lane is left."""
+    """Sum of a vector's lanes, by repeated halving; their number must be a power of two."""
 
 def vector_reduce_and(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """True if all lanes of a vector of bool are."""
 
 def vector_reduce_max(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """The greatest of a vector's lanes, of a power of two; NaN if one is."""
+    """Maximum of a vector's lanes, NaN if one is NaN; their number must be a power of two."""
 
 def vector_reduce_min(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """The least of a vector's lanes, of a power of two; NaN if one is."""
+    """Minimum of a vector's lanes, NaN if one is NaN; their number must be a power of two."""
 
 def vector_reduce_mul(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
-    """The product of a vector's lanes, of a power of two: halves are multiplied until one lane is left."""
+    """Product of a vector's lanes, by repeated halving; their number must be a power of two."""
 
 def vector_reduce_or(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """True if some lane of a vector of bool is."""
 
 def where(predicate: Any) -> None:
-    """The block runs only where the predicate holds. Raises TypeError for a predicate that is no bool."""
+    """Run the block only where the predicate holds. Raises TypeError unless it is a bool."""
 
 def writes(*regions: Any) -> None:
-    """The regions a block writes."""
+    """Declare the regions a block writes."""
 
 int2: _IntDtype
 int4: _IntDtype

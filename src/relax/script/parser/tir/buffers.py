@@ -1,6 +1,6 @@
-"""``T.Buffer``, ``T.match_buffer``, ``T.alloc_buffer`` and the other ways to name memory.
+"""``T.Buffer``, ``T.match_buffer``, ``T.alloc_buffer`` and other declarations of buffers.
 
-In the shapes of parameters a name that is not defined is a new shape variable, and so is a name in quotes.
+In the shapes of parameters, undefined and quoted names are new shape variables.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .state import parser
 
 
 class BufferType:
-    """The annotation ``T.Buffer(shape, dtype, ...)`` of a parameter: what its buffer is."""
+    """The annotation ``T.Buffer(shape, dtype, ...)`` of a parameter, which describes its buffer."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.arguments = arguments
 
     def buffer(self, name: str) -> Buffer:
-        """A buffer of this kind."""
+        """Create a buffer of this type."""
         return make_buffer(name, **self.arguments)
 
 
@@ -43,7 +43,7 @@ def make_buffer(
     buffer_type: str = "",
     axis_separators: Any = None,
 ) -> Buffer:
-    """A buffer with the arguments of TVM's constructors; zero or None means the default."""
+    """Create a buffer from the arguments of TVM's constructors; zero or None means the default."""
     if isinstance(data, Buffer):
         data = data.data
     if offset_factor and elem_offset is None:
@@ -63,7 +63,7 @@ def make_buffer(
 
 
 def dtype_of(value: Any) -> DataType:
-    """A dtype given as text, as ``T.float32``, or as a NumPy type."""
+    """Convert a dtype from text, ``T.float32``, or a NumPy type."""
     return DataType(getattr(value, "dtype", value) if not isinstance(value, str) else value)
 
 
@@ -74,12 +74,12 @@ _ORDER = (
 
 
 class _ShapeForm(SpecialForm):
-    """A form whose shapes may introduce variables: their expressions are read in binding mode."""
+    """A form whose shapes may introduce variables: their expressions are evaluated in binding mode."""
 
     label = ""
 
     def collect(self, evaluator: Evaluator, node: ast.Call, order: tuple[str, ...]) -> dict[str, Any]:
-        """The call's arguments by name."""
+        """Arguments of the call, by name."""
         made: dict[str, Any] = {}
         if len(node.args) > len(order):
             evaluator.fail(DECLARATION, f"{self.label} takes at most {len(order)} arguments", node)
@@ -95,7 +95,7 @@ class _ShapeForm(SpecialForm):
         return made
 
     def read(self, evaluator: Evaluator, key: str, node: ast.expr) -> Any:
-        """One argument: sizes in binding mode."""
+        """Evaluate one argument; sizes in binding mode."""
         sizes = getattr(evaluator, "sizes", None)
         if key in ("shape", "strides", "elem_offset") and sizes is not None:
             return sizes(node)
@@ -123,7 +123,7 @@ class BufferForm(_ShapeForm):
         return BufferType(made)
 
     def __call__(self, *args: Any, **keywords: Any) -> BufferType:
-        """The annotation, when Python itself evaluates it."""
+        """Create the annotation when Python itself evaluates it."""
         return BufferType({**dict(zip(_ORDER, args, strict=False)), **keywords})
 
     def __getitem__(self, items: Any) -> BufferType:
@@ -159,7 +159,7 @@ class MatchBufferForm(_ShapeForm):
 
 
 def alloc_buffer(shape: Any, dtype: Any = "float32", *args: Any, **keywords: Any) -> Buffer | EnclosingStmt:
-    """A buffer of the block, or of the whole function; inside a loop or branch, of the statements that follow."""
+    """A buffer of the block or the whole function; inside a loop or branch, of the following statements."""
     state = parser()
     (name,) = state.take_names(1)
     buffer = state.declare(make_buffer(name, shape, dtype, *args, **keywords))
@@ -239,7 +239,7 @@ def buffer_statement(value: BufferType, name: str) -> EnclosingStmt:
 
 
 def pointers(value: Any) -> Any:
-    """A buffer handed on as a whole is its pointer."""
+    """Convert a buffer passed as a whole to its data pointer."""
     return value.data if isinstance(value, Buffer) else value
 
 

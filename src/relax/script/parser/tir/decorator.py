@@ -1,4 +1,4 @@
-"""``@T.prim_func``, and what is checked once a PrimFunc is parsed."""
+"""``@T.prim_func``, and the completion and checks of parsed PrimFuncs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .parser import TirParser
 
 
 class TirDialect(Dialect):
-    """The dialect of ``@T.prim_func``. Options: name (if the ``def`` cannot have it), private, check_well_formed."""
+    """The dialect of ``@T.prim_func``. Options: name (if it is not an identifier), private, check_well_formed."""
 
     name = "tir"
     options = frozenset({"name", "private", "check_well_formed"})

@@ -32,7 +32,7 @@ class DtypeName:
         self.dtype = DataType(dtype)
 
     def __call__(self, expr: Any = None, is_size_var: bool = False) -> PrimExpr:
-        """A new variable; of a number, a constant; of an expression, its conversion."""
+        """Create a variable; from a number, a constant; from an expression, its conversion."""
         dtype = self.dtype
         if expr is None:
             return SizeVar("", dtype) if is_size_var else Var("", dtype)
@@ -64,7 +64,7 @@ class HandleName:
     dtype = DataType("handle")
 
     def __call__(self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> Var:
-        """A new pointer variable (`dtype` and `storage_scope` say what it points to)."""
+        """Create a pointer variable; `dtype` and `storage_scope` describe its target."""
         return Var("", "handle")
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ def size_var(dtype: str = "int32", name: str = "") -> Var:
 
 
 class PtrName:
-    """``T.Ptr[T.float32]``, ``T.ptr("float32")``: a pointer. What it points to is for the reader only."""
+    """``T.Ptr[T.float32]``, ``T.ptr("float32")``: a pointer. The element type is informational only."""
 
     def __call__(self, dtype: Any, storage_scope: str = "global", is_size_var: bool = False) -> Var:
         return Var("", "handle")
@@ -101,7 +101,7 @@ ptr = PtrName()
 
 
 def dtype_member(name: str) -> DtypeName | None:
-    """The dtype of this name, vectors included (``int32x4``); None if it is none."""
+    """Dtype of this name, vectors included (``int32x4``); None if there is none."""
     if name == "boolean":
         name = "bool"
     if name.split("x")[0] in DTYPE_NAMES or name.rpartition("x")[0] in DTYPE_NAMES:
@@ -118,7 +118,7 @@ def cast_(value: Any, dtype: str) -> PrimExpr:
 
 
 def cast_node(dtype: str, value: Any) -> PrimExpr:
-    """A Cast node, as it stands."""
+    """A Cast node, without folding."""
     return Cast(DataType(dtype), convert(value))
 
 

@@ -1,6 +1,6 @@
 """Nodes and intrinsics of the namespace: ``T.exp``, ``T.Select``, ``T.floordiv``, ``T.Add``, ``T.call_extern``.
 
-What stands in the text is what the tree holds: the constructors named like nodes fold nothing.
+The IR has the structure of the text: constructors named like nodes do not fold.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _BINARY: dict[str, type[BinaryExpr]] = {
 
 
 def _checked_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that also takes ``dtype=``, the dtype of its result, as older scripts write it."""
+    """Wrap a function to accept ``dtype=``, the dtype of its result, as in older scripts."""
 
     @functools.wraps(function)
     def build(*args: Any, dtype: Any = None, **keywords: Any) -> Any:
@@ -66,7 +66,7 @@ def _checked_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_dtype(build: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """`build`, with the signature of `function` and ``dtype=``, as `help` and editors show it."""
+    """`build`, with the signature of `function` plus ``dtype=`` for `help` and editors."""
     signature = inspect.signature(function)
     dtype = inspect.Parameter("dtype", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
     parameters = [*signature.parameters.values(), dtype]
@@ -75,7 +75,7 @@ def _with_dtype(build: Callable[..., Any], function: Callable[..., Any]) -> Call
 
 
 def _dtype_first(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose first argument, a dtype, may also be given as ``dtype=``."""
+    """Wrap a function to accept its first argument, a dtype, as ``dtype=``."""
 
     @functools.wraps(function)
     def build(*args: Any, dtype: Any = None, **keywords: Any) -> Any:
@@ -95,13 +95,13 @@ def _binary_member(name: str, cls: type[BinaryExpr]) -> Callable[[Any, Any], Pri
 
 
 def select(condition: Any, true_value: Any, false_value: Any) -> PrimExpr:
-    """One of two values; both may be evaluated."""
+    """Select one of two values; both may be evaluated."""
     a, b = match_dtypes(true_value, false_value)
     return Select(convert(condition), a, b)
 
 
 def if_then_else(cond: Any, t: Any, f: Any) -> PrimExpr:
-    """`t` if `cond` else `f`; only the chosen one is evaluated."""
+    """`t` if `cond` else `f`; only the selected value is evaluated."""
     a, b = match_dtypes(t, f)
     condition = convert(cond)
     if not condition.dtype.is_bool:
@@ -155,12 +155,12 @@ def call_extern(dtype: str, func_name: str, *args: Any) -> Call:
 
 
 def call_pure_extern(dtype: str, func_name: str, *args: Any) -> Call:
-    """A call of a C function that computes a value from its arguments."""
+    """A call of a side-effect-free C function."""
     return intrin.call_pure_extern(dtype_of(dtype), func_name, *map(pointers, args))
 
 
 def call_llvm(name: str) -> Callable[..., Call]:
-    """The refusal of an intrinsic of one compiler back end."""
+    """Raise an error for an intrinsic of one compiler back end, which is not supported."""
 
     def build(*args: Any, **keywords: Any) -> Call:
         raise TypeError(
@@ -182,7 +182,7 @@ def call_intrin(dtype: str, op: Any, *args: Any) -> Call:
 
 
 def _unfolded(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of one float: of constants too, a call, as it stands in the text."""
+    """Wrap a function of one float to build a call also for constants, without folding."""
 
     def build(x: Any) -> PrimExpr:
         operand = convert(x)
@@ -203,7 +203,7 @@ def string(text: str) -> StringImm:
 
 @functools.cache
 def expression_members() -> dict[str, Any]:
-    """The members of the namespace that make expressions."""
+    """Members of the namespace that build expressions."""
     members: dict[str, Any] = {name: getattr(intrin, name) for name in intrin.__all__ if name != "is_pure"}
     members.update(instructions.MEMBERS)
     members.update(cells.MEMBERS)
@@ -244,18 +244,18 @@ def type_annotation(dtype: Any) -> Call:
 
 
 def undef(dtype: Any = "float32") -> Call:
-    """A value that nobody may depend on."""
+    """An undefined value."""
     return intrin.undef(dtype_of(dtype))
 
 
 def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any) -> Call:
-    """The pointer to an element behind a buffer's data."""
+    """Pointer to an element of a buffer's data, at an offset."""
     kind = ptype if isinstance(ptype, Call) else dtype_of(ptype)
     return intrin.tvm_access_ptr(kind, pointers(data), offset, extent, rw_mask)
 
 
 def reinterpret(dtype: str, value: Any) -> PrimExpr:
-    """The bits of a value read as another dtype."""
+    """Reinterpret the bits of a value as another dtype."""
     return intrin.reinterpret(dtype_of(dtype), value)
 
 

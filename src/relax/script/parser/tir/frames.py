@@ -1,4 +1,4 @@
-"""Frames: values of the namespace's functions that the parser acts on: loops, blocks, scopes.
+"""Frames: values returned by the namespace's functions for the parser: loops, blocks, scopes.
 
 for i, j in T.grid(n, m)         Loops
 with T.block("B")                BlockFrame        with T.init()    InitFrame
@@ -21,7 +21,7 @@ TRUE = IntImm("bool", 1)
 
 @dataclass(eq=False)
 class Loop:
-    """One loop: from `start`, `extent` iterations, each `step` further."""
+    """One loop: `extent` iterations from `start`, `step` apart."""
 
     start: PrimExpr
     extent: PrimExpr
@@ -33,7 +33,7 @@ class Loop:
 
 @dataclass(eq=False)
 class Loops:
-    """Loops, one in the other, for the targets of one ``for``."""
+    """Nested loops for the targets of one ``for``."""
 
     loops: list[Loop]
 
@@ -45,16 +45,16 @@ class InitFrame:
 
 @dataclass(eq=False)
 class EnclosingStmt:
-    """A statement around the rest of the body (or, in a ``with``, around its body)."""
+    """A statement that encloses the rest of the body (or, in a ``with``, its body)."""
 
     wrap: Callable[[Stmt, Span | None], Stmt]
     value: Any = None
-    """The value that ``as`` (or an assignment) binds."""
+    """Value bound by ``as`` (or by an assignment)."""
 
 
 @dataclass(eq=False)
 class BlockFrame:
-    """A block under construction. The function's own frame collects what belongs to the root block."""
+    """A block under construction. The function's own frame is that of the root block."""
 
     name: str = ""
     iter_vars: list[IterVar] = field(default_factory=list[IterVar])
@@ -67,19 +67,19 @@ class BlockFrame:
     match_buffers: list[MatchBufferRegion] = field(default_factory=list[MatchBufferRegion])
     init: Stmt | None = None
     depth: int = 1
-    """The number of bodies open where its own statements stand."""
+    """Number of open bodies at the block's own statements."""
 
 
 @dataclass(frozen=True)
 class EnvThread:
-    """``T.env_thread("threadIdx.x")``: a thread of a device, which an assignment gives its variable."""
+    """``T.env_thread("threadIdx.x")``: a device thread; an assignment creates its variable."""
 
     tag: str
 
 
 @dataclass(eq=False)
 class Body:
-    """Statements under construction. A EnclosingStmt wraps all that follow it."""
+    """Statements under construction. An EnclosingStmt wraps all following statements."""
 
     items: list[Stmt | tuple[EnclosingStmt, Span | None]] = field(default_factory=list[Any])
     lets: dict[str, Var] = field(default_factory=dict[str, Var])

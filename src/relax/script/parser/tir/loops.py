@@ -23,7 +23,7 @@ def make_loop(
     thread: str = "",
     step: int = 1,
 ) -> Loop:
-    """A loop over [start, stop); one bound alone is the stop."""
+    """Create a loop over [start, stop); a single bound is the stop."""
     for bound in (start, stop):
         if bound is not None and not convert(bound).dtype.is_integer:
             raise TypeError(f"the bounds of a loop are integers, found {convert(bound).dtype!s}")
@@ -39,7 +39,7 @@ def make_loop(
 
 
 def _bounds(start: Any, stop: Any) -> tuple[Any, Any]:
-    """A constant bound takes the other's dtype."""
+    """Convert a constant bound to the other bound's dtype."""
     start, stop = convert(start), convert(stop)
     if isinstance(start, IntImm):
         return IntImm(stop.dtype, start.value), stop
@@ -51,7 +51,7 @@ def _bounds(start: Any, stop: Any) -> tuple[Any, Any]:
 def serial(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None, step: int = 1
 ) -> Loops:
-    """``for i in T.serial(n)``: one iteration after the other. Raises ValueError for a step of 0 or less."""
+    """``for i in T.serial(n)``: sequential iterations. Raises ValueError for a step of 0 or less."""
     is_integer = hasattr(step, "__index__") and not isinstance(step, bool)
     if not is_integer or operator.index(step) <= 0:
         raise ValueError(f"the step of a loop is a positive constant integer, found {step}")
@@ -59,24 +59,24 @@ def serial(
 
 
 def parallel(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Loops:
-    """Iterations on several threads."""
+    """Iterations distributed to several threads."""
     return Loops([make_loop(ForKind.PARALLEL, start, stop, annotations)])
 
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Loops:
-    """All iterations at once, as operations on vectors."""
+    """Iterations executed at once, as vector operations."""
     return Loops([make_loop(ForKind.VECTORIZED, start, stop, annotations)])
 
 
 def unroll(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Loops:
-    """Iterations written out."""
+    """Unrolled iterations."""
     return Loops([make_loop(ForKind.UNROLLED, start, stop, annotations)])
 
 
 def thread_binding(
     start: Any, stop: Any = None, thread: str = "", *, annotations: Mapping[str, Any] | None = None
 ) -> Loops:
-    """Iterations on the threads of a device, ``thread="threadIdx.x"``. Raises TypeError without a thread."""
+    """Iterations bound to device threads, ``thread="threadIdx.x"``. Raises TypeError without a thread."""
     if not thread:
         if not isinstance(stop, str):
             raise TypeError('thread_binding needs thread="..."')
@@ -85,7 +85,7 @@ def thread_binding(
 
 
 def grid(*extents: Any) -> Loops:
-    """``for i, j in T.grid(n, m)``: serial loops, one in the other. An extent may be a pair (start, stop).
+    """``for i, j in T.grid(n, m)``: nested serial loops. An extent may be a pair (start, stop).
 
     Raises TypeError without an extent.
     """
@@ -109,15 +109,15 @@ class Axis(Namespace):
         return _axis("spatial", dom, binding, dtype)
 
     def reduce(self, dom: Any, binding: Any, dtype: str | None = None) -> Var:
-        """An axis that is reduced over."""
+        """A reduction axis."""
         return _axis("reduce", dom, binding, dtype)
 
     def scan(self, dom: Any, binding: Any, dtype: str | None = None) -> Var:
-        """An axis whose iterations depend on those before."""
+        """An axis whose iterations depend on earlier ones."""
         return _axis("scan", dom, binding, dtype)
 
     def opaque(self, dom: Any, binding: Any, dtype: str | None = None) -> Var:
-        """An axis of which nothing is said."""
+        """An axis without known properties."""
         return _axis("opaque", dom, binding, dtype)
 
     S = spatial

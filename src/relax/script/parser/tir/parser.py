@@ -1,8 +1,8 @@
 """The TIR parser: one ``def`` under ``@T.prim_func`` becomes a PrimFunc.
 
-Statements are collected body by body; what holds for the rest of a body (a let, an assertion, an allocation)
-wraps what follows when the body ends. Blocks that do not say what they read and write are completed, and a function
-whose body uses blocks is given its root block.
+Statements are collected per body; a statement with a scope (a let, an assertion, an allocation) wraps the rest of its
+body when that ends. Missing read and write regions of blocks are derived, and a function whose body uses blocks gets a
+root block.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from .values import Meta, converted, stored_value
 
 
 class TirParser(TirReader):
-    """Parses one function."""
+    """Parser of one function."""
 
     macros = "T"
 
     # ------------------------------------------------------------------ the function
 
     def function(self, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
-        """The function a ``def`` stands for."""
+        """Parse a ``def`` to a PrimFunc."""
         with self.scopes.frame():
             self._parameters(node)
             self._returns(node)
@@ -117,7 +117,7 @@ class TirParser(TirReader):
             self.fail(ANNOTATION, "a PrimFunc returns None or a scalar type such as T.int32", node.returns)
 
     def _with_root(self, body: Stmt) -> Stmt:
-        """The body inside the root block, if there are blocks, or buffers to allocate."""
+        """Wrap the body in a root block if it has blocks or buffer allocations."""
         if not self.root.alloc_buffers and not self.root.annotations:
             if isinstance(body, BlockRealize) and not body.block.iter_vars:
                 return body
@@ -132,7 +132,7 @@ class TirParser(TirReader):
     # ------------------------------------------------------------------ bodies
 
     def body(self, statements: Sequence[ast.stmt], *, function: bool = False) -> Stmt:
-        """The statement that a sequence of statements stands for, in a scope of its own."""
+        """Parse statements to one statement, in a new scope."""
         body = Body()
         self.bodies.append(body)
         try:
@@ -152,13 +152,13 @@ class TirParser(TirReader):
         return seq_of(reversed(done))
 
     def emit(self, stmt: Stmt, node: ast.AST) -> None:
-        """Add a statement to the body at work."""
+        """Append a statement to the current body."""
         if stmt.span is None:
             set_slot(stmt, "span", self.span(node))
         self.bodies[-1].items.append(stmt)
 
     def emit_scope(self, scope: EnclosingStmt, node: ast.AST) -> None:
-        """Wrap what follows in the body at work."""
+        """Wrap the remaining statements of the current body in the scope."""
         self.bodies[-1].items.append((scope, self.span(node)))
 
     # ------------------------------------------------------------------ assignments
@@ -181,7 +181,7 @@ class TirParser(TirReader):
         self.bind_pattern(target, value, lambda name, item: self._bind(name, item, node))
 
     def _bind(self, name: ast.Name, value: Any, node: ast.stmt) -> None:
-        """Give a name a value: an expression is bound by a LetStmt, anything else is the value itself."""
+        """Bind a name: to a LetStmt variable for an expression, otherwise to the value itself."""
         value = converted(value)
         if isinstance(value, Meta):
             self.scopes.define(name.id, value)
@@ -196,7 +196,7 @@ class TirParser(TirReader):
             self.scopes.define(name.id, value)
 
     def _named(self, var: Var, name: ast.Name) -> Var:
-        """The variable that ``name = T.int64()`` declares; the size of that name, if the signature has one."""
+        """Variable declared by ``name = T.int64()``; the size of that name if the signature has one."""
         known = self.implicit.get(name.id)
         if known is not None and self.scopes.local(name.id) is known:
             if known.dtype != var.dtype:
@@ -217,7 +217,7 @@ class TirParser(TirReader):
         self.scopes.define(name.id, var)
 
     def _refuse_accumulation(self, name: ast.Name, node: ast.stmt) -> None:
-        """``x = x + 1`` inside a loop makes a new x there; somebody who writes it means to change the old."""
+        """Reject ``x = x + 1`` inside a loop, which would shadow x instead of updating it."""
         if name.id in self.bodies[-1].lets or not any(name.id in body.lets for body in self.bodies[:-1]):
             return
         value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
@@ -255,7 +255,7 @@ class TirParser(TirReader):
         self._let(node.target, var, value, node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        """``C[i] += x`` reads and writes; ``x += 1`` is ``x = x + 1``."""
+        """``C[i] += x`` updates the element; ``x += 1`` is ``x = x + 1``."""
         operation = type(node.op).__name__
         if isinstance(node.target, ast.Subscript):
             buffer, indices = self._target(node.target)
@@ -307,7 +307,7 @@ class TirParser(TirReader):
     def _loops(
         self, loops: Loops, target: ast.expr | None, statements: Sequence[ast.stmt], node: ast.AST
     ) -> None:
-        """Loops around a body."""
+        """Nest loops around a body."""
         targets = list(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else [target]
         count = len(loops.loops)
         if len(targets) not in (count, 1):
@@ -347,7 +347,7 @@ class TirParser(TirReader):
 
     def visit_If(self, node: ast.If) -> None:
         condition = self.condition(node.test)
-        if not isinstance(condition, PrimExpr):  # known while parsing: only the branch taken is read
+        if not isinstance(condition, PrimExpr):  # known at parse time: only the branch taken is parsed
             for statement in node.body if condition else node.orelse:
                 self.visit(statement)
             return

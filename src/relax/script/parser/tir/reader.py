@@ -1,7 +1,7 @@
-"""The state of the TIR parser while it reads: names, sizes, the function, blocks and loops at work.
+"""State of the TIR parser: names, sizes, and the current function, blocks and loops.
 
-`TirReader` evaluates expressions and answers the namespace's functions (the protocol `TirState`); the parser
-proper adds the statements.
+`TirReader` evaluates expressions and serves the namespace's functions (protocol `TirState`); the parser proper adds the
+statements.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .values import Meta, converted
 
 
 class TirReader(StatementParser):
-    """The state of one function's parsing."""
+    """Parsing state of one function."""
 
     def __init__(self, task: FunctionTask) -> None:
         super().__init__(task.source, task.scopes, task.diagnostics, trusted=task.trusted)
@@ -43,10 +43,10 @@ class TirReader(StatementParser):
         self.loops: dict[Var, Loop] = {}
         self.names: list[str] = []
         self.threads: dict[Var, IterVar] = {}
-        """The iteration variables that T.env_thread made, by their variables."""
+        """Iteration variables created by T.env_thread, by their variables."""
         self.binding = False
         self.implicit: dict[str, Var] = {}
-        """Sizes that a shape introduced, by name."""
+        """Sizes introduced by shapes, by name."""
 
     # ------------------------------------------------------------------ names and values
 
@@ -61,7 +61,7 @@ class TirReader(StatementParser):
         return made
 
     def sizes(self, node: ast.expr) -> Any:
-        """A shape: names that are not defined, and names in quotes, are new variables."""
+        """Evaluate a shape; undefined and quoted names become new variables."""
         outer, self.binding = self.binding, True
         try:
             return self._quoted(self.eval(node), node)
@@ -120,7 +120,7 @@ class TirReader(StatementParser):
         return super().invoke(function, args, keywords, node)
 
     def condition(self, node: ast.expr) -> PrimExpr | bool:
-        """A condition: a scalar expression, or a Python truth known now."""
+        """Evaluate a condition: a scalar expression, or a Python truth value."""
         value = converted(self.eval(node))
         if isinstance(value, PrimExpr):
             if not value.dtype.is_bool:
@@ -133,13 +133,13 @@ class TirReader(StatementParser):
     # ------------------------------------------------------------------ what the namespace's functions use
 
     def take_names(self, count: int) -> list[str]:
-        """The names that the statement at work assigns to."""
+        """Take the next `count` target names of the current statement; empty strings if there are fewer."""
         taken, self.names = self.names[:count], self.names[count:]
         return taken + [""] * (count - len(taken))
 
     @contextmanager
     def naming(self, target: ast.expr) -> Generator[None]:
-        """While an assignment's value is evaluated: what it makes takes the targets' names."""
+        """Context manager: values created while an assignment is evaluated take the targets' names."""
         outer = self.names
         self.names = [part.id for part in ast.walk(target) if isinstance(part, ast.Name)]
         try:
@@ -148,37 +148,37 @@ class TirReader(StatementParser):
             self.names = outer
 
     def thread_variable(self, name: str, thread: EnvThread) -> Var:
-        """The variable of a thread of a device."""
+        """Create the variable of a device thread."""
         var = Var(name or thread.tag.replace(".", "_"), "int32")
         self.threads[var] = IterVar(None, var, "thread", thread.tag)
         return var
 
     def thread_of(self, var: Var) -> IterVar:
-        """The thread that a variable made by T.env_thread stands for."""
+        """Thread of a variable created by T.env_thread."""
         if var not in self.threads:
             raise error(DECLARATION, f"`{var.name}` is no thread; make it by T.env_thread", None)
         return self.threads[var]
 
     def loop_of(self, value: Any) -> Loop | None:
-        """The enclosing loop of a variable."""
+        """Enclosing loop of a loop variable, or None."""
         return self.loops.get(value) if isinstance(value, Var) else None
 
     def block(self, what: str) -> BlockFrame:
-        """The block at work."""
+        """Current block."""
         if not self.frames:
             raise error(PLACE, f"{what} belongs inside a block", None, hint="open one: with T.block(name):")
         return self.frames[-1]
 
     def storage_frame(self) -> BlockFrame:
-        """The block at work, or the root block."""
+        """Current block, or the root block."""
         return self.frames[-1] if self.frames else self.root
 
     def in_block_body(self) -> bool:
-        """True if the statement at work stands in a block (or the function) itself, not in a loop or branch of it."""
+        """True if the current statement is directly in a block (or the function), not in a loop or branch of it."""
         return len(self.bodies) == self.storage_frame().depth
 
     def add_axis(self, kind: str, dom: Range, value: PrimExpr, name: str, dtype: str | None) -> Var:
-        """A new variable of the block at work."""
+        """Add an axis variable to the current block."""
         frame = self.block("T.axis")
         made = dtype or (value.dtype if dom.extent.dtype.bits <= value.dtype.bits else dom.extent.dtype)
         var = Var(name or f"v{len(frame.iter_vars)}", made)
@@ -187,7 +187,7 @@ class TirReader(StatementParser):
         return var
 
     def match_parameter(self, param: Var, buffer: Buffer) -> None:
-        """A parameter is a tensor."""
+        """Match a handle parameter to a buffer."""
         if not any(param is known for known in self.params):
             raise error(
                 DECLARATION, f"`{param.name}` is no parameter", None, hint="match_buffer takes a T.handle"
@@ -207,16 +207,16 @@ class TirReader(StatementParser):
                 mark_nonnegative(size)
 
     def declare(self, buffer: Buffer) -> Buffer:
-        """A buffer is in scope."""
+        """Add a buffer to the scope."""
         self.buffers.append(buffer)
         return buffer
 
     def set_return(self, dtype: str) -> None:
-        """The function's return type."""
+        """Set the function's return type."""
         self.ret_type = dtype
 
     def as_region(self, value: Any) -> BufferRegion:
-        """A buffer access as a region: an element is a region of size one."""
+        """Convert a buffer access to a region; an element is a region of size one."""
         match value:
             case BufferRegion():
                 return value
@@ -228,7 +228,7 @@ class TirReader(StatementParser):
                 raise TypeError(f"expected a region of a buffer, found {type(value).__name__}")
 
     def regions(self, values: Sequence[Any]) -> tuple[BufferRegion, ...]:
-        """Buffer accesses as regions."""
+        """Convert buffer accesses to regions."""
         if len(values) == 1 and isinstance(values[0], (tuple, list)):
             values = as_tuple(values[0])
         return tuple(self.as_region(value) for value in values)

@@ -1,4 +1,4 @@
-"""Access, for the namespace's functions, to the parser at work."""
+"""Access to the active parser for the namespace's functions."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ from .frames import BlockFrame, EnvThread, Loop
 
 
 class TirState(Protocol):
-    """The part of the parser that the namespace's functions use."""
+    """Part of the parser's interface that the namespace's functions use."""
 
     attrs: dict[str, Any]
 
     def take_names(self, count: int) -> list[str]:
-        """The names that the statement at work assigns to, as many as asked for; empty ones if it has none."""
+        """Take the next `count` target names of the current statement; empty strings if there are fewer."""
         ...
 
     def thread_variable(self, name: str, thread: EnvThread) -> Var:
-        """The variable of a thread of a device."""
+        """Create the variable of a device thread."""
         ...
 
     def thread_of(self, var: Var) -> IterVar:
-        """The thread that a variable stands for."""
+        """Thread of a variable created by T.env_thread."""
         ...
 
     def loop_of(self, value: Any) -> Loop | None:
-        """The enclosing loop of a variable."""
+        """Enclosing loop of a loop variable, or None."""
         ...
 
     def add_axis(self, kind: str, dom: Range, value: PrimExpr, name: str, dtype: str | None) -> Var:
-        """A new variable of the block at work."""
+        """Add an axis variable to the current block."""
         ...
 
     def block(self, what: str) -> BlockFrame:
-        """The block at work. Raises DiagnosticError outside of blocks."""
+        """Current block. Raises DiagnosticError outside of blocks."""
         ...
 
     def storage_frame(self) -> BlockFrame:
-        """The block at work, or the function's root block."""
+        """Current block, or the function's root block."""
         ...
 
     def in_block_body(self) -> bool:
-        """True if the statement at work stands in a block (or the function) itself, not in a loop or branch of it."""
+        """True if the current statement is directly in a block (or the function), not in a loop or branch of it."""
         ...
 
     def match_parameter(self, param: Var, buffer: Buffer) -> None:
-        """A parameter is a tensor seen as `buffer`."""
+        """Match a handle parameter to `buffer`."""
         ...
 
     def declare(self, buffer: Buffer) -> Buffer:
-        """A buffer is in scope from here on."""
+        """Add a buffer to the scope from here on."""
         ...
 
     def set_return(self, dtype: str) -> None:
-        """The function's return type."""
+        """Set the function's return type."""
         ...
 
     def as_region(self, value: Any) -> BufferRegion:
-        """A buffer access as a region."""
+        """Convert a buffer access to a region."""
         ...
 
     def regions(self, values: Sequence[Any]) -> tuple[BufferRegion, ...]:
-        """Buffer accesses as regions."""
+        """Convert buffer accesses to regions."""
         ...
 
 
 def parser() -> TirState:
-    """The parser at work. Raises DiagnosticError outside of a ``@T.prim_func``."""
+    """Active parser. Raises DiagnosticError outside of a ``@T.prim_func``."""
     current = StatementParser.current()
     if current is None or not hasattr(current, "storage_frame"):
         raise outside()
@@ -80,7 +80,7 @@ def parser() -> TirState:
 
 
 def outside() -> DiagnosticError:
-    """The error of a statement that stands outside of a PrimFunc."""
+    """Error for a statement outside of a PrimFunc."""
     return error(PLACE, "this belongs inside a function decorated with @T.prim_func", None)
 
 

@@ -1,4 +1,4 @@
-"""Functions of the namespace that say something of the function or block at work, or stand as statements."""
+"""Functions of the namespace that annotate the current function or block, or are used as statements."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def func_attr(attrs: Mapping[str, Any]) -> None:
 
 
 def func_name(name: str) -> None:
-    """The function's global symbol."""
+    """Set the function's global symbol."""
     parser().attrs["global_symbol"] = name
 
 
 def func_ret(dtype: Any) -> None:
-    """The function's return type."""
+    """Set the function's return type."""
     parser().set_return(dtype_of(dtype))
 
 
 def noalias() -> None:
-    """The function's parameters do not overlap."""
+    """Declare that the function's parameters do not alias."""
     parser().attrs["tir.noalias"] = True
 
 
 def precondition(condition: Any, message: Any = "") -> Precondition:
-    """A condition on sizes and scalar parameters that a call of the function must fulfil.
+    """A condition on sizes and scalar parameters required of calls of the function.
 
-    Raises TypeError if it is no bool.
+    Raises TypeError unless it is a bool.
     """
     test = convert(condition)
     if not test.dtype.is_bool:
@@ -64,13 +64,13 @@ def block(name: str = "", no_realize: bool = False) -> BlockFrame:
 
 
 def init() -> InitFrame:
-    """``with T.init():`` what a reduction block does first."""
+    """``with T.init():`` the initialisation of a reduction block."""
     parser().block("T.init()")
     return InitFrame()
 
 
 def where(predicate: Any) -> None:
-    """The block runs only where the predicate holds. Raises TypeError for a predicate that is no bool."""
+    """Run the block only where the predicate holds. Raises TypeError unless it is a bool."""
     frame = parser().block("T.where")
     if not is_const(frame.predicate, 1):
         raise error(DECLARATION, f"block `{frame.name}` has two predicates", None)
@@ -81,7 +81,7 @@ def where(predicate: Any) -> None:
 
 
 def reads(*regions: Any) -> None:
-    """The regions a block reads: ``T.reads(A[i, j], B[0:n])``; nothing: ``T.reads()``."""
+    """Declare the regions a block reads: ``T.reads(A[i, j], B[0:n])``; ``T.reads()`` for none."""
     frame = parser().block("T.reads")
     if frame.reads is not None:
         raise error(DECLARATION, f"block `{frame.name}` says twice what it reads", None)
@@ -89,7 +89,7 @@ def reads(*regions: Any) -> None:
 
 
 def writes(*regions: Any) -> None:
-    """The regions a block writes."""
+    """Declare the regions a block writes."""
     frame = parser().block("T.writes")
     if frame.writes is not None:
         raise error(DECLARATION, f"block `{frame.name}` says twice what it writes", None)
@@ -102,26 +102,26 @@ def block_attr(attrs: Mapping[str, Any]) -> None:
 
 
 def Assert(condition: Any, message: Any = "") -> EnclosingStmt:
-    """An error with the message, unless the condition holds."""
+    """Raise an error with the message unless the condition holds."""
     test = convert(condition)
     return EnclosingStmt(lambda body, span: AssertStmt(test, str(message), body, span=span))
 
 
 def attr(node: Any, attr_key: str, value: Any) -> EnclosingStmt:
-    """A remark for the compiler about the statements that follow."""
+    """A compiler annotation of the following statements."""
     noted = convert(value)
     return EnclosingStmt(lambda body, span: AttrStmt(node, attr_key, noted, body, span=span))
 
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> EnvThread:
-    """``tx = T.env_thread("threadIdx.x")``: the number of a thread of a device."""
+    """``tx = T.env_thread("threadIdx.x")``: the index of a device thread."""
     return EnvThread(thread_tag)
 
 
 def launch_thread(thread: Any, extent: Any) -> EnclosingStmt:
-    """Run the rest once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread.
+    """Run the rest once for each of `extent` threads; `thread` is a thread tag or a variable of T.env_thread.
 
-    Raises TypeError for another thread.
+    Raises TypeError for any other value.
     """
     state = parser()
     if isinstance(thread, str):
@@ -138,9 +138,9 @@ def launch_thread(thread: Any, extent: Any) -> EnclosingStmt:
 def allocate_const(
     data: Any, dtype: Any, extents: Any, annotations: Mapping[str, Any] | None = None
 ) -> EnclosingStmt:
-    """Storage for the statements that follow, filled with the numbers of `data`.
+    """Storage for the following statements, initialised with `data`.
 
-    Raises ValueError unless there is a number for each element, and for very many of them.
+    Raises ValueError unless `data` has one number per element, and above a limit of elements.
     """
     (name,) = parser().take_names(1)
     buffer = parser().declare(make_buffer(name, extents, dtype))
@@ -160,11 +160,11 @@ def allocate_const(
 
 
 MAX_CONSTANTS = 4096
-"""The most numbers a T.allocate_const may have: each becomes a store."""
+"""Maximum number of elements of T.allocate_const, as each becomes a store."""
 
 
 def target(config: Any, host: Any = None) -> Any:
-    """The target of a function, for its attributes: the text or table that describes it.
+    """A target, for a function's attributes, from a text or table.
 
     Raises TypeError for another description.
     """
@@ -201,7 +201,7 @@ def Let_(expr: Any, where: Mapping[Var, Any]) -> PrimExpr:
 
 
 def evaluate(value: Any) -> Evaluate:
-    """Compute an expression for its effect."""
+    """Evaluate an expression for its side effects."""
     return Evaluate(convert(pointers(value)))
 
 
@@ -219,7 +219,7 @@ def BufferLoad_(buffer: Any, indices: Any, predicate: Any = None) -> BufferLoad:
 
 
 def meta_var(value: Any) -> Meta:
-    """A name for a value of the parser's: ``x = T.meta_var(expr)`` makes no variable."""
+    """A name for a parse-time value: ``x = T.meta_var(expr)`` creates no variable."""
     return Meta(value)
 
 

@@ -10,19 +10,19 @@ from ....tir.buffer import Broadcast, IterVar
 
 
 class Meta:
-    """``T.meta_var(x)``: a name for a value of the parser's, instead of a variable of the program."""
+    """``T.meta_var(x)``: a name for a parse-time value, instead of a variable of the program."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def converted(value: Any) -> Any:
-    """An iteration variable is its variable; anything else is itself."""
+    """Convert an iteration variable to its variable; other values are unchanged."""
     return value.var if isinstance(value, IterVar) else value
 
 
 def stored_value(value: Any, dtype: DataType, name: str) -> PrimExpr:
-    """A value as it is stored in a buffer or variable of `dtype`.
+    """Convert a value for a store to a buffer or variable of `dtype`.
 
     Numbers take the dtype; expressions are converted within a kind (integers, floats) and from integers to floats.
     Raises TypeError for the rest.

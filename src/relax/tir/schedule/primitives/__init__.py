@@ -1,1 +1,1 @@
-"""The schedule primitives, one a file; a file's docstring shows the loops before and after, and when it refuses."""
+"""Schedule primitives, one per module; each module's docstring shows loops before and after, and what is rejected."""

@@ -1,12 +1,12 @@
-"""add_unit_loop: a loop of one iteration around a block or loop.
+"""add_unit_loop: add a loop of one iteration around a block or loop.
 
     with T.block("B"):              for u in range(1):
         B[()] = A[()]                   with T.block("B"):
                                             B[()] = A[()]
 
-It gives a block without loops something to bind, or to compute other blocks at.
+A block without loops then has a loop to bind, or to compute other blocks at.
 
-Refused: the root block.
+Rejected: the root block.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..rv import BlockRV, LoopRV
 
 @primitive
 def add_unit_loop(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV) -> LoopRV:
-    """Put a loop of one iteration around a block or loop, and return it. Raises ScheduleError for the root block."""
+    """Add a loop of one iteration around a block or loop, and return it. Raises ScheduleError for the root block."""
     node = sch.state.placed(block_or_loop)
     if sch.state.parent(block_or_loop) is None:
         raise ScheduleError(STRUCTURE, "no loop can stand around the root block", node)

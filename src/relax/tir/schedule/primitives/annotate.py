@@ -1,10 +1,10 @@
-"""annotate, unannotate: notes on a block or loop, which passes and rules read.
+"""annotate, unannotate: add and remove annotations of a block or loop, for passes and schedule rules.
 
     for i in range(16):      sch.annotate(i, "unroll_max", 4)      for i in T.serial(16, annotations={"unroll_max": 4}):
 
-A note is a number, a string, a list or a dict of such; integers that sampling chose are noted as their values.
+A value is a number, a string, or a list or dict of values; sampled integers are stored as numbers.
 
-Refused: a key that is there already (annotate), or that is not (unannotate); a value of another kind.
+Rejected: an existing key (annotate), a missing key (unannotate), a value of another kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..rv import BlockRV, LoopRV
 
 @primitive
 def annotate(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val: Any) -> None:
-    """Add a note to a block or loop. Raises ScheduleError if it has one of this key, or for a value that is no note."""
+    """Add an annotation to a block or loop. Raises ScheduleError if the key exists, or for an unsupported value."""
     notes = _notes(sch, block_or_loop)
     for item in leaves(ann_val):
         if not isinstance(item, (bool, int, float, str, IntImm, FloatImm, StringImm, Node)):
@@ -41,7 +41,7 @@ def annotate(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV, ann_key: str, a
 
 @primitive
 def unannotate(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV, ann_key: str) -> None:
-    """Remove a note from a block or loop. Raises ScheduleError if it has none of this key."""
+    """Remove an annotation from a block or loop. Raises ScheduleError if the key does not exist."""
     notes = _notes(sch, block_or_loop)
     if ann_key not in notes:
         raise ScheduleError(

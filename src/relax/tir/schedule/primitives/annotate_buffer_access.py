@@ -1,4 +1,4 @@
-"""annotate_buffer_access, unsafe_hide_buffer_access: what a block says of the buffers that it reads and writes.
+"""annotate_buffer_access, unsafe_hide_buffer_access: change a block's declared reads and writes.
 
     with T.block("B"):                         with T.block("B"):
         T.reads(A[0:128])                          T.reads(A[vi * 2:vi * 2 + 2])
@@ -7,10 +7,10 @@
 
     after annotate_buffer_access(B, 0, "read", lambda vi: ((vi * 2, vi * 2 + 2),))
 
-``unsafe_hide_buffer_access(B, "read", [0])`` takes the first of the reads away. Primitives look at a block's body, not
-at what it says; but what a block says is what blocks around it are taken to access, so that hiding it is unsafe.
+``unsafe_hide_buffer_access(B, "read", [0])`` removes the first of the declared reads. Primitives inspect a block's body
+instead of its declared accesses, but enclosing blocks inherit the declared accesses, so removing them is unsafe.
 
-Refused: regions of which it is not proved that they hold all that the block accesses.
+Rejected: regions that are not proved to contain all accesses of the block.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def annotate_buffer_access(
     buf_type: str,
     gen_new_ranges: Callable[..., Any] | IndexMap,
 ) -> None:
-    """Say which region of a buffer a block reads or writes.
+    """Declare the region of a buffer that a block reads or writes.
 
     Parameters
     ----------
     buffer_index : an index into the block's reads or writes.
     buf_type : "read" or "write".
-    gen_new_ranges : from the block's variables to (begin, end) or one index for each dimension of the buffer; or to the
-        begin and the end of each dimension in turn, as an IndexMap gives them.
+    gen_new_ranges : function of the block's variables that returns (begin, end) or one index for each dimension of the
+        buffer; or begin and end of each dimension in turn, as an IndexMap does.
 
-    Raises ScheduleError for a region that may not hold all that the block accesses.
+    Raises ScheduleError for a region that is not proved to contain all accesses of the block.
     """
     realize = sch.state.realize(block)
     access = _access(buf_type, ("read", "write"))
@@ -80,9 +80,9 @@ def annotate_buffer_access(
 def unsafe_hide_buffer_access(
     sch: ScheduleBase, block: BlockRV, buf_type: str, buf_index_array: Sequence[int]
 ) -> None:
-    """Take some of the reads ("read"), the writes ("write") or both ("opaque") of a block away, by their indices.
+    """Remove reads ("read"), writes ("write") or both ("opaque") from a block's declared accesses, by their indices.
 
-    Raises ScheduleError for an index that there is not.
+    Raises ScheduleError for an index out of range.
     """
     realize = sch.state.realize(block)
     access = _access(buf_type, ("read", "write", "opaque"))
@@ -108,7 +108,7 @@ def _access(value: Any, allowed: tuple[str, ...]) -> Access:
 
 
 def _as_index_map(function: Callable[..., Any], count: int, ndim: int) -> IndexMap:
-    """The begin and the end of each dimension, in turn, that a function gives of block variables."""
+    """Convert a function of block variables to an IndexMap with the begin and end of each dimension in turn."""
 
     def ends(*variables: Var) -> list[PrimExpr]:
         items = _items(function(*variables))
@@ -145,7 +145,7 @@ def _range(item: Any) -> Range:
 def _require_inside(
     sch: ScheduleBase, block: BlockRV, realize: BlockRealize, region: BufferRegion, access: Access
 ) -> None:
-    """Raise unless all accesses of a block to a buffer are proved to be in a region."""
+    """Raise unless all accesses of a block to a buffer are proved to be inside a region."""
     analyzer = analyzer_at(sch.state, block, inclusive=True)
     regions = (read_regions if access == "read" else written_regions)(realize, region.buffer)
     for used in regions:

@@ -1,4 +1,4 @@
-"""blockize: the inner loops around a block, with the block, become a block of their own.
+"""blockize: turn inner loops around a block, together with the block, into an outer block.
 
     for i_0, j_0, i_1, j_1 in T.grid(8, 8, 16, 16):    for i_0, j_0 in T.grid(8, 8):
         with T.block("B"):                                 with T.block("B_o"):
@@ -8,15 +8,15 @@
                                                                        vi_i, vj_i = T.axis.remap("SS", ...)
     sch.blockize(i_1)                                                  B[vi_o * 16 + vi_i, ...] = ...
 
-Each variable becomes an outer part, made of the loops outside, and an inner one, unless that has one value. Outer
-parts of one value are left out if `preserve_unit_iters` is False. If an outer part reduces, the init moves into the new
-block, which has it run over the inner loops of data-parallel variables, in a block `NAME_init`.
+Each variable is divided into an outer part, over the outer loops, and an inner part; inner parts with a single value
+are omitted, and outer ones too if `preserve_unit_iters` is False. If an outer part reduces, the init moves into the new
+block, where a block `NAME_init` executes it over the inner data-parallel loops.
 
-A list of blocks that stand directly behind each other becomes one block: the loops around all of them are outside.
+Consecutive blocks given as a list become one block; their common loops are the outer loops.
 
-Refused: a loop with more inside than loops and one block; variables that are no outer part times a constant plus an
-inner one; a condition on loops that no variable stands for; a reduction that does not start in the first iterations of
-the inner loops; blocks of a list with something between them, or with reductions over loops around all of them.
+Rejected: a loop that contains more than loops and one block; variables that are not outer part * constant + inner part;
+a condition on loops that no variable represents; a reduction that does not start in the first iterations of the inner
+loops; blocks of a list that are not adjacent, or with reductions over their common loops.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ from ..tensor_match import shown
 def blockize(
     sch: ScheduleBase, target: LoopRV | Sequence[BlockRV], preserve_unit_iters: bool = True
 ) -> BlockRV:
-    """Make a block of a loop with all that is inside, or of blocks that stand behind each other; it is returned.
+    """Turn a loop and its contents, or consecutive blocks, into one block, which is returned.
 
     Parameters
     ----------
-    target : the loop, or the blocks in the order of the program.
-    preserve_unit_iters : False leaves out variables of the new block that have one value.
+    target : the loop, or the blocks in program order.
+    preserve_unit_iters : False omits variables of the new block with a single value.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state = sch.state
     if isinstance(target, LoopRV):
@@ -102,7 +102,7 @@ def _blockize_loop(state: ScheduleState, target: LoopRV, preserve: bool) -> Bloc
 
 
 def _only_block(loop: For) -> BlockRealize:
-    """The block in a loop, with nothing but loops between. Raises if there is something else."""
+    """Return the only block in a loop; raise if it contains more than loops around one block."""
     stmt: Stmt = loop
     while isinstance(stmt, For):
         stmt = stmt.body
@@ -127,7 +127,7 @@ def _in_loops(stmt: Stmt, loops: Sequence[For]) -> Stmt:
 
 @dataclass
 class _Outer:
-    """The variables of the new block, with their values, and its conditions."""
+    """The variables of the new outer block, with their values, and its conditions."""
 
     preserve: bool
     pairs: list[tuple[IterVar, PrimExpr]] = field(default_factory=list[tuple[IterVar, PrimExpr]])
@@ -143,11 +143,11 @@ class _Outer:
 
     @property
     def reduces(self) -> bool:
-        """True if a variable of the new block is one of a reduction."""
+        """True if the new block has a reduction variable."""
         return any(iter_var.iter_type == "reduce" for iter_var, _ in self.pairs)
 
     def add(self, iter_var: IterVar, value: PrimExpr) -> PrimExpr:
-        """A variable of this value, the same one if there is one for it already."""
+        """Return a variable with this domain, kind and value, adding it if there is none yet."""
         for present, bound in self.pairs:
             if structural_equal(
                 (present.dom, present.iter_type, bound), (iter_var.dom, iter_var.iter_type, value)
@@ -159,16 +159,16 @@ class _Outer:
 
 @dataclass
 class _Inner:
-    """A block with the inner parts of its variables, and its old variables in terms of outer and inner ones."""
+    """The inner block: the inner parts of its variables, and its old variables in terms of outer and inner ones."""
 
     realize: BlockRealize
     first: Mapping[Var, PrimExpr]
-    """The first value of each loop."""
+    """First value of each loop variable."""
     iter_vars: list[IterVar] = field(default_factory=list[IterVar])
     values: list[PrimExpr] = field(default_factory=list[PrimExpr])
     substitution: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
     bound: list[PrimExpr] = field(default_factory=list[PrimExpr])
-    """The values of the old variables in terms of outer variables and inner loops."""
+    """Values of the old variables in terms of outer variables and inner loop variables."""
 
     def outer_part(
         self,
@@ -179,7 +179,7 @@ class _Inner:
         outside: Sequence[For],
         shared: bool,
     ) -> PrimExpr:
-        """The outer part of a variable, times the extent of the inner one."""
+        """Return the outer part of a variable, multiplied by the extent of the inner part."""
         value = normalize_iter_map_to_expr(mark.source)
         if is_const(mark.extent, 1) and (shared or not outer.preserve):
             return substitute(value, self.first) * simplify(inner.extent)
@@ -189,7 +189,7 @@ class _Inner:
         return outer.add(made, value) * simplify(inner.extent)
 
     def add(self, iter_var: IterVar, above: PrimExpr, mark: IterMark) -> None:
-        """Add a variable's inner part, unless it has one value."""
+        """Add the inner part of a variable, unless it has a single value."""
         below = normalize_iter_map_to_expr(mark.source)
         if is_const(mark.extent, 1):
             below = simplify(substitute(below, self.first))
@@ -211,7 +211,10 @@ def _divided(
     outer: _Outer,
     shared: bool = False,
 ) -> _Inner:
-    """Divide a block's variables in parts. Outer ones are added to `outer`; those of one value only if not `shared`."""
+    """Divide a block's variables into outer and inner parts; adds the outer parts to `outer`.
+
+    With `shared`, several blocks share the outer variables: those with a single value are left out.
+    """
     realize = state.realize(rv)
     block = realize.block
     _require_own_bounds(inside, outside)
@@ -252,12 +255,12 @@ def _divided(
 
 
 def _from(mark: IterMark) -> Range:
-    """The values of a part: it starts at its base, if it has one."""
+    """Return the range of a part, which starts at its base."""
     return Range.from_min_extent(getattr(mark.source, "base", const(0, mark.dtype)), mark.extent)
 
 
 def _outer_domain(mark: IterMark, value: PrimExpr, outside: Sequence[For]) -> Range:
-    """The values of an outer part; from its loops, where the extent is a quotient of something that may be 0."""
+    """Return the domain of an outer part; derived from its loops if its extent divides by a non-constant."""
     domain = _from(mark)
     if _is_whole(domain.extent):
         return domain
@@ -269,7 +272,7 @@ def _outer_domain(mark: IterMark, value: PrimExpr, outside: Sequence[For]) -> Ra
 
 
 def _is_whole(extent: PrimExpr) -> bool:
-    """True if an extent is computed without a division by something that is no constant."""
+    """True if an extent divides by constants only."""
     divisions: list[PrimExpr] = []
     post_order_visit(extent, lambda part: divisions.append(part) if isinstance(part, FloorDiv) else None)
     return all(isinstance(division, FloorDiv) and isinstance(division.b, IntImm) for division in divisions)
@@ -289,7 +292,7 @@ def _require_own_bounds(inside: Sequence[For], outside: Sequence[For]) -> None:
 def _inner_predicate(
     realize: BlockRealize, condition: PrimExpr, inner: _Inner, outside: Sequence[For]
 ) -> PrimExpr:
-    """The inner condition in terms of the new block's variables and of inner loops."""
+    """Return the inner condition in terms of the new block's variables and the inner loops."""
     variables = {item.loop_var for item in outside}
     pairs = list(zip(realize.iter_values, inner.bound, strict=True))
     parts: list[PrimExpr] = []
@@ -308,7 +311,7 @@ def _inner_predicate(
 
 
 def _by_values(expr: PrimExpr, pairs: Sequence[tuple[PrimExpr, PrimExpr]], variables: set[Var]) -> PrimExpr:
-    """An expression with others in the place of values; `variables` are those that it should not have."""
+    """Replace subexpressions that equal a value up to a remainder, to eliminate `variables` from an expression."""
     if not variables.intersection(free_vars(expr)):
         return expr
     for value, replacement in pairs:
@@ -322,7 +325,7 @@ def _by_values(expr: PrimExpr, pairs: Sequence[tuple[PrimExpr, PrimExpr]], varia
 def _outer_init(
     state: ScheduleState, rv: BlockRV, inner: _Inner, inside: Sequence[For], outer: _Outer
 ) -> Stmt:
-    """The init of the new block: that of the block, over the inner loops of its data-parallel variables."""
+    """Return the init of the new block: the old init, in the inner data-parallel loops."""
     realize = state.realize(rv)
     block = inner.realize.block
     kinds = bound_loops(realize, inside)
@@ -411,7 +414,9 @@ def _blockize_blocks(state: ScheduleState, blocks: Sequence[BlockRV], preserve: 
 def _siblings(
     state: ScheduleState, blocks: Sequence[BlockRV]
 ) -> tuple[For | BlockRealize, list[Stmt], list[For]]:
-    """The innermost loop or block around all, the statements in it that hold one block each, and the loops around."""
+    """Return the innermost common parent of the blocks, its statements that hold one block each, and their common
+    loops.
+    """
     scope = state.scope(blocks[0])
     if any(state.scope(block) is not scope for block in blocks):
         raise ScheduleError(STRUCTURE, "the blocks are not in one scope", *map(state.realize, blocks))
@@ -442,7 +447,7 @@ def _siblings(
 
 
 def _with_parts(parent: For | BlockRealize, parts: Sequence[Stmt], new: Stmt) -> Stmt:
-    """A loop or block in which one statement stands for several."""
+    """Replace consecutive statements in a loop or block by one statement."""
     body = parent.body if isinstance(parent, For) else parent.block.body
     dropped = set(map(id, parts[1:]))
     items = body.seq if isinstance(body, SeqStmt) else (body,)

@@ -1,4 +1,4 @@
-"""cache_index: indices that a block computes are computed beforehand and kept in buffers.
+"""cache_index: precompute the indices of a block's loads into buffers.
 
     for i, j in T.grid(80, 80):                    for ax0, ax1 in T.grid(80, 80):
         with T.block("B"):                             with T.block("index_0"):
@@ -9,10 +9,10 @@
     after cache_index(B, "global")                         vi, vj = T.axis.remap("SS", [i, j])
                                                            B[vi, vj] = A[index_var_0[vi, vj]]
 
-Indices of loads are taken that are sums, products, quotients and remainders of the block's variables, and no variable
-or constant alone. With ``cse_thresh`` above 1 only those that occur at least so often.
+Caches indices of loads that are sums, products, quotients or remainders of the block's variables, but not single
+variables or constants. With ``cse_thresh`` above 1, only indices that occur at least `cse_thresh` times.
 
-Refused: variables of the block whose domain does not begin at 0.
+Rejected: variables of the block whose domain does not start at 0.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from .cache_read_write import put_beside
 
 @primitive
 def cache_index(sch: ScheduleBase, block: BlockRV, storage_scope: str, cse_thresh: int = 0) -> list[BlockRV]:
-    """Compute indices of a block's loads beforehand; returns the blocks that do, none if there are no such indices.
+    """Precompute indices of a block's loads; returns the computing blocks, none if there are no such indices.
 
     Parameters
     ----------
-    storage_scope : of the buffers that hold the indices.
-    cse_thresh : how often an index must occur in the block.
+    storage_scope : scope of the buffers that hold the indices.
+    cse_thresh : least number of occurrences of an index in the block.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state, realize = sch.state, sch.state.realize(block)
     storage_scope = require_scope_name(storage_scope)
@@ -95,7 +95,7 @@ _COMPUTED = (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, Cast)
 
 
 def _indices(realize: BlockRealize, threshold: int) -> list[PrimExpr]:
-    """The indices to be kept, in order of first use, each once."""
+    """Return the distinct indices to be cached, in order of first use."""
     visitor = _Loads()
     visitor.visit(realize.block.body)
     variables = {iter_var.var for iter_var in realize.block.iter_vars}
@@ -127,7 +127,7 @@ def _is_computed(expr: PrimExpr, variables: set[Var]) -> bool:
 
 
 class _Loads(StmtExprVisitor):
-    """The indices of all loads."""
+    """Collect the indices of all loads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class _Loads(StmtExprVisitor):
 
 
 class _Lookup(StmtExprMutator):
-    """Indices of loads become loads of what was computed."""
+    """Replace indices of loads by loads of the precomputed indices."""
 
     def __init__(self, loads: list[tuple[PrimExpr, PrimExpr]]) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ def _extent(iter_var: IterVar, realize: BlockRealize) -> PrimExpr:
 
 
 def _nest(name: str, index: PrimExpr, used: list[IterVar], extents: list[PrimExpr], buffer: Buffer) -> Placed:
-    """Loops around a block that computes an index for all values of variables."""
+    """Return loops around a block that computes an index for all values of its variables."""
 
     def body(variables: tuple[Var, ...]) -> BufferStore:
         table = {v.var: var.astype(v.var.dtype) for v, var in zip(used, variables, strict=True)}

@@ -1,4 +1,4 @@
-"""cache_inplace: a block that reads and writes a buffer does so on a copy, which is copied back behind it.
+"""cache_inplace: let a block update a copy of a buffer, which is copied back afterwards.
 
     for i in range(64):                    for ax0 in range(64):
         with T.block("B"):                     with T.block("A_local"):
@@ -13,10 +13,10 @@
                                                    v0 = T.axis.spatial(64, ax0)
     after cache_inplace(B, 0, "local")             A[v0] = A_local[v0]
 
-All that the block reads or writes is copied both ways, so that what it leaves alone keeps its value.
+All elements that the block reads or writes are copied both ways, so elements it does not write keep their values.
 
-Refused: a buffer that the block does not both read and write, whose pointer is handed on, or that is viewed as another;
-a parallel loop around the copies that would no longer be one.
+Rejected: a buffer that the block does not both read and write, whose pointer is passed on, or that has views; copies
+inside a parallel loop whose iterations would then depend on each other.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from .cache_read_write import cached_in, put_beside, require_apart, using
 def cache_inplace(
     sch: ScheduleBase, block: BlockRV, read_buffer_index: int | str | Buffer, storage_scope: str
 ) -> list[BlockRV]:
-    """Let a block read and write a copy of a buffer; returns the block that copies it, and the one that copies back.
+    """Let a block read and write a copy of a buffer; returns the blocks that copy in and copy back.
 
     Parameters
     ----------
     read_buffer_index : the buffer, which the block also writes: an index into its reads, a name, or a Buffer.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state, realize = sch.state, sch.state.realize(block)
     buffer = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")

@@ -1,4 +1,4 @@
-"""cache_read, cache_write: a block works on a copy of a buffer, in another storage scope.
+"""cache_read, cache_write: let a block access a copy of a buffer in another storage scope.
 
     for i in range(128):                      for ax0 in range(128):
         with T.block("B"):                        with T.block("A_local"):
@@ -9,17 +9,17 @@
     after cache_read(B, 0, "local")                   vi = T.axis.spatial(128, i)
                                                       B[vi] = A_local[vi] * 2.0
 
-After ``cache_write(B, 0, "local")`` the block writes B_local, and a block B_local behind it copies that to B. The new
-buffer has the shape of the old one and belongs to the scope; only the part that is used is copied.
+After ``cache_write(B, 0, "local")`` the block writes B_local, and a following block B_local copies it to B. The new
+buffer has the shape of the old one and is allocated in the scope; only the accessed part is copied.
 
-The copy that is read stands directly behind the only block that writes the buffer, if the scope allocates the buffer;
-else in front of the first block that reads it, inside of the loops that these blocks share with those that write it.
-The copy that is written stands directly behind the block, inside of the loops that it shares with those that read it.
+A read copy is placed directly after the only writer of the buffer, if the scope allocates the buffer; else before its
+first reader, inside the loops that its readers share with its writers. A write copy is placed directly after the block,
+inside the loops that it shares with the readers.
 
-Refused: buffers whose pointer is handed on, or that are viewed as others; reads between which the buffer is written;
-a written block that is neither complete nor a reduction; parameters of which the block may write only some of the
-elements that would be copied. A parameter that other parameters might overlap, while accesses to it move across
-accesses to them, makes the function say ``tir.noalias``: calls with overlapping arguments are refused from then on.
+Rejected: buffers whose pointer is passed on, or that have views; writes of the buffer between the reads; a writing
+block that is neither complete nor a reduction; parameters of which the block may write only some of the copied
+elements. If accesses of a parameter move across accesses of other parameters, the function gets the attribute
+``tir.noalias``: calls with overlapping arguments are then rejected.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ def cache_read(
     storage_scope: str,
     consumer_blocks: Sequence[BlockRV | str] | None = None,
 ) -> BlockRV:
-    """Let the blocks that read a buffer read a copy of it in a storage scope; returns the block that copies.
+    """Let the readers of a buffer read a copy in another storage scope; returns the copying block.
 
     Parameters
     ----------
     read_buffer_index : the buffer that `block` reads: an index into its reads, a name, or a Buffer.
-    consumer_blocks : those of the blocks in the scope that shall read the copy; by default all that read the buffer
-        and do not write it.
+    consumer_blocks : the blocks in the scope that read the copy; by default all that read the buffer and do not write
+        it.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state, realize = sch.state, sch.state.realize(block)
     buffer = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
@@ -104,14 +104,14 @@ def cache_write(
     storage_scope: str,
     consumer_blocks: Sequence[BlockRV | str] | None = None,
 ) -> BlockRV:
-    """Let a block write a buffer of a storage scope, which is copied to the one it wrote; returns the copying block.
+    """Let a block write a buffer in another storage scope, which is then copied back; returns the copying block.
 
     Parameters
     ----------
     write_buffer_index : the buffer that `block` writes: an index into its writes, a name, or a Buffer.
-    consumer_blocks : the blocks in the scope that shall read the new buffer; by default they read the old one.
+    consumer_blocks : the blocks in the scope that read the new buffer; by default all readers read the old one.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state, realize = sch.state, sch.state.realize(block)
     buffer = buffer_argument(sch, realize, write_buffer_index, "write", "write_buffer_index")
@@ -155,7 +155,7 @@ def cache_write(
 
 
 def cached_in(buffer: Buffer, storage_scope: str, suffix: str = "") -> Buffer:
-    """A new buffer of the same shape in a storage scope, called after both."""
+    """Return a new buffer of the same shape in a storage scope, with a derived name."""
     name = f"{buffer.name}_{suffix or storage_scope.replace('.', '_')}"
     return decl_buffer(buffer.shape, str(buffer.dtype), name, scope=storage_scope)
 
@@ -167,7 +167,7 @@ def _consumers(
     readers: Sequence[BlockRealize],
     buffer: Buffer,
 ) -> list[BlockRealize]:
-    """The blocks that were named, which must be among those of the scope that read the buffer."""
+    """Return the named blocks, which must be among the readers of the buffer in the scope."""
     result: list[BlockRealize] = []
     for item in named or ():
         name = item if isinstance(item, str) else item.name
@@ -184,7 +184,7 @@ def _consumers(
 
 
 def _require_read_only(facts: BlockScope, consumers: Sequence[BlockRealize], buffer: Buffer) -> None:
-    """Raise if a block that shall read a copy writes the buffer itself, or a statement outside of blocks does."""
+    """Raise if a consumer, or a statement outside of blocks, writes the buffer."""
     for child in consumers:
         if written_regions(child, buffer):
             name = child.block.name_hint
@@ -203,7 +203,7 @@ def _require_read_only(facts: BlockScope, consumers: Sequence[BlockRealize], buf
 def _site_of_read(
     state: ScheduleState, scope: BlockRV, facts: BlockScope, consumers: Sequence[BlockRealize], buffer: Buffer
 ) -> tuple[Site, list[Any], list[str]]:
-    """The place of a copy that is read, the boxes to be copied, and the dtypes of indices."""
+    """Return the site of a copy that is read, the boxes to copy, and the dtypes of indices."""
     ways = paths(facts.block.body)
     writers = facts.writers.get(buffer, [])
     if len(writers) == 1 and is_allocated_in(facts.block, buffer):
@@ -230,14 +230,14 @@ def _site_of_read(
 
 
 def blocks_in(stmt: Stmt) -> list[BlockRealize]:
-    """The blocks of a scope in one of its statements, itself included."""
+    """Return the blocks of a scope in one of its statements, including the statement itself."""
     return [stmt] if isinstance(stmt, BlockRealize) else list(paths(stmt))
 
 
 def require_apart(state: ScheduleState, scope: BlockRV, buffer: Buffer, span: Sequence[Stmt]) -> None:
-    """Demand that a parameter's memory is apart from what is accessed while a copy of it is in use.
+    """Set ``tir.noalias`` if a parameter must not overlap buffers accessed while its copy is in use.
 
-    Of a copy that is only read, that is what the statements in `span` write; of one that is written, all they access.
+    For a read copy, these are the buffers that the statements in `span` write; for a written copy, all they access.
     """
     children = [child for stmt in span for child in blocks_in(stmt)]
     is_written = any(written_regions(child, buffer) for child in children)
@@ -260,9 +260,9 @@ def put_copy(
     new: Buffer,
     changes: Mapping[BlockRealize, Callable[[Stmt], Stmt]],
 ) -> BlockRV:
-    """Put a nest that copies beside an anchor, allocate a buffer in the scope, and change blocks.
+    """Insert a copy nest beside an anchor, allocate a buffer in the scope, and rewrite blocks.
 
-    Returns the block that copies.
+    Returns the copying block.
     """
     before, behind = ([], [copy]) if site.behind else ([copy], [])
     (made,) = put_beside(state, site, before, behind, [new], changes)
@@ -277,7 +277,7 @@ def put_beside(
     new: Sequence[Buffer],
     changes: Mapping[BlockRealize, Callable[[Stmt], Stmt]],
 ) -> list[BlockRV]:
-    """Put nests in front of an anchor and behind it, allocate buffers in the scope, and change blocks.
+    """Insert nests before and after an anchor, allocate buffers in the scope, and rewrite blocks.
 
     Returns the blocks of the nests.
     """
@@ -300,7 +300,7 @@ def put_beside(
 
 
 def using(buffers: dict[Buffer, Buffer]) -> Callable[[Stmt], Stmt]:
-    """A change of a block: it uses other buffers."""
+    """Return a rewrite of blocks that replaces buffers."""
 
     def change(stmt: Stmt) -> Stmt:
         assert isinstance(stmt, BlockRealize)
@@ -311,7 +311,7 @@ def using(buffers: dict[Buffer, Buffer]) -> Callable[[Stmt], Stmt]:
 
 
 def refresh_accesses(state: ScheduleState, scope: BlockRV) -> None:
-    """Bring what the blocks around a change say of their accesses up to date; a root block says nothing."""
+    """Recompute the declared accesses of the blocks around a change; a root block declares none."""
     around: list[BlockRealize] = [state.realize(scope)]
     around += [stmt for stmt in state.ancestors(scope) if isinstance(stmt, BlockRealize)]
     for realize in around[:-1]:

@@ -1,4 +1,4 @@
-"""compute_at: a producer moves under a loop of its consumers, and computes there what they read in an iteration.
+"""compute_at: move a producer under a loop of its consumers, to compute what an iteration needs.
 
     for i in range(n):                              for io in range((n + 15) // 16):
         with T.block("P"):                              for ax0 in range(18):
@@ -12,15 +12,13 @@
                                                                 T.where(io * 16 + ii < n)
                                                                 B[vi] = P[vi] + P[vi + 2]
 
-One box holds all elements that the consumers below the loop read of the producer's buffers. New loops run over the
-values of the producer's variables that the box needs, all of a domain where they cannot be told, and all steps of a
-reduction.
+New loops run over the values of the producer's variables needed for the bounding box of all elements that the consumers
+below the loop read; over the whole domain of a variable where these values are unknown, and of a reduction.
 
-Refused: a block of another scope, a loop that is around the block already; a block that is neither complete nor a
-reduction block, or that does not run over the whole of its domains; an output block; consumers that are not all below
-the loop, or in front of the block; a block that may read other values at the new place, since those that write them
-stand between, or have not written them in that iteration; a loop around whose iterations would then depend on each
-other and is not serial.
+Rejected: a block of another scope; a loop that encloses the block already; a block that is neither complete nor a
+reduction block, or does not run over its whole domains; an output block; consumers that are not all below the loop, or
+precede the block; a block that may read other values at the new place, because their writers are in between, or have
+not written them in that iteration; a loop below a non-serial loop whose iterations would then depend on each other.
 """
 
 from __future__ import annotations
@@ -68,14 +66,14 @@ from ..state import ScheduleState
 def compute_at(
     sch: ScheduleBase, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
 ) -> None:
-    """Move a producer under a loop of its consumers, where it computes what they read in an iteration of the loop.
+    """Move a producer under a loop of its consumers, where it computes the elements that an iteration reads.
 
     Parameters
     ----------
-    preserve_unit_loops : False leaves loops of one iteration out.
-    index : the place among the statements in the loop; -1 the last one possible, -2 the first one.
+    preserve_unit_loops : False omits loops of one iteration.
+    index : position among the statements in the loop; -1 is the last possible one, -2 the first.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state = sch.state
     require_same_scope(state, block, loop)
@@ -133,7 +131,7 @@ def _needed_domain(
     consumers: Sequence[BlockRealize],
     analyzer: Analyzer,
 ) -> Domain:
-    """The values of a producer's variables whose elements are read in an iteration of a loop."""
+    """Return the values of a producer's variables whose elements an iteration of a loop reads."""
     domains: list[Domain] = []
     for region in accesses(realize.block).writes:
         boxes = [box for consumer in consumers for box in _read_boxes(state, loop, consumer, region.buffer)]

@@ -1,4 +1,4 @@
-"""compute_inline: a producer of single elements is computed where its elements are read, and its buffer goes.
+"""compute_inline: inline an elementwise producer into its consumers, and remove its buffer.
 
     for i in range(128):                            for i in range(128):
         with T.block("P"):                              with T.block("B"):
@@ -9,13 +9,12 @@
             vi = T.axis.spatial(128, i)
             B[vi] = P[vi] + 1.0
 
-The values of the producer's variables come from the indices at which an element is read, so the indices of the store
-must decide them: distinct variables, also with constants added, or an affine map that has an inverse.
+The values of the producer's variables are computed from the indices of the read element, so the indices of the store
+must be invertible: distinct variables, possibly plus constants, or an invertible affine map.
 
-Refused: a block that is not complete or does not consist of one store; an output block; a block without consumers;
-indices that do not decide the variables; a consumer that reads elements which the block does not write; a consumer
-that would read other values than the block did, since a block between them, or it itself, writes what the block reads;
-a buffer of which a pointer is used.
+Rejected: a block that is not complete or not a single store; an output block; a block without consumers; indices that
+are not invertible; a consumer that reads elements which the block does not write; a consumer that would read other
+values than the block, because it or a block in between overwrites them; a buffer whose pointer is used.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from ..state import ScheduleState
 
 @primitive
 def compute_inline(sch: ScheduleBase, block: BlockRV) -> None:
-    """Compute the elements of a producer where they are read. Raises ScheduleError as the module's docstring says."""
+    """Inline a producer into its consumers. Raises ScheduleError in the cases listed in the module's docstring."""
     state = sch.state
     realize = state.realize(block)
     require_complete(state, block)
@@ -93,7 +92,7 @@ def _require_written(
     function: str,
     store: BufferStore,
 ) -> None:
-    """Raise if a consumer may read an element that a block does not write: computing it there might do harm."""
+    """Raise if a consumer may read an element that a block does not write: computing it there might fail."""
     for consumer in consumers:
         if not covers(state, function, realize, consumer, store.buffer):
             raise ScheduleError(
@@ -108,7 +107,7 @@ def _require_written(
 def _inverse(
     state: ScheduleState, block: BlockRV, store: BufferStore
 ) -> tuple[list[Var], dict[Var, PrimExpr]]:
-    """Variables for the indices of an element, and the values of the block's variables in terms of them."""
+    """Return fresh variables for an element's indices, and the block's variables as functions of them."""
     realize = state.realize(block)
     points = [Var(f"i{k}", index.dtype) for k, index in enumerate(store.indices)]
     values = inverse_of(realize.block.iter_vars, store.indices, points)

@@ -1,4 +1,4 @@
-"""decompose_padding: a block that pads becomes one that fills with the padding, and one that writes what is inside.
+"""decompose_padding: split a padding block into one that fills the buffer and one that writes the interior.
 
     for i in range(130):                            for i in range(130):
         with T.block("P"):                              with T.block("P_pad_const"):
@@ -9,12 +9,12 @@
                                                                 vi = T.axis.spatial(130, i + 1)
                                                                 P[vi] = A[vi - 1]
 
-The filling block stands in front of `loop`, in copies of the loops from there to the block. A loop runs over the part
-inside where a bound says that of its variable and of sizes alone; other bounds become a condition of the block.
+The filling block is placed before `loop`, in copies of the loops from `loop` to the block. A loop is narrowed to the
+interior if a bound depends only on its variable and sizes; other bounds become a condition of the block.
 
-Refused: a block that is not complete, or does not store an if_then_else or Select whose other value is a constant; a
-loop that is not around the block, or has other blocks in it; a buffer that others write; a loop around which is not
-serial, if its iterations write the same elements.
+Rejected: a block that is not complete, or does not store an if_then_else or Select whose other value is a constant; a
+loop that does not enclose the block, or contains other blocks; a buffer with other writers; an outer non-serial loop
+whose iterations write the same elements.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from ..state import ScheduleState
 
 @primitive
 def decompose_padding(sch: ScheduleBase, block: BlockRV, loop: LoopRV) -> BlockRV:
-    """Split a block that pads into one that fills with the padding, in front of a loop, and one for what is inside.
+    """Split a padding block into a filling block before `loop`, and a block for the interior.
 
-    Returns the filling block. Raises ScheduleError as the docstring of the module says.
+    Returns the filling block. Raises ScheduleError in the cases listed in the module's docstring.
     """
     state = sch.state
     realize = state.realize(block)
@@ -79,7 +79,7 @@ def decompose_padding(sch: ScheduleBase, block: BlockRV, loop: LoopRV) -> BlockR
 
 
 def _parts(realize: BlockRealize, store: BufferStore) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-    """The condition for being inside, the value there, and the padding."""
+    """Return the condition of the interior, the value there, and the padding constant."""
     match store.value:
         case Call() if store.value.intrinsic == "if_then_else":
             condition, inside, padding = store.value.args
@@ -98,7 +98,7 @@ def _parts(realize: BlockRealize, store: BufferStore) -> tuple[PrimExpr, PrimExp
 
 
 def _loops_from(state: ScheduleState, block: BlockRV, loop: LoopRV) -> list[For]:
-    """The loops from a loop to a block, with nothing else in them."""
+    """Return the loops from `loop` down to a block; raise if they contain anything else."""
     realize, node = state.realize(block), state.loop(loop)
     around = state.loops(block)
     position = next((i for i, item in enumerate(around) if item is node), None)
@@ -119,7 +119,9 @@ def _loops_from(state: ScheduleState, block: BlockRV, loop: LoopRV) -> list[For]
 
 
 def _require_own_elements(state: ScheduleState, block: BlockRV, loop: LoopRV) -> None:
-    """Raise if iterations of a parallel loop around write the same elements: one would fill what another one wrote."""
+    """Raise if iterations of an outer parallel loop may write the same elements: one would overwrite another's
+    interior.
+    """
     realize, loops = state.realize(block), state.loops(block)
     for i, node in enumerate(loops):
         if node.loop_var is loop.var:
@@ -152,7 +154,7 @@ def _inside(
     around: set[Var],
     analyzer: Analyzer,
 ) -> Stmt:
-    """The loops with the block that writes what is inside; `around` are the variables of all loops of the scope."""
+    """Return the loops with the block for the interior; `around` are the variables of all loops of the scope."""
     block = realize.block
     values = {v.var: w for v, w in zip(block.iter_vars, realize.iter_values, strict=True)}
     conditions = [simplify(substitute(part, values)) for part in conjuncts(condition)]
@@ -196,9 +198,9 @@ def _inside(
 def _bound(
     condition: PrimExpr, var: Var, loops: set[Var]
 ) -> tuple[Var, PrimExpr | None, PrimExpr | None] | None:
-    """A bound of a variable from below, or from above (not included), that a comparison says of it alone.
+    """Return (var, lower bound, exclusive upper bound) that a comparison implies for `var` alone.
 
-    None if it says none, or one that depends on the variables of `loops`.
+    None if there is no bound, or it depends on the variables of `loops`.
     """
     kind = type(condition)
     if (

@@ -1,4 +1,4 @@
-"""decompose_reduction: the init of a reduction block becomes a block of its own, in front of a loop.
+"""decompose_reduction: move the init of a reduction block into a separate block before a loop.
 
     for i, k in T.grid(n, m):                 for i_init in range(n):
         with T.block("B"):                        with T.block("B_init"):
@@ -9,14 +9,13 @@
                                                           vi, vk = T.axis.remap("SR", [i, k])
                                                           B[vi] = B[vi] + A[vi, vk]
 
-The loops that the data-parallel variables are bound to, from the given one inwards, are written again around the new
-block, which has the parts of the predicate that do not depend on the reduction. The block's own random variable stands
-for the update from then on.
+The data-parallel loops, from `loop` inwards, are copied around the new block, which keeps the parts of the predicate
+that do not depend on the reduction. The original random variable then denotes the update block.
 
-Refused: a loop that is not around the block, in its scope; a block that is no reduction block; a reduction loop outside
-of the given one; loops that reach the start of the reduction in other than their first iterations, or twice; loops that
-are written again and whose bounds depend on the reduction; blocks inside the loop that read the result before its init
-has run, or write what the init reads.
+Rejected: a loop that does not enclose the block in its scope; a block that is no reduction block; a reduction loop
+outside of `loop`; loops that reach the start of the reduction in later iterations, or twice; copied loops whose bounds
+depend on the reduction; blocks inside the loop that read the result before its init has run, or write what the init
+reads.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ from ..state import ScheduleState
 
 @primitive
 def decompose_reduction(sch: ScheduleBase, block: BlockRV, loop: LoopRV) -> BlockRV:
-    """Put the init of a reduction block in front of a loop around it, as a block of its own, which is returned.
+    """Move the init of a reduction block into a new block before `loop`, which is returned.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state = sch.state
     realize, node = state.realize(block), state.loop(loop)
@@ -85,7 +84,7 @@ def decompose_reduction(sch: ScheduleBase, block: BlockRV, loop: LoopRV) -> Bloc
 
 
 def _loops_from(state: ScheduleState, block: BlockRV, loop: LoopRV) -> list[For]:
-    """The loops around a block from a given one inwards. Raises if the loop is none of them, or reduces too late."""
+    """Return the loops around a block from `loop` inwards. Raises if it is none of them, or an outer loop reduces."""
     realize, loops = state.realize(block), state.loops(block)
     position = next((i for i, item in enumerate(loops) if item.loop_var is loop.var), None)
     name = realize.block.name_hint
@@ -111,7 +110,7 @@ def _loops_from(state: ScheduleState, block: BlockRV, loop: LoopRV) -> list[For]
 
 
 def _require_path(node: For, realize: BlockRealize, inside: Sequence[For], kinds: BoundLoops) -> None:
-    """Raise unless there are only loops and sequences between the loop and the block, and the loops can be copied."""
+    """Raise unless only loops and sequences are between the loop and the block, and the loops can be copied."""
     for stmt in path_between(node, realize):
         if not isinstance(stmt, (For, SeqStmt, BlockRealize)):
             raise ScheduleError(
@@ -133,7 +132,7 @@ def _require_path(node: For, realize: BlockRealize, inside: Sequence[For], kinds
 
 
 def _require_untouched(state: ScheduleState, block: BlockRV, loop: LoopRV, inside: Sequence[For]) -> None:
-    """Raise if a block inside the loop sees the init run earlier, or changes what the init reads."""
+    """Raise if a block inside the loop would see the init run earlier, or writes what the init reads."""
     realize = state.realize(block)
     result = accesses(realize.block).written_buffers
     assert realize.block.init is not None
@@ -160,7 +159,7 @@ def _require_untouched(state: ScheduleState, block: BlockRV, loop: LoopRV, insid
 
 
 def _written_by(init: Stmt) -> set[Buffer]:
-    """The buffers that an init writes, and does not read."""
+    """Return the buffers that an init writes and does not read."""
     facts = accesses(Block((), (), (), "init", init))
     return facts.written_buffers - facts.read_buffers
 
@@ -168,7 +167,7 @@ def _written_by(init: Stmt) -> set[Buffer]:
 def _require_read_behind(
     state: ScheduleState, block: BlockRV, reader: BlockRealize, buffer: Buffer, inside: Sequence[For]
 ) -> None:
-    """Raise unless a block reads only elements for which the reduction block's init has run before."""
+    """Raise unless a block reads only elements whose init has already run."""
     realize = state.realize(block)
     reader_rv = state.block_rv(reader, block.function)
     reader_loops = state.loops(reader_rv)
@@ -203,7 +202,7 @@ def _index_of(children: Sequence[BlockRealize], child: BlockRealize) -> int:
 
 
 def _init_block(realize: BlockRealize, name: str) -> BlockRealize:
-    """The block that runs the init of a reduction block, bound as that is."""
+    """Return the block for the init of a reduction block, with its data-parallel bindings."""
     block = realize.block
     assert block.init is not None
     pairs = [
@@ -226,7 +225,7 @@ def _init_block(realize: BlockRealize, name: str) -> BlockRealize:
 
 
 def _with_init_names(nest: Stmt, loops: Sequence[For]) -> Stmt:
-    """Loops of which the variables are called after those they are copies of."""
+    """Rename the variables of copied loops after the originals."""
     renamed = {loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype) for loop in loops}
 
     def change(stmt: Stmt) -> Stmt:

@@ -1,6 +1,6 @@
-"""enter_postproc: the instruction behind which post-processing begins.
+"""enter_postproc: mark the beginning of post-processing in a trace.
 
-It changes nothing. A trace can be replayed, simplified and saved up to it, without what post-processing added.
+The program does not change. A trace can be replayed, simplified and saved up to this instruction.
 """
 
 from __future__ import annotations

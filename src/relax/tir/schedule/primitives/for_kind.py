@@ -1,10 +1,10 @@
-"""parallel, vectorize, unroll, bind: the way in which a loop runs.
+"""parallel, vectorize, unroll, bind: set the kind of a loop.
 
     for i in range(16):        sch.parallel(i)        for i in T.parallel(16):
 
-Refused by all but unroll: a loop whose iterations depend on each other. Such a loop is bound to a reduction variable,
-or has blocks that are neither complete nor reductions, or exchange elements between iterations, or has statements
-outside of blocks.
+Rejected, except by unroll: a loop whose iterations depend on each other. Such a loop is bound to a reduction variable,
+contains blocks that are neither complete nor reductions or that exchange elements between iterations, or contains
+statements outside of blocks.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def vectorize(sch: ScheduleBase, loop: LoopRV) -> None:
 
 @primitive
 def unroll(sch: ScheduleBase, loop: LoopRV) -> None:
-    """Write the iterations of a loop out, one after the other."""
+    """Unroll a loop."""
     node = sch.state.loop(loop)
     sch.state.replace(node, node.replace(kind=ForKind.UNROLLED, thread_binding=""), loop.function)
 
 
 @primitive
 def bind(sch: ScheduleBase, loop: LoopRV, thread_axis: str | IterVar) -> None:
-    """Run the iterations of a loop on the threads of an axis. It is kept and printed; CPUs have no such threads.
+    """Bind a loop to a thread axis. The binding is kept and printed; CPUs have no such threads.
 
-    Raises ScheduleError if the iterations depend on each other, or for an axis that is not known.
+    Raises ScheduleError if the iterations depend on each other, or for an unknown axis.
     """
     axis = thread_axis.thread_tag if isinstance(thread_axis, IterVar) else thread_axis
     sch.recorded["thread_axis"] = axis

@@ -1,4 +1,4 @@
-"""fuse: nested loops become one.
+"""fuse: fuse nested loops into one.
 
     for i, j in T.grid(8, m):               for i_j_fused in range(8 * m):
         with T.block("B"):                      with T.block("B"):
@@ -6,12 +6,11 @@
             vj = T.axis.spatial(m, j)               vj = T.axis.spatial(m, i_j_fused % m)
             B[vi, vj] = A[vi, vj]                   B[vi, vj] = A[vi, vj]
 
-The iterations keep their order. But a loop of no iterations that reduces still starts the reduction, which a loop that
-is also bound to data-parallel variables does not.
+The iterations keep their order. However, an empty reduction loop still runs the init, while an empty loop that is also
+bound to data-parallel variables does not.
 
-Refused: loops that do not stand directly inside each other, outermost first; a loop that is not serial or has
-annotations; one whose bounds depend on a loop that it is fused with; loops that reduce, which may have no iterations,
-with loops that do not.
+Rejected: loops that are not perfectly nested, outermost first; a loop that is not serial or has annotations; a loop
+whose bounds depend on another fused loop; a possibly empty reduction loop together with other loops.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ def fuse(sch: ScheduleBase, *loops: LoopRV, preserve_unit_iters: bool = True) ->
 
     Parameters
     ----------
-    preserve_unit_iters : False leaves loops of one iteration out of the fused index.
+    preserve_unit_iters : False omits loops of one iteration from the fused index.
 
-    Returns the fused loop. Raises ScheduleError as the docstring of the module says.
+    Returns the fused loop. Raises ScheduleError in the cases listed in the module's docstring.
     """
     if not loops:
         raise ScheduleError(ARGUMENT, "fuse takes at least one loop")
@@ -78,12 +77,12 @@ def fuse(sch: ScheduleBase, *loops: LoopRV, preserve_unit_iters: bool = True) ->
 
 
 def _widest(nodes: Iterable[For]) -> str:
-    """The dtype of the fused loop: the one of most bits."""
+    """Return the widest dtype of the loops."""
     return str(max((node.loop_var.dtype for node in nodes), key=lambda dtype: dtype.bits))
 
 
 def _digits(fused: Var, nodes: Sequence[For], preserve_unit_iters: bool) -> list[PrimExpr]:
-    """The values of the loops' variables: the digits of the fused one, outermost first."""
+    """Return the values of the loops' variables: the digits of the fused variable, outermost first."""
     result: list[PrimExpr] = []
     below: PrimExpr = const(1, fused.dtype)
     for place, node in enumerate(reversed(nodes)):

@@ -1,4 +1,4 @@
-"""loop_partition: one loop becomes several, one behind the other, each with a part of the iterations.
+"""loop_partition: split a loop's range into consecutive loops.
 
     for i in range(n):                      with T.block("B_i_common"):
         with T.block("B"):                      with T.block("B_i_0_partition"):
@@ -12,12 +12,12 @@
                                                             vi = T.axis.spatial(n, i_1 + 4)
                                                             B[vi] = A[vi]
 
-`factors` are the numbers of iterations of the loops; at most one is None, which is what the others leave. What is left
-of the loop behind them becomes a last loop. The parts are blocks, so that each is scheduled in a scope of its own; they
-have a variable for each loop around them that they depend on.
+`factors` are the iteration counts of the loops; at most one is None and takes the remaining iterations. Otherwise the
+remainder becomes a last loop. Each part is a block, so that it is scheduled in a separate scope, with a variable for
+each outer loop that it depends on.
 
-Refused: a loop that is not serial or has annotations; factors below 1, or that may be more than the loop has
-iterations; a loop inside of one that reduces, if the sum may be one over nothing, which the parts would not start.
+Rejected: a loop that is not serial or has annotations; factors below 1, or whose sum may exceed the extent; a loop
+inside a reduction loop that may be empty, as the parts would not run the init.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def loop_partition(
 
     Parameters
     ----------
-    preserve_unit_iters : False writes the index of a loop of one iteration as a constant.
+    preserve_unit_iters : False replaces the index of a loop of one iteration by a constant.
 
-    Returns the new loops. Raises ScheduleError as the docstring of the module says.
+    Returns the new loops. Raises ScheduleError in the cases listed in the module's docstring.
     """
     node = sch.state.loop(loop)
     require_plain(node)
@@ -86,7 +86,7 @@ def loop_partition(
 
 
 def _extents(node: For, factors: Sequence[int | ExprRV | None], analyzer: Analyzer) -> list[PrimExpr]:
-    """The numbers of iterations of the parts."""
+    """Return the number of iterations of each part."""
     dtype = node.loop_var.dtype
     if not factors or sum(factor is None for factor in factors) > 1:
         raise ScheduleError(
@@ -117,7 +117,7 @@ def _extents(node: For, factors: Sequence[int | ExprRV | None], analyzer: Analyz
 
 
 class _Names:
-    """Names of new blocks of a function, of which the state knows nothing yet."""
+    """Fresh names for blocks that are not in the state yet."""
 
     def __init__(self, sch: ScheduleBase, function: str) -> None:
         self.sch, self.function = sch, function
@@ -132,7 +132,7 @@ class _Names:
         return name
 
     def renewed(self, stmt: Stmt, suffix: str) -> Stmt:
-        """A statement whose blocks have new names."""
+        """Return a statement whose blocks have fresh names."""
         inner = map_parts(stmt, lambda part: self.renewed(part, suffix))
         if not isinstance(inner, BlockRealize):
             return inner
@@ -141,7 +141,7 @@ class _Names:
 
 
 def _loops_around(sch: ScheduleBase, loop: LoopRV) -> dict[Var, tuple[For, str]]:
-    """The loops around a loop in its scope, and what kind of variable a block that depends on them has."""
+    """Return the loops around a loop in its scope, with the kind of block variable to bind to each."""
     result: dict[Var, tuple[For, str]] = {}
     reduced: set[Var] = set()
     for child in blocks_below(sch.state.loop(loop)):
@@ -152,7 +152,7 @@ def _loops_around(sch: ScheduleBase, loop: LoopRV) -> dict[Var, tuple[For, str]]
 
 
 def _block(name: str, body: Stmt, outer: dict[Var, tuple[For, str]]) -> BlockRealize:
-    """A block around a statement, with a variable for each of the loops outside that it uses."""
+    """Return a block around a statement, with a variable for each outer loop that it uses."""
     used = variables_used(body)
     bound = {var: Var(f"v{var.name}", var.dtype) for var in outer if var in used}
     iter_vars = [IterVar(loop_range(outer[var][0]), new, outer[var][1]) for var, new in bound.items()]

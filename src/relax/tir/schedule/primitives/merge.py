@@ -1,4 +1,4 @@
-"""merge: loops side by side become one, with the bodies of all.
+"""merge: fuse adjacent loops with equal bounds into one.
 
     for i in range(8):                      for i_m in range(8):
         for j in range(4):                      for j in range(4):
@@ -7,11 +7,11 @@
         for j in range(4):                          with T.block("C"): ...
             with T.block("C"): ...
 
-The loops around them, up to the statement that is around all, are merged with them.
+The enclosing loops, up to the common parent, are merged as well.
 
-Refused: loops that are not serial or have annotations; nests that differ in depth, or in the bounds of a loop; nests
-that do not stand directly behind each other, or whose loops contain something beside the next loop; statements outside
-of blocks; a block that touches elements which a block of another nest writes in another iteration.
+Rejected: loops that are not serial or have annotations; nests with different depths or bounds; nests that are not
+adjacent or not perfectly nested; statements outside of blocks; a block that accesses elements which a block of another
+nest writes in a different iteration.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .split import require_plain
 
 @primitive
 def merge(sch: ScheduleBase, *loops: LoopRV) -> LoopRV:
-    """Merge loops side by side, with those around them up to what is around all, and return the innermost merged loop.
+    """Merge adjacent loop nests up to their common parent, and return the innermost merged loop.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     nodes = [sch.state.loop(loop) for loop in loops]
     if len({node.loop_var for node in nodes}) < 2 or len({node.loop_var for node in nodes}) < len(nodes):
@@ -71,7 +71,7 @@ def _as(var: Var, node: For) -> PrimExpr:
 
 
 def _common(sch: ScheduleBase, loops: Sequence[LoopRV]) -> Placed:
-    """The innermost statement around all loops, in their common scope."""
+    """Return the innermost common ancestor of all loops, in their common scope."""
     lists = [sch.state.ancestors(loop) for loop in loops]
     scopes = [sch.state.scope(loop) for loop in loops]
     if any(scope is not scopes[0] for scope in scopes):
@@ -83,7 +83,9 @@ def _common(sch: ScheduleBase, loops: Sequence[LoopRV]) -> Placed:
 
 
 def _nest(sch: ScheduleBase, loop: LoopRV, around: Placed) -> list[For]:
-    """The loops from directly below `around` to a loop, outermost first, each alone in the one before it."""
+    """Return the loops from directly below `around` to `loop`, outermost first; raise unless they are perfectly
+    nested.
+    """
     nodes = sch.state.loops(loop)
     start = next((i + 1 for i, node in enumerate(nodes) if node is around), 0)
     nest = nodes[start:]
@@ -102,7 +104,7 @@ def _nest(sch: ScheduleBase, loop: LoopRV, around: Placed) -> list[For]:
 
 
 def _side_by_side(around: Placed, tops: Sequence[For]) -> list[For]:
-    """The outermost loops in the order of the program. Raises unless nothing stands between them."""
+    """Return the outermost loops in program order; raise unless they are adjacent."""
     ids = {id(top) for top in tops}
     if len(ids) < len(tops):
         raise ScheduleError(STRUCTURE, "one of the loops is inside of another one", *tops)
@@ -119,7 +121,7 @@ def _side_by_side(around: Placed, tops: Sequence[For]) -> list[For]:
 
 
 def _sequence(stmt: Stmt, ids: set[int]) -> SeqStmt | None:
-    """The sequence in a statement, outside of its blocks and loops, that has a statement of `ids`."""
+    """Return the sequence in a statement, outside of its blocks and loops, that contains a statement in `ids`."""
     found: list[SeqStmt] = []
 
     def look(part: Stmt) -> Stmt:
@@ -134,7 +136,7 @@ def _sequence(stmt: Stmt, ids: set[int]) -> SeqStmt | None:
 
 
 def _with_merged(around: Placed, tops: Sequence[For], merged: Stmt) -> Placed:
-    """The statement around the loops, with the merged loop in their place."""
+    """Replace the loops in their parent statement by the merged loop."""
     ids = {id(top) for top in tops}
 
     def rewrite(part: Stmt) -> Stmt:
@@ -182,7 +184,7 @@ def _require_equal_bounds(sch: ScheduleBase, nests: Sequence[Sequence[For]], fun
 def _require_independent(
     sch: ScheduleBase, inner: LoopRV, variables: Sequence[Var], members: Sequence[set[str]]
 ) -> None:
-    """Raise if a block touches what one of another nest writes in another iteration of the merged loops."""
+    """Raise if a block accesses elements that another nest writes in a different iteration of the merged loops."""
     chain = [node for node in sch.state.loops(inner) if node.loop_var in set(variables)]
     scope = scope_of(sch.state.scope(inner).block)
 

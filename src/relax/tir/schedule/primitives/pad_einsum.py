@@ -1,4 +1,4 @@
-"""pad_einsum: a sum of products gets an iteration space of whole multiples, with zeros where there was nothing.
+"""pad_einsum: pad the extents of a sum of products to multiples, with zeros in the inputs.
 
     for i, j, k in T.grid(127, 127, 127):       sch.pad_einsum(block, [1, 32, 32])
         with T.block("C"):
@@ -19,13 +19,13 @@
             v0, v1 = T.axis.remap("SS", [ax0, ax1])
             C[v0, v1] = C_pad[v0, v1]
 
-`padding` has a number for each variable of the block: its extent is rounded up to a multiple. A buffer whose
-extents stay is used as it is.
+`padding` holds a number for each variable of the block, to a multiple of which its extent is rounded up. Buffers
+without changed extents are not copied.
 
-Refused: a block that is no reduction block, or whose store is no sum of a product of elements; elements whose indices
-are not distinct variables of the block; loops that are not bound to the variables one by one, or have something else in
-them; numbers below 1; a buffer that is two factors and would be padded in two ways; a sum over a variable that gets
-longer and does not index all factors: zero times infinity is no zero.
+Rejected: a block that is no reduction block, or does not accumulate a product of elements; elements whose indices are
+not distinct variables of the block; loops that are not perfectly nested, or not bound to one variable each; numbers
+below 1; a buffer that occurs as two factors with different padding; a padded reduction variable that does not index all
+factors: zero times infinity is not zero.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ from ..state import ScheduleState
 
 @primitive
 def pad_einsum(sch: ScheduleBase, block: BlockRV, padding: Sequence[int]) -> None:
-    """Round the extents of a sum of products up to multiples, its inputs padded with zeros.
+    """Round the extents of a sum of products up to multiples, padding its inputs with zeros.
 
-    `padding` has a number for each variable of the block. Raises ScheduleError as the docstring of the module says.
+    `padding` holds a number for each variable of the block. Raises ScheduleError in the cases listed in the module's
+    docstring.
     """
     state = sch.state
     realize = state.realize(block)
@@ -85,7 +86,7 @@ def pad_einsum(sch: ScheduleBase, block: BlockRV, padding: Sequence[int]) -> Non
 
 
 def _loops(state: ScheduleState, block: BlockRV) -> list[For]:
-    """The loops around a block, each bound to one of its variables, with nothing else in them."""
+    """Return the perfectly nested loops around a block, each bound to one of its variables."""
     realize, loops = state.realize(block), state.loops(block)
     variables = {loop.loop_var: loop for loop in loops}
     bound = len(loops) == len(realize.iter_values) > 0 and is_const(realize.predicate, 1)
@@ -110,14 +111,14 @@ def _loops(state: ScheduleState, block: BlockRV) -> list[For]:
 
 
 def _runs_over(loop: For, dom: Range | None) -> bool:
-    """True if a loop runs over a domain that begins at 0."""
+    """True if a loop runs over the domain, from 0 on."""
     if dom is None or not is_const(loop.min, 0) or not is_const(dom.min, 0):
         return False
     return prove(loop.extent.equal(dom.extent)) is True
 
 
 def _padded_extents(realize: BlockRealize, padding: Sequence[int]) -> dict[Var, PrimExpr]:
-    """The extent that each variable of a block shall have."""
+    """Return the padded extent of each variable of a block."""
     iter_vars = realize.block.iter_vars
     if len(padding) != len(iter_vars) or any(number < 1 for number in padding):
         raise ScheduleError(
@@ -135,7 +136,7 @@ def _padded_extents(realize: BlockRealize, padding: Sequence[int]) -> dict[Var, 
 
 
 def _product(realize: BlockRealize) -> tuple[BufferStore, list[BufferLoad]]:
-    """The store of a block, and the elements of which it adds the product. Raises for another body."""
+    """Return the store of a block, and the factors of the product it accumulates. Raises for another body."""
     block = realize.block
     store, init = block.body, block.init
     factors: list[BufferLoad] = []
@@ -171,7 +172,7 @@ def _is_zero(value: PrimExpr) -> bool:
 
 
 def _factors(term: PrimExpr, factors: list[BufferLoad]) -> bool:
-    """Collect the elements that a product consists of, converted or not. False for another term."""
+    """Collect the factors of a product, without casts; False for another term."""
     match term:
         case Mul(a, b):
             return _factors(a, factors) and _factors(b, factors)
@@ -196,7 +197,7 @@ def _require_variables(realize: BlockRealize, access: BufferStore | BufferLoad) 
 
 
 def _require_zeros(realize: BlockRealize, factors: list[BufferLoad], extents: dict[Var, PrimExpr]) -> None:
-    """Raise unless the product is zero in all steps of the sum that are added."""
+    """Raise unless the product is zero in all added reduction steps."""
     for iter_var in realize.block.iter_vars:
         assert iter_var.dom is not None
         if iter_var.iter_type == "spatial" or extents[iter_var.var] is iter_var.dom.extent:
@@ -214,7 +215,7 @@ def _require_zeros(realize: BlockRealize, factors: list[BufferLoad], extents: di
 def _require_one_padding(
     realize: BlockRealize, factors: list[BufferLoad], extents: dict[Var, PrimExpr]
 ) -> None:
-    """Raise unless a buffer that is several factors is padded in the same way for all of them."""
+    """Raise if a buffer occurs as several factors with different padding."""
     domains = {v.var: v.dom.extent for v in realize.block.iter_vars if v.dom is not None}
     first: dict[Buffer, BufferLoad] = {}
     for factor in factors:
@@ -239,7 +240,7 @@ def _require_one_padding(
 
 @dataclass(frozen=True)
 class _Pad:
-    """A padded buffer, the extents of the part that was there before, and the name of the block that copies."""
+    """A padded buffer, the original extents, and the name of the copying block."""
 
     buffer: Buffer
     extents: tuple[PrimExpr, ...]
@@ -253,7 +254,7 @@ class _Pad:
         state: ScheduleState,
         function: str,
     ) -> _Pad | None:
-        """The padded buffer for an access; None if its extents stay."""
+        """Return the padded buffer for an access; None if no extent changes."""
         domains = {v.var: v.dom.extent for v in realize.block.iter_vars if v.dom is not None}
         variables = [index for index in access.indices if isinstance(index, Var)]
         old, new = [domains[var] for var in variables], [extents[var] for var in variables]
@@ -269,7 +270,7 @@ class _Pad:
 def _padded_nest(
     realize: BlockRealize, loops: Sequence[For], extents: dict[Var, PrimExpr], buffers: dict[Buffer, Buffer]
 ) -> Stmt:
-    """The loops of a block with the padded extents, and the block with the padded buffers."""
+    """Return the loops and the block with padded extents and buffers."""
     block = realize.block
     iter_vars = tuple(
         v.replace(dom=Range.from_min_extent(const(0, v.var.dtype), extents[v.var])) for v in block.iter_vars
@@ -283,7 +284,7 @@ def _padded_nest(
 
 
 def _copy_in(old: Buffer, pad: _Pad) -> Stmt:
-    """The loops that fill a padded buffer: with the elements of the buffer, and with zeros."""
+    """Return loops that fill a padded buffer with the original elements and zeros."""
 
     def store(variables: Sequence[Var]) -> BufferStore:
         inside = [
@@ -299,7 +300,7 @@ def _copy_in(old: Buffer, pad: _Pad) -> Stmt:
 
 
 def _copy_out(old: Buffer, pad: _Pad) -> Stmt:
-    """The loops that copy the result."""
+    """Return loops that copy the result back."""
 
     def store(variables: Sequence[Var]) -> BufferStore:
         return BufferStore(old, BufferLoad(pad.buffer, tuple(variables)), tuple(variables))
@@ -308,7 +309,7 @@ def _copy_out(old: Buffer, pad: _Pad) -> Stmt:
 
 
 def _loops_of(name: str, extents: Sequence[PrimExpr], store: Callable[[Sequence[Var]], BufferStore]) -> Stmt:
-    """Loops over some extents, with a block of one store in them."""
+    """Return loops over the extents, around a block with one store."""
     loops = [Var(f"ax{i}", extent.dtype) for i, extent in enumerate(extents)]
     iter_vars = [
         IterVar(

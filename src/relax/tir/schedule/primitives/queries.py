@@ -1,6 +1,6 @@
-"""Questions about a program: blocks by their names, the loops around a block, producers and consumers.
+"""Queries: blocks by name, loops around a block, producers and consumers.
 
-They change nothing, but are instructions of the trace, since the random variables that they give are used later.
+They change nothing, but are recorded in the trace, since later instructions use their random variables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..rv import BlockRV, LoopRV
 
 @query
 def get_block(sch: ScheduleBase, name: str, func_name: str | GlobalVar | None = None) -> BlockRV:
-    """The block of a name in a function; by default in the one that `work_on` named, or the only PrimFunc.
+    """Return the block with a name; searches the function set by `work_on`, or the only PrimFunc, by default.
 
     Raises ScheduleError if there is no such function or block.
     """
@@ -33,7 +33,7 @@ def get_block(sch: ScheduleBase, name: str, func_name: str | GlobalVar | None = 
 
 
 def function_named(sch: ScheduleBase, func_name: str | GlobalVar | None) -> str:
-    """The name of the function that a primitive shall work on."""
+    """Return the name of the function that a primitive works on."""
     name = func_name.name_hint if isinstance(func_name, GlobalVar) else func_name
     functions = [g.name_hint for g, func in sch.mod.functions.items() if isinstance(func, PrimFunc)]
     if name is None:
@@ -57,19 +57,19 @@ def function_named(sch: ScheduleBase, func_name: str | GlobalVar | None) -> str:
 
 @primitive
 def work_on(sch: ScheduleBase, func_name: str) -> None:
-    """Take a function as the one that `get_block` means when it is told none."""
+    """Set the default function of `get_block`."""
     sch.working_on = function_named(sch, func_name)
 
 
 @query
 def get_loops(sch: ScheduleBase, block: BlockRV) -> list[LoopRV]:
-    """The loops around a block, within its scope, the outermost first."""
+    """Return the loops around a block, within its scope, outermost first."""
     return [LoopRV(block.function, loop.loop_var) for loop in sch.state.loops(block)]
 
 
 @query
 def get_child_blocks(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV) -> list[BlockRV]:
-    """The blocks directly in the scope of a block, or those of them below a loop."""
+    """Return the blocks directly in the scope of a block, or below a loop within its scope."""
     node = sch.state.placed(block_or_loop)
     return [BlockRV(block_or_loop.function, child.block.name_hint) for child in _children(node)]
 
@@ -83,7 +83,7 @@ def _children(node: Stmt) -> list[BlockRealize]:
 
 @query
 def get_producers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
-    """The blocks of the same scope that write, before the block, what it reads or writes."""
+    """Return the blocks of the same scope that write, before the block, what it reads or writes."""
     scope = scope_of(sch.state.scope(block).block)
     return [
         BlockRV(block.function, item.block.name_hint) for item in scope.producers(sch.state.realize(block))
@@ -92,7 +92,7 @@ def get_producers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
 
 @query
 def get_consumers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
-    """The blocks of the same scope that read or write, behind the block, what it writes."""
+    """Return the blocks of the same scope that read or write, after the block, what it writes."""
     scope = scope_of(sch.state.scope(block).block)
     return [
         BlockRV(block.function, item.block.name_hint) for item in scope.consumers(sch.state.realize(block))
@@ -101,7 +101,7 @@ def get_consumers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
 
 @query
 def get_output_blocks(sch: ScheduleBase, scope_block: BlockRV) -> list[BlockRV]:
-    """The blocks in a scope that write a buffer which the scope does not allocate: what it hands to the outside."""
+    """Return the blocks in a scope that write buffers which the scope does not allocate."""
     block = sch.state.block(scope_block)
     own = set(block.alloc_buffers)
     return [

@@ -1,4 +1,4 @@
-"""read_at, write_at: what an iteration of a loop reads or writes of a buffer is copied at its start or its end.
+"""read_at, write_at: copy the elements that an iteration of a loop reads or writes, at its start or end.
 
     for i in range(8):                             for i in range(8):
         for j in range(16):                            with T.block("A_shared"):
@@ -11,10 +11,10 @@
                                                                vi = T.axis.spatial(128, i * 16 + j)
     after read_at(i, B, 0, "shared")                           B[vi] = A_shared[vi] * 2.0
 
-All blocks in the loop that read the buffer read the copy of `read_at`. The copy is one block, with loops inside.
+After `read_at`, all blocks in the loop that read the buffer read the copy. The copy is one block, with loops inside.
 
-Refused: what `cache_read` and `cache_write` refuse; a block that is not below the loop; a buffer that is written in the
-loop (read_at), or also read there by another block (write_at).
+Rejected: the cases that `cache_read` and `cache_write` reject; a block that is not below the loop; a buffer that is
+written in the loop (read_at), or also read there by another block (write_at).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def read_at(
     read_buffer_index: int | str | Buffer,
     storage_scope: str,
 ) -> BlockRV:
-    """Copy what an iteration of a loop reads of a buffer at its start; returns the block that copies.
+    """Copy the elements of a buffer that an iteration of a loop reads, at its start; returns the copying block.
 
     Parameters
     ----------
     read_buffer_index : an index into the reads of `block`, a name, or a Buffer.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state, realize = sch.state, sch.state.realize(block)
     buffer = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
@@ -91,13 +91,13 @@ def write_at(
     write_buffer_index: int | str | Buffer,
     storage_scope: str,
 ) -> BlockRV:
-    """Copy what an iteration of a loop writes to a buffer at its end; returns the block that copies.
+    """Copy the elements of a buffer that an iteration of a loop writes, at its end; returns the copying block.
 
     Parameters
     ----------
     write_buffer_index : an index into the writes of `block`, a name, or a Buffer.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state, realize = sch.state, sch.state.realize(block)
     buffer = buffer_argument(sch, realize, write_buffer_index, "write", "write_buffer_index")
@@ -135,7 +135,7 @@ def write_at(
 
 
 def _site(state: ScheduleState, loop: LoopRV, block: BlockRV) -> Site:
-    """The place beside the body of a loop, which must be around a block."""
+    """Return the site beside the body of a loop, which must be around a block."""
     scope = BlockRV(block.function, state.scope(block).block.name_hint)
     way: Path = paths(state.block(scope).body)[state.realize(block)]
     node = state.loop(loop)
@@ -148,7 +148,7 @@ def _site(state: ScheduleState, loop: LoopRV, block: BlockRV) -> Site:
 
 
 def _copy(name: str, source: Buffer, target: Buffer, portion: Portion, site: Site) -> BlockRealize:
-    """A block that copies a part of a buffer in loops of its own; its variables are the loops around it in use."""
+    """Return a block that copies a part of a buffer in inner loops; its variables are the outer loops it depends on."""
     used = {var for extent in portion.ranges for end in (extent.min, extent.extent) for var in free_vars(end)}
     loops = [loop for loop in site.around if loop.loop_var in used]
     iter_vars = [IterVar(loop_range(loop), Var(f"v{i}", loop.loop_var.dtype)) for i, loop in enumerate(loops)]

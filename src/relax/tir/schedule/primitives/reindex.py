@@ -1,4 +1,4 @@
-"""reindex, reindex_cache_read, reindex_cache_write: a block works on a copy of a buffer, indexed by its own variables.
+"""reindex, reindex_cache_read, reindex_cache_write: let a block access a copy indexed by its own variables.
 
     for i, j in T.grid(64, 128):                   for ax0, ax1 in T.grid(64, 128):
         with T.block("B"):                             with T.block("A_reindex"):
@@ -9,12 +9,12 @@
     after reindex(B, ("read", 0))                          vi, vj = T.axis.remap("SS", [i, j])
                                                            B[vi, vj] = A_reindex[vi, vj] * 2.0
 
-The new buffer of `reindex` has a dimension for each variable of the block that is in the indices. That of
-`reindex_cache_read` and `reindex_cache_write` is laid out by a map from all variables of the block, and is of another
-storage scope. What is read is copied in front of the block, what is written behind it.
+The new buffer of `reindex` has a dimension for each block variable in the indices. The buffer of `reindex_cache_read`
+and `reindex_cache_write` is laid out by a map from all variables of the block, in another storage scope. Read elements
+are copied before the block, written ones after it.
 
-Refused: a block that accesses the buffer at several places, or at places that its variables alone do not say; maps that
-put two elements in one place; and what `cache_read` and `cache_write` refuse.
+Rejected: a block that accesses the buffer at several indices, or at indices that depend on more than its variables;
+maps that send two elements to the same indices; and the cases that `cache_read` and `cache_write` reject.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from .transform_layout import Mapping, index_map_argument
 
 @primitive
 def reindex(sch: ScheduleBase, block: BlockRV, buffer: tuple[str, int] | str | Buffer) -> BlockRV:
-    """Let a block access a copy of a buffer, indexed by the block's variables; returns the block that copies.
+    """Let a block access a copy of a buffer, indexed by the block's variables; returns the copying block.
 
     Parameters
     ----------
     buffer : ``("read", index)``, ``("write", index)``, a name, or a Buffer.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     realize = sch.state.realize(block)
     old = either_buffer(sch, realize, buffer)
@@ -79,9 +79,9 @@ def reindex_cache_read(
     Parameters
     ----------
     read_buffer_index : an index into the block's reads, a name, or a Buffer.
-    index_map : from the block's variables to the indices of the copy.
+    index_map : map from the block's variables to the indices of the copy.
 
-    Returns the block that copies. Raises ScheduleError as the docstring of the module says.
+    Returns the block that copies. Raises ScheduleError in the cases listed in the module's docstring.
     """
     realize = sch.state.realize(block)
     old = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
@@ -104,14 +104,14 @@ def reindex_cache_write(
     storage_scope: str,
     index_map: Mapping,
 ) -> BlockRV:
-    """Let a block write a buffer in a storage scope, laid out by a map from its variables, which is copied behind it.
+    """Let a block write a buffer in a storage scope, laid out by a map from its variables, which is then copied back.
 
     Parameters
     ----------
     write_buffer_index : an index into the block's writes, a name, or a Buffer.
-    index_map : from the block's variables to the indices of the new buffer.
+    index_map : map from the block's variables to the indices of the new buffer.
 
-    Returns the block that copies. Raises ScheduleError as the docstring of the module says.
+    Returns the block that copies. Raises ScheduleError in the cases listed in the module's docstring.
     """
     realize = sch.state.realize(block)
     old = buffer_argument(sch, realize, write_buffer_index, "write", "write_buffer_index")
@@ -125,10 +125,10 @@ def reindex_cache_write(
 
 @dataclass
 class Reindexing:
-    """The place in a buffer that a block accesses, and that place in another one, both by the block's variables."""
+    """Indices of one access in the old and in the new buffer, as functions of the block's variables."""
 
     iter_vars: tuple[IterVar, ...]
-    """The variables of the block that are in the indices of the two."""
+    """The variables of the block that occur in the indices."""
     old: Buffer
     places: tuple[PrimExpr, ...]
     new: Buffer
@@ -136,11 +136,11 @@ class Reindexing:
 
     @property
     def extents(self) -> list[PrimExpr]:
-        """The number of values of each variable."""
+        """Number of values of each variable."""
         return [_domain(iter_var).extent for iter_var in self.iter_vars]
 
     def nest(self, state: ScheduleState, site: Site, access: Access) -> Placed:
-        """Loops around a block that copies every element that the variables name, as far as it is in the buffer."""
+        """Return loops around a block that copies all accessed elements, as far as they are inside the buffer."""
         analyzer = site.analyzer.copy()
         for iter_var in self.iter_vars:
             analyzer.bind(iter_var.var, _domain(iter_var), override=True)
@@ -192,7 +192,7 @@ def _element(buffer: Buffer, indices: Sequence[PrimExpr]) -> BufferRegion:
 
 
 def _only_place(realize: BlockRealize, buffer: Buffer) -> tuple[PrimExpr, ...]:
-    """The indices at which a block accesses a buffer. Raises ScheduleError if there are several."""
+    """Return the indices at which a block accesses a buffer. Raises ScheduleError if there are several."""
     found: list[tuple[PrimExpr, ...]] = []
 
     def is_new(indices: tuple[PrimExpr, ...]) -> bool:

@@ -1,15 +1,15 @@
-"""reorder: nested loops change places; reorder_block_iter_var: the variables of a block do.
+"""reorder: change the nesting order of loops; reorder_block_iter_var: change the order of a block's variables.
 
     for i, j, k in T.grid(8, 8, 8):          for k, i, j in T.grid(8, 8, 8):
         with T.block("C"):                       with T.block("C"):
             ...                                      ...
 
-Loops between those that are named keep their places. A reduction may be computed in another order if it is a sum, a
-minimum, a maximum or a product of integers.
+Loops between the named ones keep their positions. Reductions may be reordered if they are sums, minima, maxima or
+products of integers.
 
-Refused: loops that are no part of one chain of loops directly inside each other; a loop that would stand outside of one
-its bounds depend on; blocks below that are neither complete nor reductions, or that depend on each other across
-iterations; statements outside of blocks.
+Rejected: loops that are not part of one perfect nest; a loop that would enclose a loop its bounds depend on; blocks
+below that are neither complete nor reductions, or that depend on each other across iterations; statements outside of
+blocks.
 
     vi, vj = T.axis.remap("SS", [i, j])          vj, vi = T.axis.remap("SS", [j, i])
 """
@@ -29,9 +29,9 @@ from ..rv import BlockRV, LoopRV
 
 @primitive
 def reorder(sch: ScheduleBase, *ordered_loops: LoopRV) -> None:
-    """Nest loops of a chain in the order in which they are given, outermost first.
+    """Nest loops of a chain in the given order, outermost first.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     if not ordered_loops:
         raise ScheduleError(ARGUMENT, "reorder takes at least one loop")
@@ -60,7 +60,7 @@ def reorder(sch: ScheduleBase, *ordered_loops: LoopRV) -> None:
 
 
 def _chain(sch: ScheduleBase, loops: Sequence[LoopRV]) -> list[For]:
-    """The loops from the outermost to the innermost of some, each directly inside the one before. Raises otherwise."""
+    """Return the loops from the outermost to the innermost of `loops`; raise unless they are perfectly nested."""
     around = max((sch.state.loops(loop) for loop in loops), key=len)
     variables = [node.loop_var for node in around]
     places: list[int] = []
@@ -81,7 +81,7 @@ def _chain(sch: ScheduleBase, loops: Sequence[LoopRV]) -> list[For]:
 
 
 def _require_bounds_inside(order: Sequence[For]) -> None:
-    """Raise if a loop would stand outside of one that its bounds depend on."""
+    """Raise if a loop would enclose a loop that its bounds depend on."""
     for place, node in enumerate(order):
         used = {*free_vars(node.min), *free_vars(node.extent)}
         for inner in order[place + 1 :]:
@@ -97,7 +97,7 @@ def _require_bounds_inside(order: Sequence[For]) -> None:
 
 @primitive
 def reorder_block_iter_var(sch: ScheduleBase, block: BlockRV, new_order: Sequence[int]) -> None:
-    """List the variables of a block in another order: `new_order` has, for each place, the index of the variable.
+    """Permute the variables of a block: `new_order` holds the old index for each position.
 
     Raises ScheduleError if it is no permutation.
     """

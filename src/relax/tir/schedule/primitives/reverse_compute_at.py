@@ -1,4 +1,4 @@
-"""reverse_compute_at: a consumer moves under a loop of its producers, and takes there what they have just computed.
+"""reverse_compute_at: move a consumer under a loop of its producers, to use what an iteration has computed.
 
     for io, ii in T.grid(8, 16):                    for io in range(8):
         with T.block("P"):                              for ii in range(16):
@@ -10,13 +10,13 @@
             B[vi] = P[vi] + 1.0                                 vi = T.axis.spatial(128, io * 16 + ax0)
                                                                 B[vi] = P[vi] + 1.0
 
-New loops run over the values of the consumer's variables for which it reads what the producers below the loop write in
-an iteration, all of a domain where they cannot be told, and all steps of a reduction.
+New loops run over the values of the consumer's variables for which it reads elements that the producers below the loop
+write in an iteration; over the whole domain of a variable where these values are unknown, and of a reduction.
 
-Refused: a block of another scope, a loop that is around the block already; a block that is neither complete nor a
-reduction block; one without producers below the loop; one that reads what an iteration has not finished, a halo for
-instance; one that would run for other values than before; one that would move past a block that writes what it reads,
-or that is read in front of its place; a loop around whose iterations would then depend on each other and is not serial.
+Rejected: a block of another scope; a loop that encloses the block already; a block that is neither complete nor a
+reduction block, has no producers below the loop, reads elements that an iteration has not finished (such as a halo),
+would run for other values than before, would move past a writer of what it reads, or has readers before its place; a
+loop below a non-serial loop whose iterations would then depend on each other.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ from ..state import ScheduleState
 def reverse_compute_at(
     sch: ScheduleBase, block: BlockRV, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
 ) -> None:
-    """Move a consumer under a loop of its producers, where it reads what they have written in an iteration.
+    """Move a consumer under a loop of its producers, where it reads the elements that an iteration has written.
 
     Parameters
     ----------
-    preserve_unit_loops : False leaves loops of one iteration out.
-    index : the place among the statements in the loop; -1 the last one possible, -2 the first one.
+    preserve_unit_loops : False omits loops of one iteration.
+    index : position among the statements in the loop; -1 is the last possible one, -2 the first.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state = sch.state
     require_same_scope(state, block, loop)
@@ -96,7 +96,7 @@ def reverse_compute_at(
 
 
 def _producers_below(state: ScheduleState, block: BlockRV, loop: LoopRV) -> list[BlockRealize]:
-    """The blocks below a loop that write what a block reads."""
+    """Return the blocks below a loop that write what a block reads."""
     realize, node = state.realize(block), state.loop(loop)
     scope = scope_at(state, block)
     read = accesses(realize.block).read_buffers
@@ -126,7 +126,7 @@ def _provided_domain(
     producers: list[BlockRealize],
     analyzer: Analyzer,
 ) -> Domain:
-    """The values of a consumer's variables for which it reads what is written in an iteration of a loop."""
+    """Return the values of a consumer's variables for which it reads elements that an iteration of a loop writes."""
     result: Domain = [None] * len(realize.block.iter_vars)
     for region in accesses(realize.block).reads:
         boxes = [
@@ -144,7 +144,7 @@ def _provided_domain(
 def _require_same_values(
     analyzer: Analyzer, old: BlockRealize, old_loops: list[For], new: BlockRealize, loops: list[For]
 ) -> None:
-    """Raise unless a block runs for the same values of its variables as before, in loops that are not shared."""
+    """Raise unless a block runs for the same values of its variables as before, over the loops that are not shared."""
     name = old.block.name_hint
     points = fresh_points([v.var for v in old.block.iter_vars])
     first = domain_points(old, old_loops, points, analyzer)

@@ -1,4 +1,4 @@
-"""reverse_compute_inline: a consumer of single elements is computed where its producer writes them; the buffer goes.
+"""reverse_compute_inline: inline an elementwise consumer into its producer, and remove the intermediate buffer.
 
     for i in range(128):                            for i in range(128):
         with T.block("P"):                              with T.block("P"):
@@ -9,14 +9,14 @@
             vi = T.axis.spatial(128, i)
             B[vi] = P[vi] + 1.0
 
-The values of the consumer's variables come from the element that the producer writes, so the indices at which it is
-read must decide them. Where the producer writes elements that the consumer does not read, it gets a condition.
+The values of the consumer's variables are computed from the indices of the written element, so the indices of the load
+must be invertible. If the producer writes elements that the consumer does not read, it gets a condition.
 
-Refused: a consumer or producer that is not complete (a reduction's elements are not finished when they are written) or
-does not consist of one store; a consumer that reads the producer's buffer at several places, or at indices that do not
-decide its variables, or reads what the producer does not write; a buffer with other readers, or that the scope does not
-allocate; a consumer that would read other values, since a block between the two writes what it reads; a reader of the
-consumer's buffer that stands before the consumer.
+Rejected: a consumer or producer that is not complete (a reduction's elements are not final when they are written) or
+not a single store; a consumer that reads the producer's buffer at several indices, at indices that are not invertible,
+or elements that the producer does not write; a buffer with other readers, or that the scope does not allocate; a
+consumer that would read other values, because a block in between overwrites them; a reader of the consumer's buffer
+that precedes the consumer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from ..state import ScheduleState
 
 @primitive
 def reverse_compute_inline(sch: ScheduleBase, block: BlockRV) -> None:
-    """Compute a consumer where its producer writes. Raises ScheduleError as the module's docstring says."""
+    """Inline a consumer into its producer. Raises ScheduleError in the cases listed in the module's docstring."""
     state = sch.state
     realize = state.realize(block)
     require_complete(state, block)
@@ -94,7 +94,7 @@ def reverse_compute_inline(sch: ScheduleBase, block: BlockRV) -> None:
 
 
 def _producer(state: ScheduleState, block: BlockRV) -> BlockRealize:
-    """The block that computes what the consumer reads; the last one if there are several."""
+    """Return the last block before the consumer that computes what it reads."""
     realize, scope = state.realize(block), scope_at(state, block)
     here = scope.position(realize)
     read = accesses(realize.block).read_buffers
@@ -126,7 +126,7 @@ def _producer(state: ScheduleState, block: BlockRV) -> BlockRealize:
 
 
 def _require_exact_domain(state: ScheduleState, block: BlockRV) -> None:
-    """Raise unless a block runs for all values in the domains of its variables, and no others."""
+    """Raise unless a block runs for exactly the values in the domains of its variables."""
     realize, loops, analyzer = state.realize(block), state.loops(block), outer_facts(state, block)
     points = fresh_points([v.var for v in realize.block.iter_vars])
     reached = domain_points(realize, loops, points, analyzer)
@@ -138,7 +138,7 @@ def _require_exact_domain(state: ScheduleState, block: BlockRV) -> None:
 
 
 def _values(realize: BlockRealize, written: BufferStore) -> tuple[dict[Var, PrimExpr], list[PrimExpr]]:
-    """The values of a consumer's variables at the element that is written, and the conditions for it to be read."""
+    """Return a consumer's variables as functions of the written element, and the conditions under which it is read."""
     name, buffer = realize.block.name_hint, written.buffer
     loads: list[BufferLoad] = []
 
@@ -176,7 +176,7 @@ def _merged(
     conditions: list[PrimExpr],
     analyzer: Analyzer,
 ) -> BlockRealize:
-    """The producer with the consumer's store, where the conditions hold."""
+    """Return the producer with the consumer's store, under the conditions."""
     placed: BufferStore = substitute(store, values)
 
     def element(indices: tuple[PrimExpr, ...]) -> PrimExpr:

@@ -1,4 +1,4 @@
-"""rfactor: a reduction is done in parts, one for each iteration of a loop, which are combined at the end.
+"""rfactor: factor a reduction into partial reductions, one per iteration of a loop, and a block that combines them.
 
     for i, ko, ki in T.grid(n, 8, 4):               for i, ko, ki in T.grid(n, 8, 4):
         with T.block("B"):                              with T.block("B_rf"):
@@ -13,7 +13,7 @@
                                                                 B[vi] = 0.0
                                                             B[vi] = B[vi] + B_rf[vko, vi]
 
-With ``merge_loops=True`` the loops in front of the first that reduces stay around both blocks:
+With ``merge_loops=True`` the loops outside of the first reduction loop enclose both blocks:
 
     for i in range(n):
         for ko, ki in T.grid(8, 4):
@@ -21,14 +21,14 @@ With ``merge_loops=True`` the loops in front of the first that reduces stay arou
         for ko in range(8):
             with T.block("B"): ...
 
-The parts are stored in a new buffer for each result, which has one dimension more, at `factor_axis`. The order in which
-elements are combined changes: sums and products of floats are rounded differently. Selections that do not ask for NaN
-(``V[i] >= A[i, k]``) may take another element where there are NaNs.
+The partial results of each buffer are stored in a new buffer with an additional dimension, at `factor_axis`. The order
+of combination changes: sums and products of floats are rounded differently. Selections that do not test for NaN (``V[i]
+>= A[i, k]``) may select another element if there are NaNs.
 
-Refused: a loop with more inside than one reduction block; a loop that is bound to data-parallel variables, or to no
-reduction variable; a reduction that is no known combination of results and elements (see `reducers`), or one that
-depends on the order of elements, unless the loop is the outermost one that reduces; bindings that are not affine;
-bounds of loops that depend on each other; a condition on loops of both kinds.
+Rejected: a loop that contains more than one reduction block; a loop that is bound to data-parallel variables, or to no
+reduction variable; an unsupported combiner (see `reducers`), or one that depends on the order of elements, unless the
+loop is the outermost reduction loop; bindings that are not affine; loop bounds that depend on each other; a condition
+on loops of both kinds.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ from ..state import ScheduleState
 
 @primitive
 def rfactor(sch: ScheduleBase, loop: LoopRV, factor_axis: int, merge_loops: bool = False) -> BlockRV:
-    """Factor a reduction by a loop: each iteration's part goes into a new buffer, and a second block combines them.
+    """Factor a reduction by a loop: partial results go into a new buffer, and a second block combines them.
 
-    The block that computes the parts is returned; the block's own random variable stands for the one that combines.
+    Returns the block of the partial reductions; the original random variable denotes the combining block.
 
     Parameters
     ----------
     loop : the loop, bound to reduction variables of the only block inside.
-    factor_axis : the place of the new dimension in the buffers of parts; negative numbers count from the end.
-    merge_loops : keep the loops in front of the first that reduces around both blocks.
+    factor_axis : index of the new dimension in the buffers of partial results; negative numbers count from the end.
+    merge_loops : keep the loops outside of the first reduction loop around both blocks.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state = sch.state
     factored = _Factored(state, loop, merge_loops)
@@ -90,17 +90,17 @@ def _part_buffer(buffer: Buffer, loop: For, axis: int) -> Buffer:
 
 @dataclass(frozen=True)
 class _Iteration:
-    """The variables of the block of parts with their values, and the old variables in terms of them."""
+    """Variables of the partial-reduction block with their values, and the old variables in terms of them."""
 
     iter_vars: tuple[IterVar, ...]
     values: tuple[PrimExpr, ...]
     substitution: Mapping[Var, PrimExpr]
     of_loop: Mapping[Var, PrimExpr]
-    """For loops that have a variable of their own, that variable."""
+    """Block variable of each loop that has one of its own."""
 
 
 class _Factored:
-    """A reduction block and the loops around it from the outermost one that has nothing else inside."""
+    """A reduction block and the perfectly nested loops around it."""
 
     def __init__(self, state: ScheduleState, loop: LoopRV, merge_loops: bool) -> None:
         self.state = state
@@ -142,7 +142,7 @@ class _Factored:
         return children[0]
 
     def require_bindings(self, around: Sequence[For]) -> None:
-        """Raise unless the loop is of the reduction alone, and the loops further out are not of it."""
+        """Raise unless the loop is bound to reduction variables only, and all reduction loops are perfectly nested."""
         name, var = self.realize.block.name_hint, self.loop.loop_var
         if var not in self.kinds.only_reduce:
             kind = "a data-parallel" if var in self.kinds.spatial else "no"
@@ -202,7 +202,7 @@ class _Factored:
         return combination
 
     def axis(self, factor_axis: int) -> int:
-        """The place of the new dimension, counted from the first."""
+        """Return the index of the new dimension, counted from the first."""
         ndim = len(self.combination.indices)
         if not -ndim - 1 <= factor_axis <= ndim:
             raise ScheduleError(
@@ -213,7 +213,9 @@ class _Factored:
     # -------------------------------------------------------------------------------------- parts
 
     def iteration(self) -> _Iteration:
-        """The variables of the block of parts: loops in place of the reduction variables that the loop is part of."""
+        """Return the variables of the partial-reduction block: loops replace the reduction variables bound to the
+        loop.
+        """
         block = self.realize.block
         own = self.split_loops()
         iter_vars = [_iter_var(self.loop, "spatial")]
@@ -240,7 +242,9 @@ class _Factored:
         return _Iteration(tuple(iter_vars), tuple(values), substitution, of_loop)
 
     def split_loops(self) -> set[Var]:
-        """The loops of all reduction variables that share loops, directly or not, with those of the loop."""
+        """Return the loops of all reduction variables that share loops with those of the factored loop,
+        transitively.
+        """
         own = {self.loop.loop_var}
         moving = {item.loop_var for item in self.loops}
         size = 0
@@ -253,7 +257,7 @@ class _Factored:
         return own
 
     def parts_nest(self, name: str, parts: Sequence[Buffer], axis: int) -> Stmt:
-        """The loops around the block that computes the parts; they keep their variables."""
+        """Return the loops around the partial-reduction block; loop variables are kept."""
         iteration = self.iteration()
         block, combination = self.realize.block, self.combination
         position = _position(iteration.of_loop[self.loop.loop_var], self.loop)
@@ -281,9 +285,10 @@ class _Factored:
         return nest
 
     def conditions(self, iteration: _Iteration) -> tuple[list[PrimExpr], list[PrimExpr]]:
-        """The parts of the predicate that may stay one, and those that go into the body, over the block's variables.
+        """Split the predicate into conditions that remain, and conditions that move into the body, over block
+        variables.
 
-        Each part must start with its init, so a condition on the loops that it is made of goes into the body.
+        Every partial reduction must run its init, so conditions on its own loops move into the body.
         """
         reducing = [
             item for item in self.loops if item.loop_var in self.kinds.reduce and item is not self.loop
@@ -313,7 +318,7 @@ class _Factored:
     # -------------------------------------------------------------------------------------- their combination
 
     def combining_nest(self, parts: Sequence[Buffer], axis: int) -> Stmt:
-        """The loops, with variables of their own, around the block that combines the parts; it keeps its name."""
+        """Return loops with fresh variables around the block that combines the partial results; it keeps its name."""
         block, combination = self.realize.block, self.combination
         spatial = [
             (v, value)
@@ -344,7 +349,7 @@ class _Factored:
 
 
 def _chain(around: Sequence[For], realize: BlockRealize) -> list[For]:
-    """The innermost of the loops around a block that have nothing inside but each other and the block."""
+    """Return the innermost perfectly nested loops around a block."""
     result: list[For] = []
     inner: Stmt = realize
     for item in reversed(around):
@@ -356,7 +361,7 @@ def _chain(around: Sequence[For], realize: BlockRealize) -> list[For]:
 
 
 def _from_reduction(loops: Sequence[For], reducing: Container[Var]) -> list[For]:
-    """The loops of a chain from the first one that reduces on."""
+    """Return the loops of a chain from the first reduction loop on."""
     return list(itertools.dropwhile(lambda item: item.loop_var not in reducing, loops))
 
 
@@ -366,7 +371,7 @@ def _iter_var(loop: For, kind: str) -> IterVar:
 
 
 def _position(var: PrimExpr, loop: For) -> PrimExpr:
-    """The index of an iteration's part."""
+    """Return the index of an iteration's partial result."""
     return var if is_const(loop.min, 0) else var - loop.min
 
 
@@ -376,7 +381,7 @@ def _inserted(indices: Iterable[PrimExpr], axis: int, position: PrimExpr) -> tup
 
 
 def _stored(buffers: Sequence[Buffer], indices: tuple[PrimExpr, ...], values: Sequence[PrimExpr]) -> Stmt:
-    """Stores of values, all of which are computed before any is stored."""
+    """Return stores of values that are all computed before the first store."""
     if len(buffers) == 1:
         return BufferStore(buffers[0], values[0], indices)
     variables = [Var(f"v_{buffer.name}", buffer.dtype) for buffer in buffers]
@@ -387,7 +392,7 @@ def _stored(buffers: Sequence[Buffer], indices: tuple[PrimExpr, ...], values: Se
 
 
 class _Redirect(StmtExprMutator):
-    """Puts the parts' buffers in the place of the results'."""
+    """Redirect accesses of the results to the buffers of partial results."""
 
     def __init__(self, buffers: Mapping[Buffer, Buffer], axis: int, position: PrimExpr) -> None:
         super().__init__()

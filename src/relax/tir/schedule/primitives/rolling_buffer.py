@@ -1,4 +1,4 @@
-"""rolling_buffer: a producer keeps what earlier iterations of a loop computed, in a buffer whose indices wrap around.
+"""rolling_buffer: reuse elements that earlier iterations computed, in a circular buffer.
 
     B = T.alloc_buffer((10,))                       B = T.alloc_buffer((6,))
     for io in range(2):                             for io in range(2):
@@ -12,12 +12,13 @@
                 C[vi] = B[vi] + B[vi + 2]                       vi = T.axis.spatial(8, io * 4 + ii)
                                                                 C[vi] = B[vi % 6] + B[(vi + 2) % 6]
 
-A dimension overlaps if a loop around producer and consumers moves it by less than is computed in an iteration. The
-producer gets a condition for each such dimension; the buffer is folded along the one whose loop is outermost.
+A dimension overlaps if a common loop of producer and consumers advances it by less than the extent computed in an
+iteration. The producer gets a condition for each overlapping dimension; the buffer becomes circular in the dimension
+whose loop is outermost.
 
-Refused: a block that is neither complete nor a reduction block; an output block; consumers that share no loop with it,
-or read what it has not written in the iteration; a loop around both that is not serial; a buffer without a dimension
-that overlaps, or that is used in another way than by loads and stores of elements.
+Rejected: a block that is neither complete nor a reduction block; an output block; consumers that share no loop with it,
+or read elements it has not written in the iteration; a common loop that is not serial; a buffer without an overlapping
+dimension, or with accesses other than loads and stores.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ from ..state import ScheduleState
 
 @dataclass(frozen=True)
 class _Overlap:
-    """A dimension of which an iteration of `loop` computes `extent` indices, `overlap` of them once more."""
+    """A dimension of which an iteration of `loop` computes `extent` indices, `overlap` of them computed before."""
 
     dimension: int
     loop: For
     depth: int
-    """The place of the loop among those that producer and consumers share."""
+    """Index of `loop` among the loops shared by producer and consumers."""
     inner: For
     step: int
     extent: int
@@ -68,10 +69,10 @@ class _Overlap:
 
 @primitive
 def rolling_buffer(sch: ScheduleBase, block: BlockRV, write_buffer_index: int) -> None:
-    """Keep in a buffer what earlier iterations of a loop computed of it, and write around in it.
+    """Keep elements computed by earlier iterations of a loop in a circular buffer.
 
-    `write_buffer_index` is the place of the buffer among those that the block writes. Raises ScheduleError as the
-    docstring of the module says.
+    `write_buffer_index` is the index of the buffer among the block's writes. Raises ScheduleError in the cases listed
+    in the module's docstring.
     """
     state = sch.state
     realize = state.realize(block)
@@ -100,7 +101,7 @@ def rolling_buffer(sch: ScheduleBase, block: BlockRV, write_buffer_index: int) -
 
 
 def _shared(state: ScheduleState, block: BlockRV, consumers: Sequence[BlockRealize]) -> list[For]:
-    """The loops that a block shares with all of its consumers, which must be serial."""
+    """Return the loops that a block shares with all of its consumers, which must be serial."""
     loops = state.loops(block)
     if len(state.realize(block).block.writes) > 1:
         raise ScheduleError(BUFFER, f"block {block.name} writes several buffers", state.realize(block))
@@ -127,7 +128,7 @@ def _shared(state: ScheduleState, block: BlockRV, consumers: Sequence[BlockReali
 
 
 def _overlaps(state: ScheduleState, block: BlockRV, buffer: Buffer, shared: list[For]) -> list[_Overlap]:
-    """The dimensions of a buffer that overlap in iterations of shared loops."""
+    """Return the overlapping dimensions of a buffer across iterations of shared loops."""
     realize, loops = state.realize(block), state.loops(block)
     values = {v.var: w for v, w in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
     indices = [
@@ -154,7 +155,7 @@ def _overlaps(state: ScheduleState, block: BlockRV, buffer: Buffer, shared: list
 
 
 def _overlap(dimension: int, value: PrimExpr, shared: list[For], inside: list[For]) -> _Overlap | None:
-    """The overlap of a value step * loop + inner + constant; None for another one."""
+    """Return the overlap for an index of the form step * loop + inner + constant, else None."""
     used = set(free_vars(value))
     outer = [(depth, loop) for depth, loop in enumerate(shared) if loop.loop_var in used]
     inner = [loop for loop in inside if loop.loop_var in used]
@@ -173,7 +174,7 @@ def _overlap(dimension: int, value: PrimExpr, shared: list[For], inside: list[Fo
 def _moves_alone(
     overlap: _Overlap, realize: BlockRealize, index: Var, shared: list[For], loops: list[For]
 ) -> bool:
-    """True if a step of the loop moves nothing else: other variables, other loops, and conditions stay as they are."""
+    """True if a step of the loop affects only this index: no other variables, loops or conditions."""
     own = {overlap.loop.loop_var, overlap.inner.loop_var}
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if iter_var.var is not index and not own.isdisjoint(free_vars(value)):
@@ -198,14 +199,14 @@ def _moves_alone(
 
 
 class _Folding(StmtExprMutator):
-    """Accesses of a buffer as those of a folded one."""
+    """Redirect accesses of a buffer to the circular buffer."""
 
     def __init__(self, old: Buffer, new: Buffer, dimension: int) -> None:
         super().__init__()
         self.old, self.new, self.dimension = old, new, dimension
 
     def folded(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        """The indices of an element in the folded buffer."""
+        """Return the indices of an element in the circular buffer."""
         size = self.new.shape[self.dimension]
         return tuple(
             floormod(index, const(int(size.value), index.dtype))
@@ -237,7 +238,7 @@ class _Folding(StmtExprMutator):
 
 
 def _fold(state: ScheduleState, block: BlockRV, buffer: Buffer, rolled: _Overlap) -> None:
-    """Give a buffer the extent of one iteration in a dimension, and wrap its indices around."""
+    """Reduce a dimension of a buffer to the extent of one iteration, and wrap its indices around."""
     scope = scope_at(state, block)
     sizes = list(buffer.shape)
     sizes[rolled.dimension] = const(rolled.extent, sizes[rolled.dimension].dtype)

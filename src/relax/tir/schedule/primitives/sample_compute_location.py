@@ -1,13 +1,13 @@
-"""sample_compute_location: a loop of a block's consumers, at which the block may be computed.
+"""sample_compute_location: sample a loop of a block's consumers for `compute_at`.
 
     loop = sch.sample_compute_location(block)
     sch.compute_at(block, loop)
 
-The choice is among the loops around all consumers at which `compute_at` is legal, the block's own place
-(`LoopRV.root_mark()`, which `compute_at` takes for "leave it") and inlining (`LoopRV.inline_mark()`), where each is
-possible. The decision is the index of the loop, outermost first, or -1 for the root, -2 for inlining.
+The candidates are the loops around all consumers at which `compute_at` is legal, the block's current place
+(`LoopRV.root_mark()`, for which `compute_at` does nothing) and inlining (`LoopRV.inline_mark()`), where possible. The
+decision is the index of the loop, outermost first, or -1 for the current place, -2 for inlining.
 
-Refused: a decision that is not among the choices.
+Rejected: a decision that is no candidate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT, INLINE = -1, -2
 
 @query
 def sample_compute_location(sch: ScheduleBase, block: BlockRV, decision: int | None = None) -> LoopRV:
-    """A loop at which a block may be computed, drawn with equal chances. Raises ScheduleError for a wrong decision."""
+    """Sample a loop at which a block may be computed, uniformly. Raises ScheduleError for an invalid decision."""
     choices = _choices(sch, block)
     place = sch.random.choice(list(choices)) if decision is None else sch.integer(decision)
     if place not in choices:
@@ -38,7 +38,7 @@ def sample_compute_location(sch: ScheduleBase, block: BlockRV, decision: int | N
 
 
 def _choices(sch: ScheduleBase, block: BlockRV) -> dict[int, LoopRV]:
-    """The places by the numbers of decisions."""
+    """Return the locations by decision."""
     result = {ROOT: LoopRV.root_mark()}
     if _applies(sch, "compute_inline", block):
         result[INLINE] = LoopRV.inline_mark()
@@ -60,7 +60,7 @@ def _has(chain: list[For], node: For) -> bool:
 
 
 def _applies(sch: ScheduleBase, method: str, *args: BlockRV | LoopRV) -> bool:
-    """True if a primitive takes these arguments; the program is as before."""
+    """True if a primitive accepts these arguments; the program is restored."""
     kind = PRIMITIVES.get(method)
     if kind is None:
         return False

@@ -1,17 +1,17 @@
-"""sample_categorical, sample_perfect_tile, sample_partitioned_tile: integers by chance, from the schedule's generator.
+"""sample_categorical, sample_perfect_tile, sample_partitioned_tile: sample integers with the schedule's generator.
 
     v = sch.sample_categorical([16, 64, 512], [0.3, 0.3, 0.4])
     a, b = sch.sample_perfect_tile(loop, n=2)             # a * b is the loop's extent
     sch.split(loop, [a, b])
 
-The seed of a schedule decides them. They change nothing in the program; the trace keeps the decision: the index of a
-candidate, or the list of tiles. With a decision of their own they take that one.
+Samples depend on the schedule's seed. The program does not change; the trace records the decision: the index of a
+candidate, or the list of tiles. A given `decision` replaces sampling.
 
-Tiles are drawn so that all that are allowed are equally likely. A decision of tiles that was taken for another extent
-is adapted: from the innermost on, a tile that does not divide what is left becomes all that is left.
+All valid tilings are equally likely. A decision recorded for another extent is adapted: from the innermost on, a tile
+that does not divide the remaining extent becomes the remaining extent.
 
-Refused: no candidates, or probabilities that do not fit them; a loop of no, or of a symbolic number of iterations; a
-decision that is none.
+Rejected: no candidates, or probabilities that do not fit them; a loop with an extent that is dynamic or 0; an invalid
+decision.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..rv import ExprRV, LoopRV
 def sample_categorical(
     sch: ScheduleBase, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None
 ) -> ExprRV:
-    """One of several integers, drawn with their probabilities; `decision` is the index of the one to take.
+    """Sample one of several integers with their probabilities; `decision` is the index to choose instead.
 
     Raises ScheduleError for probabilities that do not fit the candidates.
     """
@@ -59,9 +59,9 @@ def sample_perfect_tile(
     max_innermost_factor: int = 16,
     decision: Sequence[int] | None = None,
 ) -> list[ExprRV]:
-    """The extents of `n` loops into which a loop may be split without remainder, the innermost one not above a maximum.
+    """Sample `n` tile sizes whose product is the loop's extent, the innermost at most `max_innermost_factor`.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     extent = _extent(sch, loop)
     _require_count(n, max_innermost_factor)
@@ -87,9 +87,9 @@ def sample_partitioned_tile(
     innerpart_factor: int = 1,
     decision: Sequence[int] | None = None,
 ) -> list[ExprRV]:
-    """The extents of `n` loops, of which those from `partition_pos` on have a product that `innerpart_factor` divides.
+    """Sample `n` tile sizes; the product of those from `partition_pos` on is a multiple of `innerpart_factor`.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     extent = _extent(sch, loop)
     _require_count(n, innerpart_factor)
@@ -144,7 +144,7 @@ def _require_count(n: int, limit: int) -> None:
 
 
 def _adapted(sch: ScheduleBase, extent: int, n: int, decision: Any) -> list[int]:
-    """The tiles of a decision, made to fit an extent."""
+    """Return the tiles of a decision, adapted to an extent."""
     values = cast("list[Any]", decision) if isinstance(decision, (list, tuple)) else []
     if len(values) != n:
         raise ScheduleError(ARGUMENT, f"the decision must be a list of {n} tiles, found {decision!r}")
@@ -161,7 +161,7 @@ def _adapted(sch: ScheduleBase, extent: int, n: int, decision: Any) -> list[int]
 
 
 def _prime_factors(number: int) -> dict[int, int]:
-    """The primes of a number, and how often each divides it."""
+    """Return the prime factors of a number, with multiplicities."""
     factors: dict[int, int] = {}
     prime = 2
     while prime * prime <= number:
@@ -175,7 +175,7 @@ def _prime_factors(number: int) -> dict[int, int]:
 
 
 def _divisors(primes: dict[int, int]) -> list[int]:
-    """All divisors of the number of these primes, ascending."""
+    """Return all divisors of the number with the given prime factors, ascending."""
     result = [1]
     for prime, count in primes.items():
         result = [divisor * prime**k for divisor in result for k in range(count + 1)]
@@ -183,17 +183,17 @@ def _divisors(primes: dict[int, int]) -> list[int]:
 
 
 def _spread(count: int, places: int) -> int:
-    """The number of ways to put equal things into places."""
+    """Count the ways to distribute `count` equal items to `places` positions."""
     return math.comb(count + places - 1, places - 1) if places else int(count == 0)
 
 
 def _ways(primes: dict[int, int], n: int) -> int:
-    """The number of ways to write the number of these primes as a product of `n` factors in order."""
+    """Count the ways to write the number with the given prime factors as an ordered product of `n` factors."""
     return math.prod(_spread(count, n) for count in primes.values()) if n else int(not primes)
 
 
 def _uniform_tiles(sch: ScheduleBase, primes: dict[int, int], n: int) -> list[int]:
-    """One of the ways to write the number of these primes as a product of `n` factors, all equally likely."""
+    """Sample an ordered product of `n` factors uniformly."""
     tiles = [1] * n
     for prime, count in primes.items():
         bars = sorted(sch.random.sample(range(count + n - 1), n - 1))

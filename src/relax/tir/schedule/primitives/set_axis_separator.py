@@ -1,13 +1,13 @@
-"""set_axis_separator: the dimensions of a buffer that together are one dimension of memory.
+"""set_axis_separator: group the dimensions of a buffer into dimensions of memory.
 
     B = T.alloc_buffer((16, 8, 4))       B = T.alloc_buffer((16, 8, 4), axis_separators=[1])
 
     after set_axis_separator(block, ("write", 0), [1])
 
-`FlattenBuffer` makes one dimension of those between separators: B becomes a buffer of (16, 32). Memory of a CPU
-has one dimension, in which all of them lie one after the other: nothing else changes.
+`FlattenBuffer` flattens the dimensions between separators: B gets the shape (16, 32). The memory layout does not
+change, as CPU memory has one dimension.
 
-Refused: separators that do not increase from 1 to the last dimension; buffers that are viewed as others.
+Rejected: separators that do not increase from 1 to the last dimension; buffers with views.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def set_axis_separator(
     buffer: tuple[str, int] | str | Buffer,
     axis_separators: Sequence[int] | None,
 ) -> None:
-    """Say where the dimensions of a buffer are divided among those of memory.
+    """Set the axis separators of a buffer, which group its dimensions into dimensions of memory.
 
     Parameters
     ----------
     buffer : ``("read", index)``, ``("write", index)``, a name, or a Buffer.
-    axis_separators : the number of dimensions before each place of division; none, or None, for one dimension.
+    axis_separators : number of dimensions before each separator; empty or None for a single group.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state, realize = sch.state, sch.state.realize(block)
     old = either_buffer(sch, realize, buffer)
@@ -64,7 +64,7 @@ def set_axis_separator(
 
 
 class _Exchange(StmtExprMutator):
-    """One buffer in the place of another."""
+    """Replace one buffer by another."""
 
     def __init__(self, old: Buffer, new: Buffer) -> None:
         super().__init__()

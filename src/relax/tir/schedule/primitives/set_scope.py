@@ -1,4 +1,4 @@
-"""set_scope, unsafe_set_dtype: a buffer of the function's own moves to another storage scope, or gets another dtype.
+"""set_scope, unsafe_set_dtype: change the storage scope or the dtype of an allocated buffer.
 
     B = T.alloc_buffer((128,))             B = T.alloc_buffer((128,), scope="shared")
 
@@ -8,9 +8,9 @@
     B[vi] = A[vi] * 2.0                    B[vi] = T.Cast("float16", A[vi] * 2.0)
     C[vi] = B[vi] + 1.0                    C[vi] = T.Cast("float32", B[vi]) + 1.0
 
-Another dtype may round and overflow: the function then computes something else, which is what "unsafe" says.
+Another dtype may round and overflow, which changes the function's results; hence "unsafe".
 
-Refused: buffers of parameters; for another dtype also those whose pointer is handed on, or that are viewed as others.
+Rejected: buffers of parameters; by unsafe_set_dtype also buffers whose pointer is passed on, or that have views.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def set_scope(
 
 
 def _views_of(block: Block, buffer: Buffer) -> list[Buffer]:
-    """The buffers that view a buffer, or a view of it, in a block."""
+    """Return the buffers that view a buffer, directly or through other views, in a block."""
     if buffer.data not in viewed_pointers(block):
         return []
     views: dict[Buffer, Buffer] = {}
@@ -81,13 +81,13 @@ def _views_of(block: Block, buffer: Buffer) -> list[Buffer]:
 
 @primitive
 def unsafe_set_dtype(sch: ScheduleBase, block: BlockRV, buffer_index: int | str | Buffer, dtype: str) -> None:
-    """Store the elements of a buffer that a block writes in another dtype: what is stored and loaded is cast.
+    """Change the dtype of a buffer that a block writes: stored and loaded values are cast.
 
     Parameters
     ----------
     buffer_index : an index into the block's writes, a name, or a Buffer.
 
-    Raises ScheduleError for a buffer that no block allocates, or that is used in other ways than by its elements.
+    Raises ScheduleError for a buffer that no block allocates, or with accesses other than loads and stores.
     """
     realize = sch.state.realize(block)
     buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
@@ -107,7 +107,7 @@ def unsafe_set_dtype(sch: ScheduleBase, block: BlockRV, buffer_index: int | str 
 
 
 class _Moved(StmtExprMutator):
-    """Buffers in other scopes, whose pointers stay the same."""
+    """Change the scopes of buffers, keeping their pointers."""
 
     def __init__(self, moved: Mapping[Buffer, Buffer]) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class _Moved(StmtExprMutator):
 
 
 class _Converting(StmtExprMutator):
-    """Accesses to one buffer become casts of accesses to another."""
+    """Redirect accesses of one buffer to another, with casts."""
 
     def __init__(self, old: Buffer, new: Buffer) -> None:
         super().__init__()

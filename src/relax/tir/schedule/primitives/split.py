@@ -1,4 +1,4 @@
-"""split: one loop becomes several nested ones.
+"""split: split a loop into nested loops.
 
     for i in range(n):                      for i_0, i_1 in T.grid((n + 15) // 16, 16):
         with T.block("B"):                      with T.block("B"):
@@ -6,12 +6,12 @@
             B[vi] = A[vi] + 1.0                     T.where(i_0 * 16 + i_1 < n)
                                                     B[vi] = A[vi] + 1.0
 
-`factors` are the extents of the new loops, outermost first; at most one is None, which is what the others leave,
-rounded up. Where the product may be more than the extent, the blocks get a condition.
+`factors` are the extents of the new loops, outermost first; at most one is None and becomes the extent divided by the
+others, rounded up. If the product may exceed the extent, the blocks get a condition.
 
-Refused: a loop that is not serial or has annotations; factors below 1, or too few to cover the loop; a condition that
-would have to guard a statement outside of blocks. With `disable_predication` there is no condition: the function then
-demands of its caller that the factors divide the extent.
+Rejected: a loop that is not serial or has annotations; factors below 1, or whose product is less than the extent; a
+condition for a statement outside of blocks. With `disable_predication` there is no condition, but a precondition of the
+function: the factors must divide the extent.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def split(
 
     Parameters
     ----------
-    preserve_unit_iters : False leaves a loop of one iteration out of the sums of block bindings.
-    disable_predication : True makes the caller responsible for factors that divide the loop's extent.
+    preserve_unit_iters : False omits loops of one iteration from the block bindings.
+    disable_predication : True adds a precondition that the factors divide the extent, instead of conditions.
 
-    Returns the new loops. Raises ScheduleError as the docstring of the module says.
+    Returns the new loops. Raises ScheduleError in the cases listed in the module's docstring.
     """
     node = sch.state.loop(loop)
     require_plain(node)
@@ -73,14 +73,14 @@ def split(
 
 
 class _Span:
-    """The values of a new loop's variable."""
+    """The range of a new loop's variable."""
 
     def __init__(self, low: PrimExpr, extent: PrimExpr) -> None:
         self.min, self.extent = low, extent
 
 
 def require_plain(node: For) -> None:
-    """Raise unless a loop is serial and has no annotations, which its parts could not inherit."""
+    """Raise unless a loop is serial and has no annotations, which could not be inherited."""
     if node.kind is not node.kind.SERIAL or node.annotations or node.thread_binding:
         reason = (
             f"has annotations ({', '.join(node.annotations)})"
@@ -100,7 +100,7 @@ def _is_one(extent: PrimExpr) -> bool:
 
 
 def require_in_scope(sch: ScheduleBase, loop: LoopRV, factors: Sequence[Any]) -> None:
-    """Raise if a factor mentions a variable that has no value where the loop stands."""
+    """Raise if a factor contains a variable that is not defined at the loop."""
     func = sch.state.func(loop.function)
     present: set[Var] = set(sizes_of(func))
     for stmt in sch.state.ancestors(loop):
@@ -117,7 +117,7 @@ def require_in_scope(sch: ScheduleBase, loop: LoopRV, factors: Sequence[Any]) ->
 
 
 def _extents(node: For, factors: Sequence[int | ExprRV | None], analyzer: Analyzer) -> list[PrimExpr]:
-    """The extents of the new loops, the one that is None worked out."""
+    """Return the extents of the new loops, with the None factor resolved."""
     dtype = node.loop_var.dtype
     open_places = [i for i, factor in enumerate(factors) if factor is None]
     if not factors or len(open_places) > 1:
@@ -150,7 +150,7 @@ def _extents(node: For, factors: Sequence[int | ExprRV | None], analyzer: Analyz
 
 
 def guarded(body: Stmt, condition: PrimExpr, loop: For) -> Stmt:
-    """A statement whose blocks run only where a condition holds too."""
+    """Add a condition to the blocks in a statement."""
 
     def guard(stmt: Stmt) -> Stmt:
         if isinstance(stmt, BlockRealize):
@@ -169,7 +169,7 @@ def guarded(body: Stmt, condition: PrimExpr, loop: For) -> Stmt:
 
 
 def _demand_division(sch: ScheduleBase, loop: LoopRV, node: For, extents: Sequence[PrimExpr]) -> None:
-    """A precondition that the factors divide the extent."""
+    """Add a precondition that the factors divide the extent."""
     product = extents[-1]
     for extent in extents[1:-1]:
         product = product * extent

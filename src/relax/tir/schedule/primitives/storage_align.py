@@ -1,13 +1,13 @@
-"""storage_align: a note that a dimension of a buffer shall start at multiples of a number of elements.
+"""storage_align: request an alignment of a buffer's strides.
 
     with T.block("B"):              with T.block("B"):
         ...                             T.block_attr({"buffer_dim_align": ((0, 0, 32, 1),)})
                                         ...
 
-    after storage_align(B, 0, axis=0, factor=32, offset=1): the stride of axis 0 of the first buffer that the block
-    writes shall be k * 32 + 1
+    after storage_align(B, 0, axis=0, factor=32, offset=1): the stride of axis 0 of the block's first written
+    buffer shall be k * 32 + 1
 
-Refused: buffers of parameters, whose strides are the caller's; axes that the buffer does not have; a factor below 1.
+Rejected: buffers of parameters, whose strides the caller determines; axes out of range; a factor below 1.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ALIGN: Final = "buffer_dim_align"
 def storage_align(
     sch: ScheduleBase, block: BlockRV, buffer_index: int | str | Buffer, axis: int, factor: int, offset: int
 ) -> None:
-    """Ask for a stride of an axis of a buffer that a block writes: ``k * factor + offset`` for some k.
+    """Request a stride of ``k * factor + offset``, for some k, of an axis of a buffer that a block writes.
 
     Parameters
     ----------
     buffer_index : an index into the block's writes, a name, or a Buffer.
-    axis : negative ones count from the last.
+    axis : dimension of the buffer; negative numbers count from the last.
 
-    Raises ScheduleError for a buffer that no block allocates, and for an axis that it does not have.
+    Raises ScheduleError for a buffer that no block allocates, and for an axis out of range.
     """
     realize = sch.state.realize(block)
     buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")

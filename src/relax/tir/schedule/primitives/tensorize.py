@@ -1,4 +1,4 @@
-"""tensorize: a block does what a tensor intrinsic describes, in the way that the intrinsic implements it.
+"""tensorize: replace a block by the implementation of a tensor intrinsic that matches it.
 
     for k_1 in range(4):                            with T.block("C_o"):
         with T.block("C"):                              vi, vj, vk_o = T.axis.remap("SSR", [i, j, k_0])
@@ -8,13 +8,13 @@
                                                         T.evaluate(T.call_extern("int32", "dot4", ...))
     sch.tensorize(k_1, "dot4")
 
-A loop becomes a block first (see `blockize`); of a block, the body is matched. The implementation's buffers become
-views of the regions that the description's stand for; variables in their strides and offsets stand for those of the
-views. An init of the block stays as it is.
+A loop is first turned into a block (see `blockize`); the body of a block is matched with the description. The
+implementation's buffers become views of the matched regions, whose strides and offsets are bound to the variables in
+the implementation's. An init of the block does not change.
 
-Refused: a body that differs from the description (see `tensor_match`), with the first difference; a region that is not
-inside its buffer; strides that are not what the implementation says; an implementation that hands a pointer on, and
-says nothing of strides that are not those of a compact array, or has no variable for the offset.
+Rejected: a body that differs from the description (see `tensor_match`; the error shows the first difference); a region
+that is not inside its buffer; strides that differ from the implementation's; an implementation that passes a pointer on
+without strides for a region that is not compact, or without a variable for the offset.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def tensorize(
     tensor_intrin: str | TensorIntrin,
     preserve_unit_iters: bool = True,
 ) -> None:
-    """Let a block, or a loop with all that is inside, be done by a tensor intrinsic.
+    """Replace a block, or a loop with its contents, by a tensor intrinsic.
 
     Parameters
     ----------
-    tensor_intrin : the name under which the intrinsic is registered (`TensorIntrin.register`), or the intrinsic itself,
-        whose functions the trace then holds.
+    tensor_intrin : name of a registered intrinsic (`TensorIntrin.register`), or the intrinsic itself, whose functions
+        are then stored in the trace.
     preserve_unit_iters : for a loop, as in `blockize`.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     if isinstance(tensor_intrin, TensorIntrin):
         intrin = tensor_intrin
@@ -70,7 +70,7 @@ def tensorize(
 
 
 def _registered(name: str) -> TensorIntrin:
-    """The intrinsic of a name. Raises ScheduleError if there is none."""
+    """Return the intrinsic with a name. Raises ScheduleError if there is none."""
     try:
         intrin = TensorIntrin.get(name)
     except DiagnosticError as error:
@@ -81,7 +81,7 @@ def _registered(name: str) -> TensorIntrin:
 
 
 class _Tensorized:
-    """A block with an intrinsic's implementation."""
+    """Replacement of a block's body by an intrinsic's implementation."""
 
     def __init__(self, realize: BlockRealize, intrin: TensorIntrin, analyzer: Analyzer) -> None:
         self.realize, self.analyzer = realize, analyzer
@@ -89,10 +89,10 @@ class _Tensorized:
         self.desc = intrin.desc
         self.impl = renew_bound_vars(intrin.impl)
         self.bound: dict[Var, PrimExpr] = {}
-        """The values of variables in the implementation's strides and offsets."""
+        """Values of the variables in the implementation's strides and offsets."""
 
     def block(self) -> BlockRealize:
-        """The block with the body of the implementation."""
+        """Return the block with the implementation as its body."""
         block = self.realize.block
         described = buffers_of(self.desc)
         try:
@@ -117,7 +117,7 @@ class _Tensorized:
         return self.realize.replace(block=made)
 
     def view(self, buffer: Buffer, place: TensorMatch, handed_on: bool) -> MatchBufferRegion:
-        """The view of a place that a buffer of the implementation becomes."""
+        """Return the view that a buffer of the implementation becomes."""
         skipped = place.buffer.ndim - buffer.ndim
         extents = [*[1] * skipped, *buffer.shape]
         ranges = tuple(
@@ -137,7 +137,7 @@ class _Tensorized:
         return MatchBufferRegion(buffer, BufferRegion(place.buffer, ranges))
 
     def strides(self, buffer: Buffer, place: TensorMatch, skipped: int, handed_on: bool) -> None:
-        """Raise unless the strides of a view are what the implementation takes them for."""
+        """Raise unless the strides of a view match the implementation's."""
         if not buffer.strides and not handed_on:
             return  # elements are found by their indices alone
         actual = strides_of(place.buffer)[skipped:]
@@ -157,7 +157,7 @@ class _Tensorized:
             )
 
     def offset(self, buffer: Buffer, place: TensorMatch, handed_on: bool) -> None:
-        """Raise unless the offset of a view is what the implementation takes it for."""
+        """Raise unless the offset of a view matches the implementation's."""
         offset = self.analyzer.simplify(element_offset(place.buffer, place.start))
         expected = buffer.elem_offset
         if handed_on and not isinstance(expected, Var):
@@ -180,7 +180,7 @@ class _Tensorized:
             )
 
     def agrees(self, expected: PrimExpr, actual: PrimExpr) -> bool:
-        """True if a value is what is expected; a variable expects the value that it has first."""
+        """True if a value equals the expected one; a variable is bound to its first value."""
         if isinstance(expected, Var):
             expected = self.bound.setdefault(expected, actual)
         return self.analyzer.can_prove_equal(expected, actual.astype(expected.dtype))
@@ -199,7 +199,7 @@ class _Pointers(StmtExprVisitor):
 
 
 def _pointers(stmt: Stmt) -> set[Var]:
-    """The variables that a statement uses; the pointer of a buffer, if it is more than the place of elements."""
+    """Return the variables that a statement uses, including pointers used other than in loads and stores."""
     visitor = _Pointers()
     visitor.visit(stmt)
     return visitor.variables

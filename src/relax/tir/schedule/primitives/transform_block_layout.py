@@ -1,4 +1,4 @@
-"""transform_block_layout: a block's variables and loops become those that an index map gives.
+"""transform_block_layout: replace a block's variables and loops according to an index map.
 
     for i, j in T.grid(64, 128):                   for ax0 in range(8192):
         with T.block("B"):                             with T.block("B"):
@@ -7,13 +7,13 @@
 
     after transform_block_layout(B, lambda i, j: (i * 128 + j,))
 
-A new variable is a reduction if it is made of reductions. A loop whose variable is only moved to another place stays
-the loop that it was. Where there are more values than before, the block gets a condition.
+A new variable computed from reduction variables is a reduction variable. A loop whose variable is only permuted is
+kept. If there are more values than before, the block gets a condition.
 
-Refused: a block that is neither complete nor a reduction; loops that are bound to its variables in another way than
-each to one, that hold other statements, or that are not plain; maps that mix reductions with data-parallel variables,
-or that are not proved to tell all values apart. If the block accesses parameters beside one that it writes, the
-function comes to say ``tir.noalias``: arguments that overlap would show the order in which elements are written.
+Rejected: a block that is neither complete nor a reduction; loops that are not bound to one variable each, contain other
+statements, are not serial, or have annotations; maps that mix reduction and data-parallel variables, or are not proved
+to be injective. If the block accesses other parameters beside one that it writes, the function gets the attribute
+``tir.noalias``, since overlapping arguments would depend on the order of the writes.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from .transform_layout import Mapping, index_map_argument
 
 @primitive
 def transform_block_layout(sch: ScheduleBase, block: BlockRV, index_map: Mapping) -> None:
-    """Give a block the variables that a map of its variables describes, and a loop for each.
+    """Replace the variables of a block by those that an index map computes, with one loop for each.
 
     Parameters
     ----------
-    index_map : from the values of the block's variables to those of the new ones.
+    index_map : map from the values of the block's variables to the values of the new ones.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     state, realize = sch.state, sch.state.realize(block)
     require_complete_or_reduction(realize, state.scope(block).block)
@@ -62,7 +62,7 @@ def transform_block_layout(sch: ScheduleBase, block: BlockRV, index_map: Mapping
 
 
 def _own_loops(state: ScheduleState, rv: BlockRV, realize: BlockRealize) -> list[For]:
-    """The loops of a block's variables, outermost first. Raises ScheduleError if they are not just that."""
+    """Return the loops bound to a block's variables, outermost first; raise unless each is bound to one variable."""
     values = realize.iter_values
     if not is_const(realize.predicate, 1):
         raise ScheduleError(
@@ -114,16 +114,16 @@ def _require_whole_domains(
 
 @dataclass
 class _Plan:
-    """New variables of a block, their loops, and what the old variables are in terms of the new ones."""
+    """New variables of a block, their loops, and the old variables as functions of the new ones."""
 
     iter_vars: list[IterVar]
     loop_vars: list[Var]
     condition: PrimExpr
-    """For the values of the loop variables."""
+    """Predicate of the block, over the loop variables."""
     table: dict[Var, PrimExpr]
 
     def nest(self, realize: BlockRealize) -> Stmt:
-        """The loops around the block."""
+        """Return the loops around the block."""
         old = realize.block.replace(iter_vars=())
         block: Block = substitute(old, self.table).replace(iter_vars=tuple(self.iter_vars))
         block = _Simplified(self.iter_vars).visit_children(block)
@@ -137,7 +137,7 @@ class _Plan:
 
 
 class _Simplified(StmtExprMutator):
-    """Indices and regions of buffers are simplified for the domains of variables."""
+    """Simplify indices and regions under the domains of variables."""
 
     def __init__(self, iter_vars: Sequence[IterVar]) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class _Simplified(StmtExprMutator):
 
 
 def _plan(realize: BlockRealize, mapping: IndexMap) -> _Plan:
-    """The new variables. Raises ScheduleError for a map that does not do."""
+    """Return the new variables. Raises ScheduleError for an unsuitable map."""
     old = realize.block.iter_vars
     dtypes = {str(iter_var.var.dtype) for iter_var in old}
     dtype = dtypes.pop() if len(dtypes) == 1 else "int64"
@@ -200,7 +200,7 @@ def _plan(realize: BlockRealize, mapping: IndexMap) -> _Plan:
 
 
 def _kind(sources: Sequence[IterVar], realize: BlockRealize) -> str:
-    """The kind of a variable that is made of others."""
+    """Return the kind of a variable computed from others."""
     kinds = {source.iter_type for source in sources}
     if len(kinds) > 1:
         names = ", ".join(source.var.name for source in sources)
@@ -214,7 +214,7 @@ def _kind(sources: Sequence[IterVar], realize: BlockRealize) -> str:
 
 
 def _placed(expr: PrimExpr, inverse: IndexMap, values: Sequence[Var]) -> PrimExpr:
-    """An expression of the inverse map's indices, for some values of them."""
+    """Substitute values for the inverse map's indices."""
     table = {var: value.astype(var.dtype) for var, value in zip(inverse.initial_indices, values, strict=True)}
     return substitute(expr, table)
 
@@ -226,7 +226,7 @@ def _inside(
     iter_vars: Sequence[IterVar],
     realize: BlockRealize,
 ) -> PrimExpr:
-    """The condition that new values are those of old ones, which must hold where a reduction starts."""
+    """Return the condition that new values correspond to old ones, which must hold at the start of reductions."""
     if is_const(padding, 0):
         return TRUE
     condition = conjunction(list(_negated(_placed(padding, inverse, loop_vars))))
@@ -247,7 +247,7 @@ def _inside(
 
 
 def _negated(condition: PrimExpr) -> Iterator[PrimExpr]:
-    """The conditions that together are the opposite of one."""
+    """Yield conditions whose conjunction negates a condition."""
     match condition:
         case Or():
             yield from _negated(condition.a)
@@ -261,7 +261,7 @@ def _negated(condition: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def _holds_at_start(part: PrimExpr, reducing: dict[Var, PrimExpr], realize: BlockRealize) -> bool:
-    """True if a condition holds for the first values of reductions, if there are any."""
+    """True if a condition holds for the first values of nonempty reductions."""
     analyzer = Analyzer()
     for iter_var in realize.block.iter_vars:
         if iter_var.iter_type == "reduce" and iter_var.dom is not None:

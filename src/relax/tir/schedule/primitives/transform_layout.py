@@ -1,4 +1,4 @@
-"""transform_layout: the elements of a buffer move to other places, as an index map says.
+"""transform_layout: rearrange the elements of a buffer according to an index map.
 
     B = T.alloc_buffer((128, 128))                 B = T.alloc_buffer((8, 8, 16, 16))
     with T.block("B"):                             with T.block("B"):
@@ -6,14 +6,14 @@
 
     after transform_layout(block, ("write", 0), lambda i, j: (i // 16, j // 16, i % 16, j % 16))
 
-The buffer of a parameter is changed too: callers then hand over a tensor of the new layout. If the new shape has places
-to which nothing moves, `pad_value` says what they hold: a block behind the last one that writes the buffer puts it
-there. Of a buffer that is only read it is taken as a promise of the caller, on which nothing depends.
+Parameters change too: callers must then pass a tensor in the new layout. If some elements of the new shape receive no
+old element, `pad_value` is their value: a block after the last writer of the buffer stores it. For a buffer that is
+only read, `pad_value` is an assumption on the caller's tensor, which no generated code relies on.
 
-Refused: maps that are not proved to move no two elements to one place; padding without `pad_value`; buffers with
-strides, with views, with accesses by vectors, or whose pointer is handed on; parameters whose shape alone says what a
-size is, if the new shape no longer does. A parameter that is written, or beside one that is written, makes the function
-say ``tir.noalias``: what overlapping arguments mean depends on their layouts.
+Rejected: maps that are not proved to be injective; padding without `pad_value`; buffers with strides, views, vector
+accesses, or whose pointer is passed on; parameters whose old shape binds a size that the new shape does not bind. If
+the parameter or another one is written, the function gets the attribute ``tir.noalias``, since the meaning of
+overlapping arguments depends on their layouts.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ def transform_layout(
     *,
     assume_injective_transform: bool = False,
 ) -> None:
-    """Move the elements of a buffer that a block reads or writes to other places.
+    """Rearrange the elements of a buffer that a block reads or writes.
 
     Parameters
     ----------
     buffer : ``("read", index)``, ``("write", index)``, a name, or a Buffer.
-    index_map : from the indices of an element to those of its new place.
-    pad_value : what places hold to which nothing moves: a number, or a function of their indices.
-    assume_injective_transform : has no effect: that no two elements move to one place is always proved.
+    index_map : map from the old to the new indices of an element.
+    pad_value : value of elements that receive no old element: a number, or a function of their indices.
+    assume_injective_transform : has no effect: injectivity is always proved.
 
-    Raises ScheduleError as the docstring of the module says.
+    Raises ScheduleError in the cases listed in the module's docstring.
     """
     del assume_injective_transform
     state, realize = sch.state, sch.state.realize(block)
@@ -95,14 +95,14 @@ def transform_layout(
 
 
 def index_map_argument(sch: ScheduleBase, value: Any, ndim: int) -> IndexMap:
-    """The argument `index_map`, which the trace has as an IndexMap."""
+    """Return the argument `index_map`; the trace holds it as an IndexMap."""
     mapping = as_index_map(value, ndim)
     sch.recorded["index_map"] = mapping
     return mapping
 
 
 def as_index_map(value: Any, ndim: int) -> IndexMap:
-    """An index map, or the one that a function of so many indices describes."""
+    """Return an index map, or the one described by a function of `ndim` indices."""
     try:
         if not isinstance(value, IndexMap):
             if not callable(value):
@@ -124,7 +124,7 @@ def as_index_map(value: Any, ndim: int) -> IndexMap:
 
 
 class Padding:
-    """The places of a new layout to which nothing moves, and what they hold."""
+    """The elements of a new layout that receive no element of the old one, and their values."""
 
     def __init__(self, mapping: IndexMap, old: Buffer, value: Any) -> None:
         try:
@@ -142,7 +142,7 @@ class Padding:
             )
 
     def write(self, state: ScheduleState, scope: BlockRV, buffer: Buffer) -> None:
-        """Put a block behind the last that writes a buffer, which writes the padding; if none does, there is none."""
+        """Insert a block that writes the padding after the last writer of a buffer, if there is one."""
         facts = scope_of(state.block(scope))
         writers = facts.writers.get(buffer, [])
         if not writers:
@@ -162,7 +162,7 @@ class Padding:
         state.replace(realize, realize.replace(block=realize.block.replace(body=body)), scope.function)
 
     def value_at(self, indices: Sequence[PrimExpr]) -> PrimExpr:
-        """The value at some indices."""
+        """Return the padding value at some indices."""
         value = self.value
         if isinstance(value, IndexMap):
             mapping = value
@@ -186,7 +186,7 @@ class Padding:
 
 
 def _with_parameter(func: PrimFunc, old: Buffer, new: Buffer, change: Relayout) -> PrimFunc:
-    """The function with another buffer for a parameter, and accesses to it changed."""
+    """Replace a parameter's buffer and its accesses in a function."""
     buffers = {param: new if buffer is old else buffer for param, buffer in func.buffer_map.items()}
     bound = {*func.params, *(var for buffer in buffers.values() for var in shape_vars_bound_by(buffer))}
     lost = [var.name for var in shape_vars_bound_by(old) if var not in bound]
@@ -200,7 +200,7 @@ def _with_parameter(func: PrimFunc, old: Buffer, new: Buffer, change: Relayout) 
 
 
 def _demand_apart(state: ScheduleState, function: str, func: PrimFunc, buffer: Buffer) -> None:
-    """Demand that a parameter's memory is apart from that of others, if one of the two is written."""
+    """Set ``tir.noalias`` if a parameter is written, or another parameter is."""
     written = {func.buffer_map[func.params[i]] for i in written_params(func)}
     demand_apart(state, function, buffer, func.buffer_map.values() if buffer in written else written)
 
