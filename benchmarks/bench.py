@@ -205,9 +205,7 @@ def compare(actual: np.ndarray, expected: np.ndarray, bfloat16: bool, name: str)
     if not bfloat16:
         np.testing.assert_allclose(actual, expected, 2e-3, 2e-3, err_msg=name)
         return
-    error = np.linalg.norm(np.asarray(actual, "float64") - expected) / max(
-        float(np.linalg.norm(expected)), 1e-6
-    )
+    error = np.linalg.norm(np.asarray(actual, "float64") - expected) / max(float(np.linalg.norm(expected)), 1e-6)
     if not error <= 0.1:
         raise AssertionError(f"{name}: the difference is {error:.1%} of the output's length")
 
@@ -242,9 +240,7 @@ def alternate(runs: dict[str, Run], budget: float) -> dict[str, float]:
 def table(rows: Sequence[Row]) -> Table:
     """The rows as a table."""
     engines = list(dict.fromkeys(name for row in rows for name in row.run))
-    result = Table(
-        "case", "threads", *(f"{name} (ms)" for name in engines), "peer / ours", "first (ms)", "build (s)"
-    )
+    result = Table("case", "threads", *(f"{name} (ms)" for name in engines), "peer / ours", "first (ms)", "build (s)")
     for row in rows:
         best = min((name for name in row.run if name.startswith("relax")), key=row.run.__getitem__)
         result.add_row(

@@ -120,9 +120,7 @@ def measure(engine: str, folder: Path, threads: int) -> Cost:
     """What an engine costs with the model and the inputs of a folder, in this process."""
     loaders = {"relax saved": load_saved, "onnxruntime": load_onnxruntime, "openvino": load_openvino}
     start = time.perf_counter()
-    imported, prepare = loaders.get(engine, load_relax)(
-        folder / "model.onnx", threads, folder / "model.relax"
-    )
+    imported, prepare = loaders.get(engine, load_relax)(folder / "model.onnx", threads, folder / "model.relax")
     cost = Cost(folder.name, engine, imported, time.perf_counter() - start - imported)
     for file in sorted(folder.glob("*.npz")):
         with np.load(file) as inputs:
@@ -217,13 +215,7 @@ def main() -> None:
     rich = importlib.import_module("rich.console"), importlib.import_module("rich.table")
     console = rich[0].Console(width=140)
     table = rich[1].Table(
-        "model",
-        "engine",
-        "import (s)",
-        "build (s)",
-        "first call / later ones (ms)",
-        "memory (MB)",
-        "of files",
+        "model", "engine", "import (s)", "build (s)", "first call / later ones (ms)", "memory (MB)", "of files"
     )
     for model in options.models or MODELS:
         for cost in measure_all(model, options.threads):

@@ -117,9 +117,7 @@ def curve(text: str) -> list[float]:
 
 def main() -> None:
     """Print the curves."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], default=[], metavar="KIND")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--sizes", type=lambda text: tuple(map(int, text.split(","))), default=SIZES)

@@ -95,9 +95,7 @@ def main() -> None:
     parser.add_argument("--no-run", action="store_true", help="import and build only")
     options = parser.parse_args()
     sys.path.insert(0, str(FOLDER))
-    table = Table(
-        "model", "nodes", "bindings", "match_casts", "import (s)", "cold build (s)", "run / ONNX Runtime"
-    )
+    table = Table("model", "nodes", "bindings", "match_casts", "import (s)", "cold build (s)", "run / ONNX Runtime")
     with tempfile.TemporaryDirectory() as cache:
         os.environ["RELAX_CACHE_DIR"] = cache
         for name in options.models:

@@ -49,19 +49,13 @@ def peers(queries: int, keys: int, feeds: dict[str, np.ndarray[Any, Any]], threa
 
     def model(nodes: list[Any], constants: list[Any]) -> bytes:
         sizes = {"q": queries, "k": keys, "v": keys}
-        inputs = [
-            helper.make_tensor_value_info(x, TensorProto.FLOAT, [1, n, width]) for x, n in sizes.items()
-        ]
+        inputs = [helper.make_tensor_value_info(x, TensorProto.FLOAT, [1, n, width]) for x, n in sizes.items()]
         output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, queries, width])
         graph = helper.make_graph(nodes, "attention", inputs, [output], constants)
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
 
-    fused = [
-        helper.make_node(
-            "MultiHeadAttention", ["q", "k", "v"], ["y"], domain="com.microsoft", num_heads=HEADS
-        )
-    ]
+    fused = [helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["y"], domain="com.microsoft", num_heads=HEADS)]
     nodes: list[Any] = []
     for x, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
         nodes.append(helper.make_node("Reshape", [x, "split"], [f"{x}_heads"]))

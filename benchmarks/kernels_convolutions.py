@@ -50,9 +50,7 @@ class Case:
     def name(self) -> str:
         """The channels, the size of the data, the kernel and the stride."""
         kind = " depthwise" if self.groups > 1 else ""
-        return (
-            f"{self.network} {self.ci}-{self.co} {self.size}² {self.kernel}×{self.kernel}/{self.stride}{kind}"
-        )
+        return f"{self.network} {self.ci}-{self.co} {self.size}² {self.kernel}×{self.kernel}/{self.stride}{kind}"
 
     @property
     def pad(self) -> int:
@@ -187,9 +185,7 @@ def main() -> None:
         total[0] += case.count * mine
         total[1] += case.count * peer
     for network, (mine, peer) in sums.items():
-        table.add_row(
-            f"{network}, summed", f"{mine * 1e6:.0f}", f"{peer * 1e6:.0f}", f"{peer / mine:.2f}", "", ""
-        )
+        table.add_row(f"{network}, summed", f"{mine * 1e6:.0f}", f"{peer * 1e6:.0f}", f"{peer / mine:.2f}", "", "")
     Console(width=100).print(table)
 
 

@@ -208,9 +208,7 @@ def model_of(case: Case, given: Sequence[Any]) -> bytes:
     ]
     constants = [numpy_helper.from_array(np.array(values, "int64"), name) for name, values in case.constants]
     graph = helper.make_graph(nodes, "g", inputs, [helper.make_empty_tensor_value_info("y")], constants)
-    return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10
-    ).SerializeToString()
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10).SerializeToString()
 
 
 def peers(case: Case, given: Sequence[Any], threads: int) -> dict[str, Run]:

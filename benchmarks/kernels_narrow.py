@@ -43,9 +43,7 @@ def product(n: int, k: int, dtypes: tuple[str, str, str]) -> PrimFunc:
     m, sums = te.var("m", "int64"), dtypes[2]
     a, b = te.placeholder((m, k), dtypes[0], "A"), te.placeholder((k, n), dtypes[1], "B")
     axis = te.reduce_axis((0, k), "k")
-    c = te.compute(
-        (m, n), lambda i, j: te.sum(a[i, axis].astype(sums) * b[axis, j].astype(sums), axis=axis), "C"
-    )
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, axis].astype(sums) * b[axis, j].astype(sums), axis=axis), "C")
     return te.create_prim_func([a, b, c])
 
 
@@ -91,11 +89,7 @@ def bfloat16_in_openvino(m: int, n: int, k: int, threads: int) -> Run | None:
     a = ops.parameter([m, k], np.float32)
     weights = ops.constant(numbers((k, n), "float32"))
     model = any_openvino.Model([ops.matmul(a, weights, False, False)], [a])
-    options = {
-        "INFERENCE_PRECISION_HINT": "bf16",
-        "INFERENCE_NUM_THREADS": threads,
-        "PERFORMANCE_HINT": "LATENCY",
-    }
+    options = {"INFERENCE_PRECISION_HINT": "bf16", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
     request = any_openvino.compile_model(model, "CPU", options).create_infer_request()
     request.set_input_tensor(any_openvino.Tensor(numbers((m, k), "float32")))
     return request.infer

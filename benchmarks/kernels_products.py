@@ -49,9 +49,7 @@ class Case:
             for letter, size in zip("mnk", (self.m, self.n, self.k), strict=True)
         )
         words = [sizes] if self.batch is None else [f"{self.batch} of {sizes}"]
-        return " ".join(
-            [*words, *(["B^T"] if self.transposed else []), *(["weights"] if self.weights else [])]
-        )
+        return " ".join([*words, *(["B^T"] if self.transposed else []), *(["weights"] if self.weights else [])])
 
     @property
     def work(self) -> float:

@@ -71,10 +71,7 @@ def main() -> None:
         while length <= longest:
             text = make(length)
             parsing, expr = seconds(lambda text=text: relay.parse_expr(text))
-            times = [
-                parsing,
-                *(seconds(lambda step=step, expr=expr: step(expr))[0] for step in STEPS.values()),
-            ]
+            times = [parsing, *(seconds(lambda step=step, expr=expr: step(expr))[0] for step in STEPS.values())]
             table.add_row(str(length), *(f"{t:.2f} ({t / length * 1e6:.0f})" for t in times))
             length *= 2
         console.print(table)

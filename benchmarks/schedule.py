@@ -85,9 +85,7 @@ def product() -> PrimFunc:
     """The product of two matrices, as its formula says it."""
     a, b = te.placeholder((N, N), name="A"), te.placeholder((N, N), name="B")
     k = te.reduce_axis((0, N), "k")
-    return te.create_prim_func(
-        [a, b, te.compute((N, N), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), "C")]
-    )
+    return te.create_prim_func([a, b, te.compute((N, N), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), "C")])
 
 
 def product_steps() -> Steps:
@@ -131,9 +129,7 @@ def convolution() -> PrimFunc:
     pad = te.compute((IMAGE + 2, IMAGE + 2, CHANNELS), padded, "pad")
     r, s, c = te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 3), "s"), te.reduce_axis((0, CHANNELS), "c")
     y = te.compute(
-        (IMAGE, IMAGE, CHANNELS),
-        lambda h, v, f: te.sum(pad[h + r, v + s, c] * w[r, s, c, f], axis=[r, s, c]),
-        "Y",
+        (IMAGE, IMAGE, CHANNELS), lambda h, v, f: te.sum(pad[h + r, v + s, c] * w[r, s, c, f], axis=[r, s, c]), "Y"
     )
     return te.create_prim_func([x, w, y])
 

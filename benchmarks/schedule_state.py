@@ -32,10 +32,7 @@ ROUNDS = 10
 
 def function(name: str, blocks: int) -> str:
     """A PrimFunc of some blocks, each of which reads what the one before it wrote."""
-    lines = [
-        "@T.prim_func",
-        f'def {name}(A0: T.Buffer((32, 32), "float32"), Z: T.Buffer((32, 32), "float32")):',
-    ]
+    lines = ["@T.prim_func", f'def {name}(A0: T.Buffer((32, 32), "float32"), Z: T.Buffer((32, 32), "float32")):']
     lines += [f'    A{i + 1} = T.alloc_buffer((32, 32), "float32")' for i in range(blocks - 1)]
     for i in range(blocks):
         target = "Z" if i == blocks - 1 else f"A{i + 1}"
@@ -123,9 +120,7 @@ def show(kind: str, sizes: tuple[int, ...], console: Console) -> None:
 
 def main() -> None:
     """Print the curves."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
     parser.add_argument("--sizes", type=lambda text: tuple(map(int, text.split(","))), default=SIZES)

@@ -74,9 +74,7 @@ def main() -> int:
     images, labels = digits_model.load_images(held_out=True)
     classify = Classifier(params)
 
-    table = Table(
-        "batch n", "time", "accuracy", "largest difference from NumPy", title="one build, every batch size"
-    )
+    table = Table("batch n", "time", "accuracy", "largest difference from NumPy", title="one build, every batch size")
     agreed = True
     for n in (0, 1, 7, 64, len(images)):
         start = time.perf_counter()
@@ -91,9 +89,7 @@ def main() -> int:
     console.print(digits_view.gallery(images, probabilities, labels, shown))
     console.print(table)
     console.print(f"compiled in {classify.compile_seconds * 1e3:.0f} ms")
-    console.print(
-        f"accuracy {digits_model.accuracy(probabilities, labels):.1%} on {len(images)} held-out images"
-    )
+    console.print(f"accuracy {digits_model.accuracy(probabilities, labels):.1%} on {len(images)} held-out images")
     if not agreed:
         console.print("[red]the compiled network and the NumPy reference disagree[/red]")
     return 0 if agreed else 1

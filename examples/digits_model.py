@@ -47,9 +47,7 @@ def load_weights(path: Path = WEIGHTS) -> Params:
         params = {name: stored[name] for name in SHAPES}
     for name, shape in SHAPES.items():
         if params[name].shape != shape or params[name].dtype != np.float32:
-            raise ValueError(
-                f"{path}: {name} is {params[name].dtype}{params[name].shape}, expected float32{shape}"
-            )
+            raise ValueError(f"{path}: {name} is {params[name].dtype}{params[name].shape}, expected float32{shape}")
     return params
 
 

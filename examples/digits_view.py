@@ -26,9 +26,7 @@ def panel(image: Floats, probabilities: Floats, label: int) -> Panel:
     title = f"{predicted} ({probabilities[predicted]:.0%})"
     color = "green" if predicted == label else "red"
     subtitle = "" if predicted == label else f"is {label}"
-    return Panel(
-        Text("\n".join(shade(image[0]))), title=title, subtitle=subtitle, border_style=color, expand=False
-    )
+    return Panel(Text("\n".join(shade(image[0]))), title=title, subtitle=subtitle, border_style=color, expand=False)
 
 
 def choose(probabilities: Floats, labels: Labels, right: int = 6, wrong: int = 2) -> list[int]:

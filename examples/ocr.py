@@ -48,14 +48,7 @@ PICTURES = [
             Line("12 + 34 = 46", 100, 136, 30, (30, 70, 140)),
         ],
     ),
-    (
-        100,
-        600,
-        [
-            Line("ANOTHER HEIGHT", 24, 32, 26, (20, 90, 60)),
-            Line("AND WIDTH", 410, 56, 16),
-        ],
-    ),
+    (100, 600, [Line("ANOTHER HEIGHT", 24, 32, 26, (20, 90, 60)), Line("AND WIDTH", 410, 56, 16)]),
 ]
 """Images to draw: height, width, lines."""
 
@@ -204,14 +197,10 @@ def main() -> int:
         start = time.perf_counter()
         results = reader(image)
         elapsed = time.perf_counter() - start
-        table = Table(
-            "read", "probability", "rows", "columns", title=f"{height} × {width} pixels, {elapsed:.2f} s"
-        )
+        table = Table("read", "probability", "rows", "columns", title=f"{height} × {width} pixels, {elapsed:.2f} s")
         for line in results:
             box = line.box
-            table.add_row(
-                line.text, f"{line.probability:.1%}", f"{box.top}–{box.bottom}", f"{box.left}–{box.right}"
-            )
+            table.add_row(line.text, f"{line.probability:.1%}", f"{box.top}–{box.bottom}", f"{box.left}–{box.right}")
         console.print(table)
         drawn = [line.text for line in lines]
         if [line.text for line in results] != drawn:

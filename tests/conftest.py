@@ -98,9 +98,7 @@ def seeded(module: types.ModuleType, name: str, allowed: Callable[..., bool]) ->
         caller = Path(sys._getframe(1).f_code.co_filename)
         here = caller.is_relative_to(TESTS.parent) and not caller.is_relative_to(TESTS.parent / ".venv")
         if here and not caller.is_relative_to(TESTS.parent / "src") and not allowed(*args, **kwargs):
-            raise AssertionError(
-                f"{module.__name__}.{name} draws unseeded numbers: use np.random.default_rng(seed)"
-            )
+            raise AssertionError(f"{module.__name__}.{name} draws unseeded numbers: use np.random.default_rng(seed)")
         return draw(*args, **kwargs)
 
     setattr(module, name, checked)
@@ -132,7 +130,5 @@ def _packed_tensor(data, dtype, shape):
     capsule = room[: math.prod(shape)].reshape(shape).__dlpack__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    ctypes.memmove(
-        pointer(capsule, b"dltensor") + 20, bytes(DLPACK_CODES[dtype]), 2
-    )  # DLDataType: code, bits
+    ctypes.memmove(pointer(capsule, b"dltensor") + 20, bytes(DLPACK_CODES[dtype]), 2)  # DLDataType: code, bits
     return tvm_ffi.from_dlpack(capsule)

@@ -85,9 +85,7 @@ def module(*functions: str, **names: Any) -> IRModule:
     return parsed
 
 
-def main(
-    body: str, params: str = 'x: R.Tensor(("n",), "float32")', *others: str, pure: bool = True
-) -> IRModule:
+def main(body: str, params: str = 'x: R.Tensor(("n",), "float32")', *others: str, pure: bool = True) -> IRModule:
     """Parse a module whose Relax function `main` has these parameters and statements; `others` as for `module`."""
     decorator = "@R.function" if pure else "@R.function(pure=False)"
     statements = textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")
@@ -176,9 +174,7 @@ def same(found: Any, expected: Any, rtol: float = 0.0, atol: float = 0.0) -> Non
         if expected.dtype.kind in "biu":
             np.testing.assert_array_equal(found, expected)
         else:
-            wide = [
-                value if value.dtype.kind == "f" else value.astype("float64") for value in (found, expected)
-            ]
+            wide = [value if value.dtype.kind == "f" else value.astype("float64") for value in (found, expected)]
             np.testing.assert_allclose(*wide, rtol=rtol, atol=atol)
     else:
         assert found == expected

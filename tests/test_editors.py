@@ -125,13 +125,6 @@ def test_a_call_shows_its_parameters_and_what_it_does():
 def test_dir_lists_what_is_public(namespace, some):
     names = set(dir(namespace))
     assert some <= names
-    assert not names & {
-        "annotations",
-        "Any",
-        "TYPE_CHECKING",
-        "importlib",
-        "binary",
-        "operator_member",
-    }
+    assert not names & {"annotations", "Any", "TYPE_CHECKING", "importlib", "binary", "operator_member"}
     assert [name for name in names if name.startswith("_")] in ([], ["__version__"])
     assert all(hasattr(namespace, name) for name in names)

@@ -35,11 +35,7 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] in ("relax"
 def run(program: str, **environment: str) -> str:
     """The output of a program, run by a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ, **environment}
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -66,15 +62,7 @@ def test_a_first_build_loads_little(tmp_path):
     environment = {"RELAX_CACHE_DIR": str(tmp_path), "RELAX_CACHE_PROGRAMS": "1"}
     run(FIRST_BUILD, **environment)
     loaded = set(json.loads(run(FIRST_BUILD, **environment)))
-    for room in (
-        "schedules",
-        "relay",
-        "frontend",
-        "dpl",
-        "interpreter",
-        "codegen.module",
-        "transform.pipeline",
-    ):
+    for room in ("schedules", "relay", "frontend", "dpl", "interpreter", "codegen.module", "transform.pipeline"):
         assert f"relax.{room}" not in loaded
     assert not {"relax.tir.schedule", "relax.tir.transform.lower", "relax.script.printer", "rich"} & loaded
     assert "llvmlite.binding" not in loaded
@@ -172,9 +160,7 @@ def test_a_saved_program_finds_its_classes():
     program = f"import relax; print(relax.ir.load_json({save_json(Module)!r}).script())"
     assert run(program) == Module.script() + "\n"
     with pytest.raises(ValueError, match=r"KeyError: 'frontend\.Nothing'"):
-        importlib.import_module("relax.ir").load_json(
-            save_json(Module).replace("op.Conv2d", "frontend.Nothing")
-        )
+        importlib.import_module("relax.ir").load_json(save_json(Module).replace("op.Conv2d", "frontend.Nothing"))
 
 
 def test_a_fact_registered_on_an_operator_that_was_not_loaded_stays():

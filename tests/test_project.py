@@ -41,9 +41,7 @@ def test_every_room_has_a_layer():
     """import-linter reads `a : b` as one layer and (a) as one that may be missing."""
     contracts = {c["id"]: c for c in PROJECT["tool"]["importlinter"]["contracts"]}
     layered = {m.strip(" ()") for layer in contracts["rooms"]["layers"] for m in layer.split(":")}
-    top = {
-        p.stem for p in (ROOT / "src/relax").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
-    }
+    top = {p.stem for p in (ROOT / "src/relax").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
     assert top - {"__init__"} <= layered
 
 
@@ -58,11 +56,7 @@ def test_modules_import_in_no_circles():
 @pytest.mark.parametrize(
     ("files", "loaded", "typed"),
     [
-        (
-            {"a": "from . import b", "b": "import relax.c", "c": "from .b import d"},
-            [["b", "c"]],
-            [["b", "c"]],
-        ),
+        ({"a": "from . import b", "b": "import relax.c", "c": "from .b import d"}, [["b", "c"]], [["b", "c"]]),
         ({"a": "if TYPE_CHECKING:\n    from .b import c", "b": "from .a import d"}, [], [["a", "b"]]),
         ({"a": "def f():\n    from .b import c", "b": "from .a import f"}, [["a", "b"]], [["a", "b"]]),
         (
@@ -94,9 +88,7 @@ def test_one_word_for_one_thing():
     """Words so general that several rooms might take them name one class at most."""
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/relax").rglob("*.py"))
     for word in ("Facts", "Scope", "Place", "Verdict", "Relation", "Answer"):
-        assert (
-            len(re.findall(rf"^(?:class _?{word}\b|_?{word}\b[^\n]* = (?:Literal|enum))", source, re.M)) <= 1
-        ), word
+        assert len(re.findall(rf"^(?:class _?{word}\b|_?{word}\b[^\n]* = (?:Literal|enum))", source, re.M)) <= 1, word
 
 
 def test_docstrings_name_their_subject_first():
@@ -158,9 +150,7 @@ def test_the_package_is_typed():
 
 
 @pytest.mark.parametrize(
-    "draw",
-    [lambda: np.random.rand(2), np.random.default_rng, random.random],
-    ids=["rand", "default_rng", "random"],
+    "draw", [lambda: np.random.rand(2), np.random.default_rng, random.random], ids=["rand", "default_rng", "random"]
 )
 def test_tests_draw_seeded_numbers_only(draw):
     """`tests/conftest.py` guards the global generators: an unseeded number makes a test that fails once in a while."""

@@ -93,16 +93,7 @@ def write_project(folder: Path, modules: Mapping[str, Program]) -> None:
 
 def reported(folder: Path) -> list[tuple[str, int, str, str]]:
     """The errors that pyright reports: module, line, rule, message."""
-    command = [
-        sys.executable,
-        "-m",
-        "pyright",
-        "--outputjson",
-        "--pythonpath",
-        sys.executable,
-        "-p",
-        str(folder),
-    ]
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         found = json.loads(done.stdout)["generalDiagnostics"]

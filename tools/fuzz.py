@@ -55,12 +55,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     parser.add_argument("--property", action="append", help="only this property; may be repeated")
     parser.add_argument("--out", type=Path, help="a directory for ready tests of what fails")
-    parser.add_argument(
-        "--keep-going", action="store_true", help="report all sorts of failures, not only the first"
-    )
-    parser.add_argument(
-        "--reduce-seconds", type=float, default=120, help="how long to reduce a failure (120)"
-    )
+    parser.add_argument("--keep-going", action="store_true", help="report all sorts of failures, not only the first")
+    parser.add_argument("--reduce-seconds", type=float, default=120, help="how long to reduce a failure (120)")
     return parser.parse_args()
 
 
@@ -319,9 +315,7 @@ def run(options: argparse.Namespace) -> int:
     """All processes: progress, failures, statistics."""
     context = mp.get_context("spawn")
     results = context.Queue()
-    workers = [
-        context.Process(target=work, args=(j, options, results), daemon=True) for j in range(options.jobs)
-    ]
+    workers = [context.Process(target=work, args=(j, options, results), daemon=True) for j in range(options.jobs)]
     for worker in workers:
         worker.start()
     features: Counter[str] = Counter()
@@ -334,9 +328,7 @@ def run(options: argparse.Namespace) -> int:
             dead = [job for job, worker in enumerate(workers) if worker.exitcode not in (None, 0)]
             if dead:
                 for job in dead:
-                    print(
-                        f"a process died at the program of seed {seed_file(job).read_text()!r}: look for a crash"
-                    )
+                    print(f"a process died at the program of seed {seed_file(job).read_text()!r}: look for a crash")
                 return 1
             continue
         if found is None:
@@ -346,10 +338,7 @@ def run(options: argparse.Namespace) -> int:
         features.update(set(found))
         for failure in failed:
             if failures.setdefault((failure["property"], failure["kind"]), failure) is failure:
-                print(
-                    f"{failure['property']} fails for {failure['seed']!r}: {failure['message'][:300]}",
-                    flush=True,
-                )
+                print(f"{failure['property']} fails for {failure['seed']!r}: {failure['message'][:300]}", flush=True)
         if failures and not options.keep_going:
             break
         if time.monotonic() - shown > 10:
@@ -385,17 +374,13 @@ def report_features(features: Counter[str], programs: int, names: list[str] | No
         known |= set(kernel_programs.FEATURES)
     if names not in ([TIR], [ONNX], [SCHEDULES], [RELAY], [KERNELS]):
         known |= all_features()
-        known |= {
-            "R." + name.removeprefix("relax.") for name in Op.list_op_names() if name.startswith("relax.")
-        }
+        known |= {"R." + name.removeprefix("relax.") for name in Op.list_op_names() if name.startswith("relax.")}
         known -= OPERATORS_OF_THE_MACHINE
     print("programs with each construct:")
     rows = [f"{name} {features[name]}" for name in sorted(known | set(features), key=lambda n: -features[n])]
     print("  " + ", ".join(rows))
     if features[REFUSED] > 5 + programs // 50:
-        print(
-            f"{features[REFUSED]} of {programs} programs are refused, because an operator is proved to fail"
-        )
+        print(f"{features[REFUSED]} of {programs} programs are refused, because an operator is proved to fail")
         return 1
     missing = sorted(name for name in known if not features[name])
     if missing and programs >= ENOUGH:
@@ -406,9 +391,7 @@ def report_features(features: Counter[str], programs: int, names: list[str] | No
 
 def report_failure(failure: dict[str, Any], options: argparse.Namespace, number: int) -> None:
     """Reduce a failure and show it as a test."""
-    print(
-        f"\n{failure['property']} fails for the program of seed {failure['seed']!r}:\n{failure['message'][:3000]}"
-    )
+    print(f"\n{failure['property']} fails for the program of seed {failure['seed']!r}:\n{failure['message'][:3000]}")
     if failure["property"] in ("generator", ONNX, RELAY):  # those have no program that could be reduced
         return
     try:

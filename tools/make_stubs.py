@@ -60,10 +60,7 @@ WIDTH = 110
 
 SPACES = {
     "relax.": "__init__",
-    **{
-        f"relax.{name}.": name
-        for name in ("builtin", "ccl", "grad", "image", "inspect", "memory", "nn", "random")
-    },
+    **{f"relax.{name}.": name for name in ("builtin", "ccl", "grad", "image", "inspect", "memory", "nn", "random")},
     "relax.dist.": "distributed",
     "relax.vision.": "vision",
     "relax.vm.": "vm",
@@ -244,11 +241,7 @@ def operator_parameters(stub: Stub, cls: type[Operator], signature: inspect.Sign
     shown: list[str] = []
     for parameter in signature.parameters.values():
         operand = operands.get(parameter.name)
-        kind = (
-            attribute_type(stub, hints[parameter.name])
-            if operand is None
-            else operand_type(stub, cls, operand)
-        )
+        kind = attribute_type(stub, hints[parameter.name]) if operand is None else operand_type(stub, cls, operand)
         if parameter.kind is parameter.KEYWORD_ONLY and not any(text.startswith("*") for text in shown):
             shown.append("*")
         star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
@@ -374,9 +367,7 @@ def define_forms(stub: Stub, text: str, module: types.ModuleType) -> set[str]:
     names: set[str] = set()
     lines = text.splitlines()
     for statement in ast.parse(text).body:
-        decorators = (
-            statement.decorator_list if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
-        )
+        decorators = statement.decorator_list if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
         first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
         source = "\n".join(lines[first - 1 : statement.end_lineno])
         match statement:
@@ -404,20 +395,13 @@ def _with_docstring(source: str, statement: ast.stmt, member: Any) -> str:
     if isinstance(statement, ast.FunctionDef):
         head, dots, _ = source.rpartition(" ...")
         return source if not dots else documented(head, doc)
-    return (
-        source
-        if doc is None or isinstance(statement, (ast.ClassDef, ast.Assign))
-        else f'{source}\n"""{doc}"""'
-    )
+    return source if doc is None or isinstance(statement, (ast.ClassDef, ast.Assign)) else f'{source}\n"""{doc}"""'
 
 
 def define_script_function(stub: Stub, name: str, function: Callable[..., Any]) -> None:
     """A function of a script's namespace; an operator is the one of `relax.op`, under the same name."""
     cls = class_named(f"relax.{name}")
-    if (
-        getattr(function, "__module__", "").startswith("relax.op.")
-        and public_function(f"relax.{name}") is not None
-    ):
+    if getattr(function, "__module__", "").startswith("relax.op.") and public_function(f"relax.{name}") is not None:
         if cls is not None and issubclass(cls, Placing):
             define_placing(stub, name, cls, function)
         else:
@@ -464,8 +448,7 @@ def stubs() -> dict[Path, str]:
     """All stubs, by their file."""
     parser = PACKAGE / "script" / "parser"
     made = {
-        PACKAGE / "op" / "_signatures" / f"{file}.pyi": operator_stub(prefix).text()
-        for prefix, file in SPACES.items()
+        PACKAGE / "op" / "_signatures" / f"{file}.pyi": operator_stub(prefix).text() for prefix, file in SPACES.items()
     }
     made[parser / "relax" / "__init__.pyi"] = relax_stub().text()
     made[parser / "tir" / "__init__.pyi"] = tir_stub().text()
@@ -478,8 +461,7 @@ def stale() -> list[Path]:
     expected = stubs()
     left_over = set((PACKAGE / "op" / "_signatures").glob("*")) - set(expected)
     return sorted(
-        left_over
-        | {path for path, text in expected.items() if not path.exists() or path.read_text("utf-8") != text}
+        left_over | {path for path, text in expected.items() if not path.exists() or path.read_text("utf-8") != text}
     )
 
 

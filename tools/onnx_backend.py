@@ -180,9 +180,7 @@ def difference(found: Any, expected: Any, rtol: float, atol: float) -> str:
         return f"dtype {array.dtype}, expected {right.dtype}"
     if array.shape != right.shape:
         return f"shape {array.shape}, expected {right.shape}"
-    if (
-        array.dtype.kind not in "biufc" or array.dtype.itemsize < 4
-    ):  # ml_dtypes have no tolerances of their own
+    if array.dtype.kind not in "biufc" or array.dtype.itemsize < 4:  # ml_dtypes have no tolerances of their own
         array, right = array.astype(np.float64), right.astype(np.float64)
     with np.errstate(all="ignore"):
         close = np.isclose(array, right, rtol=rtol, atol=atol, equal_nan=True)
@@ -245,12 +243,8 @@ def main() -> int:
     parser.add_argument("--match", default="", help="only cases whose name matches this regular expression")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     parser.add_argument("--limit", type=float, default=180, help="seconds for one case (180)")
-    parser.add_argument(
-        "--failed", action="store_true", help="print the cases that do not pass, with reasons"
-    )
-    parser.add_argument(
-        "--table", type=Path, help="write the cases that do not pass, by reason, to this file"
-    )
+    parser.add_argument("--failed", action="store_true", help="print the cases that do not pass, with reasons")
+    parser.add_argument("--table", type=Path, help="write the cases that do not pass, by reason, to this file")
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     parser.add_argument("--at-least", type=int, default=0, help="fail if fewer pass")
     args = parser.parse_args()

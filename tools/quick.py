@@ -90,18 +90,12 @@ def selected(files: Sequence[Path]) -> list[Path]:
     """Return the test files and folders to run for changed files, in order, each once."""
     order = layers()
     rooms = rooms_of(files)
-    chosen = [
-        file
-        for file in files
-        if file.is_relative_to(TESTS) and file.name.startswith("test_") and file.exists()
-    ]
+    chosen = [file for file in files if file.is_relative_to(TESTS) and file.name.startswith("test_") and file.exists()]
     chosen += [home_of(room) for room in sorted(rooms)]
     lowest = max((order.index(room) for room in rooms if room in order), default=0)
     for room in reversed(order[:lowest]):
         if room not in rooms:
-            chosen += [
-                file for file in sorted(home_of(room).rglob("test_*.py")) if imported_rooms(file) & rooms
-            ]
+            chosen += [file for file in sorted(home_of(room).rglob("test_*.py")) if imported_rooms(file) & rooms]
     if rooms:
         chosen.append(TESTS / EVERYWHERE)
     kept: list[Path] = []
@@ -135,9 +129,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def main() -> int:
     """Select and run; return pytest's exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="instead of what git says has changed"
-    )
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="instead of what git says has changed")
     parser.add_argument("--seconds", type=float, default=60.0, help="time after which no test begins (60)")
     parser.add_argument("--since", default="HEAD", metavar="COMMIT", help="the commit to compare with (HEAD)")
     parser.add_argument("--list", action="store_true", help="print the selection only")

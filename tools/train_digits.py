@@ -65,9 +65,7 @@ def loss_and_gradients(images: Floats, labels: Labels, params: Params) -> tuple[
     d_pooled = (d_before @ params["hidden_weight"]).reshape(n, CHANNELS, 4, 4)
     # The gradient of a maximum goes to the element that won; then the windows are laid out as an image again.
     d_groups = (np.arange(4) == winner[..., None]) * d_pooled[..., None]
-    d_conv = d_groups.reshape(n, CHANNELS, 4, 4, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(conv.shape) * (
-        conv > 0
-    )
+    d_conv = d_groups.reshape(n, CHANNELS, 4, 4, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(conv.shape) * (conv > 0)
     d_kernel = np.einsum("nchw,nhwk->ck", d_conv, patches(images))
     gradients = {
         "conv_weight": d_kernel.reshape(SHAPES["conv_weight"]),
@@ -118,9 +116,7 @@ def main(output: Path) -> None:
     params = train(images, labels)
     test_images, test_labels = load_images(held_out=True)
     print(f"training accuracy  {accuracy(forward(images, params), labels):.4f}  ({len(images)} images)")
-    print(
-        f"held-out accuracy  {accuracy(forward(test_images, params), test_labels):.4f}  ({len(test_images)} images)"
-    )
+    print(f"held-out accuracy  {accuracy(forward(test_images, params), test_labels):.4f}  ({len(test_images)} images)")
     np.savez_compressed(output, **params)
     print(f"{output}: {output.stat().st_size} bytes")
 

@@ -29,9 +29,7 @@ def _table(namespace: Namespace) -> str:
     if namespace.here not in (same, "relax"):
         title += f", here `{namespace.here}`"
     lines = [f"### {title}", "", "| TVM | here | |", "|---|---|---|"]
-    for (status, renamed, note), group in groupby(
-        namespace.rows(), lambda row: (row.status, row.renamed, row.note)
-    ):
+    for (status, renamed, note), group in groupby(namespace.rows(), lambda row: (row.status, row.renamed, row.note)):
         if renamed:
             lines += [f"| `{row.name}` | `{row.here}` | {status}: another name |" for row in group]
             continue
@@ -56,9 +54,7 @@ def page() -> str:
 
 def main() -> int:
     """Do what the arguments ask; the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing")
     text = page()
     if parser.parse_args().check:

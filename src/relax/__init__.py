@@ -36,25 +36,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Device",
-    "ExecBuilder",
-    "Executable",
-    "NDArray",
-    "ShapeTuple",
-    "VMInstrumentReturnKind",
-    "VirtualMachine",
-    "cpu",
-    "device",
-    "frontend",
-    "get_global_func",
-    "load_executable",
-    "nd",
-    "register_func",
-    "relay",
-    "runtime",
-    "testing",
-    "training",
-]
+    "Device", "ExecBuilder", "Executable", "NDArray", "ShapeTuple", "VMInstrumentReturnKind", "VirtualMachine",
+    "cpu", "device", "frontend", "get_global_func", "load_executable", "nd", "register_func", "relay", "runtime",
+    "testing", "training",
+]  # fmt: skip
 
 _ROOMS = frozenset({"frontend", "relay", "runtime", "testing", "training"})
 """The rooms among these names; those that `relax._api` loads are in its list."""
@@ -69,10 +54,7 @@ if not TYPE_CHECKING:  # type checkers report names that are none of the above
             value = globals()[name] = getattr(importlib.import_module("relax.runtime"), name)
             return value
         # A room by itself (`from .. import topi`) must not load the rooms above it.
-        if (
-            importlib.machinery.PathFinder.find_spec(f"relax.{name}", sys.modules[__name__].__path__)
-            is not None
-        ):
+        if importlib.machinery.PathFinder.find_spec(f"relax.{name}", sys.modules[__name__].__path__) is not None:
             return importlib.import_module(f"relax.{name}")
         if _is_runtime_alone():
             raise _without_compiler(name)
@@ -120,11 +102,7 @@ class _TVMModules:
         """Raises ModuleNotFoundError for ``relax.meta_schedule`` and its kin."""
         del path, target
         package, _, module = name.rpartition(".")
-        if (
-            package.partition(".")[0] != "relax"
-            or f"{name}.".startswith("relax.ir.")
-            or module.startswith("_")
-        ):
+        if package.partition(".")[0] != "relax" or f"{name}.".startswith("relax.ir.") or module.startswith("_"):
             return  # relax.ir answers itself: this is of it
         try:
             names = importlib.import_module("relax.ir.tvm_names")

@@ -23,18 +23,7 @@ from typing import Any, ClassVar, Final
 
 from .derive.context import FORCE_PURE, FunctionScope
 from .derive.normalize import Normalizer, merge_blocks
-from .expr import (
-    Binding,
-    BindingBlock,
-    Call,
-    Function,
-    MatchCast,
-    SeqExpr,
-    Var,
-    VarBinding,
-    bind_dimensions,
-    convert,
-)
+from .expr import Binding, BindingBlock, Call, Function, MatchCast, SeqExpr, Var, VarBinding, bind_dimensions, convert
 from .info.mapping import bound_in
 from .info.relations import erase
 from .ir import (
@@ -52,8 +41,6 @@ from .ir.python_source import user_span
 from .op.te_call import call_te
 from .prim.expr import Var as PrimVar
 from .struct_info import ObjectStructInfo
-
-__all__ = ["BlockBuilder"]
 
 _FILE: Final = "block_builder.py"
 
@@ -146,12 +133,7 @@ class BlockBuilder(Normalizer):
 
     @contextmanager
     def _function(
-        self,
-        name: str,
-        params: Var | Sequence[Var] | None,
-        attrs: dict[str, Any] | None,
-        private: bool,
-        pure: bool,
+        self, name: str, params: Var | Sequence[Var] | None, attrs: dict[str, Any] | None, private: bool, pure: bool
     ) -> Generator[None]:
         opened = self._open = _OpenFunction(name, _params(params), dict(attrs or {}), private, pure)
         builders: list[BlockBuilder] = getattr(BlockBuilder._stack, "builders", [])
@@ -497,9 +479,7 @@ class BlockBuilder(Normalizer):
             The name it has.
         """
         kind = type(func)
-        alone = kind not in self._by_hash and all(
-            type(other) is not kind for other in self.functions.values()
-        )
+        alone = kind not in self._by_hash and all(type(other) is not kind for other in self.functions.values())
         known = None if alone else self._equal_function(func, quick_hash(func))
         if known is not None:
             return known

@@ -293,9 +293,7 @@ def _field(constant: Constant, name: str) -> Any:
     return constant.content if name == "data" else getattr(constant, name)
 
 
-type.__setattr__(
-    Constant, "data", property(_data, _CONTENT.__set__, doc="The elements, as a read-only NumPy array.")
-)
+type.__setattr__(Constant, "data", property(_data, _CONTENT.__set__, doc="The elements, as a read-only NumPy array."))
 type.__setattr__(Constant, "__content__", staticmethod(_field))
 
 

@@ -27,12 +27,4 @@ class ExprFunctor:
         return method(expr)
 
 
-__all__ = [
-    "ExprFunctor",
-    "ExprMutator",
-    "ExprVisitor",
-    "PyExprMutator",
-    "PyExprVisitor",
-    "mutator",
-    "visitor",
-]
+__all__ = ["ExprFunctor", "ExprMutator", "ExprVisitor", "PyExprMutator", "PyExprVisitor", "mutator", "visitor"]

@@ -54,9 +54,7 @@ class PrimStructInfo(StructInfo):
 class ShapeStructInfo(StructInfo):
     """A shape: its dimensions if known, otherwise its rank, or -1."""
 
-    values: tuple[PrimExpr, ...] | None = child(
-        default=None, converter=lambda v: None if v is None else dimensions(v)
-    )
+    values: tuple[PrimExpr, ...] | None = child(default=None, converter=lambda v: None if v is None else dimensions(v))
     ndim: int = child(default=-1)
 
     def __post_init__(self) -> None:

@@ -48,9 +48,7 @@ class Program:
     """The aliases of a module's main; values are asked for by name."""
 
     def __init__(self, body, params="x: F, y: F", extra="", info=STATIC):
-        text = (
-            f"@R.function(pure=False)\ndef main({params}):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
-        )
+        text = f"@R.function(pure=False)\ndef main({params}):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
         text = re.sub(r"\bF\b", info, f"{textwrap.dedent(extra)}\n{text}")
         self.mod = relax.script.from_source(HEADER + textwrap.indent(text, "    "))
         self.main = self.mod["main"]
@@ -94,11 +92,7 @@ def program(request):
         ("a = R.exp(x)\nb = R.exp(a)\nreturn b", [], ["ab", "ax", "bx"]),
         ("a = R.exp(x)\nb = a\nreturn b", ["ab"], ["bx"]),
         ("a = R.exp(x)\nb = R.match_cast(a, F)\nreturn b", ["ab"], ["bx"]),
-        (
-            "a = R.exp(x)\nb = R.exp(x)\nt = (a, (b, x))\nc = t[1]\nd = c[0]\nreturn d",
-            ["bd", "bt", "at"],
-            ["ad"],
-        ),
+        ("a = R.exp(x)\nb = R.exp(x)\nt = (a, (b, x))\nc = t[1]\nd = c[0]\nreturn d", ["bd", "bt", "at"], ["ad"]),
         ("a = R.exp(x)\nb = R.reshape(a, R.shape([2, 2]))\nc = R.flatten(b)\nreturn c", ["ab", "ac"], ["cx"]),
         ("return R.add(x, y)", ["xy"], []),
         ("a = R.exp(x)\nb = R.call_tir_inplace(cls.double, (a,), [0], F)\nreturn b", ["ab"], ["bx"]),

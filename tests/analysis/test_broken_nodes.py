@@ -135,9 +135,7 @@ def test_sound_nodes_are_not_complained_of():
 def test_a_field_holds_what_it_is_declared_to_hold():
     x, y = Var("x", TensorStructInfo((4,))), Var("y")
     assert messages(module(Function([x], None))) == ["Function: body is None, expected RelaxExpr"]
-    assert messages(Function([x], SeqExpr([None], x))) == [
-        "SeqExpr: blocks[0] is None, expected BindingBlock"
-    ]
+    assert messages(Function([x], SeqExpr([None], x))) == ["SeqExpr: blocks[0] is None, expected BindingBlock"]
     assert messages(Call(x, [x]).replace(sinfo_args=(x, 3))) == [
         "Call: sinfo_args[0] is a Var, expected StructInfo",
         "Call: sinfo_args[1] is a int, expected StructInfo",
@@ -160,9 +158,7 @@ def test_variables_and_struct_info_are_looked_into():
     assert messages(Function([deep], deep)) == ["TupleStructInfo: fields[0] is a str, expected StructInfo"]
     info = TensorStructInfo((4,))
     set_slot(info, "vdevice", "llvm")
-    assert messages(Function([Var("x", info)], const(1))) == [
-        "TensorStructInfo: vdevice is a str, expected VDevice"
-    ]
+    assert messages(Function([Var("x", info)], const(1))) == ["TensorStructInfo: vdevice is a str, expected VDevice"]
 
 
 def test_a_table_and_its_keys():
@@ -306,9 +302,7 @@ def test_whatever_is_put_where_it_does_not_belong_the_checker_does_not_crash(dat
         nodes = [node for node in nodes_of(mod) if not isinstance(node, Op) and node.__node_fields__]
         for _ in range(data.draw(st.integers(1, 3))):
             node = nodes[data.draw(PLACES) % len(nodes)]
-            slots = [spec.name for spec in node.__node_fields__] + ["_struct_info"] * isinstance(
-                node, RelaxExpr
-            )
+            slots = [spec.name for spec in node.__node_fields__] + ["_struct_info"] * isinstance(node, RelaxExpr)
             set_slot(node, slots[data.draw(PLACES) % len(slots)], draw_wrong(data, nodes))
         found = check_well_formed(mod)
         assert all(d.code.startswith("E2") and d.render() for d in found)

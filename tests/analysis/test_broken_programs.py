@@ -39,9 +39,7 @@ def case(name, program, code, line, under, message, hint):
     CASES[name] = program, code, line, under, message, hint
 
 
-def function(
-    body, signature='x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool")', decorator="@R.function"
-):
+def function(body, signature='x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool")', decorator="@R.function"):
     """One entry point; its body begins on line 3."""
     return f"{decorator}\ndef main({signature}):\n" + textwrap.indent(textwrap.dedent(body).strip(), "    ")
 

@@ -229,9 +229,7 @@ def test_all_rules_at_once():
     attrs = {"global_symbol": "other", "relax.force_pure": True}  # 13, 21
     body = SeqExpr([flow, block], x)
     bad = Function([x, c, Var("y", TensorStructInfo((n + 1,)))], body, None, False, attrs)  # 6
-    fourth = Function(
-        [], SeqExpr([], const(0)), TensorStructInfo((j,)), attrs={"global_symbol": "fourth"}
-    )  # 4
+    fourth = Function([], SeqExpr([], const(0)), TensorStructInfo((j,)), attrs={"global_symbol": "fourth"})  # 4
     found = rules(IRModule({"main": bad, "fourth": fourth}))
     assert found == [1, 2, 2, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22]
 
@@ -292,9 +290,7 @@ def test_what_is_nested_too_deeply_is_told_so():
     [found] = check_well_formed(nested(20_000))
     assert (found.code, found.message) == ("E2106", "the program is nested too deeply to be checked")
     assert found.hint == "bind parts of the expression to variables"
-    with pytest.raises(
-        DiagnosticError, match="an expression in main is nested too deeply to be brought into"
-    ):
+    with pytest.raises(DiagnosticError, match="an expression in main is nested too deeply to be brought into"):
         normalize_module(nested(20_000))
 
 
@@ -517,7 +513,6 @@ def test_a_shape_variable_is_bound_in_one_function():
     assert "rule 6: the shape variable n of main is bound in other as well" in messages(both)
     # Inside of one function the same object may be bound again: a match_cast then checks it.
     again = Function(
-        [params[0]],
-        SeqExpr([BindingBlock([MatchCast(Var("y"), params[0], VECTOR.replace(shape=(n,)))])], params[0]),
+        [params[0]], SeqExpr([BindingBlock([MatchCast(Var("y"), params[0], VECTOR.replace(shape=(n,)))])], params[0])
     )
     assert messages(module(again)) == []

@@ -71,15 +71,8 @@ def test_all_values_are_bound_before_the_first_is_checked():
 
 
 def test_what_is_looked_at_in_its_turn_is_not_looked_at_again():
-    assert written(tensor(3, N, 4), tensor(N)) == [
-        "a | is 3 | binds n by a, dimension 1 | is 4",
-        "b | equals n",
-    ]
-    assert written(tensor(3), tensor(4, N)) == [
-        "b | any | binds n by b, dimension 1",
-        "a | is 3",
-        "b | is 4 | any",
-    ]
+    assert written(tensor(3, N, 4), tensor(N)) == ["a | is 3 | binds n by a, dimension 1 | is 4", "b | equals n"]
+    assert written(tensor(3), tensor(4, N)) == ["b | any | binds n by b, dimension 1", "a | is 3", "b | is 4 | any"]
 
 
 def test_a_variable_is_bound_once():

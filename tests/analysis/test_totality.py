@@ -12,13 +12,7 @@ from relax.ir import Op, set_slot
 from relax.prim import Let, Max, Min, SizeVar, Var, const
 from relax.prim.totality import is_surely_size, scalar_never_fails
 from relax.runtime.limits import DIMENSION_LIMIT
-from relax.struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from relax.struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 VECTOR = TensorStructInfo((4,), "float32")
 n, m, i = SizeVar("n", "int64"), SizeVar("m", "int64"), Var("i", "int64")
@@ -81,14 +75,7 @@ def test_sizes(value, answer):
 
 @pytest.mark.parametrize(
     "value, answer",
-    [
-        (n, True),
-        (i, False),
-        (n * m, True),
-        (n - m, False),
-        (const(3, "int64"), True),
-        (const(-1, "int64"), False),
-    ],
+    [(n, True), (i, False), (n * m, True), (n - m, False), (const(3, "int64"), True), (const(-1, "int64"), False)],
 )
 def test_nonnegative(value, answer):
     assert is_nonnegative(value) is answer

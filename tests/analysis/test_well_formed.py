@@ -31,13 +31,7 @@ from relax.expr import (
 from relax.ir import DiagnosticError, GlobalVar, IRModule, Op, Source, Span
 from relax.prim import IntImm
 from relax.prim.expr import Var as PrimVar
-from relax.struct_info import (
-    FuncStructInfo,
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-)
+from relax.struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from support import parse
 
 
@@ -177,9 +171,7 @@ def test_rule_2_what_a_branch_binds_does_not_escape():
     x, c, y, z = Var("x", vector()), Var("c", TensorStructInfo((), "bool")), Var("y"), Var("z")
     w = Var("w")
     branch = SeqExpr([BindingBlock([VarBinding(y, EXP(x))])], y)
-    block = BindingBlock(
-        [VarBinding(w, If(c, branch, x)), VarBinding(z, EXP(y).replace(span=program.at("R.exp(y)")))]
-    )
+    block = BindingBlock([VarBinding(w, If(c, branch, x)), VarBinding(z, EXP(y).replace(span=program.at("R.exp(y)")))])
     func = Function([x, c], SeqExpr([block], z))
     assert checked(module(func)) == [("E2002", 3, 5, "rule 2: the variable y is not bound here")]
 

@@ -114,18 +114,7 @@ def test_no_value_is_left_out(seed):
         a, b = draw(depth - 1), draw(depth - 1)
         c = r.choice([-3, -2, 1, 2, 3, 5])
         return r.choice(
-            [
-                a + b,
-                a - b,
-                a * c,
-                a // c,
-                a % abs(c),
-                intrin.min(a, b),
-                intrin.max(a, b),
-                a * b,
-                Div(a, c),
-                Mod(a, c),
-            ]
+            [a + b, a - b, a * c, a // c, a % abs(c), intrin.min(a, b), intrin.max(a, b), a * b, Div(a, c), Mod(a, c)]
         )
 
     expr = draw(r.randint(1, 3))

@@ -23,9 +23,7 @@ i, j, xo, xi = (Var(name, "int64") for name in ("i", "j", "xo", "xi"))
 
 
 def span(extent, low=0) -> Range:
-    return Range(
-        min=const(low, "int64"), extent=const(extent, "int64") if isinstance(extent, int) else extent
-    )
+    return Range(min=const(low, "int64"), extent=const(extent, "int64") if isinstance(extent, int) else extent)
 
 
 def box(start, length) -> Range:
@@ -80,14 +78,7 @@ def test_regions_by_enumeration(seed):
     r = random.Random(seed)
     iters = {v: span(r.randint(1, 4), r.randint(-2, 2)) for v in (i, j)}
     starts = r.choice(
-        [
-            [i * r.randint(-3, 3) + j],
-            [i, j * 2],
-            [i * 2 + 1 - j],
-            [i // 2, j],
-            [i * 4 + j, i],
-            [i * 3 - j // 2],
-        ]
+        [[i * r.randint(-3, 3) + j], [i, j * 2], [i * 2 + 1 - j], [i // 2, j], [i * 4 + j, i], [i * 3 - j // 2]]
     )
     region = [box(start, r.randint(1, 4)) for start in starts]
     predicate = r.choice([IntImm("bool", 1), i < 2, And(i >= 0, j < 1)])
@@ -102,9 +93,7 @@ def test_regions_by_enumeration(seed):
             )
 
     def elements(sets) -> set:
-        return set(
-            itertools.product(*(range(evaluate(s.min_value), evaluate(s.max_value) + 1) for s in sets))
-        )
+        return set(itertools.product(*(range(evaluate(s.min_value), evaluate(s.max_value) + 1) for s in sets)))
 
     exact = estimate_region_strict_bound(region, iters, predicate)
     assert exact is None or elements(exact) == touched

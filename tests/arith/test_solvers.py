@@ -138,13 +138,8 @@ def test_deduced_bounds(condition, hints, relaxed, expected):
 @pytest.mark.parametrize("seed", range(30))
 def test_deduced_bounds_are_right(seed):
     r = random.Random(seed)
-    domains = {
-        b: IntervalSet(r.randint(-3, 1), r.randint(1, 4)),
-        c: IntervalSet(r.randint(1, 2), r.randint(2, 4)),
-    }
-    left = r.choice(
-        [a * r.choice([-3, -1, 2, 5]), a * c, (a + b) // 3, a * c - b, 4 - a, a // c, (0 - c) * a]
-    )
+    domains = {b: IntervalSet(r.randint(-3, 1), r.randint(1, 4)), c: IntervalSet(r.randint(1, 2), r.randint(2, 4))}
+    left = r.choice([a * r.choice([-3, -1, 2, 5]), a * c, (a + b) // 3, a * c - b, 4 - a, a // c, (0 - c) * a])
     condition = r.choice([LT, LE, GE, EQ])(left, r.choice([b + 5, c * 2, convert(7).astype("int64")]))
     relaxed = {var: area for var, area in domains.items() if r.random() < 0.7}
     result = deduce_bound(a, condition, domains, relaxed)
@@ -200,9 +195,7 @@ def test_new_variables():
 
 
 def test_ranges_of_new_variables():
-    _, result = solved(
-        [EQ(x + y, 0)], [x, y], {x: Range.from_min_extent(-5, 10), y: Range.from_min_extent(0, 10)}
-    )
+    _, result = solved([EQ(x + y, 0)], [x, y], {x: Range.from_min_extent(-5, 10), y: Range.from_min_extent(0, 10)})
     (fresh,) = result.dst.variables
     domain = result.dst.ranges[fresh]
     assert (text(domain.min), text(domain.extent)) == ("0", "6")
@@ -255,17 +248,14 @@ def test_solutions_of_equations(seed):
     variables = [x, y, z][: r.randint(1, 3)]
     rows = [[r.randint(-4, 4) for _ in variables] for _ in range(r.randint(1, 3))]
     equations = [
-        EQ(sum((v * k for v, k in zip(variables, row, strict=True)), start=x * 0), r.randint(-6, 6))
-        for row in rows
+        EQ(sum((v * k for v, k in zip(variables, row, strict=True)), start=x * 0), r.randint(-6, 6)) for row in rows
     ]
     ranges = {var: Range.from_min_extent(-3, 7) for var in variables if r.random() < 0.5}
     result = solve_linear_equations(equations, variables, ranges)
     fresh = result.dst.variables
 
     def inside(point, domains) -> bool:
-        return all(
-            evaluate(d.min) <= point[v] < evaluate(d.min) + evaluate(d.extent) for v, d in domains.items()
-        )
+        return all(evaluate(d.min) <= point[v] < evaluate(d.min) + evaluate(d.extent) for v, d in domains.items())
 
     # Each solution is one of the new system, and comes back.
     for point in itertools.product(range(-4, 5), repeat=len(variables)):
@@ -280,9 +270,7 @@ def test_solutions_of_equations(seed):
     if result.src_to_dst:
         for point in itertools.product(range(-4, 5), repeat=len(fresh)):
             new = dict(zip(fresh, point, strict=True))
-            if inside(new, result.dst.ranges) and all(
-                evaluate(relation, new) for relation in result.dst.relations
-            ):
+            if inside(new, result.dst.ranges) and all(evaluate(relation, new) for relation in result.dst.relations):
                 old = {var: evaluate(value, new) for var, value in result.src_to_dst.items()}
                 assert all(evaluate(e, old) for e in equations)
                 assert inside(old, ranges)
@@ -312,12 +300,7 @@ def test_one_sided_bounds_and_the_rest_are_relations():
 
 
 def test_inequalities_without_solutions():
-    for conditions in (
-        [x >= 3, x < 3],
-        [x + y >= 3, x + y <= 2],
-        [IntImm("bool", 0)],
-        [x >= 0, convert(False)],
-    ):
+    for conditions in ([x >= 3, x < 3], [x + y >= 3, x + y <= 2], [IntImm("bool", 0)], [x >= 0, convert(False)]):
         system = solve_linear_inequalities(conditions, [x, y])
         assert [text(r) for r in system.relations] == ["False"]
         moved = solve_linear_inequalities(conditions, [x, y], deskew_range=True)
@@ -355,16 +338,13 @@ def test_solutions_of_inequalities(seed):
 
     def inside(env, domains) -> bool:
         return all(
-            evaluate(d.min, env) <= env[v] < evaluate(d.min, env) + evaluate(d.extent, env)
-            for v, d in domains.items()
+            evaluate(d.min, env) <= env[v] < evaluate(d.min, env) + evaluate(d.extent, env) for v, d in domains.items()
         )
 
     for point in itertools.product(range(-4, 5), repeat=len(variables)):
         env = dict(zip(variables, point, strict=True))
         holds = all(evaluate(condition, env) for condition in conditions) and inside(env, ranges)
-        assert holds == (
-            inside(env, system.ranges) and all(evaluate(relation, env) for relation in system.relations)
-        )
+        assert holds == (inside(env, system.ranges) and all(evaluate(relation, env) for relation in system.relations))
     for k, var in enumerate(variables):
         if var in system.ranges:
             assert not set(free_vars(system.ranges[var].min)) & set(variables[: k + 1])

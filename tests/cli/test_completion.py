@@ -37,10 +37,7 @@ def test_bash(surface, words, expected):
     quoted = " ".join(f"'{word}'" for word in words)
     script = f"{WRITERS['bash'](surface)}\nCOMP_WORDS=({quoted})\nCOMP_CWORD={len(words) - 1}\n_relax\n"
     done = subprocess.run(
-        ["bash", "-c", script + 'printf "%s\\n" "${COMPREPLY[@]}"'],
-        capture_output=True,
-        text=True,
-        check=True,
+        ["bash", "-c", script + 'printf "%s\\n" "${COMPREPLY[@]}"'], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == expected
 
@@ -53,9 +50,7 @@ def test_every_option_is_in_the_script(surface, shell):
         for option in command.options:
             for flag in option.flags:
                 shown = (
-                    f"*{flag}["
-                    if shell == "zsh"
-                    else f" -{'l' if flag.startswith('--') else 's'} {flag.strip('-')} "
+                    f"*{flag}[" if shell == "zsh" else f" -{'l' if flag.startswith('--') else 's'} {flag.strip('-')} "
                 )
                 assert shown in script
     for line in script.splitlines():

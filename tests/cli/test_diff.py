@@ -57,16 +57,11 @@ def test_engines_agree(command):
 
 def test_the_first_tensor_that_differs(command, folder):
     text = (folder / "model.py").read_text(encoding="utf-8")
-    (folder / "other.py").write_text(
-        text.replace("R.matmul(x, w)", "R.matmul(R.exp(x), w)"), encoding="utf-8"
-    )
+    (folder / "other.py").write_text(text.replace("R.matmul(x, w)", "R.matmul(R.exp(x), w)"), encoding="utf-8")
     said = command("diff", "model.py", "other.py", "--size", "n=8")
     assert said.status == 1
     assert said.out.startswith("model.py and other.py differ\n  result: expected ")
-    assert (
-        "the first tensor that differs is h\n  h = R.matmul(x, w)\n  at model.py:9:17\n  h: expected "
-        in said.out
-    )
+    assert "the first tensor that differs is h\n  h = R.matmul(x, w)\n  at model.py:9:17\n  h: expected " in said.out
 
 
 def test_a_pipeline_that_is_wrong_is_found(command, folder, monkeypatch):
@@ -100,9 +95,7 @@ def test_errors_are_compared(command, folder):
 
 def test_the_tolerance(command, folder):
     text = (folder / "model.py").read_text(encoding="utf-8")
-    (folder / "other.py").write_text(
-        text.replace("R.nn.relu(h)", 'R.nn.relu(R.add(h, R.const(0.01, "float32")))')
-    )
+    (folder / "other.py").write_text(text.replace("R.nn.relu(h)", 'R.nn.relu(R.add(h, R.const(0.01, "float32")))'))
     assert command("diff", "model.py", "other.py", "--size", "n=8").status == 1
     assert command("diff", "model.py", "other.py", "--size", "n=8", "--tolerance", "0.1").status == 0
 

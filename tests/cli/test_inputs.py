@@ -99,9 +99,7 @@ def test_random_values_of_every_kind():
         if "int" in dtype:
             assert array.astype("int64").min() >= 0
             assert array.astype("int64").max() == {"int4": 7, "uint2": 3}.get(dtype, 9)
-    value = random_value(
-        "t", TupleInfo((TensorInfo((2, 3), "int32"), ShapeInfo((4, 5)), PrimInfo("int64"))), random
-    )
+    value = random_value("t", TupleInfo((TensorInfo((2, 3), "int32"), ShapeInfo((4, 5)), PrimInfo("int64"))), random)
     assert value[0].shape == (2, 3)
     assert value[1] == (4, 5)
     assert isinstance(value[2], int)

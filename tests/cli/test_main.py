@@ -32,9 +32,7 @@ def test_help_imports_nothing_that_takes_time():
         "import sys; from relax.cli.main import main; main(['--help']); main(['--version']); "
         "print(*sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT)
     loaded = set(done.stderr.split())
     assert {"relax", "relax.cli", "relax.cli.main"} <= loaded
     assert {name for name in loaded if name.startswith("relax.")} == {"relax.cli", "relax.cli.main"}

@@ -31,9 +31,7 @@ def test_a_script_with_one_function(folder):
 
 def test_all_errors_of_a_script(command, folder):
     text = (folder / "model.py").read_text(encoding="utf-8")
-    (folder / "model.py").write_text(
-        text.replace("R.matmul", "R.matmull").replace("relu", "relo"), encoding="utf-8"
-    )
+    (folder / "model.py").write_text(text.replace("R.matmul", "R.matmull").replace("relu", "relo"), encoding="utf-8")
     said = command("check", "model.py")
     assert said.status == 1
     assert "model.py:9:17" in said.out

@@ -54,9 +54,7 @@ def program(body, head='x: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool"
 def described(graph):
     """A graph in words: its nodes, and each edge by the names of its ends."""
     names = [node.name or node.title for node in graph.nodes]
-    return [(node.kind, node.title, node.name) for node in graph.nodes], [
-        (names[a], names[b]) for a, b in graph.edges
-    ]
+    return [(node.kind, node.title, node.name) for node in graph.nodes], [(names[a], names[b]) for a, b in graph.edges]
 
 
 def test_a_node_for_each_value():
@@ -105,11 +103,7 @@ def test_kernels_have_the_names_of_their_functions():
 
 def random_graph(seed, count=60):
     chosen = random.Random(seed)
-    edges = {
-        (chosen.randrange(max(0, b - 12), b), b)
-        for b in range(1, count)
-        for _ in range(chosen.choice([0, 1, 2]))
-    }
+    edges = {(chosen.randrange(max(0, b - 12), b), b) for b in range(1, count) for _ in range(chosen.choice([0, 1, 2]))}
     return [chosen.uniform(60, 200) for _ in range(count)], sorted(edges)
 
 

@@ -20,10 +20,7 @@ def elementwise(formula, inputs, output, extent=None):
     params = [tir.Var(f"p{k}", "handle") for k in range(len(inputs) + 1)]
     body = tir.For(i, 0, size, "serial", tir.BufferStore(result, formula(*(s[i] for s in sources)), [i]))
     return tir.PrimFunc(
-        tuple(params),
-        body,
-        buffer_map=dict(zip(params, [*sources, result])),
-        attrs={"tir.noalias": True},
+        tuple(params), body, buffer_map=dict(zip(params, [*sources, result])), attrs={"tir.noalias": True}
     )
 
 

@@ -90,11 +90,7 @@ def f32(*shape):
             TypeError,
             "matmul: argument A: expected a tensor, found a shape",
         ),
-        (
-            (np.zeros((2, 3)), f32(3, 4), f32(2, 4)),
-            TypeError,
-            "matmul: argument A: dtype is float64, expected float32",
-        ),
+        ((np.zeros((2, 3)), f32(3, 4), f32(2, 4)), TypeError, "matmul: argument A: dtype is float64, expected float32"),
         (
             (np.zeros((2, 3), "bool"), f32(3, 4), f32(2, 4)),
             TypeError,
@@ -139,10 +135,7 @@ def test_matmul(module, args, error, message):
             (np.zeros((7, 4), "float16"), np.zeros(4, "bool"), 3),
             "halves: argument A: dimension 0 is 7, expected n * 2 = 6 (n is an argument)",
         ),
-        (
-            (np.zeros((6, 5), "float16"), np.zeros(4, "bool"), 3),
-            "halves: argument A: dimension 1 is 5, expected 4",
-        ),
+        ((np.zeros((6, 5), "float16"), np.zeros(4, "bool"), 3), "halves: argument A: dimension 1 is 5, expected 4"),
         (
             (np.zeros((6, 4), "float16"), np.zeros(3, "bool"), 3),
             "halves: argument B: dimension 0 is 3, expected n + 1 = 4 (n is an argument)",
@@ -279,9 +272,7 @@ def test_a_read_only_array_is_refused(module):
 def test_an_array_in_another_byte_order_is_refused(module):
     """What the kernel writes would not arrive in it."""
     out = np.zeros((2, 4), ">f4" if sys.byteorder == "little" else "<f4")
-    with pytest.raises(
-        ValueError, match="matmul: argument 2 is an array in another byte order; convert it first"
-    ):
+    with pytest.raises(ValueError, match="matmul: argument 2 is an array in another byte order; convert it first"):
         module["matmul"](f32(2, 3), f32(3, 4), out)
 
 

@@ -238,9 +238,7 @@ def test_storage_is_given_back_on_errors(module):
         pytest.skip("no way to ask the allocator")
 
     class Info(ctypes.Structure):
-        _fields_ = [
-            (n, ctypes.c_size_t) for n in "arena ordblks smblks hblks hblkhd usmblks fsm u f k".split()
-        ]
+        _fields_ = [(n, ctypes.c_size_t) for n in "arena ordblks smblks hblks hblkhd usmblks fsm u f k".split()]
 
     libc.mallinfo2.restype = Info
     used = lambda: libc.mallinfo2().u + libc.mallinfo2().hblkhd  # noqa: E731
@@ -302,9 +300,7 @@ def test_everything_without_code_is_reported_at_once(kernels):
         tir.For(i, 0, 4, "thread_binding", tir.BufferStore(a, 1.0, [i]), thread_binding="threadIdx.x"),
     ))  # fmt: skip
     b = tir.decl_buffer((free * 2,), "float32", "B")
-    found = diagnostics(
-        {"one": kernels.over(two_mistakes, a), "two": kernels.over(tir.BufferStore(b, 1.0, [0]), b)}
-    )
+    found = diagnostics({"one": kernels.over(two_mistakes, a), "two": kernels.over(tir.BufferStore(b, 1.0, [0]), b)})
     assert found == [
         ("E5903", "there is no code for the intrinsic tir.exq"),
         ("E5905", "buffer stray is used where it has no storage"),
@@ -402,10 +398,7 @@ def test_c_functions_that_cannot_be_called(kernels):
     ((code, message),) = diagnostics({"f": func(codegen.symbol_name("f"))})
     assert code == "E5909"
     assert message == "call_extern __tvm_ffi_f: this is no C function, but one that the module itself defines"
-    others = {
-        "g": func(codegen.symbol_name("f")),
-        "f": kernels.elementwise(lambda x: x, ["float32"], "float32"),
-    }
+    others = {"g": func(codegen.symbol_name("f")), "f": kernels.elementwise(lambda x: x, ["float32"], "float32")}
     assert [code for code, _ in diagnostics(others)] == ["E5909"]
     with pytest.raises(ValueError, match="it needs symbols nobody here defines: no_such_function"):
         codegen.build_module({"f": func("no_such_function")})

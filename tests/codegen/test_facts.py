@@ -58,11 +58,7 @@ def test_digits_of_a_product_of_what_may_be_negative_are_not_known(facts, negati
 def test_elements_of_a_block_are_below_the_size_that_ends_the_last_block(facts):
     block, depth, k = name("block"), name("depth"), name("k")
     rest = minimum(number(77), number(384) - block * 77)
-    with (
-        facts.loop(block, number(0), number(5)),
-        facts.binding(depth, rest),
-        facts.loop(k, number(0), depth),
-    ):
+    with facts.loop(block, number(0), number(5)), facts.binding(depth, rest), facts.loop(k, number(0), depth):
         assert facts.in_bounds(block * 77 + k, number(384)) == (True, True)
         assert facts.in_bounds(block * 77 + k, number(383)) == (True, False)
         assert facts.in_bounds(block * 78 + k, number(384)) == (True, False)

@@ -71,9 +71,7 @@ def test_a_cast_from_uint64_may_be_negative():
     assert same(cast_of_uint64, np.array([2**64 - 4], "uint64"), np.zeros(10, "int64")) is IndexError
     assert same(cast_of_uint64, np.array([4], "uint64"), np.zeros(10, "int64"))[4] == 1
     with pytest.raises(IndexError, match="buffer B: index -4 is out of bounds for dimension 0 of size 10"):
-        codegen.build_module({"f": cast_of_uint64})["f"](
-            np.array([2**64 - 4], "uint64"), np.zeros(10, "int64")
-        )
+        codegen.build_module({"f": cast_of_uint64})["f"](np.array([2**64 - 4], "uint64"), np.zeros(10, "int64"))
     build = codegen.build_module({"f": guarded_by_its_cast})["f"]
     for value in (2**63 - 1, 10, 3):
         build(value, np.arange(10), np.zeros(1, "int64"))
@@ -104,9 +102,7 @@ def test_divisions_and_shifts_of_a_cast(value):
         value_of = tir.Cast("int64", operation(tir.Cast("int64", source[i])))
         loop = tir.For(i, 0, 1, "serial", tir.BufferStore(result, value_of, [i]))
         v, b = tir.Var("v", "handle"), tir.Var("b", "handle")
-        same(
-            tir.PrimFunc((v, b), loop, buffer_map={v: source, b: result}), np.array([value], "uint64"), i64(0)
-        )
+        same(tir.PrimFunc((v, b), loop, buffer_map={v: source, b: result}), np.array([value], "uint64"), i64(0))
 
 
 def test_the_ends_of_a_vector_say_nothing_where_its_steps_wrap_around():
@@ -114,9 +110,7 @@ def test_the_ends_of_a_vector_say_nothing_where_its_steps_wrap_around():
     assert same(steps_of_a_vector, i64(2, 0), np.zeros(4, "int64")) == [0, 0, 7, 0]
 
 
-@pytest.mark.parametrize(
-    "start, extent", [(0, 3), (MOST - 5, 100), (LEAST, LEAST), (LEAST, 4), (3, -1), (1, MOST)]
-)
+@pytest.mark.parametrize("start, extent", [(0, 3), (MOST - 5, 100), (LEAST, LEAST), (LEAST, 4), (3, -1), (1, MOST)])
 def test_loops_at_the_ends_of_64_bits(start, extent):
     same(loop_between_data, i64(start, extent), np.zeros(4, "int64"))
 
@@ -208,19 +202,13 @@ class Integers:
         """A number at an end of a dtype, at a power of two, or a small one."""
         low, high = int(DataType(dtype).min_value), int(DataType(dtype).max_value)
         power = 2 ** self.pick.randrange(DataType(dtype).bits)
-        value = self.pick.choice(
-            [low, low + 1, high, high - 1, power, power - 1, -power, 0, 1, 2, 3, 7, 10, -1]
-        )
+        value = self.pick.choice([low, low + 1, high, high - 1, power, power - 1, -power, 0, 1, 2, 3, 7, 10, -1])
         return min(max(value, low), high)
 
     def expr(self, dtype, depth):
         pick, kind = self.pick, self.pick.random()
         if depth == 0 or kind < 0.1:
-            choices = [
-                self.buffers[dtype][self.i],
-                self.buffers[dtype][self.i],
-                tir.const(self.extreme(dtype), dtype),
-            ]
+            choices = [self.buffers[dtype][self.i], self.buffers[dtype][self.i], tir.const(self.extreme(dtype), dtype)]
             return pick.choice([*choices, self.i, self.n] if dtype == "int64" else choices)
         if kind < 0.3:
             return tir.Cast(dtype, self.expr(pick.choice(DTYPES), depth - 1))

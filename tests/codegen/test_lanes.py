@@ -21,25 +21,7 @@ def main(b: T.int64, bound: T.int64, below: T.Buffer(({lanes},), "int32"), other
     below[at] = T.Select(T.Ramp(base, T.int64(1), {lanes}) < T.Broadcast(bound, {lanes}), ones, zeros)
     others[at] = T.Select(T.Ramp(base, T.int64(1), {lanes}) >= T.Broadcast({least}, {lanes}), ones, zeros)
 """
-FAR = [
-    -(2**63),
-    -(2**63) + 1,
-    -1001,
-    -17,
-    -16,
-    -1,
-    0,
-    1,
-    7,
-    15,
-    16,
-    17,
-    1000,
-    1015,
-    1016,
-    2**63 - 2,
-    2**63 - 1,
-]
+FAR = [-(2**63), -(2**63) + 1, -1001, -17, -16, -1, 0, 1, 7, 15, 16, 17, 1000, 1015, 1016, 2**63 - 2, 2**63 - 1]
 
 
 def kernel(lanes, base, least="bound"):
@@ -89,9 +71,7 @@ def test_they_are_compared_in_narrow_lanes():
 
 
 def test_the_interpreter_agrees():
-    func = from_source(
-        SOURCE.format(lanes=16, base="T.max(T.min(b, T.int64(9)), T.int64(-9))", least="bound")
-    )
+    func = from_source(SOURCE.format(lanes=16, base="T.max(T.min(b, T.int64(9)), T.int64(-9))", least="bound"))
     module = build_module(func)
     for bound in FAR:
         expected = [np.full(16, 77, "int32") for _ in range(2)]

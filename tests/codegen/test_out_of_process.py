@@ -140,11 +140,7 @@ def calling(name):
     n = tir.Var("n", "int64")
     a = tir.decl_buffer((n,), "float32", "A")
     handle = tir.Var("p", "handle")
-    call = (
-        tir.Call("int32", GlobalVar(name), (a.data,))
-        if name
-        else tir.call_extern("int32", "abs", tir.const(1))
-    )
+    call = tir.Call("int32", GlobalVar(name), (a.data,)) if name else tir.call_extern("int32", "abs", tir.const(1))
     return tir.PrimFunc((handle,), tir.Evaluate(call), buffer_map={handle: a})
 
 

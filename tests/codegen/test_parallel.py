@@ -199,10 +199,7 @@ def test_the_work_of_a_triangle_is_that_of_its_middle(regions):
         ((count, grain),) = regions
         regions.clear()
         work.append((count, grain))
-    assert work == [
-        (100, 100),
-        (1000, 12),
-    ]  # 3 operations an element: 51 elements a row are little, 501 are not
+    assert work == [(100, 100), (1000, 12)]  # 3 operations an element: 51 elements a row are little, 501 are not
 
 
 def test_a_branch_counts_if_it_is_taken(regions):
@@ -401,12 +398,7 @@ def test_a_deployed_model_has_its_pool(tmp_path):
     relax.build(Model, MANY).save(path)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", DEPLOYED, path],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+        [sys.executable, "-c", DEPLOYED, path], env=env, capture_output=True, text=True, timeout=600, check=False
     )
     assert (done.returncode, done.stdout) == (0, "4\n"), done.stderr
 

@@ -243,11 +243,7 @@ def test_recursion():
 
     me, p = GlobalVar("fib"), tir.Var("p", "handle")
     call = lambda k: tir.Evaluate(tir.Call("int32", me, (out.data, k)))  # noqa: E731
-    body = tir.IfThenElse(
-        n < 2,
-        tir.BufferStore(out, out[0] + n, [0]),
-        tir.SeqStmt((call(n - 1), call(n - 2))),
-    )
+    body = tir.IfThenElse(n < 2, tir.BufferStore(out, out[0] + n, [0]), tir.SeqStmt((call(n - 1), call(n - 2))))
     built = codegen.build_module({"fib": tir.PrimFunc((p, n), body, buffer_map={p: out})})
     result = np.zeros(1, "int64")
     built["fib"](result, 15)

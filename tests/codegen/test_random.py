@@ -65,9 +65,7 @@ class Generator:
         for size in buffer.shape:
             loops = [v for v, s in self.sizes.items() if s is size]
             dtype = self.pick.choice(["int32", "int64"])
-            found.append(
-                self.pick.choice(loops) if loops and self.pick.random() < 0.5 else self.number(2, dtype)
-            )
+            found.append(self.pick.choice(loops) if loops and self.pick.random() < 0.5 else self.number(2, dtype))
         return found
 
     def inside(self, buffer, indices):
@@ -86,9 +84,7 @@ class Generator:
             buffer = pick.choice(self.readable)
             at = self.indices(buffer)
             if pick.random() < 0.4:
-                return tir.if_then_else(
-                    self.inside(buffer, at), buffer[tuple(at)], tir.const(-7.0, "float32")
-                )
+                return tir.if_then_else(self.inside(buffer, at), buffer[tuple(at)], tir.const(-7.0, "float32"))
             return buffer[tuple(at)]
         if kind < 0.7:
             return tir.Select(self.condition(1), self.value(depth - 1), self.value(depth - 1))

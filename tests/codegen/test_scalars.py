@@ -49,9 +49,7 @@ def expected(expr_of, a, b, output):
 def check_all(kernels, formulas, arrays, dtype, outputs):
     """Compile formulas together, run each, and compare with the definition."""
     inputs = [dtype] * len(arrays)
-    module = codegen.build_module(
-        {name: kernels.elementwise(f, inputs, outputs[name]) for name, f in formulas.items()}
-    )
+    module = codegen.build_module({name: kernels.elementwise(f, inputs, outputs[name]) for name, f in formulas.items()})
     for name, formula in formulas.items():
         found = np.empty(len(arrays[0]), outputs[name])
         module[name](*arrays, found)

@@ -57,23 +57,7 @@ def interesting(dtype):
     values = np.sort(values[np.isfinite(values)]).astype("float64")
     middles = ((values[1:] + values[:-1]) / 2).astype("float32")
     anything = np.random.default_rng(3).integers(0, 2**32, 50_000, dtype=np.uint32).view("float32")
-    edges = [
-        0,
-        -0.0,
-        np.inf,
-        -np.inf,
-        np.nan,
-        448,
-        464,
-        465,
-        57344,
-        61440,
-        61441,
-        65519,
-        65520,
-        1e-45,
-        3.39e38,
-    ]
+    edges = [0, -0.0, np.inf, -np.inf, np.nan, 448, 464, 465, 57344, 61440, 61441, 65519, 65520, 1e-45, 3.39e38]
     return np.concatenate(
         [values.astype("f4"), middles, np.nextafter(middles, np.float32(9e9)),
          np.nextafter(middles, np.float32(-9e9)), anything, np.array(edges, "f4")]
@@ -183,9 +167,7 @@ def test_halves_of_vectors_that_are_read_and_negated(lanes):
         y = T.match_buffer(b, (n, lanes), "bfloat16")
         for i in range(n):
             for j in T.vectorized(lanes):
-                y[i, j] = T.if_then_else(
-                    j < lanes // 2, T.bfloat16(0) - x[i, j + lanes // 2], x[i, j - lanes // 2]
-                )
+                y[i, j] = T.if_then_else(j < lanes // 2, T.bfloat16(0) - x[i, j + lanes // 2], x[i, j - lanes // 2])
 
     kernel = codegen.build_module(main)
     values = every_value("bfloat16")
@@ -194,9 +176,7 @@ def test_halves_of_vectors_that_are_read_and_negated(lanes):
     found = np.empty_like(x)
     kernel["main"](x, found)
     low, high = np.split(x, 2, axis=1)
-    np.testing.assert_array_equal(
-        found.astype("float32"), np.concatenate([-high, low], axis=1).astype("float32")
-    )
+    np.testing.assert_array_equal(found.astype("float32"), np.concatenate([-high, low], axis=1).astype("float32"))
 
 
 @pytest.mark.parametrize("size", [2, 16, 62, 64, 66, 128])

@@ -128,12 +128,7 @@ def test_functions_of_every_value(functions, module, dtype, name):
     found = run_both(functions, module, (dtype, name), values).astype(int).tolist()
     for value, result in zip(values.astype(int).tolist(), found, strict=True):
         unsigned = value % (1 << width)
-        exact = {
-            "not": ~value,
-            "neg": -value,
-            "popcount": unsigned.bit_count(),
-            "clz": width - unsigned.bit_length(),
-        }
+        exact = {"not": ~value, "neg": -value, "popcount": unsigned.bit_count(), "clz": width - unsigned.bit_length()}
         assert result == wrapped(exact[name], result_dtype(name, dtype))
 
 
@@ -194,9 +189,7 @@ class Module:
 """
 
 
-@pytest.mark.parametrize(
-    "dtype, other", [("int4", "uint4"), ("uint4", "int4"), ("int2", "uint2"), ("uint2", "int2")]
-)
+@pytest.mark.parametrize("dtype, other", [("int4", "uint4"), ("uint4", "int4"), ("int2", "uint2"), ("uint2", "int2")])
 def test_kernels(dtype, other):
     mod = from_source(VECTORS.format(t=dtype, other=other))
     module = codegen.build_module(mod)

@@ -18,9 +18,7 @@ from relax.script import tir as T
 def body_of(func, kind="opt", target=None):
     """The code of a function's inner loop nest."""
     text = codegen.build_module({"f": func}, target).get_source(kind)
-    head, end = (
-        (r"\nrelax\.body\.f:", "\t.size") if kind == "asm" else (r"\ndefine .*@relax\.body\.f\(", "\n}")
-    )
+    head, end = (r"\nrelax\.body\.f:", "\t.size") if kind == "asm" else (r"\ndefine .*@relax\.body\.f\(", "\n}")
     start = re.search(head, text).start()
     return text[start : text.index(end, start)]
 
@@ -135,9 +133,7 @@ def test_elementwise_results_are_those_of_ieee(kernels):
 def test_sums_keep_infinities_and_nan():
     n = te.var("n", "int64")
     a, k = te.placeholder((n,), name="A"), te.reduce_axis((0, n), "k")
-    total = codegen.build_module(te.create_prim_func([a, te.compute((), lambda: te.sum(a[k], axis=k))]))[
-        "main"
-    ]
+    total = codegen.build_module(te.create_prim_func([a, te.compute((), lambda: te.sum(a[k], axis=k))]))["main"]
     out = np.zeros((), "float32")
     for special in (np.inf, -np.inf, np.nan):
         x = np.ones(100, "float32")
@@ -167,9 +163,7 @@ def test_code_for_another_machine(kernels):
 
 def test_many_small_kernels_in_one_module(kernels):
     """Each is found by its own name."""
-    funcs = {
-        f"k{i}": kernels.elementwise(lambda a, i=i: a + float(i), ["float32"], "float32") for i in range(30)
-    }
+    funcs = {f"k{i}": kernels.elementwise(lambda a, i=i: a + float(i), ["float32"], "float32") for i in range(30)}
     module = codegen.build_module(funcs)
     assert module.functions == tuple(funcs)
     for i in (0, 7, 29):

@@ -70,10 +70,7 @@ def test_storage_of_other_machines():
 
 
 UNLOWERED = {
-    "a block": (
-        '    with T.block("B"):\n        A[0] = T.float32(1)',
-        "block B must be lowered to loops first",
-    ),
+    "a block": ('    with T.block("B"):\n        A[0] = T.float32(1)', "block B must be lowered to loops first"),
     "a parallel loop": (
         "    for i in T.parallel(8):\n        A[i] = T.float32(1)",
         "the parallel loop i must be lowered first",
@@ -101,7 +98,5 @@ def test_what_is_known_is_explained():
 
 
 def test_annotations_of_blocks_are_for_schedules_and_end_with_the_block():
-    body = (
-        '    with T.block("B"):\n        T.block_attr({"schedule_rule": "none"})\n        A[0] = T.float32(1)'
-    )
+    body = '    with T.block("B"):\n        T.block_attr({"schedule_rule": "none"})\n        A[0] = T.float32(1)'
     assert not hasattr(tir.lower(from_source(HEAD + body)).body, "annotations")

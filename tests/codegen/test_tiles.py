@@ -151,9 +151,7 @@ def test_a_loop_over_what_is_left_behind_vectors_needs_no_look_for_vectors():
 
 def test_the_values():
     rows, vectors = 6, 4
-    a, w = (
-        np.random.default_rng(i).normal(size=s).astype("float32") for i, s in enumerate([(12, 40), (40, 192)])
-    )
+    a, w = (np.random.default_rng(i).normal(size=s).astype("float32") for i, s in enumerate([(12, 40), (40, 192)]))
     b = np.ascontiguousarray(w.reshape(40, 3, 64).transpose(1, 0, 2))
     c = np.zeros((12, 192), "float32")
     codegen.build_module({"main": gemm(rows, vectors)})["main"](a, b, c)
@@ -177,9 +175,7 @@ def test_a_masked_tile_has_masks_and_no_branches():
     """A tile whose last column of vectors is cut off by the edge of the matrix."""
 
     @T.prim_func
-    def main(
-        A: T.Buffer((6, 40), "float32"), B: T.Buffer((40, 27), "float32"), C: T.Buffer((6, 27), "float32")
-    ):
+    def main(A: T.Buffer((6, 40), "float32"), B: T.Buffer((40, 27), "float32"), C: T.Buffer((6, 27), "float32")):
         T.func_attr({"tir.noalias": True})
         acc = T.alloc_buffer((6, 32), "float32", scope="local")
         for i in T.unroll(6):
@@ -190,9 +186,7 @@ def test_a_masked_tile_has_masks_and_no_branches():
                 for v in T.unroll(2):
                     for l in T.vectorized(16):
                         acc[i, v * 16 + l] = T.fma(
-                            A[i, p],
-                            T.if_then_else(v * 16 + l < 27, B[p, v * 16 + l], T.float32(0)),
-                            acc[i, v * 16 + l],
+                            A[i, p], T.if_then_else(v * 16 + l < 27, B[p, v * 16 + l], T.float32(0)), acc[i, v * 16 + l]
                         )
         for i in T.unroll(6):
             for v in T.unroll(2):
@@ -200,9 +194,7 @@ def test_a_masked_tile_has_masks_and_no_branches():
                     if v * 16 + l < 27:
                         C[i, v * 16 + l] = acc[i, v * 16 + l]
 
-    a, b = (
-        np.random.default_rng(i).normal(size=s).astype("float32") for i, s in enumerate([(6, 40), (40, 27)])
-    )
+    a, b = (np.random.default_rng(i).normal(size=s).astype("float32") for i, s in enumerate([(6, 40), (40, 27)]))
     c = np.zeros((6, 27), "float32")
     codegen.build_module({"main": main})["main"](a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)

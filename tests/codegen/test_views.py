@@ -56,9 +56,7 @@ def test_inside(layout, value, n, m, expected):
     "layout", ["(100000000,)", "(4, 5)", "(16,), elem_offset=1", "(4, 4), strides=(5, 1)", '(16,), "float64"']
 )
 def test_outside_when_compiled(layout):
-    with pytest.raises(
-        DiagnosticError, match=r"E5905.*buffer C, a view of A, needs \d+ bytes, but there are 64"
-    ):
+    with pytest.raises(DiagnosticError, match=r"E5905.*buffer C, a view of A, needs \d+ bytes, but there are 64"):
         run(layout, "A[0]")
 
 
@@ -162,12 +160,7 @@ FAR = 100_000_000
     [
         ("(n, m)", 4, 5, "buffer C, a view of A, needs 80 bytes, but there are 64"),
         ("(n, m)", 2**40, 2**40, "buffer C is too large for any memory"),
-        (
-            "(4,), strides=(n,)",
-            -FAR,
-            0,
-            "buffer C, a view of A, starts at byte -1200000000, but the memory at byte 0",
-        ),
+        ("(4,), strides=(n,)", -FAR, 0, "buffer C, a view of A, starts at byte -1200000000, but the memory at byte 0"),
         ("(4,), strides=(n,), elem_offset=m", -2, 5, "starts at byte -4, but the memory at byte 0"),
         ("(4,), strides=(n,), elem_offset=m", 1, 2**62, "buffer C is too large for any memory"),
         ("(4,), elem_offset=n", -1, 0, "starts at byte -4"),
@@ -204,11 +197,7 @@ def test_negative_strides_reach_what_is_before():
     assert b[0] == 0
     with pytest.raises(DiagnosticError, match="E5905.*starts at byte -4, but the memory at byte 0"):
         codegen.build_module(
-            {
-                "main": program(
-                    "C = T.decl_buffer((4,), data=A.data, strides=(-5,), elem_offset=14)", "B[0] = C[3]"
-                )
-            }
+            {"main": program("C = T.decl_buffer((4,), data=A.data, strides=(-5,), elem_offset=14)", "B[0] = C[3]")}
         )
 
 
@@ -272,10 +261,7 @@ def test_memory_may_have_changed(lines, message):
 
 def test_a_while_loop_that_never_runs_tells_nothing():
     func = program(
-        "while n > 0:",
-        "    C = T.alloc_buffer((n,))",
-        "    C[0] = T.float32(1)",
-        "B[T.min(n, T.int64(3))] = A[0]",
+        "while n > 0:", "    C = T.alloc_buffer((n,))", "    C[0] = T.float32(1)", "B[T.min(n, T.int64(3))] = A[0]"
     )
     assert_index_error(func, -FAR)
 
@@ -336,8 +322,7 @@ def test_a_pointer_is_no_number():
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["T.if_then_else(n > 0, A.data, B.data)", "T.Select(n > 0, A.data, B.data)", "T.address_of(A[15])"],
+    "value", ["T.if_then_else(n > 0, A.data, B.data)", "T.Select(n > 0, A.data, B.data)", "T.address_of(A[15])"]
 )
 def test_a_computed_pointer_is_not_viewed(value):
     func = program(f"p: T.handle = {value}", "C = T.decl_buffer((4,), data=p)", "B[0] = C[3]")
@@ -404,9 +389,7 @@ def test_two_parameters_have_two_data_variables():
     p, q, data = (tir.Var(name, "handle") for name in ("p", "q", "d"))
     a, b = (tir.decl_buffer((size,), "float32", name, data=data) for name, size in (("A", 4), ("B", 400)))
     func = tir.PrimFunc((p, q), tir.BufferStore(b, a[0], [399]), buffer_map={p: a, q: b})
-    with pytest.raises(
-        DiagnosticError, match="E5905.*buffers A and B are in different memory under one data variable"
-    ):
+    with pytest.raises(DiagnosticError, match="E5905.*buffers A and B are in different memory under one data variable"):
         codegen.build_module({"main": func})
 
 
@@ -508,9 +491,7 @@ def test_an_offset_counts_whole_elements():
     """)
     compiled, b = codegen.build_module({"main": func})["main"], np.zeros(1, "float32")
     a = nd.array(np.arange(4, dtype="float32"))
-    fields = (ctypes.c_int64 * 6).from_address(
-        a.tensor.__chandle__() + 24
-    )  # a DLTensor: data first, offset last
+    fields = (ctypes.c_int64 * 6).from_address(a.tensor.__chandle__() + 24)  # a DLTensor: data first, offset last
     data = fields[0]
     fields[0], fields[5] = data + 2, 2
     with pytest.raises(ValueError, match="argument A: offset is 2 bytes, expected a multiple of 4"):

@@ -153,12 +153,8 @@ def test_call_tir_family():
     with bb.function("main", [x]):
         a = bb.emit(relax.op.call_tir(gv, [x], out_sinfo=R.Tensor((n,), "float32")))
         b = bb.emit(relax.call_tir(gv, relax.Tuple([a]), relax.TensorStructInfo((n,), "float32")))
-        c = bb.emit(
-            relax.op.call_dps_packed("compat.double", (b,), out_sinfo=relax.TensorStructInfo((n,), "float32"))
-        )
-        d = bb.emit(
-            relax.op.call_tir_inplace(gv_inplace, c, inplace_indices=0, out_sinfo=R.Tensor((n,), "float32"))
-        )
+        c = bb.emit(relax.op.call_dps_packed("compat.double", (b,), out_sinfo=relax.TensorStructInfo((n,), "float32")))
+        d = bb.emit(relax.op.call_tir_inplace(gv_inplace, c, inplace_indices=0, out_sinfo=R.Tensor((n,), "float32")))
         bb.emit_func_output(d)
     a = numbers(6)
     np.testing.assert_allclose(run(bb.get(), a).numpy(), (a + 2) * 2 + 1, rtol=1e-5)
@@ -203,10 +199,7 @@ def test_functions_put_together_from_nodes():
         [relax.VarBinding(y, relax.op.add(x, x)), relax.VarBinding(var=z, value=relax.op.exp(y))]
     )
     func = relax.Function(
-        params=[x],
-        body=relax.SeqExpr(blocks=[block], body=z),
-        ret_struct_info=R.Tensor([2], "float32"),
-        is_pure=True,
+        params=[x], body=relax.SeqExpr(blocks=[block], body=z), ret_struct_info=R.Tensor([2], "float32"), is_pure=True
     ).with_attr("global_symbol", "main")
     mod = relax.transform.Normalize()(relax.IRModule.from_expr(func))
     assert relax.analysis.well_formed(mod)

@@ -22,9 +22,7 @@ def test_a_formula_uses_the_callers_shape_variables():
     s = relax.Var("s", R.Shape([m]))
     bb = relax.BlockBuilder()
     with bb.function("main", [x, s]):
-        y = bb.emit_te(
-            lambda a: te.compute((n, 4 * m), lambda i, j: a[i, j % 4] * tir.Cast("float32", m + n), "y"), x
-        )
+        y = bb.emit_te(lambda a: te.compute((n, 4 * m), lambda i, j: a[i, j % 4] * tir.Cast("float32", m + n), "y"), x)
         bb.emit_func_output(y)
     mod = bb.get()
     relax.analysis.assert_well_formed(mod)
@@ -128,9 +126,7 @@ def test_compile_takes_a_module_with_relax_functions():
         bb.emit_func_output(bb.emit(relax.op.add(x, x)))
     compiled = relax.compile(bb.get(), relax_pipeline="default")
     assert isinstance(compiled, relax.Executable)
-    with pytest.raises(
-        ValueError, match="tir_pipeline 'mine' is not known: kernels are lowered by relax.tir.lower"
-    ):
+    with pytest.raises(ValueError, match="tir_pipeline 'mine' is not known: kernels are lowered by relax.tir.lower"):
         relax.compile(bb.get(), tir_pipeline="mine")
     with pytest.raises(relax.DiagnosticError, match="E2012"):
         relax.compile(relax.IRModule({}))

@@ -22,9 +22,7 @@ WRONG = {
     "broadcast": lambda: relax.op.broadcast_to(X, (5,)),
     "collapse": lambda: relax.op.collapse_sum_to(X, (7,)),
     "size": lambda: relax.op.zeros((-1,), "float32"),
-    "after a reshape": lambda: relax.op.matmul(
-        relax.op.reshape(X, (16, 16)), relax.op.ones((3, 3), "float32")
-    ),
+    "after a reshape": lambda: relax.op.matmul(relax.op.reshape(X, (16, 16)), relax.op.ones((3, 3), "float32")),
 }
 
 

@@ -131,11 +131,7 @@ def test_imports(statement):
 
 
 def test_what_tvm_has_not_either_is_a_plain_error():
-    for look in (
-        lambda: relax.transform.FuzeOps,
-        lambda: relax.runtime.nothing,
-        lambda: relax.relay.nn.nothing,
-    ):
+    for look in (lambda: relax.transform.FuzeOps, lambda: relax.runtime.nothing, lambda: relax.relay.nn.nothing):
         with pytest.raises(AttributeError) as caught:
             look()
         assert not isinstance(caught.value, DiagnosticError)
@@ -151,10 +147,7 @@ def test_the_error_points_at_the_line():
 
 
 def test_in_a_script():
-    for use, why in (
-        ("R.size(x)", "relax.op.shape_of"),
-        ("R.image.resize3d(x)", "relax.BlockBuilder.emit_te"),
-    ):
+    for use, why in (("R.size(x)", "relax.op.shape_of"), ("R.image.resize3d(x)", "relax.BlockBuilder.emit_te")):
         text = f"@R.function\ndef f(x: R.Tensor((4,), 'float32')):\n    y = {use}\n    return y"
         with pytest.raises(DiagnosticError, match=r"has no member `\w+`") as caught:
             relax.script.from_source(text)

@@ -41,11 +41,7 @@ CASES = {
         lambda a: np.full_like(a, 2),
     ),
     "ones": (lambda x: op.ones(shape=(2,), dtype="float32"), [A], lambda a: np.ones(2, "float32")),
-    "ones ShapeExpr": (
-        lambda x: op.ones(relax.ShapeExpr([2, 2]), "int32"),
-        [A],
-        lambda a: np.ones((2, 2), "int32"),
-    ),
+    "ones ShapeExpr": (lambda x: op.ones(relax.ShapeExpr([2, 2]), "int32"), [A], lambda a: np.ones((2, 2), "int32")),
     "zeros_like": (lambda x: op.zeros_like(x=x, dtype="int8"), [A], lambda a: np.zeros_like(a, "int8")),
     "clip": (lambda x: op.clip(x=x, min=-0.5, max=0.5), [A], lambda a: a.clip(-0.5, 0.5)),
     "clip PrimValue": (
@@ -60,11 +56,7 @@ CASES = {
         [A, np.ones((7, 4), "float32")],
         lambda a, w: a @ w.T,
     ),
-    "concat": (
-        lambda x, y: op.concat(tensors=[x, y], axis=1),
-        [A, A],
-        lambda a, b: np.concatenate([a, b], 1),
-    ),
+    "concat": (lambda x, y: op.concat(tensors=[x, y], axis=1), [A, A], lambda a, b: np.concatenate([a, b], 1)),
     "concat Tuple": (
         lambda x, y: op.concat(relax.Tuple([x, y]), axis=-1),
         [A, A],
@@ -75,16 +67,8 @@ CASES = {
     "permute_dims": (lambda x: op.permute_dims(x=x, axes=[2, 0, 1]), [A], lambda a: a.transpose(2, 0, 1)),
     "permute_dims None": (lambda x: op.permute_dims(x), [A], lambda a: a.transpose()),
     "reshape": (lambda x: op.reshape(x=x, shape=(4, -1)), [A], lambda a: a.reshape(4, -1)),
-    "reshape ShapeExpr": (
-        lambda x: op.reshape(x, relax.ShapeExpr([24])),
-        [A],
-        lambda a: a.reshape(24),
-    ),
-    "squeeze": (
-        lambda x: op.squeeze(x=x, axis=[0]),
-        [A[:1]],
-        lambda a: a[0],
-    ),
+    "reshape ShapeExpr": (lambda x: op.reshape(x, relax.ShapeExpr([24])), [A], lambda a: a.reshape(24)),
+    "squeeze": (lambda x: op.squeeze(x=x, axis=[0]), [A[:1]], lambda a: a[0]),
     "squeeze one": (lambda x: op.squeeze(x, axis=0), [A[:1]], lambda a: a[0]),
     "stack": (lambda x, y: op.stack(tensors=[x, y], axis=1), [A, A], lambda a, b: np.stack([a, b], 1)),
     "strided_slice": (
@@ -92,11 +76,7 @@ CASES = {
         [A],
         lambda a: a[:, 0:2, 3:0:-1],
     ),
-    "take": (
-        lambda x, i: op.take(x=x, indices=i, axis=2),
-        [A, I],
-        lambda a, i: np.take(a, i, 2),
-    ),
+    "take": (lambda x, i: op.take(x=x, indices=i, axis=2), [A, I], lambda a, i: np.take(a, i, 2)),
     "take mode": (
         lambda x, i: op.take(x, i, axis=2, mode="clip"),
         [A, I + 2],
@@ -119,11 +99,7 @@ CASES = {
     "argmax": (lambda x: op.argmax(x=x, axis=1, keepdims=True), [A], lambda a: a.argmax(1)[:, None]),
     "argmin": (lambda x: op.argmin(x=x), [A], lambda a: a.argmin()),
     "cumsum": (lambda x: op.cumsum(data=x, axis=1, dtype="float32"), [A], lambda a: a.cumsum(1)),
-    "cumsum exclusive": (
-        lambda x: op.cumsum(x, axis=2, exclusive=True),
-        [A],
-        lambda a: a.cumsum(2) - a,
-    ),
+    "cumsum exclusive": (lambda x: op.cumsum(x, axis=2, exclusive=True), [A], lambda a: a.cumsum(2) - a),
     "where": (
         lambda c, x: op.where(condition=c, x1=x, x2=relax.const(0, "float32")),
         [A > 0, A],
@@ -136,17 +112,11 @@ CASES = {
     "nn.relu": (lambda x: op.nn.relu(data=x), [A], lambda a: np.maximum(a, 0)),
     "nn.silu": (lambda x: op.nn.silu(data=x), [A], lambda a: a / (1 + np.exp(-a))),
     "nn.layer_norm": (
-        lambda x, g, b: op.nn.layer_norm(
-            data=x, gamma=g, beta=b, axes=[-1], epsilon=1e-5, center=True, scale=True
-        ),
+        lambda x, g, b: op.nn.layer_norm(data=x, gamma=g, beta=b, axes=[-1], epsilon=1e-5, center=True, scale=True),
         [A, np.ones(4, "float32"), np.zeros(4, "float32")],
         lambda a, g, b: (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5),
     ),
-    "nn.softmax": (
-        lambda x: op.nn.softmax(data=x, axis=1),
-        [A],
-        lambda a: np.exp(a) / np.exp(a).sum(1, keepdims=True),
-    ),
+    "nn.softmax": (lambda x: op.nn.softmax(data=x, axis=1), [A], lambda a: np.exp(a) / np.exp(a).sum(1, keepdims=True)),
     "nn.log_softmax": (
         lambda x: op.nn.log_softmax(data=x, axis=-1),
         [A],
@@ -167,9 +137,7 @@ CASES = {
         lambda a: np.lib.stride_tricks.sliding_window_view(a, (2, 2), (2, 3)).max((-2, -1)),
     ),
     "nn.avg_pool2d": (
-        lambda x: op.nn.avg_pool2d(
-            data=x, pool_size=2, strides=1, padding=0, ceil_mode=False, count_include_pad=False
-        ),
+        lambda x: op.nn.avg_pool2d(data=x, pool_size=2, strides=1, padding=0, ceil_mode=False, count_include_pad=False),
         [A[None]],
         lambda a: np.lib.stride_tricks.sliding_window_view(a, (2, 2), (2, 3)).mean((-2, -1)),
     ),
@@ -271,9 +239,7 @@ def test_allocations():
 def test_struct_info_arguments():
     x = relax.Var("x", R.Tensor((2,), "float32"))
     assert op.call_pure_packed("f", x, sinfo_args=R.Tensor((2,), "float32")).sinfo_args[0].ndim == 1
-    call = op.invoke_closure(
-        relax.Var("c", R.Object()), args=relax.Tuple([x]), sinfo_args=R.Tensor((2,), "float32")
-    )
+    call = op.invoke_closure(relax.Var("c", R.Object()), args=relax.Tuple([x]), sinfo_args=R.Tensor((2,), "float32"))
     assert call.op.name == "relax.invoke_closure"
     assert op.call_inplace_packed("f", x, inplace_indices=[0], sinfo_args=[R.Tensor((2,), "float32")])
     assert op.call_builtin_with_ctx("vm.builtin.copy", [x], sinfo_args=[R.Object()])
@@ -311,8 +277,7 @@ def test_concat_without_an_axis_and_sums_that_keep_dimensions():
 
 
 @pytest.mark.parametrize(
-    "attribute, layout",
-    [("data_layout", "NCHW16c"), ("kernel_layout", "OIHW16i16o"), ("out_layout", "NCHW16c")],
+    "attribute, layout", [("data_layout", "NCHW16c"), ("kernel_layout", "OIHW16i16o"), ("out_layout", "NCHW16c")]
 )
 def test_packed_layouts_are_refused_by_name(attribute, layout):
     x = relax.Var("x", R.Tensor((1, 16, 8, 8), "float32"))

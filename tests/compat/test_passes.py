@@ -307,9 +307,7 @@ def test_tir_functions():
     assert [func.buffer_map[p].name for p in func.params] == ["A", "B"]
     assert func.buffer_map[func.params[0]].dtype == "float32"
     loops = []
-    tir.stmt_functor.post_order_visit(
-        func.body, lambda node: loops.append(node) if isinstance(node, tir.For) else None
-    )
+    tir.stmt_functor.post_order_visit(func.body, lambda node: loops.append(node) if isinstance(node, tir.For) else None)
     assert sorted(loop.loop_var.name for loop in loops) == ["i", "j"]
     assert func.with_attr({"tir.noalias": True}).attrs["tir.noalias"]
     stores = []

@@ -210,9 +210,7 @@ def test_inplace_and_packed_calls():
         def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
             y = R.call_dps_packed("compat.script.fill", (x,), out_sinfo=R.Tensor((3,), "float32"))
             z = R.call_dps_packed("compat.script.fill", y, R.Tensor((3,), "float32"))
-            storage = R.memory.alloc_storage(
-                R.shape([12]), R.prim_value(0), R.str("global"), R.dtype("float32")
-            )
+            storage = R.memory.alloc_storage(R.shape([12]), R.prim_value(0), R.str("global"), R.dtype("float32"))
             t = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([3]), R.dtype("float32"))
             _ = R.call_packed("compat.script.fill", z, t, sinfo_args=R.Tuple)
             w: R.Tensor((3,), "float32") = t

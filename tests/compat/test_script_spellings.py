@@ -58,9 +58,7 @@ def test_dtype_of_a_unary_function(name):
     assert_structural_equal(
         program(loop.format(name, ', dtype="float32"')), program(loop.format(name, "")), map_free_vars=True
     )
-    with pytest.raises(
-        DiagnosticError, match="the result has dtype float32, found dtype='float16'; cast an operand"
-    ):
+    with pytest.raises(DiagnosticError, match="the result has dtype float32, found dtype='float16'; cast an operand"):
         program(loop.format(name, ', dtype="float16"'))
 
 
@@ -70,10 +68,7 @@ def test_dtype_of_a_unary_function(name):
         ('T.pow(A[0], A[1], dtype="float32")', "T.pow(A[0], A[1])"),
         ('T.atan2(A[0], A[1], dtype="float32")', "T.atan2(A[0], A[1])"),
         ('T.fmod(A[0], A[1], dtype="float32")', "T.fmod(A[0], A[1])"),
-        (
-            'T.if_then_else(A[0] < A[1], A[0], A[1], dtype="float32")',
-            "T.if_then_else(A[0] < A[1], A[0], A[1])",
-        ),
+        ('T.if_then_else(A[0] < A[1], A[0], A[1], dtype="float32")', "T.if_then_else(A[0] < A[1], A[0], A[1])"),
         ('T.Cast("float32", T.isnan(A[0], dtype="bool"))', 'T.Cast("float32", T.isnan(A[0]))'),
         ('T.Cast("float32", T.popcount(7, dtype="int32"))', 'T.Cast("float32", T.popcount(7))'),
         ('T.Cast("float32", T.shift_left(3, 2, dtype="int32"))', 'T.Cast("float32", T.shift_left(3, 2))'),
@@ -128,10 +123,7 @@ def test_a_vector_has_no_fraction_of_a_lane(body):
         ("B[0:4] = 1.0", lambda a: [1] * 4 + [0] * 12),
         ("B[0:4] = A[0:4]\nB[0:4] += A[4:8]", lambda a: [*(a[:4] + a[4:8]), *[0] * 12]),
         ("B[3:4] = T.max(A[3:4], 0.5)", lambda a: [0, 0, 0, 0.5, *[0] * 12]),
-        (
-            "B[0:4] = T.max(A[0:4], T.float32(0.2))",
-            lambda a: [*np.maximum(a[:4], np.float32(0.2)), *[0] * 12],
-        ),
+        ("B[0:4] = T.max(A[0:4], T.float32(0.2))", lambda a: [*np.maximum(a[:4], np.float32(0.2)), *[0] * 12]),
     ],
 )
 def test_vector_slices(body, expected):
@@ -157,9 +149,7 @@ def test_pointers_and_views():
     assert b[0] == a[3]
     run("p: T.Ptr[T.float32] = A.data\nC = T.Buffer((4, 4), data=p)\nB[0] = C[1, 2]")
     run("C = T.Buffer((16,))\nC[0] = A[0]\nB[0] = C[0]")
-    run(
-        'C = T.allocate([16], "float32", "global")\nD = T.Buffer((16,), "float32", data=C)\nD[0] = A[1]\nB[0] = D[0]'
-    )
+    run('C = T.allocate([16], "float32", "global")\nD = T.Buffer((16,), "float32", data=C)\nD[0] = A[1]\nB[0] = D[0]')
     func = from_source(
         """
     @T.prim_func
@@ -202,9 +192,7 @@ def test_assume_and_undef():
     wrong = program("T.assume(A[0] < T.float32(0))\nB[0] = A[0]")
     with pytest.raises(AssertionError, match=r"the assumption .* does not hold"):
         tir.interpret(wrong, np.ones(16, "float32"), np.ones(16, "float32"))
-    codegen.build_module({"main": wrong})["main"](
-        np.ones(16, "float32"), np.ones(16, "float32")
-    )  # not relied on
+    codegen.build_module({"main": wrong})["main"](np.ones(16, "float32"), np.ones(16, "float32"))  # not relied on
 
 
 def test_ret_is_kept_and_refused_by_name():

@@ -101,12 +101,7 @@ def test_renew_defs_renews_the_parameters():
 
 
 def test_renew_defs_renews_the_sizes_that_buffers_bind_and_shared_memory_once():
-    n, p, q, data = (
-        tir.Var("n", "int64"),
-        tir.Var("p", "handle"),
-        tir.Var("q", "handle"),
-        tir.Var("d", "handle"),
-    )
+    n, p, q, data = (tir.Var("n", "int64"), tir.Var("p", "handle"), tir.Var("q", "handle"), tir.Var("d", "handle"))
     A, B = (tir.decl_buffer((n,), "float32", name, data=data) for name in "AB")
     func = tir.PrimFunc((p, q), tir.BufferStore(A, B[0], [0]), buffer_map={p: A, q: B})
     made = tir.stmt_functor.renew_defs(func)
@@ -142,10 +137,7 @@ def test_range_is_begin_and_end():
         (lambda: tir.Range(1, extent=4), "either begin and end, or min= and extent="),
         (lambda: tir.Range(0.5), "bounds of a Range are integers, found float32"),
         (lambda: tir.IterVar((0, 1, 2), "i"), "is a Range or \\(begin, end\\)"),
-        (
-            lambda: tir.IterVar((0, 8), "i", "Tensorized"),
-            "spatial, reduce, scan, opaque or thread, found 'Tensorized'",
-        ),
+        (lambda: tir.IterVar((0, 8), "i", "Tensorized"), "spatial, reduce, scan, opaque or thread, found 'Tensorized'"),
         (lambda: tir.Let(tir.Var("x", "int32"), [1], 2), "expected a scalar expression, found list"),
         (lambda: tir.Let(3, 1, 2), "Let binds a Var, found int"),
         (lambda: tir.Let(tir.Var("x", "int32"), 1.5, 2), "Let: 1.5 is no int32, the dtype of x"),
@@ -168,9 +160,7 @@ def test_iter_var_as_tvm_builds_it():
     assert tir.IterVar((2, 8), "k", 2).iter_type == tir.IterVar.CommReduce == "reduce"
     thread = tir.IterVar(None, "tx", "ThreadIndex", "threadIdx.x")
     assert (thread.iter_type, thread.thread_tag, thread.dom) == ("thread", "threadIdx.x", None)
-    assert (
-        tir.IterVar(tir.Range(0, 4), tir.Var("j", "int64"), tir.IterVar.Ordered).dom.extent.dtype == "int64"
-    )
+    assert tir.IterVar(tir.Range(0, 4), tir.Var("j", "int64"), tir.IterVar.Ordered).dom.extent.dtype == "int64"
 
 
 def test_let_takes_numbers():
@@ -219,12 +209,7 @@ def test_buffer_methods():
     assert int(strided.offset_of([1, 2])[0]) == 22
     assert [int(s) for s in strided.get_flattened_buffer().shape] == [64]
     ptr = A.access_ptr("rw", offset=8)
-    assert (ptr.op.name, int(ptr.args[2]), int(ptr.args[3]), int(ptr.args[4])) == (
-        "tir.tvm_access_ptr",
-        8,
-        24,
-        3,
-    )
+    assert (ptr.op.name, int(ptr.args[2]), int(ptr.args[3]), int(ptr.args[4])) == ("tir.tvm_access_ptr", 8, 24, 3)
     vectors = strided.access_ptr(1, content_lanes=4, offset=8)
     assert (str(vectors.args[0].dtype), int(vectors.args[2]), int(vectors.args[3])) == ("float32x4", 3, 14)
     assert A.vload([0, 4], "float32x4").dtype == "float32x4"
@@ -250,9 +235,7 @@ def test_access_ptr_and_address_of_run():
     assert (x[0], e.tolist()) == (0.5, [0, 0, 0, 3])
     outside = tir.call_extern("float64", "first", A.access_ptr("r", offset=9))
     with pytest.raises(IndexError, match="outside of memory"):
-        tir.interpret(
-            tir.PrimFunc((p,), tir.Evaluate(outside), buffer_map={p: A}), x, externs={"first": float}
-        )
+        tir.interpret(tir.PrimFunc((p,), tir.Evaluate(outside), buffer_map={p: A}), x, externs={"first": float})
 
 
 def test_a_view_of_a_computed_pointer_is_refused_by_the_compiler():

@@ -34,9 +34,7 @@ def test_matmul_and_flatten():
 def test_bias_add_and_leaky_relu():
     x, b = numbers(2, 3, 4), numbers(3, seed=1)
     np.testing.assert_allclose(run(topi.nn.bias_add, [x, b], axis=1), x + b[:, None], rtol=1e-6)
-    np.testing.assert_allclose(
-        run(topi.nn.leaky_relu, [x], alpha=0.1), np.where(x > 0, x, x * 0.1), rtol=1e-5
-    )
+    np.testing.assert_allclose(run(topi.nn.leaky_relu, [x], alpha=0.1), np.where(x > 0, x, x * 0.1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("size", [0, 1, 4])
@@ -55,7 +53,5 @@ def test_pipelines_by_name():
     mod = relax.get_pipeline("zero")(bb.get())
     out = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.device("llvm"))["main"](numbers(3, 4))
     np.testing.assert_array_equal(out.numpy(), np.maximum(numbers(3, 4), 0))
-    both = relax.transform.Sequential(
-        passes=[relax.get_pipeline("zero")], opt_level=0, name="all", required=[]
-    )
+    both = relax.transform.Sequential(passes=[relax.get_pipeline("zero")], opt_level=0, name="all", required=[])
     assert relax.analysis.well_formed(both(bb.get()))

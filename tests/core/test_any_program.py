@@ -80,15 +80,11 @@ def modules(draw):
             st.builds(If, inner, inner, inner),
             st.builds(lambda f, x: Call(f, [x]), inner, inner),
             st.builds(lambda p, b, r: Function([p], b, r), variables, inner, st.none() | INFOS),
-            st.builds(
-                lambda k, bs, b: SeqExpr([k(bs)], b), kinds, st.lists(bindings(inner), max_size=3), inner
-            ),
+            st.builds(lambda k, bs, b: SeqExpr([k(bs)], b), kinds, st.lists(bindings(inner), max_size=3), inner),
         )
 
     def bindings(values):
-        return st.one_of(
-            st.builds(VarBinding, variables, values), st.builds(MatchCast, variables, values, INFOS)
-        )
+        return st.one_of(st.builds(VarBinding, variables, values), st.builds(MatchCast, variables, values, INFOS))
 
     kinds = st.sampled_from([BindingBlock, DataflowBlock])
     leaves = st.one_of(
@@ -195,10 +191,7 @@ def valid_modules(draw):
 def test_complaints_are_diagnostics(mod):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert all(
-            (d.message.startswith("rule ") or d.code == "E3011") and d.render()
-            for d in check_well_formed(mod)
-        )
+        assert all((d.message.startswith("rule ") or d.code == "E3011") and d.render() for d in check_well_formed(mod))
         check_normal_form(mod)
         assert mod.script()
         try:

@@ -12,25 +12,11 @@ from relax.analysis import well_formed
 from relax.block_builder import BlockBuilder
 from relax.expr import Call, DataflowVar, Function, MatchCast, ShapeExpr, Tuple, Var, VarBinding, const
 from relax.info.text import struct_info_text
-from relax.ir import (
-    DiagnosticError,
-    GlobalVar,
-    IRModule,
-    Op,
-    RelaxWarning,
-    assert_structural_equal,
-    structural,
-)
+from relax.ir import DiagnosticError, GlobalVar, IRModule, Op, RelaxWarning, assert_structural_equal, structural
 from relax.prim import SizeVar
 from relax.prim.expr import Var as PrimVar
 from relax.script import from_source
-from relax.struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from relax.struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from relax.transform import LegalizeOps
 from support import parse
 
@@ -229,9 +215,7 @@ def test_misuse_is_told():
                 pass
             with pytest.raises(RuntimeError, match="emit_func_output inside a dataflow block"):
                 bb.emit_func_output(x)
-        with pytest.raises(
-            DiagnosticError, match="the dataflow variable lv is used outside its dataflow block"
-        ):
+        with pytest.raises(DiagnosticError, match="the dataflow variable lv is used outside its dataflow block"):
             bb.emit_func_output(lv)
         with pytest.raises(RuntimeError, match="'main' is not finished"):
             bb.finalize()

@@ -215,9 +215,7 @@ def test_only_tuples_have_fields():
     from relax.expr import TupleGetItem
 
     with bb.function("main", [x, t]):
-        with pytest.raises(
-            DiagnosticError, match=r'only tuples have fields[\s\S]*x: R.Tensor\(\(3,\), "float32"\)'
-        ):
+        with pytest.raises(DiagnosticError, match=r'only tuples have fields[\s\S]*x: R.Tensor\(\(3,\), "float32"\)'):
             bb.emit(TupleGetItem(x, 0))
         with pytest.raises(DiagnosticError, match="index 3 is out of range for a tuple of 1"):
             bb.emit(TupleGetItem(t, 3))
@@ -280,9 +278,7 @@ def test_the_condition_of_an_if_is_a_bool_scalar(cond, ok):
         bb.emit_func_output(x)
 
 
-@pytest.mark.parametrize(
-    "cond", [ObjectStructInfo(), TensorStructInfo(dtype="bool"), TensorStructInfo((), "")]
-)
+@pytest.mark.parametrize("cond", [ObjectStructInfo(), TensorStructInfo(dtype="bool"), TensorStructInfo((), "")])
 def test_a_condition_that_may_be_a_bool_scalar_is_warned_of(cond):
     bb = BlockBuilder()
     c, x = Var("c", cond), Var("x", TensorStructInfo((4,)))
@@ -432,9 +428,7 @@ def test_a_captured_shape_variable_is_not_bound_by_a_call():
         assert infos(text.format('("n",)'))["r"] == 'R.Tensor((n,), "float32")'
     _, found = warned(text.format('("k",)'))
     assert len(found) == 1
-    assert (
-        "f: argument 0 may not fit, it is checked at run time: dimension 0: expected n, found k" in found[0]
-    )
+    assert "f: argument 0 may not fit, it is checked at run time: dimension 0: expected n, found k" in found[0]
 
 
 def test_a_local_recursive_call_binds_its_own_variables_anew():
@@ -487,10 +481,7 @@ def test_a_result_is_compatible_with_the_annotation():
         y = R.exp(x)
         return y
     """
-    assert (
-        infos(text.format('R.Tensor(ndim=2, dtype="float32")'))["return"]
-        == 'R.Tensor(dtype="float32", ndim=2)'
-    )
+    assert infos(text.format('R.Tensor(ndim=2, dtype="float32")'))["return"] == 'R.Tensor(dtype="float32", ndim=2)'
     [(code, _, message)] = errors(text.format('R.Tensor((3, 5), "float32")'))
     assert code == "E3007"
     assert message == "main does not return what it declares: dimension 1: expected 5, found 4"
@@ -504,9 +495,7 @@ def test_a_result_that_may_not_fit_is_warned_of():
         return y
     """)
     assert len(found) == 1
-    assert (
-        "warning[W3007]: what main returns may not fit its declaration, it is checked at run time" in found[0]
-    )
+    assert "warning[W3007]: what main returns may not fit its declaration, it is checked at run time" in found[0]
 
 
 # -------------------------------------------------------------------------------- packed functions
@@ -517,10 +506,7 @@ def test_a_packed_function_returns_what_its_call_says():
     x = Var("x", TensorStructInfo((3,)))
     info, other = TensorStructInfo((4,)), ShapeStructInfo(ndim=1)
     with bb.function("main", [x], pure=False):
-        results = [
-            bb.emit(Call(ExternFunc("f"), [x], None, args)).struct_info
-            for args in ([], [info], [info, other])
-        ]
+        results = [bb.emit(Call(ExternFunc("f"), [x], None, args)).struct_info for args in ([], [info], [info, other])]
         bb.emit_func_output(x)
     assert [struct_info_text(r) for r in results] == [
         "R.Object", 'R.Tensor((4,), "float32")', 'R.Tuple(R.Tensor((4,), "float32"), R.Shape(ndim=1))',

@@ -253,9 +253,7 @@ class M:
 
 def test_a_prim_func_is_an_impure_function_of_tensors_and_numbers():
     mod = parse(
-        KERNEL.format('x: R.Tensor((4,), "float32")', "x, x, x, x, x").replace(
-            "r = M.k(x, x, x, x, x)", "r = x"
-        )
+        KERNEL.format('x: R.Tensor((4,), "float32")', "x, x, x, x, x").replace("r = M.k(x, x, x, x, x)", "r = x")
     )
     assert struct_info_text(prim_func_struct_info(mod["k"])) == (
         'R.Callable((R.Tensor((n, m), "float32"), R.Tensor((4,), "int8"), R.Object, '
@@ -494,9 +492,7 @@ def test_one_variable_in_two_parameters_is_one_size():
             return r
     """
     assert infos(text.format("(0,)", "(0,)"))["r"] == 'R.Tensor((0,), "float32")'
-    assert errors(text.format("(4,)", "(5,)")) == [
-        ("E3001", 10, "f: argument 1: dimension 0: expected 4, found 5")
-    ]
+    assert errors(text.format("(4,)", "(5,)")) == [("E3001", 10, "f: argument 1: dimension 0: expected 4, found 5")]
     with pytest.warns(RelaxWarning, match="f: argument 1 may not fit"):
         parse(text.format('("k",)', '("l",)'))
 

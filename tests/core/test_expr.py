@@ -105,8 +105,7 @@ def test_what_has_no_meaning_as_an_argument_is_refused():
 def test_operators_build_calls():
     x = Var("x", TensorStructInfo((n,)))
     names = [
-        e.op.name
-        for e in (x + x, 1.0 + x, x - x, x * 2.0, x / x, x // x, x % x, x**2.0, -x, x < x, x >= x, x @ x)
+        e.op.name for e in (x + x, 1.0 + x, x - x, x * 2.0, x / x, x // x, x % x, x**2.0, -x, x < x, x >= x, x @ x)
     ]
     assert names == [
         "relax.add", "relax.add", "relax.subtract", "relax.multiply", "relax.divide", "relax.floor_divide",
@@ -168,10 +167,7 @@ def test_struct_info_fills_in_what_follows():
         (TensorStructInfo((n,), ""), "R.Tensor((n,))"),
         (TensorStructInfo(()), 'R.Tensor((), "float32")'),
         (TensorStructInfo(Var("s", ShapeStructInfo(ndim=1))), 'R.Tensor(s, "float32", ndim=1)'),
-        (
-            TensorStructInfo((4,), vdevice=relax.VDevice("llvm", 1)),
-            'R.Tensor((4,), "float32", vdevice="llvm:1")',
-        ),
+        (TensorStructInfo((4,), vdevice=relax.VDevice("llvm", 1)), 'R.Tensor((4,), "float32", vdevice="llvm:1")'),
         (ShapeStructInfo(), "R.Shape"),
         (ShapeStructInfo([]), "R.Shape([])"),
         (FuncStructInfo([], ObjectStructInfo()), "R.Callable((), R.Object)"),
@@ -231,20 +227,12 @@ def test_a_constant_is_not_changed_through_the_array_it_was_made_of():
 
 def test_what_counts_as_an_expression():
     prim_func = tir.PrimFunc([], tir.Evaluate(0))
-    for value in (
-        relax.GlobalVar("f"),
-        Op.get("relax.add"),
-        prim_func,
-        relax.ExternFunc("f"),
-        relax.Var("x"),
-    ):
+    for value in (relax.GlobalVar("f"), Op.get("relax.add"), prim_func, relax.ExternFunc("f"), relax.Var("x")):
         assert isinstance(value, relax.Expr)
     assert not isinstance(relax.GlobalVar("f"), relax.ExprWithOp)
 
 
 @pytest.mark.parametrize("make", [relax.TensorStructInfo, relax.ShapeStructInfo, relax.ShapeExpr])
 def test_a_dimension_given_as_text_says_who_reads_it(make):
-    with pytest.raises(
-        TypeError, match="found the text 'n'; R.Tensor and R.Shape read text, here stands a variable"
-    ):
+    with pytest.raises(TypeError, match="found the text 'n'; R.Tensor and R.Shape read text, here stands a variable"):
         make(("n", 4))

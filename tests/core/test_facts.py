@@ -20,13 +20,7 @@ from relax.prim import EQ, SizeVar
 from relax.prim import Var as PrimVar
 from relax.rewrite.visitor import ExprMutator
 from relax.script import from_source
-from relax.struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from relax.struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from support import PLAIN_LOOPS
 
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
@@ -66,23 +60,14 @@ KNOWN = 'R.Tensor((n,), "float32")'
 PROGRAMS = {
     "nothing known": ("z = R.add(x, y)\nreturn z", UNKNOWN),
     "a cast": ("w = R.match_cast(x, R.Tensor((m,)))\nz = R.add(x, y)\nreturn z", KNOWN),
-    "a cast of another dimension": (
-        "w = R.match_cast(x, R.Tensor((n + m - m,)))\nz = R.add(x, y)\nreturn z",
-        UNKNOWN,
-    ),
-    "a cast comes too late": (
-        "z = R.add(x, y)\nw = R.match_cast(x, R.Tensor((m,)))\nreturn z",
-        UNKNOWN,
-    ),
+    "a cast of another dimension": ("w = R.match_cast(x, R.Tensor((n + m - m,)))\nz = R.add(x, y)\nreturn z", UNKNOWN),
+    "a cast comes too late": ("z = R.add(x, y)\nw = R.match_cast(x, R.Tensor((m,)))\nreturn z", UNKNOWN),
     "a cast to an expression": (
         "w = R.match_cast(x, R.Tensor((m * 2,)))\nz = R.add(x, R.concat([y, y]))\nreturn z",
         KNOWN,
     ),
     "a cast of a shape": ("s = R.match_cast(R.shape([n]), R.Shape([m]))\nz = R.add(x, y)\nreturn z", KNOWN),
-    "a cast of a scalar": (
-        "s = R.match_cast(R.prim_value(n), R.Prim(value=m))\nz = R.add(x, y)\nreturn z",
-        KNOWN,
-    ),
+    "a cast of a scalar": ("s = R.match_cast(R.prim_value(n), R.Prim(value=m))\nz = R.add(x, y)\nreturn z", KNOWN),
     "a cast of a tuple": (
         "t = R.match_cast((x, y), R.Tuple(R.Tensor((m,)), R.Tensor((m,))))\nz = R.add(x, y)\nreturn z",
         KNOWN,
@@ -105,10 +90,7 @@ PROGRAMS = {
     "two equations": ("assert T.And(n == 2 * k, m == k + k)\nz = R.add(x, y)\nreturn z", KNOWN),
     "an assertion of another thing": ("assert n <= m\nz = R.add(x, y)\nreturn z", UNKNOWN),
     "an assertion comes too late": ("z = R.add(x, y)\nassert n == m\nreturn z", UNKNOWN),
-    "a size that is not 1 is what a dimension is stretched to": (
-        "assert n > 1\nz = R.add(x, y)\nreturn z",
-        KNOWN,
-    ),
+    "a size that is not 1 is what a dimension is stretched to": ("assert n > 1\nz = R.add(x, y)\nreturn z", KNOWN),
     "the branch where it holds": (
         "if R.prim_value(n == m):\n    z0 = R.add(x, y)\n    w = z0\nelse:\n    w = x\nreturn w",
         KNOWN,
@@ -124,10 +106,7 @@ PROGRAMS = {
         KNOWN,
         "z0",
     ),
-    "after an if": (
-        "if R.prim_value(n == m):\n    w = x\nelse:\n    w = R.exp(x)\nz = R.add(x, y)\nreturn z",
-        UNKNOWN,
-    ),
+    "after an if": ("if R.prim_value(n == m):\n    w = x\nelse:\n    w = R.exp(x)\nz = R.add(x, y)\nreturn z", UNKNOWN),
     "a cast in a branch ends with it": (
         "if c:\n    w0 = R.match_cast(x, R.Tensor((m,), 'float32'))\n    w = R.exp(x)\n"
         "else:\n    w = R.exp(x)\nz = R.add(x, y)\nreturn z",
@@ -234,8 +213,7 @@ def test_a_variable_that_a_cast_defines_outlives_its_scope_in_what_it_is():
         "t = (w, R.shape([k + n]), R.prim_value(k))\nreturn t"
     )
     assert (
-        info(mod, "return")
-        == 'R.Tuple(R.Tensor((n * 2,), "float32"), R.Shape([n * 3]), R.Prim("int64", value=n * 2))'
+        info(mod, "return") == 'R.Tuple(R.Tensor((n * 2,), "float32"), R.Shape([n * 3]), R.Prim("int64", value=n * 2))'
     )
 
 
@@ -282,14 +260,14 @@ def test_branches_agree_where_the_condition_makes_them():
     assert info(parse(body), "return") == KNOWN
     body = "if R.prim_value(n != 4):\n    z = R.exp(x)\nelse:\n    z = R.match_cast(x, R.Tensor((4,), 'float32'))\nreturn z"
     assert info(parse(body), "return") == KNOWN
-    body = "if R.prim_value(n > 4):\n    z = R.match_cast(x, R.Tensor((5,), 'float32'))\nelse:\n    z = R.exp(x)\nreturn z"
+    body = (
+        "if R.prim_value(n > 4):\n    z = R.match_cast(x, R.Tensor((5,), 'float32'))\nelse:\n    z = R.exp(x)\nreturn z"
+    )
     assert info(parse(body), "return") == UNKNOWN
 
 
 def test_no_check_is_inserted_where_the_facts_settle_it(recwarn):
-    mod = parse(
-        "assert n == m\nw: R.Tensor((m,), 'float32') = x\nreturn w", ' -> R.Tensor(("m",), "float32")'
-    )
+    mod = parse("assert n == m\nw: R.Tensor((m,), 'float32') = x\nreturn w", ' -> R.Tensor(("m",), "float32")')
     assert not any(isinstance(b, MatchCast) for block in mod["main"].body.blocks for b in block.bindings)
     assert not [w for w in recwarn if issubclass(w.category, RelaxWarning)]
 
@@ -379,9 +357,7 @@ def test_facts_are_shared_until_there_is_a_new_one():
 
 def test_an_assertion_is_an_assert_op():
     written = parse('assert n % 2 == 0, "{odd}"\nreturn x')
-    assert_structural_equal(
-        written, parse('R.assert_op(R.prim_value(n % 2 == 0), format="{{odd}}")\nreturn x')
-    )
+    assert_structural_equal(written, parse('R.assert_op(R.prim_value(n % 2 == 0), format="{{odd}}")\nreturn x'))
     main = relax.VirtualMachine(relax.build(written, PLAIN_LOOPS), relax.cpu())["main"]
     even, odd = (relax.nd.array(np.zeros(size, "float32")) for size in (2, 3))
     assert main(even, even).numpy().tolist() == [0, 0]

@@ -177,9 +177,7 @@ def test_neighbouring_blocks_of_one_kind_are_merged_and_empty_ones_dropped(kinds
     x = Var("x", vector())
     found = normal(SeqExpr(blocks_of(kinds, x), x), x).body.blocks
     expected = "".join(k for k in kinds if k.islower())
-    assert (
-        "".join("d" if isinstance(b, DataflowBlock) else "b" for b in found for _ in b.bindings) == expected
-    )
+    assert "".join("d" if isinstance(b, DataflowBlock) else "b" for b in found for _ in b.bindings) == expected
     assert all(type(a) is not type(b) for a, b in itertools.pairwise(found))
     assert all(b.bindings for b in found)
 
@@ -213,9 +211,7 @@ def test_a_result_that_is_no_leaf_is_bound():
 def test_a_dataflow_variable_does_not_leave_its_block():
     x, lv = Var("x", vector()), DataflowVar("lv")
     body = SeqExpr([DataflowBlock([VarBinding(lv, op.exp(x))])], Tuple([x, lv]))
-    with pytest.raises(
-        DiagnosticError, match="rule 1: the dataflow variable lv is used outside its dataflow block"
-    ):
+    with pytest.raises(DiagnosticError, match="rule 1: the dataflow variable lv is used outside its dataflow block"):
         normalize_function(Function([x], body))
 
 
@@ -332,14 +328,10 @@ def build(shape, env, cond):
             return If(cond, build(a, env, cond), build(b, env, cond))
         case ("seq", a, b):
             var = Var("v")
-            return SeqExpr(
-                [BindingBlock([VarBinding(var, build(a, env, cond))])], build(b, {**env, "x": var}, cond)
-            )
+            return SeqExpr([BindingBlock([VarBinding(var, build(a, env, cond))])], build(b, {**env, "x": var}, cond))
         case ("flow", _, b):
             local, var = DataflowVar("l"), Var("v")
-            block = DataflowBlock(
-                [VarBinding(local, op.exp(env["y"])), VarBinding(var, op.exp(op.exp(local)))]
-            )
+            block = DataflowBlock([VarBinding(local, op.exp(env["y"])), VarBinding(var, op.exp(op.exp(local)))])
             return SeqExpr([block], build(b, {**env, "y": var}, cond))
         case ("call", a):
             param = Var("p", vector())
@@ -396,9 +388,7 @@ def test_callee_then_arguments_left_to_right():
 
 def test_a_sequences_effects_come_where_it_stands():
     x = Var("x", vector())
-    inner = SeqExpr(
-        [BindingBlock([VarBinding(Var("a"), op.print(x, format="inner"))])], op.print(x, format="end")
-    )
+    inner = SeqExpr([BindingBlock([VarBinding(Var("a"), op.print(x, format="inner"))])], op.print(x, format="end"))
     block = BindingBlock(
         [
             VarBinding(Var("b"), op.print(x, format="first")),

@@ -369,16 +369,12 @@ def test_erase_to_well_defined_keeps_only_what_is_given():
     )
     found = erase_to_well_defined(info, {n: m, m: k})
     assert struct_info_text(found) == struct_info_text(Tup(Tensor((m, k)), Tensor((m + 1,))))
-    assert struct_info_text(erase_to_well_defined(info)) == struct_info_text(
-        Tup(Tensor(ndim=2), Tensor(ndim=1))
-    )
+    assert struct_info_text(erase_to_well_defined(info)) == struct_info_text(Tup(Tensor(ndim=2), Tensor(ndim=1)))
     s, t = Var("s", Shape(ndim=1)), Var("t", Shape(ndim=1))
     assert erase_to_well_defined(Tensor(s), None, {s: t}).shape is t
     assert erase_to_well_defined(Tensor(s)).shape is None
     func = Func([Tensor((n,))], Tensor((n, m)))
-    assert struct_info_text(erase_to_well_defined(func)) == struct_info_text(
-        Func([Tensor((n,))], Tensor(ndim=2))
-    )
+    assert struct_info_text(erase_to_well_defined(func)) == struct_info_text(Func([Tensor((n,))], Tensor(ndim=2)))
 
 
 def test_variables_bound_and_used():
@@ -407,9 +403,7 @@ tensors = st.one_of(
     st.builds(lambda s, d, v: Tensor(s, d, v), st.lists(dims, max_size=2), dtypes, devices),
     st.builds(lambda d, r: Tensor(ndim=r, dtype=d), dtypes, st.integers(-1, 2)),
 )
-shapes = st.one_of(
-    st.builds(Shape, st.lists(dims, max_size=2)), st.builds(lambda r: Shape(ndim=r), st.integers(-1, 2))
-)
+shapes = st.one_of(st.builds(Shape, st.lists(dims, max_size=2)), st.builds(lambda r: Shape(ndim=r), st.integers(-1, 2)))
 prims = st.one_of(
     st.builds(Prim, st.sampled_from(["int64", "float32"])),
     st.builds(lambda v: Prim(value=v), st.sampled_from([n, m, n + 1])),

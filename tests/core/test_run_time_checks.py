@@ -281,7 +281,5 @@ def test_a_condition_that_may_be_none_is_checked_when_it_is_asked(have):
     assert main(relax.nd.array(np.array(True)), tensor(4)).numpy().tolist() == [1, 1, 1, 1]
     assert main(relax.nd.array(np.array(False)), tensor(4)).numpy().tolist() == [0, 0, 0, 0]
     for wrong in (np.array([True]), np.array(1), np.array([], dtype=bool)):
-        with pytest.raises(
-            (TypeError, ValueError), match="expected a bool scalar|expected rank|expected dtype"
-        ):
+        with pytest.raises((TypeError, ValueError), match="expected a bool scalar|expected rank|expected dtype"):
             main(relax.nd.array(wrong), tensor(4))

@@ -505,16 +505,8 @@ def test_an_output_is_not_described_by_its_blocks_variables():
     s, x = Var("s", ShapeStructInfo(ndim=2)), Var("x", TensorStructInfo(ndim=2))
     lv, t, gv = DataflowVar("lv"), DataflowVar("t"), Var("gv")
     held = TensorStructInfo(lv, "float32", ndim=2)
-    block = DataflowBlock(
-        [
-            VarBinding(lv, s),
-            MatchCast(t, x, held),
-            VarBinding(gv, Tuple([t, x])),
-        ]
-    )
-    mod = normalize_module(
-        IRModule({"main": Function([s, x], SeqExpr([block], gv), attrs={"global_symbol": "main"})})
-    )
+    block = DataflowBlock([VarBinding(lv, s), MatchCast(t, x, held), VarBinding(gv, Tuple([t, x]))])
+    mod = normalize_module(IRModule({"main": Function([s, x], SeqExpr([block], gv), attrs={"global_symbol": "main"})}))
     assert t.struct_info.shape is lv
     assert struct_info_text(gv.struct_info) == bare(TensorStructInfo(ndim=2), TensorStructInfo(ndim=2))
     assert check_normalized(mod) == []
@@ -635,9 +627,7 @@ def test_a_function_literal_that_is_called_on_the_spot():
             VarBinding(b, Call(f, [x])),
         ]
     )
-    normalize_module(
-        IRModule({"main": Function([x, y], SeqExpr([block], b), attrs={"global_symbol": "main"})})
-    )
+    normalize_module(IRModule({"main": Function([x, y], SeqExpr([block], b), attrs={"global_symbol": "main"})}))
     assert struct_info_text(a.struct_info) == 'R.Tensor((4,), "float32")'
     assert struct_info_text(b.struct_info) == "R.Shape([4])"
 

@@ -104,13 +104,9 @@ def test_parameters_are_bound_to_values():
 
 def test_a_value_that_does_not_fit_its_parameter_is_refused():
     func = parse(PROGRAM)["main"]
-    with pytest.raises(
-        DiagnosticError, match="the value of x does not fit: dtype: expected float32, found int32"
-    ):
+    with pytest.raises(DiagnosticError, match="the value of x does not fit: dtype: expected float32, found int32"):
         func.bind_params({"x": const([[1, 2, 3, 4]])})
-    with pytest.raises(
-        DiagnosticError, match="the value of y does not fit: dimension 0: expected 1, found 2"
-    ):
+    with pytest.raises(DiagnosticError, match="the value of y does not fit: dimension 0: expected 1, found 2"):
         func.bind_params({"x": const([[1.0] * 4]), "y": const([[1.0] * 4] * 2)})
     with pytest.raises(DiagnosticError, match=r"no parameter is called 'w'\n.* the parameters of main: x, y"):
         func.bind_params({"w": const(1.0)})

@@ -90,11 +90,7 @@ def test_every_hook_is_called(mod):
     Trace().visit_expr(extra)
     missed = {name for name in dir(ExprVisitor) if name.startswith("visit_")} - set(seen)
     assert missed <= {"visit_extern_func_", "visit_global_var_", "visit_prim_func_", "visit_data_type_imm_"}
-    assert (
-        seen.index("visit_binding_block")
-        < seen.index("visit_dataflow_block_")
-        < seen.index("visit_var_binding_")
-    )
+    assert seen.index("visit_binding_block") < seen.index("visit_dataflow_block_") < seen.index("visit_var_binding_")
     assert seen.index("visit_var_def") < seen.index("visit_var_def_")
 
 
@@ -263,9 +259,7 @@ def test_shape_variables_are_remapped_everywhere(mod):
     found.set_shape_var_remap(n, IntImm("int64", 7))
     result = found.visit_expr(main)
     assert struct_info_text(result.params[0].struct_info) == 'R.Tensor((7, 4), "float32")'
-    assert (
-        struct_info_text(result.body.blocks[0].bindings[0].var.struct_info) == 'R.Tensor((7, 4), "float32")'
-    )
+    assert struct_info_text(result.body.blocks[0].bindings[0].var.struct_info) == 'R.Tensor((7, 4), "float32")'
     assert struct_info_text(result.ret_struct_info) == ('R.Tuple(R.Tensor((7, 4), "float32"), R.Shape([7]))')
     assert well_formed(IRModule({"main": result}))
 

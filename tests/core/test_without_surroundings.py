@@ -198,11 +198,7 @@ def test_a_match_cast_gives_what_its_variable_is_declared_to_be():
 def test_errors_in_match_casts_are_collected_and_their_variables_known_after():
     x, y, z, w = Var("x", VECTOR), Var("y"), Var("z"), Var("w")
     block = BindingBlock(
-        [
-            MatchCast(y, x, TensorStructInfo((n, n))),
-            VarBinding(z, ShapeExpr([n])),
-            VarBinding(w, op.exp(y)),
-        ]
+        [MatchCast(y, x, TensorStructInfo((n, n))), VarBinding(z, ShapeExpr([n])), VarBinding(w, op.exp(y))]
     )
     with pytest.raises(DiagnosticError) as caught:
         normalize_function(Function([x], SeqExpr([block], w)))

@@ -372,9 +372,7 @@ def test_a_shape_value_means_what_it_says_when_it_is_read_again():
             m = T.int64()
             return R.reshape(x, R.shape([n, 2 * m]))
     """
-    bound = relax.transform.BindSymbolicVars({"n": 0}, "main")(
-        relax.script.from_source(textwrap.dedent(text))
-    )
+    bound = relax.transform.BindSymbolicVars({"n": 0}, "main")(relax.script.from_source(textwrap.dedent(text)))
     assert "R.reshape(x, R.shape([0, 2 * m]))" in bound.script()
     relax.ir.assert_structural_equal(relax.script.from_source(bound.script(show_meta=True)), bound)
 

@@ -294,9 +294,7 @@ def test_errors_after_passes():
     assert expected(["RemoveUnusedParameters"], size(-1), given) == given
     assert expected(["FuseOps"], size(-1), given) == size(-1)
     huge = "main: a shape cannot have a dimension of 2**48 or more, as in (4611686018427387904,)"
-    given = (
-        "f: parameter k: the value is 4611686018427387904, expected a size, at least 0 and less than 2**48"
-    )
+    given = "f: parameter k: the value is 4611686018427387904, expected a size, at least 0 and less than 2**48"
     assert expected(["RemoveUnusedParameters"], huge, given) == given
 
 
@@ -319,8 +317,7 @@ def test_tuples_in_many_places_are_seen_once():
     assert harness.difference(first, other).startswith("the result[1][0][0]")
     aliased = harness.run(lambda tensor: (nested(tensor, 60), nested(tensor, 60)), [np.zeros(2, "float32")])
     copied = harness.run(
-        lambda tensor: (nested(tensor, 60), nested(relax.nd.array(tensor.numpy()), 60)),
-        [np.zeros(2, "float32")],
+        lambda tensor: (nested(tensor, 60), nested(relax.nd.array(tensor.numpy()), 60)), [np.zeros(2, "float32")]
     )
     assert "share memory" in harness.difference(aliased, copied)
     shallow = harness.run(lambda tensor: (nested(tensor, 60), ()), [np.zeros(2, "float32")])

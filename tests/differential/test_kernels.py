@@ -60,7 +60,5 @@ def test_a_constant_that_is_packed_wrongly_is_found(monkeypatch):
     cases = [[np.ones((1, 16, 16, 16), "float32"), np.ones((64, 16, 3, 3), "float32")]]
     kernels_agree(PROGRAM, cases, known=("w",))
     monkeypatch.setattr(KernelTransform, "__call__", without_last_channel)
-    with pytest.raises(
-        Failure, match=r"agrees: values: .*known \['w'\]: 256 of 16384 differ, first \(0, 63, 0, 0\)"
-    ):
+    with pytest.raises(Failure, match=r"agrees: values: .*known \['w'\]: 256 of 16384 differ, first \(0, 63, 0, 0\)"):
         kernels_agree(PROGRAM, cases, known=("w",))

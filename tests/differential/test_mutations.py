@@ -214,15 +214,9 @@ def test_mutations_are_told_by_their_names():
 
 
 def test_a_mutation_leaves_the_program_as_it_is_where_it_does_not_apply():
-    nothing = from_source(
-        "@I.ir_module\nclass M:\n    @R.function\n    def main(c: R.Object):\n        return c\n"
-    )
+    nothing = from_source("@I.ir_module\nclass M:\n    @R.function\n    def main(c: R.Object):\n        return c\n")
     by_name = {m.name: m for m in MUTATIONS}
-    for name in (
-        "use_dataflow_var_outside_its_block",
-        "use_variable_before_its_binding",
-        "if_in_dataflow_block",
-    ):
+    for name in ("use_dataflow_var_outside_its_block", "use_variable_before_its_binding", "if_in_dataflow_block"):
         assert check(nothing, by_name[name], 0) is None
 
 

@@ -19,9 +19,7 @@ def runs(draw, **kinds):
     program = draw(programs(**kinds))
     assume(not program.is_refused())
     seed = draw(st.integers(0, 1 << 20))
-    return program, [
-        inputs(program, sizes, seed + i, broken=i == seed % 9) for i, sizes in enumerate(SIZES[:3])
-    ]
+    return program, [inputs(program, sizes, seed + i, broken=i == seed % 9) for i, sizes in enumerate(SIZES[:3])]
 
 
 @few

@@ -14,19 +14,12 @@ def test_every_public_pass_is_tried():
     known = {*properties.GRAPH_PASSES, *properties.LOWERING}
     elsewhere = {"BindParams", "BindSymbolicVars", "UpdateVDevice", "VMBuiltinLower", "VMShapeLower"}
     elsewhere.add("LowerRuntimeBuiltin")  # TVM's name for VMBuiltinLower
-    elsewhere |= {
-        "FuseOpsByPattern",
-        "DecomposeOpsForTraining",
-    }  # which need patterns, and change what is computed
+    elsewhere |= {"FuseOpsByPattern", "DecomposeOpsForTraining"}  # which need patterns, and change what is computed
     elsewhere |= {"FastMathTransform", "ToMixedPrecision"}  # results are rounded otherwise
     elsewhere.add("Gradient")  # adds a function, of a loss
     # which need kernels, or a code generator, of somebody else
     elsewhere |= {"AlterOpImpl", "RunCodegen", "SplitCallTIRByPattern"}
-    elsewhere |= {
-        "BundleModelParams",
-        "LiftTransformParams",
-        "UpdateParamStructInfo",
-    }  # main takes something else
+    elsewhere |= {"BundleModelParams", "LiftTransformParams", "UpdateParamStructInfo"}  # main takes something else
     elsewhere |= {"LazyGetInput", "LazySetOutput", "LazyTransformParams"}
     for name in relax.transform.__all__:
         made = getattr(relax.transform, name)

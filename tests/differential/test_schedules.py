@@ -94,9 +94,7 @@ def moves_of(monkeypatch, name, function):
     return [("get_consumers", 1), (name, 1), ("add_unit_loop", 3)]
 
 
-@pytest.mark.parametrize(
-    "function, kind", [(unproved, "computes: unproved"), (lost, "raises: lost IndexError")]
-)
+@pytest.mark.parametrize("function, kind", [(unproved, "computes: unproved"), (lost, "raises: lost IndexError")])
 def test_what_is_wrong_is_seen_and_reduced(monkeypatch, function, kind):
     moves = moves_of(monkeypatch, function.__name__, function)
     with pytest.raises(Failure) as failure:

@@ -92,18 +92,13 @@ def test_the_oracle_rounds_once():
         ("A[T.int64(1)] = T.int32(1)", IndexError),
         ("A[T.uint64(9223372036854775808)] = T.int32(1)", IndexError),
         ("A[T.int64(0)] = T.int32(1) // A[T.int64(0)]", ZeroDivisionError),
-        (
-            "A[T.int64(0)] = T.int32(1) // T.min(T.max(A[T.int64(0)], T.int32(0)), T.int32(3))",
-            ZeroDivisionError,
-        ),
+        ("A[T.int64(0)] = T.int32(1) // T.min(T.max(A[T.int64(0)], T.int32(0)), T.int32(3))", ZeroDivisionError),
         ('assert A[T.int64(0)] > T.int32(3), "small"', AssertionError),
     ],
 )
 def test_the_oracle_knows_errors(line, error):
     with pytest.raises(error):
-        Oracle(program("p: T.handle", 'A = T.match_buffer(p, (1,), "int32")', line)).run(
-            [np.zeros(1, "int32")]
-        )
+        Oracle(program("p: T.handle", 'A = T.match_buffer(p, (1,), "int32")', line)).run([np.zeros(1, "int32")])
 
 
 @pytest.mark.parametrize(
@@ -158,8 +153,7 @@ def wrong(a, b):
 
 
 @pytest.mark.parametrize(
-    "length, kind",
-    [(1, "compiles: values"), (2, "compiles: no error IndexError"), (3, "compiles writes outside")],
+    "length, kind", [(1, "compiles: values"), (2, "compiles: no error IndexError"), (3, "compiles writes outside")]
 )
 def test_what_is_wrong_is_seen(length, kind):
     text = program(
@@ -199,12 +193,7 @@ def test_a_failing_function_becomes_small():
 )
 @pytest.mark.parametrize("body", ["    A[T.int64(1)] = A[T.int64(1)] + T.int8(1)", "    pass"])
 def test_loops_that_leave_their_dtype_fail_and_print(loop, body):
-    text = program(
-        "p: T.handle",
-        'A = T.match_buffer(p, (2,), "int8")',
-        f"for i in {loop}:",
-        body,
-    )
+    text = program("p: T.handle", 'A = T.match_buffer(p, (2,), "int8")', f"for i in {loop}:", body)
     case = [np.array([127, 0], "int8")]
     ((_, outcome),) = tir_properties.expected(text, [case])
     assert outcome is OverflowError

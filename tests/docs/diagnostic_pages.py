@@ -120,9 +120,7 @@ def index() -> str:
         if page.path == RUN_TIME:
             rows = [f"* [{s.code}]({link})" for s, link in zip(page.sections, links)]
         else:
-            rows = [
-                f"| [{s.code}]({link}) | {CODES[s.code].title} |" for s, link in zip(page.sections, links)
-            ]
+            rows = [f"| [{s.code}]({link}) | {CODES[s.code].title} |" for s, link in zip(page.sections, links)]
             rows = ["| code | |", "|---|---|", *rows]
         parts.append("\n".join(rows))
     return "\n\n".join(parts) + "\n"

@@ -14,16 +14,12 @@ def test_the_files_it_names_exist():
     paths = re.findall(r"`([\w/]+/(?:\w+\.py)?)`", PAGE)
     assert len(paths) > 20
     within = {"parser/": "script", "printer/": "script", "transform/": "tir"}
-    missing = [
-        p for p in paths if not any((base / within.get(p, "") / p).exists() for base in (SOURCE, ROOT))
-    ]
+    missing = [p for p in paths if not any((base / within.get(p, "") / p).exists() for base in (SOURCE, ROOT))]
     assert missing == []
 
 
 def test_every_room_is_in_the_table():
     table = PAGE.split("## The rooms")[1].split("## ")[0]
     named = set(re.findall(r"`(\w+)(?:\.py)?`", table))
-    rooms = {
-        p.stem for p in SOURCE.iterdir() if (p.is_dir() or p.suffix == ".py") and not p.name.startswith("_")
-    }
+    rooms = {p.stem for p in SOURCE.iterdir() if (p.is_dir() or p.suffix == ".py") and not p.name.startswith("_")}
     assert rooms - named == set()

@@ -60,9 +60,7 @@ def test_every_declared_code_is_in_use():
 
 def test_a_code_belongs_to_one_room():
     # One code for two unlike errors cannot be documented. What several rooms share is a rule of the language.
-    rooms = {
-        code: {place.split("/")[0].split(".")[0] for place in places} for code, places in used_codes().items()
-    }
+    rooms = {code: {place.split("/")[0].split(".")[0] for place in places} for code, places in used_codes().items()}
     shared = {code for code, where in rooms.items() if len(where) > 1 and not code.startswith("E20")}
     assert shared <= {"E3001"}
 
@@ -122,10 +120,7 @@ def test_strict_mode_makes_an_error_of_each_warning(tmp_path):
         file = tmp_path / f"strict_{section.code}.py"
         head = "from relax.script import ir as I, relax as R, tir as T\n"
         file.write_text(head + section.wrong, encoding="utf-8")
-        with (
-            relax.transform.PassContext(config={"relax.strict": True}),
-            pytest.raises(relax.DiagnosticError) as caught,
-        ):
+        with relax.transform.PassContext(config={"relax.strict": True}), pytest.raises(relax.DiagnosticError) as caught:
             exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), {})
         assert [d.code for d in caught.value.diagnostics] == [f"E{section.code[1:]}"]
 

@@ -14,9 +14,7 @@ from documents import agrees, blocks_of, check, program, update
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-COMPARED = pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="what is said is compared from Python 3.11 on"
-)
+COMPARED = pytest.mark.skipif(sys.version_info < (3, 11), reason="what is said is compared from Python 3.11 on")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
@@ -88,9 +86,7 @@ def test_what_a_block_prints_is_compared(tmp_path):
 
 
 def test_a_block_that_fails_is_expected_to(tmp_path):
-    text = (
-        "```python fails\n1 // 0\n```\n```text\nZeroDivisionError: integer division or modulo by zero\n```\n"
-    )
+    text = "```python fails\n1 // 0\n```\n```text\nZeroDivisionError: integer division or modulo by zero\n```\n"
     check(*document(tmp_path, text))
 
 

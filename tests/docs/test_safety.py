@@ -29,13 +29,7 @@ def functions_of(path):
 def test_every_kind_of_thing_from_outside_has_claims():
     sections = PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
     titles = [section.splitlines()[0] for section in sections]
-    assert titles == [
-        "Text given to from_source",
-        "Saved executables",
-        "Models",
-        "Inputs",
-        "The kernel cache",
-    ]
+    assert titles == ["Text given to from_source", "Saved executables", "Models", "Inputs", "The kernel cache"]
     assert all("| claim |" in section for section in sections)
     assert len(rows()) > 20
 

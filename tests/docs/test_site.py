@@ -203,11 +203,7 @@ def test_an_onnx_operator_becomes_the_operator_named(onnx_name):
 
     inputs = {
         "Gather": [("x", TensorProto.FLOAT, [4]), ("i", TensorProto.INT64, [2])],
-        "Where": [
-            ("c", TensorProto.BOOL, [4]),
-            ("x", TensorProto.FLOAT, [4]),
-            ("y", TensorProto.FLOAT, [4]),
-        ],
+        "Where": [("c", TensorProto.BOOL, [4]), ("x", TensorProto.FLOAT, [4]), ("y", TensorProto.FLOAT, [4])],
     }.get(onnx_name, [("x", TensorProto.FLOAT, [2, 4])])
     node = helper.make_node(onnx_name, [name for name, _, _ in inputs], ["result"])
     values = [helper.make_tensor_value_info(*each) for each in inputs]

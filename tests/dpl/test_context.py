@@ -135,9 +135,7 @@ def test_parts_are_found_with_the_whole():
 
 def test_shapes_that_agree():
     @R.function
-    def sizes(
-        x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("m", 4), "float32"), z: R.Tensor(("m", 4), "float32")
-    ):
+    def sizes(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("m", 4), "float32"), z: R.Tensor(("m", 4), "float32")):
         with R.dataflow():
             a = R.exp(x)
             b = R.exp(y)

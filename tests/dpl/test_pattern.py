@@ -154,9 +154,7 @@ def test_attributes_are_compared():
 
 def test_functions_match_by_parameters_and_result():
     func = Module["main"].with_attr("kind", "example")
-    pattern = FunctionPattern(
-        [is_var("x"), is_var("w")], is_call_packed("lib.g", [is_op("relax.nn.relu")(wildcard())])
-    )
+    pattern = FunctionPattern([is_var("x"), is_var("w")], is_call_packed("lib.g", [is_op("relax.nn.relu")(wildcard())]))
     assert pattern.match(func)
     assert pattern.has_attr({"kind": "example"}).match(func)
     assert not pattern.has_attr({"kind": "other"}).match(func)

@@ -38,10 +38,7 @@ def as_module(func):
 def results(func, *args):
     """What a function gives, as a list of arrays."""
     value = relax.interpret(as_module(func), "main", *args)
-    return [
-        part.numpy()
-        for part in (value if hasattr(value, "__len__") and not hasattr(value, "numpy") else [value])
-    ]
+    return [part.numpy() for part in (value if hasattr(value, "__len__") and not hasattr(value, "numpy") else [value])]
 
 
 def same(found, expected):
@@ -133,10 +130,7 @@ def test_struct_info_follows_what_a_callback_gives():
 
     x = wildcard()
     pattern = is_op("relax.sum")(x).has_attr({"axis": [1]})
-    same(
-        rewrite_call(pattern, lambda _, matched: op.sum(matched[x], axis=[1], keepdims=True), before),
-        expected,
-    )
+    same(rewrite_call(pattern, lambda _, matched: op.sum(matched[x], axis=[1], keepdims=True), before), expected)
 
 
 def test_branches_and_local_functions_are_rewritten():
@@ -253,9 +247,7 @@ def test_constants_are_matched_through_variables():
 
 
 @R.function
-def projections(
-    x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 2), "float32"), v: R.Tensor((4, 2), "float32")
-):
+def projections(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 2), "float32"), v: R.Tensor((4, 2), "float32")):
     with R.dataflow():
         q = R.matmul(x, w)
         doubled = R.add(v, v)
@@ -274,19 +266,14 @@ def combining():
     def combine(matched, values):
         assert values[matched[q]].op.name == "relax.matmul"
         both = op.matmul(matched[x], op.concat([matched[first], matched[second]], axis=1))
-        return {
-            matched[q]: op.strided_slice(both, [1], [0], [2]),
-            matched[k]: op.strided_slice(both, [1], [2], [4]),
-        }
+        return {matched[q]: op.strided_slice(both, [1], [0], [2]), matched[k]: op.strided_slice(both, [1], [2], [4])}
 
     return context, combine
 
 
 def test_bindings_are_combined_behind_all_that_they_need():
     @R.function
-    def expected(
-        x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 2), "float32"), v: R.Tensor((4, 2), "float32")
-    ):
+    def expected(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 2), "float32"), v: R.Tensor((4, 2), "float32")):
         with R.dataflow():
             doubled = R.add(v, v)
             lv = R.concat((w, doubled), axis=1)
@@ -353,9 +340,7 @@ def test_a_block_that_changes_a_tensor_is_left_alone():
             cls = Module
             with R.dataflow():
                 p = R.exp(x)
-                q = R.call_tir_inplace(
-                    cls.double, (p,), inplace_indices=[0], out_sinfo=[R.Tensor((4,), "float32")]
-                )
+                q = R.call_tir_inplace(cls.double, (p,), inplace_indices=[0], out_sinfo=[R.Tensor((4,), "float32")])
                 r = R.exp(q)
                 R.output(r)
             return r
@@ -409,6 +394,4 @@ def test_a_parameter_is_matched_again():
     with PatternContext() as context:
         exp = is_op("relax.exp")(a)
         is_var("x").used_by(exp)
-    same(
-        rewrite_bindings(context, lambda matched, _: {matched[exp]: op.sigmoid(matched[a])}, before), expected
-    )
+    same(rewrite_bindings(context, lambda matched, _: {matched[exp]: op.sigmoid(matched[a])}, before), expected)

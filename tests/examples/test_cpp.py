@@ -32,23 +32,10 @@ def compiled(tmp_path):
     def compile_program(name):
         tvm_ffi_library = libinfo.find_libtvm_ffi()
         program = tmp_path / Path(name).name
-        includes = [
-            f"-I{SOURCES}",
-            f"-I{libinfo.find_include_path()}",
-            f"-I{libinfo.find_dlpack_include_path()}",
-        ]
+        includes = [f"-I{SOURCES}", f"-I{libinfo.find_include_path()}", f"-I{libinfo.find_dlpack_include_path()}"]
         path = f"-Wl,-rpath,{Path(tvm_ffi_library).parent}"
         flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", *includes]
-        command = [
-            COMPILER,
-            *flags,
-            str(SOURCES / f"{name}.cpp"),
-            tvm_ffi_library,
-            path,
-            "-ldl",
-            "-o",
-            str(program),
-        ]
+        command = [COMPILER, *flags, str(SOURCES / f"{name}.cpp"), tvm_ffi_library, path, "-ldl", "-o", str(program)]
         subprocess.run(command, check=True)
         return str(program)
 
@@ -113,9 +100,7 @@ def test_the_page(tmp_path):
     relax.build(bb.get(), "llvm").export_library(tmp_path / "model.so")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # of tvm-ffi-config
     shell = ["sh", "-ec", commands]
-    done = subprocess.run(
-        shell, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True
-    )
+    done = subprocess.run(shell, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -47,9 +47,7 @@ def test_weights_are_small_and_good(params, held_out):
 def test_weights_of_another_network_are_refused(params, tmp_path):
     path = tmp_path / "other.npz"
     np.savez(path, **{**params, "hidden_bias": np.zeros(3, "float32")})
-    with pytest.raises(
-        ValueError, match=r"other\.npz: hidden_bias is float32\(3,\), expected float32\(64,\)"
-    ):
+    with pytest.raises(ValueError, match=r"other\.npz: hidden_bias is float32\(3,\), expected float32\(64,\)"):
         digits_model.load_weights(path)
 
 

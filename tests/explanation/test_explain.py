@@ -125,12 +125,7 @@ def test_a_stride_is_gathered_or_read_element_by_element():
 
 
 @T.prim_func
-def reasons(
-    a: T.handle,
-    b: T.handle,
-    C: T.Buffer((64,), "float32"),
-    D: T.Buffer((64,), "int64"),
-):
+def reasons(a: T.handle, b: T.handle, C: T.Buffer((64,), "float32"), D: T.Buffer((64,), "int64")):
     n = T.int64()
     A = T.match_buffer(a, (n,), "float32")
     B = T.match_buffer(b, (n,), "float32")
@@ -225,9 +220,7 @@ def test_parallel_loops_and_other_kinds():
 
 def test_long_functions_are_explained_in_all_their_parts():
     """Code generation writes many loops as several LLVM functions."""
-    loops = "\n".join(
-        f"    for i{n} in range(64):\n        A[i{n}] = A[i{n}] * T.float32({n})" for n in range(70)
-    )
+    loops = "\n".join(f"    for i{n} in range(64):\n        A[i{n}] = A[i{n}] * T.float32({n})" for n in range(70))
     func = from_source(f'@T.prim_func\ndef many(A: T.Buffer((64,), "float32")):\n{loops}\n', name="many.py")
     reports = explain(func, AVX512).loops
     assert [report.path for report in reports] == [(f"i{n}",) for n in range(70)]
@@ -265,8 +258,7 @@ def test_other_machines():
     assert (report.main.flops, report.loads_per_flop) == (None, None)
     assert str(explanation).splitlines()[1].split()[2] == "?"
     with pytest.raises(
-        ValueError,
-        match="target llvm .*: its machine code is not read; that of aarch64, riscv64, x86_64 is",
+        ValueError, match="target llvm .*: its machine code is not read; that of aarch64, riscv64, x86_64 is"
     ):
         explain(strided, "llvm -mtriple=loongarch64-linux-gnu")
 
@@ -276,9 +268,7 @@ def test_lines_do_not_change_the_code():
     lowered = tir.lower(IRModule({"nested": nested, "functions": functions, "reasons": reasons}), target)
     funcs = {g.name_hint: f for g, f in lowered.functions.items()}
     machine = machine_of(target)
-    for plain, marked in zip(
-        kernel_texts(funcs, target), kernel_texts(funcs, target, mark_loops=True), strict=True
-    ):
+    for plain, marked in zip(kernel_texts(funcs, target), kernel_texts(funcs, target, mark_loops=True), strict=True):
         assert "!loop" in marked.text
         texts = (plain.text, with_lines(marked.text))
         with_and_without = [instructions(worker.emit_assembly(text, machine)) for text in texts]
@@ -314,10 +304,7 @@ def test_show(capsys):
     explanation = explain(strided, AVX512)
     explanation.show()
     shown = capsys.readouterr().out
-    assert (
-        f"for i in range(640):  # vectorised: 512 bits, {explanation.loops[0].main.instructions} inst"
-        in shown
-    )
+    assert f"for i in range(640):  # vectorised: 512 bits, {explanation.loops[0].main.instructions} inst" in shown
     assert str(explanation) in shown
 
 
@@ -380,8 +367,7 @@ def test_what_cannot_be_explained():
 def test_code_that_llvm_does_not_accept(monkeypatch):
     monkeypatch.setattr(sys.modules[explain.__module__], "with_lines", lambda text: f"{text}nonsense")
     with pytest.raises(
-        DiagnosticError,
-        match="(?s)E5909.*LLVM does not accept the code that was generated: LLVM IR parsing error",
+        DiagnosticError, match="(?s)E5909.*LLVM does not accept the code that was generated: LLVM IR parsing error"
     ):
         explain(strided, AVX512)
 

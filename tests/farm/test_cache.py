@@ -27,9 +27,7 @@ def asked(kernels, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RELAX_CACHE_DIR", str(tmp_path_factory.mktemp("asked")))
         for target in (None, "llvm -opt-level=1"):
-            codegen.build_module(
-                {"f": kernels.elementwise(lambda a: a - 1.0, ["float32"], "float32")}, target
-            )
+            codegen.build_module({"f": kernels.elementwise(lambda a: a - 1.0, ["float32"], "float32")}, target)
 
 
 @pytest.fixture
@@ -447,16 +445,10 @@ def test_it_says_what_it_does(fresh, func):
     code = _BUILD.replace("codegen.cache.clear()", "pass").replace("range(3)", "range(2)").replace("f2", "f1")
     code = code.replace("[2, 2]", "[1, 1]")
     environment = {**os.environ, "RELAX_CACHE_DEBUG": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     *compiled, support, found0, found1 = done.stderr.splitlines()
-    assert compiled == [
-        f"relax cache: {name}: compiled, since there is no cache yet" for name in ("f0", "f1")
-    ]
-    assert (
-        support == "relax cache: support code of kernels: compiled, since this code was not compiled before"
-    )
+    assert compiled == [f"relax cache: {name}: compiled, since there is no cache yet" for name in ("f0", "f1")]
+    assert support == "relax cache: support code of kernels: compiled, since this code was not compiled before"
     assert found0.startswith("relax cache: f0: found ")
     assert found1.startswith("relax cache: f1: found ")
 

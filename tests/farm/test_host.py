@@ -90,10 +90,7 @@ def test_options_describe_what_cannot_be_asked():
         ("llvm -mtriple=nothing", "target triple 'nothing'"),
         ("llvm -mtriple=i686-linux-gnu", "only 64-bit little-endian machines are supported"),
         ("llvm -mtriple=s390x-linux-gnu", "only 64-bit little-endian machines are supported"),
-        (
-            f"{X86} -mcpu=pentium9",
-            "LLVM: 'pentium9' is not a recognized processor for this target",
-        ),
+        (f"{X86} -mcpu=pentium9", "LLVM: 'pentium9' is not a recognized processor for this target"),
         (f"{X86} -mattr=+magic", "LLVM: '+magic' is not a recognized feature for this target"),
         (f"{X86} -mattr=-sse", "SSE register return with SSE disabled"),
         (f"{X86} -mattr=-sse2", "SSE2 register return with SSE2 disabled"),
@@ -140,9 +137,7 @@ def built(folder, **settings):
     return json.loads(done.stdout)
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="other systems do not describe their processors in a file"
-)
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not describe their processors in a file")
 def test_a_program_that_was_built_before_needs_no_llvm(tmp_path):
     first, again = built(tmp_path / "cache"), built(tmp_path / "cache")
     assert first == [True, [1.0, 1.0, 1.0], again[2]]
@@ -153,9 +148,7 @@ def test_a_program_that_was_built_before_needs_no_llvm(tmp_path):
 def test_the_machine_is_asked_of_llvm_once_for_each_triple_processor_and_features(monkeypatch, tmp_path):
     monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path / "cache"))
     words = ("x86_64-unknown-linux-gnu", "skylake-avx512", "+avx512vnni")
-    (tmp_path / "cache" / "kernels").mkdir(
-        parents=True
-    )  # where there is none, answers wait for the first kernel
+    (tmp_path / "cache" / "kernels").mkdir(parents=True)  # where there is none, answers wait for the first kernel
     host.described.cache_clear()
     asked = host.described(*words)
     assert asked == host.probe(*words)

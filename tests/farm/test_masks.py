@@ -67,9 +67,7 @@ def test_machines_without_masks_keep_their_instructions():
 
 def test_an_instruction_that_takes_the_masks_of_bytes():
     """Without AVX512BW there is none for bfloat16, and LLVM would end the process."""
-    product = (
-        "declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloat>, <32 x bfloat>)"
-    )
+    product = "declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloat>, <32 x bfloat>)"
     with pytest.raises(RuntimeError, match="LLVM may lose a mask of the signs of bytes"):
         worker.emit_object(signs(32, 8, product), AVX512)
     worker.emit_object(signs(8, 32, product), AVX512)

@@ -63,9 +63,7 @@ def test_names_are_no_part_of_a_kernel():
     message = r"^f: argument B: dimension 0 is 2, expected n = 3 \(n was bound by A, dimension 0\)$"
     with pytest.raises(ValueError, match=message):
         module["f"](long, short)
-    message = (
-        r"^g: argument output: dimension 0 is 2, expected size = 3 \(size was bound by input, dimension 0\)$"
-    )
+    message = r"^g: argument output: dimension 0 is 2, expected size = 3 \(size was bound by input, dimension 0\)$"
     with pytest.raises(ValueError, match=message):
         module["g"](long, short)
     with pytest.raises(TypeError, match="^g: argument input: expected a tensor, found an int$"):
@@ -201,9 +199,7 @@ def test_a_helper_compiles_while_texts_are_made(kernels, monkeypatch):
     shared = []
     make = worker_processes._Shared
     monkeypatch.setattr(
-        worker_processes,
-        "_Shared",
-        lambda *args, **options: shared.append(make(*args, **options)) or shared[0],
+        worker_processes, "_Shared", lambda *args, **options: shared.append(make(*args, **options)) or shared[0]
     )
 
     def slowly():
@@ -268,9 +264,7 @@ def test_support_code_compiled_aside_is_kept(kernels, monkeypatch, tmp_path):
     assert cache.statistics.hits == before + 1
 
 
-@pytest.mark.parametrize(
-    "text, expected", [("3", 3), ("0", 1), ("", None), ("many", None), ("-2", None), ("²", None)]
-)
+@pytest.mark.parametrize("text, expected", [("3", 3), ("0", 1), ("", None), ("many", None), ("-2", None), ("²", None)])
 def test_the_number_of_jobs(monkeypatch, text, expected):
     monkeypatch.setenv("RELAX_JOBS", text)
     assert worker_processes.job_limit() == (expected or host.host_cores())

@@ -7,15 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from relax.farm.store import (
-    CorruptedError,
-    Key,
-    NoStoreError,
-    Store,
-    digest,
-    key_of,
-    key_of_contents,
-)
+from relax.farm.store import CorruptedError, Key, NoStoreError, Store, digest, key_of, key_of_contents
 
 LARGE = ".large"
 BESIDE = ".largest"
@@ -97,9 +89,7 @@ def test_a_kind_takes_no_more_than_its_share(tmp_path):
     assert kept.limit_of(LARGE) == 3 << 18
     assert kept.limit_of("") == 1 << 20
     assert kept.prune(limit=1000).files == 1  # the oldest one of its kind, though smaller entries are older
-    assert [entry.path.name for entry in kept.entries()] == [
-        key.name for key in (*small, *map(large, (1, 2, 3)))
-    ]
+    assert [entry.path.name for entry in kept.entries()] == [key.name for key in (*small, *map(large, (1, 2, 3)))]
 
 
 def test_the_least_recently_used_go_first_whatever_their_kind(tmp_path):

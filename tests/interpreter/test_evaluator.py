@@ -241,9 +241,7 @@ def test_closures_go_out_and_come_back():
 def test_closures_of_another_machine():
     """A function of a compiled module, or of another interpreter, is called there."""
     relax.register_func("test.interpreter.apply", lambda f, x: f(f(x)), override=True)
-    compiled = relax.VirtualMachine(relax.build(Functions, PLAIN_LOOPS), relax.cpu())["adder"](
-        vec(2).reshape(())
-    )
+    compiled = relax.VirtualMachine(relax.build(Functions, PLAIN_LOOPS), relax.cpu())["adder"](vec(2).reshape(()))
     other = Interpreter(Functions)["adder"](vec(3).reshape(()))
     for add, wanted in ((compiled, [5, 6]), (other, [7, 8])):
         assert relax.interpret(Functions, "compose", add, vec(1, 2)).numpy().tolist() == wanted
@@ -268,9 +266,7 @@ def test_a_missing_packed_function_is_named():
             r = R.call_packed("test.interpreter.missing", x)
             return r
 
-    with pytest.raises(
-        ValueError, match="^main: the packed function 'test.interpreter.missing' is neither in the"
-    ):
+    with pytest.raises(ValueError, match="^main: the packed function 'test.interpreter.missing' is neither in the"):
         relax.interpret(Module, "main", vec(1))
 
 
@@ -447,9 +443,7 @@ def test_devices_by_their_numbers():
     class Lowered:
         @R.function(pure=False)
         def main() -> R.Object:
-            there = R.call_packed(
-                "vm.builtin.alloc_tensor", R.shape([2]), R.dtype("float32"), R.prim_value(3)
-            )
+            there = R.call_packed("vm.builtin.alloc_tensor", R.shape([2]), R.dtype("float32"), R.prim_value(3))
             return there
 
     assert str(relax.interpret(Lowered, "main").device) == "cpu:3"
@@ -479,9 +473,7 @@ def test_a_dimension_without_a_value_is_kept_as_written():
         n, k = T.int64(), T.int64()
 
         @R.function
-        def first(y: R.Tensor(("m",), "float32"), z: R.Tensor((n // k,), "float32")) -> R.Tensor(
-            ("m",), "float32"
-        ):
+        def first(y: R.Tensor(("m",), "float32"), z: R.Tensor((n // k,), "float32")) -> R.Tensor(("m",), "float32"):
             return y
 
         return first

@@ -70,9 +70,7 @@ def test_a_reference_that_disagrees_with_inference_is_found(how, found):
 
 def test_results_have_memory_of_their_own():
     x = tensor(1, 2)
-    y = evaluate_operator(
-        Liar("honest").call(Var("x", TensorStructInfo((2,), "float32"))), [x], Environment("main")
-    )
+    y = evaluate_operator(Liar("honest").call(Var("x", TensorStructInfo((2,), "float32"))), [x], Environment("main"))
     assert y.data_ptr() != x.data_ptr()
 
 
@@ -134,9 +132,7 @@ def test_tuples_bind_shape_variables():
         match=r"^main: parameter x: dimension 0 is 5, expected n \* 2 = 4 \(n = 2 was bound by t\[0\], dimension 0\)",
     ):
         run(2, 5)
-    with pytest.raises(
-        TypeError, match=r"^main: parameter t\[1\]\[1\]: expected an int64 value, found the float 1.5"
-    ):
+    with pytest.raises(TypeError, match=r"^main: parameter t\[1\]\[1\]: expected an int64 value, found the float 1.5"):
         run(2, 4, 1.5)
 
 
@@ -293,11 +289,7 @@ class Kernels:
 
 
 def test_integers_after_the_outputs():
-    assert relax.interpret(Kernels, "shape_variable", relax.ShapeTuple([3])).numpy().tolist() == [
-        False,
-        True,
-        False,
-    ]
+    assert relax.interpret(Kernels, "shape_variable", relax.ShapeTuple([3])).numpy().tolist() == [False, True, False]
     with pytest.raises(
         ValueError, match="^shape_variable: parameter s: a shape cannot have a negative dimension, as in"
     ):

@@ -38,8 +38,7 @@ def test_an_error_with_everything():
 def test_without_a_span():
     assert Diagnostic("E0001", "message").render() == "error[E0001]: message"
     assert (
-        Diagnostic("W0001", "message", label="main", level="warning").render()
-        == "warning[W0001]: message\n  --> main"
+        Diagnostic("W0001", "message", label="main", level="warning").render() == "warning[W0001]: message\n  --> main"
     )
 
 
@@ -66,9 +65,7 @@ def test_a_span_of_several_lines_underlines_the_first():
 
 def test_a_line_that_is_not_there():
     span = Span(SOURCE, 99, 1, 99, 2)
-    assert Diagnostic("E0001", "m", span, label="here").render() == (
-        "error[E0001]: m\n   --> mlp.py:99:1\n   = here"
-    )
+    assert Diagnostic("E0001", "m", span, label="here").render() == ("error[E0001]: m\n   --> mlp.py:99:1\n   = here")
 
 
 def test_spans():

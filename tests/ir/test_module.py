@@ -63,9 +63,7 @@ def test_two_functions_of_one_name():
 def test_updates_make_new_modules():
     three = Func(3)
     assert mod.with_function("g", three)["g"] is three
-    assert list(mod.with_function("g", three).functions) == list(
-        mod.functions
-    )  # in its place, by its GlobalVar
+    assert list(mod.with_function("g", three).functions) == list(mod.functions)  # in its place, by its GlobalVar
     assert mod.with_function("h", three).get_global_vars()[-1].name_hint == "h"
     assert mod.without(["f"]).get_global_vars()[0].name_hint == "g"
     assert mod.with_attr("k", 1).attrs == {"k": 1}

@@ -200,9 +200,7 @@ def test_repr_never_fails():
 
 
 def test_struct_info_of_an_expression_without_one():
-    with pytest.raises(
-        ValueError, match=r"struct info of this GlobalVar has not been derived yet.*Normalize"
-    ):
+    with pytest.raises(ValueError, match=r"struct info of this GlobalVar has not been derived yet.*Normalize"):
         _ = GlobalVar("f").struct_info
     assert GlobalVar("f").struct_info_ is None
 

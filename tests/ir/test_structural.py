@@ -111,9 +111,7 @@ def test_arrays():
     assert not same(holding(np.zeros(4, "int8")), holding(np.zeros(4, "uint8")))
     assert not same(holding(np.zeros(1)), holding(0.0))
     assert same(holding(np.zeros((0, 3))), holding(np.zeros((0, 3))))
-    assert same(
-        holding(np.arange(6).reshape(2, 3).T), holding(np.ascontiguousarray(np.arange(6).reshape(2, 3).T))
-    )
+    assert same(holding(np.arange(6).reshape(2, 3).T), holding(np.ascontiguousarray(np.arange(6).reshape(2, 3).T)))
 
 
 def test_tables_are_compared_by_key():
@@ -208,9 +206,7 @@ def test_hashes_are_the_same_in_every_process():
         "print(structural_hash(Let(x, const(3, 'int64'), x * 2 + x // 3)))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"}
-    other = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
+    other = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     x = Var("x", "int64")
     assert int(other.stdout) == structural_hash(Let(x, IntImm("int64", 3), x * 2 + x // 3))
 

@@ -23,9 +23,7 @@ mine()
 
 
 def test_in_a_terminal():
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600, env={}
-    )
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600, env={})
     assert "line 5, in mine" in done.stderr
     assert "error[E1002]" in done.stderr
     assert "relax/script" not in done.stderr

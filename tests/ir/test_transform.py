@@ -194,10 +194,7 @@ def test_verifying_names_the_pass_and_those_before():
             PassError, match=r"after pass AddOne \(passes before it: AddOne -> test.Nothing\): f is three"
         ):
             Sequential([AddOne(), Nothing(), AddOne()])(mod)
-    with (
-        PassContext(instruments=[VerifyInstrument(check)]),
-        pytest.raises(PassError, match="passes before it: none"),
-    ):
+    with PassContext(instruments=[VerifyInstrument(check)]), pytest.raises(PassError, match="passes before it: none"):
         AddOne(step=2)(mod)
 
 
@@ -281,9 +278,7 @@ def test_passes_that_cannot_be_required():
     def Late(mod: IRModule) -> IRModule:
         return mod
 
-    with pytest.raises(
-        ValueError, match=r"pass Late requires AddOnce: there is no pass 'AddOnce' \(similar: AddOne"
-    ):
+    with pytest.raises(ValueError, match=r"pass Late requires AddOnce: there is no pass 'AddOnce' \(similar: AddOne"):
         Late()(mod)
 
     @module_pass(required=["Egg"])

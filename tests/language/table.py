@@ -61,9 +61,7 @@ RULE_TESTS = ("test_the_broken_program_is_refused", "test_the_repaired_program_r
 BY_API = (1, 2, 3, 7, 9)
 """Rules that the parser sees to by itself: programs built by API break them."""
 
-DEEPER = dict.fromkeys((14, 15, 16), "test_rules_14_15_16_") | dict.fromkeys(
-    (19, 20), "test_rules_19_and_20_"
-)
+DEEPER = dict.fromkeys((14, 15, 16), "test_rules_14_15_16_") | dict.fromkeys((19, 20), "test_rules_19_and_20_")
 """Where the tests in depth of a rule are not called test_rule_<number>_…: what they are called."""
 
 IN_TEXT = (4, 6, 8, 11, 13, 21)
@@ -146,9 +144,7 @@ def _stated(section: str) -> list[Row]:
 def _rules() -> Iterator[Row]:
     """One row a rule: the broken program, the repaired one, and what tests/analysis says of it."""
     chapter = (ROOT / "docs" / "language" / "5-rules.md").read_text(encoding="utf-8")
-    words = {
-        int(n): text for n, text in re.findall(r"^\| \[(\d+)\]\(#rule-\d+\) (.*?) \|", chapter, re.MULTILINE)
-    }
+    words = {int(n): text for n, text in re.findall(r"^\| \[(\d+)\]\(#rule-\d+\) (.*?) \|", chapter, re.MULTILINE)}
     for number in RULES:
         star = "★ " if f"Rule {number}" in STARRED else ""
         tests = [f"language/test_5_rules.py::{name}[{number}]" for name in RULE_TESTS]

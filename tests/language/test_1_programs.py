@@ -97,12 +97,7 @@ class M:
 
 def test_global_functions_see_each_other(run):
     """Global functions see each other, those that come later too: mutual recursion."""
-    assert [bool(run(RECURSION, "even", np.array(n)).numpy()) for n in (0, 1, 7, 8)] == [
-        True,
-        False,
-        False,
-        True,
-    ]
+    assert [bool(run(RECURSION, "even", np.array(n)).numpy()) for n in (0, 1, 7, 8)] == [True, False, False, True]
 
 
 def test_global_functions_see_themselves(run):

@@ -233,9 +233,7 @@ def test_a_match_cast_binds_shape_variables(run):
     """
     assert run(program.format("s"), "main", ones(2), truth(True)) == (3,)
     assert run(program.format("s"), "main", ones(2), truth(False)) == (0,)
-    assert ("E2005", "rule 5: the shape variable k is not bound here") in rejects(
-        program.format("R.shape([k])")
-    )
+    assert ("E2005", "rule 5: the shape variable k is not bound here") in rejects(program.format("R.shape([k])"))
 
 
 def test_a_shape_variable_is_bound_where_it_stands_alone(run):

@@ -510,14 +510,8 @@ def broken_by_api():
         1: (function([x], (d, exp(x))), "the dataflow variable d is bound outside a dataflow block"),
         2: (function([x], (y, exp(x)), (y, exp(x))), "the variable y is bound twice"),
         3: (function([x], (y, exp(z)), (z, exp(x))), "the variable z is used before it is bound"),
-        7: (
-            function([x, c], (y, relax.If(c, x, x)), dataflow=True),
-            "a dataflow block has no control flow, so no if",
-        ),
-        9: (
-            function([x], (y, relax.Tuple([relax.Op.get("relax.exp")]))),
-            "the operator relax.exp is used as a value",
-        ),
+        7: (function([x, c], (y, relax.If(c, x, x)), dataflow=True), "a dataflow block has no control flow, so no if"),
+        9: (function([x], (y, relax.Tuple([relax.Op.get("relax.exp")]))), "the operator relax.exp is used as a value"),
     }
 
 
@@ -571,9 +565,7 @@ def test_rules_hold_for_any_program():
     nested = relax.op.exp(relax.op.add(x, relax.op.exp(y)))
     main = relax.Function([x], nested, attrs={"global_symbol": "main"})
     found = check_well_formed(relax.IRModule({"main": main}))
-    assert [(d.code, d.message) for d in found] == [
-        ("E2002", "rule 2: the variable y is used but never bound")
-    ]
+    assert [(d.code, d.message) for d in found] == [("E2002", "rule 2: the variable y is used but never bound")]
 
 
 MUTUAL = """

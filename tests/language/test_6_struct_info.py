@@ -522,16 +522,10 @@ def test_an_annotation_that_claims_more_in_a_program_built_by_api(run):
 def test_a_literal_bound_to_an_annotated_variable_may_recurse():
     """VarBinding: a function literal bound to an annotated variable may recurse."""
     info = relax.FuncStructInfo([relax.ObjectStructInfo()], relax.ObjectStructInfo())
-    f, p, x = (
-        relax.Var("f", info),
-        relax.Var("p", relax.ObjectStructInfo()),
-        relax.Var("x", relax.ObjectStructInfo()),
-    )
+    f, p, x = (relax.Var("f", info), relax.Var("p", relax.ObjectStructInfo()), relax.Var("x", relax.ObjectStructInfo()))
     literal = relax.Function([p], relax.Call(f, [p]))
     main = relax.Function(
-        [x],
-        relax.SeqExpr([relax.BindingBlock([relax.VarBinding(f, literal)])], x),
-        attrs={"global_symbol": "main"},
+        [x], relax.SeqExpr([relax.BindingBlock([relax.VarBinding(f, literal)])], x), attrs={"global_symbol": "main"}
     )
     relax.analysis.assert_well_formed(relax.transform.Normalize()(relax.IRModule({"main": main})))
 
@@ -559,10 +553,7 @@ def test_a_call_fills_in_dimensions():
 
 def test_what_no_argument_says_is_erased():
     """Call of a Func: what is said in variables that no argument determines is erased."""
-    assert (
-        derived("r = M.f(x)", 'x: R.Tensor("float32", ndim=2)', more=CALLEE)
-        == 'R.Tensor(dtype="float32", ndim=1)'
-    )
+    assert derived("r = M.f(x)", 'x: R.Tensor("float32", ndim=2)', more=CALLEE) == 'R.Tensor(dtype="float32", ndim=1)'
 
 
 def test_the_number_of_arguments_must_agree():
@@ -641,9 +632,7 @@ def test_sinfo_args_never_bind():
 # ------------------------------------------------------------------------------------------------ purity
 
 
-@pytest.mark.parametrize(
-    "call", ["R.print(x, format='{}')", "R.call_packed('language.info.same', x)", "M.effect(x)"]
-)
+@pytest.mark.parametrize("call", ["R.print(x, format='{}')", "R.call_packed('language.info.same', x)", "M.effect(x)"])
 @pytest.mark.parametrize("place, code", [("pure function", "E3005"), ("dataflow block", "E3004")])
 def test_impure_calls(run, call, place, code):
     """Purity: an impure call is an error in a pure function and in a dataflow block."""

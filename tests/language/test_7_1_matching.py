@@ -108,10 +108,7 @@ def test_a_shape_variable_is_bound_then_compared(run):
     assert str(caught.value) == f"main: parameter y: dimension 0 is 5, expected n * m = 6 ({bound})"
     with pytest.raises(ValueError, match="main: parameter") as caught:
         run(program, "main", ones(2, 3), ones(6), ones(3))
-    assert (
-        str(caught.value)
-        == "main: parameter z: dimension 0 is 3, expected n = 2 (n was bound by x, dimension 0)"
-    )
+    assert str(caught.value) == "main: parameter z: dimension 0 is 3, expected n = 2 (n was bound by x, dimension 0)"
 
 
 def test_a_match_cast_binds_and_compares(run):

@@ -177,9 +177,7 @@ def test_storage_is_not_reused_while_an_alias_lives(run):
     """
     x = floats(1, 2, 3, 4)
     w, d, (v, a) = run(program, "main", x, truth(True))
-    assert (
-        w.numpy().reshape(-1).tolist() == v.numpy().reshape(-1).tolist() == a.numpy().tolist() == [2, 4, 6, 8]
-    )
+    assert w.numpy().reshape(-1).tolist() == v.numpy().reshape(-1).tolist() == a.numpy().tolist() == [2, 4, 6, 8]
     assert d.numpy().tolist() == [2, 8, 18, 32]
 
 

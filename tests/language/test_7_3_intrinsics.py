@@ -126,9 +126,7 @@ def test_results_of_call_tir_are_fresh(run):
     assert [t.numpy().tolist() for t in run(text, "main", floats(1))] == [[1], [3]]
 
 
-@pytest.mark.parametrize(
-    "outs", ['R.Tensor("float32", ndim=1)', "R.Tensor((2,))", "R.Object", "R.Shape([2])"]
-)
+@pytest.mark.parametrize("outs", ['R.Tensor("float32", ndim=1)', "R.Tensor((2,))", "R.Object", "R.Shape([2])"])
 def test_outputs_are_concrete(outs):
     """call_tir's output struct infos are concrete tensors: shape and dtype known."""
     text = program(
@@ -333,9 +331,7 @@ def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
     y = R.{call}("language.intrinsics.wrong", x, sinfo_args=R.Tensor((n,), "float32"))
     return y
 """
-        with pytest.raises(
-            TypeError, match="main: .*language.intrinsics.wrong.*expected dtype float32, found int8"
-        ):
+        with pytest.raises(TypeError, match="main: .*language.intrinsics.wrong.*expected dtype float32, found int8"):
             run(text, "main", ones(2))
 
 

@@ -377,9 +377,7 @@ def test_numbers_are_what_the_dtype_says(run):
         c = R.subtract(b, b)
         return (a, b, c)
     """
-    a, b, c = run(
-        program, "main", np.array([100, -128, 1], "int8"), floats(10, -10), np.array(3e38, "float32")
-    )
+    a, b, c = run(program, "main", np.array([100, -128, 1], "int8"), floats(10, -10), np.array(3e38, "float32"))
     assert a.numpy().tolist() == [-56, 0, 2]
     assert b.numpy().tolist() == [np.inf, -np.inf]
     assert np.isnan(c.numpy()).all()

@@ -51,9 +51,7 @@ def test_an_executable_prints_as_text():
     text = relax.build(module(PROGRAM), PLAIN_LOOPS).as_text()
     assert "@main(%0: x, %1: c):" in text
     assert re.search(r"^c\d+ = 'main: parameter x'$", text, re.MULTILINE)
-    assert re.search(
-        r"^ +\d+  call  %\d+ = vm.builtin.alloc_tensor\(%\d+, dtype float32\)$", text, re.MULTILINE
-    )
+    assert re.search(r"^ +\d+  call  %\d+ = vm.builtin.alloc_tensor\(%\d+, dtype float32\)$", text, re.MULTILINE)
 
 
 def test_everything_else_is_a_packed_function():

@@ -47,23 +47,10 @@ def test_every_rule_has_its_row():
 def test_pytest_finds_every_test_named(request):
     """Every test named in the document is one that pytest collects: in this run, or in one of the other files."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    named = {
-        test.partition(" -k ")[0] for test in re.findall(r"`((?:language|analysis|seeds)/test_[^`]*)`", text)
-    }
+    named = {test.partition(" -k ")[0] for test in re.findall(r"`((?:language|analysis|seeds)/test_[^`]*)`", text)}
     missing = named - names_of(item.nodeid for item in request.session.items)
     files = sorted({f"tests/{test.partition('::')[0]}" for test in missing})
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "-m",
-        "",
-        "-p",
-        "no:cacheprovider",
-        *files,
-    ]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "", "-p", "no:cacheprovider", *files]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True) if files else None
     assert sorted(missing - names_of(listed.stdout.splitlines() if listed else ())) == []
 

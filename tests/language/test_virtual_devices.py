@@ -17,22 +17,13 @@ from programs import packed
 
 import relax
 from relax.analysis import assert_well_formed
-from relax.ir import (
-    DiagnosticError,
-    IRModule,
-    VDevice,
-    assert_structural_equal,
-    structural_equal,
-    structural_hash,
-)
+from relax.ir import DiagnosticError, IRModule, VDevice, assert_structural_equal, structural_equal, structural_hash
 from relax.ir.transform import PassContext, VerifyInstrument
 from relax.runtime import NDArray
 from relax.script import from_source
 
 CPU = [relax.cpu(i) for i in range(3)]
-LIST = (
-    'I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1), I.vdevice("llvm", 2)]})'
-)
+LIST = 'I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1), I.vdevice("llvm", 2)]})'
 
 
 def parse(text: str, listed: str = LIST) -> IRModule:
@@ -185,9 +176,7 @@ def test_outside_of_a_module_text_is_read_as_it_is():
         name="program.py",
     )
     assert structural_equal(made.params[0].struct_info.vdevice, VDevice("llvm", 5))
-    assert structural_equal(
-        made.body.blocks[0].bindings[0].var.struct_info.vdevice, VDevice("llvm", 6, "shared")
-    )
+    assert structural_equal(made.body.blocks[0].bindings[0].var.struct_info.vdevice, VDevice("llvm", 6, "shared"))
 
 
 @pytest.mark.parametrize(
@@ -219,9 +208,7 @@ def test_a_module_that_lists_none():
 def test_a_stray_device_is_found_when_the_program_is_compiled():
     text = '@R.function\ndef main(x: R.Tensor((2,), "float32", I.vdevice("llvm", 9))):\n    return x'
     for listed in (LIST, ""):
-        with pytest.raises(
-            DiagnosticError, match="E3107.*the module does not list the virtual device llvm:9"
-        ):
+        with pytest.raises(DiagnosticError, match="E3107.*the module does not list the virtual device llvm:9"):
             relax.build(parse(text, listed))
 
 
@@ -230,9 +217,7 @@ def test_devices_nothing_runs_on_are_refused():
     text = '@R.function\ndef main(x: R.Tensor((2,), "float32", "llvm")):\n    y = R.exp(R.to_vdevice(x, "cuda"))\n    return y'
     with pytest.raises(DiagnosticError) as failure:
         relax.build(parse(text, listed))
-    assert "error[E4104]: there is no code generator for cuda, the target of virtual device 1" in str(
-        failure.value
-    )
+    assert "error[E4104]: there is no code generator for cuda, the target of virtual device 1" in str(failure.value)
     assert "--> program.py:6:13" in str(failure.value)
     unused = text.replace('"cuda"', '"llvm"')
     assert compiled(parse(unused, listed), array([0, 0])).numpy().tolist() == [1, 1]
@@ -346,9 +331,7 @@ def test_hints(run, n):
     a, c = run(text, array([0] * n, 0), array(range(n), 1))
     assert (on(a), on(c)) == (0, 1)
     np.testing.assert_array_equal(c.numpy(), np.arange(n) + 1)
-    with pytest.raises(
-        ValueError, match="^main: parameter x: expected a tensor on cpu:0, found one on cpu:1"
-    ):
+    with pytest.raises(ValueError, match="^main: parameter x: expected a tensor on cpu:0, found one on cpu:1"):
         run(text, array([0] * n, 1), array(range(n), 1))
 
 
@@ -363,13 +346,9 @@ def test_parameters_are_checked(run):
         """
     one = array([1])
     assert on(run(text, array([1, 2], 1), (one, array([1], 2)))) == 1
-    with pytest.raises(
-        ValueError, match="^main: parameter x: expected a tensor on cpu:1, found one on cpu:0"
-    ):
+    with pytest.raises(ValueError, match="^main: parameter x: expected a tensor on cpu:1, found one on cpu:0"):
         run(text, np.ones(2, "float32"), (one, array([1], 2)))
-    with pytest.raises(
-        ValueError, match=r"^main: parameter t\[1\]: expected a tensor on cpu:2, found one on cpu:0"
-    ):
+    with pytest.raises(ValueError, match=r"^main: parameter t\[1\]: expected a tensor on cpu:2, found one on cpu:0"):
         run(text, array([1, 2], 1), (one, one))
 
 
@@ -382,9 +361,7 @@ def test_a_result_is_needed_where_it_is_declared(run):
             return z
         """
     assert on(run(text, array([0.0], 1))) == 1
-    with pytest.raises(
-        ValueError, match="^main: parameter x: expected a tensor on cpu:1, found one on cpu:0"
-    ):
+    with pytest.raises(ValueError, match="^main: parameter x: expected a tensor on cpu:1, found one on cpu:0"):
         run(text, array([0.0], 0))
 
 
@@ -398,9 +375,7 @@ def test_match_cast_checks_the_device(run):
         """
     one = array([1], 1)
     assert on(run(text, one, one)) == 1
-    with pytest.raises(
-        ValueError, match="^main: match_cast of x: expected a tensor on cpu:1, found one on cpu:2"
-    ):
+    with pytest.raises(ValueError, match="^main: match_cast of x: expected a tensor on cpu:1, found one on cpu:2"):
         run(text, array([1], 2), one)
 
 
@@ -438,8 +413,7 @@ def test_results_of_packed_functions_are_checked(run):
     assert on(run(text.format("see"), array([0, 0], 1))) == 1
     assert SEEN == [1]
     with pytest.raises(
-        ValueError,
-        match="main: the result of language.devices.host: expected a tensor on cpu:1, found one on cpu:0",
+        ValueError, match="main: the result of language.devices.host: expected a tensor on cpu:1, found one on cpu:0"
     ):
         run(text.format("host"), array([0, 0], 1))
 
@@ -461,9 +435,7 @@ def test_closures_are_compared_with_their_devices(run):
             return y
         """
     assert on(run(text.format(2, 2), array([0, 0], 2))) == 2
-    with pytest.raises(
-        TypeError, match='parameter 0 is R.Tensor.*device="cpu:1".*expected R.Tensor.*device="cpu:2"'
-    ):
+    with pytest.raises(TypeError, match='parameter 0 is R.Tensor.*device="cpu:1".*expected R.Tensor.*device="cpu:2"'):
         run(text.format(1, 2), array([0, 0], 2))
 
 
@@ -660,12 +632,7 @@ def test_programs_that_are_lowered_already():
         """
     passes = relax.transform
     mod = parse(text)
-    steps = [
-        passes.RealizeVDevice(),
-        passes.LegalizeOps(),
-        passes.RemovePurityChecking(),
-        passes.CallTIRRewrite(),
-    ]
+    steps = [passes.RealizeVDevice(), passes.LegalizeOps(), passes.RemovePurityChecking(), passes.CallTIRRewrite()]
     for step in steps:
         mod = step(mod)
         for mode in (interpreted, compiled):
@@ -701,16 +668,12 @@ def test_devices_are_given_by_the_number_of_the_virtual_device():
     assert on(relax.VirtualMachine(ex, [CPU[2], CPU[0]])["main"](x[2], x[0])) == 0
     one = relax.VirtualMachine(ex, [CPU[1], CPU[1]])
     assert on(one["main"](x[1], x[1])) == 1
-    with pytest.raises(
-        ValueError, match="^main: parameter x: expected a tensor on cpu:1, found one on cpu:0"
-    ):
+    with pytest.raises(ValueError, match="^main: parameter x: expected a tensor on cpu:1, found one on cpu:0"):
         one["main"](x[0], x[1])
 
 
 def test_a_machine_with_too_few_devices():
-    with pytest.raises(
-        ValueError, match=r"virtual device 1 \(cpu:1\), and the machine is given 1 device \(cpu:0\)"
-    ):
+    with pytest.raises(ValueError, match=r"virtual device 1 \(cpu:1\), and the machine is given 1 device \(cpu:0\)"):
         relax.VirtualMachine(build(parse(ADD)), relax.cpu())
 
 
@@ -754,9 +717,7 @@ def chains(draw):
         names.append(f"v{i}")
     result = draw(st.sampled_from(names))
     body = "\n".join([*lines, f"return ({result}, {names[-1]})"])
-    text = (
-        '@R.function\ndef main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32", "llvm:1")):\n'
-    )
+    text = '@R.function\ndef main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32", "llvm:1")):\n'
     return text + textwrap.indent(body, "    ")
 
 

@@ -19,9 +19,7 @@ def first(r: T.handle, c: T.handle):
     T.func_attr({"relax.registers": 2, "relax.parameters": ["x"], "tir.is_host_func": True})
     with T.attr(0, "relax.place", "first\tmodel.py:1:2\t\t"):
         if not T.cell_fits("tensor", T.anylist_getitem(r, 0), 0, 0, 1, "float32", 0):
-            T.anylist_setitem_call_packed(
-                r, -1, T.anylist_getitem(c, 4), "test.refuse", T.anylist_getitem(r, 0)
-            )
+            T.anylist_setitem_call_packed(r, -1, T.anylist_getitem(c, 4), "test.refuse", T.anylist_getitem(r, 0))
     T.anylist_setitem(r, 1, T.anylist_getitem(r, 0))
 
 
@@ -33,18 +31,13 @@ def copy(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 
 def test_a_check_is_a_branch_to_the_call_that_refuses():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[0]
-    assert (
-        text.count("@relax.cells.v7.fits_tensor(ptr %p0, ptr @relax.numbers.1.73730.0, ptr null, ptr null)")
-        == 1
-    )
+    assert text.count("@relax.cells.v7.fits_tensor(ptr %p0, ptr @relax.numbers.1.73730.0, ptr null, ptr null)") == 1
     assert text.index("@relax.cells.v7.fits_tensor(ptr %p0") < text.index("call i32 @relax.cells.v7.call(")
     assert "call void @relax.cells.v7.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
 
 
 def test_functions_of_the_host_are_compiled_as_they_are_written():
-    first_text, second_text = (
-        text.text for text in kernel_texts({"first": first, "copy": copy}, resolve("llvm"))
-    )
+    first_text, second_text = (text.text for text in kernel_texts({"first": first, "copy": copy}, resolve("llvm")))
     assert worker.as_written(first_text)
     assert not worker.as_written(second_text)
     levels = [machine_of(resolve(f"llvm -opt-level={level}")) for level in (1, 3)]
@@ -79,14 +72,7 @@ def test_the_packed_form_is_a_call_of_the_support_code():
 
 @T.prim_func
 def told(r: T.handle, c: T.handle):
-    T.func_attr(
-        {
-            "relax.registers": 2,
-            "relax.parameters": ["x"],
-            "tir.is_host_func": True,
-            "global_symbol": "told",
-        }
-    )
+    T.func_attr({"relax.registers": 2, "relax.parameters": ["x"], "tir.is_host_func": True, "global_symbol": "told"})
     heap = T.alloc_buffer((2,), "int64")
     T.anylist_setitem_call_packed(
         r, 1, T.anylist_getitem(c, 4), "f", T.anylist_getitem(r, 0), T.address_of(heap[0]),

@@ -29,9 +29,7 @@ def computed(op, x, y):
     return int(np.array(value).astype("int8"))
 
 
-@pytest.mark.parametrize(
-    "op", ["add", "sub", "mul", "and", "or", "xor", "udiv", "urem", "shl", "ashr", "lshr"]
-)
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "and", "or", "xor", "udiv", "urem", "shl", "ashr", "lshr"])
 def test_numbers(op):
     for x in NUMBERS:
         for y in NUMBERS:

@@ -136,9 +136,7 @@ def test_erf_of_vectors_is_that_of_elements():
 
     module = codegen.build_module({"main": main, "single": single})
     bounds = np.arange(32) / np.float32(3.9375) / 2  # between pieces, and in their middles
-    given = np.concatenate(
-        [bounds, np.nextafter(bounds, -1), np.nextafter(bounds, 9), [np.nan, np.inf, -np.inf, -0.0]]
-    )
+    given = np.concatenate([bounds, np.nextafter(bounds, -1), np.nextafter(bounds, 9), [np.nan, np.inf, -np.inf, -0.0]])
     x = np.concatenate([given.astype("float32"), np.linspace(-4.5, 4.5, 16384 - given.size, dtype="float32")])
     found = np.empty_like(x)
     module["main"](x, found)
@@ -153,9 +151,7 @@ def test_erf_of_vectors_is_that_of_elements():
         np.testing.assert_array_equal(alone, found[i : i + 1])
 
 
-@pytest.mark.parametrize(
-    ("name", "bound", "least", "most"), [("tanh", 3, -9.5, 9.5), ("erfc", 3.5, -4.5, 10.4)]
-)
+@pytest.mark.parametrize(("name", "bound", "least", "most"), [("tanh", 3, -9.5, 9.5), ("erfc", 3.5, -4.5, 10.4)])
 def test_functions_by_pieces(name, bound, least, most):
     """Vectors and single elements of a function that is looked up by pieces: between them, in them, and far out."""
     source = """
@@ -201,9 +197,7 @@ def test_small_floats_compute_in_float32_and_round_once(kernels, dtype):
 
     kind = DataType(dtype).numpy()
     x = np.random.default_rng(1).normal(size=300).astype("float32").astype(kind)
-    funcs = {
-        n: kernels.elementwise(getattr(intrin, n), [dtype], dtype) for n in ("exp", "tanh", "erf", "sin")
-    }
+    funcs = {n: kernels.elementwise(getattr(intrin, n), [dtype], dtype) for n in ("exp", "tanh", "erf", "sin")}
     module = codegen.build_module(funcs)
     for name in funcs:
         found = np.empty_like(x)
@@ -223,13 +217,7 @@ def test_functions_of_two(kernels, name):
     a = np.concatenate([rng.normal(size=1000) * 5, np.repeat(SPECIAL, len(SPECIAL))]).astype("float64")
     b = np.concatenate([rng.normal(size=1000) * 5, np.tile(SPECIAL, len(SPECIAL))]).astype("float64")
     found = kernels.compute(getattr(intrin, name), a, b, output="float64")
-    reference = {
-        "atan2": np.arctan2,
-        "pow": np.power,
-        "fmod": np.fmod,
-        "copysign": np.copysign,
-        "hypot": np.hypot,
-    }
+    reference = {"atan2": np.arctan2, "pow": np.power, "fmod": np.fmod, "copysign": np.copysign, "hypot": np.hypot}
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(found, reference[name](a, b), rtol=1e-14)
 
@@ -237,6 +225,4 @@ def test_functions_of_two(kernels, name):
 def test_classification(kernels):
     x = np.array(SPECIAL, "float32")
     for name in ("isnan", "isinf", "isfinite"):
-        np.testing.assert_array_equal(
-            kernels.compute(getattr(intrin, name), x, output="bool"), getattr(np, name)(x)
-        )
+        np.testing.assert_array_equal(kernels.compute(getattr(intrin, name), x, output="bool"), getattr(np, name)(x))

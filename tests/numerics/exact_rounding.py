@@ -17,15 +17,7 @@ def _grid(dtype):
     found = [(Fraction(k) * Fraction(2) ** form.least, Fraction(2) ** form.least) for k in range(4)]
     top = math.frexp(form.greatest)[1] - form.digits
     for exponent in sorted(
-        {
-            form.least,
-            form.least + 1,
-            -form.digits,
-            0,
-            top - 1,
-            top,
-            *(rng.randint(form.least, top) for _ in range(20)),
-        }
+        {form.least, form.least + 1, -form.digits, 0, top - 1, top, *(rng.randint(form.least, top) for _ in range(20))}
     ):
         step = Fraction(2) ** exponent
         low = 2 ** (form.digits - 1)
@@ -44,20 +36,7 @@ def _beside(value, step):
 
 def numbers_for(dtype):
     """Floats (of 53 digits) that are hard to round to a dtype, and the special ones."""
-    special = [
-        0.0,
-        math.inf,
-        math.nan,
-        1e-300,
-        5e-324,
-        1e-45,
-        1e-40,
-        1.7e308,
-        3.4e38,
-        3.5e38,
-        65519.99,
-        65520.0,
-    ]
+    special = [0.0, math.inf, math.nan, 1e-300, 5e-324, 1e-45, 1e-40, 1.7e308, 3.4e38, 3.5e38, 65519.99, 65520.0]
     found = [number for value, step in _grid(dtype) for number in _beside(value, step)]
     return [sign * number for number in [*special, *map(_as_float, found)] for sign in (1.0, -1.0)]
 
@@ -75,9 +54,7 @@ def whole_numbers_for(dtype, low, high):
         for mantissa in (2 ** (digits - 1), 2 ** (digits - 1) + 1, 2**digits - 1, rng.getrandbits(digits)):
             tie = (mantissa << drop) + ((1 << drop) >> 1)
             found.update(
-                sign * (tie + d)
-                for sign in (1, -1)
-                for d in (-1, 0, 1, 1 << (drop // 2), -(1 << (drop // 2)))
+                sign * (tie + d) for sign in (1, -1) for d in (-1, 0, 1, 1 << (drop // 2), -(1 << (drop // 2)))
             )
     return sorted(value for value in found if low <= value <= high)
 

@@ -21,9 +21,7 @@ from relax.prim import intrin
 from relax.struct_info import TensorStructInfo
 
 PAGE = (Path(__file__).parents[2] / "docs" / "numerics.md").read_text()
-TABLE = {
-    name: float(bound) for name, bound in re.findall(r"^\| `(relax\.[\w.]+)` \| ([\d.]+) \|", PAGE, re.M)
-}
+TABLE = {name: float(bound) for name, bound in re.findall(r"^\| `(relax\.[\w.]+)` \| ([\d.]+) \|", PAGE, re.M)}
 
 DIGITS = {"float32": 24, "float64": 53}
 LEAST = {"float32": -149, "float64": -1074}
@@ -64,13 +62,7 @@ def operands(name, dtype):
     info = np.finfo(dtype)
     wide = [-1, 1] * np.exp(rng.uniform(np.log(info.smallest_subnormal), np.log(info.max), (150, 2)))
     tiny = [-1, 1] * np.exp(rng.uniform(-30, 0, (60, 2)))
-    parts = [
-        wide,
-        tiny,
-        rng.uniform(-1, 1, 150),
-        rng.uniform(-12, 12, 150),
-        [0.5, -0.5, 1, -1, 2, 0.625, 0.92],
-    ]
+    parts = [wide, tiny, rng.uniform(-1, 1, 150), rng.uniform(-12, 12, 150), [0.5, -0.5, 1, -1, 2, 0.625, 0.92]]
     if name in TAILS:
         edge = TAILS[name][dtype == "float64"]
         parts += [rng.uniform(-edge, edge, 400), rng.uniform(-edge, -0.8 * edge, 100)]
@@ -95,17 +87,12 @@ def operands(name, dtype):
 def powers(dtype):
     rng = np.random.default_rng(8)
     edge = 126 if dtype == "float32" else 1022
-    a = np.concatenate(
-        [rng.uniform(0, 3, 300), np.exp(rng.uniform(-80, 80, 300)), 1 + rng.uniform(-1e-4, 1e-4, 100)]
-    )
+    a = np.concatenate([rng.uniform(0, 3, 300), np.exp(rng.uniform(-80, 80, 300)), 1 + rng.uniform(-1e-4, 1e-4, 100)])
     # Results of every magnitude: b = log r / log a.
     with np.errstate(all="ignore"):
         b = rng.uniform(-edge, edge, a.size) * np.log(2) / np.log(a)
     whole = rng.integers(-9, 9, 200)
-    return [
-        np.concatenate([a, rng.uniform(-9, 9, 200)]).astype(dtype),
-        np.concatenate([b, whole]).astype(dtype),
-    ]
+    return [np.concatenate([a, rng.uniform(-9, 9, 200)]).astype(dtype), np.concatenate([b, whole]).astype(dtype)]
 
 
 def errors(found, exact, dtype):
@@ -140,9 +127,7 @@ def check(name, arrays, results, bound):
         if name == "nn.gelu":  # see the table
             small = [abs(e) < 32 * float(np.finfo(dtype).tiny) for e in exact]
             with mp.workprec(200):
-                steps = np.array(
-                    [float(abs(mpf(float(f)) - e) / mpf(2) ** LEAST[dtype]) for f, e in zip(found, exact)]
-                )
+                steps = np.array([float(abs(mpf(float(f)) - e) / mpf(2) ** LEAST[dtype]) for f, e in zip(found, exact)])
             wrong[small] = np.minimum(wrong[small], steps[small] * bound / 16)
         worst = int(wrong.argmax())
         assert wrong.max() <= bound, f"{name} {label}: {[float(a[worst]) for a in arrays]}: {wrong.max()} ULP"

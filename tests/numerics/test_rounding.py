@@ -17,9 +17,7 @@ def test_numbers(dtype):
     assert differences(values, [round_number(value, dtype) for value in values], dtype) == []
 
 
-@pytest.mark.parametrize(
-    "source", ["float64", "float32", "float16", "bfloat16", "float8_e5m2", "float8_e4m3fnuz"]
-)
+@pytest.mark.parametrize("source", ["float64", "float32", "float16", "bfloat16", "float8_e5m2", "float8_e4m3fnuz"])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_arrays_of_floats(dtype, source):
     with np.errstate(all="ignore"):

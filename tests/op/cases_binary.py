@@ -49,9 +49,7 @@ CASES += [Case(f"relax.{name}", [rng.array((4,), "bool"), rng.array((4,), "bool"
 for name in DIVISION:
     CASES += [Case(f"relax.{name}", list(nonzero(dtype))) for dtype in (*INTS, *UINTS, *PADDED[:4])]
     CASES += [Case(f"relax.{name}", [rng.array((20,), dtype), rng.array((20,), dtype)]) for dtype in FLOATS]
-    CASES += [
-        Case(f"relax.{name}", [rng.array(a, "float32"), rng.array(b, "float32")]) for a, b in SHAPES[:4]
-    ]
+    CASES += [Case(f"relax.{name}", [rng.array(a, "float32"), rng.array(b, "float32")]) for a, b in SHAPES[:4]]
     CASES += [
         Case(
             f"relax.{name}",
@@ -89,12 +87,8 @@ CASES += [
     )
     for d in ("float32", "float64")
 ]
-CASES += [
-    Case("relax.power", [rng.array((9,), dtype, 0.1, 3), rng.array((9,), dtype, -2, 2)]) for dtype in FLOATS
-]
-CASES += [
-    Case("relax.power", [rng.array(a, "float32", 0.5, 2), rng.array(b, "float32")]) for a, b in SHAPES[:6]
-]
+CASES += [Case("relax.power", [rng.array((9,), dtype, 0.1, 3), rng.array((9,), dtype, -2, 2)]) for dtype in FLOATS]
+CASES += [Case("relax.power", [rng.array(a, "float32", 0.5, 2), rng.array(b, "float32")]) for a, b in SHAPES[:6]]
 
 for name in BITWISE:
     CASES += [Case(f"relax.{name}", list(pairs(dtype))) for dtype in (*INTS, *UINTS, "int4", "uint2")]

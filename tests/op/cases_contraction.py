@@ -37,9 +37,7 @@ EINSUMS = [
     ("->", ()),
     (" i j , j -> i ", (2, 3), (3,)),
 ]
-CASES = [
-    Case("relax.einsum", [[x(*shape) for shape in shapes]], {"subscripts": text}) for text, *shapes in EINSUMS
-]
+CASES = [Case("relax.einsum", [[x(*shape) for shape in shapes]], {"subscripts": text}) for text, *shapes in EINSUMS]
 CASES += [
     Case("relax.einsum", [[x(2, 3, dtype=dtype), x(3, 4, dtype=dtype)]], {"subscripts": "ij,jk->ki"})
     for dtype in (*NUMBERS, "int4", "uint2")

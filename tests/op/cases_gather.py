@@ -65,9 +65,7 @@ CASES += [
 ]
 CASES += [
     Case(
-        "relax.scatter_elements",
-        [x(3, 4, dtype=dtype), TWICE, x(2, 3, dtype=dtype)],
-        {"reduction": REDUCTIONS[k % 6]},
+        "relax.scatter_elements", [x(3, 4, dtype=dtype), TWICE, x(2, 3, dtype=dtype)], {"reduction": REDUCTIONS[k % 6]}
     )
     for k, dtype in enumerate((*NUMBERS, "int8", "float16", "float8_e4m3fn"))
 ]
@@ -107,9 +105,7 @@ CASES += [
 ]
 CASES += [
     Case("relax.index_put", [x(3, 4, 2), [i([[0], [2]]), i([1, -1, 3], "int32")], x(2)]),
-    Case(
-        "relax.index_put", [x(3, dtype="float16"), [i([1, 1, 1])], x(dtype="float16")], {"accumulate": True}
-    ),
+    Case("relax.index_put", [x(3, dtype="float16"), [i([1, 1, 1])], x(dtype="float16")], {"accumulate": True}),
     Case("relax.index_put", [x(3, 4), [np.zeros((0,), "int64")], x(1, 4)]),
     Case("relax.index_put", [x(3), [i([-4])], x(1)], raises=OUT),
 ]

@@ -41,9 +41,7 @@ CASES: list[Case] = []
 for mode in MODES:
     roi = {"roi": (0.1, 0.2, 0.8, 1.3)} if mode == "tf_crop_and_resize" else {}
     for method in ("linear", "cubic"):
-        CASES += [
-            resize2d((1, 2, 4, 5), (7, 3), method=method, coordinate_transformation_mode=mode, **roi),
-        ]
+        CASES += [resize2d((1, 2, 4, 5), (7, 3), method=method, coordinate_transformation_mode=mode, **roi)]
     CASES += [
         resize2d(
             (1, 1, 4, 5),
@@ -61,12 +59,10 @@ for mode in MODES:
         resize((5, 1), (1, 1), None, region, coordinate_transformation_mode=mode, method="cubic"),
     ]
 CASES += [
-    resize((8,), (5,), method="nearest_neighbor", rounding_method=rounding, dtype="float64")
-    for rounding in ROUNDINGS
+    resize((8,), (5,), method="nearest_neighbor", rounding_method=rounding, dtype="float64") for rounding in ROUNDINGS
 ]
 CASES += [
-    resize((4,), (8,), method="nearest_neighbor", rounding_method=rounding, dtype="bool")
-    for rounding in ROUNDINGS
+    resize((4,), (8,), method="nearest_neighbor", rounding_method=rounding, dtype="bool") for rounding in ROUNDINGS
 ]
 CASES += [resize2d((1, 1, 3, 4), (5, 6), dtype) for dtype in (*FLOATS, "uint8", "int16", "int32")]
 CASES += [resize2d((1, 1, 3, 4), (5, 6), dtype, method="cubic") for dtype in ("float16", "uint8", "int8")]
@@ -160,9 +156,7 @@ CASES += [
 ]
 
 
-def affine_grid(
-    theta: tuple[int, ...], size: tuple[int, ...], dtype: str = "float32", **attrs: object
-) -> Case:
+def affine_grid(theta: tuple[int, ...], size: tuple[int, ...], dtype: str = "float32", **attrs: object) -> Case:
     return Case("relax.image.affine_grid", [rng.array(theta, dtype, -1, 1), Sizes(size)], dict(attrs))
 
 

@@ -20,10 +20,7 @@ CASES += [
 for name in ("relax.tril", "relax.triu"):
     CASES += [Case(name, [rng.array((3, 4), "float32"), k]) for k in (-3, -1, 0, 1, 4, 100)]
     CASES += [Case(name, [rng.array((2, 3, 2), dtype), 0]) for dtype in ("int8", "bool", "bfloat16")]
-    CASES += [
-        Case(name, [rng.array((2, 0, 3), "float32"), 0]),
-        Case(name, [np.full((2, 2), np.nan, "float32"), 0]),
-    ]
+    CASES += [Case(name, [rng.array((2, 0, 3), "float32"), 0]), Case(name, [np.full((2, 2), np.nan, "float32"), 0])]
 
 for periodic in (0, 1):
     CASES += [Case("relax.hamming_window", [n, periodic, 0.54, 0.46]) for n in (0, 1, 2, 7, 10)]

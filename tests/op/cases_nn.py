@@ -19,9 +19,7 @@ TAILS = {
 }
 for name, tails in TAILS.items():
     values = (*tails, -np.inf, np.inf, np.nan)
-    CASES += [
-        Case(f"relax.nn.{name}", [np.array(values, dtype)], tails=True) for dtype in ("float32", "float64")
-    ]
+    CASES += [Case(f"relax.nn.{name}", [np.array(values, dtype)], tails=True) for dtype in ("float32", "float64")]
     CASES += [Case(f"relax.nn.{name}", [special(dtype)]) for dtype in FLOATS]
 CASES += [Case("relax.nn.relu", [special(dtype)]) for dtype in NUMBERS]
 CASES += [Case("relax.nn.relu", [rng.array(shape, "float32")]) for shape in ((), (0, 2), (1,))]
@@ -40,9 +38,7 @@ for name in ("softmax", "log_softmax"):
     CASES += [Case(op, [ALONE.astype(dtype)], tails=True) for dtype in ("float32", "float64")]
 
 
-def layer_norm(
-    shape: tuple[int, ...], axes: tuple[int, ...], dtype: str = "float32", **attrs: object
-) -> Case:
+def layer_norm(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str = "float32", **attrs: object) -> Case:
     sizes = tuple(shape[a] for a in axes)
     operands = [rng.array(shape, dtype), rng.array(sizes, dtype), rng.array(sizes, dtype)]
     tolerance = 1e-4 if dtype == "float32" else None
@@ -68,8 +64,7 @@ def batch_norm(shape: tuple[int, ...], dtype: str = "float32", **attrs: object) 
 
 for training in (False, True):
     CASES += [
-        batch_norm(shape, training=training)
-        for shape in ((2, 3, 4, 5), (1, 1, 1, 1), (0, 3, 2, 2), (2, 3), (4, 0))
+        batch_norm(shape, training=training) for shape in ((2, 3, 4, 5), (1, 1, 1, 1), (0, 3, 2, 2), (2, 3), (4, 0))
     ]
     CASES += [batch_norm((2, 3, 4), axis=axis, training=training) for axis in (0, -1)]
     CASES += [batch_norm((2, 3, 4), dtype, training=training) for dtype in FLOATS]
@@ -133,19 +128,13 @@ for name in ("max_pool2d", "avg_pool2d"):
         Case(op, [rng.array((1, 1, 1, 1), "float32")]),
         Case(op, [rng.array((1, 1, 0, 2), "float32")], {"pool_size": (2, 2), "padding": (1, 1, 0, 0)}),
         Case(op, [rng.array((2, 6, 5, 3), "float32")], {**WINDOWS[0], "layout": "NHWC"}),
-        Case(
-            op, [rng.array((2, 6, 5, 3), "float32")], {**WINDOWS[0], "layout": "NHWC", "out_layout": "NCHW"}
-        ),
+        Case(op, [rng.array((2, 6, 5, 3), "float32")], {**WINDOWS[0], "layout": "NHWC", "out_layout": "NCHW"}),
         Case(op, [np.where(rng.array((1, 1, 4, 4), "float32") > 2, np.nan, 1).astype("float32")], WINDOWS[0]),
     ]
-CASES += [
-    Case("relax.nn.max_pool2d", [rng.array((1, 1, 5, 5), dtype)], WINDOWS[1]) for dtype in ("int8", "uint8")
-]
+CASES += [Case("relax.nn.max_pool2d", [rng.array((1, 1, 5, 5), dtype)], WINDOWS[1]) for dtype in ("int8", "uint8")]
 
 
-def attention(
-    m: int, n: int, dtype: str = "float32", bias: tuple[int, ...] | None = None, **attrs: object
-) -> Case:
+def attention(m: int, n: int, dtype: str = "float32", bias: tuple[int, ...] | None = None, **attrs: object) -> Case:
     operands = [rng.array(s, dtype, -2, 2) for s in ((2, m, 3, 5), (2, n, 3, 5), (2, n, 3, 4))]
     if bias is not None:
         operands.append(rng.array(bias, dtype))

@@ -68,10 +68,7 @@ CASES += [
     by_channels("group_norm", (2, 4, 0, 3), num_groups=2, **IMAGES),
     by_channels("group_norm", (2, 3, 4), num_groups=2, channel_axis=-1, axes=[1], scale=False),
     by_channels("group_norm", (2, 4), num_groups=2, channel_axis=1, axes=[]),
-    *(
-        by_channels("group_norm", (1, 4, 3), dtype, num_groups=2, channel_axis=1, axes=[-1])
-        for dtype in FLOATS
-    ),
+    *(by_channels("group_norm", (1, 4, 3), dtype, num_groups=2, channel_axis=1, axes=[-1]) for dtype in FLOATS),
     by_channels("instance_norm", (2, 3, 2, 3), **IMAGES),
     by_channels("instance_norm", (2, 3, 4), channel_axis=-1, axes=[1], center=False),
     by_channels("instance_norm", (2, 3, 1), channel_axis=1, axes=[-1], epsilon=0.5, scale=False),
@@ -92,17 +89,13 @@ CASES += [
     Case("relax.nn.lrn", [rng.array((2, 6, 2), "float32")], {"size": size, "alpha": 0.5, "bias": 1.0})
     for size in (1, 2, 3, 9)
 ]
-CASES += [
-    Case("relax.nn.lrn", [rng.array((2, 5), dtype)], {"size": 3, "axis": -1, "beta": 0.5}) for dtype in FLOATS
-]
+CASES += [Case("relax.nn.lrn", [rng.array((2, 5), dtype)], {"size": 3, "axis": -1, "beta": 0.5}) for dtype in FLOATS]
 
 # --------------------------------------------------------------------------------------------- activations
 
 for name in ("relu6", "leakyrelu", "softplus", "selu"):
     CASES += [Case(f"relax.nn.{name}", [special(dtype)]) for dtype in FLOATS]
-    CASES += [
-        Case(f"relax.nn.{name}", [rng.array(shape, "float32", -9, 9)]) for shape in ((), (0, 2), (2, 5))
-    ]
+    CASES += [Case(f"relax.nn.{name}", [rng.array(shape, "float32", -9, 9)]) for shape in ((), (0, 2), (2, 5))]
 CASES += [Case("relax.nn.relu6", [special(dtype)]) for dtype in INTS]
 CASES += [
     Case("relax.nn.leakyrelu", [rng.array((2, 3), "float32")], {"alpha": 0.3}),
@@ -143,11 +136,7 @@ CASES += [
 
 
 def nll_loss(
-    shape: tuple[int, ...],
-    targets: tuple[int, ...],
-    weights: bool = True,
-    dtype: str = "float32",
-    **attrs: object,
+    shape: tuple[int, ...], targets: tuple[int, ...], weights: bool = True, dtype: str = "float32", **attrs: object
 ) -> Case:
     classes = shape[1] if len(shape) > 1 else shape[0]
     operands = [rng.array(shape, dtype), rng.array(targets, "int64", 0, classes - 1)]
@@ -164,25 +153,15 @@ for reduction in ("none", "sum", "mean"):
         nll_loss((3, 4), (3,), dtype="float16", reduction=reduction),
     ]
 CASES += [
-    Case(
-        "relax.nn.nll_loss",
-        [rng.array((3, 2), "float32"), np.array([-1, 1, -1], "int32")],
-        {"ignore_index": -1},
-    ),
-    Case(
-        "relax.nn.nll_loss", [rng.array((2, 2), "float32"), np.array([-1, -1], "int8")], {"ignore_index": -1}
-    ),
+    Case("relax.nn.nll_loss", [rng.array((3, 2), "float32"), np.array([-1, 1, -1], "int32")], {"ignore_index": -1}),
+    Case("relax.nn.nll_loss", [rng.array((2, 2), "float32"), np.array([-1, -1], "int8")], {"ignore_index": -1}),
 ]
 
 # ----------------------------------------------------------------------------------------------- attention
 
 HEADS = [(1, 5, 2, 3), (1, 5, 2, 3), (1, 5, 2, 2)]
 CASES += [
-    Case(
-        "relax.nn.attention_bias",
-        [*(rng.array(s, "float32") for s in HEADS), rng.array(bias, "float32")],
-        attrs,
-    )
+    Case("relax.nn.attention_bias", [*(rng.array(s, "float32") for s in HEADS), rng.array(bias, "float32")], attrs)
     for bias, attrs in [((1, 2, 5, 5), {}), ((5, 5), {"causal_mask": "TopLeft", "scale": 0.5})]
 ]
 

@@ -10,9 +10,7 @@ rng = Random(5)
 CASES: list[Case] = []
 
 
-def conv(
-    op: str, data: tuple[int, ...], weight: tuple[int, ...], dtype: str = "float32", **attrs: object
-) -> Case:
+def conv(op: str, data: tuple[int, ...], weight: tuple[int, ...], dtype: str = "float32", **attrs: object) -> Case:
     operands = [rng.array(data, dtype, -2, 2), rng.array(weight, dtype, -2, 2)]
     return Case(f"relax.nn.{op}", operands, dict(attrs), tolerance=1e-4 if dtype == "float32" else None)
 
@@ -25,15 +23,7 @@ CASES += [
     conv("conv1d", (1, 2, 0), (2, 2, 2), padding=2),
     conv("conv3d", (1, 2, 3, 4, 3), (2, 2, 2, 3, 2)),
     conv("conv3d", (1, 2, 3, 4, 3), (2, 1, 2, 2, 2), padding=(0, 1, 0, 1, 0, 1), strides=(1, 2, 1), groups=2),
-    conv(
-        "conv3d",
-        (1, 3, 2, 4, 2),
-        (2, 1, 2, 2, 3),
-        data_layout="NDHWC",
-        kernel_layout="DHWIO",
-        padding=1,
-        strides=2,
-    ),
+    conv("conv3d", (1, 3, 2, 4, 2), (2, 1, 2, 2, 3), data_layout="NDHWC", kernel_layout="DHWIO", padding=1, strides=2),
     # Small enough for gradients by differences.
     conv("conv2d", (1, 1, 3, 3), (2, 1, 1, 2), strides=(2, 1), padding=(0, 1, 0, 0), dilation=(1, 2)),
     conv("conv1d", (1, 4, 2), (2, 1, 2), data_layout="NWC", kernel_layout="WOI", strides=2, padding=(1, 0)),
@@ -63,9 +53,7 @@ CASES += [
     ),
     conv("conv2d_transpose", (1, 2, 2, 2), (2, 1, 2, 2), "int32", strides=2, padding=1),
     conv("conv3d_transpose", (1, 2, 2, 1, 2), (2, 1, 2, 2, 2), strides=(2, 1, 2), padding=(0, 1, 0)),
-    conv(
-        "conv2d_transpose", (1, 1, 2, 3), (1, 2, 2, 2), strides=(2, 1), padding=(1, 0), output_padding=(1, 0)
-    ),
+    conv("conv2d_transpose", (1, 1, 2, 3), (1, 2, 2, 2), strides=(2, 1), padding=(1, 0), output_padding=(1, 0)),
     conv("conv1d_transpose", (1, 3, 2), (2, 2, 2), data_layout="NWC", strides=2, dilation=3, padding=(0, 1)),
     conv("conv3d_transpose", (1, 1, 2, 1, 2), (1, 2, 2, 1, 2), strides=2),
     conv("conv2d_transpose", (2, 3, 2, 3), (3, 4, 2, 3), strides=(2, 3)),
@@ -96,9 +84,7 @@ for n, all_windows in WINDOWS.items():
     last = rng.array((2, *SIZES[n], 3), "float16")
     channels_last = {**all_windows[0], "layout": "N" + "DHW"[-n:] + "C"}
     CASES += [Case(f"relax.nn.{kind}_pool{n}d", [last], channels_last) for kind in ("max", "avg")]
-CASES += [
-    Case("relax.nn.lp_pool2d", [rng.array((1, 2, 3, 4), "float32")], {"pool_size": 2, "ceil_mode": True})
-]
+CASES += [Case("relax.nn.lp_pool2d", [rng.array((1, 2, 3, 4), "float32")], {"pool_size": 2, "ceil_mode": True})]
 for op in ("max_pool1d", "avg_pool1d", "lp_pool1d", "max_pool1d_with_indices"):
     CASES += [
         Case(f"relax.nn.{op}", [rng.array((1, 2, 4), "float32")], STARTS_IN_PADDING),

@@ -26,10 +26,7 @@ CASES += [
 ]
 CASES += [Case("relax.log_add_exp", [rng.array((2, 3), d), rng.array((3,), d)]) for d in FLOATS]
 CASES += [Case("relax.wrap_param", [special("float32")], {"dtype": d}) for d in ("float16", "int8")]
-CASES += [
-    Case("relax.wrap_param", [special("int32")]),
-    Case("relax.wrap_param", [rng.array((4,), "float64")]),
-]
+CASES += [Case("relax.wrap_param", [special("int32")]), Case("relax.wrap_param", [rng.array((4,), "float64")])]
 
 # ---------------------------------------------------------------------------------------------- bucketize
 BOUNDS = [-3, -1, 0, 0, 0, 2, 7]
@@ -84,12 +81,7 @@ CASES += [
     taken((0,), (2,), [], axis=0),
     taken((2, 0), (0, 0), [0, 1], axis=0),
     Case("relax.grad.take_backward", [floats(2), floats(2, 3), np.array(1)], {"axis": 1}),
-    Case(
-        "relax.grad.take_backward",
-        [floats(1), floats(3), np.array([3])],
-        {"axis": 0},
-        raises=(IndexError, "out"),
-    ),
+    Case("relax.grad.take_backward", [floats(1), floats(3), np.array([3])], {"axis": 0}, raises=(IndexError, "out")),
 ]
 
 POOLS = [
@@ -104,19 +96,13 @@ for shape, attrs in POOLS:
         Case("relax.grad.max_pool2d_backward", [rng.array(shape, "float32"), data], attrs),
         Case("relax.grad.avg_pool2d_backward", [rng.array(shape, "float32"), data], attrs),
         Case(
-            "relax.grad.avg_pool2d_backward",
-            [rng.array(shape, "float32"), data],
-            {**attrs, "count_include_pad": True},
+            "relax.grad.avg_pool2d_backward", [rng.array(shape, "float32"), data], {**attrs, "count_include_pad": True}
         ),
     ]
 for name in ("max", "avg"):
     attrs = {"pool_size": (2, 2), "strides": (2, 2), "layout": "NHWC", "out_layout": "NCHW"}
     CASES += [
-        Case(
-            f"relax.grad.{name}_pool2d_backward",
-            [rng.array((1, 2, 2, 2), d), rng.array((1, 5, 4, 2), d)],
-            attrs,
-        )
+        Case(f"relax.grad.{name}_pool2d_backward", [rng.array((1, 2, 2, 2), d), rng.array((1, 5, 4, 2), d)], attrs)
         for d in ("float16", "float64")
     ]
 
@@ -126,9 +112,7 @@ for attrs in ({}, {"reduction": "sum"}):
 CASES += [
     Case("relax.grad.nll_loss_backward", [floats(), floats(4, 3), LABELS]),
     Case(
-        "relax.grad.nll_loss_backward",
-        [floats(), floats(4, 3), np.array([0, 2, 2, 1]), floats(3)],
-        {"ignore_index": 2},
+        "relax.grad.nll_loss_backward", [floats(), floats(4, 3), np.array([0, 2, 2, 1]), floats(3)], {"ignore_index": 2}
     ),
     Case("relax.grad.nll_loss_backward", [floats(4), floats(4, 3), LABELS, floats(3)], {"reduction": "none"}),
     Case("relax.grad.nll_loss_backward", [floats(), floats(2, 3, 2), LABELS.reshape(2, 2), floats(3)]),
@@ -139,15 +123,9 @@ CASES += [
 
 # ------------------------------------------------------------------------------------ facts about tensors
 FACTS = ("dtype_code", "dtype_bits", "dtype_lanes", "ndim", "byte_offset", "elem_offset")
+CASES += [Case(f"relax.inspect.tensor_{name}", [rng.array((2, 3), d)]) for name in FACTS for d in ("bfloat16", "bool")]
 CASES += [
-    Case(f"relax.inspect.tensor_{name}", [rng.array((2, 3), d)])
-    for name in FACTS
-    for d in ("bfloat16", "bool")
-]
-CASES += [
-    Case(f"relax.inspect.tensor_{name}_i", [floats(2, 3, 4), axis])
-    for name in ("shape", "stride")
-    for axis in range(3)
+    Case(f"relax.inspect.tensor_{name}_i", [floats(2, 3, 4), axis]) for name in ("shape", "stride") for axis in range(3)
 ]
 
 # --------------------------------------------------------------------------------------------- one worker

@@ -29,9 +29,7 @@ CASES += [
     for dtype in FLOATS
 ]
 CASES += [
-    Case(
-        "relax.dequantize", [rng.array((3, 4), "uint8"), np.array(0.3, dtype), np.array([2], "uint8")], attrs
-    )
+    Case("relax.dequantize", [rng.array((3, 4), "uint8"), np.array(0.3, dtype), np.array([2], "uint8")], attrs)
     for dtype in ("float16", "float32", "float64")
     for attrs in ({}, {"out_dtype": "float16"}, {"out_dtype": "bfloat16"})
 ]

@@ -66,11 +66,7 @@ for kind in GATES:
         layer(kind, *OPEN, sizes=(3, 9, 2, 19), direction="bidirectional"),
         layer(kind, *OPEN, sizes=(2, 7, 3, 5), direction="reverse", layout=1),
         layer(kind, *OPEN, sizes=(2, 5, 3, 6), dtype="float16"),
-        layer(
-            kind,
-            "sequence_lens",
-            raises=(AssertionError, "sequence_lens must be from 0 to the number of steps"),
-        ),
+        layer(kind, "sequence_lens", raises=(AssertionError, "sequence_lens must be from 0 to the number of steps")),
     ]
 CASES += [
     layer("gru", "bias", linear_before_reset=True),

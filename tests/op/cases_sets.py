@@ -20,13 +20,9 @@ CASES += [
     Case("relax.unique", [np.array([1, np.nan, np.nan, -0.0, 0.0], "float32")]),
     Case("relax.unique", [rng.array((0,), "float32")], {"return_index": True}),
 ]
+CASES += [Case("relax.unique", [np.array([3, 1, 3, 2, 1], "int32")], {"sorted": False, **asked}) for asked in ASKED]
 CASES += [
-    Case("relax.unique", [np.array([3, 1, 3, 2, 1], "int32")], {"sorted": False, **asked}) for asked in ASKED
-]
-CASES += [
-    Case(
-        "relax.unique", [np.array([[2, 0, 2], [1, 5, 1], [2, 0, 2]], "int8")], {"sorted": False, "axis": axis}
-    )
+    Case("relax.unique", [np.array([[2, 0, 2], [1, 5, 1], [2, 0, 2]], "int8")], {"sorted": False, "axis": axis})
     for axis in (0, 1, -1)
 ]
 CASES += [
@@ -34,7 +30,5 @@ CASES += [
     Case("relax.unique", [rng.array((0,), "float32")], {"sorted": False, "return_inverse": True}),
 ]
 CASES += [Case("relax.nonzero", [rng.array((2, 3, 2), dtype, -1, 1)]) for dtype in (*NUMBERS, "bool")]
-CASES += [
-    Case("relax.nonzero", [rng.array(shape, "int32", 0, 1)]) for shape in ((), (1,), (0,), (3, 0), (4, 5))
-]
+CASES += [Case("relax.nonzero", [rng.array(shape, "int32", 0, 1)]) for shape in ((), (1,), (0,), (3, 0), (4, 5))]
 CASES += [Case("relax.nonzero", [np.array([0.0, -0.0, np.nan], "float32")])]

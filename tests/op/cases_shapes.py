@@ -19,10 +19,7 @@ CASES: list[Case] = []
 
 # ------------------------------------------------------------------------------------------- permute_dims
 CASES += [Case("relax.permute_dims", [x(2, 3, dtype=dtype)]) for dtype in EVERY]
-CASES += [
-    Case("relax.permute_dims", [x(2, 3, 4)], {"axes": axes})
-    for axes in ([0, 2, 1], [2, 0, 1], [-1, 1, 0], None)
-]
+CASES += [Case("relax.permute_dims", [x(2, 3, 4)], {"axes": axes}) for axes in ([0, 2, 1], [2, 0, 1], [-1, 1, 0], None)]
 CASES += [Case("relax.permute_dims", [x(*shape)]) for shape in ((), (5,), (0, 3), (1, 0, 2))]
 
 # ------------------------------------------------------------------------------------------------ reshape
@@ -48,15 +45,7 @@ CASES += [Case("relax.flatten", [x(*shape)]) for shape in ((2, 3), (), (4,), (0,
 # ------------------------------------------------------------------------------------ expand_dims, squeeze
 CASES += [
     Case("relax.expand_dims", [x(*shape)], {"axis": axis})
-    for shape, axis in (
-        ((2, 3), 0),
-        ((2, 3), 2),
-        ((2, 3), -1),
-        ((2, 3), [0, 3]),
-        ((2, 3), [-1, 1]),
-        ((), 0),
-        ((0,), 1),
-    )
+    for shape, axis in (((2, 3), 0), ((2, 3), 2), ((2, 3), -1), ((2, 3), [0, 3]), ((2, 3), [-1, 1]), ((), 0), ((0,), 1))
 ]
 CASES += [
     Case("relax.squeeze", [x(*shape)], {"axis": axis})
@@ -142,8 +131,7 @@ SLICES = [
     ((2, 3), [], [], [], None),
 ]
 CASES += [
-    Case("relax.strided_slice", [x(*shape), axes, begin, end, strides])
-    for shape, axes, begin, end, strides in SLICES
+    Case("relax.strided_slice", [x(*shape), axes, begin, end, strides]) for shape, axes, begin, end, strides in SLICES
 ]
 CASES += [
     Case("relax.strided_slice", [x(8), [0], [begin], [end], [stride]], {"assume_inbound": True})
@@ -178,14 +166,7 @@ CASES += [
 ]
 CASES += [
     Case("relax.tile", [x(*shape), Sizes(counts)])
-    for shape, counts in (
-        ((2, 3), (2, 1)),
-        ((2, 3), (2,)),
-        ((3,), (2, 2)),
-        ((2, 0), (2, 3)),
-        ((2,), (0,)),
-        ((), (3,)),
-    )
+    for shape, counts in (((2, 3), (2, 1)), ((2, 3), (2,)), ((3,), (2, 2)), ((2, 0), (2, 3)), ((2,), (0,)), ((), (3,)))
 ]
 
 CASES += [
@@ -258,10 +239,7 @@ CASES += [
     Case("relax.take", [x(0, 2), np.array([0])], {"axis": 0, "mode": mode}, raises=(IndexError, ""))
     for mode in ("fast", "wrap", "clip")
 ]
-CASES += [
-    Case("relax.where", [x(2, 3, dtype="bool"), x(2, 3, dtype=dtype), x(2, 3, dtype=dtype)])
-    for dtype in EVERY
-]
+CASES += [Case("relax.where", [x(2, 3, dtype="bool"), x(2, 3, dtype=dtype), x(2, 3, dtype=dtype)]) for dtype in EVERY]
 CASES += [
     Case("relax.where", [x(*a, dtype="bool"), x(*b), x(*c)])
     for a, b, c in (
@@ -281,9 +259,7 @@ for op in ("zeros", "ones"):
     CASES += [Case(f"relax.{op}", [Sizes(shape)], {"dtype": "float32"}) for shape in ((), (0, 2), (1,))]
     CASES += [Case(f"relax.{op}_like", [x(2, 3, dtype=dtype)]) for dtype in EVERY]
     CASES += [Case(f"relax.{op}_like", [x(0)], {"dtype": "int8"}), Case(f"relax.{op}_like", [x()])]
-CASES += [
-    Case("relax.full", [Sizes((2, 3)), np.array(3.5, "float32")], {"dtype": dtype}) for dtype in NUMBERS
-]
+CASES += [Case("relax.full", [Sizes((2, 3)), np.array(3.5, "float32")], {"dtype": dtype}) for dtype in NUMBERS]
 CASES += [
     Case("relax.full", [Sizes(()), np.array(True)]),
     Case("relax.full", [Sizes((0, 4)), np.array(7, "int64")]),
@@ -329,11 +305,6 @@ CASES += [Case("relax.matmul", [x(*a), x(*b)]) for a, b in MATMULS]
 CASES += [Case("relax.matmul", [x(2, 3, dtype=d), x(3, 4, dtype=d)]) for d in (*NUMBERS, "float8_e5m2")]
 CASES += [
     Case("relax.matmul", [x(2, 3, dtype=source), x(3, 4, dtype=source)], {"out_dtype": target})
-    for source, target in (
-        ("int8", "int32"),
-        ("uint8", "int32"),
-        ("float16", "float32"),
-        ("float32", "float64"),
-    )
+    for source, target in (("int8", "int32"), ("uint8", "int32"), ("float16", "float32"), ("float32", "float64"))
 ]
 assert FLOATS

@@ -16,22 +16,12 @@ def x(*shape: int, dtype: str = "float32") -> np.ndarray:
 CASES: list[Case] = []
 for descending in (False, True):
     asked = {"descending": descending}
-    CASES += [
-        Case("relax.sort", [special(dtype)], asked) for dtype in ("float32", "int64", "uint8", "bfloat16")
-    ]
+    CASES += [Case("relax.sort", [special(dtype)], asked) for dtype in ("float32", "int64", "uint8", "bfloat16")]
     CASES += [Case("relax.argsort", [special("float32")], asked), Case("relax.argsort", [x(33)], asked)]
 CASES += [Case("relax.sort", [rng.array((9,), dtype)]) for dtype in (*NUMBERS, "bool", "float8_e4m3fn")]
 CASES += [
     Case("relax.sort", [x(*shape)], {"axis": axis})
-    for shape, axis in (
-        ((5, 3), 0),
-        ((2, 7, 3), 1),
-        ((2, 5), -1),
-        ((0,), 0),
-        ((1,), 0),
-        ((3, 0), 1),
-        ((0, 3), 1),
-    )
+    for shape, axis in (((5, 3), 0), ((2, 7, 3), 1), ((2, 5), -1), ((0,), 0), ((1,), 0), ((3, 0), 1), ((0, 3), 1))
 ]
 CASES += [
     Case("relax.argsort", [x(4, 6)], {"axis": 0, "dtype": "int64"}),

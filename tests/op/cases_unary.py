@@ -56,9 +56,7 @@ for name, (low, high) in REAL.items():
     CASES += [Case(f"relax.{name}", [rng.array((2, 3), dtype, low, high)]) for dtype in (*FLOATS, FLOATS8[0])]
     CASES += [Case(f"relax.{name}", [special("float32")])]
     CASES += [Case(f"relax.{name}", [rng.array(shape, "float32", low, high)]) for shape in ((), (0, 3), (1,))]
-    CASES += [
-        Case(f"relax.{name}", [np.array(TAILS[name], dtype)], tails=True) for dtype in ("float32", "float64")
-    ]
+    CASES += [Case(f"relax.{name}", [np.array(TAILS[name], dtype)], tails=True) for dtype in ("float32", "float64")]
 for name in WHOLE + NUMBER:
     CASES += [Case(f"relax.{name}", [special(dtype)]) for dtype in (*NUMBERS, *FLOATS8)]
     CASES += [Case(f"relax.{name}", [rng.array(shape, "float32")]) for shape in ((), (2, 0), (1, 2))]
@@ -92,17 +90,7 @@ NARROW = (*PADDED, *FLOATS8, "float8_e4m3fnuz", "float8_e8m0fnu")
 CASES += [
     Case("relax.astype", [special(narrow)], {"dtype": target})
     for narrow in NARROW
-    for target in (
-        "bool",
-        "int8",
-        "uint64",
-        "float16",
-        "float32",
-        "int4",
-        "uint2",
-        "float4_e2m1fn",
-        "float8_e5m2",
-    )
+    for target in ("bool", "int8", "uint64", "float16", "float32", "int4", "uint2", "float4_e2m1fn", "float8_e5m2")
 ]
 CASES += [
     Case("relax.astype", [special(source)], {"dtype": narrow})

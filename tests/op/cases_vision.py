@@ -35,32 +35,19 @@ CASES += suppression((2, 2, 9), scalar(4, "int64", (1,)), scalar(0.3, shape=(1,)
 CASES += suppression((1, 3, 12), 5, 0.2, 0.5)
 CASES += suppression((1, 2, 8), scalar(20, "int32"), 0.5, center_point_box=True)
 CASES += suppression((1, 1, 6), 6, 0.0, dtype="float16")
-for shape, most in (
-    ((1, 1, 1), 1),
-    ((0, 2, 3), 2),
-    ((2, 0, 3), 2),
-    ((1, 2, 0), 2),
-    ((1, 1, 4), 0),
-    ((1, 1, 4), -1),
-):
+for shape, most in (((1, 1, 1), 1), ((0, 2, 3), 2), ((2, 0, 3), 2), ((1, 2, 0), 2), ((1, 1, 4), 0), ((1, 1, 4), -1)):
     CASES += suppression(shape, most)
 #: Corners in another order, boxes without an area, and a score that is no number.
-BOXES = np.array(
-    [[[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 5], [2, 2, 3, 3], [2.5, 2, 3.5, 3], [9, 9, 8, 8]]], "float32"
-)
+BOXES = np.array([[[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 5], [2, 2, 3, 3], [2.5, 2, 3.5, 3], [9, 9, 8, 8]]], "float32")
 SCORES = np.array([[[0.5, 0.75, 0.5, np.nan, 0.25, -np.inf]]], "float32")
 CASES += [
     Case(f"relax.vision.{name}", [BOXES, SCORES, 6, 0.5])
     for name in ("padded_non_max_suppression", "all_class_non_max_suppression")
 ]
 CASES += [
-    Case("relax.vision.leading_rows", [rng.array((4, 3), dtype), np.array([2])])
-    for dtype in ("float32", "bfloat16")
+    Case("relax.vision.leading_rows", [rng.array((4, 3), dtype), np.array([2])]) for dtype in ("float32", "bfloat16")
 ]
-CASES += [
-    Case("relax.vision.leading_rows", [rng.array((4,), "int8"), np.array([n], "int32")])
-    for n in (0, 4, 9, -2)
-]
+CASES += [Case("relax.vision.leading_rows", [rng.array((4,), "int8"), np.array([n], "int32")]) for n in (0, 4, 9, -2)]
 
 
 def roi_align(data: tuple[int, ...], regions: int, dtype: str = "float32", **attrs: object) -> Case:
@@ -115,9 +102,7 @@ def deform_conv2d(
     ]
     if extra:
         operands += [rng.array((weight[0],), dtype), rng.array((data[0], taps, *out), dtype, 0, 1)]
-    return Case(
-        "relax.vision.deform_conv2d", operands, dict(attrs), tolerance=1e-3 if dtype == "float32" else None
-    )
+    return Case("relax.vision.deform_conv2d", operands, dict(attrs), tolerance=1e-3 if dtype == "float32" else None)
 
 
 CASES += [
@@ -131,11 +116,7 @@ CASES += [
 
 
 def col2im(
-    rows: tuple[int, int, int],
-    image: tuple[int, ...],
-    block: tuple[int, ...],
-    dtype: str = "float32",
-    **attrs: object,
+    rows: tuple[int, int, int], image: tuple[int, ...], block: tuple[int, ...], dtype: str = "float32", **attrs: object
 ) -> Case:
     return Case("relax.vision.col2im", [rng.array(rows, dtype), Sizes(image), Sizes(block)], dict(attrs))
 

@@ -95,9 +95,7 @@ class Random:
             return np.asarray(self.rng.random(shape) < 0.5)
         if kind.is_float:
             return np.asarray(self.rng.uniform(low, high, shape)).astype(kind.numpy())
-        return np.asarray(self.rng.integers(max(int(low), kind.min_value), int(high) + 1, shape)).astype(
-            kind.numpy()
-        )
+        return np.asarray(self.rng.integers(max(int(low), kind.min_value), int(high) + 1, shape)).astype(kind.numpy())
 
 
 def special(dtype: str) -> np.ndarray:
@@ -108,20 +106,7 @@ def special(dtype: str) -> np.ndarray:
         values = [0, 1, 2, *signed, kind.max_value, kind.min_value, kind.min_value + 1]
         return np.array([v for v in values if kind.min_value <= v <= kind.max_value], kind.numpy())
     info = ml_dtypes.finfo(kind.numpy())
-    values = [
-        0.0,
-        -0.0,
-        0.5,
-        1.5,
-        2.5,
-        -0.5,
-        -2.5,
-        1.0,
-        -1.0,
-        float(info.max),
-        float(info.min),
-        float(info.tiny),
-    ]
+    values = [0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -2.5, 1.0, -1.0, float(info.max), float(info.min), float(info.tiny)]
     return np.array([*values, np.inf, -np.inf, np.nan]).astype(kind.numpy())
 
 
@@ -358,9 +343,7 @@ def check_kernel(code: Kernel, case: Case, expected: list[np.ndarray] | None) ->
         assert_close(found, wanted, case.tolerance, case.tails)
 
 
-def assert_close(
-    found: np.ndarray, wanted: np.ndarray, tolerance: float | None = None, tails: bool = False
-) -> None:
+def assert_close(found: np.ndarray, wanted: np.ndarray, tolerance: float | None = None, tails: bool = False) -> None:
     """Equal dtype and shape, and values equal up to the precision of the dtype."""
     assert found.dtype == wanted.dtype
     assert found.shape == wanted.shape

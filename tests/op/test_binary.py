@@ -106,14 +106,8 @@ def test_scalars_of_the_program():
     "build, expected",
     [
         (lambda: op.add(1, 2), "error[E3101]: add: one operand must be a tensor"),
-        (
-            lambda: tensor("i", (2,), "int8") + 200,
-            "x2 is the number 200, which x1's dtype int8 does not hold",
-        ),
-        (
-            lambda: tensor("i", (2,), "int32") * 0.5,
-            "x2 is the number 0.5, which x1's dtype int32 does not hold",
-        ),
+        (lambda: tensor("i", (2,), "int8") + 200, "x2 is the number 200, which x1's dtype int8 does not hold"),
+        (lambda: tensor("i", (2,), "int32") * 0.5, "x2 is the number 0.5, which x1's dtype int32 does not hold"),
         (
             lambda: tensor("h", (2,), "float16") + 1e6,
             "x2 is the number 1000000.0, which x1's dtype float16 does not hold",
@@ -229,10 +223,7 @@ def test_shapes_that_differ():
         (lambda: op.add(x, tensor("b", (4,), "float16")), 'cast one of them: R.astype(b, "float32")'),
         (lambda: op.concat([x, tensor("b", (4,), "int8")]), 'cast one of them: R.astype(b, "float32")'),
         (lambda: op.logical_and(x, x), "logical_and: x1 must be a tensor of bool, found float32"),
-        (
-            lambda: op.bitwise_and(x, x),
-            "a tensor of signed integers or unsigned integers or bool, found float32",
-        ),
+        (lambda: op.bitwise_and(x, x), "a tensor of signed integers or unsigned integers or bool, found float32"),
         (lambda: op.left_shift(x, x), "left_shift: x1 must be a tensor of signed integers or unsigned"),
         (lambda: op.add(tensor("b", (2,), "bool"), tensor("c", (2,), "bool")), "add: x1 must be a tensor of"),
         (lambda: op.add(x, Var("s", relax_shape())), "add: x2 must be a tensor or a scalar, found a shape"),

@@ -42,9 +42,7 @@ def test_all_pairs(scales, zeros):
     found = found_for(scales, zeros)
     if found is None:
         pytest.skip("two pairs next to a half exclude each other")
-    a, b = (
-        part.ravel() for part in np.meshgrid(BYTES.astype("float32"), BYTES.astype("float32"), indexing="ij")
-    )
+    a, b = (part.ravel() for part in np.meshgrid(BYTES.astype("float32"), BYTES.astype("float32"), indexing="ij"))
     sums = fused(a, found.left, fused(b, found.right, np.full_like(b, found.start)))
     actual = np.clip(np.rint(sums), -zeros[2], 255 - zeros[2])
     np.testing.assert_array_equal(actual.reshape(256, 256), expected_of(scales, zeros))

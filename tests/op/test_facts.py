@@ -22,9 +22,7 @@ from relax.target import Target
 CLASSES = {
     name: cls
     for name in Op.list_op_names()
-    if (cls := Op.get(name).get_attr("operator_class")) is not None
-    and ".testing." not in name
-    and ".docs." not in name
+    if (cls := Op.get(name).get_attr("operator_class")) is not None and ".testing." not in name and ".docs." not in name
 }
 CASES: dict[str, list[Case]] = {}
 for one in all_cases():
@@ -83,9 +81,7 @@ def test_exactness_by_dtypes():
 # ------------------------------------------------------------------------------------------- mixed precision
 
 MIXED = [
-    name
-    for name, cls in CLASSES.items()
-    if cls.mixed_precision is not MixedPrecision.NEVER and cls.compute is not None
+    name for name, cls in CLASSES.items() if cls.mixed_precision is not MixedPrecision.NEVER and cls.compute is not None
 ]
 
 
@@ -135,14 +131,8 @@ def is_float(value):
 
 PERMUTABLE = [
     *(name for name, cls in CLASSES.items() if cls.elementwise),
-    *(
-        f"relax.{name}"
-        for name in ("sum", "prod", "max", "min", "mean", "argmax", "argmin", "cumsum", "flip")
-    ),
-    *(
-        f"relax.nn.{name}"
-        for name in ("softmax", "log_softmax", "dropout", "conv2d", "max_pool2d", "avg_pool2d")
-    ),
+    *(f"relax.{name}" for name in ("sum", "prod", "max", "min", "mean", "argmax", "argmin", "cumsum", "flip")),
+    *(f"relax.nn.{name}" for name in ("softmax", "log_softmax", "dropout", "conv2d", "max_pool2d", "avg_pool2d")),
     *(f"relax.nn.{name}" for name in ("conv1d", "conv2d_transpose", "avg_pool3d", "adaptive_avg_pool2d")),
     *(f"relax.nn.{name}" for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm")),
     *(f"relax.{name}" for name in ("std", "variance", "median", "cumprod", "quantize", "dequantize")),
@@ -244,9 +234,7 @@ def test_operands_in_layouts():
     assert rule.operator.out_layout == "NCHW"
     pool = relax.op.nn.max_pool2d(x).attrs.in_layouts(["CHWN"], infos[:1])
     assert (pool.operator.layout, pool.operands, pool.results) == ("CHWN", ((1, 2, 3, 0),), ((1, 2, 3, 0),))
-    resize = relax.op.image.resize2d(x, (4, 4)).attrs.in_layouts(
-        ["NHWC"], [infos[0], relax.ShapeStructInfo((4, 4))]
-    )
+    resize = relax.op.image.resize2d(x, (4, 4)).attrs.in_layouts(["NHWC"], [infos[0], relax.ShapeStructInfo((4, 4))])
     assert (resize.operator.layout, resize.results) == ("NHWC", ((0, 2, 3, 1),))
     assert conv.in_layouts(["NHWC"], [TensorStructInfo(None, "float32"), infos[1]]) is None
 
@@ -309,9 +297,7 @@ def in_doubles(case, rng):
         wide = np.where(usual, wide, fresh)
         wide += rng.uniform(-1e-3, 1e-3, wide.shape)  # away from kinks, and apart from each other
         low, high = RANGES.get(case.op, (-8, 8))
-        return np.asarray(
-            np.clip(abs(wide) if low >= 0 else wide, low, high) + rng.uniform(0, 1e-3, wide.shape)
-        )
+        return np.asarray(np.clip(abs(wide) if low >= 0 else wide, low, high) + rng.uniform(0, 1e-3, wide.shape))
 
     return replace(case, operands=[operand(value) for value in case.operands])
 
@@ -384,11 +370,7 @@ def fields(value, like):
     """The tensors of an operand, which may be a tuple of them."""
     if not isinstance(like, Tuple):
         return [value]
-    return (
-        value.fields
-        if isinstance(value, Tuple)
-        else [TupleGetItem(value, i) for i in range(len(like.fields))]
-    )
+    return value.fields if isinstance(value, Tuple) else [TupleGetItem(value, i) for i in range(len(like.fields))]
 
 
 def parameters(call):
@@ -429,13 +411,7 @@ def test_no_rule_is_no_gradient():
 
 def test_integers_get_no_gradient():
     x = Var("x", TensorStructInfo((2, 3), "int32"))
-    for call in (
-        relax.op.abs(x),
-        relax.op.sum(x),
-        relax.op.argmax(x),
-        relax.op.nn.relu(x),
-        relax.op.floor(x),
-    ):
+    for call in (relax.op.abs(x), relax.op.sum(x), relax.op.argmax(x), relax.op.nn.relu(x), relax.op.floor(x)):
         y = Var("y", infer_call(call))
         assert tuple(call.attrs.gradient(call.args, y, y)) == (None,)
 
@@ -450,9 +426,7 @@ def test_gradients_need_shapes():
 def test_symbolic_shapes_have_gradients():
     n = relax.tir.SizeVar("n", "int64")
     x = Var("x", TensorStructInfo((n, 3), "float64"))
-    mod = program(
-        [x], lambda bb: bb.emit(relax.op.mean(x).attrs.gradient([x], x, relax.const(6.0, "float64"))[0])
-    )
+    mod = program([x], lambda bb: bb.emit(relax.op.mean(x).attrs.gradient([x], x, relax.const(6.0, "float64"))[0]))
     assert relax.interpret(mod, "main", np.ones((2, 3))).numpy().tolist() == [[1.0] * 3] * 2
 
 
@@ -472,11 +446,7 @@ def test_an_operator_may_be_legalized_for_a_target():
 
         def legalize_for(self, target, builder, call):
             two = relax.const(2.0, "float32")
-            return (
-                builder.call_te(topi.multiply, *call.args, two)
-                if target.attrs.get("mcpu") == "special"
-                else None
-            )
+            return builder.call_te(topi.multiply, *call.args, two) if target.attrs.get("mcpu") == "special" else None
 
     x = Var("x", TensorStructInfo((3,), "float32"))
     mod = program([x], lambda bb: bb.emit(ForTarget().call(x)))

@@ -40,10 +40,7 @@ image = tensor(n, 3, h, w)
         (lambda: op.image.resize2d(image, (h * 2, w * 2)), "(n, 3, h * 2, w * 2)"),
         (lambda: op.image.resize2d(tensor(n, h, w, 3), (5, 6), layout="NHWC"), "(n, 5, 6, 3)"),
         (lambda: op.image.resize(image, (h * 2,), axes=2), "(n, 3, h * 2, w)"),
-        (
-            lambda: op.image.grid_sample(image, tensor(n, 7, w, 2), grid_layout="channels_last"),
-            "(n, 3, 7, w)",
-        ),
+        (lambda: op.image.grid_sample(image, tensor(n, 7, w, 2), grid_layout="channels_last"), "(n, 3, 7, w)"),
         (lambda: op.image.grid_sample(image, tensor(n, 2, 7, w)), "(n, 3, 7, w)"),
         (lambda: op.image.affine_grid(tensor(n, 2, 3), (h, w)), "(n, 2, h, w)"),
         (lambda: op.vision.roi_align(image, tensor(w, 5), pooled_size=(2, 3)), "(w, 3, 2, 3)"),
@@ -74,24 +71,15 @@ def test_unknown_sizes():
 @pytest.mark.parametrize(
     "build, message",
     [
-        (
-            lambda: op.image.resize2d(tensor(n, h, w), (2, 3)),
-            "image.resize2d: data must have 4 dimensions, found 3",
-        ),
-        (
-            lambda: op.image.resize2d(image, (2,)),
-            "size must have one number for each of 2 resized axes, found 1",
-        ),
+        (lambda: op.image.resize2d(tensor(n, h, w), (2, 3)), "image.resize2d: data must have 4 dimensions, found 3"),
+        (lambda: op.image.resize2d(image, (2,)), "size must have one number for each of 2 resized axes, found 1"),
         (
             lambda: op.image.resize2d(image, (2, 3), method="nearest"),
             "method: expected one of 'nearest_neighbor', 'linear', 'cubic', found 'nearest'",
         ),
         (lambda: op.image.resize2d(image, (2, 3), layout="NCHW4c"), "layout must be a permutation of 'NCHW'"),
         (lambda: op.image.resize2d(image, (2, 3), roi=(1.0, 2.0)), "roi must be 4 numbers"),
-        (
-            lambda: op.image.resize2d(tensor(1, 1, 0, 2), (2, 3)),
-            "image.resize2d: dimension 2 of data has no elements",
-        ),
+        (lambda: op.image.resize2d(tensor(1, 1, 0, 2), (2, 3)), "image.resize2d: dimension 2 of data has no elements"),
         (
             lambda: op.image.resize2d(tensor(1, 1, 2, 2, dtype="bool"), (2, 3)),
             "data must be a tensor of floating point or signed integers or unsigned integers, found bool",
@@ -109,19 +97,13 @@ def test_unknown_sizes():
             lambda: op.image.grid_sample(tensor(1, 1, 0, 2), tensor(1, 2, 3, 3), padding_mode="border"),
             "dimension 2 of data has no elements",
         ),
-        (
-            lambda: op.image.grid_sample(image, image, layout="NC"),
-            "layout must be a permutation of NCW, NCHW or NCDHW",
-        ),
+        (lambda: op.image.grid_sample(image, image, layout="NC"), "layout must be a permutation of NCW, NCHW or NCDHW"),
         (
             lambda: op.image.affine_grid(tensor(n, 2, 3), (1, 2, 3)),
             "dimension 1 of data must be 3, the number of sizes",
         ),
         (lambda: op.image.affine_grid(tensor(n, 2, 3), (4,)), "size must have 2 or 3 numbers, found 1"),
-        (
-            lambda: op.vision.roi_align(image, tensor(w, 4)),
-            "dimension 1 of rois must be 5, the numbers of a region",
-        ),
+        (lambda: op.vision.roi_align(image, tensor(w, 4)), "dimension 1 of rois must be 5, the numbers of a region"),
         (
             lambda: op.vision.roi_align(image, tensor(w, 5), pooled_size=0),
             "pooled_size must be 1 or 2 numbers, each at least 1",
@@ -142,10 +124,7 @@ def test_unknown_sizes():
             lambda: op.vision.deform_conv2d(tensor(1, 2, 1, 4), tensor(1, 18, 2, 2), tensor(3, 2, 3, 3)),
             "the window is larger than the padded data along H",
         ),
-        (
-            lambda: op.vision.col2im(tensor(1, 7, 6), (3, 4), (2, 2)),
-            "dimension 1 of data must be 4, a multiple",
-        ),
+        (lambda: op.vision.col2im(tensor(1, 7, 6), (3, 4), (2, 2)), "dimension 1 of data must be 4, a multiple"),
         (
             lambda: op.vision.col2im(tensor(1, 8, 5), (3, 4), (2, 2)),
             "dimension 2 of data must be 6, the number of blocks",
@@ -154,10 +133,7 @@ def test_unknown_sizes():
             lambda: op.nn.rnn(tensor(n, w), tensor(1, 4, 3), tensor(1, 4, 4)),
             "nn.rnn: data must have 3 dimensions, found 2",
         ),
-        (
-            lambda: op.nn.gru(tensor(n, w, 3), tensor(1, 8, 3), tensor(1, 8, 4)),
-            "dimension 1 of weight must be 12",
-        ),
+        (lambda: op.nn.gru(tensor(n, w, 3), tensor(1, 8, 3), tensor(1, 8, 4)), "dimension 1 of weight must be 12"),
         (
             lambda: op.nn.rnn(tensor(n, w, 3), tensor(1, 4, 3), tensor(1, 4, 4), activations=("Swish",)),
             "activations must be names among affine, elu",
@@ -166,10 +142,7 @@ def test_unknown_sizes():
             lambda: op.nn.lstm(tensor(n, w, 3), tensor(1, 16, 3), tensor(1, 16, 4), activations=("Tanh",)),
             "activations must be 3 names",
         ),
-        (
-            lambda: op.nn.rnn(tensor(n, w, 3), tensor(1, 4, 3), tensor(1, 4, 4), clip=-1.0),
-            "clip must be positive",
-        ),
+        (lambda: op.nn.rnn(tensor(n, w, 3), tensor(1, 4, 3), tensor(1, 4, 4), clip=-1.0), "clip must be positive"),
     ],
 )
 def test_refused(build, message):

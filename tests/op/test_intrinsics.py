@@ -82,9 +82,7 @@ def test_call_tir_gives_what_it_says():
 def test_call_tir_of_several_outputs_is_a_tuple():
     x = var((n,))
     outs = [TensorStructInfo((n,), f32), TensorStructInfo((n,), "int32")]
-    assert_structural_equal(
-        emitted([x], lambda f: op.call_tir("some.function", x, outs)), TupleStructInfo(outs)
-    )
+    assert_structural_equal(emitted([x], lambda f: op.call_tir("some.function", x, outs)), TupleStructInfo(outs))
 
 
 def test_older_spellings_give_shapes_and_a_dtype():
@@ -133,9 +131,7 @@ def test_outputs_must_be_concrete():
         "call_tir: the output has no dtype, so it cannot be allocated"
     )
     assert "the shape of output 1 is not known" in complaint(
-        [x],
-        lambda _: make("f", x, [TensorStructInfo((4,), f32), TensorStructInfo(None, f32, None, 1)]),
-        "E3110",
+        [x], lambda _: make("f", x, [TensorStructInfo((4,), f32), TensorStructInfo(None, f32, None, 1)]), "E3110"
     )
     assert "expected a tensor" in complaint([x], lambda _: make("f", x, ObjectStructInfo()), "E3110")
 
@@ -268,11 +264,7 @@ def test_an_argument_named_twice_and_indices_that_are_no_integers():
 
 def test_packed_calls():
     x, out = var((4,)), TensorStructInfo((4,), f32)
-    for infos, expected in (
-        (None, ObjectStructInfo()),
-        (out, out),
-        ([out, out], TupleStructInfo([out, out])),
-    ):
+    for infos, expected in ((None, ObjectStructInfo()), (out, out), ([out, out], TupleStructInfo([out, out]))):
         assert_structural_equal(
             emitted([x], lambda _, i=infos: op.call_pure_packed("f", x, 1, "s", sinfo_args=i)), expected
         )
@@ -289,9 +281,7 @@ def test_closures():
     @I.ir_module
     class Module:
         @R.function
-        def add(x: R.Tensor(("k",), "float32"), y: R.Tensor(("k",), "float32")) -> R.Tensor(
-            ("k",), "float32"
-        ):
+        def add(x: R.Tensor(("k",), "float32"), y: R.Tensor(("k",), "float32")) -> R.Tensor(("k",), "float32"):
             return R.add(x, y)
 
     bb = relax.BlockBuilder(Module)
@@ -336,12 +326,8 @@ def test_print_and_assert():
     x, flag = var((4,)), var((), "bool", name="flag")
     unit = TupleStructInfo([])
     assert_structural_equal(emitted([x], lambda _: op.print(x, 1, "s", format="{} {} {}"), impure=True), unit)
-    assert_structural_equal(
-        emitted([x, flag], lambda _: op.assert_op(flag, x, format="bad {}"), impure=True), unit
-    )
-    assert_structural_equal(
-        emitted([x, flag], lambda _: op.assert_op(flag, [x, x], format="{} {}"), impure=True), unit
-    )
+    assert_structural_equal(emitted([x, flag], lambda _: op.assert_op(flag, x, format="bad {}"), impure=True), unit)
+    assert_structural_equal(emitted([x, flag], lambda _: op.assert_op(flag, [x, x], format="{} {}"), impure=True), unit)
     condition = relax.PrimValue(n > 3)
     assert_structural_equal(emitted([var((n,))], lambda _: op.assert_op(condition), impure=True), unit)
     assert "condition must be a bool scalar" in complaint([x], lambda _: op.assert_op(x), "E3103")
@@ -353,9 +339,7 @@ def test_devices():
     x = var((4,))
     info = emitted([x], lambda _: op.to_vdevice(x, VDevice("llvm", 1)))
     assert_structural_equal(info.vdevice, VDevice("llvm", 1))
-    assert_structural_equal(
-        emitted([x], lambda _: op.hint_on_device(x, "llvm:1")).vdevice, VDevice("llvm", 1)
-    )
+    assert_structural_equal(emitted([x], lambda _: op.hint_on_device(x, "llvm:1")).vdevice, VDevice("llvm", 1))
     with pytest.raises((DiagnosticError, ValueError), match="expected a VDevice"):
         op.to_vdevice(x, 3)
 
@@ -370,8 +354,7 @@ def test_the_null_object_and_builtins_with_context():
 
 def test_allocations():
     assert_structural_equal(
-        emitted([var((n,))], lambda _: op.builtin.alloc_tensor((n, 4), "int8")),
-        TensorStructInfo((n, 4), "int8"),
+        emitted([var((n,))], lambda _: op.builtin.alloc_tensor((n, 4), "int8")), TensorStructInfo((n, 4), "int8")
     )
     storage = op.memory.alloc_storage((64,), 0, "global", "uint8")
     assert_structural_equal(emitted([], lambda _: storage), ObjectStructInfo())

@@ -38,9 +38,7 @@ def test_pad_by_symbolic_widths():
         def main(x: R.Tensor(("n", 2), "float32"), s: R.Shape(["m"])):
             n = T.int64()
             m = T.int64()
-            y: R.Tensor((n + m - 1, 2), "float32") = R.nn.pad(
-                x, (m, -1, 0, 0), pad_mode="constant", pad_value=5.0
-            )
+            y: R.Tensor((n + m - 1, 2), "float32") = R.nn.pad(x, (m, -1, 0, 0), pad_mode="constant", pad_value=5.0)
             return y
 
     x = np.arange(4, dtype="float32").reshape(2, 2)
@@ -130,9 +128,7 @@ ERRORS = {
     "avg_pool1d: data must be a tensor of floating point, found int64": lambda: nn.avg_pool1d(
         tensor("x", 1, 1, 2, dtype="int64")
     ),
-    "max_pool1d: layout must be a permutation of 'NCW', found 'NCHW'": lambda: nn.max_pool1d(
-        X3, layout="NCHW"
-    ),
+    "max_pool1d: layout must be a permutation of 'NCW', found 'NCHW'": lambda: nn.max_pool1d(X3, layout="NCHW"),
     "adaptive_avg_pool2d: output_size must be 1 or 2 numbers, each at least 1, found (0, 0)": lambda: (
         nn.adaptive_avg_pool2d(X4, 0)
     ),
@@ -145,14 +141,10 @@ ERRORS = {
     "pad: pad_value must be a value of int8, found 300": lambda: nn.pad(
         tensor("x", 1, dtype="int8"), [1, 1], pad_value=300
     ),
-    "pad: pad_mode: expected one of 'constant', 'reflect'": lambda: nn.pad(
-        X2, [0, 0, 0, 0], pad_mode="mirror"
-    ),
+    "pad: pad_mode: expected one of 'constant', 'reflect'": lambda: nn.pad(X2, [0, 0, 0, 0], pad_mode="mirror"),
     "pixel_shuffle: the number of channels must be a multiple of 9, found 4": lambda: nn.pixel_shuffle(X4, 3),
     "pixel_unshuffle: the height of data must be a multiple of 2, found 5": lambda: nn.pixel_unshuffle(X4, 2),
-    "pixel_shuffle: data must have at least 3 dimensions (…, C, H, W), found 2": lambda: nn.pixel_shuffle(
-        X2, 2
-    ),
+    "pixel_shuffle: data must have at least 3 dimensions (…, C, H, W), found 2": lambda: nn.pixel_shuffle(X2, 2),
     "group_norm: 3 channels cannot be split into 2 groups": lambda: nn.group_norm(X3, ROW, ROW, 2, 1, [2]),
     "group_norm: axes must be axes other than the channel_axis, found (1,)": lambda: nn.group_norm(
         X3, ROW, ROW, 3, 1, [1]
@@ -165,21 +157,15 @@ ERRORS = {
     "prelu: a dimension of alpha is 2, which does not broadcast to 3": lambda: nn.prelu(X3, tensor("a", 2)),
     "prelu: alpha must have at most 2 dimensions, found 3": lambda: nn.prelu(X2, X3),
     "softplus: beta must be above 0, found 0.0": lambda: nn.softplus(X2, beta=0.0),
-    "cross_entropy_with_logits: the sizes of predictions and labels differ": lambda: (
-        nn.cross_entropy_with_logits(X2, tensor("l", 2, 4))
+    "cross_entropy_with_logits: the sizes of predictions and labels differ": lambda: nn.cross_entropy_with_logits(
+        X2, tensor("l", 2, 4)
     ),
-    "cross_entropy_with_logits: predictions have 2 dimensions, labels 3": lambda: (
-        nn.cross_entropy_with_logits(X2, X3)
-    ),
-    "nll_loss: targets must have 1 dimensions, found 2": lambda: nn.nll_loss(
-        X2, tensor("t", 2, 3, dtype="int64")
-    ),
+    "cross_entropy_with_logits: predictions have 2 dimensions, labels 3": lambda: nn.cross_entropy_with_logits(X2, X3),
+    "nll_loss: targets must have 1 dimensions, found 2": lambda: nn.nll_loss(X2, tensor("t", 2, 3, dtype="int64")),
     "nll_loss: dimension 0 of targets is 3, expected 2 as in predictions": lambda: nn.nll_loss(
         X2, tensor("t", 3, dtype="int64")
     ),
-    "nll_loss: weights must have one element per class, 3, found 2": lambda: nn.nll_loss(
-        X2, WHOLE, tensor("w", 2)
-    ),
+    "nll_loss: weights must have one element per class, 3, found 2": lambda: nn.nll_loss(X2, WHOLE, tensor("w", 2)),
     "nll_loss: weights must have 1 dimension, found 2": lambda: nn.nll_loss(X2, WHOLE, X2),
     "nll_loss: predictions must have a dimension of classes, found 0 dimensions": lambda: nn.nll_loss(
         tensor("x"), WHOLE

@@ -14,11 +14,7 @@ from relax.prim import PrimExpr
 
 ROOT = Path(relax.__file__).parent
 FULL = {name for name in Op.list_op_names() if name.startswith("relax.") and "testing" not in name.split(".")}
-OTHERS = {
-    *dir(builtins),
-    *dir(PrimExpr),
-    *(name[4:] for name in Op.list_op_names() if name.startswith("tir.")),
-}
+OTHERS = {*dir(builtins), *dir(PrimExpr), *(name[4:] for name in Op.list_op_names() if name.startswith("tir."))}
 """Names of Python's builtins, of methods of scalars and of functions of TIR, which have collections of their own."""
 WORDS = {name.removeprefix("relax.") for name in FULL}
 SHORT = WORDS - OTHERS
@@ -57,9 +53,7 @@ def collections(source, names):
             exempt.add(node.value)
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             exempt.add(node.value)
-    return [
-        node.lineno for node in ast.walk(tree) if node not in exempt and len(set(values(node)) & names) >= 2
-    ]
+    return [node.lineno for node in ast.walk(tree) if node not in exempt and len(set(values(node)) & names) >= 2]
 
 
 def test_there_are_names():
@@ -92,6 +86,4 @@ def test_collections_are_seen(source):
 
 
 def test_single_names_are_no_collection():
-    assert not collections(
-        'x = ("relax.add", "other"); y = "relax.exp"; __all__ = ["add", "exp"]', FULL | SHORT
-    )
+    assert not collections('x = ("relax.add", "other"); y = "relax.exp"; __all__ = ["add", "exp"]', FULL | SHORT)

@@ -56,9 +56,7 @@ def test_the_diagonal_may_be_an_expression():
 
 def test_masked_fill():
     x = np.arange(3, dtype="int32")
-    for (filled,) in both(
-        'x: R.Tensor((3,), "int32")', "return (R.masked_fill(x, R.less(x, R.const(1)), 7),)", x
-    ):
+    for (filled,) in both('x: R.Tensor((3,), "int32")', "return (R.masked_fill(x, R.less(x, R.const(1)), 7),)", x):
         assert (filled.dtype, filled.tolist()) == ("int32", [7, 1, 2])
 
 
@@ -106,9 +104,7 @@ FACTS = (
 )
 
 
-@pytest.mark.parametrize(
-    "known", ["R.Tensor", 'R.Tensor(("n", 3, "m"), "int16")', 'R.Tensor("int16", ndim=3)']
-)
+@pytest.mark.parametrize("known", ["R.Tensor", 'R.Tensor(("n", 3, "m"), "int16")', 'R.Tensor("int16", ndim=3)'])
 def test_facts_about_a_tensor(known):
     x = np.zeros((2, 3, 5), "int16")
     for found in both(f'x: {known}, axis: R.Prim("int64")', FACTS, x, 1):
@@ -153,11 +149,7 @@ def test_several_workers():
     with pytest.raises(DiagnosticError, match="dimension 0 is 3, which 2 workers cannot share"):
         op.ccl.scatter_from_worker0(tensor(3, 2), 2)
     with pytest.raises(DiagnosticError, match="num_workers is 2, but a program is run by one worker"):
-        both(
-            'x: R.Tensor((4,), "float32")',
-            "return (R.ccl.allgather(x, num_workers=2),)",
-            np.zeros(4, "float32"),
-        )
+        both('x: R.Tensor((4,), "float32")', "return (R.ccl.allgather(x, num_workers=2),)", np.zeros(4, "float32"))
 
 
 # -------------------------------------------------------------------------------------------------- wrong calls

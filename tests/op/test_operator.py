@@ -13,16 +13,7 @@ import pytest
 
 import relax.op
 from relax.expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
-from relax.ir import (
-    DataType,
-    DiagnosticError,
-    Op,
-    VDevice,
-    load_json,
-    save_json,
-    structural_equal,
-    structural_hash,
-)
+from relax.ir import DataType, DiagnosticError, Op, VDevice, load_json, save_json, structural_equal, structural_hash
 from relax.op.dims import broadcast, same_dtype
 from relax.op.operator import Operator, operator, row
 from relax.prim import Var as PrimVar
@@ -191,9 +182,7 @@ def test_attributes_are_converted():
 
 
 def test_a_wrong_argument_list_is_a_type_error_that_shows_the_signature():
-    with pytest.raises(
-        TypeError, match=r"relax.op.testing.scaled\(x, bias=None.*unexpected keyword argument 'axle'"
-    ):
+    with pytest.raises(TypeError, match=r"relax.op.testing.scaled\(x, bias=None.*unexpected keyword argument 'axle'"):
         scaled(x, axle=0)
 
 
@@ -229,10 +218,7 @@ def test_shape_scalar_and_tuple_arguments():
 @pytest.mark.parametrize(
     "build, expected",
     [
-        (
-            lambda: scaled(1.5),
-            "testing.scaled: x must be a tensor, found float 1.5",
-        ),
+        (lambda: scaled(1.5), "testing.scaled: x must be a tensor, found float 1.5"),
         (lambda: scaled([x]), "testing.scaled: x must be a tensor, found list"),
         (lambda: fill(("a",), 1), "testing.fill: shape must be a shape, found tuple"),
         (lambda: first({}), "testing.first: tensors must be a tuple, found dict"),
@@ -285,10 +271,7 @@ def test_struct_info_through_nested_calls():
 @pytest.mark.parametrize(
     "build, expected",
     [
-        (
-            lambda: scaled(tensor("h", (n, 4), "int32")),
-            "[E3103]: testing.scaled: x must be a floating-point tensor",
-        ),
+        (lambda: scaled(tensor("h", (n, 4), "int32")), "[E3103]: testing.scaled: x must be a floating-point tensor"),
         (lambda: scaled(x, axis=2), "[E3104]: testing.scaled: axis 2 is out of range: expected from -2 to 1"),
         (lambda: scaled(tensor("h", ())), "axis -1 is out of range: a scalar has no axes"),
         (
@@ -391,9 +374,7 @@ def test_an_operator_prints_and_parses_whatever_its_prefix(name):
 
 
 def test_names_that_scripts_cannot_say_are_refused():
-    with pytest.raises(
-        ValueError, match="'testing-it.twice' has the part 'testing-it', which is no name in Python"
-    ):
+    with pytest.raises(ValueError, match="'testing-it.twice' has the part 'testing-it', which is no name in Python"):
         operator("testing-it.twice")
     with pytest.raises(ValueError, match="has the part 'lambda'"):
         operator("relax.testing.lambda")

@@ -18,13 +18,7 @@ from support import PLAIN_LOOPS
 
 rng = np.random.default_rng(5)
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 3e38, -3e38, 1e-45], "float32")
-CASES = [
-    (0.0361, 124, "uint8"),
-    (0.125, 0, "uint8"),
-    (1.0, 255, "uint8"),
-    (0.0123, -5, "int8"),
-    (7e-6, 127, "int8"),
-]
+CASES = [(0.0361, 124, "uint8"), (0.125, 0, "uint8"), (1.0, 255, "uint8"), (0.0123, -5, "int8"), (7e-6, 127, "int8")]
 
 
 def near_halves(scale: float, zero: int, dtype: str) -> np.ndarray:
@@ -33,11 +27,7 @@ def near_halves(scale: float, zero: int, dtype: str) -> np.ndarray:
     halves = (np.arange(info.min - zero - 3, info.max - zero + 3) + 0.5) * np.float32(scale)
     lines = [halves.astype("float32")]
     for _ in range(3):
-        lines = [
-            np.nextafter(lines[0], np.float32(-np.inf)),
-            *lines,
-            np.nextafter(lines[-1], np.float32(np.inf)),
-        ]
+        lines = [np.nextafter(lines[0], np.float32(-np.inf)), *lines, np.nextafter(lines[-1], np.float32(np.inf))]
     bits = rng.integers(0, 2**32, 5000, dtype=np.uint32).view("float32")
     return np.concatenate([*lines, bits, SPECIAL])
 
@@ -59,9 +49,7 @@ def quantized(scale: float, zero: int, dtype: str) -> relax.IRModule:
 def test_the_integers_of_the_quotient(scale, zero, dtype):
     machine = relax.VirtualMachine(relax.build(quantized(scale, zero, dtype), PLAIN_LOOPS), relax.cpu())
     data = near_halves(scale, zero, dtype)
-    expected = Quantize(out_dtype=DataType(dtype)).evaluate(
-        data, np.array(scale, "float32"), np.array(zero, dtype)
-    )
+    expected = Quantize(out_dtype=DataType(dtype)).evaluate(data, np.array(scale, "float32"), np.array(zero, dtype))
     for size in (0, 1, 17, data.size):
         actual = machine["main"](relax.nd.array(data[:size])).numpy()
         np.testing.assert_array_equal(actual, expected[:size])

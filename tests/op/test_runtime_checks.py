@@ -59,9 +59,7 @@ def add(a, b):
     return public_function("relax.add")(a, b)
 
 
-@pytest.mark.parametrize(
-    "a, b", [((3,), (3,)), ((1,), (3,)), ((3,), (1,)), ((0,), (1,)), ((1,), (0,)), ((1,), (1,))]
-)
+@pytest.mark.parametrize("a, b", [((3,), (3,)), ((1,), (3,)), ((3,), (1,)), ((0,), (1,)), ((1,), (0,)), ((1,), (1,))])
 def test_sizes_of_unknown_relation_broadcast(a, b):
     """n and m may be equal, or either may be 1; the shape of the result is chosen when the kernel runs."""
     call = add(tensor("x", n), tensor("y", m))
@@ -174,10 +172,7 @@ def test_networks():
     assert requirements(conv2d(tensor("x", 1, n, 8, 8), tensor("w", 4, n, 3, 3))) == []
     assert requirements(layer_norm(tensor("x", 2, n), tensor("g", m), tensor("b", n))) != []
     assert requirements(attention(*(tensor(name, 1, n, 2, 8) for name in "qkv"))) == []
-    assert (
-        requirements(attention(tensor("q", 1, n, 2, 8), tensor("k", 1, m, 2, 8), tensor("v", 1, k, 2, 8)))
-        != []
-    )
+    assert requirements(attention(tensor("q", 1, n, 2, 8), tensor("k", 1, m, 2, 8), tensor("v", 1, k, 2, 8))) != []
     biased = attention(*(tensor(name, 1, n, 2, 8) for name in "qkv"), tensor("bias", p, 1, n, n))
     assert requirements(biased) == ["dimension 0 of bias is p, which does not broadcast to 1"]
 

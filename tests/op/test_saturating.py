@@ -69,10 +69,7 @@ def test_powers_of_two(source):
     [
         ('R.saturating_astype(x, "int8")', "dtype must be a float of 8 or 4 bits, found 'int8'"),
         ('R.saturating_astype(x, "float16")', "dtype must be a float of 8 or 4 bits, found 'float16'"),
-        (
-            'R.saturating_astype(x, "float8_e5m2", "up")',
-            "rounding must be 'nearest' for float8_e5m2, found 'up'",
-        ),
+        ('R.saturating_astype(x, "float8_e5m2", "up")', "rounding must be 'nearest' for float8_e5m2, found 'up'"),
         (
             'R.saturating_astype(x, "float8_e8m0fnu", "even")',
             "rounding must be 'nearest', 'up' or 'down', found 'even'",
@@ -88,9 +85,7 @@ def test_errors(call, message):
 
 def test_the_dtype_must_be_known():
     with pytest.raises(DiagnosticError) as caught:
-        from_source(
-            '@R.function\ndef main(x: R.Tensor((2,))):\n    return R.saturating_astype(x, "float8_e5m2")'
-        )
+        from_source('@R.function\ndef main(x: R.Tensor((2,))):\n    return R.saturating_astype(x, "float8_e5m2")')
     (found,) = caught.value.diagnostics
     assert (found.code, found.message) == ("E3103", "saturating_astype: the dtype of x is not known")
     assert found.hint == "R.match_cast states a dtype that is only known at run time"

@@ -51,9 +51,7 @@ def shapes(cls):
 def module(cls, attributes):
     """A module of one call, parsed from a text in which attributes are spelled so."""
     operands = [f"x{i}" for i in range(len(shapes(cls)))]
-    parameters = [
-        f'{name}: R.Tensor({shape}, "float32")' for name, shape in zip(operands, shapes(cls), strict=True)
-    ]
+    parameters = [f'{name}: R.Tensor({shape}, "float32")' for name, shape in zip(operands, shapes(cls), strict=True)]
     given = [f"{name}={value!r}" for name, value in attributes.items()]
     return from_source(
         "from relax.script import ir as I, relax as R\n"
@@ -110,6 +108,4 @@ def test_regions_have_two_sizes():
 
 def test_numbers_that_fit_no_spelling_are_reported():
     with pytest.raises(relax.DiagnosticError, match=r"padding must be 1, 2 or 4 numbers.*found \(1, 1, 1\)"):
-        relax.op.nn.max_pool2d(
-            relax.Var("x", relax.TensorStructInfo((1, 1, 4, 4), "float32")), padding=(1, 1, 1)
-        )
+        relax.op.nn.max_pool2d(relax.Var("x", relax.TensorStructInfo((1, 1, 4, 4), "float32")), padding=(1, 1, 1))

@@ -18,9 +18,7 @@ def test_take_with_indices_that_only_uint64_holds(mode):
     @I.ir_module
     class Module:
         @R.function
-        def main(x: R.Tensor(("n",), "float32"), i: R.Tensor(("k",), "uint64")) -> R.Tensor(
-            ("k",), "float32"
-        ):
+        def main(x: R.Tensor(("n",), "float32"), i: R.Tensor(("k",), "uint64")) -> R.Tensor(("k",), "float32"):
             return R.take(x, i, axis=0, mode=mode)
 
     x, i = np.arange(3, dtype="float32"), np.array([1, 2**64 - 1, 2**63], "uint64")

@@ -34,9 +34,7 @@ def dangers(func: PrimFunc):
             case PrimCall() if not is_pure(item):
                 found.append(item)
             case FloorDiv(a, b) | FloorMod(a, b) | Div(a, b) | Mod(a, b) if a.dtype.is_integer:
-                known = (
-                    b.value or empty if isinstance(b, IntImm) else not loads(b) and set(free_vars(b)) <= sizes
-                )
+                known = b.value or empty if isinstance(b, IntImm) else not loads(b) and set(free_vars(b)) <= sizes
                 if not known:
                     found.append(item)
             case BufferLoad() if any(map(loads, item.indices)):

@@ -233,7 +233,5 @@ def f(y: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
     before, _ = module({kind: function + READERS[kind] + "\n" + reuse}, "return (r, s)", "float32", "")
     machine(before + apply)
     after, _ = module({kind: function + reuse + READERS[kind]}, "return (r, s)", "float32", "")
-    with pytest.raises(
-        DiagnosticError, match="a function that reads a, is used after it was reused in place"
-    ):
+    with pytest.raises(DiagnosticError, match="a function that reads a, is used after it was reused in place"):
         machine(after + apply)

@@ -124,9 +124,9 @@ def test_branches_give_aliases(run):
     @I.ir_module
     class Module:
         @R.function(pure=False)
-        def main(
-            c: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")
-        ) -> R.Tuple(R.Tensor, R.Tensor, R.Tensor):
+        def main(c: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tuple(
+            R.Tensor, R.Tensor, R.Tensor
+        ):
             if c:
                 t = (x, y)
             else:
@@ -151,9 +151,7 @@ def test_same_array_given_twice(run):
     @I.ir_module
     class Module:
         @R.function(pure=False)
-        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tuple(
-            R.Tensor, R.Tensor
-        ):
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tuple(R.Tensor, R.Tensor):
             before = R.add(x, y)
             _ = R.call_packed("pitfall.increment", x, sinfo_args=R.Tuple())
             after = R.add(x, y)
@@ -297,9 +295,9 @@ def test_what_a_function_returns_of_its_arguments_is_reused():
                 A[i] = A[i] * T.float32(2)
 
         @R.function(private=True)
-        def choose(
-            c: R.Tensor((), "bool"), v: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")
-        ) -> R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")):
+        def choose(c: R.Tensor((), "bool"), v: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")) -> R.Tuple(
+            R.Tensor((4,), "float32"), R.Tensor((4,), "float32")
+        ):
             if c:
                 r = v
             else:
@@ -312,9 +310,7 @@ def test_what_a_function_returns_of_its_arguments_is_reused():
             a = R.exp(x)
 
             @R.function
-            def local(
-                v: R.Tensor((4,), "float32"),
-            ) -> R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")):
+            def local(v: R.Tensor((4,), "float32")) -> R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")):
                 return cls.choose(c, v, x)
 
             other = local

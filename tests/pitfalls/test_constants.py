@@ -98,9 +98,7 @@ def test_folding_keeps_floating_point_results(run):
     @I.ir_module
     class Module:
         @R.function
-        def main(x: R.Tensor((6,), "float32")) -> R.Tuple(
-            R.Tensor, R.Tensor, R.Tensor, R.Tensor, R.Tensor, R.Tensor
-        ):
+        def main(x: R.Tensor((6,), "float32")) -> R.Tuple(R.Tensor, R.Tensor, R.Tensor, R.Tensor, R.Tensor, R.Tensor):
             with R.dataflow():
                 inf = R.const(INF, "float32")
                 a = R.subtract(R.multiply(x, inf), R.multiply(x, inf))
@@ -216,15 +214,11 @@ def test_kernels_that_differ_in_immediates_only(run):
             return (a, b, c, d)
 
     x = f32(-3, 0.5, 1.5, 5)
-    for found, (low, high) in zip(
-        arrays(run(Module)["main"](x)), ((0, 1), (0, 2), (0, 2), (-1, 2)), strict=True
-    ):
+    for found, (low, high) in zip(arrays(run(Module)["main"](x)), ((0, 1), (0, 2), (0, 2), (-1, 2)), strict=True):
         np.testing.assert_array_equal(found, np.clip(x, np.float32(low), np.float32(high)))
 
 
-@pytest.mark.parametrize(
-    "data", [[0, 2**64 - 1], [[2**53 + 1], [2**63 + 1]], [2**64 - 2, 1], [2**63, 2**63 - 1]]
-)
+@pytest.mark.parametrize("data", [[0, 2**64 - 1], [[2**53 + 1], [2**63 + 1]], [2**64 - 2, 1], [2**63, 2**63 - 1]])
 def test_lists_of_large_integers_are_exact(data):
     """NumPy makes float64 of integers on both sides of 2**63."""
     assert relax.const(data, "uint64").data.tolist() == data

@@ -130,10 +130,7 @@ def test_a_call_made_by_hand_without_what_it_needs():
         func = relax.Function([x], body, TensorStructInfo((3,), "float32"), attrs={"global_symbol": "main"})
         mod = IRModule({relax.GlobalVar("main"): func})
         assert "main" in mod.script()
-        if (
-            isinstance(call.op if isinstance(call, relax.Call) else None, Op)
-            and call.op.name == "relax.nn.softmax"
-        ):
+        if isinstance(call.op if isinstance(call, relax.Call) else None, Op) and call.op.name == "relax.nn.softmax":
             continue  # attributes have defaults
         with pytest.raises(DiagnosticError):
             relax.build(mod, "llvm")
@@ -195,9 +192,7 @@ def test_errors_about_values_that_do_not_print():
             return x
 
     vm = machine(Module)
-    with pytest.raises(
-        TypeError, match="parameter x: expected a tensor, found an object of type Unprintable"
-    ):
+    with pytest.raises(TypeError, match="parameter x: expected a tensor, found an object of type Unprintable"):
         vm["main"](Unprintable())
 
 
@@ -309,10 +304,7 @@ def test_deep_programs():
     nested = "x"
     for _ in range(depth):
         nested = f"R.add({nested}, x)"
-    lines = [
-        "@R.function",
-        'def main(x: R.Tensor((), "float32"), b: R.Tensor((), "bool")) -> R.Tensor((), "float32"):',
-    ]
+    lines = ["@R.function", 'def main(x: R.Tensor((), "float32"), b: R.Tensor((), "bool")) -> R.Tensor((), "float32"):']
     lines += [f"    y = {nested}"]
     pad = "    "
     for i in range(15):

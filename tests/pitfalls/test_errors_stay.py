@@ -49,10 +49,7 @@ class Module:
 """
 FAILURES = {
     "take": ("y = R.take(x, i, axis=0)", IndexError),
-    "take of constants": (
-        'y = R.take(R.const([1.0], "float32"), R.const([5], "int64"), axis=0)',
-        IndexError,
-    ),
+    "take of constants": ('y = R.take(R.const([1.0], "float32"), R.const([5], "int64"), axis=0)', IndexError),
     "floor_divide": ("y = R.floor_divide(z, z)", ZeroDivisionError),
     "divide of integers": ("y = R.divide(z, z)", ZeroDivisionError),
     "floor_mod": ("y = R.floor_mod(z, z)", ZeroDivisionError),
@@ -80,10 +77,7 @@ FAILURES = {
     "concat": ("y = R.concat([R.expand_dims(m, 0), R.expand_dims(w, 0)], axis=0)", AssertionError),
     "stack": ("y = R.stack([m, x], axis=0)", AssertionError),
     "matmul": ("y = R.matmul(m, w)", AssertionError),
-    "argmax of nothing": (
-        "l = R.strided_slice(x, [0], [5], [n])\ny = R.argmax(l, axis=0)",
-        AssertionError,
-    ),
+    "argmax of nothing": ("l = R.strided_slice(x, [0], [5], [n])\ny = R.argmax(l, axis=0)", AssertionError),
     "negative size": ('y = R.zeros((n - 100,), "float32")', ValueError),
     "condition": ("if o:\n    y = x\nelse:\n    y = R.exp(x)", TypeError),
     "branch": ("if c:\n    y = R.take(x, i, axis=0)\nelse:\n    y = x", IndexError),
@@ -110,10 +104,7 @@ FAILURES = {
     ),
     "closure": ("f = cls.pick\ny = f(x, i)", IndexError),
     "kernel": ('y = R.call_tir(cls.bounded, (x,), R.Tensor((1,), "float32"))', AssertionError),
-    "packed kernel": (
-        'y = R.call_dps_packed("pitfall.fails", (x,), R.Tensor((1,), "float32"))',
-        RuntimeError,
-    ),
+    "packed kernel": ('y = R.call_dps_packed("pitfall.fails", (x,), R.Tensor((1,), "float32"))', RuntimeError),
     "packed function": ('y = R.call_pure_packed("pitfall.fails", x, sinfo_args=R.Object)', RuntimeError),
     "result of a packed function": (
         'y = R.call_pure_packed("pitfall.same", x, sinfo_args=R.Tensor((7,), "float32"))',
@@ -141,9 +132,7 @@ def functions():
 
 
 @pytest.mark.filterwarnings("ignore::relax.ir.RelaxWarning")
-@pytest.mark.parametrize(
-    ("pieces", "purity"), [(FAILURES, ""), (IMPURE, "pure=False")], ids=["pure", "impure"]
-)
+@pytest.mark.parametrize(("pieces", "purity"), [(FAILURES, ""), (IMPURE, "pure=False")], ids=["pure", "impure"])
 def test_unused_calls_that_fail_still_fail(run, pieces, purity):
     vm = run(module(pieces, purity))
     x, i, m = f32(1, 2), np.array([0, 5]), f32(1, 2, 3, 4)

@@ -98,8 +98,7 @@ def blocks(mod):
     found = []
     walk(mod["main"], lambda item: found.append(item) if isinstance(item, DataflowBlock) else None)
     return sum(
-        any(isinstance(b.value, Call) and b.value.op == Op.get("relax.sin") for b in block.bindings)
-        for block in found
+        any(isinstance(b.value, Call) and b.value.op == Op.get("relax.sin") for b in block.bindings) for block in found
     )
 
 
@@ -124,16 +123,12 @@ def test_graph_passes(place):
     # Of the two reshapes one leaves its block, and must be a tensor of its own.
     assert counts(RewriteDataflowReshape()(legal), "relax.reshape") == [n]
     left = []
-    walk(
-        ToNonDataflow()(mod)["main"],
-        lambda item: left.append(item) if isinstance(item, DataflowBlock) else None,
-    )
+    walk(ToNonDataflow()(mod)["main"], lambda item: left.append(item) if isinstance(item, DataflowBlock) else None)
     assert not left
     bound = BindSymbolicVars({"n": 3})(mod)
     free = []
     walk(
-        bound["main"],
-        lambda item: free.append(item) if isinstance(item, relax.tir.Var) and item.name == "n" else None,
+        bound["main"], lambda item: free.append(item) if isinstance(item, relax.tir.Var) and item.name == "n" else None
     )
     assert not free
     for step in (
@@ -246,10 +241,7 @@ SHAPES = {
         "k = R.match_cast(s, R.Shape(ndim=3))\nr = R.reshape(x, k)",
         lambda x: x.reshape(x.shape[1], 1, x.shape[0]),
     ),
-    "everything unknown": (
-        "o: R.Tensor = y\nr = R.reshape(o, s)",
-        lambda x: x.reshape(x.shape[1], 1, x.shape[0]),
-    ),
+    "everything unknown": ("o: R.Tensor = y\nr = R.reshape(o, s)", lambda x: x.reshape(x.shape[1], 1, x.shape[0])),
     "to a known shape": ("r = R.reshape(y, R.shape([m, n]))", lambda x: x.reshape(x.shape[::-1])),
     "matched": (
         "p = T.int64()\nq = T.int64()\nk = R.match_cast(s, R.Shape([p, 1, q]))\nr = R.reshape(x, (q, p))",
@@ -319,10 +311,7 @@ class Module:
             .replace("{inner}", "    ").replace("{close}", "    R.output()")
         )  # fmt: skip
     outside = (
-        inside.replace("{purity}", "(pure=False)")
-        .replace("{open}", "")
-        .replace("{inner}", "")
-        .replace("{close}", "")
+        inside.replace("{purity}", "(pure=False)").replace("{open}", "").replace("{inner}", "").replace("{close}", "")
     )
     for program in (machine(outside), interpreted(outside)):
         assert program["main"](np.ones(2, "float32")).numpy().tolist() == [1, 1]

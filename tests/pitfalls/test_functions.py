@@ -78,8 +78,7 @@ def test_closures_in_tuples_and_as_arguments_of_closures(run):
 
             @R.function
             def twice(
-                f: R.Callable((R.Tensor((), "int64"),), R.Tensor((), "int64"), True),
-                y: R.Tensor((), "int64"),
+                f: R.Callable((R.Tensor((), "int64"),), R.Tensor((), "int64"), True), y: R.Tensor((), "int64")
             ) -> R.Tensor((), "int64"):
                 return f(f(y))
 
@@ -169,9 +168,7 @@ def test_in_place_call_given_a_tuple_variable(run):
             return r
 
         @R.function
-        def given(t: R.Tuple(R.Tensor((3,), "float32"), R.Tensor((3,), "float32"))) -> R.Tensor(
-            (3,), "float32"
-        ):
+        def given(t: R.Tuple(R.Tensor((3,), "float32"), R.Tensor((3,), "float32"))) -> R.Tensor((3,), "float32"):
             cls = Module
             r = R.call_tir_inplace(cls.f, t, [0], R.Tensor((3,), "float32"))
             return r
@@ -226,9 +223,7 @@ def test_in_place_of_a_kernel_that_does_not_expect_it(run):
 
 def test_dead_code_elimination_keeps_what_impure_calls_use(run):
     seen = []
-    relax.register_func(
-        "pitfall.see", lambda *values: seen.append([v.numpy().tolist() for v in values]), override=True
-    )
+    relax.register_func("pitfall.see", lambda *values: seen.append([v.numpy().tolist() for v in values]), override=True)
 
     @I.ir_module
     class Module:
@@ -255,9 +250,7 @@ def test_dead_code_elimination_keeps_what_impure_calls_use(run):
 
 def test_effects_keep_their_order_and_number(run):
     seen = []
-    relax.register_func(
-        "pitfall.note", lambda i: seen.append(i) or relax.nd.array(i64(len(seen))), override=True
-    )
+    relax.register_func("pitfall.note", lambda i: seen.append(i) or relax.nd.array(i64(len(seen))), override=True)
 
     @I.ir_module
     class Module:
@@ -294,9 +287,7 @@ def test_tuple_parameter_with_a_field_of_unknown_shape(run):
     class Module:
         @R.function
         def main(
-            t: R.Tuple(
-                R.Tensor(ndim=2, dtype="float32"), R.Tuple(R.Tensor(("n",), "float32"), R.Tensor), R.Object
-            ),
+            t: R.Tuple(R.Tensor(ndim=2, dtype="float32"), R.Tuple(R.Tensor(("n",), "float32"), R.Tensor), R.Object),
         ) -> R.Tuple(R.Tensor, R.Tensor, R.Tensor):
             n = T.int64()
             m = T.int64()

@@ -174,9 +174,7 @@ def kernel(text):
 
 def largest(text):
     """Blocks of the largest LLVM function."""
-    bodies = re.findall(
-        r"^define [^\n]*\{\n(.*?)^\}", module_text(kernel(text), resolve("llvm")), re.M | re.S
-    )
+    bodies = re.findall(r"^define [^\n]*\{\n(.*?)^\}", module_text(kernel(text), resolve("llvm")), re.M | re.S)
     return max(len(re.findall(r"^[\w.]+:", body, re.M)) for body in bodies)
 
 
@@ -218,9 +216,7 @@ def test_parts_take_what_they_use(tmp_path):
     wanted = np.zeros_like(a)
     wanted[:, 1:] = count * 2 * a[:, 1:] + count * (count - 1) / 2
     np.testing.assert_array_equal(b, wanted)
-    with pytest.raises(
-        IndexError, match=r"k: buffer \w+: index 3 is out of bounds for dimension 1 of size 3"
-    ):
+    with pytest.raises(IndexError, match=r"k: buffer \w+: index 3 is out of bounds for dimension 1 of size 3"):
         built["k"](a, b, 2, 2.0)
 
 

@@ -112,9 +112,7 @@ def test_take_out_of_range(run, index, axis):
     @I.ir_module
     class Module:
         @R.function
-        def main(x: R.Tensor(("n", "m"), "float32"), i: R.Tensor(("k",), index)) -> R.Tensor(
-            ndim=2, dtype="float32"
-        ):
+        def main(x: R.Tensor(("n", "m"), "float32"), i: R.Tensor(("k",), index)) -> R.Tensor(ndim=2, dtype="float32"):
             return R.take(x, i, axis=axis)
 
     vm = run(Module)
@@ -206,9 +204,7 @@ def test_sizes_that_overflow(run):
     @I.ir_module
     class Module:
         @R.function
-        def broadcast(x: R.Tensor((1, 1), "float32"), s: R.Shape(["n", "m"])) -> R.Tensor(
-            ndim=2, dtype="float32"
-        ):
+        def broadcast(x: R.Tensor((1, 1), "float32"), s: R.Shape(["n", "m"])) -> R.Tensor(ndim=2, dtype="float32"):
             n = T.int64()
             m = T.int64()
             return R.broadcast_to(x, (n, m))

@@ -110,9 +110,7 @@ def test_after_every_pass(count):
     assert_well_formed(parsed)
     # And the text is as good a program as the module: it is compiled and run from here.
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        vm = relax.VirtualMachine(
-            relax.build(parsed, "llvm", pipeline=None if count > len(DEFAULT) - 3 else "default")
-        )
+        vm = relax.VirtualMachine(relax.build(parsed, "llvm", pipeline=None if count > len(DEFAULT) - 3 else "default"))
     for n, m in ((0, 1), (1, 1), (2, 3)):
         x, y = np.linspace(0, 1, n * m, dtype="float32").reshape(n, m), np.linspace(1, 2, m, dtype="float32")
         b = (x + 2 * y).reshape(m, n)

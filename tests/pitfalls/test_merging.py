@@ -207,12 +207,7 @@ def count(mod, name):
     found = []
     for func in mod.functions.values():
         if isinstance(func, Function):
-            walk(
-                func,
-                lambda item: (
-                    found.append(item) if isinstance(item, Call) and item.op == Op.get(name) else None
-                ),
-            )
+            walk(func, lambda item: found.append(item) if isinstance(item, Call) and item.op == Op.get(name) else None)
     return len(found)
 
 

@@ -41,8 +41,7 @@ class Module:
 
     @R.function
     def apply(
-        f: R.Callable((R.Tensor((2,), "float32"),), R.Tensor((2,), "float32"), True),
-        x: R.Tensor((2,), "float32"),
+        f: R.Callable((R.Tensor((2,), "float32"),), R.Tensor((2,), "float32"), True), x: R.Tensor((2,), "float32")
     ) -> R.Tensor((2,), "float32"):
         return f(x)
 
@@ -94,12 +93,7 @@ BAD = {
     "prim far too big": (3, 2**700, TypeError, "main: parameter p: expected an int64 value"),
     "prim array": (3, np.array(3), TypeError, "main: parameter p: expected an int64 value, found a tensor"),
     "tuple kind": (4, np.array(5), TypeError, "main: parameter t: expected a tuple of 2, found a tensor"),
-    "tuple length": (
-        4,
-        (np.array(5),),
-        ValueError,
-        "main: parameter t: expected a tuple of 2, found a tuple of 1",
-    ),
+    "tuple length": (4, (np.array(5),), ValueError, "main: parameter t: expected a tuple of 2, found a tuple of 1"),
     "tuple field": (4, (f32(5), 1), (TypeError, ValueError), r"main: parameter t.*0"),
 }
 
@@ -162,11 +156,7 @@ LAYOUTS["read-only"] = lambda: read_only(base())
 def test_layouts(vm, name):
     value = LAYOUTS[name]()
     before = np.array(value)
-    for call in (
-        vm["plain"],
-        lambda v: vm["plain"](relax.nd.array(v)),
-        lambda v: vm["plain"](relax.nd.from_dlpack(v)),
-    ):
+    for call in (vm["plain"], lambda v: vm["plain"](relax.nd.array(v)), lambda v: vm["plain"](relax.nd.from_dlpack(v))):
         np.testing.assert_array_equal(call(value).numpy(), 2 * before)
     assert (np.array(value) == before).all()
 
@@ -216,17 +206,13 @@ class Broken(Torchlike):
 
 
 @pytest.mark.parametrize("kind", [Torchlike, OldTorchlike])
-@pytest.mark.parametrize(
-    "layout", ["fortran", "columns", "offset", "inner", "empty", "broadcast", "reversed"]
-)
+@pytest.mark.parametrize("layout", ["fortran", "columns", "offset", "inner", "empty", "broadcast", "reversed"])
 def test_dlpack_producers(vm, kind, layout):
     value = LAYOUTS[layout]()
     if not value.flags.writeable:
         value = np.lib.stride_tricks.as_strided(f32(1, 2, 3), (4, 3), (0, 4))
     np.testing.assert_array_equal(vm["plain"](kind(value)).numpy(), 2 * value)
-    np.testing.assert_array_equal(
-        vm["plain"](kind(value, True) if kind is Torchlike else kind(value)), 2 * value
-    )
+    np.testing.assert_array_equal(vm["plain"](kind(value, True) if kind is Torchlike else kind(value)), 2 * value)
 
 
 def test_dlpack_producers_share_memory(vm):
@@ -255,9 +241,7 @@ def test_results_outlive_everything():
 
 
 def test_functions_as_arguments(vm):
-    with pytest.raises(
-        TypeError, match="apply: parameter f: expected a Relax function, found a packed function"
-    ):
+    with pytest.raises(TypeError, match="apply: parameter f: expected a Relax function, found a packed function"):
         vm["apply"](lambda x: x, f32(1, 2))
     with pytest.raises(TypeError, match="apply: parameter f: the function integers does not fit"):
         vm["apply"](vm["integers"], f32(1, 2))
@@ -294,13 +278,7 @@ def test_changed_files(saved, tmp_path):
 
 
 def test_foreign_files(tmp_path, saved):
-    for content in (
-        b"",
-        b"\x7fELF" + bytes(100),
-        b"PK\3\4" + bytes(100),
-        bytes(4096),
-        struct.pack("<Q", 2**63) * 8,
-    ):
+    for content in (b"", b"\x7fELF" + bytes(100), b"PK\3\4" + bytes(100), bytes(4096), struct.pack("<Q", 2**63) * 8):
         with pytest.raises(relax.runtime.ExecutableError):
             load(tmp_path, content)
     with pytest.raises((relax.runtime.ExecutableError, OSError)):

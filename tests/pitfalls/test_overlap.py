@@ -133,9 +133,7 @@ def test_kernels_of_formulas_promise(run):
     program = run(bb.get())
     value = np.arange(8, dtype="float32")
     assert program["main"](value).numpy().tolist() == [7] * 8
-    with pytest.raises(
-        ValueError, match="mirror: argument y overlaps argument x|argument x overlaps argument y"
-    ):
+    with pytest.raises(ValueError, match="mirror: argument y overlaps argument x|argument x overlaps argument y"):
         program["clash"](value)
 
 

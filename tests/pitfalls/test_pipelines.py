@@ -105,9 +105,7 @@ def test_each_step_that_may_be_left_out_is_left_out():
         info = step.make().info
         if info.opt_level:
             timing = TimingInstrument()
-            with PassContext(
-                disabled_pass=[info.name], instruments=[VerifyInstrument(assert_well_formed), timing]
-            ):
+            with PassContext(disabled_pass=[info.name], instruments=[VerifyInstrument(assert_well_formed), timing]):
                 check(relax.build(mod, "llvm"))
             assert info.name not in {name for name, _, _ in timing.times}
 
@@ -140,11 +138,7 @@ def test_the_default_pipelines_are_one():
         relax.vm.build(mod, "llvm"),
     ]
     assert len({executable.as_text() for executable in ways}) == 1
-    for executable in (
-        *ways,
-        relax.build(relax.get_pipeline("zero")(mod), "llvm"),
-        relax.build(lowered, "llvm"),
-    ):
+    for executable in (*ways, relax.build(relax.get_pipeline("zero")(mod), "llvm"), relax.build(lowered, "llvm")):
         check(executable)
 
 

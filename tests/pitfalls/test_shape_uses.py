@@ -109,9 +109,7 @@ def module():
 
 @pytest.fixture(autouse=True)
 def functions():
-    relax.register_func(
-        "pitfall.ones", lambda out: out.copyfrom(np.ones(out.shape, "float32")), override=True
-    )
+    relax.register_func("pitfall.ones", lambda out: out.copyfrom(np.ones(out.shape, "float32")), override=True)
     relax.register_func("pitfall.second", lambda x, y: y, override=True)
 
 

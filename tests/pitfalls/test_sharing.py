@@ -22,14 +22,7 @@ from relax.info.relations import Verdict, check_castable, erase, erase_to_well_d
 from relax.info.runtime import InfoMaker
 from relax.info.text import prim_text, struct_info_text
 from relax.interpreter import Interpreter
-from relax.ir import (
-    DiagnosticError,
-    load_json,
-    save_json,
-    structural_equal,
-    structural_hash,
-    walk,
-)
+from relax.ir import DiagnosticError, load_json, save_json, structural_equal, structural_hash, walk
 from relax.prim import intrin
 from relax.script import from_source
 from relax.tir.interpret import interpret
@@ -158,9 +151,7 @@ QUESTIONS = {
     ],
 )
 def test_questions_about_shared_expressions(step, question):
-    times = (
-        14 if step == "let in two" else DEEP
-    )  # it is a polynomial of many terms, but 2**14 paths would be too many
+    times = 14 if step == "let in two" else DEEP  # it is a polynomial of many terms, but 2**14 paths would be too many
     e, other = deep(PRIMS[step], X, times), deep(PRIMS[step], Y, times)
     limited(lambda: QUESTIONS[question](e, other), 30_000_000)
 
@@ -273,8 +264,7 @@ NOT_OF_FUNCTIONS = {"used_in", "substitute", "equal", "hash", "json"}
 
 
 @pytest.mark.parametrize(
-    "kind, walk",
-    [(k, w) for k in INFOS for w in INFO_WALKS if k == "tuples" or w not in NOT_OF_FUNCTIONS],
+    "kind, walk", [(k, w) for k in INFOS for w in INFO_WALKS if k == "tuples" or w not in NOT_OF_FUNCTIONS]
 )
 def test_walks_of_struct_info(kind, walk):
     make = INFOS[kind]
@@ -491,9 +481,7 @@ class Module:
 """)
     path = tmp_path / "nested"
     relax.build(mod, "llvm").export_library(str(path))
-    result = relax.VirtualMachine(relax.runtime.load_module(str(path)), relax.cpu())["main"](
-        np.ones(4, "float32")
-    )
+    result = relax.VirtualMachine(relax.runtime.load_module(str(path)), relax.cpu())["main"](np.ones(4, "float32"))
     for _ in range(depth):
         (result,) = result
     assert result.numpy().tolist() == [1] * 4

@@ -88,9 +88,7 @@ def test_walks_of_shared_expressions():
     assert not structural_equal(func, shared(STEPS["multiply"]))
     assert structural_hash(func) == structural_hash(shared(STEPS["add"]))
     assert structural_equal(renew_defs(func), func)
-    replaced = substitute(
-        func.body, {next(iter(func.buffer_map.values())): tir.decl_buffer((8,), "float32", "other")}
-    )
+    replaced = substitute(func.body, {next(iter(func.buffer_map.values())): tir.decl_buffer((8,), "float32", "other")})
     assert not structural_equal(replaced, func.body)
     same = ir_transform(func.body, lambda _: None, lambda _: None)
     assert same is func.body
@@ -167,8 +165,7 @@ def layers(count, static):
     sizes = [str(2 + i % 3) for i in range(count + 1)] if static else [f'"{name}"' for name in names]
     params = ", ".join(f'w{i}: R.Tensor(({sizes[i]}, {sizes[i + 1]}), "float32")' for i in range(count))
     body = "\n".join(
-        f"            h{i + 1} = R.nn.relu(R.add(R.matmul(h{i}, w{i}), R.sum(w{i}, axis=[0])))"
-        for i in range(count)
+        f"            h{i + 1} = R.nn.relu(R.add(R.matmul(h{i}, w{i}), R.sum(w{i}, axis=[0])))" for i in range(count)
     )
     last = sizes[-1].strip('"')
     declared = "" if static else "".join(f"        {name} = T.int64()\n" for name in names)

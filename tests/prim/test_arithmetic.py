@@ -44,11 +44,7 @@ def functions_of_nodes(tree: ast.AST) -> list[int]:
             computing = [
                 case
                 for case in part.cases
-                if {
-                    ast.unparse(p.cls).split(".")[-1]
-                    for p in ast.walk(case.pattern)
-                    if isinstance(p, ast.MatchClass)
-                }
+                if {ast.unparse(p.cls).split(".")[-1] for p in ast.walk(case.pattern) if isinstance(p, ast.MatchClass)}
                 & NODES
                 and isinstance(case.body[-1], ast.Return)
                 and isinstance(case.body[-1].value, ast.BinOp)

@@ -107,23 +107,12 @@ CLAIMS = [
 @pytest.mark.parametrize("name, claim, answer", [pytest.param(*c, id=c[0]) for c in CLAIMS])
 def test_claims(name, claim, answer):
     known = prove(claim)
-    assert known is answer or (
-        answer is None and known is True and name.startswith(("a choice", "the same", "conver"))
-    )
+    assert known is answer or (answer is None and known is True and name.startswith(("a choice", "the same", "conver")))
     _agrees_on_numbers(claim, known)
 
 
 def _agrees_on_numbers(claim: PrimExpr, known: bool | None) -> None:
-    values = {
-        n: range(6),
-        m: range(6),
-        k: range(4),
-        h: (0, 3),
-        s: (-3, 0, 5),
-        p: (False, True),
-        i: (-3, 4),
-        j: (0, 5),
-    }
+    values = {n: range(6), m: range(6), k: range(4), h: (0, 3), s: (-3, 0, 5), p: (False, True), i: (-3, 4), j: (0, 5)}
     for point in itertools.product(*values.values()):
         try:
             value = evaluate(claim, dict(zip(values, point)))
@@ -301,17 +290,7 @@ def _random_expression(rng: random.Random, depth: int):
     a, b = _random_expression(rng, depth - 1), _random_expression(rng, depth - 1)
     c = const(rng.choice([2, 3, 4]), "int64")
     return rng.choice([Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, "c//", "c%", "?"]) and rng.choice(
-        [
-            a + b,
-            a - b,
-            a * b,
-            FloorDiv(a, b),
-            FloorMod(a, b),
-            Min(a, b),
-            Max(a, b),
-            FloorDiv(a, c),
-            FloorMod(a, c),
-        ]
+        [a + b, a - b, a * b, FloorDiv(a, b), FloorMod(a, b), Min(a, b), Max(a, b), FloorDiv(a, c), FloorMod(a, c)]
     )
 
 
@@ -320,9 +299,7 @@ def test_nothing_false_is_proved(seed):
     """Random claims under random facts, tried on all small sizes."""
     rng = random.Random(seed)
     kinds = [EQ, EQ, NE, LT, GE]
-    facts = [
-        rng.choice(kinds)(_random_expression(rng, 2), _random_expression(rng, 1)) for _ in range(seed % 3)
-    ]
+    facts = [rng.choice(kinds)(_random_expression(rng, 2), _random_expression(rng, 1)) for _ in range(seed % 3)]
     claim = rng.choice(kinds)(_random_expression(rng, 3), _random_expression(rng, 2))
     known, bound = under(*facts).prove(claim), under(*facts).const_int_bound(claim.a)
     for point in itertools.product((0, 1, 2, 3, 5, 8), repeat=3):

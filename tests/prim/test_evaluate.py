@@ -62,9 +62,7 @@ def pair(dtype: str) -> tuple[Var, Var]:
 def test_integer_arithmetic_is_numpys(dtype, cls, reference):
     a, b = pair(dtype)
     info = np.iinfo(dtype)
-    values = sorted(
-        {info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 7, *([-1, -3] if info.min else [])}
-    )
+    values = sorted({info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 7, *([-1, -3] if info.min else [])})
     for left in values:
         for right in values:
             if right == 0 and cls in (FloorDiv, FloorMod):
@@ -75,8 +73,7 @@ def test_integer_arithmetic_is_numpys(dtype, cls, reference):
 
 
 @pytest.mark.parametrize(
-    "a, b, quotient, rest",
-    [(7, 2, 3, 1), (-7, 2, -3, -1), (7, -2, -3, 1), (-7, -2, 3, -1), (-128, -1, -128, 0)],
+    "a, b, quotient, rest", [(7, 2, 3, 1), (-7, 2, -3, -1), (7, -2, -3, 1), (-7, -2, 3, -1), (-128, -1, -128, 0)]
 )
 def test_truncated_division(a, b, quotient, rest):
     x, y = pair("int8")
@@ -92,9 +89,7 @@ def test_division_by_zero_names_the_expression(cls):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(
-    "cls, reference", [(Add, np.add), (Mul, np.multiply), (Div, np.divide), (Sub, np.subtract)]
-)
+@pytest.mark.parametrize("cls, reference", [(Add, np.add), (Mul, np.multiply), (Div, np.divide), (Sub, np.subtract)])
 def test_floats_are_rounded_after_every_operation(dtype, cls, reference):
     a, b = pair(dtype)
     for left in (1.0, 1 / 3, -2.5, 0.0, -0.0, 100.0):

@@ -44,9 +44,7 @@ def unit(kind, *args, exact=True):
 def refutes(p, most, ranges=None, known=(), limits=None):
     """True if an example has a greater value than `most`; what has no range is an index below 100."""
     ranges = {} if ranges is None else ranges
-    examples = Examples(
-        lambda factor: ranges.get(factor, (0, 99) if isinstance(factor, Var) else (-INF, INF))
-    )
+    examples = Examples(lambda factor: ranges.get(factor, (0, 99) if isinstance(factor, Var) else (-INF, INF)))
     first = examples.refute(p, most, known, {} if limits is None else limits)
     assert examples.refute(p, most, known, {} if limits is None else limits) is first  # they are kept
     return first

@@ -118,8 +118,7 @@ def test_operands_of_different_dtype_are_refused_by_the_nodes():
 
 
 @pytest.mark.parametrize(
-    "dtype, value",
-    [("int8", 128), ("int8", -129), ("uint8", 256), ("uint8", -1), ("bool", 2), ("int64", 2**63)],
+    "dtype, value", [("int8", 128), ("int8", -129), ("uint8", 256), ("uint8", -1), ("bool", 2), ("int64", 2**63)]
 )
 def test_constants_must_fit(dtype, value):
     with pytest.raises(ValueError, match=f"{value} does not fit {dtype}"):

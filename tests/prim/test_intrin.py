@@ -37,9 +37,7 @@ def test_functions_of_floats(name):
             expected = np.float32(reference(np.float64(value)))
         found = evaluate(call, {x: value})
         assert found == expected or (math.isnan(found) and math.isnan(expected))
-    with pytest.raises(
-        TypeError, match=f"{name}: expected a floating-point operand, found int32; cast it first"
-    ):
+    with pytest.raises(TypeError, match=f"{name}: expected a floating-point operand, found int32; cast it first"):
         build(i)
 
 
@@ -234,10 +232,7 @@ def test_builders_of_bits_and_choices():
 
 
 def test_calls_by_name():
-    assert (
-        intrin.call_intrin("float32", "tir.exp", x).op
-        is intrin.call_intrin("float32", Op.get("tir.exp"), x).op
-    )
+    assert intrin.call_intrin("float32", "tir.exp", x).op is intrin.call_intrin("float32", Op.get("tir.exp"), x).op
     assert intrin.call_intrin("float32", "exp", x).intrinsic == "exp"
     assert intrin.power(2, 0.5).dtype == "float32"
 

@@ -147,18 +147,15 @@ def test_the_levels_of_a_map():
     assert refusal([i // 4], iters, level=INJECTIVE) == (
         "the digits of i in [0, 10) overlap or leave gaps: i // 4 in [0, 3)"
     )
-    assert (
-        refusal([i % 4], iters, level=INJECTIVE) == "not all digits of i in [0, 10) are used: i % 4 in [0, 4)"
-    )
+    assert refusal([i % 4], iters, level=INJECTIVE) == "not all digits of i in [0, 10) are used: i % 4 in [0, 4)"
     assert detected([i % 4], iters, level=SURJECTIVE)[0][1] == "4"
 
 
 def test_a_sum_with_gaps_is_injective():
     iters = domain(i=4, j=3)
     assert detected([i * 8 + j], iters, level=INJECTIVE)[0][1] == "4 * 3"
-    assert (
-        "the index i * 8 + j: the terms (extent 4 times 8, extent 3 times 1) leave gaps or overlap"
-        in refusal([i * 8 + j], iters)
+    assert "the index i * 8 + j: the terms (extent 4 times 8, extent 3 times 1) leave gaps or overlap" in refusal(
+        [i * 8 + j], iters
     )
     assert refusal([i * 2 + j], iters, level=INJECTIVE) == (
         "the index i * 2 + j may be the same for different values of iterators"
@@ -168,9 +165,7 @@ def test_a_sum_with_gaps_is_injective():
 
 def test_digits_may_be_left_out_of_a_surjective_map():
     assert detected([i // 6, i % 2], domain(i=24)) == [("i // 6", "4"), ("i % 2", "2")]
-    assert refusal([i // 6, i % 4], domain(i=24)).startswith(
-        "the digits of i in [0, 24) overlap or leave gaps"
-    )
+    assert refusal([i // 6, i % 4], domain(i=24)).startswith("the digits of i in [0, 24) overlap or leave gaps")
     assert refusal([i // 4, i % 8], domain(i=32)).startswith("the digits of i in [0, 32) overlap")
     assert detected([i], domain(i=4, j=3))[0][1] == "4"
 
@@ -210,9 +205,7 @@ def test_trivial_iterators():
 def test_the_same_mark_is_the_same_object():
     first, second = detect_iter_map([(i * 4 + j) // 6, (i * 4 + j) % 6], domain(i=6, j=4)).indices
     assert first.args[0].source is second.args[0].source
-    assert structural_equal(
-        first, detect_iter_map([(i * 4 + j) // 6, (i * 4 + j) % 6], domain(i=6, j=4)).indices[0]
-    )
+    assert structural_equal(first, detect_iter_map([(i * 4 + j) // 6, (i * 4 + j) % 6], domain(i=6, j=4)).indices[0])
 
 
 # ---------------------------------------------------------------------------------------------- conditions
@@ -329,7 +322,9 @@ def test_padding_predicates():
     assert padding([f // m, f % m], domain(f=n * m)) == "False"
     assert padding([(i * 4 + j) // 5, (i * 4 + j) % 5], domain(i=6, j=4)) == "i * 4 + j >= 24"
     # 0 <= i % 8 < 8 is divided into 9 values: no iterator tells which of them is not there.
-    message = "the digits i % 8 % 3 in [0, 3), i % 8 // 3 in [0, 3) have more values than i % 8, and no iterator shows which"
+    message = (
+        "the digits i % 8 % 3 in [0, 3), i % 8 // 3 in [0, 3) have more values than i % 8, and no iterator shows which"
+    )
     assert refusal([i % 8 // 3, i % 8 % 3, i // 8], domain(i=16), level=INJECTIVE) == message
     assert padding([i % 8 // 3, i % 8 % 3], domain(i=8)) == "i >= 8"
     bounded = detect_iter_map([i % 8 // 3, i % 8 % 3, i // 8], domain(i=16), i % 8 < 5, INJECTIVE)
@@ -355,30 +350,19 @@ def test_subspace_division():
 
 def test_division_of_digits():
     v, iters = i * 8 + j * 4 + k, domain(i=4, j=2, k=4)
-    assert divided([v // 2, v % 2], iters, [k])[:2] == [
-        ("i * 2 + j", "8", "k // 2", "2"),
-        ("0", "1", "k % 2", "2"),
-    ]
+    assert divided([v // 2, v % 2], iters, [k])[:2] == [("i * 2 + j", "8", "k // 2", "2"), ("0", "1", "k % 2", "2")]
     assert divided([v // 8, v % 8], iters, [k])[:2] == [
         ("(i * 2 + j) // 2", "4", "0", "1"),
         ("(i * 2 + j) % 2", "2", "k", "4"),
     ]
-    assert divided([v // 2 % 4, v // 8, k % 2], iters, [k], level=NOCHECK)[0] == (
-        "(i * 2 + j) % 2",
-        "2",
-        "k // 2",
-        "2",
-    )
+    assert divided([v // 2 % 4, v // 8, k % 2], iters, [k], level=NOCHECK)[0] == ("(i * 2 + j) % 2", "2", "k // 2", "2")
     # A multiple has gaps: its part takes the room from its first to its last value.
     assert divided([i * 3], domain(i=4), [])[0] == ("i * 3", "10", "0", "1")
 
 
 def test_division_with_conditions():
     v, iters = io * 16 + ii, domain(io=(n + 15) // 16, ii=16)
-    assert divided([v], iters, [ii], v < n) == [
-        ("io", "(n + 15) // 16", "ii", "16"),
-        ("True", "io * 16 + ii < n"),
-    ]
+    assert divided([v], iters, [ii], v < n) == [("io", "(n + 15) // 16", "ii", "16"), ("True", "io * 16 + ii < n")]
     assert divided([v], iters, [ii], And(v < n, io < m), INJECTIVE)[-1] == ("io < m", "io * 16 + ii < n")
     assert divided([v], iters, [ii], And(io < m, io < h), INJECTIVE)[-1] == ("io < m and io < h", "True")
     tiles = domain(io=4, ii=16)

@@ -95,17 +95,13 @@ class Map:
         self.iters = {}
         for name in "ijkl"[: r.randint(1, 3 if symbolic else 4)]:
             low = 0 if symbolic else r.choice([0, 0, 0, 1])
-            self.iters[Var(name, dtype)] = Range(
-                min=low, extent=simplify(const(0, "int64") + r.choice(extents))
-            )
+            self.iters[Var(name, dtype)] = Range(min=low, extent=simplify(const(0, "int64") + r.choice(extents)))
         self.parts = [(v - d.min if d.min.value else v, d.extent) for v, d in self.iters.items()]
         self.predicate: PrimExpr = TRUE
         if symbolic and r.random() < 0.4:
             self.tail()
         for _ in range(r.randint(0, 4)):
-            step = r.choice(
-                [self.split, self.split, self.fuse, self.fuse, self.shift, self.bound, self.spoil]
-            )
+            step = r.choice([self.split, self.split, self.fuse, self.fuse, self.shift, self.bound, self.spoil])
             step()
         r.shuffle(self.parts)
         self.indices = [part for part, _ in self.parts]
@@ -125,11 +121,7 @@ class Map:
             by = extent.b
             rounded = extent.a
         else:
-            numbers = [
-                c
-                for c in range(1, 7)
-                if self.r.random() < 0.15 or simplify(extent % c) is TRUE or c in (2, 4)
-            ]
+            numbers = [c for c in range(1, 7) if self.r.random() < 0.15 or simplify(extent % c) is TRUE or c in (2, 4)]
             by = const(self.r.choice(numbers), "int64")
             rounded = simplify((extent + (by - 1)) // by)
         self.parts += [(value // by, rounded), (value % by, by)]
@@ -274,9 +266,7 @@ def test_parts_make_up_the_whole(seed, level):
         assert not set(free_vars(to_expr(within))) & (set(made.iters) - inner)
     terms = [
         values.of(
-            *(to_expr(mark) for mark in pair),
-            *(mark.extent for mark in pair),
-            *(mark.source.base for mark in pair),
+            *(to_expr(mark) for mark in pair), *(mark.extent for mark in pair), *(mark.source.base for mark in pair)
         )
         for pair in parts
     ]

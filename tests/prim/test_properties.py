@@ -59,9 +59,7 @@ def integers(draw, dtype: str, depth: int = 3) -> PrimExpr:
         return draw(st.sampled_from(VARIABLES[dtype]))
     if kind == 3:
         make = Select if draw(st.booleans()) else intrin.if_then_else
-        return make(
-            draw(conditions(depth - 1)), draw(integers(dtype, depth - 1)), draw(integers(dtype, depth - 1))
-        )
+        return make(draw(conditions(depth - 1)), draw(integers(dtype, depth - 1)), draw(integers(dtype, depth - 1)))
     if kind == 4:
         source = draw(st.sampled_from(INTEGERS))
         return Cast(dtype, draw(integers(source, depth - 1)))
@@ -88,9 +86,7 @@ def conditions(draw, depth: int = 2) -> PrimExpr:
     if kind <= 3:
         return draw(st.sampled_from([And, Or]))(draw(conditions(depth - 1)), draw(conditions(depth - 1)))
     dtype = draw(st.sampled_from(INTEGERS))
-    return draw(st.sampled_from(COMPARISONS))(
-        draw(integers(dtype, depth - 1)), draw(integers(dtype, depth - 1))
-    )
+    return draw(st.sampled_from(COMPARISONS))(draw(integers(dtype, depth - 1)), draw(integers(dtype, depth - 1)))
 
 
 anything = st.one_of(*(integers(dtype) for dtype in INTEGERS), conditions(3))

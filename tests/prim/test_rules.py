@@ -25,12 +25,7 @@ DOMAINS = {
     EXACT: [("int64", SMALL, SMALL_CONSTANTS)],
     INTEGER: [("int64", SMALL, SMALL_CONSTANTS), ("int8", INT8, INT8), ("uint8", UINT8, UINT8)],
     FLOAT: [("float32", FLOATS, ()), ("float64", FLOATS, ()), ("bfloat16", FLOATS, ())],
-    ANY: [
-        ("int8", INT8[::2], ()),
-        ("uint8", UINT8[::2], ()),
-        ("float32", FLOATS, ()),
-        ("bool", (False, True), ()),
-    ],
+    ANY: [("int8", INT8[::2], ()), ("uint8", UINT8[::2], ()), ("float32", FLOATS, ()), ("bool", (False, True), ())],
 }
 
 ALL_RULES = [
@@ -39,9 +34,7 @@ ALL_RULES = [
     *TREE_RULES,
 ]
 CASES = [
-    pytest.param(
-        line, dtype, values, constants, id=f"{number}: {spell(line.left)} -> {spell(line.right)}, {dtype}"
-    )
+    pytest.param(line, dtype, values, constants, id=f"{number}: {spell(line.left)} -> {spell(line.right)}, {dtype}")
     for number, line in enumerate(ALL_RULES)
     for dtype, values, constants in DOMAINS[line.holds]
 ]

@@ -47,9 +47,7 @@ def values(mod: IRModule, args: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         elif isinstance(value, relay.values.RefValue):
             collect(value.value)
         else:
-            found.append(
-                np.array(type(value).__name__ if isinstance(value, relay.values.Closure) else str(value))
-            )
+            found.append(np.array(type(value).__name__ if isinstance(value, relay.values.Closure) else str(value)))
 
     collect(relay.create_executor("debug", mod).evaluate()(*args))
     return found
@@ -64,9 +62,7 @@ def assert_same_values(before: IRModule, after: IRModule, args: Sequence[Any], r
             np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
 
 
-def check(
-    step: Pass, before: str, expected: str | None, *args: Any, rtol: float = 0, settles: bool = True
-) -> IRModule:
+def check(step: Pass, before: str, expected: str | None, *args: Any, rtol: float = 0, settles: bool = True) -> IRModule:
     """A pass makes one program of another of the same value; nothing is left to do for it then.
 
     `expected` is None for a program that the pass must leave alone: the very module.

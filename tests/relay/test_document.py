@@ -16,9 +16,7 @@ def ones(*shape):
 
 def run(kind, text, **values):
     """The value of an expression whose free variables have these values; the tensors in it as arrays."""
-    declared = "".join(
-        f"free_var %{name}: Tensor[{value.shape}, {value.dtype}];\n" for name, value in values.items()
-    )
+    declared = "".join(f"free_var %{name}: Tensor[{value.shape}, {value.dtype}];\n" for name, value in values.items())
     expr = relay.parse_expr(declared.replace(",)", ")") + text)
     free = {var.name_hint: var for var in relay.analysis.free_vars(expr)}
     function = relay.Function([free[name] for name in values], expr)

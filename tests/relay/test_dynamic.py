@@ -147,9 +147,7 @@ CASES = {
 
 
 def module(name, operands, attrs):
-    params = [
-        relay.var(f"x{i}", shape=np.shape(x), dtype=np.asarray(x).dtype.name) for i, x in enumerate(operands)
-    ]
+    params = [relay.var(f"x{i}", shape=np.shape(x), dtype=np.asarray(x).dtype.name) for i, x in enumerate(operands)]
     return relay.transform.InferType()(
         relay.IRModule.from_expr(relay.Function(params, relay.call_operator(name, *params, **attrs)))
     )
@@ -231,10 +229,7 @@ def test_values_that_are_wrong_are_errors_when_it_runs(name, operands):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "fn(%x: float32, %s: Tensor[(?), int64]) { dyn.full(%x, %s) }",
-            "shape must be a vector of a known number",
-        ),
+        ("fn(%x: float32, %s: Tensor[(?), int64]) { dyn.full(%x, %s) }", "shape must be a vector of a known number"),
         ("fn(%s: Tensor[(2), float32]) { dyn.ones(%s) }", "dyn.ones: shape must be integers, found float32"),
         ("fn(%x: Tensor[(2), int32], %k: Tensor[(2), int32]) { dyn.topk(%x, %k) }", "k must be a scalar"),
         (

@@ -20,9 +20,7 @@ def test_a_graph_node_is_evaluated_once():
     reference = relay.var("r")
     count = relay.RefWrite(reference, relay.add(relay.RefRead(reference), relay.const(1)))
     value = relay.Tuple([count, count, relay.RefRead(reference)])
-    *_, result = relay.create_executor().evaluate(
-        relay.Let(reference, relay.RefCreate(relay.const(0)), value)
-    )
+    *_, result = relay.create_executor().evaluate(relay.Let(reference, relay.RefCreate(relay.const(0)), value))
     assert result.numpy() == 1
 
 
@@ -36,17 +34,11 @@ def @main(%n : int32) -> (int32, int32, List[int32]) {
 }""",
         "debug",
     )(7)
-    assert (fields[0].numpy(), fields[1].numpy(), str(fields[2])) == (
-        12,
-        2,
-        "Cons(9, Cons(4, Cons(49, Nil)))",
-    )
+    assert (fields[0].numpy(), fields[1].numpy(), str(fields[2])) == (12, 2, "Cons(9, Cons(4, Cons(49, Nil)))")
 
 
 def test_references():
-    text = (
-        "let %r = ref(1); let %u = ref_write(%r, 2); let %v = ref_write(%r, ref_read(%r) * 5); ref_read(%r)"
-    )
+    text = "let %r = ref(1); let %u = ref_write(%r, 2); let %v = ref_write(%r, ref_read(%r) * 5); ref_read(%r)"
     assert value_of(text, "debug") == 10
 
 
@@ -98,8 +90,7 @@ def test_a_function_that_the_module_does_not_have():
 
 def test_no_clause():
     head = main_of(
-        'import "prelude.rly"\ndef @main(%l : List[int32]) -> int32 { match? (%l) { Cons(%h, _) => %h } }',
-        "debug",
+        'import "prelude.rly"\ndef @main(%l : List[int32]) -> int32 { match? (%l) { Cons(%h, _) => %h } }', "debug"
     )
     nil = relay.create_executor("debug", relay.prelude.Prelude().mod).evaluate(
         relay.prelude.Prelude().mod.get_type("List")[2]

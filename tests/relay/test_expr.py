@@ -86,9 +86,7 @@ def test_a_projection_has_an_index_from_zero():
 def test_a_function_has_type_parameters_constraints_and_attributes():
     a = relay.TypeVar("a")
     x = relay.var("x", a)
-    function = relay.Function(
-        [x], x, a, [a], {"Primitive": 1}, type_constraints=[relay.TypeRelation("R", [a])]
-    )
+    function = relay.Function([x], x, a, [a], {"Primitive": 1}, type_constraints=[relay.TypeRelation("R", [a])])
     assert function.type_params == (a,)
     assert function.with_attr("Inline", 1).attrs == {"Primitive": 1, "Inline": 1}
     assert function.without_attr("Primitive").attrs == {}

@@ -32,16 +32,8 @@ CLOSURES = {
         2.0,
         (8, 12),
     ),
-    "polymorphic function": (
-        "fn(%x: float64) { let %id = fn(%y) { %y }; %id(%x) + %id((%x, 1)).0 * %x }",
-        2.0,
-        (6, 5),
-    ),
-    "function with relations": (
-        "fn(%x: float64) { let %square = fn(%y) { %y * %y }; %square(%x) * %x }",
-        2.0,
-        (8, 12),
-    ),
+    "polymorphic function": ("fn(%x: float64) { let %id = fn(%y) { %y }; %id(%x) + %id((%x, 1)).0 * %x }", 2.0, (6, 5)),
+    "function with relations": ("fn(%x: float64) { let %square = fn(%y) { %y * %y }; %square(%x) * %x }", 2.0, (8, 12)),
     "operator as a value": (
         "fn(%x: float64) { let %twice = fn(%f: fn(float64) -> float64) { %f(%f(%x)) }; %twice(negative) * %x }",
         2.0,
@@ -111,9 +103,7 @@ def test_gradients_are_those_of_differences(name):
     params = []
     args = [variables(value, f"x{i}", params) for i, value in enumerate(tree(operands))]
     body = make()(*args, **attrs)
-    function = relay.Function(
-        [var for var, _ in params], body.astuple() if hasattr(body, "astuple") else body
-    )
+    function = relay.Function([var for var, _ in params], body.astuple() if hasattr(body, "astuple") else body)
     check_grad(function, [value for _, value in params], mode="first_order")
 
 
@@ -165,9 +155,7 @@ def test_parameters_and_results_that_are_tuples(mode):
 
 
 def test_first_order_is_a_graph():
-    function = gradient(
-        relay.parse_expr("fn(%x: float32) { let %y = %x * %x; tanh(%y) }"), mode="first_order"
-    )
+    function = gradient(relay.parse_expr("fn(%x: float32) { let %y = %x * %x; tanh(%y) }"), mode="first_order")
     expected = relay.parse_expr("""
 fn (%x: float32) {
   %0 = multiply(%x, %x);
@@ -187,18 +175,13 @@ def test_gradients_of_gradients():
 
 
 def test_compiled():
-    x, w, b = (
-        relay.var(name, shape=shape) for name, shape in (("x", (relay.Any(), 3)), ("w", (2, 3)), ("b", (2,)))
-    )
+    x, w, b = (relay.var(name, shape=shape) for name, shape in (("x", (relay.Any(), 3)), ("w", (2, 3)), ("b", (2,))))
     dense = relay.nn.bias_add(relay.nn.dense(x, w), b, axis=-1)
     loss = relay.sum(relay.nn.log_softmax(dense))
     function = gradient(relay.Function([x, w, b], loss), mode="first_order")
-    arrays = [
-        np.random.default_rng(3).standard_normal(shape).astype("float32") for shape in ((4, 3), (2, 3), (2,))
-    ]
+    arrays = [np.random.default_rng(3).standard_normal(shape).astype("float32") for shape in ((4, 3), (2, 3), (2,))]
     results = [
-        relay.create_executor(kind, relay.IRModule.from_expr(function)).evaluate()(*arrays)
-        for kind in ("debug", "vm")
+        relay.create_executor(kind, relay.IRModule.from_expr(function)).evaluate()(*arrays) for kind in ("debug", "vm")
     ]
     for expected, found in zip(results[0][1], results[1][1], strict=True):
         np.testing.assert_allclose(found.numpy(), expected.numpy(), 1e-4, 1e-5)
@@ -207,16 +190,8 @@ def test_compiled():
 @pytest.mark.parametrize(
     ("text", "mode", "message"),
     [
-        (
-            "fn(%x: float32) { if (True) { %x } else { %x } }",
-            "first_order",
-            "this If has no first-order gradient",
-        ),
-        (
-            "fn(%x: float32) { let %f = fn(%y: float32) { %y }; %f(%x) }",
-            "first_order",
-            "this Function has no",
-        ),
+        ("fn(%x: float32) { if (True) { %x } else { %x } }", "first_order", "this If has no first-order gradient"),
+        ("fn(%x: float32) { let %f = fn(%y: float32) { %y }; %f(%x) }", "first_order", "this Function has no"),
         ("fn(%f: fn() -> float32) { %f() }", "higher_order", "the parameter %f is of type fn"),
         ("fn(%x: float32) { fn() { %x } }", "higher_order", "the result is of type fn"),
         ("fn(%x: Tensor[(2), float32]) { prod(%x) }", "first_order", "prod has no gradient here"),

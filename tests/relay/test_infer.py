@@ -40,20 +40,11 @@ def test_plain(text, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "fn(%x : Tensor[(?, 4), float32], %w : Tensor[(5, 4), float32]) { nn.dense(%x, %w) }",
-            "[(?, 5), float32]",
-        ),
+        ("fn(%x : Tensor[(?, 4), float32], %w : Tensor[(5, 4), float32]) { nn.dense(%x, %w) }", "[(?, 5), float32]"),
         ("fn(%x : Tensor[(2, 3), float32], %y : Tensor[(3), float32]) { add(%x, %y) }", "[(2, 3), float32]"),
-        (
-            "fn(%x : Tensor[(2, 3), float32]) { split(%x, indices_or_sections=3, axis=1).1 }",
-            "[(2, 1), float32]",
-        ),
+        ("fn(%x : Tensor[(2, 3), float32]) { split(%x, indices_or_sections=3, axis=1).1 }", "[(2, 1), float32]"),
         ("fn(%x : Tensor[(2, 3, 4), float32]) { reshape(%x, newshape=[-3, -2]) }", "[(6, 4), float32]"),
-        (
-            "fn(%x : Tensor[(6, 4), float32]) { reshape(%x, newshape=[-4, 2, -1, -2]) }",
-            "[(2, 3, 4), float32]",
-        ),
+        ("fn(%x : Tensor[(6, 4), float32]) { reshape(%x, newshape=[-4, 2, -1, -2]) }", "[(2, 3, 4), float32]"),
         ('fn(%x : Tensor[(2, 3), float32]) { cast(%x, dtype="int8") }', "[(2, 3), int8]"),
         ("fn(%x : Tensor[(2, 3), float32]) { argmax(%x, axis=1) }", "[(2), int32]"),
         ("fn(%x : Tensor[(2, 3), float32]) { sum(%x, axis=[0], exclude=True) }", "[(2), float32]"),
@@ -149,10 +140,7 @@ def @main() { (@even(3), @id(1), @id(True)) }
             "if (1) { 2 } else { 3 }",
             "E9040.*the condition has another type than expected.*1:5.*expected bool.*found int32",
         ),
-        (
-            "if (True) { 2 } else { 3f }",
-            "E9040.*the branch has another type.*1:24.*expected int32.*found float32",
-        ),
+        ("if (True) { 2 } else { 3f }", "E9040.*the branch has another type.*1:24.*expected int32.*found float32"),
         ("let %x : float32 = 1; %x", "E9040.*%x has another type"),
         ("fn(%f : fn(int32) -> int32) { %f(1f) }", "E9040.*argument 0 has another type.*1:34"),
         ("fn(%x : int32) -> bool { %x }", "E9040.*the body of the function"),
@@ -167,10 +155,7 @@ def @main() { (@even(3), @id(1), @id(True)) }
         ("ref_read(1)", "E9040.*the reference"),
         ("1 + (1, 2)", "E3101.*1:1"),
         ("nn.dense(ones(shape=[2, 3]), ones(shape=[4, 5]))", "E3102"),
-        (
-            "nn.dense(ones(shape=[2, 3]), ones(shape=[4, 3]), units=7)",
-            "E9013.*units is 7, but the first dimension",
-        ),
+        ("nn.dense(ones(shape=[2, 3]), ones(shape=[4, 3]), units=7)", "E9013.*units is 7, but the first dimension"),
     ],
 )
 def test_errors(text, message):

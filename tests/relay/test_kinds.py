@@ -30,10 +30,7 @@ MOD = relay.parse('#[version = "0.0.5"]\nimport "prelude.rly"\ndef @main(%x: int
         (scalar_type("int8"), TypeKind.Type),
         (TensorType(S, T), TypeKind.Type),
         (TupleType([A, RefType(A)]), TypeKind.Type),
-        (
-            FuncType([A, TensorType(S, "bool")], A, [A, S], [TypeRelation("Broadcast", [A, A, A])]),
-            TypeKind.Type,
-        ),
+        (FuncType([A, TensorType(S, "bool")], A, [A, S], [TypeRelation("Broadcast", [A, A, A])]), TypeKind.Type),
         (TypeCall(LIST, [A]), TypeKind.Type),
         (LIST, TypeKind.AdtHandle),
         (TypeRelation("Broadcast", [A, A, A]), TypeKind.Constraint),

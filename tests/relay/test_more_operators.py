@@ -28,9 +28,7 @@ def banded(matrix, k):
 
 
 def transformed(n_fft, hop, window, count):
-    parts = np.stack(
-        [SIGNAL[:, start : start + n_fft] * window for start in range(0, 20 - n_fft + 1, hop)], 1
-    )
+    parts = np.stack([SIGNAL[:, start : start + n_fft] * window for start in range(0, 20 - n_fft + 1, hop)], 1)
     spectrum = np.fft.fft(parts.astype("float64"))[..., :count].transpose(0, 2, 1)
     return np.stack([spectrum.real, spectrum.imag], -1).astype("float32")
 
@@ -241,9 +239,7 @@ def test_values_evaluated_and_compiled(case):
     expected = expected if isinstance(expected, list) else [expected]
     parts = [variables(operand, f"x{i}") for i, operand in enumerate(operands)]
     params = [
-        part
-        for operand in parts
-        for part in (operand.fields if isinstance(operand, relay.Tuple) else (operand,))
+        part for operand in parts for part in (operand.fields if isinstance(operand, relay.Tuple) else (operand,))
     ]
     call = relay.call_operator(name_of(case), *parts, **attrs)
     mod = relay.transform.InferType()(relay.IRModule.from_expr(relay.Function(params, call)))
@@ -294,10 +290,7 @@ def test_dimensions_that_are_not_known(text, argument, expected):
         ("fixed_point_multiply(%x, multiplier=1, shift=0)", "the data must be int32, found float32"),
         ("nn.dilate(%x, strides=[2])", "strides has 1 numbers for 2 dimensions"),
         ("nn.space_to_batch_nd(%x, block_shape=[2], paddings=[[0, 0]])", "3 padded elements are no multiple"),
-        (
-            "nn.batch_to_space_nd(%x, block_shape=[3], crops=[[0, 0]])",
-            "a batch of 2 is no multiple of blocks of 3",
-        ),
+        ("nn.batch_to_space_nd(%x, block_shape=[3], crops=[[0, 0]])", "a batch of 2 is no multiple of blocks of 3"),
         ('nn.deformable_conv2d(%x, %x, %x, data_layout="NHWC")', "only the layouts NCHW and OIHW"),
         ("nn.upsampling3d(%x)", "nn.upsampling3d"),
     ],

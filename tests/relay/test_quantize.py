@@ -94,9 +94,7 @@ def test_fewer_bits_are_less_exact():
 def test_calls_that_stay():
     assert "int8" not in str(quantized(skip_conv_layers=(0,)))
     assert str(quantized()).count('out_dtype="int32"') == 1  # the dense layer is skipped
-    assert "int8" not in str(
-        quantized(params={"v": DENSE}, dataset=({"x": X, "w": WEIGHT},))
-    )  # a weight not known
+    assert "int8" not in str(quantized(params={"v": DENSE}, dataset=({"x": X, "w": WEIGHT},)))  # a weight not known
     branch = """
 def @main(%x: Tensor[(2, 3, 8, 8), float32], %c: bool, %w: Tensor[(8, 3, 3, 3), float32]) {
   if (%c) { nn.conv2d(%x, %w) } else { nn.conv2d(%x, %w) + 1f }
@@ -148,10 +146,7 @@ def test_thresholds(find):
     [
         ({"nbit_input": 16}, "nbit_input is a number of bits from 2 to 8; found 16"),
         ({"dtype_input": "uint8"}, "dtype_input is \"int8\"; found 'uint8'"),
-        (
-            {"calibrate_mode": "min"},
-            "calibrate_mode is one of global_scale, kl_divergence, percentile; found 'min'",
-        ),
+        ({"calibrate_mode": "min"}, "calibrate_mode is one of global_scale, kl_divergence, percentile; found 'min'"),
         ({"weight_scale": "max2"}, "weight_scale is one of power2, max; found 'max2'"),
         ({"global_scale": 0.0}, "global_scale is a positive number; found 0.0"),
     ],

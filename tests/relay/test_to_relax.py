@@ -165,9 +165,7 @@ def test_compiled_ahead_of_time(name):
 
 def test_a_match_becomes_ifs_over_tags():
     mod = relay.to_relax(
-        relay.parse(
-            "type B { On(int32), Off } def @main(%b: B) -> int32 { match (%b) { On(%n) => %n, Off => 0 } }"
-        )
+        relay.parse("type B { On(int32), Off } def @main(%b: B) -> int32 { match (%b) { On(%n) => %n, Off => 0 } }")
     )
     script = mod["main"].script()
     assert script.removeprefix("# from relax.script import relax as R\n\n") == (
@@ -203,17 +201,11 @@ def test_functions_without_references_stay_pure():
             "def @main(%n: int32) -> int32 { @pure(@reads(ref(%n))) }"
         )
     )
-    assert {g.name_hint: f.is_pure for g, f in mod.functions.items()} == {
-        "pure": True,
-        "reads": False,
-        "main": False,
-    }
+    assert {g.name_hint: f.is_pure for g, f in mod.functions.items()} == {"pure": True, "reads": False, "main": False}
 
 
 def test_values_at_the_border():
-    mod = parsed(
-        "def @main(%l: List[int32], %r: ref(int32)) { (fn() { ref_write(%r, @hd(%l) + ref_read(%r)) }, %r) }"
-    )
+    mod = parsed("def @main(%l: List[int32], %r: ref(int32)) { (fn() { ref_write(%r, @hd(%l) + ref_read(%r)) }, %r) }")
     _, cons, nil = mod.get_type("List")
     items = relay.ConstructorValue(cons, (3, relay.ConstructorValue(nil, ())))
     for kind in ("debug", "vm"):
@@ -236,9 +228,7 @@ def test_long_lists():
 @pytest.mark.parametrize("kind", ["debug", "vm", "aot"])
 def test_no_clause_matches(kind):
     mod = parsed("def @main(%n: int32) -> int32 { match? (Cons(%n, Cons(5, Nil))) { Cons(%x, Nil) => %x } }")
-    with pytest.raises(
-        DiagnosticError, match=r"E9030.*no clause of the match takes Cons\(3, Cons\(5, Nil\)\)"
-    ):
+    with pytest.raises(DiagnosticError, match=r"E9030.*no clause of the match takes Cons\(3, Cons\(5, Nil\)\)"):
         relay.create_executor(kind, mod).evaluate()(3)
 
 
@@ -252,9 +242,7 @@ def test_a_value_of_another_kind_is_refused():
 
 
 def test_expressions_over_a_module():
-    mod = relay.parse(
-        "def @twice(%x: int32) -> int32 { %x * 2 } def @main(%n: int32) -> int32 { @twice(%n) }"
-    )
+    mod = relay.parse("def @twice(%x: int32) -> int32 { %x * 2 } def @main(%n: int32) -> int32 { @twice(%n) }")
     for kind in ("debug", "vm", "graph", "aot"):
         executor = relay.create_executor(kind, mod)
         call = relay.Call(mod.get_global_var("main"), [relay.const(4)])

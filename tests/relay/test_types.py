@@ -24,9 +24,7 @@ def test_types_are_equal_by_structure():
     assert TensorType((n,)) != TensorType((m,))
     assert TensorType((2,)) != TensorType((2,), "int8")
     assert TensorType((relay.Any(),)) == TensorType((relay.Any(),))
-    assert GlobalTypeVar("List")(relay.scalar_type("int8")) == GlobalTypeVar("List")(
-        relay.scalar_type("int8")
-    )
+    assert GlobalTypeVar("List")(relay.scalar_type("int8")) == GlobalTypeVar("List")(relay.scalar_type("int8"))
 
 
 def test_the_parameters_of_function_types_correspond():

@@ -43,13 +43,7 @@ def test_a_block_is_busy_as_long_as_anything_cut_from_it_lives():
     del view
     assert allocator.take(900).data_ptr() == address
     del other
-    assert allocator.stats()._asdict() == {
-        "in_use": 0,
-        "reserved": 2000,
-        "peak": 2000,
-        "allocations": 2,
-        "requests": 3,
-    }
+    assert allocator.stats()._asdict() == {"in_use": 0, "reserved": 2000, "peak": 2000, "allocations": 2, "requests": 3}
     assert allocator.release() == 2000
     assert allocator.stats().reserved == 0
 
@@ -293,9 +287,7 @@ def test_a_plan_of_known_size_is_prepared(mode):
 
 @pytest.mark.parametrize("elements, expected", [(0, 0), (300_000, 1_200_000), (3_000_000, MOST_UNKNOWN)])
 def test_of_a_plan_of_unknown_size_as_much_is_prepared_as_there_are_constants(elements, expected):
-    program = relax.build(
-        two_steps(relax.tir.Var("n", "int64"), np.ones(elements, "float32")), "llvm"
-    ).program
+    program = relax.build(two_steps(relax.tir.Var("n", "int64"), np.ones(elements, "float32")), "llvm").program
     unknown = replace(program, constants=[new_tensor((elements,), "float32")])
     assert first_memory(unknown) == (expected, ADDRESSES)
 

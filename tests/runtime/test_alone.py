@@ -129,11 +129,7 @@ def test_other_packages_are_out_of_reach(name, packed):
 
 def test_the_runtime_needs_what_the_compiler_needs_at_most():
     needs = {str(Requirement(r)) for r in PROJECT["project"]["dependencies"]}
-    assert {canonicalize_name(Requirement(r).name) for r in needs} == {
-        "numpy",
-        "ml-dtypes",
-        "apache-tvm-ffi",
-    }
+    assert {canonicalize_name(Requirement(r).name) for r in needs} == {"numpy", "ml-dtypes", "apache-tvm-ffi"}
     assert needs <= {str(Requirement(r)) for r in WHOLE["project"]["dependencies"]}
     assert PROJECT["project"]["requires-python"] == WHOLE["project"]["requires-python"]
 

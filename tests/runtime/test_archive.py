@@ -190,16 +190,12 @@ def test_corrupted_anywhere_never_crashes():
     for _ in range(1500):
         broken = bytearray(data)
         for _ in range(rng.choice((1, 1, 2, 8))):
-            broken[rng.randrange(len(MAGIC), len(broken))] = rng.choice(
-                (0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256))
-            )
+            broken[rng.randrange(len(MAGIC), len(broken))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
         try:
             obj = combine(read_archive(bytes(broken)), "")
             layout = plan_layout(obj)
             if layout.size < 1 << 24:
-                link(
-                    obj, layout, bytearray(layout.size), 0x7F00_0000_0000, {"TVMFFIErrorSetRaisedFromCStr": 1}
-                )
+                link(obj, layout, bytearray(layout.size), 0x7F00_0000_0000, {"TVMFFIErrorSetRaisedFromCStr": 1})
         except ObjectFileError:
             refusals += 1
     assert refusals > 100

@@ -107,9 +107,7 @@ def test_objects_stay_what_they_are(call, value):
         call("tensor", value)
 
 
-@pytest.mark.parametrize(
-    ("value", "plain"), [(enum.IntEnum("E", "P Q").Q, 2), (Letter.A, "a"), (np.str_("s"), "s")]
-)
+@pytest.mark.parametrize(("value", "plain"), [(enum.IntEnum("E", "P Q").Q, 2), (Letter.A, "a"), (np.str_("s"), "s")])
 def test_numbers_and_texts_of_other_classes_are_plain(call, value, plain):
     result = call("same", value)
     assert type(result) is type(plain)
@@ -131,14 +129,7 @@ mapping["a"] = mapping
 
 @pytest.mark.parametrize(
     "value",
-    [
-        nested(lambda v: (v,), 50_000),
-        nested(lambda v: {"a": v}, 50_000),
-        ring,
-        mapping,
-        (1, mapping),
-        {"a": [ring]},
-    ],
+    [nested(lambda v: (v,), 50_000), nested(lambda v: {"a": v}, 50_000), ring, mapping, (1, mapping), {"a": [ring]}],
 )
 def test_values_that_nest_without_end_are_refused(call, value):
     message = "tuples or dictionaries are nested more than 16000 deep, or one holds itself"

@@ -79,9 +79,7 @@ def test_to_device_copies_only_between_devices():
     assert device_of(y) == relax.cpu(0)
     numpy_view(y)[...] = 1
     assert numpy_view(x).tolist() == [7, 7, 7]
-    with pytest.raises(
-        ValueError, match="to_device: there is no memory on cuda:0; this runtime has cpu only"
-    ):
+    with pytest.raises(ValueError, match="to_device: there is no memory on cuda:0; this runtime has cpu only"):
         to_device(x, relax.device("cuda"))
 
 
@@ -159,9 +157,7 @@ def test_a_device_the_machine_is_not_given_is_an_error_at_load():
         "the program places tensors on its virtual device 2 (cpu:2), and the machine is given 2 devices "
         "(cpu:0, cpu:1); give one for each: VirtualMachine(executable, [relax.cpu(0), relax.cpu(1), relax.cpu(2)])"
     )
-    with pytest.raises(
-        ValueError, match=r"virtual device 1 \(cpu:1\), and the machine is given 1 device \(cpu:0\)"
-    ):
+    with pytest.raises(ValueError, match=r"virtual device 1 \(cpu:1\), and the machine is given 1 device \(cpu:0\)"):
         relax.VirtualMachine(allocating(0, 1), relax.cpu())
     with pytest.raises(ValueError, match="virtual device 7, and the machine is given 4 devices"):
         relax.VirtualMachine(allocating(7))

@@ -13,14 +13,7 @@ import numpy as np
 import pytest
 import tvm_ffi
 
-from relax.runtime import (
-    ExecBuilder,
-    Executable,
-    ExecutableError,
-    ShapeTuple,
-    VirtualMachine,
-    load_executable,
-)
+from relax.runtime import ExecBuilder, Executable, ExecutableError, ShapeTuple, VirtualMachine, load_executable
 from relax.runtime.dtypes import DLPACK_CODES, NUMPY_DTYPES
 from relax.runtime.format import pack_sections, unpack_sections
 from relax.runtime.info import FuncInfo, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
@@ -297,9 +290,7 @@ def test_other_machines():
 def test_other_processors(monkeypatch):
     monkeypatch.setattr("relax.runtime.cpu_features._flags", lambda: frozenset({"sse2", "avx"}))
     Executable.from_bytes(retarget(TRIPLE, ("sse2", "avx", "64bit", "some-tuning")))
-    with pytest.raises(
-        ExecutableError, match="uses instructions this processor does not have: avx2, avx512bf16$"
-    ):
+    with pytest.raises(ExecutableError, match="uses instructions this processor does not have: avx2, avx512bf16$"):
         Executable.from_bytes(retarget(TRIPLE, ("avx", "avx2", "avx512bf16")))
 
 

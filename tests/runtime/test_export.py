@@ -42,24 +42,18 @@ def packed(x):
 @I.ir_module
 class Program:
     @R.function
-    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, "m"), "float32")) -> R.Tensor(
-        ("n", "m"), "float32"
-    ):
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, "m"), "float32")) -> R.Tensor(("n", "m"), "float32"):
         products = R.multiply(R.expand_dims(x, 2), R.expand_dims(w, 0))
         return R.add(R.nn.relu(R.sum(products, axis=1)), R.const([[0.5]], "float32"))
 
     @R.function
-    def sizes(
-        x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("2 * n", "m"), "float32"), s: R.Shape(["m", 3])
-    ):
+    def sizes(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("2 * n", "m"), "float32"), s: R.Shape(["m", 3])):
         n, m = T.int64(), T.int64()
         z = R.reshape(R.concat((x, y), axis=0), R.shape([3 * n * m]))
         return z, R.shape_of(z), R.full(R.shape([n + 7, m - 2]), R.const(2.0, "float32"), "float32")
 
     @R.function
-    def scalars(
-        a: R.Prim(value="k"), x: R.Tensor(("k + 1",), "float32"), f: R.Prim("float32"), b: R.Prim("int8")
-    ):
+    def scalars(a: R.Prim(value="k"), x: R.Tensor(("k + 1",), "float32"), f: R.Prim("float32"), b: R.Prim("int8")):
         k = T.int64()
         return R.prim_value(k * 2), f, b, R.str("text"), R.shape([k, 5])
 
@@ -208,9 +202,7 @@ def test_a_packed_function_that_is_not_there_is_asked_for_again(tmp_path):
         return R.call_packed("test.export.later", x, sinfo_args=R.Object)
 
     main_ = tvm_ffi.load_module(export(tmp_path, main))["main"]
-    with pytest.raises(
-        ValueError, match="calls the packed function test.export.later, which this process has not"
-    ):
+    with pytest.raises(ValueError, match="calls the packed function test.export.later, which this process has not"):
         main_(argument(x3))
     relax.register_func("test.export.later", lambda x: x.shape[0], override=True)
     assert main_(argument(x3)) == 3
@@ -249,12 +241,7 @@ def test_threads_make_one_table(tmp_path):
 def test_arguments_and_results_are_released(library):
     array = numbers(6, 4)
     gone = weakref.ref(array)
-    for args in (
-        (array, numbers(4, 2)),
-        (array, numbers(3, 2)),
-        (array.T, numbers(4, 2)),
-        (array[::2], numbers(4, 2)),
-    ):
+    for args in ((array, numbers(4, 2)), (array, numbers(3, 2)), (array.T, numbers(4, 2)), (array[::2], numbers(4, 2))):
         outcome(library["main"], tuple(map(argument, args)))
     del array, args
     gc.collect()
@@ -347,18 +334,14 @@ def test_linkers(tmp_path, path, monkeypatch):
     monkeypatch.delenv("RELAX_LINKER")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(
-        ExecutableError, match=r"there is no linker here: .*pip install 'relax\[linker\]' brings one"
-    ):
+    with pytest.raises(ExecutableError, match=r"there is no linker here: .*pip install 'relax\[linker\]' brings one"):
         executable.export_library(tmp_path / "a.so")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_another_file_holds_no_executable(tmp_path):
     (tmp_path / "other.so").write_bytes(b"\x7fELF" + bytes(100))
-    with pytest.raises(
-        ExecutableError, match=r"it is a shared library without a Relax executable of this release"
-    ):
+    with pytest.raises(ExecutableError, match=r"it is a shared library without a Relax executable of this release"):
         relax.runtime.load_module(tmp_path / "other.so")
 
 
@@ -367,9 +350,10 @@ def test_any_name_of_a_file(tmp_path, name):
     executable = relax.build(relax.IRModule.from_expr(doubled), PLAIN_LOOPS)
     executable.export_library(tmp_path / name)
     twice = tvm_ffi.load_module(str(tmp_path / name))
-    assert np.from_dlpack(
-        twice[executable.entry_points[0]](tvm_ffi.from_dlpack(np.ones(2, "float32")))
-    ).tolist() == [2, 2]
+    assert np.from_dlpack(twice[executable.entry_points[0]](tvm_ffi.from_dlpack(np.ones(2, "float32")))).tolist() == [
+        2,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("write", ["save", "export_library"])

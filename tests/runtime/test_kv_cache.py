@@ -25,18 +25,10 @@ class Decoder:
         n = T.int64()
         none = R.zeros((0, 2, 3), "float32")
         k = R.call_packed(
-            "vm.builtin.attention_kv_cache_create",
-            none,
-            R.shape([n, 2, 3]),
-            R.prim_value(0),
-            sinfo_args=R.Object,
+            "vm.builtin.attention_kv_cache_create", none, R.shape([n, 2, 3]), R.prim_value(0), sinfo_args=R.Object
         )
         v = R.call_packed(
-            "vm.builtin.attention_kv_cache_create",
-            none,
-            R.shape([n, 2, 3]),
-            R.prim_value(0),
-            sinfo_args=R.Object,
+            "vm.builtin.attention_kv_cache_create", none, R.shape([n, 2, 3]), R.prim_value(0), sinfo_args=R.Object
         )
         return (k, v)
 
@@ -47,11 +39,7 @@ class Decoder:
         total = T.int64()
         with R.dataflow():
             grown = R.call_inplace_packed(
-                "vm.builtin.attention_kv_cache_append",
-                cache,
-                key,
-                inplace_indices=[0],
-                sinfo_args=R.Object,
+                "vm.builtin.attention_kv_cache_append", cache, key, inplace_indices=[0], sinfo_args=R.Object
             )
             keys = R.call_pure_packed(
                 "vm.builtin.attention_kv_cache_view",
@@ -142,11 +130,7 @@ def test_rows_that_count_are_forgotten_and_replaced():
     ("call", "error", "message"),
     [
         (lambda c: append(c, rows_of(1, dtype="int8")), TypeError, "rows of dtype float32, found int8"),
-        (
-            lambda c: append(c, tensor_of_numpy(np.zeros((1, 2), "float32"))),
-            ValueError,
-            r"rows of shape \(1,\)",
-        ),
+        (lambda c: append(c, tensor_of_numpy(np.zeros((1, 2), "float32"))), ValueError, r"rows of shape \(1,\)"),
         (lambda c: append(c, 3), TypeError, "expected a tensor to append, found the int 3"),
         (lambda c: update(c, 3), TypeError, "expected a tensor to append"),
         (lambda c: view(c, (1, 1)), ValueError, r"the shape is \(1, 1\), expected \(2, 1\)"),

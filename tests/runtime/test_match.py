@@ -49,19 +49,9 @@ def heap(*values):
     [
         ("check_tensor_info", (3, 2, "float32"), TypeError, "expected a tensor, found the int 3"),
         ("check_tensor_info", ((), 2, "float32"), TypeError, "expected a tensor, found a tuple of 0"),
-        (
-            "check_tensor_info",
-            (ShapeTuple((1,)), 2, ""),
-            TypeError,
-            "expected a tensor, found the shape (1,)",
-        ),
+        ("check_tensor_info", (ShapeTuple((1,)), 2, ""), TypeError, "expected a tensor, found the shape (1,)"),
         ("check_tensor_info", (None, 2, "float32"), TypeError, "expected a tensor, found the null object"),
-        (
-            "check_tensor_info",
-            (tensor(1, 2), 3, "float32"),
-            ValueError,
-            "expected rank 3, found rank 2 (shape (1, 2))",
-        ),
+        ("check_tensor_info", (tensor(1, 2), 3, "float32"), ValueError, "expected rank 3, found rank 2 (shape (1, 2))"),
         ("check_tensor_info", (tensor(1), 1, "int32"), TypeError, "expected dtype int32, found float32"),
         ("check_shape_info", ((1, 2), 2), TypeError, "expected a shape, found a tuple of 2"),
         (
@@ -77,19 +67,9 @@ def heap(*values):
         ("check_prim_value_info", (128, "int8"), TypeError, "expected an int8 value, found the int 128"),
         ("check_prim_value_info", (-1, "uint8"), TypeError, "expected a uint8 value, found the int -1"),
         ("check_tuple_info", (tensor(), 2), TypeError, "expected a tuple of 2, found a tensor"),
-        (
-            "check_tuple_info",
-            (ShapeTuple((1, 2)), 2),
-            TypeError,
-            "expected a tuple of 2, found the shape (1, 2)",
-        ),
+        ("check_tuple_info", (ShapeTuple((1, 2)), 2), TypeError, "expected a tuple of 2, found the shape (1, 2)"),
         ("check_tuple_info", ((1,), 2), ValueError, "expected a tuple of 2, found a tuple of 1"),
-        (
-            "match_shape",
-            (tensor(3), None, 1, ASSERT_IMM, 4),
-            ValueError,
-            "dimension 0 is 3, expected 4",
-        ),
+        ("match_shape", (tensor(3), None, 1, ASSERT_IMM, 4), ValueError, "dimension 0 is 3, expected 4"),
         (
             "match_shape",
             (tensor(2, 3), heap(784), 2, IGNORE, 0, ASSERT_SLOT, 0),
@@ -103,12 +83,7 @@ def heap(*values):
             "dimension 0 is 9, expected 2 * n + m = 8 (n = 3 was bound by x, dimension 1; "
             "m = 2 was bound by y, dimension 0)",
         ),
-        (
-            "match_shape",
-            (ShapeTuple((9,)), None, 2),
-            ValueError,
-            "expected rank 2, found rank 1 (shape (9,))",
-        ),
+        ("match_shape", (ShapeTuple((9,)), None, 2), ValueError, "expected rank 2, found rank 1 (shape (9,))"),
         ("match_prim_value", (3, heap(4), ASSERT_IMM, 4), ValueError, "the value is 3, expected 4"),
         (
             "match_prim_value",
@@ -198,11 +173,7 @@ def vector(dim, dtype=F32):
             func(vector("k"), ret=vector(("+", ("+", "k", "k"), 2))),
             None,
         ),
-        (
-            func(vector("n"), ret=vector(("//", "n", 2))),
-            func(vector("k"), ret=vector(("//", ("*", "k", 1), 2))),
-            None,
-        ),
+        (func(vector("n"), ret=vector(("//", "n", 2))), func(vector("k"), ret=vector(("//", ("*", "k", 1), 2))), None),
         (
             func(ret=vector("n")),
             func(ret=vector("n")),
@@ -213,11 +184,7 @@ def vector(dim, dtype=F32):
             func(ret=vector(("unknown",))),
             'its result is R.Tensor((unknown(),), dtype="float32"), expected R.Tensor((unknown(),), dtype="float32")',
         ),
-        (
-            func(TupleInfo((vector("n"), ShapeInfo(("n",), 1)))),
-            func(TupleInfo((vector(2), ShapeInfo((2,), 1)))),
-            None,
-        ),
+        (func(TupleInfo((vector("n"), ShapeInfo(("n",), 1)))), func(TupleInfo((vector(2), ShapeInfo((2,), 1)))), None),
         (func(func(vector("n"))), func(func(vector("m"))), None),
         (func(PrimInfo("int64", "n"), ret=vector("n")), func(PrimInfo("int64", "k"), ret=vector("k")), None),
         (func(), func(ObjectInfo()), "it takes 0 arguments, expected 1 argument"),

@@ -13,12 +13,7 @@ def test_a_message_is_an_error_a_format_or_its_parts():
         "TypeError",
         "argument A: expected a tensor, found %s",
     )
-    assert list(IS.parts()) == [
-        ("", "context"),
-        (": ", "place"),
-        (" is ", "found"),
-        (", expected ", "expected"),
-    ]
+    assert list(IS.parts()) == [("", "context"), (": ", "place"), (" is ", "found"), (", expected ", "expected")]
 
 
 def test_arguments_are_counted():

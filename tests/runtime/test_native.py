@@ -73,11 +73,7 @@ CASES = {
         "@z = internal global [1000 x i64] zeroinitializer",
         lambda a: a,
     ),
-    "common symbol": (
-        "  store i64 %a, ptr @c\n  %r = load i64, ptr @c",
-        "@c = common global i64 0",
-        lambda a: a,
-    ),
+    "common symbol": ("  store i64 %a, ptr @c\n  %r = load i64, ptr @c", "@c = common global i64 0", lambda a: a),
     "function pointers": (
         "  %i = and i64 %a, 1\n  %q = getelementptr [2 x ptr], ptr @fs, i64 0, i64 %i\n"
         "  %fp = load ptr, ptr %q\n  %r = call i64 %fp(i64 %a)",
@@ -201,9 +197,7 @@ def test_a_big_function():
     for i in range(20_000):
         lines.append(f"  %x{i} = {('add', 'xor', 'mul')[i % 3]} i64 {last}, {i * 7 + 1}")
         last = f"%x{i}"
-    f = load_object(compile_ir(packed("\n".join(lines) + f"\n  %r = add i64 {last}, 0"), opt=0)).get_function(
-        "f"
-    )
+    f = load_object(compile_ir(packed("\n".join(lines) + f"\n  %r = add i64 {last}, 0"), opt=0)).get_function("f")
     value = 12345
     for i in range(20_000):
         value = (lambda v, k: (v + k, v ^ k, v * k)[i % 3])(value, i * 7 + 1) & (1 << 64) - 1
@@ -223,8 +217,7 @@ def test_missing_symbols_are_named_all_at_once():
         "declare i64 @relax_no_such_a(i64)\ndeclare i64 @relax_no_such_b(i64)",
     )
     with pytest.raises(
-        ObjectFileError,
-        match="^cannot load k: it needs symbols nobody here defines: relax_no_such_a, relax_no_such_b$",
+        ObjectFileError, match="^cannot load k: it needs symbols nobody here defines: relax_no_such_a, relax_no_such_b$"
     ):
         load_object(compile_ir(ir), "k")
 

@@ -111,9 +111,7 @@ def test_elements_of_2_and_4_bits_take_a_byte(dtype):
 def test_packed_tensors_are_refused(packed_tensor, dtype):
     packed = NDArray(packed_tensor(b"\x21\x43", dtype, (4,)))
     for use in (lambda: tensor_of(packed), packed.numpy, packed.is_contiguous, lambda: packed.strides):
-        with pytest.raises(
-            ValueError, match=f"a packed tensor is not supported: elements of dtype {dtype} share"
-        ):
+        with pytest.raises(ValueError, match=f"a packed tensor is not supported: elements of dtype {dtype} share"):
             use()
     single = NDArray(packed_tensor(b"\xf1", dtype, (1,)))  # its upper bits are not read
     assert float(single.item()) == (0.5 if "float" in dtype else 1)
@@ -216,14 +214,7 @@ def test_an_ndarray_is_the_tensor_to_every_ffi_function():
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda a: a.T,
-        lambda a: a[::2],
-        lambda a: a[::-1],
-        lambda a: a[:, 1:],
-        lambda a: a.astype(">f4"),
-    ],
+    "make", [lambda a: a.T, lambda a: a[::2], lambda a: a[::-1], lambda a: a[:, 1:], lambda a: a.astype(">f4")]
 )
 def test_imports_of_awkward_arrays_are_compact(make):
     value = make(np.arange(12, dtype="float32").reshape(4, 3))

@@ -37,11 +37,7 @@ def texts(*items: object) -> StringTensor:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (
-            lambda: sequence_at(tensor(1), tensor(0)),
-            TypeError,
-            "sequence_at: expected a sequence, found a tensor",
-        ),
+        (lambda: sequence_at(tensor(1), tensor(0)), TypeError, "sequence_at: expected a sequence, found a tensor"),
         (lambda: sequence_at((), tensor(0)), IndexError, "position 0 is out of range for a sequence of 0"),
         (lambda: sequence_erase((), None), IndexError, "sequence_erase: the sequence is empty"),
         (lambda: sequence_concat((), 0, 0), ValueError, "sequence_concat: the sequence is empty"),

@@ -98,10 +98,7 @@ def test_assert_op(true):
 
 
 def test_shapes_and_tensors():
-    to_tensor, to_shape = (
-        get_global_func("relax.run.shape_to_tensor"),
-        get_global_func("relax.run.tensor_to_shape"),
-    )
+    to_tensor, to_shape = (get_global_func("relax.run.shape_to_tensor"), get_global_func("relax.run.tensor_to_shape"))
     tensor = to_tensor(ShapeTuple((2, 0, 5)))
     assert (tensor.dtype, tensor.numpy().tolist()) == ("int64", [2, 0, 5])
     assert to_shape(tensor) == (2, 0, 5)

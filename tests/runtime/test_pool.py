@@ -261,9 +261,7 @@ def run(code, **environment):
     with open(path, "w") as file:
         file.write(text)
     try:
-        return subprocess.run(
-            [sys.executable, path], env=env, capture_output=True, text=True, timeout=120, check=False
-        )
+        return subprocess.run([sys.executable, path], env=env, capture_output=True, text=True, timeout=120, check=False)
     finally:
         os.unlink(path)
 

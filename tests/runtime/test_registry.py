@@ -106,9 +106,7 @@ def test_tensors_in_tuples(register):
     assert result[1][0].data_ptr() == x.data_ptr()
 
 
-@pytest.mark.parametrize(
-    "dtype", ["bool", "float16", "bfloat16", "float8_e4m3fn", "uint16", "int4", "float4_e2m1fn"]
-)
+@pytest.mark.parametrize("dtype", ["bool", "float16", "bfloat16", "float8_e4m3fn", "uint16", "int4", "float4_e2m1fn"])
 def test_any_dtype_crosses(register, dtype):
     value = np.array([0, 1, 1]).astype(getattr(ml_dtypes, dtype, dtype))
     identity = register(lambda x: x.numpy())
@@ -172,9 +170,7 @@ def test_borrowed_tensors():
     try:
         memory = np.arange(4, dtype="int64")
         shape = (ctypes.c_int64 * 1)(4)
-        dltensor = struct.pack(
-            "@QiiiBBHQQQ", memory.ctypes.data, 1, 0, 1, 0, 64, 1, ctypes.addressof(shape), 0, 0
-        )
+        dltensor = struct.pack("@QiiiBBHQQQ", memory.ctypes.data, 1, 0, 1, 0, 64, 1, ctypes.addressof(shape), 0, 0)
         holder = ctypes.create_string_buffer(dltensor)
         args = ctypes.create_string_buffer(struct.pack("@iIQ", 7, 0, ctypes.addressof(holder)))
         result = ctypes.create_string_buffer(16)

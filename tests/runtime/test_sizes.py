@@ -93,9 +93,7 @@ def test_a_saved_shape_has_sizes(size):
         ib.emit_ret(relax.ShapeTuple([7]))
     executable = ib.get()
     executable.constants[0] = relax.ShapeTuple([size])
-    with pytest.raises(
-        relax.runtime.ExecutableError, match=f"section CNST is malformed .*({NEGATIVE}|{GREAT})"
-    ):
+    with pytest.raises(relax.runtime.ExecutableError, match=f"section CNST is malformed .*({NEGATIVE}|{GREAT})"):
         relax.Executable.from_bytes(executable.to_bytes())
 
 

@@ -115,9 +115,7 @@ def test_if_and_goto():
     main = machine(ib)["main"]
     for true, false in ((True, False), (np.array(True), np.array(False))):
         assert (main(true), main(false)) == ("yes", "no")
-    with pytest.raises(
-        TypeError, match="main: the condition of an if is a float32 tensor of rank 1, expected a bool"
-    ):
+    with pytest.raises(TypeError, match="main: the condition of an if is a float32 tensor of rank 1, expected a bool"):
         main(np.zeros(1, "float32"))
     with pytest.raises(TypeError, match="main: the condition of an if is the int 1, expected a bool scalar"):
         main(1)
@@ -152,12 +150,8 @@ def test_tail_calls_need_no_frame():
 
 def closures():
     ib = ExecBuilder()
-    info = FuncInfo(
-        (TensorInfo(("n",), "int64", 1), ShapeInfo(("n",), 1)), TensorInfo(("n",), "int64", 1), True
-    )
-    with ib.function(
-        "add_captured", params=["x", "y"], exported=False, param_infos=info.params, ret_info=info.ret
-    ):
+    info = FuncInfo((TensorInfo(("n",), "int64", 1), ShapeInfo(("n",), 1)), TensorInfo(("n",), "int64", 1), True)
+    with ib.function("add_captured", params=["x", "y"], exported=False, param_infos=info.params, ret_info=info.ret):
         ib.emit_call("test.vm.add", [ib.r(0), ib.r(1)], ib.r(2))
         ib.emit_ret(ib.r(2))
     with ib.function("make", 1):
@@ -270,19 +264,7 @@ class OnGPU:
         self.shape = (ctypes.c_int64 * 1)(4)
         self.managed = ctypes.create_string_buffer(
             struct.pack(
-                "@QiiiBBHQQQQQ",
-                self.memory.ctypes.data,
-                2,
-                0,
-                1,
-                2,
-                32,
-                1,
-                ctypes.addressof(self.shape),
-                0,
-                0,
-                0,
-                0,
+                "@QiiiBBHQQQQQ", self.memory.ctypes.data, 2, 0, 1, 2, 32, 1, ctypes.addressof(self.shape), 0, 0, 0, 0
             )
         )
         new = ctypes.pythonapi.PyCapsule_New
@@ -333,9 +315,7 @@ def test_missing_packed_functions_are_listed_at_once():
         ib.emit_call("test.no_such_b")
         ib.declare_function("kern", "kernel")
         ib.emit_ret(0)
-    with pytest.raises(
-        LinkError, match="packed function test.no_such_a, packed function test.no_such_b, kernel kern"
-    ):
+    with pytest.raises(LinkError, match="packed function test.no_such_a, packed function test.no_such_b, kernel kern"):
         machine(ib)
 
 
@@ -533,9 +513,7 @@ def test_values_are_let_go_after_their_last_use():
 def test_threads_have_frames_of_their_own():
     main = machine(countdown(tail=False))["f"]
     results = {}
-    threads = [
-        threading.Thread(target=lambda n=n: results.setdefault(n, main(n))) for n in range(200, 260, 10)
-    ]
+    threads = [threading.Thread(target=lambda n=n: results.setdefault(n, main(n))) for n in range(200, 260, 10)]
     for thread in threads:
         thread.start()
     for thread in threads:

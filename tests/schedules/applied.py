@@ -52,8 +52,7 @@ class Applied:
     def __call__(self, *args: Any) -> Any:
         """Run it; return the last argument, which holds what it computed."""
         given = [
-            np.ascontiguousarray(self.packings[i](arg)) if i in self.packings else arg
-            for i, arg in enumerate(args)
+            np.ascontiguousarray(self.packings[i](arg)) if i in self.packings else arg for i, arg in enumerate(args)
         ]
         if self.is_interpreted:
             tir.interpret(self.func, *given, reverse_parallel=True)
@@ -80,9 +79,7 @@ def anything(*shape: int, dtype: str, seed: int = 0) -> np.ndarray:
 
 def whole_or_anything(shape: Sequence[int], dtype: str, seed: int = 0) -> np.ndarray:
     """Small whole numbers of a floating dtype; any numbers of an integer one."""
-    return (
-        anything(*shape, dtype=dtype, seed=seed) if "int" in dtype else whole(*shape, dtype=dtype, seed=seed)
-    )
+    return anything(*shape, dtype=dtype, seed=seed) if "int" in dtype else whole(*shape, dtype=dtype, seed=seed)
 
 
 def convolved(

@@ -42,9 +42,7 @@ def same(target: Target) -> Callable[..., None]:
     It is well-formed, is read as it prints, is taken by the interpreter, and by the compiler for the machine that the tests run on.
     """
 
-    def run(
-        func: PrimFunc, rule: ScheduleRule, *shapes: Sequence[tuple[int, ...]], dtype: str = "float32"
-    ) -> None:
+    def run(func: PrimFunc, rule: ScheduleRule, *shapes: Sequence[tuple[int, ...]], dtype: str = "float32") -> None:
         arranged = schedule(func, target, [rule])
         assert arranged is not func
         assert schedule(arranged, target, [rule]) is arranged
@@ -103,8 +101,7 @@ class Convolution:
         spans = (d * (taps - 1) + 1 for d, taps in zip(dilation, self.kernel, strict=True))
         pads = (self.pad,) * len(self.kernel) if isinstance(self.pad, int) else self.pad
         out = (
-            (extent + 2 * pad - span) // self.stride + 1
-            for extent, pad, span in zip(size, pads, spans, strict=True)
+            (extent + 2 * pad - span) // self.stride + 1 for extent, pad, span in zip(size, pads, spans, strict=True)
         )
         weights = (self.co, self.ci // self.groups, *self.kernel)
         return [(n, self.ci, *size), weights, (n, self.co, *out)]

@@ -14,12 +14,7 @@ from relax.tir.attention import attention_of
 from support import PLAIN_LOOPS
 
 m, n = te.var("m", "int64"), te.var("n", "int64")
-DTYPES = {
-    "bfloat16": DataType("bfloat16").numpy(),
-    "float16": np.float16,
-    "float32": np.float32,
-    "float64": np.float64,
-}
+DTYPES = {"bfloat16": DataType("bfloat16").numpy(), "float16": np.float16, "float32": np.float32, "float64": np.float64}
 
 
 def attention(queries, keys, bias=None, b=1, h=2, d=20, dv=19, dtype="float32", **attributes):
@@ -108,10 +103,7 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-CAUSAL = [
-    {"causal_mask": "BottomRight", "window_size": 5},
-    slow({"causal_mask": "TopLeft"}),
-]
+CAUSAL = [{"causal_mask": "BottomRight", "window_size": 5}, slow({"causal_mask": "TopLeft"})]
 
 
 @pytest.mark.parametrize("attributes", CAUSAL)
@@ -148,8 +140,7 @@ def test_other_floats(arranged, dtype, tolerance):
 def test_softmax_spelled_out(arranged, queries):
     """Rows of which all scores are -inf are NaN, as in the nests; without keys, the sum is 0."""
     q, k, v = (
-        te.placeholder(s, "float32", x)
-        for s, x in (((2, queries, 8), "Q"), ((2, n, 8), "K"), ((2, n, 16), "V"))
+        te.placeholder(s, "float32", x) for s, x in (((2, queries, 8), "Q"), ((2, n, 8), "K"), ((2, n, 16), "V"))
     )
     mask = te.placeholder((queries, n), "float32", "B")
     scores = topi.add(topi.matmul(q, topi.transpose(k, (0, 2, 1))), mask)
@@ -170,9 +161,7 @@ def test_softmax_spelled_out(arranged, queries):
 def test_sums_are_divided_by_a_sum_that_stands_behind_them(arranged):
     """Formulas are written where they are first used: of O / T, the sum of the weights comes after that of values."""
     q, k, v = (te.placeholder(s, "float32", x) for s, x in (((m, 20), "Q"), ((n, 20), "K"), ((n, 19), "V")))
-    depth, most, others, total = (
-        te.reduce_axis((0, size), x) for size, x in ((20, "k"), *((n, x) for x in "abc"))
-    )
+    depth, most, others, total = (te.reduce_axis((0, size), x) for size, x in ((20, "k"), *((n, x) for x in "abc")))
     s = te.compute((m, n), lambda i, j: te.sum(q[i, depth] * k[j, depth], axis=depth))
     greatest = te.compute((m,), lambda i: te.max(s[i, most], axis=most))
     w = te.compute((m, n), lambda i, j: te.exp(s[i, j] - greatest[i]))
@@ -196,9 +185,7 @@ def rounded_attention(queries, keys, narrow="bfloat16", b=1, h=2, d=20, dv=19, b
         for s, x in (((b, queries, h, d), "Q"), ((b, keys, h, d), "K"), ((b, keys, h, dv), "V"))
     )
     mask = te.placeholder(bias, "float32", "B")
-    products = topi.matmul(
-        topi.transpose(q, (0, 2, 1, 3)), topi.transpose(k, (0, 2, 3, 1)), out_dtype="float32"
-    )
+    products = topi.matmul(topi.transpose(q, (0, 2, 1, 3)), topi.transpose(k, (0, 2, 3, 1)), out_dtype="float32")
     weights = topi.cast(topi.nn.softmax(topi.add(topi.multiply(products, 0.25), mask)), narrow)
     mixed = topi.matmul(weights, topi.transpose(v, (0, 2, 1, 3)), out_dtype="float32")
     return te.create_prim_func([q, k, v, mask, topi.transpose(mixed, (0, 2, 1, 3))])
@@ -231,20 +218,7 @@ def test_rounded_weights(arranged, narrow):
     assert found is not None
     assert found.rounded == narrow
     functions = arranged(func)
-    sizes = [
-        (0, 3),
-        (3, 0),
-        (9, 0),
-        (1, 1),
-        (2, 5),
-        (7, 6),
-        (5, 1),
-        (63, 7),
-        (64, 120),
-        (65, 121),
-        (6, 130),
-        (2, 600),
-    ]
+    sizes = [(0, 3), (3, 0), (9, 0), (1, 1), (2, 5), (7, 6), (5, 1), (63, 7), (64, 120), (65, 121), (6, 130), (2, 600)]
     for queries, keys in sizes:
         operands = [*arrays(shapes(queries, keys), narrow), *arrays([(1, 1, 1, keys)])]
         check_rounded(func, functions, operands, (1, queries, 2), interpreted=queries * keys < 20)

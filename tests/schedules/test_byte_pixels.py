@@ -82,8 +82,7 @@ def operands(batch, ci, co, size, kernel, *options):
 
 
 @pytest.mark.parametrize(
-    ("case", "moved"),
-    [*((case, "both") for case in CASES), ("three by three", "data"), ("stride", "result")],
+    ("case", "moved"), [*((case, "both") for case in CASES), ("three by three", "data"), ("stride", "result")]
 )
 def test_known_sizes(case, moved):
     size, kernel, *options = CASES[case]

@@ -24,10 +24,7 @@ def named(value):
 
 def test_the_largest_parts_that_do_not_vary_have_names():
     value = (total - MEAN[c]) * (tir.exp(MEAN[c] + SCALE[()]) + tir.const(1, "float32"))
-    assert named(value) == (
-        "(total - common) * common_1",
-        ["mean[c]", "T.exp(mean[c] + scale[()]) + T.float32(1.0)"],
-    )
+    assert named(value) == ("(total - common) * common_1", ["mean[c]", "T.exp(mean[c] + scale[()]) + T.float32(1.0)"])
 
 
 def test_what_a_value_of_its_own_decides_is_not_common():
@@ -58,7 +55,5 @@ def test_an_activation_that_reads_its_operand_twice_and_a_scalar():
     params = {"k": weights.astype("float32"), "b": bias.astype("float32")}
     vm = relax.VirtualMachine(relax.build(main, params=params), relax.cpu())
     x, root = rng.standard_normal((2, 24, 5, 14)).astype("float32"), np.float32(1.5)
-    expected = relax.interpret(
-        relax.IRModule.from_expr(main), "main", x, *params.values(), np.array(root)
-    ).numpy()
+    expected = relax.interpret(relax.IRModule.from_expr(main), "main", x, *params.values(), np.array(root)).numpy()
     np.testing.assert_allclose(vm["main"](x, np.array(root)).numpy(), expected, 1e-4, 1e-4)

@@ -133,9 +133,7 @@ def test_others_are_left_alone(target, conv):
     x, k = te.placeholder((1, 16, 9, 9), "float32", "X"), te.placeholder((16, 16, 3, 3), "float32", "K")
     c, i, j = te.reduce_axis((0, 16)), te.reduce_axis((0, 3)), te.reduce_axis((0, 3))
     outside = te.compute(
-        (1, 16, 8, 7),
-        lambda n, co, h, w: te.sum(x[n, c, h + i, w + j] * k[co, c, i, j], axis=[c, i, j]),
-        "sum",
+        (1, 16, 8, 7), lambda n, co, h, w: te.sum(x[n, c, h + i, w + j] * k[co, c, i, j], axis=[c, i, j]), "sum"
     )
     beyond_the_data = te.create_prim_func([x, k, outside])
     small = conv(2, 2, (5, 5), (3, 3)).func()

@@ -46,8 +46,7 @@ def results_of(runs, x, g, b):
 
 def data(n, channels, h, w, dtype):
     return [
-        numbers(*shape, dtype=dtype, seed=i)
-        for i, shape in enumerate(((n, channels, h, w), (channels,), (channels,)))
+        numbers(*shape, dtype=dtype, seed=i) for i, shape in enumerate(((n, channels, h, w), (channels,), (channels,)))
     ]
 
 

@@ -113,9 +113,7 @@ def test_what_a_channel_decides_is_computed_once(target, conv):
     scale, rest = te.placeholder((4,), name="S"), te.placeholder((1, 4, h, w), name="R")
     x, k = te.placeholder((1, 4, h, w), name="X"), te.placeholder((4, 1, 3, 3), name="K")
     y = topi.nn.conv(x, k, 1, 1, 1, 4)
-    out = te.compute(
-        y.shape, lambda n, c, i, j: y[n, c, i, j] * (1.0 / tir.sqrt(scale[c])) + rest[n, c, i, j], "out"
-    )
+    out = te.compute(y.shape, lambda n, c, i, j: y[n, c, i, j] * (1.0 / tir.sqrt(scale[c])) + rest[n, c, i, j], "out")
     func = te.create_prim_func([x, k, scale, rest, out])
     arranged = schedule(func, target, [Depthwise()])
     text = arranged.script()

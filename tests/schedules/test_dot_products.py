@@ -141,8 +141,7 @@ def test_kinds_of_dot_products():
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "name"),
-    [("bfloat16", "bfloat16", "pairs of int16"), ("float16", "float16", "vpdpbusd")],
+    ("left", "right", "name"), [("bfloat16", "bfloat16", "pairs of int16"), ("float16", "float16", "vpdpbusd")]
 )
 def test_refused(left, right, name):
     func = product(16, 64, 64, left, right) if left == "bfloat16" else _halves()
@@ -152,9 +151,5 @@ def test_refused(left, right, name):
 def _halves():
     a, b = te.placeholder((16, 64), "float16", "A"), te.placeholder((64, 64), "float16", "B")
     k = te.reduce_axis((0, 64), "k")
-    c = te.compute(
-        (16, 64),
-        lambda i, j: te.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k),
-        "C",
-    )
+    c = te.compute((16, 64), lambda i, j: te.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k), "C")
     return te.create_prim_func([a, b, c])

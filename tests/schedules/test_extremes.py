@@ -79,9 +79,7 @@ def test_the_interpreter_computes_the_same(target, n, least):
 @pytest.mark.parametrize("n", [1, 16, 100, 384])
 def test_softmax_of_rows_with_nan(n):
     x = te.placeholder((te.var("m", "int64"), n), "float32", "x")
-    kernel = build_module(arranged(te.create_prim_func([x, topi.nn.softmax(x, axis=1)]), resolve("llvm")))[
-        "main"
-    ]
+    kernel = build_module(arranged(te.create_prim_func([x, topi.nn.softmax(x, axis=1)]), resolve("llvm")))["main"]
     data = rows(n)
     result = np.zeros_like(data)
     kernel(data, result)

@@ -21,9 +21,7 @@ def before_and_in_the_last_loop(func, target):
 
 def test_a_normalisation_takes_one_root_a_row(target):
     x, w = te.placeholder((64, 96), "float32", "X"), te.placeholder((96,), "float32", "W")
-    before, loop = before_and_in_the_last_loop(
-        te.create_prim_func([x, w, topi.nn.rms_norm(x, w, [-1])]), target
-    )
+    before, loop = before_and_in_the_last_loop(te.create_prim_func([x, w, topi.nn.rms_norm(x, w, [-1])]), target)
     assert "T.sqrt" in before
     assert "T.sqrt" not in loop
 
@@ -66,9 +64,7 @@ def test_what_may_fail_stays_inside_of_a_loop_that_may_not_run(target):
     far = np.full(3000, 100)
     compiled(np.zeros((3000, 0), "float32"), far, np.zeros(100, "float32"), np.zeros((3000, 0), "float32"))
     with pytest.raises(IndexError):
-        compiled(
-            np.zeros((3000, 1), "float32"), far, np.zeros(100, "float32"), np.zeros((3000, 1), "float32")
-        )
+        compiled(np.zeros((3000, 1), "float32"), far, np.zeros(100, "float32"), np.zeros((3000, 1), "float32"))
 
 
 def test_names_that_are_bound_inside_stay_there(target):

@@ -34,9 +34,7 @@ def test_partial_results_are_in_no_choice_that_would_read_some_of_them(target, r
 def test_any_number_of_elements(same, reduction):
     """Sums of what is not 0 where an element is: those behind the last one count for nothing."""
     n, m = (te.var(name, "int64") for name in "nm")
-    func = function(
-        lambda x: reduction(te.compute(x.shape, lambda i, j: x[i, j] * x[i, j] + 3.0), axis=1), n, m
-    )
+    func = function(lambda x: reduction(te.compute(x.shape, lambda i, j: x[i, j] * x[i, j] + 3.0), axis=1), n, m)
     same(func, Nests(), *([(2, elements), (2,)] for elements in (0, 1, 15, 16, 17, 63, 64, 65, 127, 130)))
 
 

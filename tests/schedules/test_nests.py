@@ -62,9 +62,7 @@ def test_one_axis(target, n):
     check(func, target, numbers(n), outputs=[((n,), "float32")])
 
 
-@pytest.mark.parametrize(
-    ("n", "m", "k"), [(2, 3, 100), (1, 1, 1), (0, 2, 5), (3, 0, 5), (5, 7, 0), (1, 2, 2100)]
-)
+@pytest.mark.parametrize(("n", "m", "k"), [(2, 3, 100), (1, 1, 1), (0, 2, 5), (3, 0, 5), (5, 7, 0), (1, 2, 2100)])
 def test_broadcast(target, n, m, k):
     a, b, c = sizes("n", "m", "k")
     x, y, z = placeholder(a, b, c), placeholder(c, name="B"), placeholder(a, 1, c, name="Z")
@@ -87,9 +85,7 @@ def test_dtypes(target, dtype):
 def test_axes_that_are_neighbours_everywhere_are_one(target):
     a, b = sizes("n", "m")
     x = placeholder(a, b, 100)
-    script = schedule(
-        func_of(te.compute((a, b, 100), lambda *i: x(*i) + 1, "Y"), x), target, [Nests()]
-    ).script()
+    script = schedule(func_of(te.compute((a, b, 100), lambda *i: x(*i) + 1, "Y"), x), target, [Nests()]).script()
     assert "X_1[strip * 2048 + i2]" in script
     assert script.count("T.parallel") == 1
 
@@ -112,9 +108,7 @@ def test_axes_of_a_buffer_with_an_element_for_all_stay(target):
 
 def test_a_condition_reads_elements_once(target):
     x = placeholder(64, 64)
-    func = func_of(
-        te.compute((64, 64), lambda i, j: te.if_then_else(x[i, j] < 0, te.exp(x[i, j]), x[i, j]), "Y"), x
-    )
+    func = func_of(te.compute((64, 64), lambda i, j: te.if_then_else(x[i, j] < 0, te.exp(x[i, j]), x[i, j]), "Y"), x)
     script = schedule(func, target, [Nests()]).script()
     assert script.count("X[") + script.count("X_1[") == 1
     check(func, target, numbers(64, 64), outputs=[((64, 64), "float32")])
@@ -226,15 +220,11 @@ def test_change_of_layout(target):
 def interleaving(n, m, dtype="float32"):
     """Pixels of four images in turn, and what is computed of them, as behind a transposed convolution."""
     x, b = placeholder(n, 2, 2, n, m, dtype=dtype), placeholder(n, dtype=dtype, name="B")
-    y = te.compute(
-        (n, n * 2, m * 2), lambda c, i, j: x[c, i % 2, j % 2, i // 2, j // 2] * b[c] + b[c] * 3, "out"
-    )
+    y = te.compute((n, n * 2, m * 2), lambda c, i, j: x[c, i % 2, j % 2, i // 2, j // 2] * b[c] + b[c] * 3, "out")
     return func_of(y, x, b)
 
 
-@pytest.mark.parametrize(
-    ("n", "m"), [(0, 9), (3, 0), (1, 1), (2, 7), (2, 15), (1, 16), (3, 17), (2, 33), (1, 2500)]
-)
+@pytest.mark.parametrize(("n", "m"), [(0, 9), (3, 0), (1, 1), (2, 7), (2, 15), (1, 16), (3, 17), (2, 33), (1, 2500)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16"])
 def test_interleaved_lines(target, n, m, dtype):
     func = interleaving(*sizes("n", "m"), dtype)
@@ -393,9 +383,7 @@ def norms(x, g, b):
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["softmax", "log_softmax", "softmax 0", "log_softmax 0", "layer_norm", "rms_norm"]
-)
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "softmax 0", "log_softmax 0", "layer_norm", "rms_norm"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_chains(target, name, dtype):
     a, b = sizes("n", "m")
@@ -408,12 +396,8 @@ def test_chains(target, name, dtype):
         norms(x, g, z)[name], *((x, g, z) if name == "layer_norm" else (x, g) if name == "rms_norm" else (x,))
     )
     for n, m in [(0, 5), (1, 1), (3, 16), (5, 65), (2, 150)]:
-        inputs = [numbers(n, m, dtype=dtype), numbers(m, dtype=dtype), numbers(m, dtype=dtype)][
-            : len(func.params) - 1
-        ]
-        check(
-            func, target, *inputs, outputs=[((n, m), dtype)], tolerance=1e-2 if dtype == "float16" else 1e-5
-        )
+        inputs = [numbers(n, m, dtype=dtype), numbers(m, dtype=dtype), numbers(m, dtype=dtype)][: len(func.params) - 1]
+        check(func, target, *inputs, outputs=[((n, m), dtype)], tolerance=1e-2 if dtype == "float16" else 1e-5)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -84,10 +84,7 @@ def test_the_error_is_within_its_bound(scale):
 def test_rows_that_are_very_different_keep_their_digits(of_any_rows, rows, scale):
     """What is zero stays zero; a small row beside a large one has the error of a plain sum."""
     generator = np.random.default_rng(1)
-    a, b = (
-        generator.standard_normal(shape).astype("float32")
-        for shape in ((64, 258), (258, of_any_rows.columns))
-    )
+    a, b = (generator.standard_normal(shape).astype("float32") for shape in ((64, 258), (258, of_any_rows.columns)))
     a[rows] *= np.float32(scale)
     exact, size = a.astype("float64") @ b.astype("float64"), np.abs(a).astype("float64") @ np.abs(b)
     assert (np.abs(of_any_rows(a, b) - exact) <= 16 * 2**-24 * size).all()
@@ -118,9 +115,7 @@ def test_sums_are_packed_behind_the_weights(target):
         assert is_by_sevens(func) == fast
 
 
-@pytest.mark.parametrize(
-    ("cores", "rows", "parts"), [(1, 64, 2), (2, 64, 2), (2, 40, 1), (2, 128, 4), (3, 128, 3)]
-)
+@pytest.mark.parametrize(("cores", "rows", "parts"), [(1, 64, 2), (2, 64, 2), (2, 40, 1), (2, 128, 4), (3, 128, 3)])
 def test_parts_are_for_all_cores_where_each_has_rows_enough(cores, rows, parts):
     func, _ = packed(product(rows, COLUMNS, 512), resolve(f"llvm -mcpu=skylake-avx512 -num-cores={cores}"))
     loop = f"for part in T.parallel(T.int64({parts})):"

@@ -235,9 +235,7 @@ def test_constants_that_are_only_transposed_are_transposed_when_a_program_is_bui
         np.testing.assert_allclose(vm["main"](x).numpy(), h, 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize(
-    "value", ["W[j, i] + T.float32(1)", "W[i, i]", "T.if_then_else(i < 3, W[j, i], T.float32(0))"]
-)
+@pytest.mark.parametrize("value", ["W[j, i] + T.float32(1)", "W[i, i]", "T.if_then_else(i < 3, W[j, i], T.float32(0))"])
 def test_constants_of_which_more_is_done_stay(target, value):
     func = from_source(f"""
 from relax.script import tir as T

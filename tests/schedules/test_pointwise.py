@@ -125,12 +125,7 @@ def test_tiles_of_two_heights_have_no_empty_rows_from_some_pixels_on():
 
 @pytest.mark.parametrize(
     ("ci", "size", "chunks"),
-    [
-        (512, (14, 14), [96, 100]),
-        (1024, (7, 7), [49]),
-        (2048, (7, 7), [24, 25]),
-        (64, (28, 28), [96, 100] * 4),
-    ],
+    [(512, (14, 14), [96, 100]), (1024, (7, 7), [49]), (2048, (7, 7), [24, 25]), (64, (28, 28), [96, 100] * 4)],
 )
 def test_chunks_of_known_images_are_equal_and_fill_their_tiles(target, conv, monkeypatch, ci, size, chunks):
     """As far as half of the second-level cache allows: a chunk of a few pixels would take the time of a whole tile."""
@@ -151,9 +146,7 @@ def test_chunks_of_known_images_are_equal_and_fill_their_tiles(target, conv, mon
         assert tall * writer.height + (count - tall) * low == part
 
 
-@pytest.mark.parametrize(
-    ("along", "ci", "co"), [("channels", 170, 64), ("channels", 90, 16), ("pixels", 70, 30)]
-)
+@pytest.mark.parametrize(("along", "ci", "co"), [("channels", 170, 64), ("channels", 90, 16), ("pixels", 70, 30)])
 def test_each_number_of_pixels(conv, form, along, ci, co):
     """Tiles copy pixels that the next tiles read: of whole vectors; those behind them are copied before."""
     form(along)
@@ -190,10 +183,7 @@ def test_functions_of_results(target, conv, form, along):
 def test_what_is_no_number_stays_in_its_pixel(conv, form, along, value):
     form(along)
     n, w = te.var("n", "int64"), te.var("w", "int64")
-    run, weights = (
-        packed(unit(conv, ci=170, co=40, size=(w,), n=n).func(), "llvm"),
-        np.ones((40, 170, 1), "f4"),
-    )
+    run, weights = (packed(unit(conv, ci=170, co=40, size=(w,), n=n).func(), "llvm"), np.ones((40, 170, 1), "f4"))
     for pixels, at in ((1, 0), (33, 32), (49, 20), (100, 99), (130, 0)):
         x = np.ones((1, 170, pixels), "float32")
         x[0, 169, at] = value
@@ -267,9 +257,7 @@ def test_a_model_with_unknown_sizes():
     def main(x: R.Tensor(("n", 3, "h", "w"), "float32")):
         return R.nn.relu(R.nn.conv2d(x, R.const(weights)))
 
-    mod = PackConstants(*RULES, target=resolve("llvm"))(
-        relax.get_pipeline("default")(IRModule.from_expr(main))
-    )
+    mod = PackConstants(*RULES, target=resolve("llvm"))(relax.get_pipeline("default")(IRModule.from_expr(main)))
     assert mod.attrs[PACKED_CONSTANTS]["kernels"] == 1
     vm = relax.VirtualMachine(relax.build(IRModule.from_expr(main)), relax.cpu())
     x = whole(2, 3, 5, 7, seed=1)
@@ -285,9 +273,7 @@ def bottleneck(h, w, n=1, ci=16, co=20):
     bias, rest = te.placeholder((co,), name="B"), te.placeholder((n, co, h, w), name="R")
     y = topi.nn.conv(x, k)
     zero = tir.const(0, "float32")
-    out = te.compute(
-        y.shape, lambda n, c, i, j: tir.max(y[n, c, i, j] + bias[c] + rest[n, c, i, j], zero), "out"
-    )
+    out = te.compute(y.shape, lambda n, c, i, j: tir.max(y[n, c, i, j] + bias[c] + rest[n, c, i, j], zero), "out")
     return te.create_prim_func([x, k, bias, rest, out])
 
 
@@ -315,9 +301,7 @@ def test_what_stands_behind_of_unknown_size(target):
 
 def asked_lines(part):
     """The statements that ask for lines of results."""
-    return [
-        call for call in nodes(part, tir.Call) if call.intrinsic == "prefetch" and call.args[1].value == 1
-    ]
+    return [call for call in nodes(part, tir.Call) if call.intrinsic == "prefetch" and call.args[1].value == 1]
 
 
 def steps_of(func):
@@ -335,9 +319,7 @@ def test_lines_of_results_are_asked_for_while_tiles_multiply(target, form, along
     arranged = packed(func, target).func
     assert asked_lines(arranged.body)
     assert len(asked_lines(arranged.body)) == sum(len(asked_lines(loop)) for loop in steps_of(arranged))
-    same_packed(
-        target, func, bottleneck_by_numpy, *(bottleneck_shapes(1, size, ci, 40) for _, size in SIZES[1])
-    )
+    same_packed(target, func, bottleneck_by_numpy, *(bottleneck_shapes(1, size, ci, 40) for _, size in SIZES[1]))
 
 
 def test_tiles_of_few_steps_ask_for_lines_of_the_next_tile(target, form):
@@ -364,12 +346,9 @@ def test_what_a_channel_decides_is_computed_once(target, form, along):
     func = te.create_prim_func([x, k, scale, out])
     assert packed(func, target).func.script().count("T.sqrt") == 1
     shapes = (
-        [(n, 16, *size), (20, 16, 1, 1), (20,), (n, 20, *size)]
-        for n, size in ((1, (1, 1)), (0, (2, 2)), (2, (5, 7)))
+        [(n, 16, *size), (20, 16, 1, 1), (20,), (n, 20, *size)] for n, size in ((1, (1, 1)), (0, (2, 2)), (2, (5, 7)))
     )
-    same_packed(
-        target, func, lambda y, scale: y * (np.float32(1) / np.sqrt(scale[:, None, None] + 5)), *shapes
-    )
+    same_packed(target, func, lambda y, scale: y * (np.float32(1) / np.sqrt(scale[:, None, None] + 5)), *shapes)
 
 
 # ------------------------------------------------------------------------------------- refusals

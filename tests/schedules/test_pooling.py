@@ -16,9 +16,7 @@ from support import PLAIN_LOOPS, interpreted
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
-def pool(
-    size, windows=3, strides=1, padding=0, dilation=1, ceil=False, mean=False, n=1, c=3, dtype="float32"
-):
+def pool(size, windows=3, strides=1, padding=0, dilation=1, ceil=False, mean=False, n=1, c=3, dtype="float32"):
     """A pool of images of `c` channels, the greatest values or (mean) the means, as a PrimFunc."""
     x = te.placeholder((n, c, *size), dtype, "X")
     given = Windows(windows, strides, padding, dilation, ceil, LAYOUTS[len(size)])
@@ -108,9 +106,7 @@ def test_a_machine_without_masks():
     here = build_module(schedule(func, target, [Pooling()]), target)["main"]
     plain = build_module(func, PLAIN_LOOPS)["main"]
     for size in ((1, 1), (4, 19), (7, 64), (3, 0)):
-        x, expected = (
-            np.random.default_rng(0).integers(-9, 9, s).astype("float32") for s in shapes(size, **options)
-        )
+        x, expected = (np.random.default_rng(0).integers(-9, 9, s).astype("float32") for s in shapes(size, **options))
         actual = np.full_like(expected, 77)
         plain(x, expected)
         here(x, actual)

@@ -33,9 +33,7 @@ def shapes(m, n, k, batch=None, transposed=False):
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(
-    ("m", "n", "k"), [(13, 70, 11), (6, 64, 22), (25, 64, 7), (31, 17, 20), (30, 100, 3)]
-)
+@pytest.mark.parametrize(("m", "n", "k"), [(13, 70, 11), (6, 64, 22), (25, 64, 7), (31, 17, 20), (30, 100, 3)])
 def test_known_sizes(same, m, n, k, transposed):
     same(product(m, n, k, transposed=transposed), Product(), shapes(m, n, k, transposed=transposed))
 
@@ -125,9 +123,7 @@ def test_doubles(same):
     same(product(13, 40, 20, dtype="float64"), Product(), shapes(13, 40, 20), dtype="float64")
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "k"), [(1, 1024, 8), (1, 1100, 13), (3, 35, 100), (8, 64, 17), (2, 4097, 1)]
-)
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1024, 8), (1, 1100, 13), (3, 35, 100), (8, 64, 17), (2, 4097, 1)])
 def test_few_rows_are_streamed(same, m, n, k):
     same(product(m, n, k), StreamedProduct(), shapes(m, n, k))
 
@@ -158,9 +154,7 @@ def test_the_first_rule_that_fits_is_taken(target):
         product(32, 32, 32, dtype="int32"),
         product(32, 32, 32, dtype="float16"),
         product(64, 64, 64).without_attr("tir.noalias"),
-        te.create_prim_func(
-            [x := te.placeholder((64, 64), name="X"), te.compute((64, 64), lambda i, j: x[i, j] + 1)]
-        ),
+        te.create_prim_func([x := te.placeholder((64, 64), name="X"), te.compute((64, 64), lambda i, j: x[i, j] + 1)]),
     ],
 )
 def test_others_are_left_alone(target, func):
@@ -208,9 +202,7 @@ def with_bias(m, n, k, batch=None):
     bias, r = te.placeholder((n,), name="bias"), te.placeholder((*lead, m, n), name="Q")
     axis = te.reduce_axis((0, k), "k")
     y = te.compute((*lead, m, n), lambda *at: te.sum(x[(*at[:-1], axis)] * w[axis, at[-1]], axis=axis), "Y")
-    z = te.compute(
-        (*lead, m, n), lambda *at: te.max(y[at] + bias[at[-1]], te.const(0, "float32")) + r[at], "Z"
-    )
+    z = te.compute((*lead, m, n), lambda *at: te.max(y[at] + bias[at[-1]], te.const(0, "float32")) + r[at], "Z")
     return te.create_prim_func([x, w, bias, r, z])
 
 
@@ -242,9 +234,7 @@ def test_a_product_that_is_read_twice_stays_in_memory(same, target):
 def test_narrow_floats_are_summed_in_wide_ones(same):
     a, b = te.placeholder((13, 70), "float16", "A"), te.placeholder((70, 40), "float16", "B")
     k = te.reduce_axis((0, 70), "k")
-    wide = te.compute(
-        (13, 40), lambda i, j: te.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k), "C"
-    )
+    wide = te.compute((13, 40), lambda i, j: te.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k), "C")
     func = te.create_prim_func([a, b, te.compute((13, 40), lambda i, j: wide[i, j].astype("float16"), "D")])
     same(func, Product(), [(13, 70), (70, 40), (13, 40)], dtype="float16")
 

@@ -30,10 +30,7 @@ def residual_shapes(m, n, k):
 
 @pytest.mark.parametrize(
     ("columns", "rows_in_memory"),
-    [
-        (128, 0),
-        (150, 6),
-    ],  # panels of whole vectors; one of two vectors, of whose 32 columns 22 are in the matrix
+    [(128, 0), (150, 6)],  # panels of whole vectors; one of two vectors, of whose 32 columns 22 are in the matrix
 )
 def test_results_of_one_block_are_stored_by_their_tiles(same, target, columns, rows_in_memory):
     func = product(54, columns, 40, residual=True)
@@ -61,10 +58,7 @@ def test_functions_of_sums(target):
     kernel = build_module(schedule(func, resolve("llvm"), [Product()]))["main"]
     rng = np.random.default_rng(0)
     for rows in (0, 1, 13, 53):
-        a, b = (
-            rng.standard_normal((rows, 29)).astype("float32"),
-            rng.standard_normal((29, 70)).astype("float32"),
-        )
+        a, b = (rng.standard_normal((rows, 29)).astype("float32"), rng.standard_normal((29, 70)).astype("float32"))
         result = np.full((rows, 70), 77, "float32")
         kernel(a, b * 0.1, result)
         np.testing.assert_allclose(result, np.exp(a @ (b * 0.1)), 1e-5)
@@ -73,9 +67,7 @@ def test_functions_of_sums(target):
 def test_tiles_ask_for_lines_of_results_that_no_cache_holds(target):
     """A line in each second of 70 steps, 24 of them for 6 x 64 results; of 11 steps, three lines in each."""
     m = te.var("m", "int64")
-    assert "T.prefetch(C_tile[T.min(k // 2 // 4, 5), k // 2 % 4 * 16], 1, 3)" in script(
-        product(m, 128, 70), target
-    )
+    assert "T.prefetch(C_tile[T.min(k // 2 // 4, 5), k // 2 % 4 * 16], 1, 3)" in script(product(m, 128, 70), target)
     shallow = script(product(m, 128, 11), target)
     assert all(f"C_tile[T.min((k * 3 + {u}) // 4, 5)" in shallow for u in (1, 2))
     residual = script(product(m, 128, 70, residual=True), target)

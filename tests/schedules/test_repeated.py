@@ -63,9 +63,7 @@ def test_others_are_left_alone(target):
         "under a condition": (
             x,
             te.compute(
-                (8, 800),
-                lambda i, j: tir.if_then_else(j < 720, x[i, j // 4], tir.const(0.0, "float32")),
-                "out",
+                (8, 800), lambda i, j: tir.if_then_else(j < 720, x[i, j // 4], tir.const(0.0, "float32")), "out"
             ),
         ),
         "two dimensions": (x, te.compute((180, 180), lambda i, j: x[j // 60, j // 4], "out")),

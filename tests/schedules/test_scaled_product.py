@@ -12,13 +12,7 @@ from relax.schedules import schedule
 from relax.schedules.cpu import ScaledProduct
 
 ROWS = [0, 1, 2, 3, 5, 7, 11, 12, 13]
-FORMS = [
-    ("int8", 37, 70, 37),
-    ("int8", 96, 64, 32),
-    ("int4", 96, 70, 32),
-    ("int4", 20, 41, 1),
-    ("int4", 130, 16, 65),
-]
+FORMS = [("int8", 37, 70, 37), ("int8", 96, 64, 32), ("int4", 96, 70, 32), ("int4", 20, 41, 1), ("int4", 130, 16, 65)]
 """The dtype of numbers, the depth, the columns, and the rows of numbers to a row of scales."""
 
 
@@ -74,10 +68,7 @@ def test_each_weight_is_rounded_before_it_is_multiplied():
     func = product(te.var("m", "int64"), 128, 80, "int8", 128)
     run = packed(func)
     generator = np.random.default_rng(0)
-    q, s = (
-        generator.integers(-128, 128, (128, 80)).astype("int8"),
-        generator.random((1, 80)).astype("float32"),
-    )
+    q, s = (generator.integers(-128, 128, (128, 80)).astype("int8"), generator.random((1, 80)).astype("float32"))
     for rows in (1, 16):
         a = np.zeros((rows, 128), "float32")
         a[np.arange(rows), np.arange(rows) * 3] = 1
@@ -103,7 +94,6 @@ def test_others_are_left_alone(target):
     axis = te.reduce_axis((0, 64), "k")
     a, q, s = (te.placeholder((64, 64), dtype) for dtype in ("float32", "int8", "float32"))
     turned = te.compute(
-        (64, 64),
-        lambda i, j: te.sum(a[i, axis] * (q[axis, j].astype("float32") * s[63 - axis, j]), axis=axis),
+        (64, 64), lambda i, j: te.sum(a[i, axis] * (q[axis, j].astype("float32") * s[63 - axis, j]), axis=axis)
     )
     assert ScaledProduct().pack(te.create_prim_func([a, q, s, turned]), target, [1, 2]) is None

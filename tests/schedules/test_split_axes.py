@@ -51,9 +51,7 @@ SHAPES = {
 def cut_in_two_ways(n, dtype):
     """(n, 64) to (2, n, 32), read by another sum of the same axes as well."""
     x = te.placeholder((n, 64), dtype, "X")
-    return te.create_prim_func(
-        [x, te.compute((2, n, 32), lambda h, i, d: x[i, h * 32 + d] + x[i, h * 16 + d], "Y")]
-    )
+    return te.create_prim_func([x, te.compute((2, n, 32), lambda h, i, d: x[i, h * 32 + d] + x[i, h * 16 + d], "Y")])
 
 
 def shifted(n, dtype):
@@ -112,9 +110,7 @@ def test_what_is_cut():
 def flattened(n, dtype):
     """(n, 12, 32) to (n, 384)."""
     x = te.placeholder((n, 12, 32), dtype, "X")
-    return te.create_prim_func(
-        [x, te.compute((n, 384), lambda i, c: x[i, c // 32, c % 32] + x[i, 0, 0], "Y")]
-    )
+    return te.create_prim_func([x, te.compute((n, 384), lambda i, c: x[i, c // 32, c % 32] + x[i, 0, 0], "Y")])
 
 
 def longer_rows(n, dtype):
@@ -161,8 +157,4 @@ def uneven_rows(n, dtype):
 
 
 def test_rows_that_do_not_divide_each_other(same):
-    same(
-        uneven_rows(te.var("n", "int64"), "float32"),
-        Nests(),
-        *([(n, 20, 12), (n, 15, 16)] for n in (0, 1, 7)),
-    )
+    same(uneven_rows(te.var("n", "int64"), "float32"), Nests(), *([(n, 20, 12), (n, 15, 16)] for n in (0, 1, 7)))

@@ -93,14 +93,7 @@ def test_known_rows_and_what_follows_the_product(m, threads):
 @pytest.mark.parametrize("k", [256, 258, 271, 1400, 1536, 2058, 3072, 3101])
 def test_depths_of_one_and_of_several_blocks(k):
     compiled = Compiled(te.var("m", "int64"), 256, k)
-    for m in (
-        28,
-        40,
-        56,
-        84,
-        120,
-        130,
-    ):  # halves of 14, 20, 28, 42, 60, 65 rows: with 2, 2, 1, 0, 0 and 0 low tiles
+    for m in (28, 40, 56, 84, 120, 130):  # halves of 14, 20, 28, 42, 60, 65 rows: with 2, 2, 1, 0, 0 and 0 low tiles
         a, b = integers(m, k), integers(k, 256)
         np.testing.assert_array_equal(compiled(a, b), a @ b)
 
@@ -157,10 +150,7 @@ def test_rows_that_are_very_different_keep_their_digits(of_any_rows, rows, scale
     generator = np.random.default_rng(1)
     a, b = (generator.standard_normal(shape).astype("float32") for shape in ((200, 257), (257, 270)))
     a[rows] *= np.float32(scale)
-    exact, size = (
-        a.astype("float64") @ b.astype("float64"),
-        np.abs(a).astype("float64") @ np.abs(b).astype("float64"),
-    )
+    exact, size = (a.astype("float64") @ b.astype("float64"), np.abs(a).astype("float64") @ np.abs(b).astype("float64"))
     assert (np.abs(of_any_rows(a, b) - exact) <= 16 * 2**-24 * size).all()
 
 
@@ -186,9 +176,7 @@ def test_few_passes_of_llvm_do_for_it(target):
     """Its text says that all that loops over elements is written in vectors, the look at the flags too."""
     func, _ = packed(product(te.var("m", "int64"), 768, 768), target)
     assert is_by_sevens(func)
-    (kernel,) = kernel_texts(
-        {g.name_hint: f for g, f in tir.lower(IRModule({"main": func}), target).items()}, target
-    )
+    (kernel,) = kernel_texts({g.name_hint: f for g, f in tir.lower(IRModule({"main": func}), target).items()}, target)
     assert kernel.text.startswith(f"{worker.IN_ORDER}\n{worker.IN_VECTORS}\n")
 
 

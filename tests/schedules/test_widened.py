@@ -24,9 +24,7 @@ def product(m, n, k, dtype, batch=(), behind=None):
         return te.sum(a[(*i[:-1], axis)].astype("float32") * b[axis, i[-1]].astype("float32"), axis=axis)
 
     c = te.compute((*batch, m, n), total, "C")
-    return te.create_prim_func(
-        [a, b, c if behind is None else te.compute(c.shape, lambda *i: behind(c(*i)), "D")]
-    )
+    return te.create_prim_func([a, b, c if behind is None else te.compute(c.shape, lambda *i: behind(c(*i)), "D")])
 
 
 def computed(a, b):
@@ -75,8 +73,6 @@ def test_others_are_left_alone(target):
     assert schedule(wide, target, [WidenedProduct()]) is wide
     a, b = (te.placeholder((64, 64), "float16") for _ in range(2))
     k = te.reduce_axis((0, 64), "k")
-    turned = te.compute(
-        (64, 64), lambda i, j: te.sum(a[k, i].astype("float32") * b[k, j].astype("float32"), axis=k)
-    )
+    turned = te.compute((64, 64), lambda i, j: te.sum(a[k, i].astype("float32") * b[k, j].astype("float32"), axis=k))
     func = te.create_prim_func([a, b, turned])
     assert schedule(func, target, [WidenedProduct()]) is func

@@ -112,12 +112,7 @@ def test_bfloat16_is_left_to_dot_products_that_are_faster():
         resolve(f"llvm -mtriple=x86_64-unknown-linux-gnu {cpu}")
         for cpu in ("-mcpu=cooperlake", "-mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+amx-bf16")
     )
-    shapes = {
-        (64, (56, 56), 1): True,
-        (256, (14, 14), 1): True,
-        (512, (7, 7), 1): False,
-        (128, (56, 56), 2): False,
-    }
+    shapes = {(64, (56, 56), 1): True, (256, (14, 14), 1): True, (512, (7, 7), 1): False, (128, (56, 56), 2): False}
     for (channels, size, stride), is_faster in shapes.items():
         func = narrow_convolution("bfloat16", channels, size, stride)
         assert (Winograd().pack(func, dots, [1]) is not None) == is_faster
@@ -329,10 +324,7 @@ def test_others_are_left_alone(target, conv):
 
 
 def test_the_switch(target, conv):
-    for func in (
-        conv(16, 16, (32, 32), (3, 3), pad=1).func(),
-        conv(64, 64, (4000,), (5,)).func(),
-    ):
+    for func in (conv(16, 16, (32, 32), (3, 3), pad=1).func(), conv(64, 64, (4000,), (5,)).func()):
         with PassContext(config={FAST_ALGORITHMS: False}):
             assert schedule(func, target, [Winograd()]) is func
             assert Winograd().pack(func, target, [1]) is None

@@ -99,8 +99,7 @@ def test_what_is_computed_of_sums():
 
 
 @pytest.mark.parametrize(
-    ("data", "kernel", "groups"),
-    [("int8", (3, 3), 1), ("uint8", (1, 1), 1), ("uint8", (3, 3), 2)],
+    ("data", "kernel", "groups"), [("int8", (3, 3), 1), ("uint8", (1, 1), 1), ("uint8", (3, 3), 2)]
 )
 def test_refused(data, kernel, groups):
     x = te.placeholder((1, 8, 7, 7), data, "X")

@@ -118,9 +118,7 @@ def test_results_of_bfloat16(form):
 
     def behind(y):
         third = tir.const(1 / 3, "float32")
-        return te.compute(
-            y.shape, lambda *i: (tir.max(y(*i), tir.const(0, "float32")) * third).astype("bfloat16")
-        )
+        return te.compute(y.shape, lambda *i: (tir.max(y(*i), tir.const(0, "float32")) * third).astype("bfloat16"))
 
     x, w = operand(1, 9, 7, 9), operand(20, 9, 1, 1)
     expected = (np.maximum(convolved(x, w), 0) * np.float32(1 / 3)).astype(BFLOAT)

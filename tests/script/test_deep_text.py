@@ -136,18 +136,11 @@ def test_the_tree_is_the_one_python_makes(seed, monkeypatch):
     monkeypatch.setattr("relax.script.parser.core.deep._STEP", 2 + seed % 5)
     choose = random.Random(seed)
     for _ in range(10):
-        text = (
-            f"x = {expression(choose, choose.randrange(30))}\n"
-            + block(choose, choose.randrange(25))
-            + "z = 1\n"
-        )
+        text = f"x = {expression(choose, choose.randrange(30))}\n" + block(choose, choose.randrange(25)) + "z = 1\n"
         expected = ast.parse(text)
         found = parse_deep(text)
         assert ast.dump(found) == ast.dump(expected), text
-        places = [
-            [(n.lineno, n.col_offset) for n in ast.walk(t) if isinstance(n, ast.expr)]
-            for t in (found, expected)
-        ]
+        places = [[(n.lineno, n.col_offset) for n in ast.walk(t) if isinstance(n, ast.expr)] for t in (found, expected)]
         assert places[0] == places[1], text
 
 
@@ -158,9 +151,7 @@ def test_what_python_refuses_is_refused(seed, monkeypatch):
     for _ in range(20):
         text = f"x = {expression(choose, 12)}\n" + block(choose, 9)
         at = choose.randrange(len(text))
-        text = (
-            text[:at] + choose.choice(["", "(", ")", "]", "\n", "'", "    ", "_", "if", ":"]) + text[at + 1 :]
-        )
+        text = text[:at] + choose.choice(["", "(", ")", "]", "\n", "'", "    ", "_", "if", ":"]) + text[at + 1 :]
         try:
             expected = ast.dump(ast.parse(text))
         except SyntaxError:

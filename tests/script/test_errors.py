@@ -156,10 +156,7 @@ def test_the_error_is_shown_in_the_source():
 
 
 def test_hints():
-    assert (
-        errors(HEAD + "    k = R.Tensor((k,))\n    return x")[0].hint
-        == "declare the shape variable: k = T.int64()"
-    )
+    assert errors(HEAD + "    k = R.Tensor((k,))\n    return x")[0].hint == "declare the shape variable: k = T.int64()"
     assert errors(HEAD + "    return X")[0].hint == "did you mean `x`?"
     found = errors(HEAD + "    with R.dataflow():\n        y = R.exp(x)\n        R.output()\n    return y")
     assert found[0].hint == "it is local to its dataflow block; list it in R.output(..., y)"
@@ -202,10 +199,7 @@ def test_an_operators_complaint_is_placed_at_its_call():
 
 
 def test_several_match_casts_in_one_assignment():
-    parse(
-        HEAD
-        + "    y, z = R.match_cast(x, R.Tensor((2, 4))), R.match_cast(x, R.Tensor((2, 4)))\n    return (y, z)"
-    )
+    parse(HEAD + "    y, z = R.match_cast(x, R.Tensor((2, 4))), R.match_cast(x, R.Tensor((2, 4)))\n    return (y, z)")
 
 
 def test_an_error_of_a_tuple_is_placed_at_the_tuple():
@@ -214,17 +208,16 @@ def test_an_error_of_a_tuple_is_placed_at_the_tuple():
 
 
 def test_an_error_of_the_result_is_placed_at_the_return():
-    text = '@R.function\ndef f(x: R.Tensor((2,), "float32")) -> R.Tensor((3,), "float32"):\n    y = R.exp(x)\n    return y'
+    text = (
+        '@R.function\ndef f(x: R.Tensor((2,), "float32")) -> R.Tensor((3,), "float32"):\n    y = R.exp(x)\n    return y'
+    )
     (found,) = errors(text)
     assert (found.code, found.span.line, found.span.column) == ("E3007", 4, 5)
 
 
 def test_what_to_write_instead():
     found = errors(HEAD + "    while c:\n        pass\n    return x")
-    assert (
-        found[0].hint
-        == "a loop whose length is not known is a recursive function, or stands in a T.prim_func"
-    )
+    assert found[0].hint == "a loop whose length is not known is a recursive function, or stands in a T.prim_func"
 
 
 def test_two_functions_of_one_name():

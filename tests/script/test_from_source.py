@@ -93,8 +93,7 @@ def test_extra_vars():
 
 def test_functions_given_from_outside_may_be_called():
     func = from_source(
-        "@R.function\ndef f(x: R.Tensor((2,), 'float32')):\n    return twice(x)",
-        {"twice": lambda x: R.add(x, x)},
+        "@R.function\ndef f(x: R.Tensor((2,), 'float32')):\n    return twice(x)", {"twice": lambda x: R.add(x, x)}
     )
     assert len(func.body.blocks[0].bindings) == 1
 
@@ -277,10 +276,7 @@ def test_what_the_namespaces_members_are_called():
 
 def test_cycles_are_collected_as_before_when_a_text_is_read():
     before = gc.get_threshold()
-    for text in (
-        "from relax.script import relax as R\n@R.function\ndef f(x: R.Object):\n    return x",
-        "def (",
-    ):
+    for text in ("from relax.script import relax as R\n@R.function\ndef f(x: R.Object):\n    return x", "def ("):
         with contextlib.suppress(DiagnosticError):
             from_source(text)
         assert gc.get_threshold() == before

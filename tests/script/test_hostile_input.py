@@ -162,17 +162,7 @@ def test_tir_calls_with_anything(function):
         complaints(inside(TIR, f"for i in {function}({given}):\n    A[i, 0] = 1.0"))
 
 
-FORMS = [
-    "R.Tensor",
-    "R.Shape",
-    "R.Prim",
-    "R.Tuple",
-    "R.Callable",
-    "R.Object",
-    "T.Buffer",
-    "T.handle",
-    "T.int64",
-]
+FORMS = ["R.Tensor", "R.Shape", "R.Prim", "R.Tuple", "R.Callable", "R.Object", "T.Buffer", "T.handle", "T.int64"]
 
 
 @pytest.mark.parametrize("value", [v for v in VALUES if v not in ("x", "c", "s", "A", "n", "p")])
@@ -267,9 +257,7 @@ def test_operators_on_anything(value):
 )  # fmt: skip
 def test_depth_and_length(text):
     found = complaints(text)
-    assert all(
-        d.code in ("E1001", "E1005", "E1009", "E2106", "E3009", "E3102", "E1006", "E2006") for d in found
-    )
+    assert all(d.code in ("E1001", "E1005", "E1009", "E2106", "E3009", "E3102", "E1006", "E2006") for d in found)
 
 
 def test_nested_branches():
@@ -460,9 +448,7 @@ def test_c_functions_are_called_only_if_allowed(place):
     (found,) = complaints(text)
     assert found.code == "E1006"
     assert found.span.line >= 4
-    assert (
-        found.message == "text given to from_source may not call `system`, a function outside of the program"
-    )
+    assert found.message == "text given to from_source may not call `system`, a function outside of the program"
     assert found.hint == "allow_extern= of from_source takes the names of C functions that may be called"
     for allowed in (["system"], {"system", "other"}, "system", True):
         assert from_source(text, allow_extern=allowed) is not None
@@ -504,7 +490,9 @@ class M:
 
 
 def test_every_refused_call_is_reported():
-    body = 'T.evaluate(T.call_extern("int32", "a"))\nT.evaluate(T.call_extern("int32", "b", T.call_extern("int32", "c")))'
+    body = (
+        'T.evaluate(T.call_extern("int32", "a"))\nT.evaluate(T.call_extern("int32", "b", T.call_extern("int32", "c")))'
+    )
     found = complaints(inside(PRIM_FUNC, body))
     assert [(d.message.split("`")[1], d.span.line) for d in found] == [("a", 4), ("b", 5), ("c", 5)]
 

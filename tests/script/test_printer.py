@@ -6,18 +6,7 @@ import pytest
 from script_helpers import body, parse
 
 import relax
-from relax.expr import (
-    Call,
-    DataflowBlock,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    ShapeExpr,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from relax.expr import Call, DataflowBlock, Function, If, MatchCast, SeqExpr, ShapeExpr, TupleGetItem, Var, VarBinding
 from relax.ir import DiagnosticError, GlobalVar, IRModule, Op, assert_structural_equal, set_slot
 from relax.prim import expr as prim
 from relax.script import from_source
@@ -65,9 +54,7 @@ def test_underline_and_annotate():
     func = parse(FUNC)
     (block,) = func.body.blocks
     call = block.bindings[1].value
-    text = body(
-        func.script(obj_to_underline=[call, func.params[0].struct_info], obj_to_annotate={call: "too slow"})
-    )
+    text = body(func.script(obj_to_underline=[call, func.params[0].struct_info], obj_to_annotate={call: "too slow"}))
     lines = text.splitlines()
     at = next(i for i, line in enumerate(lines) if "R.add" in line)
     assert lines[at].endswith("R.add(y, x)  # too slow")
@@ -137,10 +124,7 @@ def broken():
     )
     yield "an index that is none", Function([x], raw(TupleGetItem, tuple_value=x))
     yield "a name that is none", Function([Var(None), Var("")], x)
-    yield (
-        "a function info with both",
-        Function([Var("f", FuncStructInfo((x.struct_info,), derive_func="d"))], x),
-    )
+    yield ("a function info with both", Function([Var("f", FuncStructInfo((x.struct_info,), derive_func="d"))], x))
     yield "attributes of any kind", Function([x], x, attrs={"a": object(), 3: {1, 2}, "b": x})
     yield "a call of nothing", raw(Call, args=(None,), sinfo_args=())
     yield "a module of None", IRModule({"f": None})

@@ -8,18 +8,7 @@ from hypothesis import strategies as st
 
 from relax import prim
 from relax.derive.normalize import normalize_function
-from relax.expr import (
-    BindingBlock,
-    Constant,
-    Function,
-    MatchCast,
-    SeqExpr,
-    ShapeExpr,
-    Tuple,
-    Var,
-    VarBinding,
-    const,
-)
+from relax.expr import BindingBlock, Constant, Function, MatchCast, SeqExpr, ShapeExpr, Tuple, Var, VarBinding, const
 from relax.ir import GlobalVar, VDevice, assert_structural_equal
 from relax.script import from_source
 from relax.struct_info import (
@@ -32,18 +21,7 @@ from relax.struct_info import (
 )
 from support import calls
 
-DTYPES = (
-    "float32",
-    "float16",
-    "bfloat16",
-    "int8",
-    "int64",
-    "uint8",
-    "bool",
-    "float8_e5m2",
-    "int4",
-    "float4_e2m1fn",
-)
+DTYPES = ("float32", "float16", "bfloat16", "int8", "int64", "uint8", "bool", "float8_e5m2", "int4", "float4_e2m1fn")
 SIZES = [prim.Var(name, "int64") for name in ("n", "m", "n")]  # two variables of one name
 
 dims = st.recursive(
@@ -73,9 +51,7 @@ infos = st.recursive(
     leaves,
     lambda inner: st.one_of(
         st.builds(lambda fields: TupleStructInfo(fields), st.lists(inner, max_size=3)),
-        st.builds(
-            lambda p, r, pure: FuncStructInfo(p, r, pure), st.lists(inner, max_size=2), inner, st.booleans()
-        ),
+        st.builds(lambda p, r, pure: FuncStructInfo(p, r, pure), st.lists(inner, max_size=2), inner, st.booleans()),
         st.builds(lambda r, pure: FuncStructInfo.opaque_func(ret=r, purity=pure), inner, st.booleans()),
     ),
     max_leaves=5,

@@ -358,7 +358,7 @@ def test_python_operators():
                 a **= x
                 R.output(a, b)
             return (a, b)
-        """,
+        """
     )
 
 
@@ -524,9 +524,7 @@ def test_constants_of_every_dtype(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16", "float8_e5m2"])
-@pytest.mark.parametrize(
-    "value", [0.0, -0.0, 1.0, -1.5, 0.1, 1e-7, 1e30, np.inf, -np.inf, np.nan, 3.4e38, 5e-324]
-)
+@pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -1.5, 0.1, 1e-7, 1e30, np.inf, -np.inf, np.nan, 3.4e38, 5e-324])
 def test_floats_exactly(dtype, value):
     with np.errstate(over="ignore"):
         data = np.asarray(value).astype(relax.ir.DataType(dtype).numpy())
@@ -581,20 +579,16 @@ def main(x: R.Tensor((100,), "float32")):
 
 
 def with_data(dtype="float32", size=100):
-    return parse(
-        WITH_DATA.replace("float32", dtype), extra_vars={"C": Constant(np.arange(size).astype(dtype))}
-    )
+    return parse(WITH_DATA.replace("float32", dtype), extra_vars={"C": Constant(np.arange(size).astype(dtype))})
 
 
 @pytest.mark.parametrize(
-    "dtype",
-    ["bool", "int4", "int8", "uint64", "float16", "bfloat16", "float32", "float8_e4m3fn", "float4_e2m1fn"],
+    "dtype", ["bool", "int4", "int8", "uint64", "float16", "bfloat16", "float32", "float8_e4m3fn", "float4_e2m1fn"]
 )
 def test_data_of_every_kind_in_the_metadata(dtype):
     data = np.arange(200).reshape(2, 100).astype(relax.ir.DataType(dtype).numpy())
     mod = parse(
-        f"@R.function\ndef main() -> R.Tensor((100, 2), '{dtype}'):\n    return C",
-        extra_vars={"C": Constant(data.T)},
+        f"@R.function\ndef main() -> R.Tensor((100, 2), '{dtype}'):\n    return C", extra_vars={"C": Constant(data.T)}
     )
     assert "metadata[" in roundtrip(mod)
 
@@ -611,10 +605,7 @@ def test_a_text_without_its_data_says_how_to_print_it():
         from_source(with_data().script())
     (found,) = caught.value.diagnostics
     assert found.code == "E1002"
-    assert (
-        "`metadata` is not defined: the text was printed without the data of its large constants"
-        in found.message
-    )
+    assert "`metadata` is not defined: the text was printed without the data of its large constants" in found.message
     assert found.hint == "print it with the data: script(show_meta=True)"
 
 
@@ -644,9 +635,7 @@ def test_damaged_metadata_is_refused(old, new, message):
 
 
 def test_the_text_of_large_constants_is_short_and_their_data_is_compact():
-    big = parse(
-        "@R.function\ndef main():\n    return C", extra_vars={"C": Constant(np.zeros(1 << 20, "float32"))}
-    )
+    big = parse("@R.function\ndef main():\n    return C", extra_vars={"C": Constant(np.zeros(1 << 20, "float32"))})
     assert len(big.script()) < 500
     assert len(big.script(show_meta=True)) < 1.34 * (4 << 20) + 2000
 
@@ -665,9 +654,7 @@ def test_a_call_no_function_makes():
 def test_items_of_a_literal_tuple():
     x = Var("x", TensorStructInfo((2,), "float32"))
     value = TupleGetItem(relax.expr.Tuple((x, x)), 1)
-    func = relax.derive.normalize.normalize_function(
-        Function([x], value, None, True, {"global_symbol": "main"})
-    )
+    func = relax.derive.normalize.normalize_function(Function([x], value, None, True, {"global_symbol": "main"}))
     assert "R.TupleGetItem((x, x), 1)" in roundtrip(func)
 
 
@@ -735,9 +722,7 @@ def test_generated_names_do_not_clash_with_the_namespaces():
     c = Var("a b-c", TensorStructInfo((n,), "float32"))
     d = Var("", TensorStructInfo((n,), "float32"))
     e = Var("1x", TensorStructInfo((n,), "float32"))
-    func = Function(
-        [T_, R_, c, d, e], relax.expr.Tuple((T_, R_, c, d, e)), None, True, {"global_symbol": "main"}
-    )
+    func = Function([T_, R_, c, d, e], relax.expr.Tuple((T_, R_, c, d, e)), None, True, {"global_symbol": "main"})
     roundtrip(relax.derive.normalize.normalize_function(func))
 
 
@@ -754,12 +739,7 @@ def test_a_parameter_with_the_name_of_a_size():
             z: R.Tensor((n, "m"), "float32") = R.exp(y)
             return z
         """)
-    sizes = {
-        dim
-        for param in func.params
-        for dim in param.struct_info.shape.values
-        if isinstance(dim, relax.tir.Var)
-    }
+    sizes = {dim for param in func.params for dim in param.struct_info.shape.values if isinstance(dim, relax.tir.Var)}
     assert len(sizes) == 2
     assert func.ret_struct_info.shape.values[0] is func.params[0].struct_info.shape.values[0]
     roundtrip(func)

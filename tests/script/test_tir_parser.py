@@ -123,9 +123,7 @@ def f(A: T.Buffer[(8,), "int32"], B: T.Buffer[8, "int32"]):
             B[vi] = A[vi] * 2
 """
     )
-    np.testing.assert_array_equal(
-        run(func, np.arange(8, dtype="int32"), np.zeros(8, "int32"))[1], np.arange(8) * 2
-    )
+    np.testing.assert_array_equal(run(func, np.arange(8, dtype="int32"), np.zeros(8, "int32"))[1], np.arange(8) * 2)
 
 
 def test_python_variables_around_are_visible():
@@ -137,9 +135,7 @@ def test_python_variables_around_are_visible():
         for i, j in T.grid(size, len(steps)):
             A[i, j] = T.cast(i, dtype) + steps[1]
 
-    np.testing.assert_array_equal(
-        run(f, np.zeros((4, 3), "int32"))[0], np.arange(4)[:, None] + 2 + np.zeros((4, 3))
-    )
+    np.testing.assert_array_equal(run(f, np.zeros((4, 3), "int32"))[0], np.arange(4)[:, None] + 2 + np.zeros((4, 3)))
 
 
 def test_loop_kinds_and_annotations():
@@ -156,13 +152,7 @@ def f(A: T.Buffer((4, 4, 4, 4, 4), "float32")):
 """
     )
     kinds = [loop.kind for loop in nodes(func, tir.For)][::-1]
-    assert kinds == [
-        ForKind.SERIAL,
-        ForKind.PARALLEL,
-        ForKind.VECTORIZED,
-        ForKind.UNROLLED,
-        ForKind.THREAD_BINDING,
-    ]
+    assert kinds == [ForKind.SERIAL, ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.THREAD_BINDING]
     assert nodes(func, tir.For)[-1].annotations == {"note": "slow"}
     assert nodes(func, tir.For)[0].thread_binding == "threadIdx.x"
 

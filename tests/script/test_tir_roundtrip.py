@@ -69,9 +69,7 @@ def test_constants_of_every_dtype(dtype):
     reread(te.create_prim_func([a, te.compute((4,), lambda i: tir.max(tir.min(a[i], high), low), "B")]))
 
 
-@pytest.mark.parametrize(
-    "value", [0.1, -0.0, 1e300, 5e-324, float("inf"), float("-inf"), float("nan"), 2.0**60]
-)
+@pytest.mark.parametrize("value", [0.1, -0.0, 1e300, 5e-324, float("inf"), float("-inf"), float("nan"), 2.0**60])
 def test_float_constants(value):
     a = tensor("A", 4, dtype="float64")
     reread(te.create_prim_func([a, te.compute((4,), lambda i: a[i] + te.const(value, "float64"), "B")]))
@@ -118,9 +116,7 @@ def test_random_programs(source, condition, kind, swap):
     i, j = tir.Var("i", "int64"), tir.Var("j", "int64")
     a, b = tir.decl_buffer((16,), "int32", "A"), tir.decl_buffer((5, 4), "int32", "B")
     index = tir.convert(build(source, i, j)).astype("int64") % 16
-    value = a[index] + tir.Select((tir.convert(build(condition, i, j)).astype("int64") > j), i, j).astype(
-        "int32"
-    )
+    value = a[index] + tir.Select((tir.convert(build(condition, i, j)).astype("int64") > j), i, j).astype("int32")
     store = tir.BufferStore(b, value, (i, j))
     loops = [(i, 5, "serial"), (j, 4, kind)]
     body = store

@@ -88,9 +88,7 @@ def test_code_that_only_shares_the_name_of_the_file():
     assert "the source of class `M` cannot be found" in done.stderr
 
 
-@pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc", reason="the buffer of standard input is looked up in glibc"
-)
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the buffer of standard input is looked up in glibc")
 def test_a_short_program_in_a_pipe():
     done = python("-", input=PROGRAM)
     assert EXPECTED in done.stdout, done.stderr

@@ -85,13 +85,7 @@ def test_names_of_architectures():
 def test_an_architecture_that_is_not_described_has_nothing():
     other = isa_of("loongarch64-linux-gnu")
     assert (other.names, other.pointer_bits) == (("loongarch64",), 64)
-    assert (other.vectors, other.dots, other.tiles, other.pool, other.machine_code) == (
-        (),
-        (),
-        None,
-        None,
-        None,
-    )
+    assert (other.vectors, other.dots, other.tiles, other.pool, other.machine_code) == ((), (), None, None, None)
     assert other.widest == 0
     assert other.dot("u8s8") is None
     machine = Machine("loongarch64-linux-gnu", "", "")
@@ -104,9 +98,7 @@ def test_the_runtime_and_the_compiler_call_an_architecture_the_same():
     for isa in loaded:
         assert set(isa.names) == set(isa.machine_code.names)
         assert all(machine_code.architecture_named(name.upper()) is isa.machine_code for name in isa.names)
-        data = bytes(
-            machine_for(isa, "").emit_object(llvm.parse_assembly(f'target triple = "{triple_of(isa)}"'))
-        )
+        data = bytes(machine_for(isa, "").emit_object(llvm.parse_assembly(f'target triple = "{triple_of(isa)}"')))
         assert int.from_bytes(data[18:20], "little") == isa.machine_code.elf_machine
     assert machine_code.architecture_named("riscv64") is None
     assert machine_code.title(243) == "another machine"
@@ -138,9 +130,7 @@ def test_risc_v_without_vectors_has_none_of_these_registers():
         assert not any(re.search(vectors.pattern, text) for vectors in isa.vectors)
 
 
-@pytest.mark.parametrize(
-    "features, bits", [("", 128), ("+v", 128), ("+v,+zvl256b", 256), ("+v,+zvl512b", 512)]
-)
+@pytest.mark.parametrize("features, bits", [("", 128), ("+v", 128), ("+v,+zvl256b", 256), ("+v,+zvl512b", 512)])
 def test_the_vectors_of_risc_v(features, bits):
     machine = host.probe("riscv64-linux-gnu", "", features)
     assert (machine.vector_bits, machine.vector_registers, machine.fma) == (bits, 32, "+v" in features)
@@ -265,17 +255,13 @@ define {of_lanes} @f({of_lanes} %x, {of_lanes} %n) {{
 
 @pytest.mark.parametrize("isa", [isa for isa in ISAS if isa.comment is not None], ids=lambda isa: isa.name)
 def test_comments_of_assembly(isa):
-    assert re.search(
-        rf"{isa.comment} -- Begin function f", assembly(isa, "define void @f() {\n  ret void\n}")
-    )
+    assert re.search(rf"{isa.comment} -- Begin function f", assembly(isa, "define void @f() {\n  ret void\n}"))
 
 
 def test_the_width_of_pointers():
     for isa in ISAS:
         layout = machine_for(isa, "").target_data
-        module = llvm.parse_assembly(
-            f'target triple = "{triple_of(isa)}"\n@t = global {TENSOR_TYPE} zeroinitializer'
-        )
+        module = llvm.parse_assembly(f'target triple = "{triple_of(isa)}"\n@t = global {TENSOR_TYPE} zeroinitializer')
         tensor = module.get_global_variable("t").global_value_type
         fields = [layout.get_element_offset(tensor, field) for field in (0, 1, 3, 4, 7, 8, 9)]
         assert fields == list(tensor_offsets(isa.pointer_bits))
@@ -291,9 +277,7 @@ def test_numbers_of_system_calls():
     call = ctypes.CDLL(None, use_errno=True).syscall
     assert call(isa.pool.sched_yield) == 0
     word, wake = ctypes.c_int32(0), 129
-    assert (
-        call(isa.pool.futex, ctypes.byref(word), ctypes.c_long(wake), ctypes.c_long(1)) == 0
-    )  # nobody waits
+    assert call(isa.pool.futex, ctypes.byref(word), ctypes.c_long(wake), ctypes.c_long(1)) == 0  # nobody waits
 
 
 @pytest.mark.parametrize("isa", [isa for isa in ISAS if isa.pool is not None], ids=lambda isa: isa.name)
@@ -406,9 +390,7 @@ def docstrings(tree):
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 
-NAMES = sorted(
-    {*(name for isa in ISAS for name in isa.names), "x86", "i386", "i686", "riscv", "riscv32", "wasm"}
-)
+NAMES = sorted({*(name for isa in ISAS for name in isa.names), "x86", "i386", "i686", "riscv", "riscv32", "wasm"})
 PROSE = ("ir/tvm_names/",)
 """Texts about TVM, whose modules have such names."""
 OF_LLVM = {"worker.py": r"@llvm\.x86\."}
@@ -440,8 +422,7 @@ def test_no_other_file_compares_architectures():
                 sides = [node.left, *node.comparators]
                 named = {getattr(side, "id", getattr(side, "attr", "")) for side in sides}
                 by_name = any(
-                    isinstance(side, ast.Attribute) and side.attr == "name" and _is(side.value, "isa")
-                    for side in sides
+                    isinstance(side, ast.Attribute) and side.attr == "name" and _is(side.value, "isa") for side in sides
                 )
                 wrong = bool(named & constants) or by_name
             else:
@@ -467,7 +448,4 @@ def test_every_field_is_read():
     ]
     assert len(classes) >= 12
     fields = {f"{cls.__name__}.{field.name}" for cls in classes for field in dataclasses.fields(cls)}
-    assert {field for field in fields if field.partition(".")[2] not in read} <= {
-        "ISA.aliases",
-        "Architecture.names",
-    }
+    assert {field for field in fields if field.partition(".")[2] not in read} <= {"ISA.aliases", "Architecture.names"}

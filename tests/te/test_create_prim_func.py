@@ -42,12 +42,8 @@ def test_reduction_has_init_and_does_not_read_its_output():
 
 
 def test_equal_formulas_give_equal_functions():
-    assert structural_equal(
-        te.create_prim_func(list(matmul(4, 5, 6))), te.create_prim_func(list(matmul(4, 5, 6)))
-    )
-    assert not structural_equal(
-        te.create_prim_func(list(matmul(4, 5, 6))), te.create_prim_func(list(matmul(4, 6, 5)))
-    )
+    assert structural_equal(te.create_prim_func(list(matmul(4, 5, 6))), te.create_prim_func(list(matmul(4, 5, 6))))
+    assert not structural_equal(te.create_prim_func(list(matmul(4, 5, 6))), te.create_prim_func(list(matmul(4, 6, 5))))
 
 
 def test_intermediate_is_allocated_in_the_root_block():
@@ -164,10 +160,7 @@ def test_slices_and_axes_are_scalars():
     "make, message",
     [
         (lambda a, k: te.compute((4,), lambda i: a[i, 0], "B"), "has 1 dimensions, found 2 indices"),
-        (
-            lambda a, k: te.compute((4,), lambda i, j: a[i], "B"),
-            "fcompute takes 2 indices, but the shape has 1",
-        ),
+        (lambda a, k: te.compute((4,), lambda i, j: a[i], "B"), "fcompute takes 2 indices, but the shape has 1"),
         (lambda a, k: te.compute((), lambda: te.sum(a[k], axis=k) + 1.0, "B"), "inside a larger expression"),
         (lambda a, k: te.sum(a[k], axis=te.var("i")), "axis must be made by te.reduce_axis"),
         (lambda a, k: te.compute((4,), lambda i: a[1.5], "B"), "has dtype float32, expected an integer"),

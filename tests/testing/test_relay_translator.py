@@ -20,7 +20,5 @@ def test_from_relay():
     np.testing.assert_allclose(relax.interpret(mod, "main", data).numpy(), expected)
     whole = relax.testing.relay_translator.from_relay(relay.IRModule.from_expr(function), "llvm")
     np.testing.assert_allclose(relax.interpret(whole, "main", data, weight).numpy(), expected)
-    with pytest.raises(
-        ValueError, match=r"translate_op_with_tir is not supported, found functions for nn\.dense"
-    ):
+    with pytest.raises(ValueError, match=r"translate_op_with_tir is not supported, found functions for nn\.dense"):
         relax.testing.relay_translator.from_relay(function, "llvm", translate_op_with_tir={"nn.dense": None})

@@ -39,8 +39,7 @@ def test_regions_of_a_block(parse):
     block = blocks(func)["b"]
     reads, writes, opaque = analysis.get_block_access_region(block, by_data)
     text = [
-        [f"{r.buffer.name}{r.region[0].min}:{r.region[0].extent}" for r in part]
-        for part in (reads, writes, opaque)
+        [f"{r.buffer.name}{r.region[0].min}:{r.region[0].extent}" for r in part] for part in (reads, writes, opaque)
     ]
     assert text == [["Bv * 2:2"], ["Av:1"], ["AT.int64(0):T.int64(16)"]]
     reads, writes = analysis.get_block_read_write_region(block, by_data)

@@ -101,18 +101,9 @@ def outcome(function, args):
 @pytest.mark.parametrize(
     "name, faults",
     [
-        (
-            "rows",
-            ["None", "dtype", "dimensions, expected 2", "not compact", "not aligned", "overlaps", "fit int8"],
-        ),
-        (
-            "strided",
-            ["stride of dimension 1 is 2, expected 1", "dimension 1 is 1, expected 2", "n was bound by A"],
-        ),
-        (
-            "scalars",
-            ["-1 does not fit uint64", "expected a bool, found a float", "expected a float, found bytes"],
-        ),
+        ("rows", ["None", "dtype", "dimensions, expected 2", "not compact", "not aligned", "overlaps", "fit int8"]),
+        ("strided", ["stride of dimension 1 is 2, expected 1", "dimension 1 is 1, expected 2", "n was bound by A"]),
+        ("scalars", ["-1 does not fit uint64", "expected a bool, found a float", "expected a float, found bytes"]),
     ],
 )
 def test_errors_are_those_of_compiled_functions(name, faults):
@@ -159,7 +150,5 @@ def test_a_tensor_without_elements_has_the_strides_of_a_compact_one(dtype):
 
 def test_negative_strides_are_refused():
     """The interpreter sees memory from the first element on."""
-    with pytest.raises(
-        ValueError, match="^strided: argument A: interpret takes no array with negative strides"
-    ):
+    with pytest.raises(ValueError, match="^strided: argument A: interpret takes no array with negative strides"):
         interpret(Module["strided"], f32(3, 2)[::-1], f32(3))

@@ -6,15 +6,7 @@ import pytest
 
 from relax.script import from_source
 from relax.tir import BlockRealize, Schedule
-from relax.tir.dependence import (
-    accesses,
-    free_variables,
-    loads_in,
-    loops_of_scope,
-    reads_no_other,
-    scope_of,
-    touches,
-)
+from relax.tir.dependence import accesses, free_variables, loads_in, loops_of_scope, reads_no_other, scope_of, touches
 from relax.tir.schedule import ScheduleState
 from relax.tir.stmt import BufferStore, For
 
@@ -58,11 +50,7 @@ def names(children):
 
 @pytest.mark.parametrize(
     "block, producers, consumers, overwriters",
-    [
-        ("P", [], ["C", "Q"], []),
-        ("C", ["P"], [], ["Q"]),
-        ("Q", ["P"], [], []),
-    ],
+    [("P", [], ["C", "Q"], []), ("C", ["P"], [], ["Q"]), ("Q", ["P"], [], [])],
 )
 def test_who_reads_what_whom_writes(block, producers, consumers, overwriters):
     facts = scope()
@@ -80,10 +68,7 @@ def test_a_scope_lists_its_children_in_order():
         "writers": {buffer.name: names(items) for buffer, items in facts.writers.items()},
         "readers": {buffer.name: names(items) for buffer, items in facts.readers.items()},
     }
-    assert tables == {
-        "writers": {"S": ["P", "Q"], "B": ["C"]},
-        "readers": {"A": ["P"], "S": ["C"]},
-    }
+    assert tables == {"writers": {"S": ["P", "Q"], "B": ["C"]}, "readers": {"A": ["P"], "S": ["C"]}}
     assert {var.name for var in facts.variables} == {"i", "j"}
     assert [loop.loop_var.name for loop in loops_of_scope(facts.block.body)] == ["i", "j"]
     assert facts.loose == set()

@@ -97,9 +97,7 @@ def test_visitor_dispatches_by_class():
 
 
 def test_ir_transform():
-    zero = ir_transform(
-        LOOP, None, lambda n: tir.const(0.0, n.dtype) if n.value == 1.0 else None, [tir.FloatImm]
-    )
+    zero = ir_transform(LOOP, None, lambda n: tir.const(0.0, n.dtype) if n.value == 1.0 else None, [tir.FloatImm])
     assert zero.body.value.b.value == 0.0
     kept = ir_transform(LOOP, lambda n: n if isinstance(n, BufferStore) else None, lambda n: None)
     assert kept is LOOP

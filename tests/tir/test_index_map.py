@@ -124,11 +124,7 @@ def test_inverses_of_symbolic_shapes():
         (lambda i: ((i + 9) // 4, (i + 9) % 4), (8,), "moves nothing to the places before 2 along i"),
         (lambda i: (i + 1,), (8,), "the index i \\+ 1 does not begin at 0"),
         (lambda i, j: (i * 8 + j, i), (8, 8), "splits i unevenly"),
-        (
-            lambda i, j: ((i * 8 + j) // 4, (i * 8 + j) % 4),
-            (8, 4),
-            "has not all values below its greatest one",
-        ),
+        (lambda i, j: ((i * 8 + j) // 4, (i * 8 + j) % 4), (8, 4), "has not all values below its greatest one"),
         (lambda i, j: (i * j,), (8, 4), "is not a sum of indices"),
         (lambda i: (0,), (8,), "does not tell elements apart by the whole of index i"),
     ],
@@ -191,9 +187,7 @@ def test_all_of_a_map_prints_and_parses_back():
             return R.layout_transform(
                 x,
                 index_map=T.index_map(
-                    lambda i: (i // 4, i % 4),
-                    inverse_index_map=lambda a, b: (a * 4 + b,),
-                    index_dtype="int32",
+                    lambda i: (i // 4, i % 4), inverse_index_map=lambda a, b: (a * 4 + b,), index_dtype="int32"
                 ),
                 pad_value=None,
             )

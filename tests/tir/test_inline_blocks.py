@@ -83,10 +83,7 @@ STAYS = {
     "read at two places": ("B[v_j, v_i] + T.float32(1)", "B[v_j, v_i] + B[v_j, 0]"),
     "read many times": ("B[v_j, v_i] + T.float32(1)", "B[v_j, 0] + T.float32(1)"),
     "read where data tells": ("B[v_j, v_i] + T.float32(1)", "B[v_j, T.Cast('int64', A[v_j, v_i])]"),
-    "a predicate": (
-        "                B[v_i, v_j] =",
-        "                T.where(j < 3)\n                B[v_i, v_j] =",
-    ),
+    "a predicate": ("                B[v_i, v_j] =", "                T.where(j < 3)\n                B[v_i, v_j] ="),
     "half of it": ("for i, j in T.grid(n, T.int64(4))", "for i, j in T.grid(n, T.int64(2))"),
     "a view": (
         "                C[v_i, v_j] = B[v_j, v_i]",
@@ -117,9 +114,7 @@ def test_what_is_overwritten_in_between_stays():
     assert inline_blocks(func) is func
 
 
-X, Y, W = (
-    te.placeholder(shape, "float32", name) for name, shape in [("X", (3, 4)), ("Y", (3, 4)), ("W", (4, 5))]
-)
+X, Y, W = (te.placeholder(shape, "float32", name) for name, shape in [("X", (3, 4)), ("Y", (3, 4)), ("W", (4, 5))])
 
 FORMULAS = {
     # name: (inputs, output, the blocks that stay)
@@ -130,22 +125,10 @@ FORMULAS = {
     ),
     "a sum of converted elements": ([X], topi.sum(topi.exp(X), axis=1), ["sum"]),
     "a sum of products": ([X, Y], topi.sum(topi.multiply(X, Y), axis=1), ["T_multiply", "sum"]),
-    "an operand of a product is not repeated": (
-        [X, W],
-        topi.matmul(topi.exp(X), W),
-        ["T_exp", "matmul"],
-    ),
-    "what follows a reduction": (
-        [X, W],
-        topi.exp(topi.negative(topi.matmul(X, W))),
-        ["matmul", "T_exp"],
-    ),
+    "an operand of a product is not repeated": ([X, W], topi.matmul(topi.exp(X), W), ["T_exp", "matmul"]),
+    "what follows a reduction": ([X, W], topi.exp(topi.negative(topi.matmul(X, W))), ["matmul", "T_exp"]),
     "padding": ([X], topi.nn.pad(topi.exp(X), (1, 1), (1, 1)), ["PadInput"]),
-    "both parts of a concatenation": (
-        [X, Y],
-        topi.concatenate([topi.exp(X), topi.negative(Y)], axis=0),
-        ["T_concat"],
-    ),
+    "both parts of a concatenation": ([X, Y], topi.concatenate([topi.exp(X), topi.negative(Y)], axis=0), ["T_concat"]),
 }
 
 

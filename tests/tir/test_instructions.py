@@ -124,9 +124,7 @@ def test_fma_on_random_bits():
 
 def test_fma_of_other_dtypes_is_refused():
     h = tir.Var("h", "float16")
-    with pytest.raises(
-        TypeError, match="fma: expected three float32 or float64 of as many lanes, found float16"
-    ):
+    with pytest.raises(TypeError, match="fma: expected three float32 or float64 of as many lanes, found float16"):
         fma(h, h, h)
     assert fused("float32", 2.0, 3.0, 4.0) == 10.0
 
@@ -145,8 +143,7 @@ def test_fma_is_one_instruction():
 def masked(A: T.Buffer((20,), "float32"), B: T.Buffer((20,), "float32"), n: T.int32):
     B.vstore(
         [T.Ramp(2, 1, 16)],
-        A.vload([T.Ramp(2, 1, 16)], predicate=T.Ramp(0, 1, 16) < T.Broadcast(n, 16))
-        + T.Broadcast(T.float32(1), 16),
+        A.vload([T.Ramp(2, 1, 16)], predicate=T.Ramp(0, 1, 16) < T.Broadcast(n, 16)) + T.Broadcast(T.float32(1), 16),
         predicate=T.Ramp(1, 1, 16) <= T.Broadcast(n + 2, 16),
     )
 
@@ -285,9 +282,7 @@ def test_shuffles(dtype):
 def test_a_shuffle_is_one_instruction():
     @T.prim_func
     def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
-        B[T.Ramp(0, 1, 16)] = T.Shuffle(
-            [A[T.Ramp(0, 1, 16)]], [4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15]
-        )
+        B[T.Ramp(0, 1, 16)] = T.Shuffle([A[T.Ramp(0, 1, 16)]], [4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15])
 
     text = assembly(f)
     assert "vshuff64x2" in text or "vpermpd" in text or "vpermps" in text
@@ -295,9 +290,7 @@ def test_a_shuffle_is_one_instruction():
 
 def test_shuffles_that_are_refused():
     a, b = tir.decl_buffer((8,), "float32", "A"), tir.decl_buffer((8,), "int32", "B")
-    with pytest.raises(
-        TypeError, match="Shuffle: expected vectors of one element type, found float32, int32"
-    ):
+    with pytest.raises(TypeError, match="Shuffle: expected vectors of one element type, found float32, int32"):
         tir.Shuffle([a[0], b[0]], [0])
     with pytest.raises(ValueError, match="Shuffle: lane 4 of 4"):
         tir.Shuffle([a[0:4:1]], [4])
@@ -351,9 +344,7 @@ def test_words_of_another_dtype_are_refused():
 @T.prim_func
 def tiles(A: T.Buffer((20, 32), "int32"), B: T.Buffer((32, 24), "int32"), C: T.Buffer((20, 24), "int32")):
     T.evaluate(
-        T.tile_dot_s8u8(
-            T.address_of(C[0, 0]), 24, T.address_of(A[0, 0]), 32, T.address_of(B[0, 0]), 24, 20, 24, 2
-        )
+        T.tile_dot_s8u8(T.address_of(C[0, 0]), 24, T.address_of(A[0, 0]), 32, T.address_of(B[0, 0]), 24, 20, 24, 2)
     )
 
 

@@ -31,11 +31,7 @@ def test_arguments_are_checked(parse):
         ((a, b, 2**40), ValueError, "argument k: 1099511627776 does not fit int32"),
         ((a.astype("float64"), b, 3), TypeError, "argument A: dtype is float64, expected float32"),
         ((a[0], b, 3), ValueError, "argument A: has 1 dimensions, expected 2"),
-        (
-            (a[:, :3], b, 3),
-            ValueError,
-            "argument A: is not compact: the stride of dimension 0 is 4, expected 3",
-        ),
+        ((a[:, :3], b, 3), ValueError, "argument A: is not compact: the stride of dimension 0 is 4, expected 3"),
         ((a[:, :3].copy(), b, 3), ValueError, "argument A: dimension 1 is 3, expected 4"),
         (
             (a, b[:4], 3),
@@ -84,9 +80,7 @@ def test_errors(parse, body, kind, message):
         interpret(func, np.zeros(4, "float32"), 4)
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64"]
-)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64"])
 def test_floats_are_rounded_after_every_operation(parse, dtype):
     func = parse(f"""
 @T.prim_func

@@ -24,14 +24,7 @@ def test_axes_of_a_layout():
     assert (layout[0], layout[-1]) == ("N", "c")
     assert [layout.index_of(axis) for axis in "NCHWcO"] == [0, 1, 2, 3, 4, -1]
     assert [layout.factor_of(axis) for axis in "CcNO"] == [16, 16, -1, -1]
-    assert [axis in layout for axis in ("N", "c", "16c", "8c", "O", "n")] == [
-        True,
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
+    assert [axis in layout for axis in ("N", "c", "16c", "8c", "O", "n")] == [True, True, True, False, False, False]
 
 
 def test_several_parts_of_one_dimension():

@@ -33,9 +33,7 @@ def array(shape, dtype, seed=0):
         )
     special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 65504.0])
     values = np.where(
-        generator.integers(0, 3, shape) == 0,
-        special[generator.integers(0, 7, shape)],
-        generator.normal(size=shape) * 8,
+        generator.integers(0, 3, shape) == 0, special[generator.integers(0, 7, shape)], generator.normal(size=shape) * 8
     )
     return values.astype(getattr(ml_dtypes, dtype, None) or dtype)
 
@@ -56,9 +54,7 @@ def both_ways(monkeypatch):
     """
     attempts = []
     attempt = _Trial.attempt
-    monkeypatch.setattr(
-        _Trial, "attempt", lambda self, env: attempts.append(attempt(self, env)) or attempts[-1]
-    )
+    monkeypatch.setattr(_Trial, "attempt", lambda self, env: attempts.append(attempt(self, env)) or attempts[-1])
 
     def outcome(func, args, options, least):
         monkeypatch.setattr(lockstep, "LEAST", least)
@@ -93,9 +89,7 @@ class Expression:
     def make(self, depth):
         choose = self.random.choice
         if depth == 0:
-            return choose(
-                ["A[i, j]", "B[j]", f"T.{self.dtype}({choose([0, 1])})", f"T.Cast('{self.dtype}', i + j)"]
-            )
+            return choose(["A[i, j]", "B[j]", f"T.{self.dtype}({choose([0, 1])})", f"T.Cast('{self.dtype}', i + j)"])
         a, b = self.make(depth - 1), self.make(depth - 1)
         forms = [
             f"T.min({a}, {b})",
@@ -111,12 +105,7 @@ class Expression:
             forms += [f"({a} / {b})", f"T.sqrt({a})", f"T.floor({a})"]
         elif self.dtype != "bool":
             odd = f"T.bitwise_or({b}, T.{self.dtype}(1))"
-            forms += [
-                f"({a} // {odd})",
-                f"({a} % {odd})",
-                f"T.truncdiv({a}, {odd})",
-                f"T.truncmod({a}, {odd})",
-            ]
+            forms += [f"({a} // {odd})", f"({a} % {odd})", f"T.truncdiv({a}, {odd})", f"T.truncmod({a}, {odd})"]
             forms += [f"T.bitwise_xor({a}, {b})", f"T.shift_right({a}, {b})"]
         return choose(forms)
 

@@ -34,9 +34,7 @@ def matmul(n, m, k, dtype="float32"):
     a = te.placeholder((n, k), dtype, "A")
     b = te.placeholder((k, m), dtype, "B")
     r = te.reduce_axis((0, k), "k")
-    return te.create_prim_func(
-        [a, b, te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), "C")]
-    )
+    return te.create_prim_func([a, b, te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), "C")])
 
 
 @pytest.mark.parametrize("n, m, k", [(3, 4, 5), (1, 1, 1), (0, 4, 5), (3, 4, 0), (0, 0, 0)])
@@ -69,9 +67,7 @@ def test_init_is_in_front_of_the_loop_that_reduces():
 def test_where_and_init():
     a = te.placeholder((8,), name="A")
     k = te.reduce_axis((0, 8), "k")
-    func = te.create_prim_func(
-        [a, te.compute((), lambda: te.sum(a[k], axis=k, where=k % 2 < 1, init=10.0), "B")]
-    )
+    func = te.create_prim_func([a, te.compute((), lambda: te.sum(a[k], axis=k, where=k % 2 < 1, init=10.0), "B")])
     data = np.arange(8, dtype="float32")
     check(func, data, np.array(0, "float32"), expected=10 + data[::2].sum())
 
@@ -91,9 +87,7 @@ def test_argmax():
     check(func, data, np.zeros(3, "float32"), np.zeros(3, "int64"), expected=data.argmax(1))
 
 
-@pytest.mark.parametrize(
-    "dtype", "float16 bfloat16 float32 float64 int8 uint8 int16 int32 int64 uint64 bool".split()
-)
+@pytest.mark.parametrize("dtype", "float16 bfloat16 float32 float64 int8 uint8 int16 int32 int64 uint64 bool".split())
 def test_every_dtype(dtype):
     kind = te.placeholder((1,), dtype).dtype.numpy()
     data = np.array([0, 1, 2, 100, 127], np.float64).astype(kind)
@@ -131,11 +125,7 @@ def test_vectorized(extent):
 
 def test_vectorized_strided_and_gathered():
     for index in (lambda i: i * 3 + 1, lambda i: 20 - i, lambda i: (i * 7) % 64):
-        lowered = check(
-            copy_func(ForKind.VECTORIZED, 8, index=index),
-            numbers(64),
-            np.zeros(64, "float32"),
-        )
+        lowered = check(copy_func(ForKind.VECTORIZED, 8, index=index), numbers(64), np.zeros(64, "float32"))
         assert not nodes(lowered, tir.For)
 
 
@@ -146,9 +136,7 @@ def test_vectorized_branches_are_masks_and_one_place_is_a_serial_loop():
         lambda i: tir.IfThenElse(i < 3, tir.BufferStore(b, a[i], (i,))),
         lambda i: tir.BufferStore(b, b[0] + a[i], (0,)),
         lambda i: tir.BufferStore(b, tir.if_then_else(i < 6, a[i + 4], 0.0), (i,)),
-        lambda i: tir.LetStmt(
-            x := tir.Var("x", "float32"), a[i], tir.IfThenElse(x > 0.5, tir.BufferStore(b, x, (i,)))
-        ),
+        lambda i: tir.LetStmt(x := tir.Var("x", "float32"), a[i], tir.IfThenElse(x > 0.5, tir.BufferStore(b, x, (i,)))),
     ]
     for body in bodies:
         func = tir.PrimFunc((pa, pb), loop_over(ForKind.VECTORIZED, 8, body), buffer_map={pa: a, pb: b})
@@ -227,9 +215,7 @@ def test_match_buffer():
         body,
         match_buffers=(tir.MatchBufferRegion(view, region),),
     )
-    func = tir.PrimFunc(
-        (pa,), tir.For(i, 0, 8, "serial", BlockRealize((i,), True, block)), buffer_map={pa: a}
-    )
+    func = tir.PrimFunc((pa,), tir.For(i, 0, 8, "serial", BlockRealize((i,), True, block)), buffer_map={pa: a})
     expected = np.zeros((8, 8), "float32")
     expected[:, 2:6] = np.arange(8)[:, None] * 10 + np.arange(4)
     check(func, np.zeros((8, 8), "float32"), expected=expected)
@@ -381,9 +367,7 @@ def test_lowering_a_kernel_to_fold_constants_is_no_step_of_the_pipeline():
     timing = TimingInstrument()
     with PassContext(instruments=[timing]):
         out = np.zeros((3, 4), "float32")
-        assert CompiledKernels()(
-            matmul(3, 4, 5), (np.ones((3, 5), "float32"), np.ones((5, 4), "float32"), out)
-        )
+        assert CompiledKernels()(matmul(3, 4, 5), (np.ones((3, 5), "float32"), np.ones((5, 4), "float32"), out))
         assert not timing.times
         lower(matmul(3, 4, 5))
         assert "LowerInitBlock" in [name for name, *_ in timing.times]

@@ -215,9 +215,7 @@ def test_a_target_of_one_core_has_serial_loops(target, count):
 
 def test_arguments_that_overlap_are_refused_as_before():
     """What the loop writes is known of the call: tir.noalias is checked for it, and not for what is only read."""
-    text = COPY.replace("A: T.Buffer", 'Z: T.Buffer((8,), "float32"), A: T.Buffer').replace(
-        "= A[i]", "= A[i] + Z[i]"
-    )
+    text = COPY.replace("A: T.Buffer", 'Z: T.Buffer((8,), "float32"), A: T.Buffer').replace("= A[i]", "= A[i] + Z[i]")
     before, messages = module(text), []
     after, one, other = lower(before), np.ones(8, "float32"), np.zeros(8, "float32")
     runs = (
@@ -279,14 +277,10 @@ def test_vectors_and_checks_are_those_of_a_serial_loop(text):
         built = codegen.build_module(module(text.format(kind=kind)), "llvm -mcpu=x86-64-v3 -num-cores=4 "
                                      "-mtriple=x86_64-linux-gnu")  # fmt: skip
         code = re.sub(r"^;.*\n", "", built.get_source("opt"), flags=re.MULTILINE)
-        assert not re.search(
-            r"(define|call) [^\n]*main_parallel", code
-        )  # inlined, and no function is left behind
+        assert not re.search(r"(define|call) [^\n]*main_parallel", code)  # inlined, and no function is left behind
         found = re.search(r"define [^\n]*@relax\.(?:region|body)[^}]*\n}", code)  # what runs the loop
         body = found.group()
-        counts.append(
-            [len(re.findall(what, body)) for what in (r"f(?:mul|add)[^\n]*<\d+ x float>", "relax.raise")]
-        )
+        counts.append([len(re.findall(what, body)) for what in (r"f(?:mul|add)[^\n]*<\d+ x float>", "relax.raise")])
         assert counts[-1][0]
     assert counts[0] == counts[1]
 
@@ -344,8 +338,6 @@ def test_no_loop_stays_parallel_on_one_core():
 
 
 def test_a_loop_stays_parallel_inside_of_one_that_cannot_be():
-    text = NESTED.replace(
-        "for i in T.parallel(n)", "for i in T.parallel(0, n, annotations={'tir.not_parallel': 'no'})"
-    )
+    text = NESTED.replace("for i in T.parallel(n)", "for i in T.parallel(0, n, annotations={'tir.not_parallel': 'no'})")
     after = check(text, np.ones((3, 5), "float32"), np.zeros((3, 5), "float32"))
     assert names(after) == ["main", "main_parallel", "main_parallel_1"]

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from relax import codegen, te, tir, topi
-from relax.ir import (
-    DiagnosticError,
-    IRModule,
-    assert_structural_equal,
-    load_json,
-    save_json,
-    structural_equal,
-)
+from relax.ir import DiagnosticError, IRModule, assert_structural_equal, load_json, save_json, structural_equal
 from relax.script import from_source
 from relax.tir import interpret
 from relax.tir.renew import renew_bound_vars
@@ -107,9 +100,7 @@ def test_lowered_to_assertions(func):
 
 
 def test_a_rewrite_of_the_body_carries_them_along(func):
-    after = Simplify()(IRModule({"main": func.replace(body=tir.SeqStmt((func.body, tir.Evaluate(0))))}))[
-        "main"
-    ]
+    after = Simplify()(IRModule({"main": func.replace(body=tir.SeqStmt((func.body, tir.Evaluate(0))))}))["main"]
     assert after.preconditions is func.preconditions
 
 
@@ -117,9 +108,7 @@ def test_specialisation_and_renewal_reach_the_conditions(func):
     a = func.params[0]
     n = func.buffer_map[a].shape[0]
     special = func.specialize({n: 4, func.params[2]: 9})
-    assert 'T.precondition(4 == m, "the sizes differ: n and m")' in special.script().replace(
-        "T.int64(4)", "4"
-    )
+    assert 'T.precondition(4 == m, "the sizes differ: n and m")' in special.script().replace("T.int64(4)", "4")
     assert tir.verify_well_formed(special)
     interpret(special, *arrays(4, 4))
     with pytest.raises(AssertionError, match="the sizes differ"):
@@ -152,9 +141,7 @@ def test_of_an_operator(parse):
     n, m = te.var("n", "int64"), te.var("m", "int64")
     a, b = te.placeholder((n,), name="A"), te.placeholder((m,), name="B")
     total = topi.add(a, b)
-    total.op.attrs["requires"] = (
-        (tir.any(n == m, n == 1, m == 1), "the shapes cannot be broadcast: n and m"),
-    )
+    total.op.attrs["requires"] = ((tir.any(n == m, n == 1, m == 1), "the shapes cannot be broadcast: n and m"),)
     func = te.create_prim_func([a, b, total])
     assert messages(func) == ["the shapes cannot be broadcast: n and m"]
     assert not [s for s in statements(func) if isinstance(s, tir.AssertStmt)]

@@ -58,9 +58,7 @@ def test_the_general_methods_see_everything(parse):
             super().visit_expr(expr)
 
     Kinds().visit_stmt(parse(TEXT).body)
-    assert {"AllocBuffer", "For", "LetStmt", "IfThenElse", "BufferStore", "GT", "IntImm", "Call"} <= set(
-        kinds
-    )
+    assert {"AllocBuffer", "For", "LetStmt", "IfThenElse", "BufferStore", "GT", "IntImm", "Call"} <= set(kinds)
 
 
 def test_a_mutator_replaces(parse):

@@ -29,11 +29,7 @@ def f(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32"), IX: T.
         ("for k in range(T.int64(4)): A[v, w * 4 + k] = T.float32(0)", "", "A[v, w * 4:w * 4 + 4]"),
         ("for k in range(n): A[v, w + k] = T.float32(0)", "", "A[v, w:w + n]"),
         ("for k in range(T.int64(8)): A[v, w + k // 2] = B[v, k % 4]", "B[v, 0:4]", "A[v, w:w + 4]"),
-        (
-            "for k in range(T.int64(4)): A[v, 40 - k] = B[v, T.min(k, w)]",
-            "B[v, 0:T.min(3, w) + 1]",
-            "A[v, 37:41]",
-        ),
+        ("for k in range(T.int64(4)): A[v, 40 - k] = B[v, T.min(k, w)]", "B[v, 0:T.min(3, w) + 1]", "A[v, 37:41]"),
         ("A[IX[v], w] = B[v, v * w]", "B[v, v * w], IX[v]", "A[IX[v], w]"),
         ("A[v, w] = B[v, w] * B[w, v]", "B[0:64, 0:64]", "A[v, w]"),
         ("A[v, T.Ramp(w * 4, T.int64(1), 4)] = T.Broadcast(T.float32(0), 4)", "", "A[v, w * 4:w * 4 + 4]"),

@@ -59,9 +59,7 @@ def test_a_number_that_is_proven_to_be_a_size_keeps_its_variable():
 def test_a_compiled_function_reads_nothing_outside(value):
     made = build_module({"f": program(CLAMPED)["f"]})["f"]
     a, out = np.arange(8, dtype="float32"), np.zeros(1, "float32")
-    with pytest.raises(
-        IndexError, match=f"buffer A: index {value} is out of bounds for dimension 0 of size 8"
-    ):
+    with pytest.raises(IndexError, match=f"buffer A: index {value} is out of bounds for dimension 0 of size 8"):
         made(a, np.array([value], "int64"), out)
     made(a, np.array([5], "int64"), out)
     assert out[0] == 5

@@ -54,10 +54,7 @@ def test_by_buffer(func):
         (lambda f: {tir.Var("x", "int64"): 3}, "x is neither a parameter nor a size of one"),
         (lambda f: {f.params[0]: 3}, "parameter a is a tensor: give a Buffer"),
         (lambda f: {f.params[0]: tir.decl_buffer((3,))}, "A has 2 dimensions, the given buffer 1"),
-        (
-            lambda f: {f.params[0]: tir.decl_buffer((3, 4), "int8")},
-            "A has dtype float32, the given buffer int8",
-        ),
+        (lambda f: {f.params[0]: tir.decl_buffer((3, 4), "int8")}, "A has dtype float32, the given buffer int8"),
         (lambda f: {sizes(f)[0]: 4, f.params[0]: tir.decl_buffer((3, 4))}, "n would be"),
     ],
 )

@@ -84,9 +84,7 @@ def test_the_form_of_a_loop_of_unknown_length():
                 predicate=T.Ramp(n // T.int64(16) * T.int64(16), T.int64(1), 16) < T.Broadcast(n, 16),
             )
 
-    assert_structural_equal(
-        vectorized(before.without_attr("global_symbol")), after.without_attr("global_symbol")
-    )
+    assert_structural_equal(vectorized(before.without_attr("global_symbol")), after.without_attr("global_symbol"))
 
 
 @pytest.mark.parametrize("n", [-5, -1, 0, 3, 20, 64])
@@ -155,9 +153,7 @@ def bodies():
     @T.prim_func
     def padding(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
         for i in T.vectorized(32):
-            B[i] = T.if_then_else(i >= 5 and i < 20, A[i - 5], T.float32(1)) + T.Select(
-                i < 2, A[i + 38], A[i - 2]
-            )
+            B[i] = T.if_then_else(i >= 5 and i < 20, A[i - 5], T.float32(1)) + T.Select(i < 2, A[i + 38], A[i - 2])
 
     @T.prim_func
     def gather(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
@@ -343,9 +339,7 @@ def serial_bodies():
     ]
 
 
-@pytest.mark.parametrize(
-    "func, reason", serial_bodies(), ids=lambda x: getattr(x, "attrs", {}).get("global_symbol")
-)
+@pytest.mark.parametrize("func, reason", serial_bodies(), ids=lambda x: getattr(x, "attrs", {}).get("global_symbol"))
 def test_what_stays_serial_says_why(func, reason):
     lowered = check(func, data(40), np.zeros(40, "float32"), serial=True)
     assert reasons(lowered) == [reason]
@@ -499,9 +493,7 @@ def test_uniform_parts_that_cannot_fail_need_no_guard():
         for i, jo, p in T.grid(n, (n + T.int64(15)) // T.int64(16), k):
             for ji in T.vectorized(T.int64(16)):
                 if jo * T.int64(16) + ji < n:
-                    C[i, jo * T.int64(16) + ji] = (
-                        C[i, jo * T.int64(16) + ji] + A[i, p] * B[p, jo * T.int64(16) + ji]
-                    )
+                    C[i, jo * T.int64(16) + ji] = C[i, jo * T.int64(16) + ji] + A[i, p] * B[p, jo * T.int64(16) + ji]
 
     for n in (1, 5, 16, 20):
         lowered = check(f, data(n * 3).reshape(n, 3), data(n * 3).reshape(3, n), np.zeros((n, n), "float32"))

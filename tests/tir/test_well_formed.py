@@ -20,9 +20,7 @@ def func(body, *buffers, params=()):
 
 def block(a, i, *, dom=4, kind="spatial", **fields):
     v = Var("v", "int64")
-    made = tir.Block(
-        (tir.IterVar(tir.Range(0, dom), v, kind),), (), (), "B", BufferStore(a, 1.0, (v,)), **fields
-    )
+    made = tir.Block((tir.IterVar(tir.Range(0, dom), v, kind),), (), (), "B", BufferStore(a, 1.0, (v,)), **fields)
     return tir.BlockRealize((i,), True, made)
 
 
@@ -89,9 +87,7 @@ def test_broken(name):
 def test_valid_neighbours():
     symbolic = tir.decl_buffer((N, N * 2), name="S")
     assert verify_well_formed(func(For(I, 0, 4, "serial", STORE), A))
-    assert verify_well_formed(
-        func(tir.SeqStmt((For(I, 0, 4, "serial", STORE), For(I, 0, 4, "serial", STORE))), A)
-    )
+    assert verify_well_formed(func(tir.SeqStmt((For(I, 0, 4, "serial", STORE), For(I, 0, 4, "serial", STORE))), A))
     assert verify_well_formed(func(For(I, 0, N * 2, "serial", BufferStore(symbolic, 1.0, (0, I))), symbolic))
     assert verify_well_formed(func(For(I, 0, 4, "serial", block(A, I)), A))
     view = tir.decl_buffer((2, 2), name="V", data=A.data)

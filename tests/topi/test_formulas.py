@@ -10,9 +10,7 @@ from relax.prim import SizeVar
 from relax.tir.interpret import interpret
 
 
-def run(
-    result: te.Tensor, inputs: list[te.Tensor], *arrays: np.ndarray, shape: tuple[int, ...]
-) -> np.ndarray:
+def run(result: te.Tensor, inputs: list[te.Tensor], *arrays: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     out = np.zeros(shape, result.dtype.numpy())
     interpret(te.create_prim_func([*inputs, result]), *arrays, out)
     return out
@@ -51,9 +49,7 @@ def test_sizes_that_are_compared_when_the_kernel_runs(left, right):
 def test_upsampling_by_a_kernel_as_long_as_its_stride_is_a_product():
     """Each element of the data makes a block of its own: no tap needs to be asked if it meets one."""
     data, weight = te.placeholder((1, 3, n, m), "float32", "a"), te.placeholder((3, 4, 2, 2), "float32", "w")
-    schedule = tir.Schedule(
-        te.create_prim_func([data, weight, topi.nn.conv_transpose(data, weight, strides=2)])
-    )
+    schedule = tir.Schedule(te.create_prim_func([data, weight, topi.nn.conv_transpose(data, weight, strides=2)]))
     sums = schedule.get(schedule.get_block("conv2d_transpose"))
     assert str(sums.body.value).endswith("a[v_i0, v_rc, v_i4, v_i5] * w[v_rc, v_i1, v_i2, v_i3]")
     padded = te.create_prim_func([data, weight, topi.nn.conv_transpose(data, weight, strides=2, padding=1)])

@@ -80,9 +80,7 @@ def test_even_sections_of_a_symbolic_size_are_plain():
 @given(st.integers(-6, 6), st.integers(-6, 6), stride)
 def test_arange_size(start, stop, step):
     expected = len(range(start, stop, step))
-    assert (
-        evaluate(arange_size(const(start, "int64"), const(stop, "int64"), const(step, "int64"))) == expected
-    )
+    assert evaluate(arange_size(const(start, "int64"), const(stop, "int64"), const(step, "int64"))) == expected
     s = Var("s", "int64")
     env = {b: start, e: stop, s: step}
     assert evaluate(arange_size(b, e, const(step, "int64")), env) == expected
@@ -91,8 +89,7 @@ def test_arange_size(start, stop, step):
 
 
 @pytest.mark.parametrize(
-    "bounds, expected",
-    [((0.0, 1.0, 0.25), 4), ((0.0, 1.0, 0.3), 4), ((1.0, 0.0, -0.5), 2), ((1.0, 0.0, 0.5), 0)],
+    "bounds, expected", [((0.0, 1.0, 0.25), 4), ((0.0, 1.0, 0.3), 4), ((1.0, 0.0, -0.5), 2), ((1.0, 0.0, 0.5), 0)]
 )
 def test_arange_size_of_floats(bounds, expected):
     assert evaluate(arange_size(*(const(value, "float64") for value in bounds))) == expected

@@ -56,9 +56,7 @@ def test_dtypes(dtype, largest):
     check(x, 7, 1, largest)
 
 
-@pytest.mark.parametrize(
-    "ordered", [np.arange, lambda n: -np.arange(n), np.zeros], ids=["up", "down", "equal"]
-)
+@pytest.mark.parametrize("ordered", [np.arange, lambda n: -np.arange(n), np.zeros], ids=["up", "down", "equal"])
 def test_rows_that_are_in_order_already(ordered):
     x = np.stack([ordered(50), ordered(50)]).astype("float32")
     check(x, 6, 1, True)

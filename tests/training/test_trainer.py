@@ -54,9 +54,7 @@ def test_the_module_to_train():
     }  # fmt: skip
     assert [state.shape for state in mod.attrs["optim_states"]] == [()]
     gradients = mod["backbone_loss_adjoint"].ret_struct_info.fields[1]
-    assert [field.dims for field in gradients.fields] == [
-        p.struct_info.dims for p in Line["backbone"].params[1:3]
-    ]
+    assert [field.dims for field in gradients.fields] == [p.struct_info.dims for p in Line["backbone"].params[1:3]]
     again = relax.script.from_source(mod.without_attr("optim_states").script())
     relax.ir.assert_structural_equal(again["update_params"], mod["update_params"])
 

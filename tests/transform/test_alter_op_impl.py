@@ -36,9 +36,7 @@ class Model:
 
 
 @T.prim_func(private=True)
-def add_blocked(
-    a: T.Buffer((2, 6, 2), "float32"), b: T.Buffer((4, 6), "float32"), c: T.Buffer((6, 4), "float32")
-):
+def add_blocked(a: T.Buffer((2, 6, 2), "float32"), b: T.Buffer((4, 6), "float32"), c: T.Buffer((6, 4), "float32")):
     T.func_attr({"operator_name": "lib.add"})
     for i, j in T.grid(4, 6):
         with T.block("add"):
@@ -73,9 +71,7 @@ def test_buffers_are_moved_and_results_moved_back():
 
 def test_a_kernel_of_the_same_layouts():
     @T.prim_func(private=True)
-    def reversed_sum(
-        a: T.Buffer((4, 6), "float32"), b: T.Buffer((4, 6), "float32"), c: T.Buffer((4, 6), "float32")
-    ):
+    def reversed_sum(a: T.Buffer((4, 6), "float32"), b: T.Buffer((4, 6), "float32"), c: T.Buffer((4, 6), "float32")):
         for i, j in T.grid(4, 6):
             with T.block("add"):
                 vi, vj = T.axis.remap("SS", [i, j])

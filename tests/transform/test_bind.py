@@ -21,9 +21,7 @@ from support import PLAIN_LOOPS
 class Linear:
     @R.function
     def main(
-        x: R.Tensor(("b", "n"), "float32"),
-        w: R.Tensor(("n", "m"), "float32"),
-        y: R.Tensor(ndim=1, dtype="float32"),
+        x: R.Tensor(("b", "n"), "float32"), w: R.Tensor(("n", "m"), "float32"), y: R.Tensor(ndim=1, dtype="float32")
     ) -> R.Tensor(("b", "m"), "float32"):
         b = T.int64()
         n = T.int64()
@@ -113,8 +111,7 @@ def test_what_only_run_time_knows_is_checked_there(check):
 
 def test_everything_wrong_is_reported_at_once():
     step = BindParams(
-        "main",
-        {"ww": np.ones(1, "float32"), "x": np.ones((2, 3), "float64"), "w": np.ones((4, 5, 6), "float32")},
+        "main", {"ww": np.ones(1, "float32"), "x": np.ones((2, 3), "float64"), "w": np.ones((4, 5, 6), "float32")}
     )
     found = problems(step, Linear)
     assert found == [
@@ -128,9 +125,7 @@ def test_everything_wrong_is_reported_at_once():
 
 
 def test_two_values_that_disagree():
-    found = problems(
-        BindParams("main", {"x": np.ones((2, 3), "float32"), "w": np.ones((4, 5), "float32")}), Linear
-    )
+    found = problems(BindParams("main", {"x": np.ones((2, 3), "float32"), "w": np.ones((4, 5), "float32")}), Linear)
     assert found == ["E4003 BindParams: the value of w does not fit: dimension 0: expected 3, found 4"]
 
 
@@ -159,9 +154,7 @@ def test_a_size_is_replaced_everywhere(check):
     class Expected:
         @R.function
         def main(
-            x: R.Tensor(("b", 4), "float32"),
-            w: R.Tensor((4, 8), "float32"),
-            y: R.Tensor(ndim=1, dtype="float32"),
+            x: R.Tensor(("b", 4), "float32"), w: R.Tensor((4, 8), "float32"), y: R.Tensor(ndim=1, dtype="float32")
         ) -> R.Tensor(("b", 8), "float32"):
             b = T.int64()
             with R.dataflow():

@@ -60,9 +60,7 @@ def test_a_pass_that_changes_a_value_is_named_with_the_operator():
     assert [step.name for step in report.steps] == ["Normalize", "Wrong"]
     assert report.difference.startswith("result: expected 0.0158")
     (operator,) = report.operators
-    assert operator.startswith(
-        'relax.add of R.Tensor((3,), dtype="float32"), R.Tensor((3,), dtype="float32"): result'
-    )
+    assert operator.startswith('relax.add of R.Tensor((3,), dtype="float32"), R.Tensor((3,), dtype="float32"): result')
     text = str(report)
     assert '-            a: R.Tensor((n,), dtype="float32") = R.add(x, y)' in text
     assert '+            a: R.Tensor((n,), dtype="float32") = R.subtract(x, y)' in text
@@ -148,17 +146,13 @@ def test_an_error_in_a_dataflow_block_may_vanish():
     zero = np.zeros(2, "int64")
     report = bisect(Fails, [zero, zero])
     assert report.agrees
-    assert report.note.startswith(
-        "the program fails in a dataflow block, where errors may vanish: ZeroDivision"
-    )
+    assert report.note.startswith("the program fails in a dataflow block, where errors may vanish: ZeroDivision")
     assert report.note in str(report)
 
 
 def test_execution_is_compared_operator_by_operator():
     def wrong(mod, name, *args):
-        return run(
-            relax.script.from_source(mod.script(show_meta=True).replace("R.nn.softmax", "R.exp")), name, *args
-        )
+        return run(relax.script.from_source(mod.script(show_meta=True).replace("R.nn.softmax", "R.exp")), name, *args)
 
     report = bisect(Model, [X, X], execute=wrong)
     assert report.guilty == "execution"
@@ -188,6 +182,4 @@ def test_what_arguments_hold_afterwards_is_compared():
     assert report.difference == "effects: expected 1, found 0"
     clear_copy = lambda mod, name, x: relax.get_global_func("test.bisect.clear")(x.copy()) or ()  # noqa: E731
     report = bisect(Changes, [mine], execute=clear_copy)
-    assert report.difference == (
-        "arguments afterwards[0]: expected 0.0 at [0], found 1.0 (2 of 2 elements differ)"
-    )
+    assert report.difference == ("arguments afterwards[0]: expected 0.0 at [0], found 1.0 (2 of 2 elements differ)")

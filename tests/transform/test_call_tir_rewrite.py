@@ -107,9 +107,7 @@ def test_several_outputs_are_a_tuple(check):
         @R.function(pure=False)
         def main(x: R.Tensor((4,), "float32")):
             alloc = R.builtin.alloc_tensor(R.shape([4]), R.dtype("float32"), R.prim_value(0), R.str("global"))
-            alloc1 = R.builtin.alloc_tensor(
-                R.shape([4]), R.dtype("float32"), R.prim_value(0), R.str("global")
-            )
+            alloc1 = R.builtin.alloc_tensor(R.shape([4]), R.dtype("float32"), R.prim_value(0), R.str("global"))
             _ = Expected.f(x, alloc, alloc1)
             y = (alloc, alloc1)
             return y
@@ -140,14 +138,10 @@ def test_integers_stand_where_the_function_takes_them(check):
         def main(s: R.Shape(["n", "k"])):
             n = T.int64()
             k = T.int64()
-            alloc = R.builtin.alloc_tensor(
-                R.shape([n * k]), R.dtype("float32"), R.prim_value(0), R.str("global")
-            )
+            alloc = R.builtin.alloc_tensor(R.shape([n * k]), R.dtype("float32"), R.prim_value(0), R.str("global"))
             _ = Expected.f(R.prim_value(n), R.prim_value(k), alloc)
             y = alloc
-            alloc1 = R.builtin.alloc_tensor(
-                R.shape([n * k]), R.dtype("float32"), R.prim_value(0), R.str("global")
-            )
+            alloc1 = R.builtin.alloc_tensor(R.shape([n * k]), R.dtype("float32"), R.prim_value(0), R.str("global"))
             _1 = Expected.g(alloc1, R.prim_value(n), R.prim_value(k))
             z = alloc1
             return (y, z)

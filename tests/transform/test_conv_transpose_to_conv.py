@@ -27,9 +27,7 @@ def test_stride_three(check):
         @R.function
         def main(x: R.Tensor(("n", 1, "w"), "float32")):
             with R.dataflow():
-                gv = R.nn.conv1d_transpose(
-                    x, R.const([[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]]), strides=3, padding=1
-                )
+                gv = R.nn.conv1d_transpose(x, R.const([[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]]), strides=3, padding=1)
                 R.output(gv)
             return gv
 

@@ -177,9 +177,7 @@ def test_transposes_of_the_program_cancel(check):
         @R.function
         def main(x: R.Tensor(("n", 8, 8, 3), "float32")):
             with R.dataflow():
-                b = R.nn.conv2d(
-                    x, R.const(np.ones((4, 1, 1, 3), "float32")), data_layout="NHWC", kernel_layout="OHWI"
-                )
+                b = R.nn.conv2d(x, R.const(np.ones((4, 1, 1, 3), "float32")), data_layout="NHWC", kernel_layout="OHWI")
                 gv = R.nn.relu(b)
                 R.output(gv)
             return gv
@@ -243,11 +241,7 @@ def test_the_callback_goes_first():
     after = ConvertLayout({"relax.nn.conv2d": ["CHWN"]}, layouts)(Two)
     conv, transposed = (b.value.attrs for b in calls_in(after) if "conv" in b.value.op.name)
     assert (conv.data_layout, conv.kernel_layout, conv.out_layout) == ("CHWN", "OIHW", None)
-    assert (transposed.data_layout, transposed.kernel_layout, transposed.out_layout) == (
-        "NHWC",
-        "HWIO",
-        "NCHW",
-    )
+    assert (transposed.data_layout, transposed.kernel_layout, transposed.out_layout) == ("NHWC", "HWIO", "NCHW")
     assert set(seen) == {"relax.nn.conv2d", "relax.nn.conv2d_transpose"}
     same_results(Two, after, (1, 4, 6, 6), (4, 4, 3, 3))
 
@@ -286,9 +280,7 @@ def test_calls_that_stay(check):
     @I.ir_module
     class Mod:
         @R.function
-        def main(
-            x: R.Tensor((1, 8, 8, 3), "float32"), w: R.Tensor((4, 1, 1, 3), "float32"), u: R.Tensor("float32")
-        ):
+        def main(x: R.Tensor((1, 8, 8, 3), "float32"), w: R.Tensor((4, 1, 1, 3), "float32"), u: R.Tensor("float32")):
             with R.dataflow():
                 lv = R.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="OHWI")
                 gv = R.nn.relu(lv)

@@ -77,9 +77,7 @@ def one_with_both(module, ctx, key="default"):
 
 @pytest.mark.parametrize("rewrite", [one, one_with_context, one_with_option, one_with_both])
 @pytest.mark.parametrize(
-    "decorate",
-    [module_pass, module_pass(), module_pass(opt_level=1, name="Named")],
-    ids=["bare", "called", "options"],
+    "decorate", [module_pass, module_pass(), module_pass(opt_level=1, name="Named")], ids=["bare", "called", "options"]
 )
 def test_every_form_of_a_module_pass_is_used_in_the_same_ways(decorate, rewrite):
     step = decorate(rewrite)

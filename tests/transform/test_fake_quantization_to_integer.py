@@ -54,9 +54,7 @@ def test_a_convolution_with_padding(check):
         def main(q: R.Tensor((1, 1, "h", 4), "uint8")):
             with R.dataflow():
                 x = R.dequantize(q, R.const(0.5), R.const(3, "uint8"))
-                w = R.dequantize(
-                    R.const([[[[1, 2, -3]]], [[[4, 5, 6]]]], "int8"), R.const(0.25), R.const(0, "int8")
-                )
+                w = R.dequantize(R.const([[[[1, 2, -3]]], [[[4, 5, 6]]]], "int8"), R.const(0.25), R.const(0, "int8"))
                 gv = R.nn.conv2d(x, w, padding=(0, 1, 0, 1))
                 R.output(gv)
             return gv
@@ -68,10 +66,7 @@ def test_a_convolution_with_padding(check):
             with R.dataflow():
                 lv = R.nn.pad(q, (0, 0, 0, 0, 0, 0, 1, 1), pad_value=3)
                 lv1 = R.nn.conv2d(
-                    lv,
-                    R.const([[[[1, 2, -3]]], [[[4, 5, 6]]]], "int8"),
-                    padding=(0, 0, 0, 0),
-                    out_dtype="int32",
+                    lv, R.const([[[[1, 2, -3]]], [[[4, 5, 6]]]], "int8"), padding=(0, 0, 0, 0), out_dtype="int32"
                 )
                 lv2 = R.subtract(lv1, R.const([[[[0]], [[45]]]], "int32"))
                 lv3 = R.astype(lv2, "float32")
@@ -142,9 +137,7 @@ def test_rows_of_a_table_are_taken_as_bytes(mode):
     )
     assert taken < dequantized
     machines = [relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu()) for mod in (after, before)]
-    expected = ((np.array([[3, 200], [1, 27], [255, 0]]) - 7).astype("float32") * np.float32(0.3)).astype(
-        "float32"
-    )
+    expected = ((np.array([[3, 200], [1, 27], [255, 0]]) - 7).astype("float32") * np.float32(0.3)).astype("float32")
     for n in (0, 1, 5):
         indices = np.arange(2 * n).reshape(n, 2) % 3
         for machine in machines:
@@ -186,9 +179,7 @@ PLAIN = 'R.const([[3, -100], [-1, 27]], "int8"), R.const(0.5), R.const(0, "int8"
     ],
 )  # fmt: skip
 def test_declines(check, scale, weights):
-    check(
-        FakeQuantizationToInteger(), from_source(PRODUCT.replace("SCALE", scale).replace("WEIGHTS", weights))
-    )
+    check(FakeQuantizationToInteger(), from_source(PRODUCT.replace("SCALE", scale).replace("WEIGHTS", weights)))
 
 
 def product(terms: int) -> IRModule:
@@ -198,9 +189,7 @@ def product(terms: int) -> IRModule:
     with bb.function("main", [q]):
         with bb.dataflow():
             x = bb.emit(R.dequantize(q, R.const(0.5), R.const(0, "uint8")))
-            w = bb.emit(
-                R.dequantize(R.const(np.full((terms, 1), 127, "int8")), R.const(0.5), R.const(0, "int8"))
-            )
+            w = bb.emit(R.dequantize(R.const(np.full((terms, 1), 127, "int8")), R.const(0.5), R.const(0, "int8")))
             y = bb.emit_output(R.matmul(x, w))
         bb.emit_func_output(y)
     return bb.get()
@@ -241,11 +230,7 @@ class Module:
 @pytest.mark.parametrize("bias", [50, 2**24])
 def test_depthwise_convolutions_add_up_integers_as_floats(zero, bias):
     """float32 has all sums, so that they are those of integers; with a bias that is too large, biases are floats."""
-    text = (
-        DEPTHWISE.replace("ZERO", str(zero))
-        .replace("BIAS", str(bias))
-        .replace("SCALES", str(FACTORS.tolist()))
-    )
+    text = DEPTHWISE.replace("ZERO", str(zero)).replace("BIAS", str(bias)).replace("SCALES", str(FACTORS.tolist()))
     module = from_source(text)
     script = relax.transform.DeadCodeElimination()(FakeQuantizationToInteger()(module)).script()
     assert ("R.subtract(" in script) == bool(zero)
@@ -366,7 +351,9 @@ class Module:
             R.output(gv)
         return gv
 """
-BIAS = f"R.reshape(R.dequantize(R.const([50, -700], 'int32'), R.const({FACTORS.tolist()}), R.const(0, 'int32')), (1, 2))"
+BIAS = (
+    f"R.reshape(R.dequantize(R.const([50, -700], 'int32'), R.const({FACTORS.tolist()}), R.const(0, 'int32')), (1, 2))"
+)
 
 
 def bytes_of(n: int) -> np.ndarray:
@@ -395,9 +382,7 @@ def test_products_that_are_quantised_again_are_multiplied_once(relu):
         np.testing.assert_array_equal(machine["main"](q).numpy(), expected)
 
 
-@pytest.mark.parametrize(
-    "bias", ["R.const([0.31, -7.77])", "R.const(0.123)", f"R.const([1e9, {FACTORS[1]}])"]
-)
+@pytest.mark.parametrize("bias", ["R.const([0.31, -7.77])", "R.const(0.123)", f"R.const([1e9, {FACTORS[1]}])"])
 def test_biases_that_are_no_integers_times_the_factor_are_divided(bias):
     module = from_source(REQUANTISED.replace("BIAS", bias).replace("SCALE", "4.7"))
     assert "R.const(1.0, " in FakeQuantizationToInteger()(module).script()

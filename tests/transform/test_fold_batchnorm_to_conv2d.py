@@ -181,9 +181,7 @@ def test_the_stated_bound():
     x = rng.standard_normal((1, depth, 9, 9)).astype("float32")
     run = relax.VirtualMachine(relax.build(module((1, depth, 9, 9), "float32", body), "llvm"), relax.cpu())
     gamma, beta, mean, variance = (part.astype("float64")[:, None, None] for part in parts)
-    exact, wide = (
-        np.einsum("oi,ihw->ohw", f(w[..., 0, 0]), f(x[0])) for f in (np.float64, lambda a: abs(a) * 1.0)
-    )
+    exact, wide = (np.einsum("oi,ihw->ohw", f(w[..., 0, 0]), f(x[0])) for f in (np.float64, lambda a: abs(a) * 1.0))
     scale = gamma / np.sqrt(variance + 1e-5)
     error = abs(run["main"](x).numpy()[0] - ((exact - mean) * scale + beta))
     magnitude = abs(scale) * (wide + abs(mean)) + abs(beta)
@@ -191,9 +189,7 @@ def test_the_stated_bound():
 
 
 def narrow(builder: Any, x: Any) -> Any:
-    return normed(
-        builder, builder.emit(op.nn.conv1d(x, weight(2, 4, 1, dtype="float16"))), 2, dtype="float16"
-    )
+    return normed(builder, builder.emit(op.nn.conv1d(x, weight(2, 4, 1, dtype="float16"))), 2, dtype="float16")
 
 
 def read_twice(builder: Any, x: Any) -> Any:

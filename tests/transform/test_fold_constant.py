@@ -66,9 +66,7 @@ def test_sizes_zero_and_one():
 
 def test_special_values():
     nan_inf = const([np.inf, -np.inf, np.nan, -0.0])
-    (product, negative) = folded(
-        lambda: relax.op.multiply(nan_inf, const(0.0)), lambda: relax.op.negative(nan_inf)
-    )
+    (product, negative) = folded(lambda: relax.op.multiply(nan_inf, const(0.0)), lambda: relax.op.negative(nan_inf))
     assert np.isnan(product[:3]).all()
     assert np.signbit(product[3])
     assert negative[3] == 0
@@ -345,9 +343,7 @@ class TestCallTIR:
                 return c
 
             @T.prim_func(private=True)
-            def f(
-                A: T.Buffer((2,), "int64"), n: T.int64, B: T.Buffer((2,), "int64"), C: T.Buffer((2,), "int64")
-            ):
+            def f(A: T.Buffer((2,), "int64"), n: T.int64, B: T.Buffer((2,), "int64"), C: T.Buffer((2,), "int64")):
                 for i in range(2):
                     with T.block("b"):
                         v = T.axis.spatial(2, i)

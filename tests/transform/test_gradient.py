@@ -35,9 +35,7 @@ def check_gradients(mod, *args, target=0, compiled=False):
         np.testing.assert_array_equal(got, expected)
     if compiled:
         vm = relax.VirtualMachine(relax.build(adjoint, "llvm -opt-level=1"), relax.cpu())
-        for got, expected in zip(
-            flat(values(vm["main_adjoint"](*args))), [*scalars, *flat(gradients)], strict=True
-        ):
+        for got, expected in zip(flat(values(vm["main_adjoint"](*args))), [*scalars, *flat(gradients)], strict=True):
             np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)
     rng = np.random.default_rng(3)
     leaves = flat(args)
@@ -113,9 +111,7 @@ def test_uses_are_summed_and_tuples_taken_apart():
     @I.ir_module
     class Mod:
         @R.function
-        def main(
-            x: R.Tensor((4, 3), "float64"), p: R.Tuple(R.Tensor((2, 3), "float64"), R.Tensor((3,), "float64"))
-        ):
+        def main(x: R.Tensor((4, 3), "float64"), p: R.Tuple(R.Tensor((2, 3), "float64"), R.Tensor((3,), "float64"))):
             with R.dataflow():
                 parts = R.split(x, 2, axis=0)
                 first = parts[0]
@@ -241,10 +237,7 @@ def test_checkpoints_change_no_gradient():
     assert "checkpoint" not in plain
     mod = relax.IRModule({"main": relax.script.from_source(f"{plain}")})
     arrays = normal(2, 3), normal(3, 3, seed=1)
-    results = [
-        values(relax.interpret(Gradient("main")(each), "main_adjoint", *arrays))
-        for each in (mod, Checkpointed)
-    ]
+    results = [values(relax.interpret(Gradient("main")(each), "main_adjoint", *arrays)) for each in (mod, Checkpointed)]
     for a, b in zip(*map(flat, results), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -309,9 +302,7 @@ def loss_of(operation, *infos):
         with builder.dataflow():
             result = builder.emit(operation(*params))
             if isinstance(result.struct_info, relax.TupleStructInfo):
-                parts = [
-                    builder.emit(relax.TupleGetItem(result, i)) for i in range(len(result.struct_info.fields))
-                ]
+                parts = [builder.emit(relax.TupleGetItem(result, i)) for i in range(len(result.struct_info.fields))]
             else:
                 parts = [result]
             total = relax.const(0.0, "float64")
@@ -325,12 +316,7 @@ def loss_of(operation, *infos):
 NORMALISED = {
     "layer_norm": (lambda x, g, b: relax.op.nn.layer_norm(x, g, b, axes=[-1, 1]), (2, 3, 4), (4, 3), (4, 3)),
     "no scale": (lambda x, g, b: relax.op.nn.layer_norm(x, g, b, axes=[1], scale=False), (2, 3), (3,), (3,)),
-    "no centre": (
-        lambda x, g, b: relax.op.nn.layer_norm(x, g, b, axes=[0], center=False),
-        (2, 3),
-        (2,),
-        (2,),
-    ),
+    "no centre": (lambda x, g, b: relax.op.nn.layer_norm(x, g, b, axes=[0], center=False), (2, 3), (2,), (2,)),
     "rms_norm": (lambda x, w: relax.op.nn.rms_norm(x, w, axes=[2, 0]), (2, 3, 4), (4, 2)),
     "group_norm": (
         lambda x, g, b: relax.op.nn.group_norm(x, g, b, num_groups=2, channel_axis=1, axes=[2, 3]),
@@ -491,12 +477,8 @@ def test_wrong_requests():
     assert "'other' is no Relax function" in complaint(Product, "other")
     assert "stray in require_grads is no parameter" in complaint(Product, "main", relax.Var("stray"))
     assert "x is twice in require_grads" in complaint(Product, "main", [x, x])
-    assert "target_index is 1, but the function returns 1 values" in complaint(
-        Product, "main", target_index=1
-    )
-    changed = Product.with_function(
-        "main_adjoint", Product["main"].with_attr("global_symbol", "main_adjoint")
-    )
+    assert "target_index is 1, but the function returns 1 values" in complaint(Product, "main", target_index=1)
+    changed = Product.with_function("main_adjoint", Product["main"].with_attr("global_symbol", "main_adjoint"))
     assert "the module has another function 'main_adjoint'" in complaint(changed, "main")
 
 
@@ -539,9 +521,7 @@ def test_what_has_no_gradient():
             z = R.match_cast(R.sum(y), R.Tensor((), "float32"))
             return z
 
-    assert 'the target must be a scalar of floats, found R.Tensor((3, 3), "float32")' in complaint(
-        Mod, "matrix"
-    )
+    assert 'the target must be a scalar of floats, found R.Tensor((3, 3), "float32")' in complaint(Mod, "matrix")
     text = complaint(Mod, "labels")
     assert 'the gradient by y is required, which is R.Tensor((3,), "int64")' in text
     assert "require_grads=[...]" in text

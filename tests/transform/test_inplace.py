@@ -144,9 +144,7 @@ def test_in_place_packed_calls_are_held_to_it_too():
         @R.function(pure=False)
         def main(x: R.Tensor((4,), "float32")):
             a = R.exp(x)
-            y = R.call_inplace_packed(
-                "test.f", x, a, inplace_indices=[1], sinfo_args=R.Tensor((4,), "float32")
-            )
+            y = R.call_inplace_packed("test.f", x, a, inplace_indices=[1], sinfo_args=R.Tensor((4,), "float32"))
             return (y, a)
 
     assert refused(Before) == ["a is used after it was reused in place"]
@@ -159,9 +157,7 @@ def test_chains_of_in_place_calls_are_fine(check):
         g = add_to
 
         @R.function(pure=False)
-        def main(
-            x: R.Tensor((4,), "float32"), t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))
-        ):
+        def main(x: R.Tensor((4,), "float32"), t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
             a = R.call_dps_packed("test.exp", (x,), R.Tensor((4,), "float32"))
             b = R.call_tir_inplace(Before.f, (a,), [0], R.Tensor((4,), "float32"))
             c = R.call_tir_inplace(Before.g, (b, x), [0], R.Tensor((4,), "float32"))

@@ -183,9 +183,7 @@ def test_captured_scalars_are_no_sizes(check):
 
         @R.function(private=True)
         def main_inner(
-            captured_shape: R.Shape(["n"]),
-            captured_i: R.Prim(value="i"),
-            captured_q: R.Prim("float32", value="q"),
+            captured_shape: R.Shape(["n"]), captured_i: R.Prim(value="i"), captured_q: R.Prim("float32", value="q")
         ) -> R.Object:
             n, i, q = T.int64(), T.int64(), T.float32()
             return (R.prim_value(T.max(i, 0) + n), R.prim_value(q * q))
@@ -268,9 +266,9 @@ def test_closures_returned_and_passed(check):
             return y
 
         @R.function(private=True)
-        def adder(
-            x: R.Tensor((4,), "float32"),
-        ) -> R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32"), True):
+        def adder(x: R.Tensor((4,), "float32")) -> R.Callable(
+            (R.Tensor((4,), "float32"),), R.Tensor((4,), "float32"), True
+        ):
             @R.function
             def add(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
                 return R.add(x, y)
@@ -279,8 +277,7 @@ def test_closures_returned_and_passed(check):
 
         @R.function(private=True)
         def apply(
-            f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32"), True),
-            x: R.Tensor((4,), "float32"),
+            f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32"), True), x: R.Tensor((4,), "float32")
         ) -> R.Tensor((4,), "float32"):
             return f(x)
 
@@ -294,23 +291,20 @@ def test_closures_returned_and_passed(check):
             return y
 
         @R.function(private=True)
-        def adder(
-            x: R.Tensor((4,), "float32"),
-        ) -> R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32"), True):
+        def adder(x: R.Tensor((4,), "float32")) -> R.Callable(
+            (R.Tensor((4,), "float32"),), R.Tensor((4,), "float32"), True
+        ):
             add = R.make_closure(Expected.adder_add, (x,))
             return add
 
         @R.function(private=True)
         def apply(
-            f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32"), True),
-            x: R.Tensor((4,), "float32"),
+            f: R.Callable((R.Tensor((4,), "float32"),), R.Tensor((4,), "float32"), True), x: R.Tensor((4,), "float32")
         ) -> R.Tensor((4,), "float32"):
             return R.invoke_pure_closure(f, (x,), sinfo_args=R.Tensor((4,), "float32"))
 
         @R.function(private=True)
-        def adder_add(y: R.Tensor((4,), "float32"), x: R.Tensor((4,), "float32")) -> R.Tensor(
-            (4,), "float32"
-        ):
+        def adder_add(y: R.Tensor((4,), "float32"), x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
             return R.add(x, y)
 
     check(LambdaLift(), Before, Expected)

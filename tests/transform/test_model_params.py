@@ -24,9 +24,7 @@ from support import PLAIN_LOOPS
 @I.ir_module
 class Model:
     @R.function
-    def main(
-        x: R.Tensor(("n", 3), "float32"), w1: R.Tensor((4, 3), "float32"), w2: R.Tensor(("k",), "float32")
-    ):
+    def main(x: R.Tensor(("n", 3), "float32"), w1: R.Tensor((4, 3), "float32"), w2: R.Tensor(("k",), "float32")):
         R.func_attr({"num_input": 1})
         with R.dataflow():
             zero = R.zeros((3, 4), "float32")
@@ -314,9 +312,7 @@ def test_lazy_results(check):
     @I.ir_module
     class Expected:
         @R.function(pure=False)
-        def main(
-            x: R.Tensor((3,), "float32"), fset_output: R.Callable(ret=R.Object, purity=False)
-        ) -> R.Tuple([]):
+        def main(x: R.Tensor((3,), "float32"), fset_output: R.Callable(ret=R.Object, purity=False)) -> R.Tuple([]):
             y = R.exp(x)
             _ = fset_output(R.prim_value(1), y)
             _1 = fset_output(R.prim_value(3), y)
@@ -403,9 +399,7 @@ def test_layout_free_buffers(check):
     relax.analysis.assert_well_formed(after)
     assert AttachAttrLayoutFreeBuffers()(after) is after
     free = {
-        g.name_hint: f.attrs.get("layout_free_buffers")
-        for g, f in after.functions.items()
-        if g.name_hint != "main"
+        g.name_hint: f.attrs.get("layout_free_buffers") for g, f in after.functions.items() if g.name_hint != "main"
     }
     assert sorted(map(str, free.values())) == ["(0,)", "(1,)", "None"]
     vm = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS), relax.cpu())

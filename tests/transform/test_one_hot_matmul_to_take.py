@@ -46,9 +46,7 @@ def test_rows_of_weights(check):
     check(OneHotMatmulToTake(), Before, Expected)
 
 
-def chosen(
-    x_shape: tuple[Any, ...], numbers: np.ndarray, weights: np.ndarray, **attrs: Any
-) -> relax.IRModule:
+def chosen(x_shape: tuple[Any, ...], numbers: np.ndarray, weights: np.ndarray, **attrs: Any) -> relax.IRModule:
     """A module of a product by one-hot vectors; strings are names of sizes."""
     builder = relax.BlockBuilder()
     sizes = [relax.tir.Var(size, "int64") if isinstance(size, str) else size for size in x_shape]
@@ -71,9 +69,7 @@ def test_every_number_chooses_what_the_product_does(dtype, first):
     numbers = np.arange(first, first + 7).astype(dtype)
     weights = rng.standard_normal((7, 3)).astype("float32")
     weights[2, 1] = -0.0
-    x = np.array(
-        [info.min, info.min + 1, *range(max(first - 2, info.min), first + 9), info.max - 1, info.max]
-    )
+    x = np.array([info.min, info.min + 1, *range(max(first - 2, info.min), first + 9), info.max - 1, info.max])
     mod = chosen(("n", 1), numbers, weights)
     taken = OneHotMatmulToTake()(mod)
     assert "R.take" in str(taken)

@@ -16,16 +16,7 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import PassContext, PassError, VerifyInstrument
-from relax.transform.pipeline import (
-    DEFAULT,
-    FUSE,
-    GRAPH,
-    LOWER,
-    MACHINE,
-    UNFUSED,
-    get_pipeline,
-    register_pipeline,
-)
+from relax.transform.pipeline import DEFAULT, FUSE, GRAPH, LOWER, MACHINE, UNFUSED, get_pipeline, register_pipeline
 
 
 @I.ir_module
@@ -160,15 +151,11 @@ def test_every_step_makes_true_what_it_promises(index):
 
 def test_every_pass_of_ours_promises_something():
     passes = [
-        make
-        for name in relax.transform.__all__
-        if hasattr(make := getattr(relax.transform, name), "__signature__")
+        make for name in relax.transform.__all__ if hasattr(make := getattr(relax.transform, name), "__signature__")
     ]
     assert len(passes) > 15
     for make in passes:
-        arguments = [
-            {} for parameter in make.__signature__.parameters.values() if parameter.default is parameter.empty
-        ]
+        arguments = [{} for parameter in make.__signature__.parameters.values() if parameter.default is parameter.empty]
         assert make(*arguments).info.breaks is not None, make.__name__
 
 
@@ -191,9 +178,7 @@ def test_a_pass_is_held_to_its_promises():
             return s
 
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        with pytest.raises(
-            PassError, match="after pass Idle .*: it promises no_dataflow: main has a dataflow block"
-        ):
+        with pytest.raises(PassError, match="after pass Idle .*: it promises no_dataflow: main has a dataflow block"):
             Idle()(Shapes)
         message = r"it breaks shapes_lowered, which it does not declare: main has the shape R.shape\(\[n\]\)"
         with pytest.raises(PassError, match=message):

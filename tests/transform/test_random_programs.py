@@ -81,9 +81,7 @@ class Program:
         self.made = outside
 
     def branch(self):
-        yes, no = (
-            relax.SeqExpr([], self.random.choice([op.negative, lambda v: v])(self.pick())) for _ in "ab"
-        )
+        yes, no = (relax.SeqExpr([], self.random.choice([op.negative, lambda v: v])(self.pick())) for _ in "ab")
         self.add(relax.If(self.cond, yes, no))
 
     # ------------------------------------------------------------------------------------- single steps

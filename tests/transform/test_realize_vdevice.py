@@ -16,9 +16,7 @@ from relax.struct_info import TensorStructInfo
 from relax.transform import PassContext, RealizeVDevice, UpdateVDevice, VerifyInstrument
 from support import PLAIN_LOOPS
 
-LIST = (
-    'I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1), I.vdevice("llvm", 2)]})'
-)
+LIST = 'I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1), I.vdevice("llvm", 2)]})'
 
 
 def module(text: str, listed: str = LIST) -> IRModule:
@@ -33,9 +31,7 @@ def vec(device: int | None = None) -> str:
     return f'R.Tensor((n,), "float32"{place})'
 
 
-def function(
-    body: str, returns: str = "", name: str = "main", private: bool = False, **params: int | None
-) -> str:
+def function(body: str, returns: str = "", name: str = "main", private: bool = False, **params: int | None) -> str:
     """A function of vectors of n elements; a parameter is given with the number of its device."""
     signature = ", ".join(f"{p}: {vec(d)}".replace("(n,)", '("n",)') for p, d in params.items())
     arrow = f" -> {returns}" if returns else ""
@@ -155,10 +151,7 @@ def test_a_hint_is_knowledge_where_nothing_is_known():
 
 
 def test_a_hint_is_nothing_where_the_value_is_there():
-    becomes(
-        function('h = R.hint_on_device(x, "llvm:1")\nreturn h', x=1),
-        function("h = x\nreturn h", x=1),
-    )
+    becomes(function('h = R.hint_on_device(x, "llvm:1")\nreturn h', x=1), function("h = x\nreturn h", x=1))
 
 
 def test_a_hint_is_a_copy_where_the_value_is_elsewhere():
@@ -339,8 +332,7 @@ def test_backwards_into_a_function_that_is_called():
     main = function("y = M.f(x)\nreturn y", vec(1), x=None)
     becomes(
         f.format(vec()) + main,
-        function("return R.exp(a)", vec(1), "f", private=True, a=1)
-        + function("y = M.f(x)\nreturn y", vec(1), x=1),
+        function("return R.exp(a)", vec(1), "f", private=True, a=1) + function("y = M.f(x)\nreturn y", vec(1), x=1),
     )
 
 
@@ -404,10 +396,7 @@ LOCAL = """
 
 
 def test_local_functions_and_what_they_capture():
-    becomes(
-        function(LOCAL.format(vec()), x=1, z=None),
-        function(LOCAL.format(vec(1)), x=1, z=1),
-    )
+    becomes(function(LOCAL.format(vec()), x=1, z=None), function(LOCAL.format(vec(1)), x=1, z=1))
 
 
 def test_a_local_function_that_calls_itself():
@@ -464,12 +453,7 @@ def test_closures_made_of_global_functions():
     result = RealizeVDevice()(module(f.format(vec()) + function(main.format(vec()), x=None, y=1)))
     assert 'vdevice="llvm:1"' not in str(result["f"].params[1].struct_info)  # it may be called by anybody
     result = RealizeVDevice()(module(f.format(vec(1)) + function(main.format(vec()), x=None, y=None)))
-    assert [str(p.struct_info).count("llvm:1") for p in (*result["f"].params, *result["main"].params)] == [
-        1,
-        1,
-        1,
-        1,
-    ]
+    assert [str(p.struct_info).count("llvm:1") for p in (*result["f"].params, *result["main"].params)] == [1, 1, 1, 1]
     assert RealizeVDevice()(result) is result
 
 
@@ -501,22 +485,13 @@ def twice(x: T.handle, y: T.handle):
 
 def test_call_tir_makes_its_outputs_where_its_inputs_are():
     text = "y = R.call_tir(M.twice, (x,), out_sinfo={})\nreturn y"
-    becomes(
-        CALLS + function(text.format(vec()), x=1),
-        CALLS + function(text.format(vec(1)), x=1),
-    )
-    becomes(
-        CALLS + function(text.format(vec(2)), x=None),
-        CALLS + function(text.format(vec(2)), x=2),
-    )
+    becomes(CALLS + function(text.format(vec()), x=1), CALLS + function(text.format(vec(1)), x=1))
+    becomes(CALLS + function(text.format(vec(2)), x=None), CALLS + function(text.format(vec(2)), x=2))
 
 
 def test_several_outputs():
     text = 'y = R.call_dps_packed("test.f", (x,), out_sinfo=[{}, {}])\nz = y[1]\nreturn z'
-    becomes(
-        function(text.format(vec(), vec()), vec(1), x=None),
-        function(text.format(vec(), vec(1)), vec(1), x=None),
-    )
+    becomes(function(text.format(vec(), vec()), vec(1), x=None), function(text.format(vec(), vec(1)), vec(1), x=None))
 
 
 def test_call_dps_packed_makes_its_outputs_where_all_its_inputs_are():
@@ -529,15 +504,9 @@ def test_call_dps_packed_makes_its_outputs_where_all_its_inputs_are():
 
 def test_packed_functions_are_asked_for_what_is_needed():
     text = 'y = R.call_pure_packed("test.f", x, sinfo_args=({},))\nz = R.add(y, y)\nreturn z'
-    becomes(
-        function(text.format(vec()), vec(1), x=0),
-        function(text.format(vec(1)), vec(1), x=0),
-    )
+    becomes(function(text.format(vec()), vec(1), x=0), function(text.format(vec(1)), vec(1), x=0))
     two = 'y = R.call_pure_packed("test.f", x, sinfo_args=({}, {}))\nz = y[1]\nreturn z'
-    becomes(
-        function(two.format(vec(), vec()), vec(1), x=0),
-        function(two.format(vec(), vec(1)), vec(1), x=0),
-    )
+    becomes(function(two.format(vec(), vec()), vec(1), x=0), function(two.format(vec(), vec(1)), vec(1), x=0))
 
 
 def test_call_inplace_packed_gives_back_its_arguments():
@@ -589,10 +558,7 @@ def test_a_cast_of_what_nothing_is_known_of():
     text = 'y = R.match_cast(x, R.Tensor((4,), "float32"{}))\nz = R.exp(y)\nreturn z'
     one = ', vdevice="llvm:1"'
     signature = '@R.function\ndef main(x: R.Object) -> R.Tensor((4,), "float32", vdevice="llvm:1"):\n'
-    becomes(
-        signature + textwrap.indent(text.format(""), "    "),
-        signature + textwrap.indent(text.format(one), "    "),
-    )
+    becomes(signature + textwrap.indent(text.format(""), "    "), signature + textwrap.indent(text.format(one), "    "))
 
 
 # ------------------------------------------------------------------------------------------- conflicts
@@ -616,9 +582,7 @@ def test_a_result_that_is_elsewhere():
 
 
 def test_a_branch_that_is_elsewhere():
-    text = conflict(
-        branches("R.exp(a)", "R.exp(b)", a=0, b=1).replace("return y", "z = R.add(y, a)\n    return z")
-    )
+    text = conflict(branches("R.exp(a)", "R.exp(b)", a=0, b=1).replace("return y", "z = R.add(y, a)\n    return z"))
     assert "the if that gives y: what must be on one virtual device is on two" in text
     assert "parameter b of main is on llvm:1" in text
 

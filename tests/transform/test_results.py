@@ -85,8 +85,7 @@ class Functions:
 
     @R.function(private=True)
     def twice(
-        x: R.Tensor(("m",), "float32"),
-        f: R.Callable((R.Tensor(("m",), "float32"),), R.Tensor(("m",), "float32"), True),
+        x: R.Tensor(("m",), "float32"), f: R.Callable((R.Tensor(("m",), "float32"),), R.Tensor(("m",), "float32"), True)
     ) -> R.Callable((R.Tensor(("m",), "float32"),), R.Tensor(("m",), "float32"), True):
         m = T.int64()
 

@@ -63,14 +63,7 @@ def test_a_reshape_between_kernels(check):
 
 @pytest.mark.parametrize(
     ("shape", "new"),
-    [
-        ((6, 4), (3, 8)),
-        ((2, 3, 4), (24,)),
-        ((24,), (2, 3, 4)),
-        ((1, 4), (4, 1)),
-        ((0, 4), (2, 0)),
-        ((), (1, 1)),
-    ],
+    [((6, 4), (3, 8)), ((2, 3, 4), (24,)), ((24,), (2, 3, 4)), ((1, 4), (4, 1)), ((0, 4), (2, 0)), ((), (1, 1))],
 )
 def test_every_reshaping_operator_is_recognized(shape, new):
     x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))

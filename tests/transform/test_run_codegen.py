@@ -23,9 +23,7 @@ def kernel(module, symbol):
     def run(*values):
         result = relax.interpret(module, symbol, *values[: len(module[symbol].params)])
         outputs = values[len(module[symbol].params) :]
-        for output, value in zip(
-            outputs, result if isinstance(result, (tuple, list)) else [result], strict=True
-        ):
+        for output, value in zip(outputs, result if isinstance(result, (tuple, list)) else [result], strict=True):
             output[:] = value.numpy()
 
     return run
@@ -70,10 +68,7 @@ def test_what_a_pattern_matches_is_run_outside():
     assert [g.name_hint for g in after.functions] == ["main"]
     ((symbols, options, constants),) = GIVEN[:1]
     assert (len(symbols), options, constants) == (1, {"level": 3}, {})
-    assert (
-        f'R.call_dps_packed("{symbols[0]}", (x, w), out_sinfo=R.Tensor((n, 8), dtype="float32"))'
-        in after.script()
-    )
+    assert f'R.call_dps_packed("{symbols[0]}", (x, w), out_sinfo=R.Tensor((n, 8), dtype="float32"))' in after.script()
     main = relax.VirtualMachine(relax.build(after, PLAIN_LOOPS))["main"]
     for n in (0, 1, 3):
         x, w = np.random.default_rng(n).standard_normal((n, 4), "float32"), np.ones((4, 8), "float32")
@@ -117,13 +112,9 @@ def test_several_outputs_and_functions_of_one_generator():
     class Expected:
         @R.function
         def main(x: R.Tensor((2,), "float32")):
-            a = R.call_dps_packed(
-                "outside_f", (x,), out_sinfo=[R.Tensor((2,), "float32"), R.Tensor((2,), "float32")]
-            )
+            a = R.call_dps_packed("outside_f", (x,), out_sinfo=[R.Tensor((2,), "float32"), R.Tensor((2,), "float32")])
             t = a[0]
-            b = R.call_dps_packed(
-                "outside_f", (t,), out_sinfo=[R.Tensor((2,), "float32"), R.Tensor((2,), "float32")]
-            )
+            b = R.call_dps_packed("outside_f", (t,), out_sinfo=[R.Tensor((2,), "float32"), R.Tensor((2,), "float32")])
             u = b[1]
             c = R.call_dps_packed("g", (u,), out_sinfo=R.Tensor((2,), "float32"))
             return c
@@ -177,8 +168,6 @@ def test_what_cannot_be_handed_over_is_an_error():
             y = R.exp(x)
             return y
 
-    with pytest.raises(
-        DiagnosticError, match="E4014.*the outputs of f must be tensors of known shapes"
-    ) as error:
+    with pytest.raises(DiagnosticError, match="E4014.*the outputs of f must be tensors of known shapes") as error:
         RunCodegen()(Unknown)
     assert error.value.diagnostics[0].span is not None

@@ -181,9 +181,7 @@ def test_fields_that_nobody_reads(check):
             return gv
 
         @R.function(private=True)
-        def g(p: R.Tensor(("m",), "float32")) -> R.Tuple(
-            R.Tensor(("m",), "float32"), R.Tensor(("m",), "float32")
-        ):
+        def g(p: R.Tensor(("m",), "float32")) -> R.Tuple(R.Tensor(("m",), "float32"), R.Tensor(("m",), "float32")):
             a = R.cos(p)
             return (p, a)
 
@@ -244,8 +242,7 @@ def test_tuples_of_arguments(check):
     class Before:
         @R.function
         def main(
-            x: R.Tensor(("n",), "float32"),
-            t: R.Tuple(R.Tensor((3,), "float32"), R.Tuple(R.Tensor((), "float32"))),
+            x: R.Tensor(("n",), "float32"), t: R.Tuple(R.Tensor((3,), "float32"), R.Tuple(R.Tensor((), "float32")))
         ):
             a = Before.f((x, x), t)
             return a
@@ -265,8 +262,7 @@ def test_tuples_of_arguments(check):
     class Expected:
         @R.function
         def main(
-            x: R.Tensor(("n",), "float32"),
-            t: R.Tuple(R.Tensor((3,), "float32"), R.Tuple(R.Tensor((), "float32"))),
+            x: R.Tensor(("n",), "float32"), t: R.Tuple(R.Tensor((3,), "float32"), R.Tuple(R.Tensor((), "float32")))
         ):
             t0 = t[0]
             t1 = t[1]
@@ -296,9 +292,7 @@ def test_struct_info_of_parameters(check):
     @I.ir_module
     class Before:
         @R.function
-        def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32")) -> R.Tensor(
-            ("n", 4), "float32"
-        ):
+        def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32")) -> R.Tensor(("n", 4), "float32"):
             z = R.add(x, R.multiply(x, x))
             return z
 

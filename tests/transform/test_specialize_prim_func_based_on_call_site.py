@@ -229,9 +229,7 @@ def test_sizes_bound_after_kernels_were_made(n):
     after = applied(BindSymbolicVars({"n": n})(generic))
     kernels = [f for f in after.functions.values() if isinstance(f, relax.tir.PrimFunc)]
     assert len(kernels) == 2
-    assert all(
-        isinstance(size, relax.tir.IntImm) for f in kernels for b in f.buffer_map.values() for size in b.shape
-    )
+    assert all(isinstance(size, relax.tir.IntImm) for f in kernels for b in f.buffer_map.values() for size in b.shape)
     rng = np.random.default_rng(0)
     x, w = rng.random((n, 4), "float32"), rng.random((4, n), "float32")
     expected = relax.interpret(generic, "main", x, w).numpy()

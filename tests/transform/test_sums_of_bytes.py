@@ -61,8 +61,7 @@ def test_every_pair(left, right, out, zero, relu):
     assert "R.dequantize" not in rewritten(module).script()
     machine = relax.VirtualMachine(relax.build(module, "llvm"), relax.cpu())
     a, b = (
-        np.ascontiguousarray(part.reshape(-1)).astype("uint8")
-        for part in np.meshgrid(np.arange(256), np.arange(256))
+        np.ascontiguousarray(part.reshape(-1)).astype("uint8") for part in np.meshgrid(np.arange(256), np.arange(256))
     )
     for n in (0, 1, 5, 65536 // 3):
         one, other = (np.resize(part, (n, 3)) for part in (a, b))

@@ -130,9 +130,7 @@ def test_what_stays_in_float32(check):
     @I.ir_module
     class Before:
         @R.function
-        def main(
-            q: R.Tensor((2, 4), "float32"), k: R.Tensor((4, 3), "float32"), v: R.Tensor((3, 4), "float32")
-        ):
+        def main(q: R.Tensor((2, 4), "float32"), k: R.Tensor((4, 3), "float32"), v: R.Tensor((3, 4), "float32")):
             with R.dataflow():
                 s = R.matmul(q, k)
                 scaled = R.multiply(s, R.const(0.5, "float32"))
@@ -147,9 +145,7 @@ def test_what_stays_in_float32(check):
     @I.ir_module
     class Expected:
         @R.function
-        def main(
-            q: R.Tensor((2, 4), "float32"), k: R.Tensor((4, 3), "float32"), v: R.Tensor((3, 4), "float32")
-        ):
+        def main(q: R.Tensor((2, 4), "float32"), k: R.Tensor((4, 3), "float32"), v: R.Tensor((3, 4), "float32")):
             with R.dataflow():
                 q1 = R.astype(q, dtype="float16")
                 k1 = R.astype(k, dtype="float16")
@@ -282,9 +278,7 @@ def test_programs_that_stay(check):
     @I.ir_module
     class Mod:
         @R.function
-        def main(
-            x: R.Tensor((2, 2), "float64"), i: R.Tensor((2, 2), "int32"), y: R.Tensor((2, 2), "float32")
-        ):
+        def main(x: R.Tensor((2, 2), "float64"), i: R.Tensor((2, 2), "int32"), y: R.Tensor((2, 2), "float32")):
             with R.dataflow():
                 gv = R.matmul(x, x)
                 gv1 = R.matmul(i, i)

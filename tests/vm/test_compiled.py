@@ -329,9 +329,7 @@ def test_a_function_becomes_one_prim_func():
         def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
             return R.add(x, x)
 
-    function = dict(compile_functions(relax.ExecBuilder(), get_pipeline("default")(Program)).made)[
-        "__vmtir__main"
-    ]
+    function = dict(compile_functions(relax.ExecBuilder(), get_pipeline("default")(Program)).made)["__vmtir__main"]
     script = function.script()
     # The check of x asks the builtin for its error if it does not hold; a size is loaded where it is used.
     for line in (
@@ -446,9 +444,7 @@ def test_pythons_own_exceptions_pass_through():
     def fails(x):
         raise Own("inside")
 
-    with pytest.raises(
-        RuntimeError, match="inside"
-    ):  # as in bytecode: a packed function's error has a kind, no class
+    with pytest.raises(RuntimeError, match="inside"):  # as in bytecode: a packed function's error has a kind, no class
         main(x3.reshape(1, 3), fails)
 
 
@@ -591,9 +587,7 @@ class Many:{functions}
             x = np.full((n, i + 1), 0.5, "float32")
             x[:1, 0] = np.inf
             np.testing.assert_array_equal(vm[f"f{i}"](x).numpy(), x + np.float32(i))
-        np.testing.assert_array_equal(
-            vm["main"](np.ones((n, 8), "float32")).numpy(), np.full((n, 8), 15, "float32")
-        )
+        np.testing.assert_array_equal(vm["main"](np.ones((n, 8), "float32")).numpy(), np.full((n, 8), 15, "float32"))
     for i in (0, 17, 39):
         kind, message, _ = outcome(vm[f"f{i}"], [np.zeros((2, i + 2), "float32")])
         assert issubclass(kind, ValueError)

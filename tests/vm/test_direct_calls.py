@@ -42,10 +42,7 @@ def calls_of(mod, name="main"):
 
 def outcome_of(mod):
     """A function that calls `main` in both modes, and gives the value, or the message, which must be one."""
-    mains = [
-        relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS, exec_mode=mode), relax.cpu())["main"]
-        for mode in MODES
-    ]
+    mains = [relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS, exec_mode=mode), relax.cpu())["main"] for mode in MODES]
 
     def outcome(*args):
         results = []
@@ -146,9 +143,7 @@ def test_sizes_that_disagree_are_refused():
     assert calls_of(mod) == ["d/c"]
     assert outcome(np.float32([1, 2]), np.float32([3, 4])) == [6, 8]
     text = outcome(np.float32([1, 2]), np.float32([3, 4, 5]))
-    assert (
-        text == "main: double: argument B: dimension 0 is 2, expected n = 3 (n was bound by A, dimension 0)"
-    )
+    assert text == "main: double: argument B: dimension 0 is 2, expected n = 3 (n was bound by A, dimension 0)"
 
 
 def test_what_may_be_the_same_memory_is_left_to_the_kernel():
@@ -201,9 +196,7 @@ def test_numbers_are_passed_and_sums_of_sizes_compared():
     assert calls_of(mod) == ["d/c"]
     assert outcome(np.float32([1, 2, 3, 4]), (7,)) == [8, 10]
     text = outcome(np.float32([1, 2, 3]), (7,))
-    assert (
-        text == "main: rows: argument A: dimension 0 is 3, expected n * 2 = 2 (n was bound by B, dimension 0)"
-    )
+    assert text == "main: rows: argument A: dimension 0 is 3, expected n * 2 = 2 (n was bound by B, dimension 0)"
 
 
 HALVES = """
@@ -346,9 +339,7 @@ def test_builtins_with_arguments_that_compiled_code_does_not_take(argument, othe
 def test_checks_by_the_names_of_tvm_stay_on_bytecode():
     matched = '"vm.builtin.match", x, h, R.str("tensor"), 1, R.dtype("float32"), 1, 1, 0, R.str("x")'
     assert matched in BY_HAND
-    mod = module(
-        BY_HAND.replace(matched, '"vm.builtin.match_shape", x, h, 1, 1, 0, R.str("x")').replace("SLOT", "1")
-    )
+    mod = module(BY_HAND.replace(matched, '"vm.builtin.match_shape", x, h, 1, 1, 0, R.str("x")').replace("SLOT", "1"))
     assert compilable_functions(get_pipeline("default")(mod)) == []
     outcome = outcome_of(mod)
     x = np.ones(3, "float32")

@@ -126,9 +126,7 @@ def test_other_errors_are_raised():
 
 @pytest.mark.parametrize("kinds", [True, "all", "nan"])
 def test_the_machine_checks_every_run(kinds):
-    machine = relax.VirtualMachine(
-        relax.build(parse(LOG), pipeline="unfused"), relax.cpu(), check_numerics=kinds
-    )
+    machine = relax.VirtualMachine(relax.build(parse(LOG), pipeline="unfused"), relax.cpu(), check_numerics=kinds)
     for _ in range(2):
         with pytest.raises(NumericsError, match="main: z = log gives nan at") as caught:
             machine["main"](np.zeros((1, 4), "float32"))

@@ -64,11 +64,7 @@ def floats(*values):
 
 
 def test_a_result_is_in_the_memory_given(vm):
-    for make in (
-        np.zeros,
-        lambda *a: relax.nd.array(np.zeros(*a)),
-        lambda *a: tvm_ffi.from_dlpack(np.zeros(*a)),
-    ):
+    for make in (np.zeros, lambda *a: relax.nd.array(np.zeros(*a)), lambda *a: tvm_ffi.from_dlpack(np.zeros(*a))):
         for n in (0, 1, 5):
             out, x = make(n, "float32"), np.arange(n, dtype="float32")
             result = run(vm, "main", (x, x), [out])
@@ -125,9 +121,7 @@ def test_memory_that_does_not_fit(vm):
     x = floats(1, 2)
     with pytest.raises(ValueError, match=r"main: 2 results are given memory; it has 1 of them"):
         vm.set_outputs("main", x, x)
-    with pytest.raises(
-        ValueError, match=r"a_shape: 1 results are given memory; it has no result that is a tensor"
-    ):
+    with pytest.raises(ValueError, match=r"a_shape: 1 results are given memory; it has no result that is a tensor"):
         vm.set_outputs("a_shape", x)
     with pytest.raises(ValueError, match=r"main: memory of result 0: the shape is \(3,\), expected \(2,\)"):
         run(vm, "main", (x, x), [floats(0, 0, 0)])

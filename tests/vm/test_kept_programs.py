@@ -335,9 +335,7 @@ def test_an_operator_of_somebody_else_matters_where_it_is_used():
     x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
     with bb.function("main", [x]):
         bb.emit_func_output(bb.emit(relax.Call(relax.ir.Op.get("relax.testing.of_somebody"), [x])))
-    with pytest.raises(
-        programs.NotDescribed, match="something was registered for operator relax.testing.of_somebody"
-    ):
+    with pytest.raises(programs.NotDescribed, match="something was registered for operator relax.testing.of_somebody"):
         programs._described(bb.get())
 
 
@@ -400,9 +398,7 @@ def test_the_file_of_another_program_is_not_run(kept):
     relax.build(perceptron(WEIGHTS + 1))
     (second,) = set(kept.glob("*.program")) - {first}
     second.write_bytes(first.read_bytes())
-    np.testing.assert_allclose(
-        run(relax.build(perceptron(WEIGHTS + 1))), wanted(WEIGHTS + 1), rtol=1e-4, atol=1e-4
-    )
+    np.testing.assert_allclose(run(relax.build(perceptron(WEIGHTS + 1))), wanted(WEIGHTS + 1), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(run(relax.build(perceptron())), wanted(), rtol=1e-4, atol=1e-4)
     assert cache.statistics.programs == 1
 
@@ -500,9 +496,7 @@ def test_the_next_build_waits_until_it_is_written(late):
 
 
 def test_what_is_written_to_a_constant_in_the_meantime_makes_a_damaged_file(late):
-    mod = relax.Function([], relax.op.add(relax.const(WEIGHTS), relax.const(1.0))).with_attr(
-        "global_symbol", "main"
-    )
+    mod = relax.Function([], relax.op.add(relax.const(WEIGHTS), relax.const(1.0))).with_attr("global_symbol", "main")
     first = relax.build(mod)
     (constant,) = [value for value in first.constants if isinstance(value, tvm_ffi.Tensor)]
     np.from_dlpack(constant)[...] = 0

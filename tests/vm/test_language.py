@@ -79,9 +79,7 @@ def test_effects_and_opaque_values(capsys):
     @I.ir_module
     class Module:
         @R.function(pure=False)
-        def main(x: R.Tensor(("n",), "float32"), ok: R.Tensor((), "bool")) -> R.Tuple(
-            R.Object, R.Tensor((), "int64")
-        ):
+        def main(x: R.Tensor(("n",), "float32"), ok: R.Tensor((), "bool")) -> R.Tuple(R.Object, R.Tensor((), "int64")):
             n = T.int64()
             _ = R.print(x, R.prim_value(n), format="x = {}, n = {}")
             _1 = R.assert_op(ok, x, format="x was {}")
@@ -179,9 +177,7 @@ def test_packed_functions_as_values():
     assert vm["call"](lambda v: "result", i64(3)) == "result"
     assert isinstance(vm["give"](), PackedFunc)
     assert vm["give"]()(lambda v: v + 1, 3) == 4
-    with pytest.raises(
-        TypeError, match="call: parameter f: expected a packed function, found the function give"
-    ):
+    with pytest.raises(TypeError, match="call: parameter f: expected a packed function, found the function give"):
         vm["call"](vm["give"], i64(3))
     with pytest.raises(TypeError, match="invoke: the result of f: expected dtype int64, found float32"):
         vm["invoke"](lambda v: v.numpy().astype("float32"), i64(3))
@@ -336,9 +332,7 @@ def test_float_scalars_over_shape_variables():
     @I.ir_module
     class Module:
         @R.function
-        def main(x: R.Tensor(("n",), "float32")) -> R.Tuple(
-            R.Prim("float64"), R.Prim("int32"), R.Prim("bool")
-        ):
+        def main(x: R.Tensor(("n",), "float32")) -> R.Tuple(R.Prim("float64"), R.Prim("int32"), R.Prim("bool")):
             n = T.int64()
             return (
                 R.prim_value(T.Cast("float64", n) * T.float64(0.5)),

@@ -43,9 +43,7 @@ def test_operators_become_builtins():
             view = R.reshape(x, (4, n))
             nothing = R.null_value()
             p = R.call_pure_packed("test.lower.make", x, sinfo_args=R.Object)
-            i = R.call_inplace_packed(
-                "test.lower.make", cut, inplace_indices=[0], sinfo_args=R.Tensor((4,), "float32")
-            )
+            i = R.call_inplace_packed("test.lower.make", cut, inplace_indices=[0], sinfo_args=R.Tensor((4,), "float32"))
             f = R.make_closure(Before.inner, (x,))
             r = R.invoke_closure(f, t, sinfo_args=R.Object)
             _ = R.print(x, r, format="{} {}")
@@ -140,9 +138,7 @@ def test_binding_comes_before_checking():
     class Before:
         @R.function
         def main(
-            y: R.Tensor(("n * m",), "float32"),
-            x: R.Tensor(("n", "m", 4), "float32"),
-            z: R.Tensor(("m",), "int8"),
+            y: R.Tensor(("n * m",), "float32"), x: R.Tensor(("n", "m", 4), "float32"), z: R.Tensor(("m",), "int8")
         ):
             n, m = T.int64(), T.int64()
             return R.shape([n * m, 2])
@@ -258,10 +254,7 @@ def test_unused_results_and_aliases_take_no_register():
             z = y
             return z
 
-    assert code_of(Module) == [
-        "call  test.lower.touch(%0, 'a', 3, dtype int8)",
-        "ret   %0",
-    ]
+    assert code_of(Module) == ["call  test.lower.touch(%0, 'a', 3, dtype int8)", "ret   %0"]
 
 
 def test_a_branch_that_ends_the_function_returns():

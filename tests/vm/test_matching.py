@@ -94,9 +94,7 @@ def executable():
 def expected():
     """What the interpreter says of each value, by function; the program is checked once."""
     functions = relax.interpreter.Interpreter(MODULE)
-    return {
-        name: [outcome(functions[name], value) for value in [*VALUES, *MACHINE_ONLY]] for name in ANNOTATIONS
-    }
+    return {name: [outcome(functions[name], value) for value in [*VALUES, *MACHINE_ONLY]] for name in ANNOTATIONS}
 
 
 def test_all_functions_are_compiled(executable):
@@ -163,9 +161,7 @@ def test_a_number_of_an_annotation_may_be_one_that_only_uint64_has(mode):
         main = relax.VirtualMachine(relax.build(program, PLAIN_LOOPS, exec_mode=mode), relax.cpu())["main"]
     assert main(value) == 1
     for other in (5, 2**63 + 4):
-        with pytest.raises(
-            ValueError, match=rf"^main: parameter a: the value is {other}, expected {value}(\n|$)"
-        ):
+        with pytest.raises(ValueError, match=rf"^main: parameter a: the value is {other}, expected {value}(\n|$)"):
             main(other)
 
 
@@ -200,7 +196,5 @@ def test_a_slot_of_uint64_is_shown_as_one(way, tmp_path):
     else:
         main = relax.VirtualMachine(built, relax.cpu())["main"]
     assert main(-1, -1) == -1
-    with pytest.raises(
-        ValueError, match="b: the value is 3, expected u = 18446744073709551615 .u was bound by a."
-    ):
+    with pytest.raises(ValueError, match="b: the value is 3, expected u = 18446744073709551615 .u was bound by a."):
         main(-1, 3)

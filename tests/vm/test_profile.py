@@ -80,9 +80,7 @@ def test_the_table():
     assert line.split()[:3] == ["matmul", "h", "1"]
     assert line.endswith(" (2, 4) (4, 8) -> (2, 8) model.py:8:17")
     assert " 128 " in line
-    assert (
-        0.99 < sum(report.share(row) for row in report.rows) + _share_of(lines, "(the machine itself)") < 1.01
-    )
+    assert 0.99 < sum(report.share(row) for row in report.rows) + _share_of(lines, "(the machine itself)") < 1.01
 
 
 def _share_of(lines, name):

@@ -70,9 +70,7 @@ def test_params_become_constants():
 @I.ir_module
 class Sizes:
     @R.function
-    def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n * m",), "float32")) -> R.Tensor(
-        ("n * m",), "float32"
-    ):
+    def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("n * m",), "float32")) -> R.Tensor(("n * m",), "float32"):
         n, m = T.int64(), T.int64()
         with R.dataflow():
             flat = R.reshape(x, (n * m,))
@@ -81,9 +79,7 @@ class Sizes:
         return gv
 
     @R.function
-    def later(y: R.Tensor(("a * b",), "float32"), x: R.Tensor(("a", "b"), "float32")) -> R.Shape(
-        ["a + b", "a"]
-    ):
+    def later(y: R.Tensor(("a * b",), "float32"), x: R.Tensor(("a", "b"), "float32")) -> R.Shape(["a + b", "a"]):
         a, b = T.int64(), T.int64()
         return R.shape([a + b, a])
 
@@ -192,9 +188,7 @@ def test_nested_if():
 @I.ir_module
 class Functions:
     @R.function
-    def captures_tensor(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(
-        ("n",), "float32"
-    ):
+    def captures_tensor(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         n = T.int64()
 
         @R.function
@@ -218,8 +212,7 @@ class Functions:
 
     @R.function
     def twice(
-        f: R.Callable((R.Tensor(("n",), "float32"),), R.Tensor(("n",), "float32"), True),
-        x: R.Tensor(("n",), "float32"),
+        f: R.Callable((R.Tensor(("n",), "float32"),), R.Tensor(("n",), "float32"), True), x: R.Tensor(("n",), "float32")
     ) -> R.Tensor(("n",), "float32"):
         return f(f(x))
 
@@ -256,9 +249,7 @@ def test_functions_as_arguments_and_results():
     x = numbers(4)
     same(vm["passes_global"](x), 4 * x)
     same(vm["twice"](vm["double"], x), 4 * x)
-    with pytest.raises(
-        TypeError, match="twice: parameter f: expected a Relax function, found a packed function"
-    ):
+    with pytest.raises(TypeError, match="twice: parameter f: expected a Relax function, found a packed function"):
         vm["twice"](lambda v: v, x)
     with pytest.raises(
         TypeError,
@@ -294,16 +285,8 @@ def test_tuples_of_tuples():
             same(d, np.exp(b))
             assert unit == ()
     wrong = [
-        (
-            (numbers(2), (numbers(2, 3), (4,))),
-            ValueError,
-            "parameter t[1][1]: dimension 0 is 4, expected m = 3",
-        ),
-        (
-            (numbers(2), (numbers(3, 3), (3,))),
-            ValueError,
-            "parameter t[1][0]: dimension 0 is 3, expected n = 2",
-        ),
+        ((numbers(2), (numbers(2, 3), (4,))), ValueError, "parameter t[1][1]: dimension 0 is 4, expected m = 3"),
+        ((numbers(2), (numbers(3, 3), (3,))), ValueError, "parameter t[1][0]: dimension 0 is 3, expected n = 2"),
         ((numbers(2),), ValueError, "parameter t: expected a tuple of 2, found a tuple of 1"),
         ((numbers(2), numbers(2, 3)), TypeError, "parameter t[1]: expected a tuple of 2, found a tensor"),
         ((numbers(2), (numbers(2, 3), 3)), TypeError, "parameter t[1][1]: expected a shape, found the int 3"),
@@ -468,8 +451,7 @@ def test_mixed_levels():
 def test_what_packed_functions_return_is_checked():
     vm = machine(Packed, PLAIN_LOOPS)
     with pytest.raises(
-        ValueError,
-        match="wrong_claim: the result of test.vm.identity: dimension 0 is 2, expected n \\+ 1 = 3",
+        ValueError, match="wrong_claim: the result of test.vm.identity: dimension 0 is 2, expected n \\+ 1 = 3"
     ):
         vm["wrong_claim"](numbers(2))
 
@@ -553,11 +535,7 @@ def test_match_cast_fails():
     [
         ((numbers(2, 3), numbers(3, 4)), TypeError, "main: expected 3 arguments (x, w, b), found 2"),
         ((1, numbers(3, 4), numbers(4)), TypeError, "main: parameter x: expected a tensor, found the int 1"),
-        (
-            ("x", numbers(3, 4), numbers(4)),
-            TypeError,
-            "main: parameter x: expected a tensor, found the string 'x'",
-        ),
+        (("x", numbers(3, 4), numbers(4)), TypeError, "main: parameter x: expected a tensor, found the string 'x'"),
         (
             (numbers(2, 3), numbers(3), numbers(4)),
             ValueError,
@@ -624,6 +602,5 @@ def test_build_arguments():
         build("main")
     with relax.target.Target("llvm"):
         assert isinstance(
-            VirtualMachine(build(Affine, PLAIN_LOOPS))["main"](numbers(1, 1), numbers(1, 1), numbers(1)),
-            NDArray,
+            VirtualMachine(build(Affine, PLAIN_LOOPS))["main"](numbers(1, 1), numbers(1, 1), numbers(1)), NDArray
         )

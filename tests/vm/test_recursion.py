@@ -130,9 +130,7 @@ def test_a_limit_of_depth_is_that_of_bytecode(executables, n, limit):
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions take notes from Python 3.11 on")
 def test_the_error_of_too_many_calls(executables):
     vm = machines(executables, max_depth=900)["compiled"]
-    with pytest.raises(
-        RecursionError, match=r"^sum: more than 900 calls are under way; VirtualMachine"
-    ) as info:
+    with pytest.raises(RecursionError, match=r"^sum: more than 900 calls are under way; VirtualMachine") as info:
         vm["main"](number(DEEP))
     lines = "\n".join(info.value.__notes__).splitlines()
     assert len(lines) == 10
@@ -144,8 +142,7 @@ def test_the_error_of_too_many_calls(executables):
 @pytest.mark.parametrize("n", [0, 3, 20, 3000])
 def test_errors_are_those_of_bytecode(executables, n):
     found = [
-        outcome(lambda vm=vm: vm["fails"](np.ones(3, "float32"), number(n)))
-        for vm in machines(executables).values()
+        outcome(lambda vm=vm: vm["fails"](np.ones(3, "float32"), number(n))) for vm in machines(executables).values()
     ]
     assert found[0][0] is not float  # an error, not a value
     assert found[0] == found[1]
@@ -170,9 +167,7 @@ def test_depth_is_that_of_a_thread(executables, kib):
     sums = []
     old = threading.stack_size(kib * 1024)  # small ones
     try:
-        threads = [
-            threading.Thread(target=lambda: sums.append(int(main(number(3000)).numpy()))) for _ in range(8)
-        ]
+        threads = [threading.Thread(target=lambda: sums.append(int(main(number(3000)).numpy()))) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -156,8 +156,7 @@ def test_a_function_in_destination_passing_style_writes_the_result_itself(vm):
 
 class _Allocated(ctypes.Structure):
     _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks".split()
+        (name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks".split()
     ] + [("rest", ctypes.c_size_t * 2)]
 
 

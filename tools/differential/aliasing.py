@@ -62,9 +62,7 @@ class AliasingChecker(Interpreter):
                 self.check(told, f"{var.name_hint} = {call} changed {other.name_hint}")
             if overlap(value, held):
                 self.compared += 1
-                self.check(
-                    answers.may_share(var, other), f"{var.name_hint} shares memory with {other.name_hint}"
-                )
+                self.check(answers.may_share(var, other), f"{var.name_hint} shares memory with {other.name_hint}")
         values[var] = value
         self._elements[key] = {v: elements(held) for v, held in values.items()}
 

@@ -36,9 +36,7 @@ class CallSteps(Core):
 
     # ------------------------------------------------------------------------------ PrimFuncs
 
-    def prim_func(
-        self, name: str, params: list[tuple[str, Tensor]], scalars: list[str], body: list[str]
-    ) -> None:
+    def prim_func(self, name: str, params: list[tuple[str, Tensor]], scalars: list[str], body: list[str]) -> None:
         """Write a PrimFunc of buffers; those whose dimensions all are numbers are declared in the signature."""
         inputs = params[:-1] if scalars else params
         head, lines, names = [], [], set()
@@ -160,11 +158,7 @@ class CallSteps(Core):
         if self.choices.chance(20):
             call, gradient = "call_tir_with_grad", ', te_grad_name="of_generated"'
         self.bind(
-            f"R.{call}(Module.{name}, ({args}), out_sinfo={info}{gradient}{tir_vars})",
-            v.kind,
-            bound,
-            exact,
-            True,
+            f"R.{call}(Module.{name}, ({args}), out_sinfo={info}{gradient}{tir_vars})", v.kind, bound, exact, True
         )
 
     @step(weight=1)
@@ -188,11 +182,7 @@ class CallSteps(Core):
         result = replace(v.kind, dims=v.kind.dims[:1])
         bound = v.bound * self.size(v.kind.dims[1])
         self.bind(
-            f"R.call_tir(Module.{name}, ({v.name},), out_sinfo={annotation(result)})",
-            result,
-            bound,
-            v.exact,
-            True,
+            f"R.call_tir(Module.{name}, ({v.name},), out_sinfo={annotation(result)})", result, bound, v.exact, True
         )
 
     @step(weight=1)
@@ -217,13 +207,7 @@ class CallSteps(Core):
                 return False
             self.note("call_tir that may not fit")
         kind = Tensor((double,), dtype)
-        self.bind(
-            f"R.call_tir(Module.{name}, ({v.name},), out_sinfo={annotation(kind)})",
-            kind,
-            v.bound,
-            v.exact,
-            True,
-        )
+        self.bind(f"R.call_tir(Module.{name}, ({v.name},), out_sinfo={annotation(kind)})", kind, v.bound, v.exact, True)
 
     def fresh_tensor(self) -> Value | None:
         """A tensor that nobody else knows, for a call that changes it; it is not among the values to choose."""
@@ -236,9 +220,7 @@ class CallSteps(Core):
                 return last
         if v is None:
             return None
-        made = self.bind(
-            f"R.add({v.name}, {literal(1, v.kind.dtype)})", v.kind, v.bound + 1, v.exact, True, keep=False
-        )
+        made = self.bind(f"R.add({v.name}, {literal(1, v.kind.dtype)})", v.kind, v.bound + 1, v.exact, True, keep=False)
         if self.choices.chance(30):  # another name for it
             name = self.fresh()
             self.line(f"{name} = {made.name}")
@@ -273,20 +255,13 @@ class CallSteps(Core):
                 self.bind(f"{t.name}[0]", v.kind, bound, exact)
                 return None
             self.prim_func(name, [("a", kind), ("b", kind)], [], body)
-            args, bound, exact = (
-                f"({v.name}, {w.name})",
-                growth * max(v.bound, w.bound) + 2,
-                v.exact and w.exact,
-            )
+            args, bound, exact = (f"({v.name}, {w.name})", growth * max(v.bound, w.bound) + 2, v.exact and w.exact)
         else:
             text, growth = self.formula([element], kind.dtype)
             self.prim_func(name, [("a", kind)], [], self.loops(kind.dims, f"{element} = {text}"))
             args, bound, exact = f"({v.name},)", growth * v.bound + 2, v.exact
         self.bind(
-            f"R.call_tir_inplace(Module.{name}, {args}, inplace_indices=[0], out_sinfo={info})",
-            v.kind,
-            bound,
-            exact,
+            f"R.call_tir_inplace(Module.{name}, {args}, inplace_indices=[0], out_sinfo={info})", v.kind, bound, exact
         )
         return None
 
@@ -323,11 +298,7 @@ class CallSteps(Core):
             self.bind(f"{t.name}[1]", v.kind, v.bound * 2, v.exact)
             return
         self.bind(
-            f'R.call_dps_packed("fuzz.double_dps", ({v.name},), out_sinfo={info})',
-            v.kind,
-            v.bound * 2,
-            v.exact,
-            True,
+            f'R.call_dps_packed("fuzz.double_dps", ({v.name},), out_sinfo={info})', v.kind, v.bound * 2, v.exact, True
         )
 
     @step(weight=2)
@@ -348,12 +319,8 @@ class CallSteps(Core):
         ]  # fmt: skip
         if self.failing:
             wrong = replace(v.kind, dims=tuple(self.dim(simple=True) for _ in v.kind.dims))
-            options.append(
-                (f'R.call_pure_packed("fuzz.double", {v.name}, sinfo_args={annotation(wrong)})', wrong)
-            )
-            options.append(
-                (f'R.call_pure_packed("fuzz.fail", {v.name}, sinfo_args={annotation(v.kind)})', v.kind)
-            )
+            options.append((f'R.call_pure_packed("fuzz.double", {v.name}, sinfo_args={annotation(wrong)})', wrong))
+            options.append((f'R.call_pure_packed("fuzz.fail", {v.name}, sinfo_args={annotation(v.kind)})', v.kind))
         text, kind = self.choices.pick(options)
         exact = (v.exact and "fuzz.sum" not in text) or v.exact
         if not exact and "fuzz.sum" in text:
@@ -367,9 +334,7 @@ class CallSteps(Core):
         if o is None:
             return False
         self.bind(
-            f'R.call_pure_packed("fuzz.kind", {o.name}, sinfo_args=R.Tensor((), "int64"))',
-            Tensor((), "int64"),
-            99,
+            f'R.call_pure_packed("fuzz.kind", {o.name}, sinfo_args=R.Tensor((), "int64"))', Tensor((), "int64"), 99
         )
 
     @step(weight=2)
@@ -383,9 +348,7 @@ class CallSteps(Core):
             text = f'R.call_inplace_packed("fuzz.add_to", {v.name}, {w.name}, inplace_indices=[0], sinfo_args={info})'
             self.bind(text, v.kind, v.bound + w.bound, v.exact and w.exact)
         else:
-            text = (
-                f'R.call_inplace_packed("fuzz.increment", {v.name}, inplace_indices=[0], sinfo_args={info})'
-            )
+            text = f'R.call_inplace_packed("fuzz.increment", {v.name}, inplace_indices=[0], sinfo_args={info})'
             self.bind(text, v.kind, v.bound + 1, v.exact)
         return None
 
@@ -464,9 +427,7 @@ class CallSteps(Core):
             return False
         first = f'R.call_packed("fuzz.increment", {v.name}, sinfo_args={annotation(v.kind)})'
         second = f'R.call_packed("fuzz.double", {v.name}, sinfo_args={annotation(v.kind)})'
-        self.line(
-            f'R.call_packed("fuzz.record", {second}, {first}, {v.name}, {second}, sinfo_args=R.Tuple())'
-        )
+        self.line(f'R.call_packed("fuzz.record", {second}, {first}, {v.name}, {second}, sinfo_args=R.Tuple())')
         self.pool = [replace(w, bound=w.bound + 1) for w in self.pool]
 
     @step("impure", weight=1)

@@ -34,9 +34,7 @@ class ControlSteps(Core):
 
     def inner(self, pure: bool | None = None, **changes: Any) -> Any:
         """A scope within this one."""
-        made = type(self)(
-            self.draft, self.pure if pure is None else pure, self.indent + 1, set(self.signature)
-        )
+        made = type(self)(self.draft, self.pure if pure is None else pure, self.indent + 1, set(self.signature))
         made.lines = self.lines
         made.pool = list(self.pool)
         made.dims = list(self.dims)
@@ -237,9 +235,7 @@ class ControlSteps(Core):
         known = [(f"Module.{name}", kind) for name, kind in self.draft.called]
         local = [(v.name, v.kind) for v in self.pool if isinstance(v.kind, Func)]
         candidates = [
-            (name, kind)
-            for name, kind in [*local, *local, *known]
-            if kind.pure or not (self.pure or self.dataflow)
+            (name, kind) for name, kind in [*local, *local, *known] if kind.pure or not (self.pure or self.dataflow)
         ]
         if not candidates:
             return False
@@ -301,9 +297,7 @@ class ControlSteps(Core):
         if not candidates and w is not None and self.draft.made < MOST_FUNCTIONS:
             name, a, b = self.fresh("f"), annotation(w.kind), annotation(hide(v.kind, set()))
             text = f"\n    @R.function(private=True)\n    def {name}(p: {a}, q: {b}) -> {a}:\n"
-            text += (
-                "        r = R.flip(p, axis=0)\n        return r\n" if w.kind.dims else "        return p\n"
-            )
+            text += "        r = R.flip(p, axis=0)\n        return r\n" if w.kind.dims else "        return p\n"
             self.draft.functions.append(text)
             self.draft.made += 1
             candidates = [(name, Func((w.kind, hide(v.kind, set())), w.kind))]
@@ -316,14 +310,8 @@ class ControlSteps(Core):
         closure = self.fresh("f")
         self.line(f"{closure} = R.make_closure(Module.{name}, ({args[1].name},))")
         info = annotation(kind.result)
-        call = (
-            "invoke_pure_closure"
-            if self.pure or self.dataflow or self.choices.chance(60)
-            else "invoke_closure"
-        )
-        self.bind(
-            f"R.{call}({closure}, ({args[0].name},), sinfo_args={info})", kind.result, 5000, self.draft.exact
-        )
+        call = "invoke_pure_closure" if self.pure or self.dataflow or self.choices.chance(60) else "invoke_closure"
+        self.bind(f"R.{call}({closure}, ({args[0].name},), sinfo_args={info})", kind.result, 5000, self.draft.exact)
 
     # ------------------------------------------------------------------------------ recursion
 
@@ -482,9 +470,7 @@ def unify(param: Kind, arg: Kind, own: tuple[str, ...], table: dict[str, str]) -
             return param == arg and not free_names(param)
 
 
-def _unify_dims(
-    params: tuple[str, ...], args: tuple[str, ...], own: tuple[str, ...], table: dict[str, str]
-) -> bool:
+def _unify_dims(params: tuple[str, ...], args: tuple[str, ...], own: tuple[str, ...], table: dict[str, str]) -> bool:
     for param, arg in zip(params, args):
         if param in own:
             if table.setdefault(param, arg) != arg:

@@ -30,20 +30,7 @@ from .choices import Choices, Drawn, Seeded
 from .control_steps import ControlSteps, weak
 from .failing_steps import FailingSteps
 from .held_steps import HeldSteps
-from .kinds import (
-    FLOATS,
-    Func,
-    Kind,
-    Object,
-    Prim,
-    Shape,
-    Tensor,
-    Tuple,
-    Value,
-    annotation,
-    evaluate,
-    hide,
-)
+from .kinds import FLOATS, Func, Kind, Object, Prim, Shape, Tensor, Tuple, Value, annotation, evaluate, hide
 from .network_steps import NetworkSteps
 from .repeated_steps import RepeatedSteps
 from .sample_steps import SampleSteps
@@ -152,14 +139,7 @@ def _program(choices: Choices, effects: bool | None, failing: bool | None) -> Pr
     head += "        n = T.int64()\n        m = T.int64()\n"
     head += "".join(f"        {name} = T.{dtype}()\n" for name, dtype in named)
     devices = DEVICES if draft.devices else ""
-    text = (
-        "\n@I.ir_module\nclass Module:\n"
-        + devices
-        + head
-        + "\n".join(scope.lines)
-        + "\n"
-        + "".join(draft.functions)
-    )
+    text = "\n@I.ir_module\nclass Module:\n" + devices + head + "\n".join(scope.lines) + "\n" + "".join(draft.functions)
     features = Counter(draft.features)
     features.update(f"R.{name}" for name in re.findall(r"\bR\.([a-z][\w.]*)\(", text))
     return Program(text, tuple(params), kind, draft.exact, features, failing)
@@ -222,9 +202,7 @@ def inputs(program: Program, sizes: Mapping[str, int], seed: int, broken: bool =
     if broken:
         at = [i for i, arg in enumerate(args) if isinstance(arg, (np.ndarray, relax.ShapeTuple))]
         index = at[int(rng.integers(len(at)))]
-        args[index] = (
-            _wrong(args[index], rng) if isinstance(args[index], np.ndarray) else _no_shape(args[index], rng)
-        )
+        args[index] = _wrong(args[index], rng) if isinstance(args[index], np.ndarray) else _no_shape(args[index], rng)
     return args
 
 
@@ -243,11 +221,7 @@ def _wrong(array: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[
     if array.ndim > 1:  # without elements an array may be as long as it likes
         options += [np.zeros((size, *[0] * (array.ndim - 1)), array.dtype) for size in (2**48, 2**59)]
     if array.ndim:
-        options += [
-            np.concatenate([array, array[:1]]),
-            np.concatenate([array, np.zeros_like(array)]),
-            array[:-1],
-        ]
+        options += [np.concatenate([array, array[:1]]), np.concatenate([array, np.zeros_like(array)]), array[:-1]]
     return np.array(options[int(rng.integers(len(options)))])
 
 
@@ -280,9 +254,7 @@ def value_of(kind: Kind, sizes: Mapping[str, int], rng: np.random.Generator, spe
             return None
 
 
-def array_of(
-    shape: tuple[int, ...], dtype: str, rng: np.random.Generator, special: bool
-) -> np.ndarray[Any, Any]:
+def array_of(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, special: bool) -> np.ndarray[Any, Any]:
     """Small whole numbers, and if wanted the special floats."""
     if dtype == "bool":
         return np.asarray(rng.integers(2, size=shape), "bool")

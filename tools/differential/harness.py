@@ -77,19 +77,7 @@ def _sum(*values: Any) -> Any:
 
 
 def _kind(value: Any) -> Any:
-    names = (
-        "NDArray",
-        "Shape",
-        "tuple",
-        "str",
-        "bool",
-        "int",
-        "float",
-        "dtype",
-        "NoneType",
-        "PackedFunc",
-        "Closure",
-    )
+    names = ("NDArray", "Shape", "tuple", "str", "bool", "int", "float", "dtype", "NoneType", "PackedFunc", "Closure")
     name = type(value).__name__
     return np.array(names.index(name) if name in names else len(names), "int64")
 
@@ -301,11 +289,7 @@ def _arguments(closure: Closure) -> list[Any] | None:
         return None
     found: list[Any] = []
     for param in closure.info.params:
-        if (
-            not isinstance(param, TensorInfo)
-            or param.dims is None
-            or not all(isinstance(d, int) for d in param.dims)
-        ):
+        if not isinstance(param, TensorInfo) or param.dims is None or not all(isinstance(d, int) for d in param.dims):
             return None
         found.append(np.ones(tuple(param.dims), param.dtype or "float32"))
     return found
@@ -377,9 +361,7 @@ def _difference(expected: Any, found: Any, exact: str, where: str) -> str | None
 
     def of(expected: Any, found: Any, where: str) -> str | None:
         if not (isinstance(expected, (tuple, list)) and isinstance(found, (tuple, list))):
-            return (
-                None if _same(expected, found, exact) else f"{where}: expected {expected!r}, found {found!r}"
-            )
+            return None if _same(expected, found, exact) else f"{where}: expected {expected!r}, found {found!r}"
         if (id(expected), id(found)) in same:
             return None
         if len(expected) != len(found):

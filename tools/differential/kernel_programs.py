@@ -14,36 +14,7 @@ from typing import Any
 
 import numpy as np
 
-SIZES = (
-    1,
-    2,
-    3,
-    5,
-    7,
-    8,
-    13,
-    15,
-    16,
-    17,
-    20,
-    23,
-    31,
-    32,
-    33,
-    40,
-    47,
-    48,
-    49,
-    63,
-    64,
-    65,
-    70,
-    96,
-    100,
-    127,
-    128,
-    129,
-)
+SIZES = (1, 2, 3, 5, 7, 8, 13, 15, 16, 17, 20, 23, 31, 32, 33, 40, 47, 48, 49, 63, 64, 65, 70, 96, 100, 127, 128, 129)
 MOST_WORK = 12_000_000
 """Multiplications of one program, for the sake of the interpreter."""
 FAMILIES = (
@@ -192,17 +163,13 @@ def _convolution(
     batch = choose((1, 1, 1, 2, 3))
     while True:
         sizes = (
-            [writer.size(80) for _ in range(rank)]
-            if rank < 2 or choose((True, False))
-            else [writer.size(57)] * rank
+            [writer.size(80) for _ in range(rank)] if rank < 2 or choose((True, False)) else [writer.size(57)] * rank
         )
         out = [
             (size + 2 * before - apart * (count - 1) - 1) // step + 1
             for size, count, step, apart, before in zip(sizes, kernel, stride, dilation, pad, strict=True)
         ]
-        work = (
-            batch * outputs * inputs // groups * int(np.prod(kernel)) * int(np.prod([max(o, 1) for o in out]))
-        )
+        work = batch * outputs * inputs // groups * int(np.prod(kernel)) * int(np.prod([max(o, 1) for o in out]))
         if min(out) > 0 and work <= MOST_WORK:
             break
         inputs, outputs = (inputs, outputs) if grouped else (max(1, inputs // 2), max(1, outputs // 2))
@@ -306,14 +273,10 @@ def _movement(writer: _Writer) -> tuple[str, Any]:
 def _pool(writer: _Writer) -> tuple[str, Any]:
     choose = writer.chosen.choice
     height, width = writer.size(40) + 3, writer.size(40) + 3
-    data = writer.param(
-        [writer.open(choose((1, 2))), writer.size(33), writer.open(height), writer.open(width)]
-    )
+    data = writer.param([writer.open(choose((1, 2))), writer.size(33), writer.open(height), writer.open(width)])
     kernel, stride, pad = choose((2, 3)), choose((1, 2)), choose((0, 1))
     kind = choose(("max", "avg"))
-    return writer.bind(
-        f"R.nn.{kind}_pool2d({data}, [{kernel}, {kernel}], [{stride}, {stride}], [{pad}, {pad}])"
-    ), None
+    return writer.bind(f"R.nn.{kind}_pool2d({data}, [{kernel}, {kernel}], [{stride}, {stride}], [{pad}, {pad}])"), None
 
 
 _HEAVY = {

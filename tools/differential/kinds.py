@@ -142,9 +142,7 @@ def map_dims(kind: Kind, function: Callable[[str], str]) -> Kind:
             return Tuple(tuple(map_dims(field, function) for field in fields))
         case Func(params, result):
             return replace(
-                kind,
-                params=tuple(map_dims(param, function) for param in params),
-                result=map_dims(result, function),
+                kind, params=tuple(map_dims(param, function) for param in params), result=map_dims(result, function)
             )
         case Object(what):
             return kind if isinstance(what, str) else Object(map_dims(what, function))

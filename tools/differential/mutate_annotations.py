@@ -20,18 +20,7 @@ from relax.struct_info import (
 )
 
 from .choices import Choices
-from .mutate_tree import (
-    LOST,
-    Site,
-    Table,
-    any_tensor,
-    insert,
-    new_size,
-    pick,
-    rewrite,
-    scan,
-    with_param,
-)
+from .mutate_tree import LOST, Site, Table, any_tensor, insert, new_size, pick, rewrite, scan, with_param
 
 TABLE = Table()
 
@@ -66,9 +55,7 @@ def describe(module: IRModule, choices: Choices, info: StructInfo) -> IRModule |
     site = pick(choices, places.sites)
     if site is None:
         return None
-    cast = MatchCast(
-        site.new_var("cast"), any_tensor(choices, site), info.replace(span=site.span), span=site.span
-    )
+    cast = MatchCast(site.new_var("cast"), any_tensor(choices, site), info.replace(span=site.span), span=site.span)
     return insert(module, site, cast)
 
 

@@ -39,19 +39,7 @@ from relax.struct_info import (
 )
 
 from .choices import Choices
-from .mutate_tree import (
-    Known,
-    Places,
-    Site,
-    Table,
-    any_tensor,
-    change,
-    insert,
-    pick,
-    rewrite,
-    scan,
-    tensor_info,
-)
+from .mutate_tree import Known, Places, Site, Table, any_tensor, change, insert, pick, rewrite, scan, tensor_info
 
 TABLE = Table()
 
@@ -70,10 +58,7 @@ def contradictions(info: StructInfo) -> list[StructInfo]:
                 found.append(TensorStructInfo(None, dtype, ndim=ndim + 1))
             return found
         case ShapeStructInfo(_, ndim):
-            return [
-                TensorStructInfo(None, "int64", ndim=1),
-                *([ShapeStructInfo(ndim=ndim + 1)] if ndim >= 0 else []),
-            ]
+            return [TensorStructInfo(None, "int64", ndim=1), *([ShapeStructInfo(ndim=ndim + 1)] if ndim >= 0 else [])]
         case PrimStructInfo(dtype):
             return [ShapeStructInfo(), PrimStructInfo("int16" if dtype != "int16" else "int8")]
         case TupleStructInfo(fields):
@@ -175,11 +160,7 @@ def call_of_no_function(module: IRModule, choices: Choices) -> IRModule | None:
 def sinfo_args_of_a_call_that_takes_none(module: IRModule, choices: Choices) -> IRModule | None:
     """Give sinfo_args to the call of an operator or a Relax function, whose result is derived."""
     places = scan(module)
-    calls = [
-        call
-        for _, call in places.calls()
-        if isinstance(call.op, Op | Var | GlobalVar) and not call.sinfo_args
-    ]
+    calls = [call for _, call in places.calls() if isinstance(call.op, Op | Var | GlobalVar) and not call.sinfo_args]
     calls = [c for c in calls if isinstance(c.op, Op) or _called(module, places, c) is not None]
     calls = [c for c in calls if not isinstance(c.attrs, Intrinsic)]
     call = pick(choices, calls)
@@ -259,10 +240,7 @@ def impure_local_function_called_in_pure_function(module: IRModule, choices: Cho
 def _contradicted(module: IRModule, choices: Choices) -> tuple[Site, Var, StructInfo] | None:
     """A place in a function, a tensor there, and struct info that it cannot have; None if there is no tensor."""
     sites = scan(module).sites
-    return pick(
-        choices,
-        [(s, v, wrong) for s in sites for v in s.tensors() for wrong in contradictions(v.struct_info)],
-    )
+    return pick(choices, [(s, v, wrong) for s in sites for v in s.tensors() for wrong in contradictions(v.struct_info)])
 
 
 @TABLE.declare("E3006", stage=DERIVE)

@@ -35,9 +35,7 @@ def deep_blocks(text: str, choices: Choices) -> str | None:
         return None
     line = text.splitlines()[number].strip()
     depth = choices.pick(DEPTHS)
-    return with_line(
-        text, number, *(" " * (8 + i) + "if True:" for i in range(depth)), " " * (8 + depth) + line
-    )
+    return with_line(text, number, *(" " * (8 + i) + "if True:" for i in range(depth)), " " * (8 + depth) + line)
 
 
 @declare("E1001", "E1002", table=TABLE)
@@ -78,9 +76,7 @@ def function_in_a_dimension(text: str, choices: Choices) -> str | None:
 def function_outside(text: str, choices: Choices) -> str | None:
     """Call a C function in a PrimFunc."""
     lines = text.splitlines()
-    starts = [
-        i for i in range(1, len(lines)) if "@T.prim_func" in lines[i - 1] and lines[i].rstrip().endswith(":")
-    ]
+    starts = [i for i in range(1, len(lines)) if "@T.prim_func" in lines[i - 1] and lines[i].rstrip().endswith(":")]
     number = pick(choices, starts)
     if number is None:
         return None

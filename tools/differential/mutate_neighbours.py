@@ -13,13 +13,7 @@ from relax.derive.call_graph import global_vars_in
 from relax.expr import Constant, Function, If, MatchCast, SeqExpr, Tuple, Var, VarBinding
 from relax.info.mapping import shape_expressions
 from relax.ir import GlobalVar, IRModule, Node, StructInfo, set_slot, walk
-from relax.struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from relax.struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 from .choices import Choices
 from .mutate_tree import Bound, Mutate, change, insert, operands, pick, rewrite, scan, with_operand
@@ -149,11 +143,7 @@ def annotate_with_what_was_derived(module: IRModule, choices: Choices) -> IRModu
     # What is known of other variables names those that hold shapes: they stay the objects they are.
     held = {part for v in found if v.struct_info_ is not None for part in shape_expressions(v.struct_info_)}
     var = pick(choices, [v for v in found if not (v.annotation or v.struct_info_ is None or v in held)])
-    return (
-        None
-        if var is None
-        else rewrite(module, {var: type(var)(var.name_hint, var.struct_info, span=var.span)})
-    )
+    return None if var is None else rewrite(module, {var: type(var)(var.name_hint, var.struct_info, span=var.span)})
 
 
 def weaker(info: StructInfo) -> list[StructInfo]:
@@ -181,9 +171,7 @@ def use_through_a_weaker_annotation(module: IRModule, choices: Choices) -> IRMod
     found: list[tuple[Bound, int, Var]] = []
     for bound in scan(module).bindings:
         for i, var in operands(bound.value):
-            if not isinstance(var.struct_info_, ObjectStructInfo | None) and isinstance(
-                bound.binding, VarBinding
-            ):
+            if not isinstance(var.struct_info_, ObjectStructInfo | None) and isinstance(bound.binding, VarBinding):
                 found.append((bound, i, var))
     chosen = pick(choices, [f for f in found if isinstance(f[2].struct_info_, TensorStructInfo)])
     if chosen is None:
@@ -217,10 +205,7 @@ def weaken_a_return_annotation(module: IRModule, choices: Choices) -> IRModule |
 def name_a_value_twice(module: IRModule, choices: Choices) -> IRModule | None:
     """Use a second name of a value in the place of the first."""
     found = [
-        (b, i, v)
-        for b in scan(module).bindings
-        for i, v in operands(b.value)
-        if isinstance(b.binding, VarBinding)
+        (b, i, v) for b in scan(module).bindings for i, v in operands(b.value) if isinstance(b.binding, VarBinding)
     ]
     chosen = pick(choices, found)
     if chosen is None:
@@ -241,9 +226,7 @@ def add_an_unused_function(module: IRModule, choices: Choices) -> IRModule | Non
         return None
     name = site.owner.params[0].name_hint if site.owner.params else "p"
     p = Var(name, ObjectStructInfo(), span=site.span)
-    function = Function(
-        [p], SeqExpr((), Tuple([p])), TupleStructInfo([ObjectStructInfo()]), True, {}, span=site.span
-    )
+    function = Function([p], SeqExpr((), Tuple([p])), TupleStructInfo([ObjectStructInfo()]), True, {}, span=site.span)
     return insert(module, site, VarBinding(site.new_var("unused"), function, span=site.span))
 
 

@@ -225,34 +225,14 @@ def models() -> dict[str, ModelProto]:
         chosen = np.random.default_rng(0)
         for item in model.graph.value_info:
             shape = [dim.dim_value for dim in item.type.tensor_type.shape.dim]
-            model.graph.initializer.append(
-                onnx.numpy_helper.from_array(chosen.random(shape, "float32"), item.name)
-            )
+            model.graph.initializer.append(onnx.numpy_helper.from_array(chosen.random(shape, "float32"), item.name))
         del model.graph.value_info[:]
     return parsed
 
 
 # ------------------------------------------------------------------------------------- mutations
 
-NUMBERS = (
-    0,
-    1,
-    -1,
-    2,
-    3,
-    7,
-    16,
-    100,
-    -(2**31),
-    2**31 - 1,
-    2**31,
-    2**32,
-    2**40,
-    2**50,
-    2**62,
-    2**63 - 1,
-    -(2**63),
-)
+NUMBERS = (0, 1, -1, 2, 3, 7, 16, 100, -(2**31), 2**31 - 1, 2**31, 2**32, 2**40, 2**50, 2**62, 2**63 - 1, -(2**63))
 FLOATS = (0.0, -0.0, 1.0, -1.0, 1e-30, 3e38, float("inf"), float("-inf"), float("nan"))
 TEXTS = (
     "",
@@ -458,9 +438,7 @@ def run(count: int, seed: int, build_every: int, report: Callable[[str], None]) 
             verdicts[check(name, build=build_every > 0 and index % build_every == 0)] += 1
         except Exception as error:  # noqa: BLE001 (whatever it is, it is a finding)
             last = traceback.extract_tb(error.__traceback__)
-            place = next(
-                (f for f in reversed(last) if "relax" in f.filename and "mutate" not in f.filename), last[-1]
-            )
+            place = next((f for f in reversed(last) if "relax" in f.filename and "mutate" not in f.filename), last[-1])
             sort = type(error).__name__, f"{Path(place.filename).name}:{place.lineno}"
             sorts[sort] += 1
             if sorts[sort] == 1:
@@ -473,9 +451,7 @@ def run(count: int, seed: int, build_every: int, report: Callable[[str], None]) 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description="Mutated ONNX models: each must be a module or a diagnostic."
-    )
+    parser = argparse.ArgumentParser(description="Mutated ONNX models: each must be a module or a diagnostic.")
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--build-every", type=int, default=10, help="build one module in so many; 0: none")

@@ -9,16 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from relax import op
-from relax.expr import (
-    Call,
-    Constant,
-    MatchCast,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    VarBinding,
-    const,
-)
+from relax.expr import Call, Constant, MatchCast, PrimValue, ShapeExpr, Tuple, VarBinding, const
 from relax.ir import GlobalVar, IRModule, Op, RelaxExpr, VDevice
 from relax.op import operator_of
 from relax.op.intrinsics import CallTIR, CallTIRInplace
@@ -93,9 +84,7 @@ def shapes_that_do_not_fit(module: IRModule, choices: Choices) -> IRModule | Non
     site = pick(choices, scan(module).sites)
     if site is None:
         return None
-    grown = [
-        _grown(site, v) for v in site.tensors() if tensor_info(v).dims and tensor_info(v).dtype == "float32"
-    ]
+    grown = [_grown(site, v) for v in site.tensors() if tensor_info(v).dims and tensor_info(v).dtype == "float32"]
     value = choices.pick([*calls, *(g for g in grown if g is not None)])
     return insert(module, site, site.bind("wrong", value))
 

@@ -80,9 +80,7 @@ def mutated_tokens(rng: random.Random, text: str, pool: Sequence[str]) -> str:
                 words[first:last] = words[first:last] * 2
             case _:  # another token of the same sort, so that the text may still be read
                 alike = [
-                    word
-                    for word in rng.sample(pool, min(len(pool), 60))
-                    if at < len(words) and _alike(word, words[at])
+                    word for word in rng.sample(pool, min(len(pool), 60)) if at < len(words) and _alike(word, words[at])
                 ]
                 words[at : at + 1] = alike[:1] or words[at : at + 1]
     return " ".join(words)
@@ -165,9 +163,7 @@ def attempt(text: str) -> str:
     except (Failure, KeyboardInterrupt):
         raise
     except Exception as error:  # noqa: BLE001 (whatever is raised is a finding)
-        raise Failure(
-            f"crash {type(error).__name__}", f"{traceback.format_exc()[-1500:]}\n{text[:3000]}"
-        ) from None
+        raise Failure(f"crash {type(error).__name__}", f"{traceback.format_exc()[-1500:]}\n{text[:3000]}") from None
 
 
 def main() -> int:
@@ -188,9 +184,7 @@ def main() -> int:
             findings[kind] += 1
             if findings[kind] == 1:
                 print(f"{kind}: {failure}", flush=True)
-    print(
-        f"{options.count} texts in {time.process_time() - start:.0f} s of CPU time: {dict(sorts)}; {dict(findings)}"
-    )
+    print(f"{options.count} texts in {time.process_time() - start:.0f} s of CPU time: {dict(sorts)}; {dict(findings)}")
     return bool(findings)
 
 

@@ -77,9 +77,7 @@ def use_dataflow_var_outside_its_block(module: IRModule, choices: Choices) -> IR
 @TABLE.declare("E2001", text=LOST)
 def bind_dataflow_var_in_ordinary_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Bind a dataflow variable outside of every dataflow block."""
-    bound = pick(
-        choices, [b for b in scan(module).bindings if _renewable(b.binding.var) and not b.site.in_dataflow]
-    )
+    bound = pick(choices, [b for b in scan(module).bindings if _renewable(b.binding.var) and not b.site.in_dataflow])
     if bound is None:
         return None
     old = bound.binding.var
@@ -156,9 +154,7 @@ def use_variable_of_a_branch_outside(module: IRModule, choices: Choices) -> IRMo
             inner = [v for b in (bound.value.true_branch, bound.value.false_branch) for v in _plain_vars(b)]
             found += [(v, _after(bound.site)) for v in inner]
     chosen = pick(choices, found)
-    return (
-        None if chosen is None else insert(module, chosen[1], chosen[1].bind("escaped", Tuple([chosen[0]])))
-    )
+    return None if chosen is None else insert(module, chosen[1], chosen[1].bind("escaped", Tuple([chosen[0]])))
 
 
 @TABLE.declare("E2002", text=UNDEFINED)
@@ -170,9 +166,7 @@ def use_variable_of_a_function_outside(module: IRModule, choices: Choices) -> IR
             inner = [*known.function.params, *_plain_vars(known.function.body)]
             found += [(v, _after(known.site)) for v in inner]
     chosen = pick(choices, found)
-    return (
-        None if chosen is None else insert(module, chosen[1], chosen[1].bind("escaped", Tuple([chosen[0]])))
-    )
+    return None if chosen is None else insert(module, chosen[1], chosen[1].bind("escaped", Tuple([chosen[0]])))
 
 
 def _plain_vars(seq: SeqExpr) -> list[Var]:
@@ -317,9 +311,7 @@ def if_in_dataflow_block(module: IRModule, choices: Choices) -> IRModule | None:
 @TABLE.declare("E2007")
 def recursive_call_in_dataflow_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Let a function call itself in a dataflow block of its own."""
-    site = pick(
-        choices, [s for s in scan(module).dataflow if _is_global(module, s) and _annotated(module, s.name)]
-    )
+    site = pick(choices, [s for s in scan(module).dataflow if _is_global(module, s) and _annotated(module, s.name)])
     if site is None:
         return None
     call = Call(module.get_global_var(site.name), site.owner.params)
@@ -336,9 +328,7 @@ def mutually_recursive_call_in_dataflow_block(module: IRModule, choices: Choices
         return None
     owner = site.owner
     params = tuple(Var(p.name_hint, p.struct_info_, span=p.span) for p in owner.params)
-    back = SeqExpr(
-        [BindingBlock([VarBinding(Var("back"), Call(module.get_global_var(site.name), params))])], Tuple(())
-    )
+    back = SeqExpr([BindingBlock([VarBinding(Var("back"), Call(module.get_global_var(site.name), params))])], Tuple(()))
     there = Function(params, back, ObjectStructInfo(), owner.is_pure, {}, span=owner.span)
     broken = insert(module, site, site.bind("there", Call(helper, owner.params)))
     return broken.with_function(helper, copy_with_new_vars(there))
@@ -353,9 +343,7 @@ def local_recursion_in_dataflow_block(module: IRModule, choices: Choices) -> IRM
     f, p = site.new_var("rec"), Var("p", ObjectStructInfo())
     again = Var("again")
     block = DataflowBlock([VarBinding(again, Call(f, [p]), span=site.span)])
-    function = Function(
-        [p], SeqExpr([block], again), ObjectStructInfo(), site.owner.is_pure, {}, span=site.span
-    )
+    function = Function([p], SeqExpr([block], again), ObjectStructInfo(), site.owner.is_pure, {}, span=site.span)
     return insert(module, site, VarBinding(f, function, span=site.span))
 
 
@@ -380,9 +368,7 @@ def recursive_local_function_without_annotation(module: IRModule, choices: Choic
     places = scan(module)
     # A function that a DataflowVar holds would capture that by calling itself, which breaks rule 11 as well.
     existing = [
-        k
-        for k in places.functions
-        if k.site is not None and _unannotated(k) and not isinstance(k.var, DataflowVar)
+        k for k in places.functions if k.site is not None and _unannotated(k) and not isinstance(k.var, DataflowVar)
     ]
     known = pick(choices, existing) if existing and choices.chance(50) else None
     if known is not None:
@@ -481,9 +467,7 @@ def no_entry_point(module: IRModule, choices: Choices) -> IRModule | None:
 @TABLE.declare("E2013")
 def global_symbol_is_another_name(module: IRModule, choices: Choices) -> IRModule | None:
     """Let the global_symbol of a function differ from its name."""
-    found = [
-        f for f in module.functions.values() if "global_symbol" in f.attrs and not isinstance(f, PrimFunc)
-    ]
+    found = [f for f in module.functions.values() if "global_symbol" in f.attrs and not isinstance(f, PrimFunc)]
     function = pick(choices, found)
     if function is None:
         return None

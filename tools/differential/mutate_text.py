@@ -35,9 +35,7 @@ class TextMutation:
 TABLE: list[TextMutation] = []
 
 
-def declare(
-    *codes: str, breaks: bool = True, table: list[TextMutation] = TABLE
-) -> Callable[[MutateText], MutateText]:
+def declare(*codes: str, breaks: bool = True, table: list[TextMutation] = TABLE) -> Callable[[MutateText], MutateText]:
     """The decorator of a mutation of text."""
 
     def add(function: MutateText) -> MutateText:
@@ -53,14 +51,7 @@ def declare(
 
 def tokens(text: str) -> list[tokenize.TokenInfo]:
     """The tokens that stand for something: no layout, no comments. Empty if the text has no tokens."""
-    layout = (
-        tokenize.NEWLINE,
-        tokenize.NL,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-        tokenize.ENDMARKER,
-        tokenize.COMMENT,
-    )
+    layout = (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT)
     try:
         return [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in layout]
     except (tokenize.TokenError, SyntaxError):
@@ -215,12 +206,7 @@ def duplicate_function(text: str, choices: Choices) -> str | None:
     if number is None or not names:
         return None
     line = text.splitlines()[number]
-    again = [
-        "    @R.function",
-        f"    def {choices.pick(names)}(x: R.Object) -> R.Object:",
-        "        return x",
-        "",
-    ]
+    again = ["    @R.function", f"    def {choices.pick(names)}(x: R.Object) -> R.Object:", "        return x", ""]
     return with_line(text, number, line, *again)
 
 
@@ -270,9 +256,7 @@ def bad_annotation(text: str, choices: Choices) -> str | None:
     match = pick(choices, list(re.finditer(r"R\.Tensor\(([^()]*|\([^()]*\)[^()]*)\)", text)))
     if match is None:
         return None
-    wrong = choices.pick(
-        ['R.Tensor((1.5,), "float32")', "3", 'R.Tensor(ndim="two")', "R.Tensr", 'R.Prim("tensor")']
-    )
+    wrong = choices.pick(['R.Tensor((1.5,), "float32")', "3", 'R.Tensor(ndim="two")', "R.Tensr", 'R.Prim("tensor")'])
     return text[: match.start()] + wrong + text[match.end() :]
 
 
@@ -294,9 +278,7 @@ def foreign_statement(text: str, choices: Choices) -> str | None:
         return None
     line = text.splitlines()[number]
     indent = line[: len(line) - len(line.lstrip())]
-    wrong = choices.pick(
-        ["while True: pass", "del x", "import os", "raise 3", "x[0] = 1", "global q", "y = yield"]
-    )
+    wrong = choices.pick(["while True: pass", "del x", "import os", "raise 3", "x[0] = 1", "global q", "y = yield"])
     return with_line(text, number, indent + wrong, line)
 
 

@@ -84,9 +84,7 @@ class Mutation:
 class Table(list[Mutation]):
     """Mutations in the order they are declared."""
 
-    def declare(
-        self, code: str, *, stage: str = "rules", text: str | set[str] = SAME
-    ) -> Callable[[Mutate], Mutate]:
+    def declare(self, code: str, *, stage: str = "rules", text: str | set[str] = SAME) -> Callable[[Mutate], Mutate]:
         """The decorator of a mutation; its name is the function's, its description the docstring's first line."""
 
         def add(function: Mutate) -> Mutate:
@@ -150,11 +148,7 @@ class Site:
 
     def tensors(self) -> list[Var]:
         """The visible variables known to be tensors, of a known rank."""
-        return [
-            v
-            for v in self.variables
-            if isinstance(v.struct_info_, TensorStructInfo) and v.struct_info_.ndim >= 0
-        ]
+        return [v for v in self.variables if isinstance(v.struct_info_, TensorStructInfo) and v.struct_info_.ndim >= 0]
 
 
 @dataclass(frozen=True, eq=False)

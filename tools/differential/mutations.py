@@ -24,14 +24,7 @@ from relax.ir import Diagnostic, DiagnosticError, IRModule, assert_structural_eq
 from relax.script import from_source
 from relax.transform import Normalize
 
-from . import (
-    mutate_annotations,
-    mutate_derivation,
-    mutate_extremes,
-    mutate_operators,
-    mutate_rules,
-    mutate_text,
-)
+from . import mutate_annotations, mutate_derivation, mutate_extremes, mutate_operators, mutate_rules, mutate_text
 from .choices import Choices, Drawn, Seeded
 from .harness import ELISION
 from .mutate_neighbours import NEIGHBOURS, Neighbour
@@ -101,9 +94,7 @@ def _check_tree(broken: IRModule, mutation: Mutation) -> tuple[Diagnostic, ...]:
 def _check_ways_in(broken: IRModule, mutation: Mutation) -> None:
     """Neither compiled nor interpreted, with the same complaint."""
     _expect(refusal(lambda: relax.build(broken, "llvm")), mutation, "build", broken)
-    entries = [
-        g.name_hint for g, f in broken.items() if "global_symbol" in f.attrs and isinstance(f, Function)
-    ]
+    entries = [g.name_hint for g, f in broken.items() if "global_symbol" in f.attrs and isinstance(f, Function)]
     name = next(iter(entries), "main")
     if mutation.stage in INTERPRETED:
         # Without arguments: a program that is refused is not even entered.
@@ -122,18 +113,12 @@ def _check_printed(broken: IRModule, text: str, mutation: Mutation) -> None:
         return
     allowed = {mutation.code} if mutation.text == SAME else mutation.text
     codes = _codes(found)
-    _require(
-        bool(codes) and codes <= allowed,
-        f"{mutation}: the text is answered with {codes or 'nothing'}",
-        broken,
-    )
+    _require(bool(codes) and codes <= allowed, f"{mutation}: the text is answered with {codes or 'nothing'}", broken)
     for diagnostic in found:
         _require(diagnostic.span is not None, f"{mutation}: no place in the text: {diagnostic}", broken)
 
 
-def _check_words(
-    found: tuple[Diagnostic, ...], mutation: Mutation, broken: IRModule, *, located: bool
-) -> None:
+def _check_words(found: tuple[Diagnostic, ...], mutation: Mutation, broken: IRModule, *, located: bool) -> None:
     """Each diagnostic can be shown, gives its rule and a hint, and a place if the program has places."""
     for diagnostic in found:
         _require(bool(diagnostic.render()), f"{mutation}: shows nothing", broken)
@@ -270,9 +255,7 @@ def check_program(text: str, seed: int, count: int = 4) -> None:
 
 
 @st.composite
-def mutated_programs(
-    draw: Callable[[Any], Any], modules: st.SearchStrategy[IRModule]
-) -> tuple[Mutation, IRModule]:
+def mutated_programs(draw: Callable[[Any], Any], modules: st.SearchStrategy[IRModule]) -> tuple[Mutation, IRModule]:
     """Broken programs: a module of a strategy with one mutation applied that is possible there."""
     module = draw(modules)
     for mutation in draw(st.permutations(MUTATIONS)):

@@ -249,9 +249,7 @@ def _idempotent(name: str, make: Callable[[], Pass], mod: IRModule) -> None:
         raise Failure(f"{name} is not idempotent", f"once\n{mod.script()}\ntwice\n{again.script()}")
 
 
-def passes_keep(
-    text: str, cases: Sequence[Case], exact: bool = True, names: Sequence[str] | None = None
-) -> None:
+def passes_keep(text: str, cases: Sequence[Case], exact: bool = True, names: Sequence[str] | None = None) -> None:
     """Each pass alone keeps what a program does; the lowering ones come after those they need."""
     mod = parse(text)
     how = harness.precision(text, exact)
@@ -274,9 +272,7 @@ def passes_keep(
                 _idempotent(name, make, lowered)
 
 
-def orders_keep(
-    text: str, cases: Sequence[Case], exact: bool = True, order: Sequence[str] | None = None
-) -> None:
+def orders_keep(text: str, cases: Sequence[Case], exact: bool = True, order: Sequence[str] | None = None) -> None:
     """Passes in a random order that makes sense: graph passes anywhere, the lowering ones in theirs."""
     mod = parse(text)
     how = harness.precision(text, exact)
@@ -300,9 +296,7 @@ NEGATIVE = re.compile(r"a shape cannot have a negative dimension, as in \(-\d+,\
 NO_DIMENSION = re.compile(
     r"a shape cannot have a (?:negative dimension|dimension of 2\*\*48 or more), as in \(-?\d+,\)$"
 )
-NOT_A_SIZE = re.compile(
-    r"^\w+: parameter \w+: the value is -?\d+, expected a size, at least 0 and less than 2\*\*48$"
-)
+NOT_A_SIZE = re.compile(r"^\w+: parameter \w+: the value is -?\d+, expected a size, at least 0 and less than 2\*\*48$")
 
 
 def _as_after(names: Sequence[str], expected: list[Outcome], found: list[Outcome]) -> list[Outcome]:
@@ -473,9 +467,7 @@ def runs_elsewhere(text: str, cases: Sequence[Case], exact: bool = True) -> None
 def _elsewhere(here: Any, value: Any, same: set[tuple[int, int]]) -> str | None:
     """The difference in words, or None. The pairs of tuples in `same` are not compared again."""
     if isinstance(here, harness.Array):
-        equal = here.dtype == value[0] and np.array_equal(
-            here.data, value[1], equal_nan=here.data.dtype.kind == "f"
-        )
+        equal = here.dtype == value[0] and np.array_equal(here.data, value[1], equal_nan=here.data.dtype.kind == "f")
         return None if equal else f"here {here!r}, elsewhere {value}"
     if isinstance(here, tuple) and isinstance(value, tuple) and len(here) == len(value):
         if (id(here), id(value)) in same:
@@ -589,13 +581,7 @@ def aliases_are_known(text: str, cases: Sequence[Case], exact: bool = True) -> N
     """Values share memory, and are changed, only where `analysis.alias` says that they may: as written, and lowered."""
     mod = parse(text)
     _aliased("as written", mod, cases)
-    names = (
-        "LegalizeOps",
-        "RewriteDataflowReshape",
-        "ToNonDataflow",
-        "RemovePurityChecking",
-        "CallTIRRewrite",
-    )
+    names = ("LegalizeOps", "RewriteDataflowReshape", "ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite")
     with harness.quiet():
         lowered = transform.Sequential([getattr(transform, name)() for name in names])(mod)
         _aliased("after CallTIRRewrite", lowered, cases)

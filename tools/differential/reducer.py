@@ -96,9 +96,7 @@ class Reduction:
     def smaller_inputs(self) -> None:
         """Smaller sizes (all dimensions of one size together), and simpler elements."""
         for case in list(self.cases):
-            for size in sorted(
-                {d for arg in case if isinstance(arg, np.ndarray) for d in arg.shape}, reverse=True
-            ):
+            for size in sorted({d for arg in case if isinstance(arg, np.ndarray) for d in arg.shape}, reverse=True):
                 if size:
                     memo: dict[int, Any] = {}
                     self.keep(self.text, [[memo.setdefault(id(arg), _shrunk(arg, size)) for arg in case]])
@@ -110,11 +108,7 @@ class Reduction:
 
 
 def reduce(
-    text: str,
-    cases: Sequence[Case],
-    fails: Fails,
-    seconds: float = 120,
-    candidates: Sequence[Candidates] | None = None,
+    text: str, cases: Sequence[Case], fails: Fails, seconds: float = 120, candidates: Sequence[Candidates] | None = None
 ) -> tuple[str, list[Case]]:
     """A smaller program, and inputs, that fail in the same way. Raises ValueError if it does not fail at all.
 
@@ -215,9 +209,7 @@ def parameters(tree: ast.Module) -> Iterator[tuple[ast.Module, int] | ast.Module
     for function in [node for node in _class(tree).body if isinstance(node, ast.FunctionDef)]:
         for index in range(len(function.args.args)):
             other = copy.deepcopy(tree)
-            target = next(
-                n for n in _class(other).body if isinstance(n, ast.FunctionDef) and n.name == function.name
-            )
+            target = next(n for n in _class(other).body if isinstance(n, ast.FunctionDef) and n.name == function.name)
             del target.args.args[index]
             if function.name == "main":
                 yield other, index
@@ -269,9 +261,7 @@ def annotations(tree: ast.Module) -> Iterator[ast.Module]:
             if isinstance(node, ast.FunctionDef):
                 for index, decorator in enumerate(node.decorator_list):
                     if isinstance(decorator, ast.Call):
-                        found.append(
-                            lambda n=node, i=index, d=decorator: n.decorator_list.__setitem__(i, d.func)
-                        )
+                        found.append(lambda n=node, i=index, d=decorator: n.decorator_list.__setitem__(i, d.func))
         return found
 
     yield from _variants(tree, changes)

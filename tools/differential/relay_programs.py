@@ -120,9 +120,7 @@ class Writer:
             case 6:
                 return data("List", inner[0])
             case 7:
-                return (
-                    data("Pair", inner[0], inner[-1]) if self.choices.chance(50) else data("Option", inner[0])
-                )
+                return data("Pair", inner[0], inner[-1]) if self.choices.chance(50) else data("Option", inner[0])
             case 8:
                 return FuncType(inner, self.type_(depth - 1))
             case _:
@@ -217,9 +215,7 @@ class Writer:
             return None
         if type_ in (INT, FLOAT) and self.choices.chance(40):
             if type_ == FLOAT and self.choices.chance(50):
-                return relay.take(
-                    self.expr(VECTOR, names, depth), relay.const(self.choices.integer(0, 1)), axis=0
-                )
+                return relay.take(self.expr(VECTOR, names, depth), relay.const(self.choices.integer(0, 1)), axis=0)
             source = self.choices.pick((BOOL, INT) if type_ == INT else (BOOL, FLOAT))
             return relay.cast(self.expr(source, names, depth), dtype=str(type_.dtype))
         return relay.negative(self.expr(type_, names, depth))
@@ -326,9 +322,7 @@ class Writer:
         """A reference that is written, and read."""
         var = self.var(RefType(type_))
         inside = Names(names, [(var, RefType(type_))])
-        steps = [
-            relay.RefWrite(var, self.expr(type_, inside, depth)) for _ in range(self.choices.integer(0, 2))
-        ]
+        steps = [relay.RefWrite(var, self.expr(type_, inside, depth)) for _ in range(self.choices.integer(0, 2))]
         body: relay.Expr = relay.RefRead(var)
         for write in reversed(steps):
             body = relay.Let(relay.Var("_"), write, body)
@@ -379,11 +373,7 @@ class Writer:
             var = self.var(part, self.choices.chance(30))
             inside.values.append((var, part))
             patterns.append(relay.PatternVar(var))
-        lhs = (
-            relay.PatternConstructor(constructor(kind, name), patterns)
-            if name
-            else relay.PatternTuple(patterns)
-        )
+        lhs = relay.PatternConstructor(constructor(kind, name), patterns) if name else relay.PatternTuple(patterns)
         return relay.Clause(lhs, self.expr(type_, inside, depth))
 
     @form(2)
@@ -432,8 +422,7 @@ def _reachable(functions: Mapping[relay.GlobalVar, Any]) -> IRModule:
         if key not in kept:
             kept[key] = function
             relay.analysis.post_order_visit(
-                function,
-                lambda node: waiting.append(node.name_hint) if isinstance(node, relay.GlobalVar) else None,
+                function, lambda node: waiting.append(node.name_hint) if isinstance(node, relay.GlobalVar) else None
             )
     return IRModule(kept, type_definitions=base().type_definitions)
 

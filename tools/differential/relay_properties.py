@@ -212,9 +212,7 @@ def _mistakes(node: Any) -> list[tuple[str, Any]]:
             return [("a reference that is none", node.replace(ref=relay.const(1)))]
         case relay.Match() if len(node.clauses) > 1 and not _has_wildcard(node):
             return [("a match that leaves out a case", node.replace(clauses=node.clauses[:1]))]
-        case relay.Function() if node.ret_type is not None and isinstance(
-            node.ret_type, TensorType | TupleType
-        ):
+        case relay.Function() if node.ret_type is not None and isinstance(node.ret_type, TensorType | TupleType):
             return [("another result type", node.replace(ret_type=FuncType((), TupleType(()))))]
         case _:
             return []

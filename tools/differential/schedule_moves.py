@@ -109,9 +109,7 @@ def several(sch: Schedule, choices: Choices) -> list[LoopRV]:
     if len(found) < 2:
         raise Impossible
     first = choices.integer(0, len(found) - 2)
-    alike = [
-        item for item in found[first:] if structural_equal(sch.get(item).extent, sch.get(found[first]).extent)
-    ]
+    alike = [item for item in found[first:] if structural_equal(sch.get(item).extent, sch.get(found[first]).extent)]
     distinct = list({item.var: item for item in alike}.values())
     return distinct[: choices.integer(2, 3)] if choices.chance(90) and len(distinct) > 1 else found[:2]
 
@@ -119,10 +117,7 @@ def several(sch: Schedule, choices: Choices) -> list[LoopRV]:
 def _towards(sch: Schedule, choices: Choices, query: str) -> list[Any]:
     """A block and a loop: mostly one of a block's consumers or producers."""
     pairs = [
-        (rv, other)
-        for name in _names(sch)[1:]
-        for rv in [sch.get_block(name)]
-        for other in getattr(sch, query)(rv)
+        (rv, other) for name in _names(sch)[1:] for rv in [sch.get_block(name)] for other in getattr(sch, query)(rv)
     ]
     if not pairs or choices.chance(10):
         return [block(sch, choices), loop(sch, choices)]
@@ -227,9 +222,7 @@ def wider(sch: Schedule, choices: Choices) -> str:
 
 def padded(sch: Schedule, choices: Choices) -> list[Any]:
     """A block, mostly one that sums up, and a multiple for each of its variables."""
-    sums = [
-        realize.block.name_hint for realize in sch.state.blocks("main")[1:] if realize.block.init is not None
-    ]
+    sums = [realize.block.name_hint for realize in sch.state.blocks("main")[1:] if realize.block.init is not None]
     rv = sch.get_block(choices.pick(sums)) if sums and choices.chance(90) else block(sch, choices)
     number = len(sch.get(rv).iter_vars)
     return [rv, [choices.pick((1, 2, 4, 5)) for _ in range(number)]]
@@ -440,14 +433,10 @@ MOVES: dict[str, Row] = {
             {"block": block, "write_buffer_index": first, "storage_scope": scope, "index_map": index_map},
         ),
         Row("read_at", 4, {"loop": loop, "block": block, "read_buffer_index": index, "storage_scope": scope}),
-        Row(
-            "write_at", 4, {"loop": loop, "block": block, "write_buffer_index": first, "storage_scope": scope}
-        ),
+        Row("write_at", 4, {"loop": loop, "block": block, "write_buffer_index": first, "storage_scope": scope}),
         Row("unsafe_set_dtype", 2, {"block": block, "buffer_index": own_buffer, "dtype": wider}),
         Row(
-            "storage_align",
-            1,
-            {"block": block, "buffer_index": first, "axis": index, "factor": small, "offset": index},
+            "storage_align", 1, {"block": block, "buffer_index": first, "axis": index, "factor": small, "offset": index}
         ),
         Row(
             "transform_layout",
@@ -465,11 +454,7 @@ MOVES: dict[str, Row] = {
             1,
             {"block": block, "buffer_index": index, "buf_type": side, "gen_new_ranges": whole_region},
         ),
-        Row(
-            "unsafe_hide_buffer_access",
-            1,
-            {"block": block, "buf_type": side, "buf_index_array": place_numbers},
-        ),
+        Row("unsafe_hide_buffer_access", 1, {"block": block, "buf_type": side, "buf_index_array": place_numbers}),
     )
     if row.primitive in PRIMITIVES
 }

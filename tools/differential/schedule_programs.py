@@ -95,12 +95,7 @@ class Writer:
     # ------------------------------------------------------------------------------------- blocks
 
     def block(
-        self,
-        dims: tuple[str, ...],
-        kinds: str,
-        lines: list[str],
-        share: bool = True,
-        exact: bool = False,
+        self, dims: tuple[str, ...], kinds: str, lines: list[str], share: bool = True, exact: bool = False
     ) -> None:
         """Write a block with a loop for each of its variables `v0`, `v1` …: loops of its own, or those of the one before.
 
@@ -108,17 +103,9 @@ class Writer:
         """
         text = "\n".join(lines)
         used = [same for name, same in self.written.items() if f"{name}[" in text]
-        defined = (
-            all(used) and exact if used else True
-        )  # what is read of allocated storage was written before
+        defined = all(used) and exact if used else True  # what is read of allocated storage was written before
         name = self.name()
-        if (
-            share
-            and defined
-            and self.shared is not None
-            and self.shared[0] == dims
-            and self.choices.chance(60)
-        ):
+        if share and defined and self.shared is not None and self.shared[0] == dims and self.choices.chance(60):
             self.note("shared loops")
             loops = self.shared[1]
         else:
@@ -181,9 +168,7 @@ class Writer:
         operator = self.choices.pick(("+", "-", "*")) if self.choices.chance(50) else None
         value = f"{x.name}[{at}] + {self.constant(1)}"
         if operator == "*":
-            value = (
-                f"T.max(T.min({x.name}[{at}], {self.constant(4)}), {self.constant(-4)}) * {self.constant(2)}"
-            )
+            value = f"T.max(T.min({x.name}[{at}], {self.constant(4)}), {self.constant(-4)}) * {self.constant(2)}"
         elif operator is not None:
             value = f"{x.name}[{at}] {operator} {y.name}[{at}]"
         self.note("elementwise")
@@ -232,10 +217,7 @@ class Writer:
         start, value = {
             "sum": (self.constant(0), f"{own} + {term}"),
             "max": (self.constant(-99), f"T.max({own}, {term})"),
-            "product": (
-                self.constant(1),
-                f"{own} * T.min(T.max({term}, {self.constant(-1)}), {self.constant(1)})",
-            ),
+            "product": (self.constant(1), f"{own} * T.min(T.max({term}, {self.constant(-1)}), {self.constant(1)})"),
             "last value": (self.constant(7), term),
         }[sort]
         self.note(sort)

@@ -71,14 +71,10 @@ def _tried(sch: Schedule, move: Move) -> bool:
     except ScheduleError as error:
         str(error)  # printing it must not fail
         if sch.mod is not before:
-            raise Failure(
-                f"refuses: {move[0]}", "the program was changed by a primitive that was refused"
-            ) from error
+            raise Failure(f"refuses: {move[0]}", "the program was changed by a primitive that was refused") from error
         return False
     except Exception as error:
-        raise Failure(
-            f"raises: {move[0]} {type(error).__name__}", f"{error}\n{sch.trace}\n{sch.mod}"
-        ) from error
+        raise Failure(f"raises: {move[0]} {type(error).__name__}", f"{error}\n{sch.trace}\n{sch.mod}") from error
     return True
 
 

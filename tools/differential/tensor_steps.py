@@ -176,9 +176,7 @@ class TensorSteps(Core):
         v = self.tensor(exact=True)
         if v is None:
             return False
-        dtype = self.choices.pick(
-            ("float32", "int64", "float16", "int32", "uint8", "bool", "int8", "float64")
-        )
+        dtype = self.choices.pick(("float32", "int64", "float16", "int32", "uint8", "bool", "int8", "float64"))
         bound = max(v.bound, 255) if v.kind.dtype in INTS or dtype in INTS else v.bound
         if dtype == "float16" and bound > 200:
             return False
@@ -264,9 +262,7 @@ class TensorSteps(Core):
         if not self.fits(result):
             return False
         text = f"R.concat([{v.name}, {w.name}], axis={axis})"
-        whole = self.bind(
-            text, Tensor(result, v.kind.dtype), max(v.bound, w.bound), v.exact and w.exact, True
-        )
+        whole = self.bind(text, Tensor(result, v.kind.dtype), max(v.bound, w.bound), v.exact and w.exact, True)
         if self.choices.chance(40):  # take it apart again
             part = f"R.strided_slice({whole.name}, [{axis}], [{dims[axis]}], [{result[axis]}])"
             self.bind(part, w.kind, w.bound, w.exact, True)
@@ -347,9 +343,7 @@ class TensorSteps(Core):
         if mode in ("wrap", "clip", "fast") and dims[axis] == "0":
             return False
         if index is None or self.choices.chance(40):
-            text, shape = self.choices.pick(
-                (('R.const([0, 0], "int64")', ("2",)), ('R.const(0, "int64")', ()))
-            )
+            text, shape = self.choices.pick((('R.const([0, 0], "int64")', ("2",)), ('R.const(0, "int64")', ())))
         else:
             text, shape = index.name, index.kind.dims
         result = (*dims[:axis], *shape, *dims[axis + 1 :])
@@ -368,9 +362,7 @@ class TensorSteps(Core):
         dims = tuple(self.dim() for _ in range(self.choices.integer(0, 2)))
         if not self.fits(dims):
             return False
-        dtype = self.choices.pick(
-            ("float32", "int64", "bool", "int32", "float16", "uint8", "int8", "float64")
-        )
+        dtype = self.choices.pick(("float32", "int64", "bool", "int32", "float16", "uint8", "int8", "float64"))
         like = self.tensor()
         shape = f"({''.join(dim + ', ' for dim in dims)})"
         options = [f'R.zeros({shape}, "{dtype}")', f'R.ones({shape}, "{dtype}")',
@@ -504,9 +496,7 @@ class TensorSteps(Core):
             kind = Tensor((str(len(v.kind.dims)), k), "int64")
         self.match(u, kind, v.bound, fresh=True)
 
-    def match(
-        self, source: str, kind: Tensor, bound: float, exact: bool = True, fresh: bool = False
-    ) -> Value:
+    def match(self, source: str, kind: Tensor, bound: float, exact: bool = True, fresh: bool = False) -> Value:
         """A match_cast to a kind."""
         name = self.fresh("w")
         self.line(f"{name} = R.match_cast({source}, {annotation(kind)})")

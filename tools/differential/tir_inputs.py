@@ -13,25 +13,7 @@ import numpy as np
 from .rounding import FORMATS, nearest
 from .tir_numbers import INTEGERS, limits
 
-NUMBERS = [
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    0.5,
-    2.0,
-    3.0,
-    -7.0,
-    100.0,
-    1e9,
-    3e18,
-    2.0**63,
-    2.0**31,
-    -(2.0**31),
-    0.1,
-    1e-3,
-    1e-40,
-]
+NUMBERS = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -7.0, 100.0, 1e9, 3e18, 2.0**63, 2.0**31, -(2.0**31), 0.1, 1e-3, 1e-40]
 
 
 @dataclass
@@ -41,9 +23,7 @@ class Buffer:
     shape: tuple[str, ...]
 
 
-def arguments(
-    buffers: list[Buffer], scalars: list[tuple[str, str]], n: int, m: int, data: random.Random
-) -> list[Any]:
+def arguments(buffers: list[Buffer], scalars: list[tuple[str, str]], n: int, m: int, data: random.Random) -> list[Any]:
     """Arrays and scalars, with extremes among small numbers."""
     found: list[Any] = []
     for buffer in buffers:
@@ -75,13 +55,6 @@ def element(dtype: str, data: random.Random, calm: bool) -> Any:
     low, high = limits(dtype)
     if calm or data.random() < 0.5:
         return data.randint(max(low, -2), min(high, 6))
-    ends = [
-        low,
-        high,
-        low + 1,
-        high - 1,
-        high // 2,
-        *(2**p + d for p in (31, 32, 62, 63) for d in (-1, 0, 1)),
-    ]
+    ends = [low, high, low + 1, high - 1, high // 2, *(2**p + d for p in (31, 32, 62, 63) for d in (-1, 0, 1))]
     ends += [data.randint(low, high), -(2**31), -(2**62)]
     return data.choice([value for value in ends if low <= value <= high])

@@ -450,8 +450,7 @@ class Oracle:
         for stmt in body:
             match stmt:
                 case ast.Assign(
-                    [target],
-                    ast.Call(ast.Attribute(attr="remap"), [ast.Constant(str(kinds)), ast.List(values)]),
+                    [target], ast.Call(ast.Attribute(attr="remap"), [ast.Constant(str(kinds)), ast.List(values)])
                 ):
                     names = [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
                     for name, value, axis in zip(names, values, kinds, strict=True):

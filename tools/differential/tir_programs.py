@@ -25,16 +25,7 @@ from .tir_numbers import INTEGERS, limits
 
 INTS = list(INTEGERS)
 WIDE = ["int64", "int64", "uint64", "int32"]
-FLOATS = [
-    "float32",
-    "float32",
-    "float64",
-    "float16",
-    "bfloat16",
-    "float8_e4m3fn",
-    "float8_e5m2",
-    "float4_e2m1fn",
-]
+FLOATS = ["float32", "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn"]
 DTYPES = [*INTS, *WIDE, *FLOATS, "bool"]
 STEP_SIZES = ("1", "2", "3", "4", "5", "8")
 CONSTANTS = ["0.0", "1.0", "-1.0", "0.5", "1.5", "2.0", "-3.0", "-0.0", "0.25"]
@@ -128,22 +119,14 @@ class Writer:
         """A dimension of a buffer, as text of an int64."""
         if self.sizes and self.choices.chance(55):
             size = self.choices.pick(self.sizes)
-            forms = [
-                size,
-                size,
-                size,
-                f"({size} + 1)",
-                f"({size} * 2)",
-                f"({size} * {self.choices.pick(self.sizes)})",
-            ]
+            forms = [size, size, size, f"({size} + 1)", f"({size} * 2)", f"({size} * {self.choices.pick(self.sizes)})"]
             return self.choices.pick(forms)
         return self.choices.pick(("1", "2", "3", "4", "7", "8", "16"))
 
     def size(self, dim: str, dtype: str = "int64") -> str:
         """A dimension as an expression with dtypes."""
         text = " ".join(
-            f"T.int64({part})" if part.isdigit() else part
-            for part in dim.replace("(", "( ").replace(")", " )").split()
+            f"T.int64({part})" if part.isdigit() else part for part in dim.replace("(", "( ").replace(")", " )").split()
         )
         return text if dtype == "int64" else f'T.Cast("{dtype}", {text})'
 
@@ -165,9 +148,7 @@ class Writer:
         if self.choices.chance(60):
             return self.choices.integer(max(low, -4), min(high, 9))
         ends = [low, high, low + 1, high - 1, high // 2, low // 2, high // 3]
-        ends += [
-            s * 2**p + d for p in (7, 8, 15, 16, 31, 32, 53, 62, 63) for s in (1, -1) for d in (-1, 0, 1)
-        ]
+        ends += [s * 2**p + d for p in (7, 8, 15, 16, 31, 32, 53, 62, 63) for s in (1, -1) for d in (-1, 0, 1)]
         return self.choices.pick([n for n in ends if low <= n <= high])
 
     def expr(self, dtype: str, depth: int = 3) -> str:
@@ -179,7 +160,9 @@ class Writer:
         if self.choices.chance(12):
             form = self.choices.pick(("Select", "if_then_else"))
             self.note(f"T.{form}")
-            return f"T.{form}({self.condition(depth - 1)}, {self.expr(dtype, depth - 1)}, {self.expr(dtype, depth - 1)})"
+            return (
+                f"T.{form}({self.condition(depth - 1)}, {self.expr(dtype, depth - 1)}, {self.expr(dtype, depth - 1)})"
+            )
         if dtype == "bool":
             return self.condition(depth)
         return (self.float_expr if dtype in FORMATS else self.int_expr)(dtype, depth)
@@ -304,9 +287,7 @@ class Writer:
 
     def target(self) -> str | None:
         """Where to store, with the dtype: in parallel loops a place of this iteration's own."""
-        writable = [
-            b for b in self.buffers if all(any(d == loop.size for d in b.shape) for loop in self.required)
-        ]
+        writable = [b for b in self.buffers if all(any(d == loop.size for d in b.shape) for loop in self.required)]
         if self.required:
             writable = [b for b in writable if b.name in self.hidden]
         if not writable:
@@ -422,10 +403,7 @@ class Writer:
         kind = self.choices.pick(("serial", "serial", "serial", "unroll"))
         if kind == "unroll":
             self.note("T.unroll")
-        name, dtype = (
-            self.fresh("i"),
-            self.choices.pick(("int64", "int64", "int32", "int8", "uint8", "uint64")),
-        )
+        name, dtype = (self.fresh("i"), self.choices.pick(("int64", "int64", "int32", "int8", "uint8", "uint64")))
         if self.choices.chance(65):
             dim = self.dim()
             with self.inside(f"for {name} in T.{kind}(T.int64(0), {self.size(dim)}):"):
@@ -482,10 +460,7 @@ class Writer:
         head = ", ".join(loop.name for loop in loops)
         names = {loop.name: "v" + loop.name for loop in loops}
         extents = ", ".join(self.size(loop.size) for loop in loops)
-        with (
-            self.inside(f"for {head} in T.grid({extents}):"),
-            self.inside(f'with T.block("{self.fresh("b")}"):'),
-        ):
+        with self.inside(f"for {head} in T.grid({extents}):"), self.inside(f'with T.block("{self.fresh("b")}"):'):
             kinds = "".join("R" if loop in reduced else "S" for loop in loops)
             variables = ", ".join(names.values())
             self.line(f'{variables} = T.axis.remap("{kinds}", [{head}])')

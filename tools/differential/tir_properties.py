@@ -178,9 +178,7 @@ def interprets(func: tir.PrimFunc, known: list[tuple[Case, Outcome]]) -> None:
     _compare("interprets", known, lambda case: interpreted(func, case))
 
 
-def compiles(
-    func: tir.PrimFunc, known: list[tuple[Case, Outcome]], call: Callable[..., None] | None = None
-) -> None:
+def compiles(func: tir.PrimFunc, known: list[tuple[Case, Outcome]], call: Callable[..., None] | None = None) -> None:
     """Compiled code does; `call` is the function if it is compiled already."""
     made = codegen.build_module({"main": func})["main"] if call is None else call
     _compare("compiles", known, lambda case: run_guarded(made, case))
@@ -201,10 +199,7 @@ def steps_keep(func: tir.PrimFunc, known: list[tuple[Case, Outcome]]) -> None:
 def passes_keep(func: tir.PrimFunc, known: list[tuple[Case, Outcome]], passes: Sequence[str]) -> None:
     """Each of some passes keeps what the function does, and so do all of them, one after the other."""
     with PassContext(config=CONFIG):
-        for form, start in (
-            ("", IRModule({"main": func})),
-            (" lowered", IRModule({"main": tir.lower(func)})),
-        ):
+        for form, start in (("", IRModule({"main": func})), (" lowered", IRModule({"main": tir.lower(func)}))):
             row = start
             for name in passes:
                 made = PASSES[name]()
@@ -240,11 +235,7 @@ def _compare_module(part: str, known: list[tuple[Case, Outcome]], module: IRModu
 
 def prints(func: tir.PrimFunc) -> None:
     """The printed text is the function again, before and after lowering."""
-    forms: dict[str, Node] = {
-        "": func,
-        " lowered": tir.lower(func),
-        " outlined": tir.lower(IRModule({"main": func})),
-    }
+    forms: dict[str, Node] = {"": func, " lowered": tir.lower(func), " outlined": tir.lower(IRModule({"main": func}))}
     for name, form in forms.items():
         text = form.script(show_meta=True)
         try:

@@ -22,11 +22,7 @@ def single_iterations(tree: ast.Module) -> Iterator[ast.Module]:
     for number in range(len(loops)):
         other = copy.deepcopy(tree)
         loop = [node for node in ast.walk(other) if isinstance(node, ast.For)][number]
-        if (
-            not isinstance(loop.target, ast.Name)
-            or not isinstance(loop.iter, ast.Call)
-            or len(loop.iter.args) != 2
-        ):
+        if not isinstance(loop.target, ast.Name) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 2:
             continue
         let = ast.AnnAssign(loop.target, ast.parse("T.int64", mode="eval").body, loop.iter.args[0], 1)
         for parent in ast.walk(other):

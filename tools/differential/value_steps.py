@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .kinds import (
-    DTYPES,
-    Func,
-    Kind,
-    Object,
-    Prim,
-    Shape,
-    Tensor,
-    Tuple,
-    Value,
-    annotation,
-    free_names,
-    is_static,
-)
+from .kinds import DTYPES, Func, Kind, Object, Prim, Shape, Tensor, Tuple, Value, annotation, free_names, is_static
 from .writer import Core, step
 
 HELPERS = {
@@ -38,9 +25,7 @@ def weak_helper(kind: Tensor) -> tuple[str, str]:
     """A function that forgets the shape of a tensor of some rank and dtype: its name and text."""
     name = f"forget_{len(kind.dims)}_{kind.dtype}"
     weak = annotation(replace(kind, hidden=True))
-    return name, (
-        f"\n    @R.function(private=True)\n    def {name}(v: {weak}) -> {weak}:\n        return v\n"
-    )
+    return name, (f"\n    @R.function(private=True)\n    def {name}(v: {weak}) -> {weak}:\n        return v\n")
 
 
 class ValueSteps(Core):
@@ -138,9 +123,7 @@ class ValueSteps(Core):
             self.note("shape as an argument")
             self.bind(f'R.zeros({s.name}, "int64")', Tensor(s.kind.dims, "int64"), 1, True, True)
             return None
-        t = self.bind(
-            f"R.shape_to_tensor({s.name})", Tensor((str(len(s.kind.dims)),), "int64"), 99, True, True
-        )
+        t = self.bind(f"R.shape_to_tensor({s.name})", Tensor((str(len(s.kind.dims)),), "int64"), 99, True, True)
         if not self.choices.chance(60):
             return None
         self.note("tensor to shape")

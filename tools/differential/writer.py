@@ -10,17 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from .choices import Choices
-from .kinds import (
-    FLOATS,
-    Kind,
-    Tensor,
-    Value,
-    annotation,
-    elements,
-    evaluate,
-    free_names,
-    names_in,
-)
+from .kinds import FLOATS, Kind, Tensor, Value, annotation, elements, evaluate, free_names, names_in
 
 Step = TypeVar("Step", bound=Callable[..., bool | None])
 
@@ -116,13 +106,7 @@ class Core:
         self.draft.features[feature] += 1
 
     def bind(
-        self,
-        text: str,
-        kind: Kind,
-        bound: float = 3,
-        exact: bool = True,
-        fresh: bool = False,
-        keep: bool = True,
+        self, text: str, kind: Kind, bound: float = 3, exact: bool = True, fresh: bool = False, keep: bool = True
     ) -> Value:
         """Bind a new variable (or, sometimes, one of a name that is in use: that shadows it)."""
         name = self.fresh()

@@ -34,10 +34,7 @@ def source(cell: dict[str, Any]) -> str:
 
 def output(cell: dict[str, Any]) -> str:
     """The text that a code cell shows below itself."""
-    parts = [
-        "".join(o["text"] if o["output_type"] == "stream" else o["data"]["text/plain"])
-        for o in cell["outputs"]
-    ]
+    parts = ["".join(o["text"] if o["output_type"] == "stream" else o["data"]["text/plain"]) for o in cell["outputs"]]
     return "".join(part if part.endswith("\n") else part + "\n" for part in parts)
 
 

@@ -211,9 +211,7 @@ def _named(call: Call) -> Call:
     for name, arg in zip(names, call.args, strict=True):
         many = isinstance(arg, Tuple) or names.count(name) > 1
         fields = [
-            Var(f"{name}_{i + len(args)}" if many else name, leaf.struct_info_)
-            if isinstance(leaf, Var)
-            else leaf
+            Var(f"{name}_{i + len(args)}" if many else name, leaf.struct_info_) if isinstance(leaf, Var) else leaf
             for i, leaf in enumerate(arg.fields if isinstance(arg, Tuple) else (arg,))
         ]
         args.append(Tuple(fields) if isinstance(arg, Tuple) else fields[0])

@@ -20,9 +20,7 @@ def is_pass(value: Any) -> bool:
     """True for what makes a pass of some options: a class or function with a name like FoldConstant."""
     named = getattr(value, "__name__", "").strip("_")[:1].isupper()
     made_here = getattr(value, "__module__", "").startswith("relax.transform.")
-    return (
-        named and made_here and (not inspect.isclass(value) or issubclass(value, Pass)) and value not in BASES
-    )
+    return named and made_here and (not inspect.isclass(value) or issubclass(value, Pass)) and value not in BASES
 
 
 BASES = (transform.DataflowBlockPass, transform.FunctionPass, transform.ModulePass)

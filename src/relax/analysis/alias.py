@@ -216,10 +216,7 @@ def own_variables(func: Function, mod: IRModule | None = None) -> frozenset[Var]
 
 
 def private_variables(
-    bindings: Sequence[Binding],
-    seen: Iterable[Var],
-    mod: IRModule | None = None,
-    reading: Container[Call] = (),
+    bindings: Sequence[Binding], seen: Iterable[Var], mod: IRModule | None = None, reading: Container[Call] = ()
 ) -> frozenset[Var]:
     """The variables bound by these whose values others cannot refer to or change, if they refer to `seen`.
 
@@ -258,6 +255,3 @@ def variables_in(exprs: Iterable[RelaxExpr]) -> set[Var]:
     for expr in exprs:
         walk(expr, visit)
     return found
-
-
-__all__ = ["Aliases", "LiveRange", "own_variables", "private_variables"]

@@ -45,6 +45,3 @@ def computable_at_compile_time(func: Function) -> list[Var]:
 
 def _info(param: Var) -> StructInfo:
     return param.struct_info_ or ObjectStructInfo()
-
-
-__all__ = ["computable_at_compile_time"]

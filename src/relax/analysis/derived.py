@@ -66,6 +66,3 @@ class _Checker(ExprVisitor):
             check_purity(op, self.scopes)
         except DiagnosticError as error:
             self.found += error.diagnostics
-
-
-__all__ = ["check_derived"]

@@ -43,8 +43,7 @@ def effects_of(call: Call, mod: IRModule | None = None) -> CallEffects:
     """The effects of a call. With a module, a call of one of its PrimFuncs writes what the PrimFunc writes."""
     effects, args, pure = _declared(call, mod)
     reads, writes, keeps, aliases = (
-        _selected(args, positions)
-        for positions in (effects.reads, effects.writes, effects.keeps, effects.aliases)
+        _selected(args, positions) for positions in (effects.reads, effects.writes, effects.keeps, effects.aliases)
     )
     reused = reused_arguments(call)
     operator = operator_of(call)
@@ -60,9 +59,7 @@ def returned_arguments(call: Call) -> Exprs:
     are not used again.
     """
     effects, args, _ = _declared(call, None)
-    return tuple(
-        arg for i, arg in enumerate(args) if selects(effects.aliases, i) and not selects(effects.keeps, i)
-    )
+    return tuple(arg for i, arg in enumerate(args) if selects(effects.aliases, i) and not selects(effects.keeps, i))
 
 
 def reused_arguments(call: Call) -> Exprs:
@@ -148,14 +145,3 @@ def _declared(call: Call, mod: IRModule | None) -> tuple[Effects, Exprs, bool]:
 
 def _selected(args: Exprs, positions: Arguments) -> Exprs:
     return args if positions == "all" else tuple(args[i] for i in positions if i < len(args))
-
-
-__all__ = [
-    "CallEffects",
-    "any_call",
-    "effects_of",
-    "may_change",
-    "only_reads",
-    "returned_arguments",
-    "reused_arguments",
-]

@@ -27,13 +27,7 @@ from ..ir import StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr, Var, evaluate
 from ..prim.totality import scalar_never_fails
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, STORE, STORE_SIZE
-from ..struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +97,11 @@ class Check:
     def origin(self, axis: int) -> str:
         """The place of a dimension that binds a variable: ``x, dimension 1``."""
         subject = self.subject
-        return (
-            subject.name if isinstance(subject.info, PrimStructInfo) else f"{subject.name}, dimension {axis}"
-        )
+        return subject.name if isinstance(subject.info, PrimStructInfo) else f"{subject.name}, dimension {axis}"
 
 
 def checks(
-    subjects: Iterable[Subject],
-    is_known: Callable[[Var], bool],
-    is_met: Callable[[Subject], bool] | None = None,
+    subjects: Iterable[Subject], is_known: Callable[[Var], bool], is_met: Callable[[Subject], bool] | None = None
 ) -> Iterator[Check]:
     """The checks that match some values together, in order; `is_known` tells which variables have a value.
 
@@ -177,6 +167,3 @@ def check(part: Subject, codes: Mapping[int, Code]) -> Check:
     """Return the check with the given treatment of some dimensions; the others are unconstrained."""
     every = tuple(codes.get(axis, (IGNORE, 0)) for axis in range(len(dims_of(part.info))))
     return Check(part, every if codes else ())
-
-
-__all__ = ["Check", "Code", "Subject", "check", "checks", "comparing"]

@@ -20,11 +20,7 @@ from typing import cast
 from ..expr import Call, DataTypeImm, Function, If, PrimValue, SeqExpr, ShapeExpr, Var, VarBinding
 from ..ir import IRModule, RelaxExpr
 from ..op import is_call_of
-from ..op.storage import (
-    AllocStorage,
-    BuiltinAllocTensor,
-    TensorInStorage,
-)
+from ..op.storage import AllocStorage, BuiltinAllocTensor, TensorInStorage
 from ..prim import Mul, PrimExpr, const, evaluate, free_vars
 from ..prim import Var as PrimVar
 from ..runtime.dtypes import itemsize
@@ -83,10 +79,7 @@ def _estimate(func: Function) -> list[str]:
         else:
             tensors.append(_constant(tensor_size(var)))
             planned += tensors[-1:] if is_call_of(call, BuiltinAllocTensor) else []
-    return [
-        f" * Without memory planning, {_summed(tensors)}.",
-        f" * With memory planning, {_summed(planned)}.",
-    ]
+    return [f" * Without memory planning, {_summed(tensors)}.", f" * With memory planning, {_summed(planned)}."]
 
 
 def _summed(sizes: Sequence[int | None]) -> str:
@@ -173,9 +166,7 @@ class _Reader:
         nbytes = self.value(size)
         escapes = last is None
         last = self.end if last is None else last
-        return PlannedTensor(
-            var.name_hint, shape, str(info.dtype), nbytes, storage, offset, first, last, escapes, path
-        )
+        return PlannedTensor(var.name_hint, shape, str(info.dtype), nbytes, storage, offset, first, last, escapes, path)
 
     def storage(self, var: Var, call: Call, path: Path, tensors: Iterable[PlannedTensor]) -> PlannedStorage:
         """A storage; it lives as long as the tensors in it."""

@@ -51,9 +51,7 @@ def _row(plan: PlanFigures, tensor: PlannedTensor) -> tuple[str, ...]:
 
 
 def _figures(plan: PlanFigures) -> list[str]:
-    lines = [
-        f"{s.name}: {s.nbytes} bytes, of which {plan.alive_in(s)} are alive at once" for s in plan.storages
-    ]
+    lines = [f"{s.name}: {s.nbytes} bytes, of which {plan.alive_in(s)} are alive at once" for s in plan.storages]
     bound = plan.lower_bound
     ratio = f", {plan.peak / bound:.3f} times the lower bound" if bound else ""
     return [

@@ -27,9 +27,7 @@ Check = Callable[[Any, str], Iterator[Problem]]
 def check_nodes(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
     """Return a diagnostic for each field of a wrong type and each node that contains itself."""
     found: list[Diagnostic] = []
-    finished: set[int] = (
-        set()
-    )  # by identity: struct infos are equal by structure, which a broken one may not have
+    finished: set[int] = set()  # by identity: struct infos are equal by structure, which a broken one may not have
     path: set[int] = set()
     work: list[tuple[Node, Span | None, bool]] = [(obj, None, False)]
     while work:
@@ -44,9 +42,7 @@ def check_nodes(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
             own: object = getattr(node, "span", None)
             here = own if isinstance(own, Span) else span
             if node_key(type(node)) not in NODE_CLASSES:
-                found.append(
-                    _broken(f"{type(node).__name__} is no kind of node, only what kinds have in common", here)
-                )
+                found.append(_broken(f"{type(node).__name__} is no kind of node, only what kinds have in common", here))
             if not all(fits(getattr(node, name, None)) for name, fits in _quick_checks(type(node))):
                 found += [_broken(f"{_owner(node)}{text}", here) for text in _problems(node)]
             work.append((node, span, True))
@@ -159,8 +155,7 @@ def _quick_checks(cls: type[Node]) -> tuple[tuple[str, Callable[[Any], bool]], .
         return (("span", _nothing),)
     hints = _hints(cls)
     return tuple(
-        (name, _fits(StructInfo | None if name == "_struct_info" else hints.get(name, Any)))
-        for name, _ in checks
+        (name, _fits(StructInfo | None if name == "_struct_info" else hints.get(name, Any))) for name, _ in checks
     )
 
 
@@ -235,6 +230,3 @@ def _dict(keys: Check, values: Check) -> Check:
             yield from values(item, f"{path}[{getattr(key, 'name_hint', key)!r}]")
 
     return check
-
-
-__all__ = ["BROKEN_NODE", "check_nodes"]

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..expr import (
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    Function,
-    If,
-    SeqExpr,
-    Tuple,
-    TupleGetItem,
-    is_leaf,
-)
+from ..expr import BindingBlock, Call, DataflowBlock, Function, If, SeqExpr, Tuple, TupleGetItem, is_leaf
 from ..ir import Diagnostic, IRModule, Op, RelaxExpr, Span
 
 _HINT = "relax.transform.Normalize() brings a program into normal form"
@@ -57,9 +47,7 @@ class _Checker:
                 yield from self.body(expr.true_branch, "the branch of an if")
                 yield from self.body(expr.false_branch, "the branch of an if")
             case SeqExpr():
-                yield self.wrong(
-                    "a SeqExpr stands only as the body of a function or a branch of an if", expr.span
-                )
+                yield self.wrong("a SeqExpr stands only as the body of a function or a branch of an if", expr.span)
             case Call():
                 for part in (expr.op, *expr.args):
                     if not isinstance(part, Op):
@@ -99,6 +87,3 @@ class _Checker:
             outer, self.span = self.span, binding.span or binding.var.span or self.span
             yield from self.value(binding.value)
             self.span = outer
-
-
-__all__ = ["check_normal_form", "is_normal_form"]

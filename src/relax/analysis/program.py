@@ -36,13 +36,7 @@ from ..ir import BaseFunc, DataType, GlobalVar, IRModule, Node, Op, RelaxExpr, S
 from ..prim import free_vars
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
-from ..struct_info import (
-    FuncStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 
 @dataclass(slots=True, eq=False)
@@ -435,9 +429,7 @@ class _Collector:
             case _:
                 self.own_value(var, binding.value)
         described = var.struct_info_
-        if described is not None and not (
-            isinstance(binding, MatchCast) and described is binding.struct_info
-        ):
+        if described is not None and not (isinstance(binding, MatchCast) and described is binding.struct_info):
             self.for_output = self.scope.kind == "dataflow" and not isinstance(var, DataflowVar)
             known = () if var.annotation is not None else self.unbound
             self.annotation(described, self.place(described, var, binding), "", frozenset(known))
@@ -572,18 +564,3 @@ _EXPRS: dict[type, Callable[[_Collector, Any], None]] = {
     Constant: _Collector.constant,
     Function: _Collector.function_literal,
 }
-
-__all__ = [
-    "Annotated",
-    "At",
-    "Definition",
-    "FunctionLiteral",
-    "Place",
-    "ProgramFacts",
-    "Region",
-    "ShapeHolder",
-    "ShapeUse",
-    "Use",
-    "collect",
-    "first_span",
-]

@@ -22,9 +22,7 @@ from ..prim import FloatImm, IntImm
 from .normal_form import check_normal_form
 
 
-def _nowhere(
-    name: str, wrong: Callable[[Node], str], where: Callable[[IRModule], bool] = lambda mod: True
-) -> Property:
+def _nowhere(name: str, wrong: Callable[[Node], str], where: Callable[[IRModule], bool] = lambda mod: True) -> Property:
     """Make a property that holds if `wrong` describes no violation for any node of the Relax functions.
 
     Struct info is not looked at. Modules that `where` does not hold for have the property anyway.
@@ -85,9 +83,7 @@ DEVICES_PLACED: Final = _nowhere(
 """No virtual-device hints are left: each became a copy or was removed."""
 LEGALIZED: Final = _nowhere("legalized", lambda item: _operator_call(item, _is_legal))
 """The operators left are intrinsics, and views of storage."""
-NO_DATAFLOW: Final = _nowhere(
-    "no_dataflow", lambda item: "a dataflow block" if isinstance(item, DataflowBlock) else ""
-)
+NO_DATAFLOW: Final = _nowhere("no_dataflow", lambda item: "a dataflow block" if isinstance(item, DataflowBlock) else "")
 """The order of effects is the order of bindings."""
 PURITY_TRUSTED: Final = _nowhere(
     "purity_trusted",
@@ -99,13 +95,11 @@ PURITY_TRUSTED: Final = _nowhere(
 )
 """Purity is no longer checked, so that functions may write into their allocations."""
 STORAGE_EXPLICIT: Final = _nowhere(
-    "storage_explicit",
-    lambda item: _operator_call(item, lambda call: not is_call_of(call, DestinationPassing)),
+    "storage_explicit", lambda item: _operator_call(item, lambda call: not is_call_of(call, DestinationPassing))
 )
 """Outputs of kernels are allocated by bindings of their own."""
 NO_LITERALS: Final = _nowhere(
-    "no_literals",
-    lambda item: "a function literal" if any(isinstance(i, Function) for i in children_of(item)) else "",
+    "no_literals", lambda item: "a function literal" if any(isinstance(i, Function) for i in children_of(item)) else ""
 )
 """Every function is a function of the module."""
 NO_OPERATORS: Final = _nowhere("no_operators", lambda item: _operator_call(item, lambda call: False))

@@ -61,6 +61,3 @@ def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
     names = {g.name_hint: g for g in mod.functions}
     groups = sorted(sorted(group) for group in recursive_groups(call_graph(mod)))
     return [[names[name] for name in group] for group in groups]
-
-
-__all__ = ["contains_impure_call", "detect_recursion", "find_impure_call"]

@@ -55,10 +55,7 @@ def _signatures(functions: dict[GlobalVar, Function], placement: Placement) -> d
     made: dict[GlobalVar, BaseFunc] = {}
     for global_var, function in functions.items():
         places = placement.functions[function]
-        infos = [
-            placed(param.struct_info, place)
-            for param, place in zip(function.params, places.params, strict=True)
-        ]
+        infos = [placed(param.struct_info, place) for param, place in zip(function.params, places.params, strict=True)]
         ret = None if function.ret_struct_info is None else placed(function.ret_struct_info, places.ret)
         same = all(info is param.struct_info for info, param in zip(infos, function.params, strict=True))
         if ret is not None and not (same and ret is function.ret_struct_info):
@@ -130,12 +127,7 @@ class _Realizer(Rewriter):
     def made_at(self, value: Call, vdevice: VDevice) -> RelaxExpr:
         """The call, with a result on the device: operators on no tensors, or on constants, make it there."""
         info, operator = value.struct_info, operator_of(value)
-        if (
-            operator is None
-            or value.sinfo_args
-            or not isinstance(info, TensorStructInfo)
-            or info.vdevice is not None
-        ):
+        if operator is None or value.sinfo_args or not isinstance(info, TensorStructInfo) or info.vdevice is not None:
             return value
         return self.moved(self.builder.emit(value), vdevice)
 
@@ -184,6 +176,3 @@ def _results(infos: tuple[StructInfo, ...], places: Places) -> tuple[StructInfo,
     together = placed(TupleStructInfo(infos), places)
     assert isinstance(together, TupleStructInfo)
     return together.fields
-
-
-__all__ = ["realize_vdevices"]

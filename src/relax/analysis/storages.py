@@ -14,19 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from ..derive.rules import use_span
-from ..expr import (
-    Binding,
-    Call,
-    Constant,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from ..expr import Binding, Call, Constant, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..ir import Node, RelaxExpr, Span, StructInfo, walk
 from ..ir.sharing import is_excessive
 from ..struct_info import TupleStructInfo

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from ..expr import (
-    Call,
-    Constant,
-    DataTypeImm,
-    PrimValue,
-    ShapeExpr,
-    StringImm,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from ..expr import Call, Constant, DataTypeImm, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem, Var
 from ..info.mapping import fields_in
 from ..ir import GlobalVar, Op, RelaxExpr, StructInfo
 from ..op import infer_call, operator_of
 from ..op.dims import collect_checks
 from ..op.intrinsics import Intrinsic
-from ..prim import (
-    Analyzer,
-    IntImm,
-    PrimExpr,
-)
+from ..prim import Analyzer, IntImm, PrimExpr
 from ..prim import Var as PrimVar
 from ..prim.totality import scalar_never_fails
 from ..runtime.sizes import is_size

@@ -6,14 +6,7 @@ Order is that of first occurrence, everywhere.
 from __future__ import annotations
 
 from ..derive.call_graph import global_vars_in
-from ..expr import (
-    Binding,
-    BindingBlock,
-    Call,
-    Function,
-    MatchCast,
-    Var,
-)
+from ..expr import Binding, BindingBlock, Call, Function, MatchCast, Var
 from ..info.mapping import bound_in, used_in
 from ..ir import GlobalVar, Node, Op, RelaxExpr, StructInfo, walk
 from ..prim import free_vars as free_prim_vars
@@ -188,22 +181,3 @@ def udchain(block: BindingBlock) -> dict[Var, list[Var]]:
             chain.setdefault(used, []).append(binding.var)
         chain.setdefault(binding.var, [])
     return chain
-
-
-__all__ = [
-    "all_bindings",
-    "all_global_vars",
-    "all_symbolic_vars",
-    "all_vars",
-    "bound_symbolic_vars",
-    "bound_vars",
-    "called_global_vars",
-    "definable_tir_vars_in_struct_info",
-    "defined_symbolic_vars",
-    "free_symbolic_vars",
-    "free_vars",
-    "get_var2val",
-    "name_to_binding",
-    "shape_vars",
-    "udchain",
-]

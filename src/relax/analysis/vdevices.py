@@ -20,19 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
-from ..expr import (
-    Binding,
-    Call,
-    Constant,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from ..expr import Binding, Call, Constant, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..ir import (
     Diagnostic,
     GlobalVar,
@@ -51,14 +39,7 @@ from ..ir import (
 from ..ir.sharing import is_excessive
 from ..op.base import Operator, operator_of
 from ..op.errors import DEVICES, UNLISTED_DEVICE
-from ..op.intrinsics import (
-    CallDPSPacked,
-    CallInplacePacked,
-    ClosureCall,
-    HintOnDevice,
-    MakeClosure,
-    ToVDevice,
-)
+from ..op.intrinsics import CallDPSPacked, CallInplacePacked, ClosureCall, HintOnDevice, MakeClosure, ToVDevice
 from ..struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 
 MANY_PLACES: Final = 1000
@@ -246,9 +227,7 @@ class _Placer:
         many, an object has the same places wherever it stands.
         """
         of_object: dict[int, Places] | None = (
-            {}
-            if isinstance(info, TupleStructInfo | FuncStructInfo) and is_excessive(info, MANY_PLACES)
-            else None
+            {} if isinstance(info, TupleStructInfo | FuncStructInfo) and is_excessive(info, MANY_PLACES) else None
         )
 
         def made(info: StructInfo | None, text: str, derived: bool) -> Places:
@@ -265,9 +244,7 @@ class _Placer:
                 case TupleStructInfo(fields):
                     return tuple(made(item, f"{text}[{i}]", derived) for i, item in enumerate(fields))
                 case FuncStructInfo(params, ret) if params is not None:
-                    places = tuple(
-                        made(item, f"parameter {i} of {text}", False) for i, item in enumerate(params)
-                    )
+                    places = tuple(made(item, f"parameter {i} of {text}", False) for i, item in enumerate(params))
                     return FuncPlaces(text, places, made(ret, f"the result of {text}", False))
                 case _:
                     return None
@@ -279,9 +256,7 @@ class _Placer:
         key = (vdevice.target, vdevice.vdevice_id, vdevice.memory_scope)
         if vdevice_index(vdevice, self.listed) is None and key not in self.reported:
             self.reported.add(key)
-            message = (
-                f"{text}: the module does not list the virtual device {vdevice.target}:{vdevice.vdevice_id}"
-            )
+            message = f"{text}: the module does not list the virtual device {vdevice.target}:{vdevice.vdevice_id}"
             known = ", ".join(vdevice_text(item, self.listed) for item in self.listed)
             hint = 'list it in I.module_global_infos({"vdevice": [...]})'
             self.complain(UNLISTED_DEVICE, message, span, (f"it lists {known}",), hint)
@@ -433,9 +408,7 @@ class _Placer:
                 self.other_call(operator, args, result, call.span)
         return result
 
-    def other_call(
-        self, operator: Operator, args: tuple[Places, ...], result: Places, span: Span | None
-    ) -> None:
+    def other_call(self, operator: Operator, args: tuple[Places, ...], result: Places, span: Span | None) -> None:
         match operator:
             case ClosureCall():
                 callee, given = args
@@ -515,9 +488,7 @@ class _Placer:
         def visit(result: Places, parts: Sequence[Places]) -> None:
             match result:
                 case Location():
-                    found = [
-                        Part(part, what, span, self.where) for part in parts if isinstance(part, Location)
-                    ]
+                    found = [Part(part, what, span, self.where) for part in parts if isinstance(part, Location)]
                     self.joins.append(Join(result, found, forward=len(found) == len(parts)))
                 case tuple():
                     key = (id(result), *map(id, parts))
@@ -525,9 +496,7 @@ class _Placer:
                         return
                     seen.add(key)
                     for index, item in enumerate(result):
-                        fields = [
-                            part[index] for part in parts if isinstance(part, tuple) and index < len(part)
-                        ]
+                        fields = [part[index] for part in parts if isinstance(part, tuple) and index < len(part)]
                         visit(item, fields)
                 case _:
                     for part in parts:
@@ -622,6 +591,3 @@ def _agreed(casts: Iterable[tuple[Location, Known]]) -> list[tuple[Location, Kno
         for place, known in said.items()
         if all(same_vdevice(known[0].vdevice, other.vdevice) for other in known)
     ]
-
-
-__all__ = ["FuncPlaces", "Location", "Placement", "Places", "leaves", "place_vdevices", "placed"]

@@ -79,6 +79,3 @@ def well_formed(obj: Checked, check_struct_info: bool = True) -> bool:
     With `check_struct_info` it must also be in normal form, with struct info everywhere, and pure where it must be.
     """
     return not (check_normalized(obj) if check_struct_info else check_well_formed(obj))
-
-
-__all__ = ["assert_well_formed", "check_normalized", "check_well_formed", "well_formed"]

@@ -31,12 +31,7 @@ if TYPE_CHECKING:
     )
     from .bound import deduce_bound
     from .int_set import Analyzer, IntervalSet, IntSet, neg_inf, pos_inf
-    from .int_solver import (
-        IntConstraints,
-        IntConstraintsTransform,
-        solve_linear_equations,
-        solve_linear_inequalities,
-    )
+    from .int_solver import IntConstraints, IntConstraintsTransform, solve_linear_equations, solve_linear_inequalities
     from .pattern import detect_clip_bound, detect_linear_equation
     from .region import (
         domain_touched,
@@ -46,37 +41,13 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Analyzer",
-    "ConstIntBound",
-    "IntConstraints",
-    "IntConstraintsTransform",
-    "IntSet",
-    "IntervalSet",
-    "IterMapExpr",
-    "IterMapLevel",
-    "IterMapResult",
-    "IterMark",
-    "IterSplitExpr",
-    "IterSumExpr",
-    "ModularSet",
-    "deduce_bound",
-    "detect_clip_bound",
-    "detect_iter_map",
-    "detect_linear_equation",
-    "domain_touched",
-    "estimate_region_lower_bound",
-    "estimate_region_strict_bound",
-    "estimate_region_upper_bound",
-    "inverse_affine_iter_map",
-    "iter_map_simplify",
-    "neg_inf",
-    "normalize_iter_map_to_expr",
-    "normalize_to_iter_sum",
-    "pos_inf",
-    "solve_linear_equations",
-    "solve_linear_inequalities",
-    "subspace_divide",
-]
+    "Analyzer", "ConstIntBound", "IntConstraints", "IntConstraintsTransform", "IntSet", "IntervalSet",
+    "IterMapExpr", "IterMapLevel", "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "ModularSet",
+    "deduce_bound", "detect_clip_bound", "detect_iter_map", "detect_linear_equation", "domain_touched",
+    "estimate_region_lower_bound", "estimate_region_strict_bound", "estimate_region_upper_bound",
+    "inverse_affine_iter_map", "iter_map_simplify", "neg_inf", "normalize_iter_map_to_expr",
+    "normalize_to_iter_sum", "pos_inf", "solve_linear_equations", "solve_linear_inequalities", "subspace_divide",
+]  # fmt: skip
 
 load_when_used(__name__, HOMES)
 answer_missing(__name__)

@@ -28,9 +28,7 @@ from .int_set import Domains, IntervalSet, IntSet, as_ends, as_set, ends_of
 from .pattern import linear_terms
 
 
-def deduce_bound(
-    var: Var, cond: Any, hint_map: Domains | None = None, relax_map: Domains | None = None
-) -> IntervalSet:
+def deduce_bound(var: Var, cond: Any, hint_map: Domains | None = None, relax_map: Domains | None = None) -> IntervalSet:
     """Interval of a variable in which a comparison holds for all values of the variables in `relax_map`.
 
         deduce_bound(x, x * 4 + y < n, {}, {y: IntervalSet(0, 3)})        up to (n - 4) // 4

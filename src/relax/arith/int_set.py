@@ -264,9 +264,7 @@ class _Evaluation:
             return EVERYTHING
         low, high = a
         one_turn = (
-            low is not None
-            and high is not None
-            and self.analyzer.can_prove_equal(low // divisor, high // divisor)
+            low is not None and high is not None and self.analyzer.can_prove_equal(low // divisor, high // divisor)
         )
         if one_turn:
             return _map(low, lambda x: x % divisor), _map(high, lambda x: x % divisor)

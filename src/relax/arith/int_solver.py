@@ -11,21 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..prim import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    Analyzer,
-    IntImm,
-    PrimExpr,
-    Var,
-    const,
-    convert,
-    free_vars,
-    substitute,
-)
+from ..prim import EQ, GE, GT, LE, LT, Analyzer, IntImm, PrimExpr, Var, const, convert, free_vars, substitute
 from ..prim.iter_sizes import Sizes
 from ..prim.learn import conjuncts
 from ..tir import Range
@@ -216,9 +202,7 @@ def _identity(size: int) -> Matrix:
     return [[int(i == j) for j in range(size)] for i in range(size)]
 
 
-def _diagonal(
-    smith: _Smith, right: Sequence[PrimExpr], analyzer: Analyzer
-) -> tuple[list[PrimExpr], list[PrimExpr]]:
+def _diagonal(smith: _Smith, right: Sequence[PrimExpr], analyzer: Analyzer) -> tuple[list[PrimExpr], list[PrimExpr]]:
     """Values of the diagonal system, and the conditions under which they are integers and exist."""
     values: list[PrimExpr] = []
     relations: list[PrimExpr] = []
@@ -312,9 +296,7 @@ class _Inequality:
 class _Elimination:
     """Elimination of the variables, in order."""
 
-    def __init__(
-        self, variables: Sequence[Var], conditions: Sequence[PrimExpr], ranges: Mapping[Var, Range]
-    ) -> None:
+    def __init__(self, variables: Sequence[Var], conditions: Sequence[PrimExpr], ranges: Mapping[Var, Range]) -> None:
         self.variables = tuple(variables)
         self.sizes = Sizes(Analyzer())
         self.inequalities: list[_Inequality] = []

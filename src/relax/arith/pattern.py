@@ -5,23 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..prim import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    Add,
-    Analyzer,
-    IntImm,
-    Mul,
-    PrimExpr,
-    Sub,
-    Var,
-    const,
-    convert,
-    free_vars,
-)
+from ..prim import EQ, GE, GT, LE, LT, Add, Analyzer, IntImm, Mul, PrimExpr, Sub, Var, const, convert, free_vars
 from ..prim.intrin import max as maximum
 from ..prim.intrin import min as minimum
 from ..prim.learn import conjuncts
@@ -94,9 +78,7 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | Non
     return [None if end is None else analyzer.simplify(end) for ends in bounds.values() for end in ends]
 
 
-def _bound(
-    condition: PrimExpr, variables: Mapping[Var, Any]
-) -> tuple[Var, PrimExpr | None, PrimExpr | None] | None:
+def _bound(condition: PrimExpr, variables: Mapping[Var, Any]) -> tuple[Var, PrimExpr | None, PrimExpr | None] | None:
     """Variable that a comparison bounds, with its minimum and maximum."""
     if not isinstance(condition, (LT, LE, GT, GE, EQ)) or not condition.a.dtype.is_integer:
         return None
@@ -115,6 +97,3 @@ def _bound(
     by = abs(factor.value)
     low = None if least is None else (least + (by - 1)) // by
     return var, low, None if most is None else most // by
-
-
-__all__ = ["detect_clip_bound", "detect_linear_equation", "linear_terms"]

@@ -12,17 +12,7 @@ from typing import Any
 
 from ..ir import Node
 from ..prim import Analyzer, IterMapLevel, IterSumExpr, PrimExpr, Var, detect_iter_map, free_vars
-from ..tir import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    LetStmt,
-    Range,
-    Stmt,
-)
+from ..tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, LetStmt, Range, Stmt
 from ..tir.functor import StmtExprVisitor
 from .int_set import Ends, IntervalSet, IntSet, as_ends, as_set, ends_of, union
 

@@ -28,16 +28,12 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         type=named_dims,
         help="dimensions of an input (x=1,3,224,224; a name keeps one open: x=n,3), or a dimension (n=4)",
     )
-    parser.add_argument(
-        "--entry", metavar="FUNCTION", help="the function to use (default: main, or the only one)"
-    )
+    parser.add_argument("--entry", metavar="FUNCTION", help="the function to use (default: main, or the only one)")
 
 
 def add_building(parser: argparse.ArgumentParser) -> None:
     """Declare the options for compiling a model."""
-    parser.add_argument(
-        "--target", metavar="TARGET", help='the machine: "llvm -mcpu=znver4" (default: this one)'
-    )
+    parser.add_argument("--target", metavar="TARGET", help='the machine: "llvm -mcpu=znver4" (default: this one)')
     parser.add_argument("--pipeline", metavar="NAME", default="default", help="the passes (default: default)")
     parser.add_argument("--jobs", metavar="N", type=positive, help="processes that compile at once")
 
@@ -60,9 +56,7 @@ def add_inputs(parser: argparse.ArgumentParser, size: Callable[[str], tuple[str,
         type=size or one_size,
         help="the size of an open dimension of random inputs: n=4",
     )
-    parser.add_argument(
-        "--seed", metavar="N", type=natural, default=0, help="the seed of random inputs (default: 0)"
-    )
+    parser.add_argument("--seed", metavar="N", type=natural, default=0, help="the seed of random inputs (default: 0)")
 
 
 # ------------------------------------------------------------------------------------------- values

@@ -34,12 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_model(parser)
     add_inputs(parser, several_sizes)
-    parser.add_argument(
-        "--runs", metavar="N", type=positive, default=50, help="runs that are counted (default: 50)"
-    )
-    parser.add_argument(
-        "--warmup", metavar="N", type=natural, default=5, help="runs before these (default: 5)"
-    )
+    parser.add_argument("--runs", metavar="N", type=positive, default=50, help="runs that are counted (default: 50)")
+    parser.add_argument("--warmup", metavar="N", type=natural, default=5, help="runs before these (default: 5)")
     parser.add_argument("--alone", action="store_true", help="do not run ONNX Runtime")
     add_building(parser)
 
@@ -60,9 +56,7 @@ def run(options: argparse.Namespace) -> int:
     omitted = {0} if not sizes else set[int]()
     omitted |= {6} if other is None else set[int]()
     kept = [column for column in range(len(header)) if column not in omitted]
-    table = text_table(
-        [header[c] for c in kept], [[row[c] for c in kept] for row in rows], right=range(len(kept))
-    )
+    table = text_table([header[c] for c in kept], [[row[c] for c in kept] for row in rows], right=range(len(kept)))
     sys.stdout.write(table + "\n")
     return SUCCESS
 

@@ -13,9 +13,7 @@ from .arguments import add_building, add_reading, once
 from .failures import FAILURE, SUCCESS
 from .models import check_program, compile_program, read_executable, read_module
 
-DESCRIPTION = (
-    "Report everything that is wrong with models: syntax, the rules of the language, shapes and dtypes."
-)
+DESCRIPTION = "Report everything that is wrong with models: syntax, the rules of the language, shapes and dtypes."
 EXAMPLES = """
   relax check model.py
   relax check model.onnx --build      also compile it
@@ -29,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", type=Path, nargs="+", help="models, as in relax compile; or executables")
     add_reading(parser)
-    parser.add_argument(
-        "--build", action="store_true", help="also compile each model, for errors of later stages"
-    )
+    parser.add_argument("--build", action="store_true", help="also compile each model, for errors of later stages")
     parser.add_argument("--strict", action="store_true", help="warnings count as errors")
     add_building(parser)
 
@@ -54,9 +50,7 @@ def _check(path: Path, options: argparse.Namespace) -> bool:
         except DiagnosticError as error:
             errors = len(error.diagnostics)
             told.update(dict.fromkeys(diagnostic.render() for diagnostic in error.diagnostics))
-    warned = dict.fromkeys(
-        str(warning.message).strip() for warning in caught
-    )  # a pass may say the same again
+    warned = dict.fromkeys(str(warning.message).strip() for warning in caught)  # a pass may say the same again
     for text in [*warned, *told]:
         sys.stdout.write(text + "\n\n")
     counts = [f"{errors} error{'s' * (errors != 1)}"] if errors else []

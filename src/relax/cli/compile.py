@@ -23,9 +23,7 @@ EXAMPLES = """
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_model(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="the file to write (default: MODEL.relax)"
-    )
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="the file to write (default: MODEL.relax)")
     add_building(parser)
 
 

@@ -135,12 +135,7 @@ def _zsh(commands: Mapping[str, Surface]) -> str:
         specs = [spec for option in surface.options for spec in _zsh_specs(option)]
         rest = f"({' '.join(surface.choices)})" if surface.choices else "_files"
         specs.append(_quoted(f"*:argument:{rest}"))
-        lines += [
-            f"    {name})",
-            "      _arguments \\",
-            " \\\n".join(f"        {spec}" for spec in specs),
-            "      ;;",
-        ]
+        lines += [f"    {name})", "      _arguments \\", " \\\n".join(f"        {spec}" for spec in specs), "      ;;"]
     return "\n".join([*lines, "  esac", "}", "", '_relax "$@"', ""])
 
 

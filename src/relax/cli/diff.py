@@ -42,9 +42,7 @@ exit status: 0 if they agree, 1 if they differ
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", type=Path, help=MODEL_KINDS)
-    parser.add_argument(
-        "side", nargs="*", help="two engines; or another model (default: interpreter compiled)"
-    )
+    parser.add_argument("side", nargs="*", help="two engines; or another model (default: interpreter compiled)")
     add_reading(parser)
     add_inputs(parser)
     parser.add_argument(

@@ -102,6 +102,3 @@ def _program_text(error: Exception) -> str:
 
 def _notes(error: Exception) -> list[str]:
     return list(cast("list[str]", getattr(error, "__notes__", [])))
-
-
-__all__ = ["Command", "error_text", "execute", "parser_of"]

@@ -58,9 +58,7 @@ def optional_package(name: str, extra: str, purpose: str) -> Any:
     """Import an optional package. Raises DiagnosticError with install instructions if it is missing."""
     package = installed_package(name)
     if package is None:
-        raise failure(
-            NO_PACKAGE, f"{purpose} needs the package {name}", hint=f"install it: pip install {extra}"
-        )
+        raise failure(NO_PACKAGE, f"{purpose} needs the package {name}", hint=f"install it: pip install {extra}")
     return package
 
 

@@ -31,11 +31,7 @@ def flame_page(title: str, stacks: Mapping[tuple[str, ...], float]) -> str:
             box.seconds += seconds
     page = _TEMPLATE.read_text(encoding="utf-8")
     subtitle = f"{duration(root.seconds)} a run"
-    for mark, text in (
-        ("@title@", escape(title)),
-        ("@subtitle@", subtitle),
-        ("@boxes@", "".join(_boxes(root))),
-    ):
+    for mark, text in (("@title@", escape(title)), ("@subtitle@", subtitle), ("@boxes@", "".join(_boxes(root)))):
         page = page.replace(mark, text)
     return page
 

@@ -13,19 +13,7 @@ from typing import Any, cast
 
 from ..analysis.variables import free_vars
 from ..derive.normalize import normalize_module
-from ..expr import (
-    Binding,
-    Call,
-    Constant,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from ..expr import Binding, Call, Constant, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..info.text import prim_text
 from ..ir import GlobalVar, IRModule, RelaxExpr, StructInfo, children_of
 from ..struct_info import ShapeStructInfo, TensorStructInfo
@@ -33,14 +21,7 @@ from ..struct_info import ShapeStructInfo, TensorStructInfo
 LONGEST_TEXT = 2000
 """Maximum characters of a node's expression."""
 
-_CALLS = (
-    "call_tir",
-    "call_tir_inplace",
-    "call_tir_with_grad",
-    "call_packed",
-    "call_pure_packed",
-    "call_dps_packed",
-)
+_CALLS = ("call_tir", "call_tir_inplace", "call_tir_with_grad", "call_packed", "call_pure_packed", "call_dps_packed")
 
 
 @dataclass(frozen=True)
@@ -85,9 +66,7 @@ def _add(name: str, inputs: Sequence[Var], body: RelaxExpr, graphs: list[Graph])
     graphs.append(builder.graph)
     for var in inputs:
         info = var.struct_info_
-        builder.values[var] = builder.add(
-            GraphNode("input", "input", var.name_hint, shape_text(info), _info(info)), ()
-        )
+        builder.values[var] = builder.add(GraphNode("input", "input", var.name_hint, shape_text(info), _info(info)), ())
     builder.sequence(body)
     for inner_name, inner_inputs, inner_body in builder.inside:
         _add(f"{name} > {inner_name}", inner_inputs, inner_body, graphs)
@@ -125,9 +104,7 @@ class _Builder:
         var = binding.var
         if isinstance(binding, MatchCast):
             sources = self.nodes(self.value(binding.value))
-            self.values[var] = self.node(
-                "control", "match_cast", var, _text(binding.value), sources, binding.span
-            )
+            self.values[var] = self.node("control", "match_cast", var, _text(binding.value), sources, binding.span)
             return
         assert isinstance(binding, VarBinding)
         value = binding.value

@@ -36,8 +36,7 @@ def _drawn(index: int, graph: Graph) -> str:
     size = f'data-width="{layout.width:.0f}" data-height="{layout.height:.0f}"'
     edges = "\n".join(_edge(i, edge, graph, layout) for i, edge in enumerate(graph.edges))
     nodes = "\n".join(
-        _node(i, node, width, layout.places[i])
-        for i, (node, width) in enumerate(zip(graph.nodes, widths, strict=True))
+        _node(i, node, width, layout.places[i]) for i, (node, width) in enumerate(zip(graph.nodes, widths, strict=True))
     )
     return f'<g class="graph" {size}{hidden}>\n{edges}\n{nodes}\n</g>'
 
@@ -75,9 +74,7 @@ def _edge(index: int, edge: tuple[int, int], graph: Graph, layout: GraphLayout) 
     source, target = edge
     (x1, y1), (x2, y2) = layout.places[source], layout.places[target]
     half = NODE_HEIGHT / 2
-    beside = [
-        (x, y + side) for x, y in layout.bends[index] for side in (-half, half)
-    ]  # straight past the nodes
+    beside = [(x, y + side) for x, y in layout.bends[index] for side in (-half, half)]  # straight past the nodes
     points = [(x1, y1 + half), *beside, (x2, y2 - half - 3)]
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
     for (ax, ay), (bx, by) in itertools.pairwise(points):
@@ -85,6 +82,4 @@ def _edge(index: int, edge: tuple[int, int], graph: Graph, layout: GraphLayout) 
         path += f"C{ax:.1f} {middle:.1f} {bx:.1f} {middle:.1f} {bx:.1f} {by:.1f}"
     shown = graph.nodes[source]
     label = escape(f"{shown.name or shown.title}: {shown.shape}")
-    return (
-        f'<path class="edge" data-from="{source}" data-to="{target}" d="{path}"><title>{label}</title></path>'
-    )
+    return f'<path class="edge" data-from="{source}" data-to="{target}" d="{path}"><title>{label}</title></path>'

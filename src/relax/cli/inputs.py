@@ -17,18 +17,7 @@ import numpy as np
 from ..ir import DiagnosticContext
 from ..runtime import ShapeTuple, nd
 from ..runtime.dtypes import NUMPY_DTYPES, is_float
-from ..runtime.info import (
-    Dim,
-    Info,
-    PrimInfo,
-    ShapeInfo,
-    TensorInfo,
-    TupleInfo,
-    bind,
-    dim_text,
-    substitute,
-    variables,
-)
+from ..runtime.info import Dim, Info, PrimInfo, ShapeInfo, TensorInfo, TupleInfo, bind, dim_text, substitute, variables
 from .failures import MISFIT_INPUT, failure
 from .images import IMAGES, read_image
 from .models import ModelSignature
@@ -51,9 +40,7 @@ class Input:
     source: str
 
 
-def gather_inputs(
-    signature: ModelSignature, options: argparse.Namespace, sizes: Mapping[str, int]
-) -> list[Input]:
+def gather_inputs(signature: ModelSignature, options: argparse.Namespace, sizes: Mapping[str, int]) -> list[Input]:
     """Collect the inputs of a function, in order. Raises DiagnosticError with all that are missing or do not fit."""
     params = dict(signature.params)
     files = _files(options.input, signature)
@@ -77,11 +64,7 @@ def gather_inputs(
 
 
 def _info_of(value: Any) -> Info:
-    return (
-        TensorInfo(tuple(cast("Array", value).shape))
-        if isinstance(value, np.ndarray)
-        else PrimInfo("", value)
-    )
+    return TensorInfo(tuple(cast("Array", value).shape)) if isinstance(value, np.ndarray) else PrimInfo("", value)
 
 
 def _check_sizes(signature: ModelSignature, sizes: Mapping[str, int], env: Mapping[str, Dim]) -> None:
@@ -90,15 +73,11 @@ def _check_sizes(signature: ModelSignature, sizes: Mapping[str, int], env: Mappi
     for name, size in sizes.items():
         if name not in names:
             close = difflib.get_close_matches(name, sorted(names), 1)
-            hint = (
-                f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(names)) or 'none'}"
-            )
+            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(names)) or 'none'}"
             message = f"--size {name}={size}: {signature.name} has no open dimension {name!r}"
             raise failure(MISFIT_INPUT, message, hint=hint)
         if env.get(name, size) != size:
-            raise failure(
-                MISFIT_INPUT, f"--size {name}={size}: {name} is {env[name]} in the inputs from files"
-            )
+            raise failure(MISFIT_INPUT, f"--size {name}={size}: {name} is {env[name]} in the inputs from files")
 
 
 # --------------------------------------------------------------------------------------------- files
@@ -145,17 +124,13 @@ def _single(path: Path, name: str, info: Info | None) -> Any:
         return arrays[name]
     if len(arrays) == 1:
         return next(iter(arrays.values()))
-    raise failure(
-        MISFIT_INPUT, f"--input {name}={path}: it holds {', '.join(arrays) or 'nothing'}, and no {name!r}"
-    )
+    raise failure(MISFIT_INPUT, f"--input {name}={path}: it holds {', '.join(arrays) or 'nothing'}, and no {name!r}")
 
 
 def _archive(path: Path) -> dict[str, Any]:
     loaded: Any = _load(path)
     if not isinstance(loaded, Mapping):
-        raise failure(
-            MISFIT_INPUT, f"--input {path}: it holds one array without a name, expected a .npz archive"
-        )
+        raise failure(MISFIT_INPUT, f"--input {path}: it holds one array without a name, expected a .npz archive")
     try:
         return {str(name): loaded[name] for name in cast("Mapping[str, Any]", loaded)}
     except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
@@ -212,9 +187,7 @@ def random_value(name: str, info: Info, random: np.random.Generator) -> Any:
         case PrimInfo(dtype=dtype) if dtype in NUMPY_DTYPES:
             return random_array((), dtype, random).item()
         case TupleInfo(fields):
-            return tuple(
-                random_value(f"{name}[{index}]", field, random) for index, field in enumerate(fields)
-            )
+            return tuple(random_value(f"{name}[{index}]", field, random) for index, field in enumerate(fields))
         case _:
             hint = f"give it: --input {name}=FILE"
             raise failure(MISFIT_INPUT, f"{name}: no random value is made for {info}", hint=hint)
@@ -233,14 +206,10 @@ def _sizes(name: str, info: Info, dims: Sequence[Dim]) -> tuple[int, ...]:
 
 def _open_sizes(name: str, info: Info, names: Sequence[str]) -> Exception:
     if not names:  # computed from values unknown at run time
-        return failure(
-            MISFIT_INPUT, f"{name}: the sizes of {info} are not known", hint=f"give it: --input {name}=FILE"
-        )
+        return failure(MISFIT_INPUT, f"{name}: the sizes of {info} are not known", hint=f"give it: --input {name}=FILE")
     shown = " ".join(f"--size {size}=4" for size in names)
     what = "a size is" if len(names) == 1 else "sizes are"
-    return failure(
-        MISFIT_INPUT, f"{name}: {what} open in {info}", hint=f"give {shown}, or --input {name}=FILE"
-    )
+    return failure(MISFIT_INPUT, f"{name}: {what} open in {info}", hint=f"give {shown}, or --input {name}=FILE")
 
 
 def random_array(shape: Sequence[int], dtype: str, random: np.random.Generator) -> Array:

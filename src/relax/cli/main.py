@@ -67,9 +67,7 @@ def _general(words: Sequence[str]) -> int:
     parser.add_argument("--version", action="store_true", help="print the version")
     parser.add_argument("--explain", metavar="CODE", help="say what a diagnostic code means, and the way out")
     width = max(map(len, COMMANDS))
-    commands = parser.add_argument_group(
-        "commands", "\n".join(f"{n:{width}}  {COMMANDS[n]}" for n in COMMANDS)
-    )
+    commands = parser.add_argument_group("commands", "\n".join(f"{n:{width}}  {COMMANDS[n]}" for n in COMMANDS))
     commands.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     if words and not words[0].startswith("-"):
         close = difflib.get_close_matches(words[0], COMMANDS, 1)
@@ -90,6 +88,3 @@ def _execute(name: str, words: Sequence[str]) -> int:
     command = importlib.import_module(f".{name}", __package__)
     execution: Any = importlib.import_module(".execution", __package__)
     return cast(int, execution.execute(name, command, words))
-
-
-__all__ = ["COMMANDS", "main"]

@@ -105,9 +105,7 @@ def _names_beside(path: Path) -> list[str]:
 def _unknown_kind(path: Path) -> DiagnosticError:
     kinds = ", ".join([*READERS, ".relax"])
     what = f"files called *{path.suffix}" if path.suffix else "files without a suffix"
-    return failure(
-        UNREADABLE, f"cannot read {path}: {what} are no models", hint=f"a model's suffix is one of {kinds}"
-    )
+    return failure(UNREADABLE, f"cannot read {path}: {what} are no models", hint=f"a model's suffix is one of {kinds}")
 
 
 def _text(path: Path) -> str:
@@ -119,9 +117,7 @@ def _text(path: Path) -> str:
 
 def _read_script(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
     program = from_source(_text(path), name=str(path))
-    return with_shapes(
-        program if isinstance(program, IRModule) else IRModule.from_expr(program), shapes, entry
-    )
+    return with_shapes(program if isinstance(program, IRModule) else IRModule.from_expr(program), shapes, entry)
 
 
 def _read_json(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
@@ -134,9 +130,7 @@ def _read_json(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
     if isinstance(program, Function):
         program = IRModule.from_expr(program)
     if not isinstance(program, IRModule):
-        raise failure(
-            UNREADABLE, f"cannot read {path}: it holds a {type(program).__name__}, expected an IRModule"
-        )
+        raise failure(UNREADABLE, f"cannot read {path}: it holds a {type(program).__name__}, expected an IRModule")
     return with_shapes(program, shapes, entry)
 
 
@@ -187,17 +181,13 @@ def chosen_entry(names: Sequence[str], chosen: str | None) -> str:
     if chosen is not None:
         if chosen in names:
             return chosen
-        raise failure(
-            UNSUITABLE, f"there is no entry point {chosen!r}", hint=f"the entry points are: {listed}"
-        )
+        raise failure(UNSUITABLE, f"there is no entry point {chosen!r}", hint=f"the entry points are: {listed}")
     if "main" in names:
         return "main"
     if len(names) == 1:
         return names[0]
     what = "has no entry point" if not names else f"has {len(names)} entry points, and none is called main"
-    hint = (
-        f"choose one of {listed} with --entry" if names else "a function of Relax that is not private is one"
-    )
+    hint = f"choose one of {listed} with --entry" if names else "a function of Relax that is not private is one"
     raise failure(UNSUITABLE, f"the model {what}", hint=hint)
 
 
@@ -233,14 +223,10 @@ def with_shapes(mod: IRModule, shapes: Shapes, entry: str | None) -> IRModule:
             if key in params:
                 sizes.update(_sizes_of(params[key], dims))
             elif len(dims) == 1 and isinstance(dims[0], int):
-                sizes[key] = dims[
-                    0
-                ]  # a shape variable; one that is not there is BindSymbolicVars's complaint
+                sizes[key] = dims[0]  # a shape variable; one that is not there is BindSymbolicVars's complaint
             else:
                 listed = ", ".join(params) or "none"
-                raise failure(
-                    UNSUITABLE, f"--shape {key}: {name} has no parameter {key!r}", f"parameters: {listed}"
-                )
+                raise failure(UNSUITABLE, f"--shape {key}: {name} has no parameter {key!r}", f"parameters: {listed}")
     problems.finish()
     return BindSymbolicVars(sizes, name)(normalize_module(mod)) if sizes else mod
 

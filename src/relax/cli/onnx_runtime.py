@@ -44,9 +44,7 @@ class OnnxRuntime:
     def feeds(self, values: Sequence[Any]) -> Mapping[str, Any]:
         """Inputs by name, for ONNX Runtime."""
         if len(values) != len(self._names):
-            raise failure(
-                UNSUITABLE, f"ONNX Runtime takes {len(self._names)} inputs, the program {len(values)}"
-            )
+            raise failure(UNSUITABLE, f"ONNX Runtime takes {len(self._names)} inputs, the program {len(values)}")
         return {name: _array(value) for name, value in zip(self._names, values, strict=True)}
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:

@@ -69,9 +69,7 @@ def _described(value: Any) -> list[str]:
     numbers = array.astype("float64")
     missing = np.isnan(numbers)
     shown = numbers[~missing]
-    figures = (
-        [figure(part) for part in (shown.min(), shown.mean(), shown.max())] if shown.size else ["nan"] * 3
-    )
+    figures = [figure(part) for part in (shown.min(), shown.mean(), shown.max())] if shown.size else ["nan"] * 3
     return [shape, str(array.dtype), *figures, str(int(missing.sum()))]
 
 

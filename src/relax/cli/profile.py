@@ -108,21 +108,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_model(parser)
     add_inputs(parser)
-    parser.add_argument(
-        "--runs", metavar="N", type=positive, default=20, help="runs that are counted (default: 20)"
-    )
-    parser.add_argument(
-        "--warmup", metavar="N", type=natural, default=3, help="runs before these (default: 3)"
-    )
+    parser.add_argument("--runs", metavar="N", type=positive, default=20, help="runs that are counted (default: 20)")
+    parser.add_argument("--warmup", metavar="N", type=natural, default=3, help="runs before these (default: 3)")
     parser.add_argument(
         "--by",
         choices=("kernel", "place"),
         default="kernel",
         help="a line for each kernel (default), or for each place it is called at",
     )
-    parser.add_argument(
-        "--top", metavar="N", type=positive, default=30, help="lines of the table (default: 30)"
-    )
+    parser.add_argument("--top", metavar="N", type=positive, default=30, help="lines of the table (default: 30)")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a flame graph to an HTML file")
     add_building(parser)
 
@@ -137,9 +131,7 @@ def run(options: argparse.Namespace) -> int:
     sys.stdout.write(profile_table(profile, options.by, options.top) + "\n")
     if options.html is not None:
         title = f"{options.model.name}: {signature.name}"
-        options.html.write_text(
-            flame_page(title, {**profile.stacks, (MACHINE,): profile.own}), encoding="utf-8"
-        )
+        options.html.write_text(flame_page(title, {**profile.stacks, (MACHINE,): profile.own}), encoding="utf-8")
         sys.stdout.write(f"{options.html}: flame graph\n")
     return SUCCESS
 

@@ -26,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_model(parser)
     add_inputs(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="save the outputs to a .npz or .npy file"
-    )
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="save the outputs to a .npz or .npy file")
     add_building(parser)
 
 
@@ -44,9 +42,7 @@ def run(options: argparse.Namespace) -> int:
     outputs = list(named_parts(result, loaded.outputs))
     if options.output is not None:
         save(options.output, outputs)
-    rows = [
-        (name, value, entry.source) for entry in inputs for name, value in parts_of(entry.value, entry.name)
-    ]
+    rows = [(name, value, entry.source) for entry in inputs for name, value in parts_of(entry.value, entry.name)]
     rows += [(name, value, "" if options.output is None else str(options.output)) for name, value in outputs]
     sys.stdout.write(summary(rows) + "\n")
     return SUCCESS

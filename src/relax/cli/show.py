@@ -18,9 +18,7 @@ from .graph_page import graph_page
 from .models import read_executable, read_module
 from .progress import progress
 
-DESCRIPTION = (
-    "Print a model, highlighted on a terminal; or draw its dataflow as a page that zooms and searches."
-)
+DESCRIPTION = "Print a model, highlighted on a terminal; or draw its dataflow as a page that zooms and searches."
 EXAMPLES = """
   relax show model.onnx
   relax show model.py --pipeline graph --function main   after some passes, one function
@@ -34,17 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_model(parser)
     parser.add_argument("--function", metavar="NAME", help="show only this function")
+    parser.add_argument("--pipeline", metavar="NAME", help="show what these passes make of the model: graph, zero")
+    parser.add_argument("--graph", metavar="FILE", type=Path, help="write a picture of the dataflow to an HTML file")
     parser.add_argument(
-        "--pipeline", metavar="NAME", help="show what these passes make of the model: graph, zero"
-    )
-    parser.add_argument(
-        "--graph", metavar="FILE", type=Path, help="write a picture of the dataflow to an HTML file"
-    )
-    parser.add_argument(
-        "--machine",
-        metavar="FILE",
-        type=Path,
-        help="write what the machine code of each loop does to an HTML file",
+        "--machine", metavar="FILE", type=Path, help="write what the machine code of each loop does to an HTML file"
     )
 
 
@@ -54,9 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if model.suffix == ".relax":
         if options.graph or options.machine or options.function or options.pipeline:
             hint = "give the model it was compiled from"
-            raise failure(
-                UNSUITABLE, f"{model} is an executable; it can only be printed as a whole", hint=hint
-            )
+            raise failure(UNSUITABLE, f"{model} is an executable; it can only be printed as a whole", hint=hint)
         print_highlighted(read_executable(model).as_text().rstrip("\n"))
         return SUCCESS
     mod = read_module(model, once(options.shape, "--shape"), options.entry)
@@ -95,7 +84,5 @@ def _only(mod: IRModule, name: str) -> IRModule:
     if not chosen:
         relax_first = sorted(mod.functions.items(), key=lambda item: not isinstance(item[1], Function))
         listed = ", ".join(g.name_hint for g, _ in relax_first)
-        raise failure(
-            UNSUITABLE, f"there is no function {name!r}", hint=f"the functions are: {listed or 'none'}"
-        )
+        raise failure(UNSUITABLE, f"there is no function {name!r}", hint=f"the functions are: {listed or 'none'}")
     return mod.with_functions(chosen)

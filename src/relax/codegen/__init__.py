@@ -40,21 +40,9 @@ if TYPE_CHECKING:
     """Reports on the loops of a kernel's machine code: `relax.explanation.explain`."""
 
 __all__ = [
-    "CompileStatistics",
-    "CompiledFunction",
-    "CompiledKernels",
-    "CompiledModule",
-    "KernelMemory",
-    "Recall",
-    "build_module",
-    "cache",
-    "compile_count",
-    "compile_module",
-    "executes",
-    "explain",
-    "resolve",
-    "statistics",
+    "CompileStatistics", "CompiledFunction", "CompiledKernels", "CompiledModule", "KernelMemory", "Recall",
+    "build_module", "cache", "compile_count", "compile_module", "executes", "explain", "resolve", "statistics",
     "symbol_name",
-]
+]  # fmt: skip
 
 load_when_used(__name__, {**HOMES, "..ir.provided": "explain"})

@@ -116,9 +116,6 @@ def _checked_product(cx: Context, buffer: Buffer, name: str) -> Val:
 
 def _release(cx: Context, pointer: Operand) -> None:
     function = cx.b.module.declare(
-        "free",
-        "void",
-        "ptr allocptr captures(none)",
-        'nounwind willreturn allockind("free") "alloc-family"="malloc"',
+        "free", "void", "ptr allocptr captures(none)", 'nounwind willreturn allockind("free") "alloc-family"="malloc"'
     )
     cx.b.do(f"call void {function}(ptr {pointer})")

@@ -146,9 +146,7 @@ def _argument(function: str, position: int, arg: Any) -> Any:
         if not array.flags.writeable:
             raise ValueError(f"{function}: argument {position} is a read-only array; pass a copy")
         if not array.dtype.isnative:  # what a kernel writes would go to a converted copy
-            raise ValueError(
-                f"{function}: argument {position} is an array in another byte order; convert it first"
-            )
+            raise ValueError(f"{function}: argument {position} is an array in another byte order; convert it first")
         if array.flags.c_contiguous and array.flags.aligned:
             return tensor_of_numpy(array)
         dtype = dtype_of_numpy(array.dtype)
@@ -243,9 +241,7 @@ def build_module(
     """
     if isinstance(mod, PrimFunc):
         mod = IRModule.from_expr(mod)
-    pairs: Mapping[str, BaseFunc] = (
-        {g.name_hint: f for g, f in mod.items()} if isinstance(mod, IRModule) else mod
-    )
+    pairs: Mapping[str, BaseFunc] = {g.name_hint: f for g, f in mod.items()} if isinstance(mod, IRModule) else mod
     funcs = {n: renew_doubtful_sizes(func) for n, func in pairs.items() if isinstance(func, PrimFunc)}
     others = [name for name in pairs if name not in funcs]
     if others:

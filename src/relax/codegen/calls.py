@@ -36,9 +36,7 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
     cx.leave_unless_zero(status)
 
 
-def operands_of(
-    cx: Context, call: Call, callee: str, inside: Callable[[], None] | None = None
-) -> list[str] | None:
+def operands_of(cx: Context, call: Call, callee: str, inside: Callable[[], None] | None = None) -> list[str] | None:
     """Typed operands of a call; None if the call was reported as wrong.
 
     `inside` is called in a context in which the callee's scalars and sizes have their values.
@@ -48,9 +46,7 @@ def operands_of(
         cx.report("E5903", f"the function {callee} is not in the module being compiled", call)
         return None
     if len(call.args) != len(func.params):
-        cx.report(
-            "E5903", f"a call of {callee} has {len(call.args)} arguments, expected {len(func.params)}", call
-        )
+        cx.report("E5903", f"a call of {callee} has {len(call.args)} arguments, expected {len(func.params)}", call)
         return None
     known = checked_signature(cx.unit, callee, func)
     places: dict[int, Storage] = {}
@@ -60,9 +56,7 @@ def operands_of(
     for i, ((param, buffer), arg) in enumerate(zip(known.params, call.args, strict=True)):
         if buffer is None:
             if param.dtype.is_handle and not _may_point(cx, func, param, arg):
-                message = (
-                    f"{callee}: parameter {param.name} is viewed as a buffer, and its argument is a pointer"
-                )
+                message = f"{callee}: parameter {param.name} is viewed as a buffer, and its argument is a pointer"
                 cx.report("E5903", f"{message} that no parameter is", call, _MATCHED.format(param.name))
                 return None
             value = scalars[param] = cx.value(arg)

@@ -146,10 +146,7 @@ def _call_packed(cx: Context, call: Call) -> Val:
 
 def _told(cx: Context, args: Sequence[PrimExpr]) -> list[Operand] | None:
     """Arguments as a constant table, with the lists and the pointer it uses; None if an argument does not fit."""
-    lists = {
-        cx.vars[param].ref: kind
-        for param, kind in zip(cx.unit.functions[cx.name].params, _LISTS, strict=True)
-    }
+    lists = {cx.vars[param].ref: kind for param, kind in zip(cx.unit.functions[cx.name].params, _LISTS, strict=True)}
     words, pointer = [INT, len(args)], "null"
     for arg in args:
         if isinstance(arg, IntImm):

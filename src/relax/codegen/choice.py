@@ -39,11 +39,7 @@ def _is_delicate(cx: Context, expr: PrimExpr) -> bool:
         return not _surely_in_bounds(cx, expr)
     if cx.exact and isinstance(expr, (Add, Sub, Mul)) and expr.dtype == "int64":
         return not within(cx.facts.range(expr), expr.dtype)
-    return (
-        type(expr) in division.KINDS
-        and expr.dtype.is_integer
-        and not cx.facts.nonzero(cast(BinaryExpr, expr).b)
-    )
+    return type(expr) in division.KINDS and expr.dtype.is_integer and not cx.facts.nonzero(cast(BinaryExpr, expr).b)
 
 
 def _surely_in_bounds(cx: Context, expr: BufferLoad) -> bool:
@@ -69,12 +65,7 @@ def choice(cx: Context, condition: PrimExpr, if_true: PrimExpr, if_false: PrimEx
 
 
 def either(
-    cx: Context,
-    condition: PrimExpr,
-    c: Val,
-    if_true: Callable[[], Val],
-    if_false: Callable[[], Val],
-    stable: bool,
+    cx: Context, condition: PrimExpr, c: Val, if_true: Callable[[], Val], if_false: Callable[[], Val], stable: bool
 ) -> Val:
     """Branch, evaluate one of two values, and join. `stable`: no part changes memory."""
     b = cx.b

@@ -181,11 +181,7 @@ class Context:
     def exactly(self) -> Generator[None]:
         """Context manager: write size arithmetic, in which int64 overflow is an error."""
         outside = self.exact, self._memo, self._wide_memo
-        self.exact, self._memo, self._wide_memo = (
-            True,
-            [{}],
-            [{}],
-        )  # what was computed before may have wrapped around
+        self.exact, self._memo, self._wide_memo = (True, [{}], [{}])  # what was computed before may have wrapped around
         yield
         self.exact, self._memo, self._wide_memo = outside
 

@@ -85,5 +85,3 @@ def _sum_of_floats(total: Val, a: Val, b: Val) -> Val:
 
 
 TABLE: Final = {f"dot_{kind}": _dot(kind) for kind in DOTS}
-
-__all__ = ["TABLE"]

@@ -34,9 +34,7 @@ def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any]) -> None:
     """Write the packed form of a compiled Relax function into the module."""
     module = unit.module
     group = module.attribute_group("nounwind noinline")
-    head = (
-        f"define i32 @{FUNCTION}{unit.numbers[name]}(ptr %self, ptr %args, i32 %count, ptr %result) #{group}"
-    )
+    head = f"define i32 @{FUNCTION}{unit.numbers[name]}(ptr %self, ptr %args, i32 %count, ptr %result) #{group}"
     b = FunctionBuilder(module, head)
     title = escaped(str(attrs["global_symbol"]))  # not the name of the PrimFunc
     params = [str(param) for param in cast("list[Any]", attrs[PARAMETERS])]

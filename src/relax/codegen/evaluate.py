@@ -50,6 +50,3 @@ class CompiledKernels:
             compiled = None
         alike.append((func, compiled))
         return compiled
-
-
-__all__ = ["CompiledKernels"]

@@ -231,9 +231,7 @@ def _shuffle(cx: Context, expr: PrimExpr) -> Val:
 def _one_lane(value: Val, lane: int) -> Val:
     if value.lanes == 1:
         return value
-    return Val(
-        value.b, value.type, 1, value.b.op(f"extractelement {value.full_type} {value.ref}, i64 {lane}")
-    )
+    return Val(value.b, value.type, 1, value.b.op(f"extractelement {value.full_type} {value.ref}, i64 {lane}"))
 
 
 def _string(cx: Context, expr: PrimExpr) -> Val:
@@ -242,9 +240,7 @@ def _string(cx: Context, expr: PrimExpr) -> Val:
 
 def _reduce(cx: Context, expr: PrimExpr) -> Val:
     cx.report(
-        "E5904",
-        "a Reduce is no scalar expression; make a PrimFunc with te.create_prim_func first",
-        cast(Reduce, expr),
+        "E5904", "a Reduce is no scalar expression; make a PrimFunc with te.create_prim_func first", cast(Reduce, expr)
     )
     return cx.anything(expr.dtype)
 

@@ -161,9 +161,7 @@ class Knowledge:
         limits = [GE(var, IntImm(var.dtype, low)), LE(var, IntImm(var.dtype, high))] if low <= high else []
         runs = (GE(factor, IntImm(factor.dtype, 1)) for factor in self._factors(extent))
         # What is read from memory was read once; another load of the same place may give something else.
-        inside = (
-            [GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))] if stable else []
-        )
+        inside = [GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))] if stable else []
         if limits and inside and isinstance(start, IntImm):  # the same is said once
             del limits[0]
             if isinstance(extent, IntImm):
@@ -392,9 +390,7 @@ class Knowledge:
             case Sub(a, IntImm(_, value)):
                 return value > 0 and same(a, size) and self.fits(index)
             case Add(begin, Var() as inner) if (
-                inner in self._sizes
-                and self.fits(index)
-                and self._ends_within(begin, self._sizes[inner], size)
+                inner in self._sizes and self.fits(index) and self._ends_within(begin, self._sizes[inner], size)
             ):
                 return True
             case Add():

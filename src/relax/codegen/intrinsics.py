@@ -17,14 +17,7 @@ from ..native import math
 from ..native.builder import FunctionBuilder, vector
 from ..native.formula import Val, in_parts, suffix
 from ..native.piecewise import LANES
-from ..native.types import (
-    element_type,
-    is_small_float,
-    is_small_integer,
-    memory_element,
-    memory_type,
-    register_type,
-)
+from ..native.types import element_type, is_small_float, is_small_integer, memory_element, memory_type, register_type
 from ..prim import Call, IntImm, PrimExpr, StringImm, Var
 from ..prim.instructions import REDUCTIONS
 from ..tir import BufferLoad
@@ -211,9 +204,7 @@ def _if_then_else(cx: Context, call: Call) -> Val:
     return choice(cx, call.args[0], call.args[1], call.args[2])
 
 
-_POINTERS: Final = (
-    "view the data of a buffer (T.decl_buffer(shape, data=A.data)), or pass the pointer as a T.handle"
-)
+_POINTERS: Final = "view the data of a buffer (T.decl_buffer(shape, data=A.data)), or pass the pointer as a T.handle"
 
 
 def _reinterpret(cx: Context, call: Call) -> Val:
@@ -242,9 +233,7 @@ def _extern(pure: bool) -> Intrinsic:
             cx.report("E5903", "call_extern: the first argument must be the name of a C function", call)
             return cx.anything(call.dtype)
         if name.value in cx.unit.symbols:
-            message = (
-                f"call_extern {name.value}: this is no C function, but one that the module itself defines"
-            )
+            message = f"call_extern {name.value}: this is no C function, but one that the module itself defines"
             cx.report("E5909", message, call, "call it by its name in the module")
         for arg in (*call.args[1:], call):
             if arg is not call or not call.dtype.is_void:

@@ -57,9 +57,7 @@ def checked_signature(unit: Unit, name: str, func: PrimFunc) -> Signature:
 
 
 def _report_unbound(unit: Unit, name: str, var: Var, place: ArgumentField) -> None:
-    message = (
-        f"{var.name}, in {place.words} of buffer {place.buffer.name}, stands alone in no dimension of any"
-    )
+    message = f"{var.name}, in {place.words} of buffer {place.buffer.name}, stands alone in no dimension of any"
     unit.report(
         name,
         Diagnostic(
@@ -69,6 +67,3 @@ def _report_unbound(unit: Unit, name: str, var: Var, place: ArgumentField) -> No
             hint=f"pass {var.name} as a parameter of its own, or give some buffer a dimension that is just {var.name}",
         ),
     )
-
-
-__all__ = ["WrittenMatching", "checked_signature"]

@@ -12,17 +12,7 @@ from ..ir import DataType, structural_equal
 from ..native.builder import Operand, splat, vector
 from ..native.formula import Val, broadcast, constant
 from ..native.types import check_lanes, element_type, is_small_float, is_small_integer, memory_element
-from ..prim import (
-    LT,
-    BinaryExpr,
-    Cast,
-    IntImm,
-    Not,
-    PrimExpr,
-    Var,
-    const,
-    post_order,
-)
+from ..prim import LT, BinaryExpr, Cast, IntImm, Not, PrimExpr, Var, const, post_order
 from ..prim.intervals import dtype_range
 from ..tir import Broadcast, Buffer, BufferLoad, BufferStore, Ramp
 from .choice import needs_care
@@ -118,13 +108,7 @@ def _require(cx: Context, condition: Val, buffer: Buffer, axis: int, at: Val, wh
 
 
 def _checked_vector(
-    cx: Context,
-    buffer: Buffer,
-    axis: int,
-    expr: PrimExpr,
-    where: Storage,
-    active: _Mask | None,
-    base: PrimExpr | None,
+    cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, where: Storage, active: _Mask | None, base: PrimExpr | None
 ) -> Val:
     """Index of each lane, checked; only the first lane's index if `base` is given."""
     size = buffer.shape[axis]
@@ -134,9 +118,7 @@ def _checked_vector(
         last = cx.facts.answer(lambda: expr.base + expr.stride * (expr.lanes - 1), "last lane", expr)
         ends = (expr.base, last)
         above, below = cx.facts.in_bounds(last, size)
-        if (
-            cx.facts.interval(expr.stride)[0] >= 0
-        ):  # the first lane is below the last, unless that is less than 0
+        if cx.facts.interval(expr.stride)[0] >= 0:  # the first lane is below the last, unless that is less than 0
             proofs = [cx.facts.nonnegative(expr.base), above and below]
         else:
             proofs = [all(cx.facts.in_bounds(expr.base, size)), above and below]
@@ -161,13 +143,7 @@ def _checked_vector(
 
 
 def _checked_lanes(
-    cx: Context,
-    buffer: Buffer,
-    axis: int,
-    expr: PrimExpr,
-    where: Storage,
-    active: _Mask,
-    base: PrimExpr | None,
+    cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, where: Storage, active: _Mask, base: PrimExpr | None
 ) -> Val:
     """Index of each lane, checked in active lanes; only the first lane's index if `base` is given."""
     if active.proves_inside(cx, expr, buffer.shape[axis]):
@@ -328,16 +304,12 @@ class _Address:
             cx.b.module.has_wide_tiles = True
         self.scattered = any(i.lanes > 1 for i in found)
         if (self.scattered or mask is not None) and element_lanes > 1:
-            cx.report(
-                "E5904", f"buffer {buffer.name} of {buffer.dtype!s} is not indexed by consecutive vectors"
-            )
+            cx.report("E5904", f"buffer {buffer.name} of {buffer.dtype!s} is not indexed by consecutive vectors")
         # An address whose first lane is not active may lie outside of the buffer.
         offset = _offset(cx, where, found, element_lanes, wraps=mask is not None)
         flags = "inbounds" if where.strides is not None else "inbounds nuw"
         flags = flags if mask is None else ""
-        self.pointer = cx.b.op(
-            f"getelementptr {flags} {element}, ptr {where.pointer}, {offset.full_type} {offset.ref}"
-        )
+        self.pointer = cx.b.op(f"getelementptr {flags} {element}, ptr {where.pointer}, {offset.full_type} {offset.ref}")
         self.type = vector(element, self.lanes)
         self.element = element
 

@@ -55,9 +55,7 @@ def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:
     return "\n".join(kernel.shown(kernel.text) for kernel in kernel_texts(funcs, target))
 
 
-def kernel_texts(
-    funcs: Mapping[str, PrimFunc], target: Target, *, mark_loops: bool = False
-) -> list[KernelText]:
+def kernel_texts(funcs: Mapping[str, PrimFunc], target: Target, *, mark_loops: bool = False) -> list[KernelText]:
     """LLVM IR of lowered functions, a text per group of functions that call each other, or per batch of small ones.
 
     With `mark_loops`, the instructions of loops end in ``!dbg !loop<number>``, which LLVM does not parse. Raises
@@ -345,9 +343,7 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     parameters += [f"i64 %s{i}" for i in range(len(known.bound))]
     attributes = f'nounwind %s "prefer-vector-width"="{unit.target.vector_bits}"'
     group = unit.module.attribute_group(attributes % "noinline")
-    inline = (
-        unit.module.attribute_group(attributes % "alwaysinline") if PARALLEL_BODY in func.attrs else group
-    )
+    inline = unit.module.attribute_group(attributes % "alwaysinline") if PARALLEL_BODY in func.attrs else group
     # A kernel's body is called by compiled Relax functions too, which are in other modules.
     linkage = "hidden" if PARALLEL_BODY not in func.attrs and REGISTERS not in func.attrs else "internal"
     if linkage == "hidden" and len(parameters) > _MANY:

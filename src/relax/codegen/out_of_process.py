@@ -132,6 +132,3 @@ class _Reader(pickle.Unpickler):
         if module.partition(".")[0] not in _PACKAGES:
             raise pickle.UnpicklingError(f"{module}.{name} is of no package of relax")
         return super().find_class(module, name)
-
-
-__all__ = ["ERRANDS", "KernelsApart", "answer"]

@@ -192,10 +192,7 @@ def _check_range(cx: Context, stmt: For, start: Val, extent: Val) -> None:
         return
     last = start + extent - 1
     cx.fail_unless(
-        last.le(int(top)),
-        "OverflowError",
-        f"loop {escaped(stmt.loop_var.name)}: %lld does not fit {dtype!s}",
-        last,
+        last.le(int(top)), "OverflowError", f"loop {escaped(stmt.loop_var.name)}: %lld does not fit {dtype!s}", last
     )
 
 
@@ -210,9 +207,7 @@ def _checked_extent(cx: Context, stmt: For, start: Val, extent: Val) -> Val:
         cx.fail_unless(extent.ge(0), "OverflowError", message, extent)
     count = extent.intrinsic("smax", 0)
     end = start + count
-    cx.fail_unless(
-        end.ge(start), "OverflowError", f"loop {name}: %lld + %lld does not fit {dtype!s}", start, count
-    )
+    cx.fail_unless(end.ge(start), "OverflowError", f"loop {name}: %lld + %lld does not fit {dtype!s}", start, count)
     return count
 
 

@@ -49,8 +49,4 @@ def unknown_among(names: Iterable[str], known: Mapping[str, str]) -> list[tuple[
 def _hint(name: str, known: Mapping[str, str]) -> str:
     near = difflib.get_close_matches(name, known, 1)
     there = ", ".join(known) or "none"
-    return (
-        f"did you mean {near[0]}?"
-        if near
-        else f"remove it, or run the pass that reads it (known here: {there})"
-    )
+    return f"did you mean {near[0]}?" if near else f"remove it, or run the pass that reads it (known here: {there})"

@@ -28,9 +28,7 @@ def _tile_dot(kind: str) -> Callable[[Context, Call], Val]:
         machine = cx.unit.target.machine
         tiles = machine.isa.tiles
         if tiles is None or not machine.multiplies_tiles(kind):
-            cx.report(
-                "E5903", f"the target has no products of tiles of {_numbers(kind)}", call, _hint(tiles, kind)
-            )
+            cx.report("E5903", f"the target has no products of tiles of {_numbers(kind)}", call, _hint(tiles, kind))
             return cx.i64(0)
         values = [cx.value(arg) for arg in call.args]
         arguments = ", ".join(f"{'ptr' if value.type == 'ptr' else 'i64'} {value.ref}" for value in values)
@@ -73,9 +71,7 @@ def _function(module: ModuleBuilder, kind: str, tiles: Tiles) -> Operand:
 def _text(name: str, kind: str, tiles: Tiles) -> str:
     """LLVM text of the function."""
     parameters = ", ".join(f"ptr %{pointer}, i64 %{pointer}_words" for pointer in _POINTERS)
-    lines = [
-        f'define internal void @"{name}"({parameters}, i64 %rows, i64 %columns, i64 %steps) noinline nounwind {{'
-    ]
+    lines = [f'define internal void @"{name}"({parameters}, i64 %rows, i64 %columns, i64 %steps) noinline nounwind {{']
     lines += ["entry:", "  %config = alloca [64 x i8], align 64"]
     lines += ["  store [64 x i8] zeroinitializer, ptr %config, align 64", "  store i8 1, ptr %config"]
     for size in ("rows", "columns"):
@@ -98,9 +94,7 @@ def _text(name: str, kind: str, tiles: Tiles) -> str:
         ("%rows_right_1", "%bytes_1"),
     ]  # fmt: skip
     for tile, (rows, width) in enumerate(shapes):
-        lines += _stored(f"rows{tile}", rows, "i8", 48 + tile) + _stored(
-            f"width{tile}", width, "i16", 16 + 2 * tile
-        )
+        lines += _stored(f"rows{tile}", rows, "i8", 48 + tile) + _stored(f"width{tile}", width, "i16", 16 + 2 * tile)
     lines.append(f"  call void @{tiles.configure}(ptr %config)")
     for pointer in _POINTERS:
         lines.append(f"  %{pointer}_distance = shl i64 %{pointer}_words, 2")
@@ -145,9 +139,7 @@ def _way(label: str, tall: int, wide: int, kind: str, tiles: Tiles) -> list[str]
     blocks = [(r, c) for r in range(tall + 1) for c in range(wide + 1)]
 
     def moves(name: str) -> list[str]:
-        return [
-            f"  call void @{name}(i8 {2 * r + c}, ptr %{places[r, c]}, i64 %sums_distance)" for r, c in blocks
-        ]
+        return [f"  call void @{name}(i8 {2 * r + c}, ptr %{places[r, c]}, i64 %sums_distance)" for r, c in blocks]
 
     def operand(tile: int, pointer: str, distance: str) -> str:
         return f"  call void @{tiles.load}(i8 {tile}, ptr %{pointer}, i64 %{distance})"
@@ -169,8 +161,7 @@ def _way(label: str, tall: int, wide: int, kind: str, tiles: Tiles) -> list[str]
     if wide:
         lines += [_moved(f"{b}.1", b, "64"), operand(7, f"{b}.1", "right_distance")]
     lines += [
-        f"  call void @{tiles.products[kind].intrinsic}(i8 {2 * r + c}, i8 {4 + r}, i8 {6 + c})"
-        for r, c in blocks
+        f"  call void @{tiles.products[kind].intrinsic}(i8 {2 * r + c}, i8 {4 + r}, i8 {6 + c})" for r, c in blocks
     ]
     lines += [_moved(f"{a}.next", a, "64"), _moved(f"{b}.next", b, "%right_step")]
     lines += [f"  %{k}.next = add i64 %{k}, 1", f"  br label %{label}.head", f"{label}.end:"]
@@ -178,5 +169,3 @@ def _way(label: str, tall: int, wide: int, kind: str, tiles: Tiles) -> list[str]
 
 
 TABLE: Final = {f"tile_dot_{kind}": _tile_dot(kind) for kind in TILES}
-
-__all__ = ["TABLE"]

@@ -43,9 +43,7 @@ def declare_view(cx: Context, view: Buffer) -> None:
     cx.storage[view] = _view(cx, view)
 
 
-def declare_memory(
-    cx: Context, buffer: Buffer, pointer: Operand, align: int, size: Number | None = None
-) -> None:
+def declare_memory(cx: Context, buffer: Buffer, pointer: Operand, align: int, size: Number | None = None) -> None:
     """Record memory: that of a parameter's buffer, or an allocation of `size` bytes."""
     if buffer.data in cx.memory:
         other = cx.memory[buffer.data].buffer
@@ -206,9 +204,7 @@ class _Counter:
         b_ = self.cx.b
         function = b_.module.intrinsic(f"llvm.s{op}.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
         pair = b_.op(f"call {{ i64, i1 }} {function}(i64 {_val(self.cx, a).ref}, i64 {_val(self.cx, b).ref})")
-        self.overflow = _either(
-            self.overflow, Val(b_, "i1", 1, b_.op(f"extractvalue {{ i64, i1 }} {pair}, 1"))
-        )
+        self.overflow = _either(self.overflow, Val(b_, "i1", 1, b_.op(f"extractvalue {{ i64, i1 }} {pair}, 1")))
         return Val(b_, "i64", 1, b_.op(f"extractvalue {{ i64, i1 }} {pair}, 0"))
 
 
@@ -236,12 +232,8 @@ def _span(cx: Context, buffer: Buffer, storage: Storage) -> _Span:
     else:
         for size, stride in zip(sizes, storage.strides, strict=True):
             way = counter.mul(counter.add(size, -1), _number(cx, stride))
-            first = counter.add(
-                first, min(way, 0) if isinstance(way, int) else way.intrinsic("smin", cx.i64(0))
-            )
-            last = counter.add(
-                last, max(way, 0) if isinstance(way, int) else way.intrinsic("smax", cx.i64(0))
-            )
+            first = counter.add(first, min(way, 0) if isinstance(way, int) else way.intrinsic("smin", cx.i64(0)))
+            last = counter.add(last, max(way, 0) if isinstance(way, int) else way.intrinsic("smax", cx.i64(0)))
         end = counter.add(last, 1)
     item = _item(buffer)
     start, end = counter.mul(first, item), counter.mul(end, item)
@@ -314,6 +306,3 @@ def _choose(cx: Context, condition: Condition, yes: Number, no: Number) -> Numbe
     if isinstance(condition, bool):
         return yes if condition else no
     return condition.choose(_val(cx, yes), _val(cx, no))
-
-
-__all__ = ["declare_memory", "declare_view", "require_offset", "storage_of"]

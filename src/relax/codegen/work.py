@@ -141,15 +141,11 @@ def _of(cx: Context, stmt: Stmt, values: Values, measure: _Measure) -> Work:
             inside = _of(cx, body, _with(values, var, middle(cx, stmt, values)), measure)
             return _times(_extent(cx, extent, values), inside)
         case While(condition, body):
-            return _times(
-                _UNKNOWN_EXTENT, _total([measure.of(cx, condition), _of(cx, body, values, measure)])
-            )
+            return _times(_UNKNOWN_EXTENT, _total([measure.of(cx, condition), _of(cx, body, values, measure)]))
         case IfThenElse(condition, then_case, else_case):
             otherwise = 0.0 if else_case is None else _of(cx, else_case, values, measure)
             arms = _of(cx, then_case, values, measure), otherwise
-            return _total(
-                [measure.of(cx, condition), measure.branch(cx, typical(cx, condition, values), *arms)]
-            )
+            return _total([measure.of(cx, condition), measure.branch(cx, typical(cx, condition, values), *arms)])
         case LetStmt(var, value, body):
             inside = _of(cx, body, _with(values, var, typical(cx, value, values)), measure)
             return _total([measure.of(cx, value), inside])

@@ -100,9 +100,7 @@ class Wrapper(WrittenMatching):
         itemsize = max(place.buffer.dtype.bits // 8, 1) * max(place.buffer.dtype.lanes, 1)
         context, expected = self.who(place.buffer), f"a multiple of {itemsize}"
         is_whole = offset.make(f"urem i64 {offset.ref}, {itemsize}").eq(0)
-        self.cx.require(
-            is_whole, IS, context=context, place="offset", found=[offset, " bytes"], expected=expected
-        )
+        self.cx.require(is_whole, IS, context=context, place="offset", found=[offset, " bytes"], expected=expected)
         return offset.make(f"udiv i64 {offset.ref}, {itemsize}")
 
     def compare(self, place: ArgumentField, size: PrimExpr) -> None:

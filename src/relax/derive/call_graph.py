@@ -117,6 +117,3 @@ def callees_first(mod: IRModule) -> list[tuple[GlobalVar, BaseFunc]]:
         return mod.items()
     table = {g.name_hint: (g, f) for g, f in mod.functions.items()}
     return [table[name] for component in components(call_graph(mod)) for name in component]
-
-
-__all__ = ["call_graph", "callees_first", "components", "global_vars_in", "reachable", "recursive_groups"]

@@ -93,6 +93,3 @@ def call_facts(value: RelaxExpr) -> Iterator[PrimExpr]:
             yield from condition_facts(cond.struct_info_)
         case _:
             return
-
-
-__all__ = ["call_facts", "cast_facts", "condition_facts", "with_facts"]

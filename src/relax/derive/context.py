@@ -33,13 +33,7 @@ from ..prim import Analyzer, facts_in_scope, free_vars, substitute
 from ..prim import cast as cast_scalar
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
-from ..struct_info import (
-    FuncStructInfo,
-    ObjectStructInfo,
-    PrimStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .conditions import condition_facts, with_facts
 
@@ -76,9 +70,7 @@ class Scope:
 
     def defined(self, info: StructInfo) -> StructInfo:
         """The same with shape variables replaced by what they are, in those of the scopes around."""
-        return (
-            substitute_struct_info(info, self.definitions, None, simplify_dim) if self.definitions else info
-        )
+        return substitute_struct_info(info, self.definitions, None, simplify_dim) if self.definitions else info
 
     def erased(self, info: StructInfo) -> StructInfo:
         """Erase struct info to what is valid outside of the scope."""
@@ -212,9 +204,7 @@ class Scopes:
             own = bound_in(*(info.params or ()))
         else:
             own = self.own_shape_vars.get(cast(Var, function), {})
-        fresh: dict[PrimVar, PrimExpr] = {
-            v: PrimVar(v.name, v.dtype, span=v.span) for v in own if v in self.shape_vars
-        }
+        fresh: dict[PrimVar, PrimExpr] = {v: PrimVar(v.name, v.dtype, span=v.span) for v in own if v in self.shape_vars}
         return substitute_struct_info(info, fresh) if fresh else info
 
     # -- scopes
@@ -325,19 +315,12 @@ class Scopes:
     # -- complaints
 
     def error(
-        self,
-        code: str,
-        message: str,
-        span: Span | None,
-        notes: Iterable[str] = (),
-        hint: str = "",
+        self, code: str, message: str, span: Span | None, notes: Iterable[str] = (), hint: str = ""
     ) -> DiagnosticError:
         """An error at this place, to be raised."""
         return DiagnosticError(Diagnostic(code, message, span or self.span, self.where, tuple(notes), hint))
 
-    def misfit(
-        self, number: int, what: str, reason: str, span: Span | None, notes: Iterable[str], hint: str
-    ) -> None:
+    def misfit(self, number: int, what: str, reason: str, span: Span | None, notes: Iterable[str], hint: str) -> None:
         """A possible misfit, left to be checked at run time: a warning, or in strict mode an error."""
         if not self.warn:
             return
@@ -345,9 +328,7 @@ class Scopes:
         if PassContext.current().config.get("relax.strict", False):
             raise self.error(f"E{number}", what + because, span, notes, hint)
         message = f"{what}, it is checked at run time{because}"
-        emit_warning(
-            Diagnostic(f"W{number}", message, span or self.span, self.where, tuple(notes), hint, "warning")
-        )
+        emit_warning(Diagnostic(f"W{number}", message, span or self.span, self.where, tuple(notes), hint, "warning"))
 
     def awaits_placing(self, fit: Fit) -> bool:
         """True if a misfit is only that a device is not known, in a module in which RealizeVDevice finds that out."""
@@ -361,9 +342,7 @@ class Scopes:
 def make_block(is_dataflow: bool, bindings: Iterable[Binding], original: BindingBlock | None) -> BindingBlock:
     """A block of either kind, in the place of another."""
     span = original.span if original is not None else None
-    return (
-        DataflowBlock(tuple(bindings), span=span) if is_dataflow else BindingBlock(tuple(bindings), span=span)
-    )
+    return DataflowBlock(tuple(bindings), span=span) if is_dataflow else BindingBlock(tuple(bindings), span=span)
 
 
 def merge_blocks(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
@@ -379,9 +358,7 @@ def merge_blocks(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
     return [
         group[0]
         if len(group) == 1
-        else make_block(
-            isinstance(group[0], DataflowBlock), [b for block in group for b in block.bindings], group[0]
-        )
+        else make_block(isinstance(group[0], DataflowBlock), [b for block in group for b in block.bindings], group[0])
         for group in groups
     ]
 
@@ -460,21 +437,3 @@ def with_result(function: Function, annotated: FuncStructInfo, in_scope: Collect
         return function
     table, free = match_own(annotated.params, params, in_scope)
     return function.replace(ret_struct_info=erase(substitute_struct_info(annotated.ret, table), free))
-
-
-__all__ = [
-    "FORCE_PURE",
-    "FunctionScope",
-    "OpenBlock",
-    "PoisonedError",
-    "Scope",
-    "Scopes",
-    "function_struct_info",
-    "make_block",
-    "merge_blocks",
-    "prim_func_struct_info",
-    "set_global_struct_info",
-    "signature_of",
-    "sizes_bound_again",
-    "with_result",
-]

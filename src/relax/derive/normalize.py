@@ -40,17 +40,7 @@ from ..expr import (
 from ..info.mapping import bound_in, shape_expressions
 from ..info.relations import Fit, Verdict, check_castable, check_compatible, erase, match_dimensions
 from ..info.text import struct_info_text
-from ..ir import (
-    BaseFunc,
-    DiagnosticError,
-    GlobalVar,
-    IRModule,
-    Op,
-    RelaxExpr,
-    Span,
-    StructInfo,
-    set_slot,
-)
+from ..ir import BaseFunc, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, Span, StructInfo, set_slot
 from ..ir.deep import nested_too_deeply
 from ..prim.expr import Var as PrimVar
 from ..struct_info import FuncStructInfo, ObjectStructInfo
@@ -68,14 +58,7 @@ from .context import (
     sizes_bound_again,
     with_result,
 )
-from .rules import (
-    check_purity,
-    derive_struct_info,
-    is_pure_call,
-    known_struct_info,
-    silencing_hint,
-    use_span,
-)
+from .rules import check_purity, derive_struct_info, is_pure_call, known_struct_info, silencing_hint, use_span
 from .substitution import substitute
 
 _T = TypeVar("_T", bound=RelaxExpr)
@@ -85,12 +68,7 @@ class Normalizer(Scopes):
     """Brings expressions into normal form inside the block that is open, and derives their struct info."""
 
     def __init__(
-        self,
-        mod: IRModule | None = None,
-        *,
-        collect: bool = False,
-        warn: bool = True,
-        trust: bool = False,
+        self, mod: IRModule | None = None, *, collect: bool = False, warn: bool = True, trust: bool = False
     ) -> None:
         super().__init__(mod, collect=collect, warn=warn)
         self.trust = trust
@@ -440,13 +418,7 @@ class Normalizer(Scopes):
             self.append(VarBinding(var, value, span=original.span if original is not None else value.span))
 
     def bind_checked(
-        self,
-        var: Var,
-        value: RelaxExpr,
-        info: StructInfo,
-        known: StructInfo,
-        fit: Fit,
-        original: VarBinding | None,
+        self, var: Var, value: RelaxExpr, info: StructInfo, known: StructInfo, fit: Fit, original: VarBinding | None
     ) -> None:
         """An annotation claims more than was derived: that is checked at run time, by a match_cast."""
         span = var.span or (original.span if original is not None else None) or value.span

@@ -89,9 +89,7 @@ def _unknown_global(global_var: GlobalVar, scopes: Scopes) -> DiagnosticError:
             global_var.span or scopes.functions[name].span,
             hint=f"write def {name}(...) -> <struct info>: what a recursive function returns is not inferred",
         )
-    return DiagnosticError(
-        unknown_function(name, list(scopes.globals), global_var.span or scopes.span, scopes.where)
-    )
+    return DiagnosticError(unknown_function(name, list(scopes.globals), global_var.span or scopes.span, scopes.where))
 
 
 def unknown_function(name: str, known: Sequence[str], span: Span | None, where: str) -> Diagnostic:
@@ -161,18 +159,14 @@ def derive_if(expr: If, scopes: Scopes) -> StructInfo:
         scopes.misfit(3010, what, "", _condition_place(expr), [_note(expr.cond, info)], hint)
     then = known_struct_info(expr.true_branch, scopes)
     other = known_struct_info(expr.false_branch, scopes)
-    return _bound_by_condition(expr.cond, then, other, scopes) or struct_info_lca(
-        then, other, scopes.shape_vars
-    )
+    return _bound_by_condition(expr.cond, then, other, scopes) or struct_info_lca(then, other, scopes.shape_vars)
 
 
 def _condition_place(expr: If) -> Span | None:
     return use_span(expr.cond) or condition_span(expr.span) or expr.span
 
 
-def _bound_by_condition(
-    cond: RelaxExpr, then: StructInfo, other: StructInfo, scopes: Scopes
-) -> StructInfo | None:
+def _bound_by_condition(cond: RelaxExpr, then: StructInfo, other: StructInfo, scopes: Scopes) -> StructInfo | None:
     """The info of one branch, if the other's is at least as specific where the condition sends the program there."""
     for holds, here, there in ((True, then, other), (False, other, then)):
         with scopes.given(cond, holds), scopes.knowing():
@@ -313,19 +307,12 @@ def derive_call_ret_struct_info(info: FuncStructInfo, call: Call, scopes: Scopes
     return result
 
 
-def _argument_misfit(
-    call: Call, name: str, index: int, fit: Fit, expected: StructInfo, scopes: Scopes
-) -> None:
+def _argument_misfit(call: Call, name: str, index: int, fit: Fit, expected: StructInfo, scopes: Scopes) -> None:
     arg = call.args[index]
     span = use_span(arg) or argument_span(call.span, index, len(call.args)) or call.span
-    notes = [
-        f"found {struct_info_text(arg.struct_info_)}",
-        f"expected {struct_info_text(expected)}",
-    ]
+    notes = [f"found {struct_info_text(arg.struct_info_)}", f"expected {struct_info_text(expected)}"]
     if fit.verdict is Verdict.NO:
-        hint = fit.hint(
-            "give a value of what the parameter declares, or declare the parameter as what it is given"
-        )
+        hint = fit.hint("give a value of what the parameter declares, or declare the parameter as what it is given")
         raise scopes.error("E3001", f"{name}: argument {index}: {fit.reason}", span, notes, hint)
     if scopes.awaits_placing(fit):
         return
@@ -352,9 +339,7 @@ def check_purity(call: Call, scopes: Scopes) -> None:
 def _is_packed(call: Call) -> bool:
     """True if a call is one of a packed function, directly or by `call_packed`."""
     info = call.op.struct_info_
-    return callee_text(call.op) == "relax.call_packed" or (
-        isinstance(info, FuncStructInfo) and info.params is None
-    )
+    return callee_text(call.op) == "relax.call_packed" or (isinstance(info, FuncStructInfo) and info.params is None)
 
 
 def is_pure_call(call: Call, scopes: Scopes | None = None) -> bool:
@@ -398,18 +383,3 @@ def _note(expr: RelaxExpr, info: StructInfo | None, index: int | None = None) ->
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-__all__ = [
-    "callee_text",
-    "check_purity",
-    "derive_call",
-    "derive_call_ret_struct_info",
-    "derive_struct_info",
-    "is_pure_call",
-    "known_struct_info",
-    "notes_of",
-    "silencing_hint",
-    "unknown_function",
-    "use_span",
-]

@@ -10,18 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
-from ..expr import (
-    Binding,
-    BindingBlock,
-    Function,
-    MatchCast,
-    PrimValue,
-    SeqExpr,
-    ShapeExpr,
-    Var,
-    VarBinding,
-    convert,
-)
+from ..expr import Binding, BindingBlock, Function, MatchCast, PrimValue, SeqExpr, ShapeExpr, Var, VarBinding, convert
 from ..info.dims import simplify_dim
 from ..info.mapping import bound_in, fields_in, map_struct_info
 from ..ir import Node, RelaxExpr, StructInfo, map_children, set_slot
@@ -174,9 +163,7 @@ class Substitution:
                 return binding.replace(value=value, struct_info=self.info(info), var=self.define(var))
             case VarBinding(var, Function() as function):
                 # The function may call itself: its variable is defined first, in the shape variables of its parameters.
-                self.define_shape_vars(
-                    *(p.struct_info_ for p in function.params if p.struct_info_ is not None)
-                )
+                self.define_shape_vars(*(p.struct_info_ for p in function.params if p.struct_info_ is not None))
                 new_var = self.define(var)
                 return binding.replace(var=new_var, value=self.node(function))
             case VarBinding(var, value):
@@ -195,6 +182,3 @@ def _shapes_named(info: StructInfo | None) -> list[Var]:
     """The variables that hold shapes of tensors in a struct info."""
     parts = () if info is None else fields_in(info)
     return [p.shape for p in parts if isinstance(p, TensorStructInfo) and isinstance(p.shape, Var)]
-
-
-__all__ = ["Substitution", "copy_with_new_vars", "substitute"]

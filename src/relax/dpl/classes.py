@@ -26,18 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ..analysis.variables import get_var2val
-from ..expr import (
-    Call,
-    Constant,
-    DataflowVar,
-    ExternFunc,
-    Function,
-    SeqExpr,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from ..expr import Call, Constant, DataflowVar, ExternFunc, Function, SeqExpr, ShapeExpr, Tuple, TupleGetItem, Var
 from ..ir import DataType, GlobalVar, Op, RelaxExpr, StructInfo, structural_equal
 from ..op import Operator, operator_of
 from ..op.operands import is_absent
@@ -379,9 +368,7 @@ class UnorderedTuplePattern(_Computed):
         if isinstance(value, Tuple) and len(value.fields) == len(self.fields):
             yield from self._some_order(self.fields, list(value.fields), match)
 
-    def _some_order(
-        self, patterns: Sequence[DFPattern], fields: list[RelaxExpr], match: Match
-    ) -> Iterator[None]:
+    def _some_order(self, patterns: Sequence[DFPattern], fields: list[RelaxExpr], match: Match) -> Iterator[None]:
         if not patterns:
             yield
             return
@@ -507,9 +494,7 @@ class AttrPattern(_Refined):
         if isinstance(value, Op):
             return all(value.has_attr(k) and same_attr(v, value.get_attr(k)) for k, v in self.attrs.items())
         attrs = value.attrs if isinstance(value, Call) else None
-        return attrs is not None and all(
-            hasattr(attrs, k) and _is_spelled(attrs, k, v) for k, v in self.attrs.items()
-        )
+        return attrs is not None and all(hasattr(attrs, k) and _is_spelled(attrs, k, v) for k, v in self.attrs.items())
 
 
 def _is_spelled(attrs: Any, name: str, expected: Any) -> bool:

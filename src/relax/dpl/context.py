@@ -186,8 +186,7 @@ class _Search:
         shapes = [dims_of(self.match.matched[p]) for p in patterns if p in self.match.matched]
         known = [shape for shape in shapes if shape is not None]
         return len(known) == len(patterns) and all(
-            len(shape) == len(known[0]) and prove_shape_equal(known[0], shape) is Verdict.YES
-            for shape in known[1:]
+            len(shape) == len(known[0]) and prove_shape_equal(known[0], shape) is Verdict.YES for shape in known[1:]
         )
 
 

@@ -24,9 +24,7 @@ class Pattern:
         """True if an expression matches; `var2val` maps variables to values (`relax.analysis.get_var2val`)."""
         return self.extract_matched_expr(expr, var2val) is not None
 
-    def extract_matched_expr(
-        self, expr: RelaxExpr, var2val: Mapping[Var, RelaxExpr] | None = None
-    ) -> Matched | None:
+    def extract_matched_expr(self, expr: RelaxExpr, var2val: Mapping[Var, RelaxExpr] | None = None) -> Matched | None:
         """Expression in the program that each part of the pattern matched; None if it does not match."""
         match = Match(var2val)
         for _ in match.fit(self, expr):

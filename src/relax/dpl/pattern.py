@@ -165,10 +165,7 @@ def _arguments(args: DFPattern | Sequence[DFPattern] | None) -> DFPattern:
 
 
 def make_fused_bias_activation_pattern(
-    op_name: str,
-    with_bias: bool = False,
-    activation: str | None = None,
-    allow_reshape: bool = False,
+    op_name: str, with_bias: bool = False, activation: str | None = None, allow_reshape: bool = False
 ) -> DFPattern:
     """An operator of two operands, followed by an optional addition of a bias and an activation.
 

@@ -105,9 +105,7 @@ class _Reader:
             self._line = int(row.operands.split()[1])
         elif row.mnemonic and not row.mnemonic.startswith("."):
             if self._loop is not None:
-                self._loop.instructions.append(
-                    Instruction(row.mnemonic, row.operands, row.comment, self._line)
-                )
+                self._loop.instructions.append(Instruction(row.mnemonic, row.operands, row.comment, self._line))
         elif not row.mnemonic:
             self._place(row.comment)
 

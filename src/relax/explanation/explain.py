@@ -58,9 +58,7 @@ def _prim_funcs(func: object) -> IRModule:
     if isinstance(func, PrimFunc):
         return IRModule.from_expr(func)
     if isinstance(func, IRModule):
-        chosen: dict[str, BaseFunc] = {
-            g.name_hint: f for g, f in func.functions.items() if isinstance(f, PrimFunc)
-        }
+        chosen: dict[str, BaseFunc] = {g.name_hint: f for g, f in func.functions.items() if isinstance(f, PrimFunc)}
         if chosen:
             return IRModule(chosen)
         message = "the module has no PrimFunc whose machine code could be explained"
@@ -75,16 +73,7 @@ def _compiled(kernels: Sequence[KernelText], machine: Machine) -> list[tuple[str
         return []
     messages = [json.dumps(machine), *(with_lines(kernel.text) for kernel in kernels)]
     sent = b"".join(worker.packed(message.encode()) for message in messages)
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        START,
-        json.dumps([*map(str, sys.path)]),
-        worker.__file__,
-        "note",
-    ]
+    command = [sys.executable, "-I", "-S", "-c", START, json.dumps([*map(str, sys.path)]), worker.__file__, "note"]
     done = subprocess.run(command, input=sent, capture_output=True, check=False)
     texts = worker.unpacked(done.stdout)
     complaints = done.stderr.decode(errors="replace")

@@ -79,10 +79,7 @@ class _LineTable:
             self._node(f'!{{i32 {behaviour}, !"{name} Version", i32 {number}}}')
             for behaviour, name, number in ((2, "Debug Info", 3), (7, "Dwarf", 4))
         ]
-        self.nodes += [
-            f"!llvm.dbg.cu = !{{{self._unit}}}",
-            f"!llvm.module.flags = !{{{', '.join(versions)}}}",
-        ]
+        self.nodes += [f"!llvm.dbg.cu = !{{{self._unit}}}", f"!llvm.module.flags = !{{{', '.join(versions)}}}"]
 
     def _node(self, body: str) -> str:
         name = f"!{self._next}"

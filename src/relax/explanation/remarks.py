@@ -68,14 +68,8 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
         "a buffer that is written may overlap one that is read, and their bounds in the loop are not known; "
         'if they never overlap, say so: T.func_attr({"tir.noalias": True})',
     ),
-    (
-        "unsafe dependent memory operations",
-        "an iteration may read what an earlier one wrote",
-    ),
-    (
-        "Early exit loop",
-        "it may end early: an index that depends on data is checked against its bounds",
-    ),
+    ("unsafe dependent memory operations", "an iteration may read what an earlier one wrote"),
+    ("Early exit loop", "it may end early: an index that depends on data is checked against its bounds"),
     ("Cannot vectorize early exit", "it may end early: a check may fail in it"),
     ("could not determine number of loop iterations", "the number of iterations is not known when it starts"),
     (_FRUITLESS, "LLVM expects vectors to be no faster"),
@@ -83,10 +77,7 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
     ("library call cannot be vectorized", "it calls a function that has no form for vectors"),
     ("value that could not be identified as reduction", "an iteration uses a value of the one before"),
     ("cannot prove it is safe to reorder floating-point", "the order of its sum must stay as it is written"),
-    (
-        "cannot prove it is safe to reorder memory",
-        "the order of its reads and writes must stay as it is written",
-    ),
+    ("cannot prove it is safe to reorder memory", "the order of its reads and writes must stay as it is written"),
     ("loop control flow is not understood", "its branches are not those of a counted loop"),
 )
 

@@ -113,8 +113,7 @@ def _vector_bits(effects: Sequence[Effect]) -> int:
 
 def _cycles(effects: Sequence[Effect]) -> float:
     computations = sum(
-        bool(effect.flops or (effect.vector_bits and not effect.loads and not effect.stores))
-        for effect in effects
+        bool(effect.flops or (effect.vector_bits and not effect.loads and not effect.stores)) for effect in effects
     )
     divisions = sum(effect.divisions for effect in effects)
     loads = sum(max(effect.loads, effect.lanes_apart * effect.is_gather) for effect in effects)

@@ -225,8 +225,7 @@ def _card(index: int, report: LoopReport) -> str:
     if report.main is not None:
         codes.insert(0, ("machine code", report.main))
     code = "".join(
-        f"<details><summary>{title}</summary><pre>{escape(part.assembly)}</pre></details>"
-        for title, part in codes
+        f"<details><summary>{title}</summary><pre>{escape(part.assembly)}</pre></details>" for title, part in codes
     )
     return (
         f'<section id="loop{index}" class="{_state(report)}"><h2><a href="#line{index}">{index + 1}</a> '

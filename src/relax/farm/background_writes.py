@@ -58,5 +58,3 @@ def wait_for_all() -> None:
 
 
 hold_at_fork(_lock)
-
-__all__ = ["do_later", "wait_for", "wait_for_all"]

@@ -35,16 +35,7 @@ from pathlib import Path
 from typing import Final
 
 from ..runtime.forks import hold_at_fork
-from .store import (
-    LARGEST_ENTRY,
-    CorruptedError,
-    Entry,
-    Key,
-    NoStoreError,
-    Removed,
-    Store,
-    key_of_contents,
-)
+from .store import LARGEST_ENTRY, CorruptedError, Entry, Key, NoStoreError, Removed, Store, key_of_contents
 from .store import key_of as key_of
 
 _log = logging.getLogger(__name__)

@@ -50,9 +50,7 @@ def resolve(target: Target | str | None = None) -> Target:
         dataclasses.replace(
             found,
             vector_bits=options.get("vector-width", 0) or found.vector_bits,
-            caches=Caches(
-                *(options.get(f"{name}-cache", 0) or getattr(system, name) for name in ("l1", "l2", "l3"))
-            ),
+            caches=Caches(*(options.get(f"{name}-cache", 0) or getattr(system, name) for name in ("l1", "l2", "l3"))),
             cores=options.get("num-cores", 0) or host_cores(),
         )
     )

@@ -33,17 +33,7 @@ _ASKING: Final = ("host.py", "llvm_queries.py", "worker.py")
 """Files, beside those of `isa`, that determine the queries and the use of the answers."""
 
 _CHANGING: Final = frozenset(
-    {
-        "processor",
-        "cpu MHz",
-        "bogomips",
-        "BogoMIPS",
-        "physical id",
-        "siblings",
-        "core id",
-        "cpu cores",
-        "apicid",
-    }
+    {"processor", "cpu MHz", "bogomips", "BogoMIPS", "physical id", "siblings", "core id", "cpu cores", "apicid"}
     | {"initial apicid"}
 )
 """Lines of a processor's description that identify it among others or show its present speed."""
@@ -138,6 +128,3 @@ def _features() -> str:
         return features.replace(f"+{tiles.prefix}", f"-{tiles.prefix}")
     except RuntimeError:  # LLVM does not know how to ask on this system: the processor's name has to do
         return ""
-
-
-__all__ = ["HostFacts", "answer", "answered", "host_facts", "question"]

@@ -68,9 +68,7 @@ def compiled_objects(kernels: Iterable[KernelText], target: Target, compilers: C
     for key, data in zip(missing, compiled, strict=True):
         objects[key] = data
         cache.store(key, data)
-    return CompiledObjects(
-        [CompiledObject(kernel, objects[key], key) for kernel, key in written], len(missing)
-    )
+    return CompiledObjects([CompiledObject(kernel, objects[key], key) for kernel, key in written], len(missing))
 
 
 @lru_cache(maxsize=8)

@@ -77,11 +77,7 @@ class KernelMemory:
             return NOTHING
         funcs = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
         joined = _joined(funcs)
-        known = {
-            name: self._look(name, func, self._environment)
-            for name, func in funcs.items()
-            if name not in joined
-        }
+        known = {name: self._look(name, func, self._environment) for name, func in funcs.items() if name not in joined}
         return Recall(
             {name: recalled for name, (_, recalled) in known.items() if recalled is not None},
             {name: key for name, (key, recalled) in known.items() if recalled is None},
@@ -147,6 +143,3 @@ def _environment(target: Target) -> str | None:
     """Text of all inputs to a kernel's code besides the kernel; None if the compiler's files cannot be read."""
     files = compiler_files()
     return None if files is None else "\n".join((files, compiler_version(), target_words(target)))
-
-
-__all__ = ["NOTHING", "KernelMemory", "Recall", "Recalled", "callees"]

@@ -109,9 +109,7 @@ class Store:
     its entries may take together.
     """
 
-    def __init__(
-        self, directory: Callable[[], Path], limit: Callable[[], int], shares: Mapping[str, Fraction]
-    ) -> None:
+    def __init__(self, directory: Callable[[], Path], limit: Callable[[], int], shares: Mapping[str, Fraction]) -> None:
         self._directory, self._limit, self._shares = directory, limit, shares
         self._lock = threading.Lock()
         hold_at_fork(self._lock)
@@ -255,9 +253,7 @@ def _open_own_file(path: Path, largest: int) -> io.BufferedReader:
     """Open a regular file of the user's, of at most `largest` bytes. Raises OSError for others."""
     _check_file(path, os.lstat(path), largest)
     # What was put there in the meantime is not waited for.
-    flags = (
-        os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    )
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     file = open(os.open(path, flags), "rb")  # noqa: SIM115  (the caller closes it)
     try:
         _check_file(path, os.fstat(file.fileno()), largest)
@@ -321,17 +317,3 @@ def _removed(paths: Iterable[Path]) -> Removed:
         except OSError as error:
             problems.append(error)
     return Removed(count, problems)
-
-
-__all__ = [
-    "LARGEST_ENTRY",
-    "CorruptedError",
-    "Entry",
-    "Key",
-    "NoStoreError",
-    "Removed",
-    "Store",
-    "digest",
-    "key_of",
-    "key_of_contents",
-]

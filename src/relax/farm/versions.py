@@ -70,9 +70,7 @@ def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
         files = _files(rooms)
         if not _are_loaded(files):
             return None
-        contents = (
-            name.encode() + b"\0" + Path(files[name][0]).read_bytes() + b"\0" for name in sorted(files)
-        )
+        contents = (name.encode() + b"\0" + Path(files[name][0]).read_bytes() + b"\0" for name in sorted(files))
         return digest(contents, 16).hex()
     except OSError:
         return None
@@ -112,6 +110,3 @@ def _files(rooms: tuple[str, ...]) -> dict[str, tuple[str, float]]:
                 elif entry.name != "__pycache__" and entry.is_dir():
                     waiting.append((inside, entry.path))
     return found
-
-
-__all__ = ["compiler_files", "compiler_version", "target_words", "unedited", "usual_passes"]

@@ -140,9 +140,7 @@ def _with_class_instruction(text: str, machine: Machine) -> str:
     lanes = {int(found[1]) for found in _RARE_CLASSES.finditer(text)}
     if not lanes or not _has_classes(machine):
         return text
-    declared = "".join(
-        f"declare <{n} x i1> {_class_function(n)}(<{n} x float>, i32)\n" for n in sorted(lanes)
-    )
+    declared = "".join(f"declare <{n} x i1> {_class_function(n)}(<{n} x float>, i32)\n" for n in sorted(lanes))
     called = _RARE_CLASSES.sub(lambda found: f"{_class_function(int(found[1]))}({found[2]}, i32 161)", text)
     return f"{called}\n{declared}"
 

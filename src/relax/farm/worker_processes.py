@@ -43,8 +43,7 @@ Aside: TypeAlias = "tuple[str, Machine]"
 """A text with its own machine, compiled in the background if there is time."""
 
 START: Final = (
-    "import sys, json, runpy; sys.path[:] = json.loads(sys.argv[1]); "
-    "runpy.run_path(sys.argv[2], run_name='__main__')"
+    "import sys, json, runpy; sys.path[:] = json.loads(sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
 )
 
 

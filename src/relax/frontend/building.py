@@ -116,6 +116,3 @@ def sized(
 def is_unsized(info: StructInfo) -> bool:
     """True for a tensor with known rank and unknown dimensions."""
     return isinstance(info, TensorStructInfo) and info.dims is None and info.ndim >= 0
-
-
-__all__ = ["Branch", "bind_loop", "branch_of", "is_unsized", "sized"]

@@ -30,6 +30,3 @@ def define_dim(value: PrimExpr, table: Mapping[Var, PrimExpr]) -> PrimExpr | Non
         return None
     changed = {var: cast(var.dtype, table[var]) for var in used if table[var] is not var}
     return simplify_dim(substitute(value, changed)) if changed else value
-
-
-__all__ = ["define_dim", "simplify_dim"]

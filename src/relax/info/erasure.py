@@ -15,9 +15,7 @@ from .dims import define_dim
 from .mapping import bound_in, map_struct_info
 
 
-def erase(
-    info: StructInfo, shape_vars: Collection[PrimVar] = (), variables: Collection[Var] = ()
-) -> StructInfo:
+def erase(info: StructInfo, shape_vars: Collection[PrimVar] = (), variables: Collection[Var] = ()) -> StructInfo:
     """Struct info of a value where some variables are out of scope.
 
     A shape that mentions one of them is dropped (its rank and dtype stay), through tuples and functions.
@@ -85,6 +83,3 @@ class _Definer:
 
     def shape(self, value: RelaxExpr) -> RelaxExpr | None:
         return self.variables.get(value) if isinstance(value, Var) else None
-
-
-__all__ = ["erase", "erase_to_well_defined"]

@@ -15,13 +15,7 @@ from ..ir import RelaxExpr, StructInfo
 from ..prim import free_vars, substitute
 from ..prim.expr import PrimExpr, cast
 from ..prim.expr import Var as PrimVar
-from ..struct_info import (
-    FuncStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 MapDim = Callable[[PrimExpr], "PrimExpr | None"]
 MapShape = Callable[[RelaxExpr], "RelaxExpr | None"]
@@ -36,9 +30,7 @@ def map_struct_info(info: StructInfo, dim: MapDim, shape: MapShape | None = None
     return _Mapper(dim, shape).mapped(info) if type(info) in _WITH_PARTS else info
 
 
-_WITH_PARTS: Final = frozenset(
-    (TensorStructInfo, ShapeStructInfo, PrimStructInfo, TupleStructInfo, FuncStructInfo)
-)
+_WITH_PARTS: Final = frozenset((TensorStructInfo, ShapeStructInfo, PrimStructInfo, TupleStructInfo, FuncStructInfo))
 
 
 class _Mapper:
@@ -212,9 +204,7 @@ def _used(infos: Iterable[StructInfo], functions: dict[int, dict[PrimVar, None]]
     for info in fields_in(*infos):
         if not isinstance(info, FuncStructInfo):
             for value in dims_of(info):
-                found.update(
-                    [(value, None)] if isinstance(value, PrimVar) else dict.fromkeys(free_vars(value))
-                )
+                found.update([(value, None)] if isinstance(value, PrimVar) else dict.fromkeys(free_vars(value)))
             continue
         free = functions.get(id(info))
         if free is None:
@@ -245,15 +235,3 @@ def shape_expressions(info: StructInfo) -> Iterator[RelaxExpr]:
                 pending.extend(reversed((*(params or ()), ret)))
             case _:
                 pass
-
-
-__all__ = [
-    "bound_in",
-    "dims_of",
-    "fields_in",
-    "map_fields",
-    "map_struct_info",
-    "shape_expressions",
-    "substitute_struct_info",
-    "used_in",
-]

@@ -152,10 +152,7 @@ class _Comparison:
     """
 
     def __init__(
-        self,
-        in_scope: Collection[PrimVar],
-        wild: Iterable[PrimVar] = (),
-        budget: _Budget | None = None,
+        self, in_scope: Collection[PrimVar], wild: Iterable[PrimVar] = (), budget: _Budget | None = None
     ) -> None:
         self.in_scope = in_scope
         self.wild = set(wild)
@@ -281,9 +278,7 @@ class _Comparison:
             self.differ(Level.DIFFERENT, path, wanted, f"{len(value.params)}")
             return
         if self.budget.spent():
-            self.differ(
-                Level.UNPROVED, path, struct_info_text(expected), "a function type too large to compare"
-            )
+            self.differ(Level.UNPROVED, path, struct_info_text(expected), "a function type too large to compare")
             return
         expected_params, expected_ret = _apart(expected.params, expected.ret, value, self.in_scope)
         table, free = match_own(value.params, expected_params, self.in_scope)
@@ -310,9 +305,7 @@ class _Comparison:
         if (value.params is None) is not (expected.params is None):
             self.infos(Level.DIFFERENT, path, expected, value)
         elif expected.derive_func not in (DEFAULT_DERIVATION, value.derive_func):
-            self.differ(
-                Level.DIFFERENT, (*path, "derivation"), f"{expected.derive_func}", f"{value.derive_func}"
-            )
+            self.differ(Level.DIFFERENT, (*path, "derivation"), f"{expected.derive_func}", f"{value.derive_func}")
 
 
 class _CastComparison(_Comparison):
@@ -402,10 +395,7 @@ def _match(pattern: StructInfo, value: StructInfo, own: set[PrimVar], table: dic
 
 
 def _match_dims(
-    dims: tuple[PrimExpr, ...],
-    values: tuple[PrimExpr, ...] | None,
-    own: set[PrimVar],
-    table: dict[PrimVar, PrimExpr],
+    dims: tuple[PrimExpr, ...], values: tuple[PrimExpr, ...] | None, own: set[PrimVar], table: dict[PrimVar, PrimExpr]
 ) -> None:
     if values is None or len(values) != len(dims):
         return
@@ -526,9 +516,7 @@ def _tensor_lca(lhs: TensorStructInfo, rhs: TensorStructInfo) -> TensorStructInf
 
 
 def _equal_dims(lhs: tuple[PrimExpr, ...], rhs: tuple[PrimExpr, ...]) -> bool:
-    return len(lhs) == len(rhs) and all(
-        prove_equal(a, b) is Verdict.YES for a, b in zip(lhs, rhs, strict=True)
-    )
+    return len(lhs) == len(rhs) and all(prove_equal(a, b) is Verdict.YES for a, b in zip(lhs, rhs, strict=True))
 
 
 def _func_lca(lhs: FuncStructInfo, rhs: FuncStructInfo, in_scope: Collection[PrimVar]) -> StructInfo:
@@ -567,9 +555,7 @@ def _renamed(
     return _substituted(params, ret, match_own(params, others, in_scope)[0])
 
 
-def _substituted(
-    params: Params, ret: StructInfo, table: Mapping[PrimVar, PrimExpr]
-) -> tuple[Params, StructInfo]:
+def _substituted(params: Params, ret: StructInfo, table: Mapping[PrimVar, PrimExpr]) -> tuple[Params, StructInfo]:
     new = substitute_struct_info(TupleStructInfo((*params, ret)), table, None, simplify_dim)
     assert isinstance(new, TupleStructInfo)
     return new.fields[:-1], new.fields[-1]

@@ -35,26 +35,9 @@ from ..prim import (
 )
 from ..prim import Var as PrimVar
 from ..runtime.devices import Device, device
-from ..runtime.info import (
-    DTYPES,
-    Dim,
-    FuncInfo,
-    Info,
-    ObjectInfo,
-    PrimInfo,
-    ShapeInfo,
-    TensorInfo,
-    TupleInfo,
-    nesting,
-)
+from ..runtime.info import DTYPES, Dim, FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo, nesting
 from ..runtime.rounding import round_number
-from ..struct_info import (
-    FuncStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 _ARITHMETIC: Mapping[type[PrimExpr], str] = {
     Add: "+",
@@ -67,14 +50,7 @@ _ARITHMETIC: Mapping[type[PrimExpr], str] = {
     Min: "min",
     Max: "max",
 }
-_CONDITIONS: Mapping[type[PrimExpr], str] = {
-    EQ: "eq",
-    NE: "ne",
-    LT: "lt",
-    LE: "le",
-    And: "both",
-    Or: "either",
-}
+_CONDITIONS: Mapping[type[PrimExpr], str] = {EQ: "eq", NE: "ne", LT: "lt", LE: "le", And: "both", Or: "either"}
 
 
 def _converted(dtype: DataType, dim: Dim) -> Dim:
@@ -213,9 +189,7 @@ class InfoMaker:
                 return round_number(number, dtype)
             case PrimVar():
                 return self._name(value)
-            case Cast(dtype, inner) if dtype == "int64" and not (
-                inner.dtype.is_float or inner.dtype == "uint64"
-            ):
+            case Cast(dtype, inner) if dtype == "int64" and not (inner.dtype.is_float or inner.dtype == "uint64"):
                 return self._part(inner)
             case Cast(dtype, inner):
                 return _converted(dtype, self._part(inner))

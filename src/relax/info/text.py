@@ -12,18 +12,7 @@ from ..expr import ShapeExpr, Var
 from ..ir import Node, RelaxExpr, StructInfo
 from ..ir.printing import plain
 from ..ir.sharing import written_depth
-from ..prim.expr import (
-    BinaryExpr,
-    Call,
-    Cast,
-    FloatImm,
-    IntImm,
-    Let,
-    Not,
-    PrimExpr,
-    Select,
-    StringImm,
-)
+from ..prim.expr import BinaryExpr, Call, Cast, FloatImm, IntImm, Let, Not, PrimExpr, Select, StringImm
 from ..prim.expr import Var as PrimVar
 from ..struct_info import (
     FuncStructInfo,
@@ -43,13 +32,7 @@ _PLACES = 400
 """The most places of a node that a message shows."""
 _ALL = 1 << 30
 _OMITTED = "…"
-_FUNCTIONS = {
-    "Min": "T.min",
-    "Max": "T.max",
-    "Mod": "T.truncmod",
-    "And": "T.And",
-    "Or": "T.Or",
-}
+_FUNCTIONS = {"Min": "T.min", "Max": "T.max", "Mod": "T.truncmod", "And": "T.And", "Or": "T.Or"}
 
 
 def prim_text(expr: PrimExpr) -> str:
@@ -195,5 +178,3 @@ _WRITERS: dict[type, Callable[..., str]] = {
     TupleStructInfo: _tuple,
     FuncStructInfo: _func,
 }
-
-__all__ = ["dims_text", "prim_text", "struct_info_text"]

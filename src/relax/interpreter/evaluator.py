@@ -104,14 +104,10 @@ class Interpreter:
         if isinstance(function, Function) and "global_symbol" in function.attrs:
             return self.global_value(name)
         entries = [
-            g.name_hint
-            for g, f in self.mod.functions.items()
-            if isinstance(f, Function) and "global_symbol" in f.attrs
+            g.name_hint for g, f in self.mod.functions.items() if isinstance(f, Function) and "global_symbol" in f.attrs
         ]
         what = "does not exist" if function is None else "is private"
-        raise AttributeError(
-            f"function {name!r} {what}; the entry points are: {', '.join(entries) or 'none'}"
-        )
+        raise AttributeError(f"function {name!r} {what}; the entry points are: {', '.join(entries) or 'none'}")
 
     def invoke_closure(self, closure: Closure, *args: Any, **kwargs: Any) -> Any:
         """Call a function with Python values, for Python values; parameters may be given by name."""

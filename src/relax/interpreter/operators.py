@@ -76,9 +76,7 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Environment) -> An
             else:
                 result = _definition(operator)(*_typed(operands, infos))
     except _PROGRAM_ERRORS as error:
-        kind = next(
-            kind for kind in type(error).__mro__ if kind.__module__ == "builtins"
-        )  # NumPy has its own
+        kind = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")  # NumPy has its own
         raise kind(f"{context}: {error}") from error
     return _result(result, expected, context)
 
@@ -174,9 +172,7 @@ def _result(result: Any, expected: StructInfo, context: str) -> Any:
             agrees = expected.ndim in (-1, tensor.ndim) and dims == list(tensor.shape)
             if not agrees or expected.dtype not in ("", canonical_dtype(tensor.dtype)):
                 found = info_of(tensor)
-                raise RuntimeError(
-                    f"{context}: the reference disagrees with inference: {found}, not {expected}"
-                )
+                raise RuntimeError(f"{context}: the reference disagrees with inference: {found}, not {expected}")
             return tensor
         case TupleStructInfo(fields):
             return tuple(_result(part, field, context) for part, field in zip(result, fields, strict=True))

@@ -96,8 +96,7 @@ class Environment:
         if isinstance(expr, ShapeVar):
             return f"{expr.name} = {value} ({expr.name} was bound by {self._origin(expr)})"
         reasons = [
-            f"{var.name} = {size} was bound by {self._origin(var)}"
-            for var, size in self.known(free_vars(expr)).items()
+            f"{var.name} = {size} was bound by {self._origin(var)}" for var, size in self.known(free_vars(expr)).items()
         ]
         if not reasons:
             return str(value)

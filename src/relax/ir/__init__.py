@@ -7,18 +7,7 @@ from .diagnostics import Diagnostic, DiagnosticContext, DiagnosticError, RelaxWa
 from .dtype import DataType
 from .expr import BaseExpr, BaseFunc, GlobalVar, RelaxExpr, StructInfo, VDevice, update_struct_info
 from .module import IRModule
-from .node import (
-    Node,
-    binder,
-    child,
-    children_of,
-    fields_of,
-    label,
-    map_children,
-    node,
-    set_slot,
-    walk,
-)
+from .node import Node, binder, child, children_of, fields_of, label, map_children, node, set_slot, walk
 from .op import Op, register_op
 from .serialize import load_json, save_json
 from .span import Source, Span
@@ -46,57 +35,14 @@ from .vdevice import (
 )
 
 __all__ = [
-    "BaseExpr",
-    "BaseFunc",
-    "DataType",
-    "Diagnostic",
-    "DiagnosticContext",
-    "DiagnosticError",
-    "Difference",
-    "GlobalVar",
-    "IRModule",
-    "Node",
-    "Op",
-    "RelaxExpr",
-    "RelaxWarning",
-    "Source",
-    "Span",
-    "StoredArray",
-    "StoredFile",
-    "StructInfo",
-    "VDevice",
-    "assert_structural_equal",
-    "binder",
-    "child",
-    "children_of",
-    "emit_warning",
-    "exact_digest",
-    "fields_of",
-    "find_vdevice",
-    "first_difference",
-    "instrument",
-    "label",
-    "listed_vdevices",
-    "load_json",
-    "map_children",
-    "matching_free_vars",
-    "node",
-    "parse_vdevice",
-    "program_digest",
-    "quick_hash",
-    "register_op",
-    "same_vdevice",
-    "save_json",
-    "set_slot",
-    "structural_equal",
-    "structural_hash",
-    "target_kind",
-    "transform",
-    "update_struct_info",
-    "vdevice_index",
-    "vdevice_text",
-    "walk",
-]
+    "BaseExpr", "BaseFunc", "DataType", "Diagnostic", "DiagnosticContext", "DiagnosticError", "Difference",
+    "GlobalVar", "IRModule", "Node", "Op", "RelaxExpr", "RelaxWarning", "Source", "Span", "StoredArray",
+    "StoredFile", "StructInfo", "VDevice", "assert_structural_equal", "binder", "child", "children_of",
+    "emit_warning", "exact_digest", "fields_of", "find_vdevice", "first_difference", "instrument", "label",
+    "listed_vdevices", "load_json", "map_children", "matching_free_vars", "node", "parse_vdevice", "program_digest",
+    "quick_hash", "register_op", "same_vdevice", "save_json", "set_slot", "structural_equal", "structural_hash",
+    "target_kind", "transform", "update_struct_info", "vdevice_index", "vdevice_text", "walk",
+]  # fmt: skip
 
 answer_missing("relax.ir")
 answer_missing("relax.ir.instrument")

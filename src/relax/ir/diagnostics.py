@@ -79,12 +79,7 @@ def _excerpt(span: Span, label: str, gutter: int) -> list[str]:
     text, start, end = _window(text, span.column - 1, end - 1)
     lead = "".join(map(_blank, text[:start]))
     carets = "^" * max(1, sum(len(_blank(char)) for char in text[start:end]))
-    return [
-        *out,
-        f"{pad} |",
-        f"{span.line} | {text.translate(_UNSEEN)}",
-        f"{pad} | {lead}{carets} {label}".rstrip(),
-    ]
+    return [*out, f"{pad} |", f"{span.line} | {text.translate(_UNSEEN)}", f"{pad} | {lead}{carets} {label}".rstrip()]
 
 
 def _bounded(text: str) -> str:
@@ -93,9 +88,7 @@ def _bounded(text: str) -> str:
         return text
     half = _LONGEST_MESSAGE // 2
     lines = text.split("\n")
-    return "\n".join(
-        line if len(line) <= _LONGEST_MESSAGE else f"{line[:half]} … {line[-half:]}" for line in lines
-    )
+    return "\n".join(line if len(line) <= _LONGEST_MESSAGE else f"{line[:half]} … {line[-half:]}" for line in lines)
 
 
 def _window(text: str, start: int, end: int) -> tuple[str, int, int]:

@@ -29,9 +29,7 @@ _SMALL_FLOATS: Final = {
     )
 }
 """Floats of 8 and 4 bits, whose names are not a code followed by a number of bits."""
-_SMALL_INTEGERS: Final = {
-    name: np.dtype(getattr(ml_dtypes, name)) for name in ("int2", "int4", "uint2", "uint4")
-}
+_SMALL_INTEGERS: Final = {name: np.dtype(getattr(ml_dtypes, name)) for name in ("int2", "int4", "uint2", "uint4")}
 _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -92,11 +90,7 @@ class DataType(str):
         if result is None:
             result = str.__new__(cls, canonical)
             result.code, result.bits, result.lanes = code, bits, lanes
-            result.is_void, result.is_handle, result.is_bool = (
-                code == "void",
-                code == "handle",
-                code == "bool",
-            )
+            result.is_void, result.is_handle, result.is_bool = (code == "void", code == "handle", code == "bool")
             result.is_int, result.is_uint = code == "int", code == "uint"
             result.is_integer, result.is_float = code in ("int", "uint"), "float" in code
             result.is_scalar, result.is_vector = lanes == 1, lanes > 1

@@ -119,8 +119,7 @@ class IRModule(_ByName):
     def with_functions(self, functions: Mapping[Any, BaseFunc]) -> Self:
         """Module with exactly these functions; the module itself if they are the same objects in the same order."""
         same = len(functions) == len(self.functions) and all(
-            a is b and f is g
-            for (a, f), (b, g) in zip(functions.items(), self.functions.items(), strict=True)
+            a is b and f is g for (a, f), (b, g) in zip(functions.items(), self.functions.items(), strict=True)
         )
         return self if same else self.replace(functions=functions)
 
@@ -159,9 +158,7 @@ class IRModule(_ByName):
 
     def clone(self) -> Self:
         """Copy of the module that can be modified independently; functions are shared."""
-        return type(self)(
-            self.functions, self.attrs, self.global_infos, self.type_definitions, span=self.span
-        )
+        return type(self)(self.functions, self.attrs, self.global_infos, self.type_definitions, span=self.span)
 
     def __setitem__(self, key: str | GlobalVar, function: BaseFunc) -> None:
         """Add a function, or replace the one of the same name."""

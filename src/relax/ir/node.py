@@ -80,9 +80,7 @@ def label(
     return _field("label", default, default_factory, converter, kw_only, alias)
 
 
-def _field(
-    kind: str, default: Any, factory: Any, converter: Any, kw_only: bool, alias: str | None = None
-) -> Any:
+def _field(kind: str, default: Any, factory: Any, converter: Any, kw_only: bool, alias: str | None = None) -> Any:
     metadata = {_KIND: kind, _CONVERTER: converter, _ALIAS: alias}
     if factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata, kw_only=kw_only)
@@ -101,9 +99,7 @@ class FieldSpec:
     """Name of the constructor's parameter: the field's name or its alias."""
 
 
-@dataclass_transform(
-    eq_default=False, frozen_default=True, field_specifiers=(child, binder, label, dataclasses.field)
-)
+@dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(child, binder, label, dataclasses.field))
 def _has_fields(cls: type[T]) -> type[T]:
     """Mark a base class for the type checker: subclasses inherit the fields declared in `cls`."""
     return cls
@@ -211,9 +207,7 @@ _ROOMS_OF_NODES: Final = frozenset({"arith", "expr", "ir", "op", "prim", "relay"
 """Packages that declare node classes. Reading a saved program, which may be untrusted, imports no others."""
 
 
-@dataclass_transform(
-    eq_default=False, frozen_default=True, field_specifiers=(child, binder, label, dataclasses.field)
-)
+@dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(child, binder, label, dataclasses.field))
 def node(cls: type[T]) -> type[T]:
     """Make a class of declared fields a node. See the module's docstring."""
     made = dataclasses.dataclass(eq=False, repr=False, init=False, slots=True)(cls)
@@ -223,9 +217,7 @@ def node(cls: type[T]) -> type[T]:
         FieldSpec(f.name, f.metadata.get(_KIND, "child"), f.metadata.get(_ALIAS) or f.name) for f in fields
     )
     raw.__child_names__ = tuple(spec.name for spec in raw.__node_fields__ if spec.kind != "label")
-    raw.__part_names__ = tuple(
-        f.name for f in fields if f.name in raw.__child_names__ and not _is_scalar(f.type)
-    )
+    raw.__part_names__ = tuple(f.name for f in fields if f.name in raw.__child_names__ and not _is_scalar(f.type))
     raw.__children__ = _make_children(raw.__part_names__)
     raw.__parameters__ = tuple((spec.parameter, spec.name) for spec in raw.__node_fields__)
     raw.__mapped__ = _make_mapped(raw.__part_names__, raw.__parameters__)
@@ -289,9 +281,7 @@ def _make_init(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> An
         if converter is not None:
             namespace[f"_convert_{f.name}"] = converter
             kept = isinstance(converter, type) and value.isidentifier()  # of that class already, as most are
-            value = (
-                f"{value} if type({value}) is _convert_{f.name} else " * kept + f"_convert_{f.name}({value})"
-            )
+            value = f"{value} if type({value}) is _convert_{f.name} else " * kept + f"_convert_{f.name}({value})"
         namespace[f"_set_{f.name}"] = (
             cls.__dict__[f.name].__set__ if f.name in cls.__dict__ else (getattr(cls, f.name).__set__)
         )
@@ -373,8 +363,7 @@ def _make_mapped(names: tuple[str, ...], parameters: tuple[tuple[str, str], ...]
     )
     same = " and ".join(f"new_{name} is old_{name}" for name in names)
     values = [
-        f"{parameter}=new_{name}" if name in names else f"{parameter}=self.{name}"
-        for parameter, name in parameters
+        f"{parameter}=new_{name}" if name in names else f"{parameter}=self.{name}" for parameter, name in parameters
     ]
     rebuilt = f"type(self)({', '.join(values)}, span=self.span)"
     namespace: dict[str, Any] = {"Node": Node, "map_value": _map_value}

@@ -62,6 +62,3 @@ def _column(around: Span, line: int, offset: int) -> int:
     text = around.source.line(line)
     lead = around.column - 1 if line == around.line else 0
     return lead + len(text[lead:].encode()[: offset - lead].decode(errors="replace")) + 1
-
-
-__all__ = ["argument_span", "condition_span"]

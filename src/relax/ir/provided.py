@@ -41,6 +41,3 @@ def __getattr__(name: str) -> Any:
 def is_provided(name: str) -> bool:
     """True if the module that provides a name has been imported."""
     return name in _table
-
-
-__all__ = ["is_provided", "provide", "provided"]

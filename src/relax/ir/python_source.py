@@ -69,17 +69,9 @@ def caller_span(frame: types.FrameType) -> Span | None:
     if positions is None:
         return whole
     first, last, start, end = next(itertools.islice(positions(), frame.f_lasti // 2, None))
-    if (
-        first is None
-        or last is None
-        or start is None
-        or end is None
-        or not (source.line(first) and source.line(last))
-    ):
+    if first is None or last is None or start is None or end is None or not (source.line(first) and source.line(last)):
         return whole
-    columns = [
-        len(source.line(n).encode()[:c].decode(errors="replace")) for n, c in ((first, start), (last, end))
-    ]
+    columns = [len(source.line(n).encode()[:c].decode(errors="replace")) for n, c in ((first, start), (last, end))]
     return Span(source, first, columns[0] + 1, last, columns[1] + 1)
 
 
@@ -160,11 +152,7 @@ def _last_block() -> bytes:
         return b""
     file = _File.from_address(address)
     size = (file.pointers[_BUFFER_END] or 0) - (file.pointers[_BUFFER] or 0)
-    if (
-        file.flags & 0xFFFF0000 != _FILE_MAGIC
-        or not file.pointers[_BUFFER]
-        or not 1 < size <= _LARGEST_BUFFER
-    ):
+    if file.flags & 0xFFFF0000 != _FILE_MAGIC or not file.pointers[_BUFFER] or not 1 < size <= _LARGEST_BUFFER:
         return b""
     return ctypes.string_at(file.pointers[_BUFFER], size)
 

@@ -28,9 +28,7 @@ def save_json(value: Any) -> str:
         writer = _Writer()
         root = writer.encode(value)
         table = json.dumps({"format": FORMAT, "root": root, "nodes": writer.nodes}, separators=(",", ":"))
-        data = '","'.join(
-            writer.data
-        )  # base64 needs no escapes, which json.dumps would look for in each byte
+        data = '","'.join(writer.data)  # base64 needs no escapes, which json.dumps would look for in each byte
         return f'{table[:-1]},"data":["{data}"]}}' if writer.data else table
 
     return run_deep("the program", "saved", text)

@@ -155,9 +155,7 @@ class StoredArray:
         """SHA-256 of the elements, computed once. Raises DiagnosticError if the file has changed."""
         while self._digest is None:
             with _lock:  # a thread of the process that this one was forked from makes nothing here
-                other = (
-                    self._hashing if self._hashing is not None and self._hashing[0] == os.getpid() else None
-                )
+                other = self._hashing if self._hashing is not None and self._hashing[0] == os.getpid() else None
                 mine = None if other is not None else (os.getpid(), threading.Event())
                 self._hashing = other or mine
             if other is not None:
@@ -219,5 +217,3 @@ def digest_beside(arrays: Iterable[StoredArray]) -> list[threading.Thread]:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
-
-__all__ = ["CHANGED", "StoredArray", "StoredFile", "digest_beside"]

@@ -70,9 +70,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
     """Raise ValueError, showing both programs and the path of the first difference, unless they are equal."""
     difference = first_difference(lhs, rhs, map_free_vars)
     if difference is not None:
-        raise ValueError(
-            f"StructuralEqual check failed, {difference}\n\n--- lhs ---\n{lhs!s}\n\n--- rhs ---\n{rhs!s}"
-        )
+        raise ValueError(f"StructuralEqual check failed, {difference}\n\n--- lhs ---\n{lhs!s}\n\n--- rhs ---\n{rhs!s}")
 
 
 def structural_hash(value: Any, map_free_vars: bool = False) -> int:
@@ -266,11 +264,7 @@ class _Hasher:
     """
 
     def __init__(
-        self,
-        map_free_vars: bool,
-        array_bytes: Callable[[Content], bytes],
-        labels: bool = False,
-        spans: bool = False,
+        self, map_free_vars: bool, array_bytes: Callable[[Content], bytes], labels: bool = False, spans: bool = False
     ) -> None:
         self.map_free_vars = map_free_vars
         self.array_bytes = array_bytes

@@ -50,6 +50,3 @@ def install(kind: type[BaseException]) -> None:
             previous(error_type, error, frames)
 
     sys.excepthook = hook
-
-
-__all__ = ["install", "shortened", "shows_all_frames"]

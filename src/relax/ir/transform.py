@@ -335,10 +335,7 @@ class ModulePass(Pass):
     """A pass given by a function from modules to modules."""
 
     def __init__(
-        self,
-        info: PassInfo,
-        rewrite: Callable[[IRModule], IRModule],
-        options: Mapping[str, Any] | None = None,
+        self, info: PassInfo, rewrite: Callable[[IRModule], IRModule], options: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(info, options)
         self._rewrite = rewrite

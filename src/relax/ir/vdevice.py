@@ -77,15 +77,3 @@ def _parts(text: str) -> tuple[str, int, str]:
     if not parts[0] or len(parts) > 3 or (len(parts) > 1 and not parts[1].isdigit()):
         raise ValueError(f"vdevice {text!r} is not of the form target:index or target:index:scope")
     return parts[0], int(parts[1]) if len(parts) > 1 else 0, parts[2] if len(parts) > 2 else ""
-
-
-__all__ = [
-    "VDEVICES",
-    "find_vdevice",
-    "listed_vdevices",
-    "parse_vdevice",
-    "same_vdevice",
-    "target_kind",
-    "vdevice_index",
-    "vdevice_text",
-]

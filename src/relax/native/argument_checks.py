@@ -37,17 +37,7 @@ from ..tir import Buffer
 from ..tir.sizes import LARGEST_PRODUCT
 from .builder import ModuleBuilder, Operand
 from .checks import CheckWriter, fits_integer
-from .ffi_layouts import (
-    BOOL,
-    FLOAT,
-    INT,
-    NONE,
-    OBJECT_HEADER,
-    POINTER,
-    TENSOR,
-    TENSOR_POINTER,
-    tensor_offsets,
-)
+from .ffi_layouts import BOOL, FLOAT, INT, NONE, OBJECT_HEADER, POINTER, TENSOR, TENSOR_POINTER, tensor_offsets
 from .formula import Val
 from .small_floats import whole_as_double
 from .types import dlpack_code
@@ -225,9 +215,7 @@ def _argument(module: ModuleBuilder) -> str:
     w = _Argument(module)
     kind, wanted = w.kind, w.wanted.to("i32")
     is_whole = kind.eq(INT) | kind.eq(BOOL)
-    fits = (
-        kind.eq(wanted) | (wanted.eq(POINTER) & kind.eq(NONE)) | (wanted.eq(TENSOR) & kind.eq(TENSOR_POINTER))
-    )
+    fits = kind.eq(wanted) | (wanted.eq(POINTER) & kind.eq(NONE)) | (wanted.eq(TENSOR) & kind.eq(TENSOR_POINTER))
     fits = fits | (is_whole & wanted.le(FLOAT))
     with w.when(fits ^ 1):
         w.require(fits, KIND, w.kind_name(wanted), w.kind_name(kind), expected="%s", found="%s")
@@ -328,6 +316,3 @@ def _checked_size(w: _Argument, shape: Operand, ndim: Val, item: Val) -> tuple[V
         fits = (overflows ^ 1) & product.get().compare("", "ule", LARGEST_PRODUCT)
         w.require(fits, NO_ROOM)
     return product.get(), elements.get().eq(0)
-
-
-__all__ = ["TensorWords", "argument_checks", "argument_table", "constant_size"]

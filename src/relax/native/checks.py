@@ -18,9 +18,7 @@ class CheckWriter:
     def load(self, at: Operand, offset: int = 0, type_: str = "i64") -> Val:
         """Load a number at `offset` bytes from an address."""
         place = self.b.op(f"getelementptr i8, ptr {at}, i64 {offset}")
-        return Val(
-            self.b, type_, 1, self.b.op(f"load {type_}, ptr {place}, align {4 if type_ == 'i32' else 8}")
-        )
+        return Val(self.b, type_, 1, self.b.op(f"load {type_}, ptr {place}, align {4 if type_ == 'i32' else 8}"))
 
     def element(self, array: Operand, index: Val) -> Val:
         """Load an element of an array of numbers."""
@@ -93,6 +91,3 @@ def fits_integer(value: Val, bits: Val, is_signed: Val) -> Val:
     # All bits above those of the dtype are the same; of an unsigned one they are 0.
     above = value >> (bits - is_signed.to(bits.type, signed=False)).intrinsic("smin", 63).to("i64")
     return above.eq(0) | (is_signed & above.eq(-1))
-
-
-__all__ = ["CheckWriter", "Variable", "fits_integer"]

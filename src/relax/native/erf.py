@@ -52,6 +52,3 @@ def erf_by_pieces(x: Val) -> Val:
     for coefficient in reversed(others):
         result = result.fma(d, coefficient)
     return (result * a).copysign(x)
-
-
-__all__ = ["erf_by_pieces"]

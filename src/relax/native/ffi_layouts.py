@@ -26,9 +26,7 @@ class TensorOffsets(NamedTuple):
 def tensor_offsets(pointer_bits: int = POINTER_BITS) -> TensorOffsets:
     """Return the offsets of the fields of `TENSOR_TYPE`, for pointers of `pointer_bits` and int64 aligned to 8."""
     pointer = pointer_bits // 8
-    shape = (
-        -(-(pointer + 16) // pointer) * pointer
-    )  # behind the device, the number of dimensions and the dtype
+    shape = -(-(pointer + 16) // pointer) * pointer  # behind the device, the number of dimensions and the dtype
     strides = shape + pointer
     return TensorOffsets(
         data=0,

@@ -109,9 +109,7 @@ class Val:
     def compare(self, of_float: str, of_int: str, other: Number) -> Val:
         kind, name = ("fcmp", of_float) if self.is_float else ("icmp", of_int)
         operand = self._operand(other)
-        holds = (
-            compared(name, self.type, self.ref, operand) if self.lanes == 1 and not self.is_float else None
-        )
+        holds = compared(name, self.type, self.ref, operand) if self.lanes == 1 and not self.is_float else None
         if holds is not None:
             return Val(self.b, "i1", 1, "true" if holds else "false")
         return self.make(f"{kind} {name} {self.full_type} {self.ref}, {operand}", "i1")
@@ -158,8 +156,7 @@ class Val:
         if number is not None and 0 <= number < 1 << min(_width(type_), _width(self.type)) - 1:
             return Val(self.b, type_, 1, self.ref)
         return self.make(
-            f"{_conversion(self.type, type_, signed)} {self.full_type} {self.ref} to {vector(type_, self.lanes)}",
-            type_,
+            f"{_conversion(self.type, type_, signed)} {self.full_type} {self.ref} to {vector(type_, self.lanes)}", type_
         )
 
     def bitcast(self, type_: str) -> Val:
@@ -294,9 +291,7 @@ def broadcast(scalar: Val, lanes: int) -> Val:
 def in_parts(x: Val, lanes: int, formula: Callable[[Val], Val]) -> Val:
     """Apply `formula` to a vector in parts of `lanes` lanes; the last part is padded by repeating its last lane."""
     starts = range(0, x.lanes, lanes)
-    parts = [
-        formula(_lanes_of(x, None, [min(start + i, x.lanes - 1) for i in range(lanes)])) for start in starts
-    ]
+    parts = [formula(_lanes_of(x, None, [min(start + i, x.lanes - 1) for i in range(lanes)])) for start in starts]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
         joined = [_lanes_of(a, b, range(a.lanes + b.lanes)) for a, b in pairs]
@@ -311,9 +306,7 @@ def _lanes_of(a: Val, b: Val | None, lanes: Sequence[int]) -> Val:
         b = _lanes_of(b, None, [min(i, b.lanes - 1) for i in range(a.lanes)])
     second = "poison" if b is None else b.ref
     mask = ", ".join(f"i32 {lane}" for lane in lanes)
-    ref = a.b.op(
-        f"shufflevector {a.full_type} {a.ref}, {a.full_type} {second}, <{len(lanes)} x i32> <{mask}>"
-    )
+    ref = a.b.op(f"shufflevector {a.full_type} {a.ref}, {a.full_type} {second}, <{len(lanes)} x i32> <{mask}>")
     return Val(a.b, a.type, len(lanes), ref)
 
 

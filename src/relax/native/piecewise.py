@@ -92,8 +92,7 @@ def one_of_two_vectors(values: Sequence[float], index: Val) -> Val:
     assert module.math is not None
     function = module.intrinsic(module.math.permute_two, of_lanes, of_lanes, index.full_type, of_lanes)
     first, second = (
-        ", ".join(f"float {float_text(value, 'float')}" for value in part)
-        for part in (values[:LANES], values[LANES:])
+        ", ".join(f"float {float_text(value, 'float')}" for value in part) for part in (values[:LANES], values[LANES:])
     )
     arguments = f"{of_lanes} <{first}>, {index.full_type} {index.ref}, {of_lanes} <{second}>"
     return Val(index.b, "float", LANES, index.b.call(of_lanes, function, arguments, pure=True))
@@ -121,6 +120,3 @@ def tanh_by_pieces(x: Val) -> Val:
 def erfcx_by_pieces(a: Val) -> Val:
     """e^(a²) · erfc(a) for 0 ≤ a ≤ 10.1, within 2 units in the last place."""
     return _by_pieces("erfcx", _ERFCX, _ERFCX_SCALE, a)
-
-
-__all__ = ["LANES", "erfcx_by_pieces", "looked_up", "one_of_two_vectors", "tanh_by_pieces"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["AVOID", "START", "WORKER"]
-
 # Gives up a processor, and tells if this thread may run on another one. `own` is the mask it had, `given` the one that
 # was set here last: if the mask differs from that, somebody else has set it. False where a mask has over 1,024 bits.
 AVOID: Final = """define internal i1 @avoid(i32 %processor, ptr %own, ptr %given) nounwind noinline cold {

@@ -142,11 +142,7 @@ def _cut(value: Val, signed: bool, digits: int, drop: int) -> Val:
     """Limit an integer to `digits` bits: if it has more, clear the last `drop` and set the next one if any was set."""
     last = value & ((1 << drop) - 1)
     sticky = last.ne(0).choose(value.constant(1 << drop), 0)
-    fits = (
-        (value + (1 << digits)).compare("", "ule", 2 << digits)
-        if signed
-        else value.compare("", "ule", 1 << digits)
-    )
+    fits = (value + (1 << digits)).compare("", "ule", 2 << digits) if signed else value.compare("", "ule", 1 << digits)
     return fits.choose(value, (value ^ last) | sticky)
 
 

@@ -24,27 +24,10 @@ from .operator import (
 )
 
 __all__ = [
-    "Array",
-    "Operator",
-    "OperatorError",
-    "builtin",
-    "ccl",
-    "composite",
-    "distributed",
-    "grad",
-    "image",
-    "infer_call",
-    "inspect",
-    "is_call_of",
-    "memory",
-    "nn",
-    "operator",
-    "operator_class",
-    "operator_of",
-    "random",
-    "vision",
-    "vm",
-]
+    "Array", "Operator", "OperatorError", "builtin", "ccl", "composite", "distributed", "grad", "image",
+    "infer_call", "inspect", "is_call_of", "memory", "nn", "operator", "operator_class", "operator_of", "random",
+    "vision", "vm",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from . import builtin, ccl, distributed, grad, image, inspect, memory, nn, random, vision, vm

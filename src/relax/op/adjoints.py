@@ -83,10 +83,7 @@ def _field(whole: _Sum, index: int) -> _Sum:
 
 def _total(own: _Sum, expr: RelaxExpr, info: StructInfo | None) -> RelaxExpr:
     if isinstance(info, TupleStructInfo):
-        items = [
-            _total(_field(own, i), TupleGetItem(expr, i), field_info)
-            for i, field_info in enumerate(info.fields)
-        ]
+        items = [_total(_field(own, i), TupleGetItem(expr, i), field_info) for i, field_info in enumerate(info.fields)]
         return Tuple(items)
     if not own.grads:
         return _zeros(expr, info)
@@ -101,6 +98,3 @@ def _zeros(expr: RelaxExpr, info: StructInfo | None) -> RelaxExpr:
     if isinstance(info, TensorStructInfo):
         return apply("zeros_like", expr)
     return Tuple(())
-
-
-__all__ = ["Adjoints"]

@@ -38,14 +38,3 @@ InfoLike: TypeAlias = "StructInfo | Sequence[StructInfo]"
 
 DTypeLike: TypeAlias = "DataType | str | type[Any] | np.dtype[Any] | None"
 """A dtype or its name; None leaves it unspecified."""
-
-__all__ = [
-    "DTypeLike",
-    "DimensionLike",
-    "FunctionLike",
-    "InfoLike",
-    "ScalarLike",
-    "ShapeLike",
-    "TensorLike",
-    "TupleLike",
-]

@@ -33,13 +33,7 @@ from ..ir import (
 from ..ir.python_source import user_span
 from ..prim import PrimExpr
 from ..runtime.builtin_table import BUILTINS, PACKED, Effects
-from ..struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..target import Target
 from .attributes import AttributeValueError
 from .dims import collect_checks, normalize_axis
@@ -168,14 +162,7 @@ class Operator(Node):
     # ---------------------------------------------------------------------------------- inferring
 
     def require(
-        self,
-        condition: bool,
-        operand: str,
-        expected: str,
-        *,
-        code: str = DTYPES,
-        found: str = "",
-        hint: str = "",
+        self, condition: bool, operand: str, expected: str, *, code: str = DTYPES, found: str = "", hint: str = ""
     ) -> None:
         """Raise OperatorError that an operand is not as expected ("a tensor of …") unless the condition holds."""
         if not condition:
@@ -309,9 +296,7 @@ class Operator(Node):
 
     def checked_formula(self, call: Call, values: Sequence[Any]) -> Any:
         """Return `formula`, with a run-time assertion for each size condition that inference could not decide."""
-        infos = [
-            _info_of(value, o) for o, value in zip(expand_operands(self, len(values)), values, strict=True)
-        ]
+        infos = [_info_of(value, o) for o, value in zip(expand_operands(self, len(values)), values, strict=True)]
         with collect_checks() as checks:
             infer_operands(self, call, None, infos)
         result: Any = self.formula(*values)
@@ -412,13 +397,7 @@ def expand_operands(operator: Operator, count: int) -> list[Operand]:
         return list(operands[:count])
     least, most = sum(not (o.optional or o.variadic) for o in operands), len(operands)
     names = ", ".join(operand.name for operand in operands) or "none"
-    number = (
-        f"{least}"
-        if least == most
-        else f"at least {least}"
-        if operands[-1].variadic
-        else f"{least} to {most}"
-    )
+    number = f"{least}" if least == most else f"at least {least}" if operands[-1].variadic else f"{least} to {most}"
     raise OperatorError(OPERANDS, f"takes {number} operand{'s' * (number != '1')} ({names}), found {count}")
 
 
@@ -436,8 +415,7 @@ def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence
             given.pop()
         operands = expand_operands(operator, len(given))
         args = tuple(
-            as_argument(operand, value, operator.short_name)
-            for operand, value in zip(operands, given, strict=True)
+            as_argument(operand, value, operator.short_name) for operand, value in zip(operands, given, strict=True)
         )
     except OperatorError as error:
         raise diagnose(error, operator.short_name, (), user_span(*_CALLED_THROUGH)) from None
@@ -540,17 +518,11 @@ def _checked_kind(operand: Operand, arg: RelaxExpr, info: StructInfo | None) -> 
     if info is None or isinstance(info, ObjectStructInfo):
         return weakest(operand.kinds) or _UNKNOWN
     found = next((text for kind, text in KIND_NAMES.items() if isinstance(info, kind)), "a value")
-    raise OperatorError(
-        OPERANDS, f"{operand.name} must be {operand.wanted}, found {found}", operand=operand.name
-    )
+    raise OperatorError(OPERANDS, f"{operand.name} must be {operand.wanted}, found {found}", operand=operand.name)
 
 
 def _infer(
-    operator: Operator,
-    call: Call,
-    pairs: list[tuple[Operand, RelaxExpr]],
-    infos: list[StructInfo | None],
-    builder: Any,
+    operator: Operator, call: Call, pairs: list[tuple[Operand, RelaxExpr]], infos: list[StructInfo | None], builder: Any
 ) -> StructInfo:
     if any(info is _UNKNOWN for info in infos):
         return operator.weakest_result(infos)
@@ -561,18 +533,14 @@ def _infer(
     return result
 
 
-def infer_operands(
-    operator: Operator, call: Call, builder: Any, infos: Sequence[StructInfo | None]
-) -> StructInfo:
+def infer_operands(operator: Operator, call: Call, builder: Any, infos: Sequence[StructInfo | None]) -> StructInfo:
     """Call `infer` (or `infer_from_call`) on operands whose kinds have been checked. Raises OperatorError."""
     if operator.infer_from_call is not None:
         return operator.infer_from_call(call, builder, *infos)
     return operator.infer(*infos)
 
 
-def _common_vdevice(
-    pairs: list[tuple[Operand, RelaxExpr]], infos: Iterable[StructInfo | None]
-) -> VDevice | None:
+def _common_vdevice(pairs: list[tuple[Operand, RelaxExpr]], infos: Iterable[StructInfo | None]) -> VDevice | None:
     """Virtual device of the tensor operands, None if none states one. Raises OperatorError if two disagree."""
     found: tuple[str, VDevice] | None = None
     for (operand, _), info in zip(pairs, infos, strict=True):
@@ -583,10 +551,7 @@ def _common_vdevice(
                 raise OperatorError(
                     DEVICES,
                     "the operands are on different devices",
-                    remarks={
-                        found[0]: f"on {vdevice_text(found[1])}",
-                        operand.name: f"on {vdevice_text(vdevice)}",
-                    },
+                    remarks={found[0]: f"on {vdevice_text(found[1])}", operand.name: f"on {vdevice_text(vdevice)}"},
                     hint="move one of them with R.to_vdevice",
                 )
     return None if found is None else found[1]
@@ -606,9 +571,7 @@ def _placed(info: StructInfo, vdevice: VDevice) -> StructInfo:
         if field.vdevice is None:
             return field.replace(vdevice=vdevice)
         if not same_vdevice(field.vdevice, vdevice):
-            found = (
-                f"the operands are on {vdevice_text(vdevice)}, the result on {vdevice_text(field.vdevice)}"
-            )
+            found = f"the operands are on {vdevice_text(vdevice)}, the result on {vdevice_text(field.vdevice)}"
             raise OperatorError(DEVICES, found, hint="move the operands with R.to_vdevice")
         return field
 

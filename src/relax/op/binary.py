@@ -72,9 +72,7 @@ class Binary(Operator):
             return PrimStructInfo(expr.dtype)
         if isinstance(x1.value, IntImm) and isinstance(x2.value, IntImm):
             try:
-                evaluate(
-                    expr, dict(zip(variables, (x1.value.value, x2.value.value), strict=True)), checked=True
-                )
+                evaluate(expr, dict(zip(variables, (x1.value.value, x2.value.value), strict=True)), checked=True)
             except ArithmeticError:  # left to run time
                 return PrimStructInfo(expr.dtype)
         return PrimStructInfo(value=self.formula(x1.value, x2.value))

@@ -102,6 +102,3 @@ def _nearest_first() -> NDArray[np.int64]:
     """Return candidate steps from the quotients and the start value, ordered by distance."""
     every: NDArray[np.int64] = np.array(list(product(range(-STEPS, STEPS + 1), repeat=3)), np.int64)
     return every[np.argsort(np.abs(every).sum(axis=1), kind="stable")]
-
-
-__all__ = ["Factors", "factors"]

@@ -39,8 +39,7 @@ class Collective(Move):
         """Raise OperatorError for a call for several workers, which cannot be run."""
         if self.workers and getattr(self, self.workers) != 1:
             raise OperatorError(
-                ATTRIBUTES,
-                f"{self.workers} is {getattr(self, self.workers)}, but a program is run by one worker",
+                ATTRIBUTES, f"{self.workers} is {getattr(self, self.workers)}, but a program is run by one worker"
             )
 
     def compute(self, x: Any) -> Any:
@@ -132,8 +131,6 @@ def scatter_from_worker0(x: TensorLike, num_workers: int, axis: int = 0) -> Call
     """The worker's part of worker 0's tensor; alias of scatter_collective."""
     return ScatterCollective(num_workers, axis).call(x)
 
-
-__all__ = ["Scattering"]
 
 if TYPE_CHECKING:
     from ._signatures.ccl import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]

@@ -130,9 +130,7 @@ class Outer(Operator):
     def infer(self, x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:
         for name, info in (("x1", x1), ("x2", x2)):
             self.require_dtype(info, name, "float", "int", "uint")
-            self.require(
-                info.ndim in (-1, 1), name, "a tensor of one dimension", code=SHAPES, found=str(info.ndim)
-            )
+            self.require(info.ndim in (-1, 1), name, "a tensor of one dimension", code=SHAPES, found=str(info.ndim))
         dtype = same_dtype(x1.dtype, x2.dtype)
         if x1.dims is None or x2.dims is None:
             return tensor(None, dtype, 2)

@@ -22,6 +22,3 @@ def converted(x: Array, dtype: DataType) -> Array:
     whole = np.trunc(np.nan_to_num(wide, nan=0.0, posinf=np.inf, neginf=-np.inf))
     inside = np.where((whole > low) & (whole < high), whole, 0).astype(dtype.numpy())
     return np.where(whole >= high, high, np.where(whole <= low, low, inside)).astype(dtype.numpy())
-
-
-__all__ = ["converted"]

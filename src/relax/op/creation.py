@@ -45,9 +45,7 @@ class Filled(Move):
         """Return the result's dtype, after checking the fill value."""
         if fill_value.ndim not in (-1, 0):
             raise OperatorError(
-                SHAPES,
-                f"fill_value must be a scalar, found {fill_value.ndim} dimensions",
-                operand="fill_value",
+                SHAPES, f"fill_value must be a scalar, found {fill_value.ndim} dimensions", operand="fill_value"
             )
         return fill_value.dtype if self.dtype.is_void else self.dtype
 
@@ -57,11 +55,7 @@ class Full(Filled):
     """A tensor of a shape, every element fill_value, converted to dtype if one is given."""
 
     def infer_from_call(
-        self,
-        call: Call,
-        builder: Any,
-        shape: ShapeStructInfo,
-        fill_value: TensorStructInfo | PrimStructInfo,
+        self, call: Call, builder: Any, shape: ShapeStructInfo, fill_value: TensorStructInfo | PrimStructInfo
     ) -> TensorStructInfo:
         require_sizes(shape)
         return shaped(call.args[0], shape, self.filled_dtype(as_tensor(fill_value)))

@@ -98,24 +98,16 @@ def require_stretch(size: PrimExpr, full: PrimExpr, error: OperatorError) -> Non
 # ----------------------------------------------------------------------------------------- broadcasting
 
 
-def broadcast_dims(
-    a: Sequence[PrimExpr], b: Sequence[PrimExpr], names: tuple[str, str]
-) -> tuple[PrimExpr, ...] | None:
+def broadcast_dims(a: Sequence[PrimExpr], b: Sequence[PrimExpr], names: tuple[str, str]) -> tuple[PrimExpr, ...] | None:
     """Broadcast two shapes; None if the result cannot be determined. Raises OperatorError for a proved mismatch."""
     return _broadcast_shapes((a, b), names)
 
 
-def _broadcast_shapes(
-    shapes: Sequence[Sequence[PrimExpr]], names: Sequence[str]
-) -> tuple[PrimExpr, ...] | None:
+def _broadcast_shapes(shapes: Sequence[Sequence[PrimExpr]], names: Sequence[str]) -> tuple[PrimExpr, ...] | None:
     """Broadcast any number of shapes, which must be pairwise compatible."""
     names_and_sizes: list[list[tuple[PrimExpr, str]]] = []
     for from_end in range(max(map(len, shapes), default=0), 0, -1):
-        there = [
-            (shape[-from_end], name)
-            for shape, name in zip(shapes, names, strict=True)
-            if from_end <= len(shape)
-        ]
+        there = [(shape[-from_end], name) for shape, name in zip(shapes, names, strict=True) if from_end <= len(shape)]
         for (left, left_name), (right, right_name) in combinations(there, 2):
             _require_broadcast(left, right, from_end, (left_name, right_name))
         names_and_sizes.append(there)
@@ -148,9 +140,7 @@ def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str
             hint="sizes must be equal, or one of them 1; expand_dims or reshape an operand, "
             "or match_cast it if its shape is only known at run time",
         )
-    allowed = [
-        condition for condition, answer in zip(conditions, answers, strict=True) if answer is Verdict.POSSIBLY
-    ]
+    allowed = [condition for condition, answer in zip(conditions, answers, strict=True) if answer is Verdict.POSSIBLY]
     check_later(any_of(*allowed), f"the shapes cannot be broadcast: {prim_text(a)} and {prim_text(b)}")
 
 
@@ -183,19 +173,14 @@ def broadcast_all(infos: Sequence[TensorStructInfo], dtype: str, names: Sequence
     dims = _broadcast_shapes([shape for shape, _ in known], [name for _, name in known])
     if len(known) == len(infos):
         if dims is not None:
-            same = next(
-                (info for info in infos if info.dims is not None and _identical(info.dims, dims)), None
-            )
+            same = next((info for info in infos if info.dims is not None and _identical(info.dims, dims)), None)
             return TensorStructInfo(ShapeExpr(dims) if same is None else same.shape, dtype)
     else:
         # Tensors without dimensions change no shape; nor does another one of the very same shape.
         shaped = [info for info in infos if info.ndim != 0]
         if not shaped:
             return tensor((), dtype)
-        if (
-            all(info.shape is not None and info.shape is shaped[0].shape for info in shaped)
-            or len(shaped) == 1
-        ):
+        if all(info.shape is not None and info.shape is shaped[0].shape for info in shaped) or len(shaped) == 1:
             return TensorStructInfo(shaped[0].shape, dtype, None, shaped[0].ndim)
     ranks = [info.ndim for info in infos]
     return TensorStructInfo(None, dtype, None, -1 if -1 in ranks else max(ranks))
@@ -227,9 +212,7 @@ def normalize_axis(axis: int, ndim: int, name: str = "axis", operand: str | None
     return axis + ndim if axis < 0 else axis
 
 
-def normalize_axes(
-    axes: Sequence[int], ndim: int, name: str = "axis", operand: str | None = None
-) -> tuple[int, ...]:
+def normalize_axes(axes: Sequence[int], ndim: int, name: str = "axis", operand: str | None = None) -> tuple[int, ...]:
     """Return axes as non-negative indices. Raises OperatorError if one is out of range or repeated."""
     result = tuple(normalize_axis(axis, ndim, name, operand) for axis in axes)
     for i, axis in enumerate(result):

@@ -91,9 +91,7 @@ class Shown:
         object.__setattr__(self, "label", name)
 
 
-def diagnose(
-    error: OperatorError, op_name: str, operands: Sequence[Shown], span: Span | None
-) -> DiagnosticError:
+def diagnose(error: OperatorError, op_name: str, operands: Sequence[Shown], span: Span | None) -> DiagnosticError:
     """Convert an OperatorError to the Diagnostic shown to users."""
     heads = [f"{shown.label}: {_info_text(shown.struct_info)}" for shown in operands]
     width = max(map(len, heads), default=0)

@@ -97,9 +97,7 @@ def trailing(axes: Axes, rank: int) -> Axes | None:
 def scalars_of(info: StructInfo) -> list[PrimExpr] | None:
     """Values of a tuple of scalars, from its struct info; None if one of them is unknown."""
     fields = info.fields if isinstance(info, TupleStructInfo) else ()
-    values = [
-        field.value for field in fields if isinstance(field, PrimStructInfo) and field.value is not None
-    ]
+    values = [field.value for field in fields if isinstance(field, PrimStructInfo) and field.value is not None]
     return values if isinstance(info, TupleStructInfo) and len(values) == len(fields) else None
 
 

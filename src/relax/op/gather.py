@@ -16,14 +16,7 @@ from ..ir import DataType
 from ..prim import IntImm, PrimExpr, prove
 from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from .base import Gradients, Term
-from .dims import (
-    broadcast_all,
-    check_later,
-    normalize_axis,
-    require_same_dim,
-    same_dtype,
-    tensor,
-)
+from .dims import broadcast_all, check_later, normalize_axis, require_same_dim, same_dtype, tensor
 from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
 from .gradients import apply, is_float
 from .operator import Array, operator
@@ -77,9 +70,7 @@ class Indexed(Move):
         self.require_indices(indices)
         ranks = {info.ndim for info in (data, indices) if info.ndim != -1}
         if len(ranks) > 1:
-            message = (
-                f"data and indices must have one number of dimensions, found {data.ndim} and {indices.ndim}"
-            )
+            message = f"data and indices must have one number of dimensions, found {data.ndim} and {indices.ndim}"
             raise OperatorError(SHAPES, message, operand="indices")
         place = normalize_axis(axis, max(ranks), "axis", "data") if ranks else axis
         if data.dims is not None and indices.dims is not None:
@@ -99,9 +90,7 @@ class Indexed(Move):
             raise OperatorError(SHAPES, "indices must have at least one dimension", operand="indices")
         depth = None if indices.dims is None else constant_of(indices.dims[-1])
         if depth is not None and data.ndim != -1 and before + depth > data.ndim:
-            message = (
-                f"the last size of indices is {depth}, but data has {data.ndim - before} dimensions to index"
-            )
+            message = f"the last size of indices is {depth}, but data has {data.ndim - before} dimensions to index"
             raise OperatorError(SHAPES, message, operand="indices")
         return depth
 
@@ -271,11 +260,7 @@ class OneHot(Indexed):
     axis: int = -1
 
     def infer(
-        self,
-        indices: TensorStructInfo,
-        on_value: PrimStructInfo,
-        off_value: PrimStructInfo,
-        depth: PrimStructInfo,
+        self, indices: TensorStructInfo, on_value: PrimStructInfo, off_value: PrimStructInfo, depth: PrimStructInfo
     ) -> TensorStructInfo:
         self.require_indices(indices)
         dtype = same_dtype(DataType(on_value.dtype), DataType(off_value.dtype), ("on_value", "off_value"))
@@ -316,9 +301,7 @@ class ReverseSequence(Indexed):
         self.require_attribute(batch != along, "seq_axis", "another axis than batch_axis")
         if data.dims is not None and seq_lengths.dims is not None:
             a, b = seq_lengths.dims[0], data.dims[batch]
-            message = (
-                f"seq_lengths has {prim_text(a)} elements, and dimension {batch} of data is {prim_text(b)}"
-            )
+            message = f"seq_lengths has {prim_text(a)} elements, and dimension {batch} of data is {prim_text(b)}"
             require_same_dim(a, b, OperatorError(SHAPES, message, operand="seq_lengths"))
         return data
 

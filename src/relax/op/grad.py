@@ -67,10 +67,7 @@ class TakeBackward(Operator):
     axis: int | None = None
 
     def infer(
-        self,
-        output_grad: TensorStructInfo,
-        x: TensorStructInfo,
-        indices: TensorStructInfo | PrimStructInfo,
+        self, output_grad: TensorStructInfo, x: TensorStructInfo, indices: TensorStructInfo | PrimStructInfo
     ) -> TensorStructInfo:
         index = as_tensor(indices)
         self.require_dtype(x, "x", "float")
@@ -128,19 +125,13 @@ class NllLossBackward(Operator):
 
     compute = topi.nll_loss_backward
 
-    def reference(
-        self, output_grad: Array, predictions: Array, targets: Array, weights: Array | None = None
-    ) -> Array:
+    def reference(self, output_grad: Array, predictions: Array, targets: Array, weights: Array | None = None) -> Array:
         x = predictions[None] if predictions.ndim == 1 else predictions
         labels: Array = np.asarray(targets)
         target = labels.reshape((*x.shape[:1], *x.shape[2:]))
         wide = np.float64 if x.dtype == np.float64 else np.float32
         used = target != self.ignore_index
-        each = (
-            np.ones(target.shape, wide)
-            if weights is None
-            else weights.astype(wide)[np.where(used, target, 0)]
-        )
+        each = np.ones(target.shape, wide) if weights is None else weights.astype(wide)[np.where(used, target, 0)]
         each = np.where(used, each, 0).astype(wide)
         scale = output_grad.astype(wide) / (each.sum(dtype=wide) if self.reduction == "mean" else 1)
         count: int = x.shape[1]

@@ -84,9 +84,7 @@ def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
     return reshaped(apply("sum", grad, axis=axes), operand)
 
 
-def unfolded(
-    value: RelaxExpr, like: RelaxExpr, axis: Sequence[int] | None, keepdims: bool
-) -> RelaxExpr | None:
+def unfolded(value: RelaxExpr, like: RelaxExpr, axis: Sequence[int] | None, keepdims: bool) -> RelaxExpr | None:
     """Result of a reduction of `like` along `axis`, with the reduced dimensions restored as size 1."""
     ndim = tensor_info(like).ndim
     if ndim == -1:
@@ -95,9 +93,7 @@ def unfolded(
     return apply("expand_dims", value, axis=sorted(axes)) if axes and not keepdims else value
 
 
-def spread(
-    grad: RelaxExpr, operand: RelaxExpr, axis: Sequence[int] | None, keepdims: bool
-) -> RelaxExpr | None:
+def spread(grad: RelaxExpr, operand: RelaxExpr, axis: Sequence[int] | None, keepdims: bool) -> RelaxExpr | None:
     """Gradient of the operand of a sum: `grad` broadcast to the operand's shape."""
     dims = dims_of(operand)
     if dims is None:

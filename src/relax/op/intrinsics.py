@@ -81,17 +81,10 @@ class CallTIR(DestinationPassing):
     older spelling gives shapes and a dtype: ``call_tir(f, args, (m, n), dtype="float32")``.
     """
 
-    def infer(
-        self, gvar: StructInfo, args: StructInfo, tir_vars: ShapeStructInfo | None = None
-    ) -> StructInfo: ...
+    def infer(self, gvar: StructInfo, args: StructInfo, tir_vars: ShapeStructInfo | None = None) -> StructInfo: ...
 
     def infer_from_call(
-        self,
-        call: Call,
-        builder: Any,
-        gvar: StructInfo,
-        args: StructInfo,
-        tir_vars: StructInfo | None = None,
+        self, call: Call, builder: Any, gvar: StructInfo, args: StructInfo, tir_vars: StructInfo | None = None
     ) -> StructInfo:
         require_tuple(args)
         outputs = output_infos(call.sinfo_args)
@@ -110,9 +103,7 @@ class CallTIR(DestinationPassing):
     ) -> Call:
         name = "call_tir"
         out = as_output(name, output_shape if out_sinfo is None else out_sinfo, dtype)
-        return _call(
-            CallTIR(), (out,), as_callee(name, gvar), as_arguments(name, args), as_shape(name, tir_vars)
-        )
+        return _call(CallTIR(), (out,), as_callee(name, gvar), as_arguments(name, args), as_shape(name, tir_vars))
 
 
 @operator("relax.call_tir_inplace")
@@ -129,17 +120,10 @@ class CallTIRInplace(DestinationPassing):
     def reused(self, call: Call) -> tuple[RelaxExpr, tuple[int, ...]]:
         return call.args[1], tuple(index for index in self.inplace_indices if index >= 0)
 
-    def infer(
-        self, gvar: StructInfo, args: StructInfo, tir_vars: ShapeStructInfo | None = None
-    ) -> StructInfo: ...
+    def infer(self, gvar: StructInfo, args: StructInfo, tir_vars: ShapeStructInfo | None = None) -> StructInfo: ...
 
     def infer_from_call(
-        self,
-        call: Call,
-        builder: Any,
-        gvar: StructInfo,
-        args: StructInfo,
-        tir_vars: StructInfo | None = None,
+        self, call: Call, builder: Any, gvar: StructInfo, args: StructInfo, tir_vars: StructInfo | None = None
     ) -> StructInfo:
         require_tuple(args)
         outputs = output_infos(call.sinfo_args)
@@ -266,10 +250,7 @@ class CallInplacePacked(PackedCall):
 
     @staticmethod
     def make(
-        func: FunctionLike,
-        *args: Any,
-        inplace_indices: int | Sequence[int],
-        sinfo_args: InfoLike | None = None,
+        func: FunctionLike, *args: Any, inplace_indices: int | Sequence[int], sinfo_args: InfoLike | None = None
     ) -> Call:
         name = "call_inplace_packed"
         made = CallInplacePacked(as_indices(name, inplace_indices))

@@ -11,27 +11,10 @@ from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..expr import (
-    Call,
-    Constant,
-    DataTypeImm,
-    If,
-    PrimValue,
-    SeqExpr,
-    ShapeExpr,
-    StringImm,
-    Tuple,
-    TupleGetItem,
-)
+from ..expr import Call, Constant, DataTypeImm, If, PrimValue, SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem
 from ..info.relations import struct_info_lca
 from ..ir import DiagnosticError, Op, RelaxExpr, StructInfo
-from ..struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 _KNOWN: WeakKeyDictionary[RelaxExpr, StructInfo] = WeakKeyDictionary()
 

@@ -26,9 +26,7 @@ def _index_map(value: Any) -> IndexMap:
     if isinstance(value, IndexMap):
         return value
     if not callable(value):
-        raise AttributeValueError(
-            f"index_map: expected an index map or a function, found {type(value).__name__}"
-        )
+        raise AttributeValueError(f"index_map: expected an index map or a function, found {type(value).__name__}")
     try:
         return IndexMap.from_func(cast("Callable[..., Any]", value))
     except (ValueError, TypeError) as error:

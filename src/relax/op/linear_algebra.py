@@ -84,9 +84,7 @@ class Matmul(Operator):
             return None
         products = (Matmul().call(grad, _transposed(x2)), x1), (Matmul().call(_transposed(x1), grad), x2)
         sums = [collapsed(product, operand) for product, operand in products]
-        gradients = [
-            None if s is None else reshaped(s, operand) for s, operand in zip(sums, operands, strict=True)
-        ]
+        gradients = [None if s is None else reshaped(s, operand) for s, operand in zip(sums, operands, strict=True)]
         return None if None in gradients else gradients
 
 
@@ -97,9 +95,7 @@ def _transposed(x: RelaxExpr) -> RelaxExpr:
 
 @composite("relax.nn.linear")
 @composite("relax.linear")
-def linear(
-    data: TensorLike, weight: TensorLike, bias: TensorLike | None = None, out_dtype: DTypeLike = None
-) -> Call:
+def linear(data: TensorLike, weight: TensorLike, bias: TensorLike | None = None, out_dtype: DTypeLike = None) -> Call:
     """data · weightᵀ + bias: ``matmul(data, permute_dims(weight))``, and an add."""
     transposed = _function("permute_dims")(weight)
     product = _function("matmul")(data, transposed, out_dtype=out_dtype)
@@ -110,6 +106,3 @@ def _function(name: str) -> Any:
     function = public_function(f"relax.{name}")
     assert function is not None
     return function
-
-
-__all__ = ["Matmul", "linear"]

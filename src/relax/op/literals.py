@@ -24,9 +24,7 @@ def literals_like(arguments: Sequence[Any], names: Sequence[str]) -> list[Any]:
     given = [_constant(argument) for argument in arguments]
     if not any(_is_number(argument) for argument in given):
         return given
-    others = [
-        (argument, name) for argument, name in zip(given, names, strict=False) if not _is_number(argument)
-    ]
+    others = [(argument, name) for argument, name in zip(given, names, strict=False) if not _is_number(argument)]
     if not others:
         raise OperatorError(OPERANDS, "one operand must be a tensor", hint="write relax.const(value, dtype)")
     dtype = next((d for d in (_dtype_of(argument) for argument, _ in others) if not d.is_void), DataType(""))

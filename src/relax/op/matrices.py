@@ -177,9 +177,7 @@ class Window(OfScalars):
         self.require_attribute(self.dtype.is_float, "dtype", "a floating-point dtype")
         _require_size(call.args[0], window_size, "window_size")
         if not (periodic.dtype.is_bool or periodic.dtype.is_integer):
-            raise OperatorError(
-                DTYPES, f"periodic must be a bool, found {periodic.dtype!s}", operand="periodic"
-            )
+            raise OperatorError(DTYPES, f"periodic must be a bool, found {periodic.dtype!s}", operand="periodic")
         return _matrix(window_size, dtype=self.dtype)
 
     def window(self, size: int, periodic: int, *weights: float) -> Array:

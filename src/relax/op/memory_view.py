@@ -38,9 +38,7 @@ def view(
     offset = _number(relative_byte_offset)
     width = info.dtype.bits // 8
     if offset is None or width == 0 or offset < 0 or offset % width:
-        raise _refused(
-            "relative_byte_offset must be a number of whole elements", "slice with R.strided_slice"
-        )
+        raise _refused("relative_byte_offset must be a number of whole elements", "slice with R.strided_slice")
     if shape is None and not offset:
         shape = info.dims
     wanted = ShapeExpr(shape) if isinstance(shape, (list, tuple)) else shape
@@ -82,6 +80,3 @@ def _call(name: str, *args: Any) -> Call:
 
 def _refused(message: str, hint: str) -> DiagnosticError:
     return DiagnosticError(Diagnostic(ATTRIBUTES, f"memory.view: {message}", user_span(_FILE), hint=hint))
-
-
-__all__ = ["view"]

@@ -35,12 +35,7 @@ from .errors import OPERANDS, OperatorError
 
 Kind = type[StructInfo]
 
-DTYPE_CLASSES = {
-    "float": "floating point",
-    "int": "signed integers",
-    "uint": "unsigned integers",
-    "bool": "bool",
-}
+DTYPE_CLASSES = {"float": "floating point", "int": "signed integers", "uint": "unsigned integers", "bool": "bool"}
 """Names of dtype classes in messages, by the keys of `Operator.require_dtype`."""
 
 KIND_NAMES: dict[Kind, str] = {
@@ -141,9 +136,7 @@ def as_argument(operand: Operand, value: Any, op_name: str) -> RelaxExpr:
         if isinstance(value, (tuple, list)) and not operand.takes(TupleStructInfo):
             raise _refused(operand, value)
     try:
-        return convert(
-            value.item() if isinstance(value, np.generic) and operand.takes(PrimStructInfo) else value
-        )
+        return convert(value.item() if isinstance(value, np.generic) and operand.takes(PrimStructInfo) else value)
     except TypeError:
         raise _refused(operand, value) from None
 

@@ -69,16 +69,7 @@ from ..runtime.rooms import by_name, module_of
 from ..target import Target
 from ._operators import OPERATORS as _TABLE
 from .attributes import attribute_field, own_hints
-from .base import (
-    Array,
-    Operator,
-    infer_call,
-    is_call_of,
-    is_method,
-    make_operator,
-    operator_class,
-    operator_of,
-)
+from .base import Array, Operator, infer_call, is_call_of, is_method, make_operator, operator_class, operator_of
 from .operands import operands_of
 
 PublicFunction = Callable[..., Any]
@@ -142,9 +133,7 @@ def _check_name(name: str) -> None:
     """Raise ValueError for a name that scripts cannot spell or that another operator already uses."""
     for part in name.split("."):
         if not part.isidentifier() or keyword.iskeyword(part):
-            raise ValueError(
-                f"the operator's name {name!r} has the part {part!r}, which is no name in Python"
-            )
+            raise ValueError(f"the operator's name {name!r} has the part {part!r}, which is no name in Python")
     other = name.removeprefix("relax.") if name.startswith("relax.") else f"relax.{name}"
     if other in _FUNCTIONS or other in OPERATORS:
         raise ValueError(f"scripts call both operators {name} and {other} R.{name.removeprefix('relax.')}")
@@ -303,9 +292,7 @@ def _signature(cls: type[Operator]) -> inspect.Signature:
         parameters.append(
             inspect.Parameter(
                 operand.name,
-                inspect.Parameter.VAR_POSITIONAL
-                if operand.variadic
-                else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                inspect.Parameter.VAR_POSITIONAL if operand.variadic else inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=None if operand.optional else inspect.Parameter.empty,
             )
         )

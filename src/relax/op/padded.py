@@ -30,6 +30,3 @@ def sums_dtype(dtype: DataType) -> np.dtype[Any]:
     if dtype.is_integer and dtype.is_padded:
         return np.dtype(np.int8 if dtype.is_int else np.uint8)
     return dtype.numpy()
-
-
-__all__ = ["sums_dtype", "wrapped_result"]

@@ -14,23 +14,10 @@ from ..info.dims import simplify_dim
 from ..info.text import prim_text
 from ..ir import DataType, StructInfo
 from ..prim import IntImm, PrimExpr, const, prove
-from ..struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..topi.slicing import section_slices, slice_of
 from .base import Gradients, Term
-from .dims import (
-    check_later,
-    normalize_axes,
-    normalize_axis,
-    require_same_dim,
-    same_dtype,
-    tensor,
-)
+from .dims import check_later, normalize_axes, normalize_axis, require_same_dim, same_dtype, tensor
 from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
 from .facts import Axes, Permuted, has_rank, have_rank, moved_axis, scalars_of, tuple_of, with_new
 from .gradients import apply, dims_of, is_float, reshaped, tensor_info
@@ -136,9 +123,7 @@ def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:
             if d == axis:
                 dims[d] = dims[d] + size
                 continue
-            message = (
-                f"dimension {d} of tensors[{i}] is {prim_text(size)}, and of tensors[0] {prim_text(dims[d])}"
-            )
+            message = f"dimension {d} of tensors[{i}] is {prim_text(size)}, and of tensors[0] {prim_text(dims[d])}"
             dims[d] = require_same_dim(dims[d], size, OperatorError(SHAPES, message, operand="tensors"))
     dims[axis] = simplify_dim(dims[axis])
     return dims
@@ -253,9 +238,7 @@ class StridedSlice(Move):
         for name, given in (("begin", begins), ("end", ends), ("strides", steps)):
             if len(given) != len(chosen):
                 raise OperatorError(
-                    OPERANDS,
-                    f"{name} must have one number per axis: {len(chosen)}, found {len(given)}",
-                    operand=name,
+                    OPERANDS, f"{name} must have one number per axis: {len(chosen)}, found {len(given)}", operand=name
                 )
         if 0 in steps:
             raise OperatorError(OPERANDS, "a stride must not be 0", operand="strides")
@@ -356,11 +339,7 @@ class DynamicStridedSlice(Move):
     packed: ClassVar[str | None] = "relax.run.dynamic_strided_slice"
 
     def infer(
-        self,
-        x: TensorStructInfo,
-        begin: TensorStructInfo,
-        end: TensorStructInfo,
-        strides: TensorStructInfo,
+        self, x: TensorStructInfo, begin: TensorStructInfo, end: TensorStructInfo, strides: TensorStructInfo
     ) -> TensorStructInfo:
         for name, bounds in (("begin", begin), ("end", end), ("strides", strides)):
             self.require_dtype(bounds, name, "int", "uint")
@@ -442,9 +421,7 @@ class Repeat(Move):
             return None
         count = info.value.astype("int64")
         axis = len(dims) - 1 if self.axis is None else self.axis % len(dims)
-        parts = ShapeExpr(
-            (*dims[: axis + 1], count, *dims[axis + 1 :])
-        )  # flattened, rows follow each other as well
+        parts = ShapeExpr((*dims[: axis + 1], count, *dims[axis + 1 :]))  # flattened, rows follow each other as well
         return (apply("sum", apply("reshape", grad, parts), axis=axis + 1), None)
 
 

@@ -34,9 +34,7 @@ class Quantization(Operator):
     axis: int
     out_dtype: DataType
 
-    def check_parameters(
-        self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo
-    ) -> None:
+    def check_parameters(self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo) -> None:
         """Raise OperatorError for a scale or zero point that does not fit the data."""
         self.require_dtype(scale, "scale", "float")
         self.require_dtype(zero_point, "zero_point", "int", "uint", "float")
@@ -83,9 +81,7 @@ class Quantize(Quantization):
     axis: int = -1
     out_dtype: DataType = DataType("int8")
 
-    def infer(
-        self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo
-    ) -> TensorStructInfo:
+    def infer(self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo) -> TensorStructInfo:
         small = self.out_dtype.is_float and self.out_dtype.bits <= 8
         whole = self.out_dtype.is_integer and self.out_dtype.bits <= 32
         self.require_attribute(
@@ -161,9 +157,7 @@ class Dequantize(Quantization):
     axis: int = -1
     out_dtype: DataType = DataType("float32")
 
-    def infer(
-        self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo
-    ) -> TensorStructInfo:
+    def infer(self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo) -> TensorStructInfo:
         self.require_attribute(self.out_dtype.is_float, "out_dtype", "a floating-point dtype")
         self.require_dtype(data, "data", "int", "uint", "float")
         narrow = data.dtype.is_void or data.dtype.bits <= (8 if data.dtype.is_float else 32)
@@ -187,9 +181,7 @@ class Dequantize(Quantization):
         if self.out_dtype != "float32" or scale.data.dtype != "float32" or scale.data.shape:
             return None
         wide = const(np.array(point, np.int32))
-        return builder.call_te(
-            topi.qdq.dequantize_narrow, data, scale, wide, primfunc_name_hint=self.kernel_name()
-        )
+        return builder.call_te(topi.qdq.dequantize_narrow, data, scale, wide, primfunc_name_hint=self.kernel_name())
 
     def reference(self, data: Array, scale: Array, zero_point: Array) -> Array:
         target = self.out_dtype

@@ -61,11 +61,7 @@ def reciprocal(scale: np.float32, zero: int, dtype: DataType) -> Floats | None:
     if high >= inverse:
         high = np.nextafter(high, np.float32(0))
     pair = np.array([high, inverse - np.float64(high)], np.float32)
-    return (
-        pair
-        if _agree(scale, pair, int(dtype.min_value) - zero - 1, int(dtype.max_value) - zero + 1)
-        else None
-    )
+    return pair if _agree(scale, pair, int(dtype.min_value) - zero - 1, int(dtype.max_value) - zero + 1) else None
 
 
 def _agree(scale: np.float32, pair: Floats, first: int, last: int) -> bool:
@@ -78,6 +74,3 @@ def _agree(scale: np.float32, pair: Floats, first: int, last: int) -> bool:
     expected, actual = np.rint(window / scale), np.rint(by_reciprocal(window, pair))
     passed = (expected[:, 0] < halves) & (expected[:, -1] > halves)
     return bool((expected == actual).all() and passed.all())
-
-
-__all__ = ["by_reciprocal", "fused", "reciprocal"]

@@ -112,11 +112,7 @@ class Recurrent(Operator):
         return dtype
 
     def _require_sizes(
-        self,
-        operands: dict[str, TensorStructInfo | None],
-        inputs: PrimExpr,
-        batch: PrimExpr,
-        hidden: PrimExpr,
+        self, operands: dict[str, TensorStructInfo | None], inputs: PrimExpr, batch: PrimExpr, hidden: PrimExpr
     ) -> None:
         both, rows = IntImm("int64", self.directions), hidden * self.gates
         state = (batch, both, hidden) if self.layout else (both, batch, hidden)
@@ -182,13 +178,7 @@ class Recurrent(Operator):
         return (given[n, d] if self.layout else given[d, n]).astype(kind)
 
     def step(
-        self,
-        x: Array,
-        r: Array,
-        rb: Array,
-        p: Array | None,
-        state: list[Array],
-        functions: list[Cell],
+        self, x: Array, r: Array, rb: Array, p: Array | None, state: list[Array], functions: list[Cell]
     ) -> list[Array]:
         """Advance one sequence by one step; `x` is the projected input including its bias."""
         raise NotImplementedError
@@ -197,17 +187,14 @@ class Recurrent(Operator):
         """Activation functions of all directions in NumPy; all but an lstm's last one are clipped as gates."""
         every = self.functions()
         return [
-            self._numpy_function(a, None if self.gates == 4 and i % 3 == 2 else self.clip)
-            for i, a in enumerate(every)
+            self._numpy_function(a, None if self.gates == 4 and i % 3 == 2 else self.clip) for i, a in enumerate(every)
         ]
 
     def _numpy_function(self, activation: Activation, clip: float | None) -> Cell:
         def function(x: Array) -> Array:
             x = x if clip is None else np.clip(x, -clip, clip)
             with np.errstate(all="ignore"):
-                return np.asarray(
-                    _ACTIVATIONS[activation.name](x, activation.alpha, activation.beta), x.dtype
-                )
+                return np.asarray(_ACTIVATIONS[activation.name](x, activation.alpha, activation.beta), x.dtype)
 
         return function
 

@@ -28,10 +28,7 @@ class MultinomialFromUniform(Operator):
     dtype: DataType = DataType("int64")
 
     def infer(
-        self,
-        prob: TensorStructInfo,
-        uniform_sample: TensorStructInfo,
-        sample_indices: TensorStructInfo | None = None,
+        self, prob: TensorStructInfo, uniform_sample: TensorStructInfo, sample_indices: TensorStructInfo | None = None
     ) -> TensorStructInfo:
         self.require_attribute(self.dtype.is_integer, "dtype", "an integer dtype")
         self.require_dtype(prob, "prob", "float")

@@ -28,9 +28,7 @@ def saturating_astype(x: RelaxExpr, dtype: str, rounding: str = "nearest") -> Re
     target, source = DataType(dtype), _dtype_of(x)
     powers = target == "float8_e8m0fnu"
     if not target.is_float or target.bits > 8 or target.lanes != 1:
-        raise _error(
-            ATTRIBUTES, f"dtype must be a float of 8 or 4 bits, found {dtype!r}", "R.astype converts"
-        )
+        raise _error(ATTRIBUTES, f"dtype must be a float of 8 or 4 bits, found {dtype!r}", "R.astype converts")
     if rounding not in _ROUNDINGS or not (powers or rounding == "nearest"):
         wanted = "'nearest', 'up' or 'down'" if powers else f"'nearest' for {dtype}"
         raise _error(ATTRIBUTES, f"rounding must be {wanted}, found {rounding!r}", "")
@@ -65,6 +63,3 @@ def _apply(name: str, *operands: Any) -> RelaxExpr:
 
 def _error(code: str, message: str, hint: str) -> DiagnosticError:
     return DiagnosticError(Diagnostic(code, f"saturating_astype: {message}", hint=hint))
-
-
-__all__ = ["saturating_astype"]

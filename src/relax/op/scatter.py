@@ -93,14 +93,10 @@ class ScatterElements(Scatter):
     axis: int = 0
     reduction: Reduction = "update"
 
-    def infer(
-        self, data: TensorStructInfo, indices: TensorStructInfo, updates: TensorStructInfo
-    ) -> TensorStructInfo:
+    def infer(self, data: TensorStructInfo, indices: TensorStructInfo, updates: TensorStructInfo) -> TensorStructInfo:
         self.require_elements_fit(data, indices, self.axis)
         if -1 not in (indices.ndim, updates.ndim) and indices.ndim != updates.ndim:
-            message = (
-                f"indices and updates must have one shape, found {indices.ndim} and {updates.ndim} dimensions"
-            )
+            message = f"indices and updates must have one shape, found {indices.ndim} and {updates.ndim} dimensions"
             raise OperatorError(SHAPES, message, operand="updates")
         if indices.dims is not None and updates.dims is not None:
             require_dims(updates.dims, indices.dims, "updates", "indices")
@@ -132,21 +128,14 @@ class ScatterND(Scatter):
 
     reduction: Reduction = "update"
 
-    def infer(
-        self, data: TensorStructInfo, indices: TensorStructInfo, updates: TensorStructInfo
-    ) -> TensorStructInfo:
+    def infer(self, data: TensorStructInfo, indices: TensorStructInfo, updates: TensorStructInfo) -> TensorStructInfo:
         depth = self.index_depth(data, indices)
         if depth is not None and -1 not in (data.ndim, updates.ndim):
             ndim = indices.ndim - 1 + data.ndim - depth
             if updates.ndim != ndim:
                 message = f"updates must have {ndim} dimensions, found {updates.ndim}"
                 raise OperatorError(SHAPES, message, operand="updates")
-        if (
-            depth is not None
-            and data.dims is not None
-            and indices.dims is not None
-            and updates.dims is not None
-        ):
+        if depth is not None and data.dims is not None and indices.dims is not None and updates.dims is not None:
             shape = [*indices.dims[:-1], *data.dims[depth:]]
             require_dims(updates.dims, shape, "updates", "what is indexed")
         return self.scattered(data, updates)
@@ -183,9 +172,7 @@ class IndexPut(Indexed):
 
     accumulate: bool = False
 
-    def infer(
-        self, data: TensorStructInfo, indices: TupleStructInfo, values: TensorStructInfo
-    ) -> TensorStructInfo:
+    def infer(self, data: TensorStructInfo, indices: TupleStructInfo, values: TensorStructInfo) -> TensorStructInfo:
         fields = index_fields(indices, "indices", data)
         index = broadcast_indices(fields, "indices")
         dtype = same_dtype(data.dtype, values.dtype, ("data", "values"))
@@ -213,8 +200,7 @@ class IndexPut(Indexed):
         if 0 in shape:
             return data.copy()
         places = tuple(
-            np.broadcast_to(checked_index(index, size), rows)
-            for index, size in zip(indices, data.shape, strict=False)
+            np.broadcast_to(checked_index(index, size), rows) for index, size in zip(indices, data.shape, strict=False)
         )
         return combined(data, places, np.broadcast_to(values, shape), "add" if self.accumulate else "update")
 

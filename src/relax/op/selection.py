@@ -108,10 +108,7 @@ class Where(Move):
         return [arguments[0], *literals_like(arguments[1:], ("x1", "x2"))]
 
     def infer(
-        self,
-        condition: TensorStructInfo,
-        x1: TensorStructInfo | PrimStructInfo,
-        x2: TensorStructInfo | PrimStructInfo,
+        self, condition: TensorStructInfo, x1: TensorStructInfo | PrimStructInfo, x2: TensorStructInfo | PrimStructInfo
     ) -> TensorStructInfo:
         self.require_dtype(condition, "condition", "bool")
         left, right = as_tensor(x1), as_tensor(x2)

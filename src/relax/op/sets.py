@@ -45,11 +45,7 @@ class Unique(Operator):
         inverse = np.ravel(inverse)
         if not self.sorted:
             order = sorted(range(len(index)), key=lambda i: index[i])
-            values = (
-                np.stack([np.take(values, i, self.axis or 0) for i in order], self.axis or 0)
-                if order
-                else values
-            )
+            values = np.stack([np.take(values, i, self.axis or 0) for i in order], self.axis or 0) if order else values
             index, counts = index[order], counts[order]
             inverse = np.array([order.index(i) for i in inverse], np.int64)
         wanted = (self.return_index, self.return_inverse, self.return_counts)

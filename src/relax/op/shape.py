@@ -19,6 +19,3 @@ def get_shape_of(expr: RelaxExpr) -> RelaxExpr:
     if info is not None and not isinstance(info, TensorStructInfo):
         raise TypeError(f"get_shape_of: expected a tensor, found {info}")
     return ShapeOf().raw_call((expr,))
-
-
-__all__ = ["get_shape_of"]

@@ -16,17 +16,9 @@ from ..info.dims import simplify_dim
 from ..info.text import prim_text
 from ..ir import RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, Verdict, const, is_const, prove_equal
-from ..struct_info import (
-    ShapeStructInfo,
-    TensorStructInfo,
-)
+from ..struct_info import ShapeStructInfo, TensorStructInfo
 from .base import Gradients, Term
-from .dims import (
-    normalize_axes,
-    require_same_dim,
-    require_stretch,
-    tensor,
-)
+from .dims import normalize_axes, require_same_dim, require_stretch, tensor
 from .errors import AXES, SHAPES, OperatorError
 from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_axis, with_new, without
 from .gradients import collapsed, reshaped
@@ -138,9 +130,7 @@ class Reshape(Move):
         if x.dims is not None and shape.values is not None:
             before, after = product(x.dims), product(shape.values)
             found = {"x": f"{prim_text(before)} elements", "shape": f"{prim_text(after)} elements"}
-            require_same_dim(
-                before, after, OperatorError(SHAPES, "the numbers of elements differ", remarks=found)
-            )
+            require_same_dim(before, after, OperatorError(SHAPES, "the numbers of elements differ", remarks=found))
         return shaped(call.args[1], shape, x.dtype)
 
     compute = topi.reshape
@@ -217,9 +207,7 @@ def _left_over(dims: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr
     if is_const(product(others), 0):
         raise OperatorError(SHAPES, "the -1 in shape could be any size: the others have no elements")
     if isinstance(total, IntImm) and isinstance(rest, IntImm) and total.value % rest.value:
-        raise OperatorError(
-            SHAPES, f"the -1 in shape would be {total.value} / {rest.value}, which is no size"
-        )
+        raise OperatorError(SHAPES, f"the -1 in shape would be {total.value} / {rest.value}, which is no size")
     return simplify_dim(total // rest)
 
 
@@ -295,9 +283,7 @@ class Squeeze(Move):
             size = x.dims[d]
             found = {"x": f"dimension {d} is {prim_text(size)}"}
             require_same_dim(
-                size,
-                const(1, "int64"),
-                OperatorError(SHAPES, f"dimension {d} of x must have size 1", remarks=found),
+                size, const(1, "int64"), OperatorError(SHAPES, f"dimension {d} of x must have size 1", remarks=found)
             )
         return tensor([size for d, size in enumerate(x.dims) if d not in dropped], x.dtype)
 
@@ -314,9 +300,7 @@ class Squeeze(Move):
         if not has_rank(infos, axes) or self.axis is None:
             return None
         dropped = normalize_axes(self.axis, len(axes))
-        return Permuted(
-            Squeeze(tuple(moved_axis(axis, axes) for axis in dropped)), (axes,), (without(axes, dropped),)
-        )
+        return Permuted(Squeeze(tuple(moved_axis(axis, axes) for axis in dropped)), (axes,), (without(axes, dropped),))
 
 
 @operator("relax.broadcast_to")

@@ -16,14 +16,10 @@ def require_rank(name: str, info: TensorStructInfo, *ranks: int) -> None:
         return
     numbers = " or ".join(map(str, ranks))
     plural = "" if ranks == (1,) else "s"
-    raise OperatorError(
-        SHAPES, f"{name} must have {numbers} dimension{plural}, found {info.ndim}", operand=name
-    )
+    raise OperatorError(SHAPES, f"{name} must have {numbers} dimension{plural}, found {info.ndim}", operand=name)
 
 
-def require_dim(
-    name: str, info: TensorStructInfo, d: int, expected: PrimExpr | int, meaning: str = ""
-) -> None:
+def require_dim(name: str, info: TensorStructInfo, d: int, expected: PrimExpr | int, meaning: str = "") -> None:
     """Raise OperatorError unless dimension `d` of an operand may have the expected size, described by `meaning`."""
     if info.dims is None:
         return

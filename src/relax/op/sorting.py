@@ -140,6 +140,4 @@ class TopK(Sorting):
         order = np.take(order_of(data, self.axis, self.largest), range(count), self.axis)
         values = np.take_along_axis(data, order, self.axis)
         indices = order.astype(self.dtype.numpy())
-        return (
-            [values, indices] if self.ret_type == "both" else values if self.ret_type == "values" else indices
-        )
+        return [values, indices] if self.ret_type == "both" else values if self.ret_type == "values" else indices

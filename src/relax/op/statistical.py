@@ -28,9 +28,7 @@ def _widened(data: Array) -> Array:
     return data.astype(np.float32) if dtype.is_float and dtype.bits < 32 else data
 
 
-def _folded(
-    data: TensorStructInfo, axis: tuple[int, ...] | None, keepdims: bool, dtype: str
-) -> TensorStructInfo:
+def _folded(data: TensorStructInfo, axis: tuple[int, ...] | None, keepdims: bool, dtype: str) -> TensorStructInfo:
     """Struct info of the result of reducing the axes (None: all)."""
     if data.ndim == -1:
         return tensor((), dtype) if axis is None and not keepdims else tensor(None, dtype)
@@ -161,9 +159,7 @@ def _centered(x: Term, axis: tuple[int, ...] | None) -> Term:
     return apply("subtract", x, Mean(axis, True).call(x))
 
 
-def _mean_gradient(
-    grad: RelaxExpr, x: Term, axis: tuple[int, ...] | None, keepdims: bool
-) -> RelaxExpr | None:
+def _mean_gradient(grad: RelaxExpr, x: Term, axis: tuple[int, ...] | None, keepdims: bool) -> RelaxExpr | None:
     """Gradient of the operand of a mean along `axis`."""
     gradient, dims = spread(grad, x, axis, keepdims), dims_of(x)
     if gradient is None or dims is None:
@@ -275,9 +271,7 @@ class Median(Folding):
         if not flat.shape[-1]:
             raise ValueError("the median of an empty dimension")
         missing = np.isnan(flat).any(-1, keepdims=True)
-        wanted = np.where(
-            missing, np.sort(flat, -1)[..., -1:], np.sort(flat, -1)[..., [(flat.shape[-1] - 1) // 2]]
-        )
+        wanted = np.where(missing, np.sort(flat, -1)[..., -1:], np.sort(flat, -1)[..., [(flat.shape[-1] - 1) // 2]])
         index = np.argmax((flat == wanted) | (np.isnan(flat) & missing), -1)
         values = np.take_along_axis(flat, index[..., None], -1)[..., 0].astype(data.dtype)
         parts = [np.asarray(values), np.asarray(index, np.int64)]
@@ -432,9 +426,7 @@ class CumSum(Running):
 
     def reference(self, data: Array) -> Array:
         # Sums begin with 0: of -0.0 it is 0.0.
-        return self.running(
-            data, lambda *args, **kwargs: np.cumsum(*args, **kwargs) + kwargs["dtype"].type(0)
-        )
+        return self.running(data, lambda *args, **kwargs: np.cumsum(*args, **kwargs) + kwargs["dtype"].type(0))
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         (data,) = operands

@@ -13,13 +13,7 @@ from ..expr import Call, DataTypeImm, PrimValue, ShapeExpr, StringImm
 from ..ir import DataType, RelaxExpr, StructInfo, VDevice
 from ..prim import IntImm
 from ..runtime.builtin_table import VIEW, Effects
-from ..struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import DTypeLike, FunctionLike, InfoLike, ScalarLike, ShapeLike, TupleLike
 from .base import Gradients, Term
 from .errors import OPERANDS, OperatorError
@@ -123,11 +117,7 @@ class BuiltinAllocTensor(Intrinsic):
     propagates_vdevice: ClassVar[bool] = False
 
     def infer(
-        self,
-        shape: ShapeStructInfo,
-        dtype: StructInfo,
-        runtime_device_index: PrimStructInfo,
-        storage_scope: StructInfo,
+        self, shape: ShapeStructInfo, dtype: StructInfo, runtime_device_index: PrimStructInfo, storage_scope: StructInfo
     ) -> TensorStructInfo: ...
 
     def infer_from_call(self, call: Call, builder: Any, *infos: StructInfo) -> StructInfo:
@@ -184,11 +174,7 @@ class MemoryAllocStorage(AllocStorage):
     dtype_at = 3
 
     def infer(
-        self,
-        size: ShapeStructInfo,
-        virtual_device_index: PrimStructInfo,
-        storage_scope: StructInfo,
-        dtype: StructInfo,
+        self, size: ShapeStructInfo, virtual_device_index: PrimStructInfo, storage_scope: StructInfo, dtype: StructInfo
     ) -> ObjectStructInfo:
         return ObjectStructInfo()
 
@@ -248,11 +234,7 @@ class VMAllocStorage(AllocStorage):
     dtype_at = 2
 
     def infer(
-        self,
-        size: ShapeStructInfo,
-        runtime_device_index: PrimStructInfo,
-        dtype: StructInfo,
-        storage_scope: StructInfo,
+        self, size: ShapeStructInfo, runtime_device_index: PrimStructInfo, dtype: StructInfo, storage_scope: StructInfo
     ) -> ObjectStructInfo:
         return ObjectStructInfo()
 

@@ -18,40 +18,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from .. import te
-from ..expr import (
-    Call,
-    DataTypeImm,
-    PrimValue,
-    ShapeExpr,
-    StringImm,
-    Tuple,
-    TupleGetItem,
-    Var,
-    convert,
-)
+from ..expr import Call, DataTypeImm, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, convert
 from ..info.dims import simplify_dim
 from ..info.mapping import used_in
 from ..info.text import struct_info_text
-from ..ir import (
-    Diagnostic,
-    DiagnosticError,
-    GlobalVar,
-    Node,
-    RelaxExpr,
-    StructInfo,
-    VDevice,
-    same_vdevice,
-    walk,
-)
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, Node, RelaxExpr, StructInfo, VDevice, same_vdevice, walk
 from ..prim import PrimExpr, SizeVar, cast, free_vars, substitute
 from ..prim.expr import Var as PrimVar
 from ..prim.intervals import may_overflow
-from ..struct_info import (
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.functor import substitute as substitute_func
 from ..tir.stmt import PrimFunc
 from ..tir.usage import shape_vars_bound_by
@@ -230,8 +205,7 @@ class _Arguments:
     def shape(self, expr: RelaxExpr, info: ShapeStructInfo) -> list[PrimExpr]:
         if info.ndim == -1:
             raise _error(
-                f"{self.name}: the number of dimensions of a shape must be known",
-                "match_cast it to R.Shape(ndim=...)",
+                f"{self.name}: the number of dimensions of a shape must be known", "match_cast it to R.Shape(ndim=...)"
             )
         values = info.values
         if values is None:
@@ -302,6 +276,3 @@ class _Arguments:
         if foreign:
             raise _error(f"{self.name}: the formula uses {', '.join(foreign)}, which no argument gives")
         return [cast("int64", outer[p]) for p in extra]
-
-
-__all__ = ["call_te"]

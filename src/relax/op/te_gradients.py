@@ -63,9 +63,7 @@ class CallTIRWithGrad(CallTIR):
     te_grad_name: str = ""
     te_grad_kwargs: Any = child(default=None, converter=_kwargs)
 
-    def infer(
-        self, gvar: StructInfo, args: StructInfo, tir_vars: ShapeStructInfo | None = None
-    ) -> StructInfo: ...
+    def infer(self, gvar: StructInfo, args: StructInfo, tir_vars: ShapeStructInfo | None = None) -> StructInfo: ...
 
     def gradient_of_call(self, builder: Any, call: Call, result: Term, grad: Term) -> Gradients | None:
         """Build the call_tir of the kernel of all gradients. Raises OperatorError if a gradient cannot be built."""
@@ -142,6 +140,3 @@ def _has_shape(expr: RelaxExpr) -> bool:
     info = known_struct_info(expr)
     fields = info.fields if isinstance(info, TupleStructInfo) else [info]
     return all(isinstance(field, TensorStructInfo) and field.dims is not None for field in fields)
-
-
-__all__ = ["CallTIRWithGrad", "TEGradient", "register_te_gradient"]

@@ -18,13 +18,7 @@ from ..ir import BaseFunc, Diagnostic, DiagnosticError, RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr
 from ..prim import cast as prim_cast
 from ..prim.expr import INT64
-from ..struct_info import (
-    FuncStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .errors import OPERANDS, OperatorError
 from .known import known_struct_info
 
@@ -95,9 +89,7 @@ def as_output(op_name: str, out_sinfo: Any, dtype: Any) -> StructInfo:
     """
     if isinstance(out_sinfo, StructInfo):
         return out_sinfo
-    if isinstance(out_sinfo, (tuple, list)) and any(
-        isinstance(i, StructInfo) for i in as_sequence(out_sinfo)
-    ):
+    if isinstance(out_sinfo, (tuple, list)) and any(isinstance(i, StructInfo) for i in as_sequence(out_sinfo)):
         infos = as_infos(op_name, out_sinfo)
         return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
     if out_sinfo is None:
@@ -124,9 +116,7 @@ def _shapes_as_output(op_name: str, shapes: Any, dtype: Any) -> StructInfo:
     try:
         infos = [TensorStructInfo(shape, one) for shape, one in zip(given, dtypes, strict=True)]
     except (TypeError, ValueError) as error:
-        raise refused(
-            op_name, f"the output cannot be {shapes!r} of {dtype!r}: {error}", code=OUTPUTS
-        ) from None
+        raise refused(op_name, f"the output cannot be {shapes!r} of {dtype!r}: {error}", code=OUTPUTS) from None
     return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
 
 
@@ -172,22 +162,14 @@ def _concrete(info: StructInfo, index: int) -> TensorStructInfo:
 
 
 def check_signature(
-    func: StructInfo,
-    args: StructInfo,
-    tir_vars: StructInfo | None,
-    outputs: Sequence[StructInfo],
+    func: StructInfo, args: StructInfo, tir_vars: StructInfo | None, outputs: Sequence[StructInfo]
 ) -> None:
     """Raise OperatorError (E3111), listing every mismatch, if arguments or outputs are proved not to fit the callee."""
     if not isinstance(func, FuncStructInfo) or func.params is None:
         return
-    if func.ret != TupleStructInfo(()) and not (
-        isinstance(func.ret, TupleStructInfo) and not func.ret.fields
-    ):
+    if func.ret != TupleStructInfo(()) and not (isinstance(func.ret, TupleStructInfo) and not func.ret.fields):
         raise OperatorError(
-            SIGNATURE,
-            "the callee is a Relax function, expected a PrimFunc",
-            operand="func",
-            hint="call it directly",
+            SIGNATURE, "the callee is a Relax function, expected a PrimFunc", operand="func", hint="call it directly"
         )
     if not isinstance(args, TupleStructInfo):
         return
@@ -215,9 +197,7 @@ def ints_are_last(params: Sequence[StructInfo], count: int) -> bool:
     return count > 0 and bool(params) and isinstance(params[-1], PrimStructInfo)
 
 
-def arrange(
-    inputs: list[Any], ints: list[Any], outputs: list[Any], params: Sequence[StructInfo]
-) -> list[Any]:
+def arrange(inputs: list[Any], ints: list[Any], outputs: list[Any], params: Sequence[StructInfo]) -> list[Any]:
     """Order inputs, integers and outputs as the PrimFunc takes them."""
     if ints_are_last(params, len(ints)):
         return [*inputs, *outputs, *ints]
@@ -258,17 +238,13 @@ def _count_text(func: FuncStructInfo, inputs: list[Any], ints: list[Any], outs: 
 def check_inplace_indices(indices: tuple[int, ...], results: int, args: StructInfo, what: str) -> None:
     """Require one index per result, each an argument or -1, without repetition, and at least one argument."""
     if len(indices) != results:
-        raise OperatorError(
-            INPLACE, f"{len(indices)} inplace_indices for {results} {what}{'s' * (results != 1)}"
-        )
+        raise OperatorError(INPLACE, f"{len(indices)} inplace_indices for {results} {what}{'s' * (results != 1)}")
     count = len(args.fields) if isinstance(args, TupleStructInfo) else None
     seen: set[int] = set()
     for index in indices:
         if index < -1 or (count is not None and index >= count):
             known = "" if count is None else f"; there are {count}, counted from 0"
-            raise OperatorError(
-                INPLACE, f"inplace_indices: there is no argument {index}{known}", operand="args"
-            )
+            raise OperatorError(INPLACE, f"inplace_indices: there is no argument {index}{known}", operand="args")
         if index in seen:
             raise OperatorError(INPLACE, f"inplace_indices: argument {index} is named twice", operand="args")
         if index >= 0:

@@ -253,9 +253,7 @@ class Clip(Operator):
             value = bound.value
             whole = not bound.dtype.is_float or (isinstance(value, FloatImm) and not value.value % 1)
             if x.dtype.is_integer and not (whole or _is_infinite(value)):
-                raise OperatorError(
-                    DTYPES, f"{name} must be an integer, as x is a tensor of {x.dtype!s}", operand=name
-                )
+                raise OperatorError(DTYPES, f"{name} must be an integer, as x is a tensor of {x.dtype!s}", operand=name)
         return x
 
     def reference(self, x: Array, min: Any, max: Any) -> Array:

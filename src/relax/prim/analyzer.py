@@ -120,9 +120,7 @@ class Analyzer:
         """
         facts = self._statements.facts.copy()
         if not override and (var in facts.values or var in facts.ranges):
-            raise ValueError(
-                f"Analyzer.bind: {var.name} is bound already; pass override=True to bind it again"
-            )
+            raise ValueError(f"Analyzer.bind: {var.name} is bound already; pass override=True to bind it again")
         if override:
             facts.values.pop(var, None)
             facts.ranges.pop(var, None)
@@ -130,9 +128,7 @@ class Analyzer:
         if low is None or extent is None:
             _, value = match_dtypes(var, expr)
             if value.dtype != var.dtype:
-                raise TypeError(
-                    f"Analyzer.bind: {var.name} has dtype {var.dtype!s}, its value {value.dtype!s}"
-                )
+                raise TypeError(f"Analyzer.bind: {var.name} has dtype {var.dtype!s}, its value {value.dtype!s}")
             facts.values[var] = value
             self._statements.begin(facts)
             return
@@ -232,9 +228,7 @@ class Analyzer:
         if known is None:
             inside = changes_by_operands(expr)
             known = done[id(expr)] = (
-                map_expressions(expr, lambda part: self._by_operands(part, done))
-                if inside
-                else self.simplify(expr)
+                map_expressions(expr, lambda part: self._by_operands(part, done)) if inside else self.simplify(expr)
             )
         return known
 
@@ -495,9 +489,7 @@ def _decide_where_defined(normalizer: Normalizer, condition: CompareExpr) -> boo
 
 
 def _is_comparison(condition: PrimExpr) -> TypeGuard[CompareExpr]:
-    return (
-        isinstance(condition, CompareExpr) and condition.a.dtype.is_integer and condition.a.dtype.lanes == 1
-    )
+    return isinstance(condition, CompareExpr) and condition.a.dtype.is_integer and condition.a.dtype.lanes == 1
 
 
 def _prove_as_written(normalizer: Normalizer, condition: PrimExpr, decider: _Decider) -> bool | None:

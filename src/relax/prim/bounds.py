@@ -30,16 +30,7 @@ from ..ir import DataType
 from . import intervals
 from .examples import Examples
 from .expr import INT64, FloorDiv, FloorMod, Max, PrimExpr, Select, Var
-from .intervals import (
-    EVERYTHING,
-    INF,
-    OPERATIONS,
-    Bound,
-    Interval,
-    dtype_range,
-    interval_power,
-    interval_times,
-)
+from .intervals import EVERYTHING, INF, OPERATIONS, Bound, Interval, dtype_range, interval_power, interval_times
 from .poly import (
     Atom,
     Factor,
@@ -344,9 +335,7 @@ class Bounds:
     def _is_dimension_arithmetic(self, p: Poly) -> bool:
         for monomial in p:
             for factor in monomial:
-                if not (
-                    self._is_bounded_var(factor) if isinstance(factor, Var) else self._is_bounded_atom(factor)
-                ):
+                if not (self._is_bounded_var(factor) if isinstance(factor, Var) else self._is_bounded_atom(factor)):
                     return False
         return True
 
@@ -527,15 +516,11 @@ class Bounds:
     def _remainder(self, quotient: Atom) -> Atom:
         known = self._remainders.get(quotient)
         if known is None:
-            known = Atom(
-                FloorMod, quotient.args, quotient.dtype, None, quotient.partial, True, quotient.ideal
-            )
+            known = Atom(FloorMod, quotient.args, quotient.dtype, None, quotient.partial, True, quotient.ideal)
             self._remainders[quotient] = known
         return known
 
-    def _eliminate(
-        self, p: Poly, monomial: Monomial, coefficient: int, atom: Atom
-    ) -> Iterator[tuple[list[Poly], int]]:
+    def _eliminate(self, p: Poly, monomial: Monomial, coefficient: int, atom: Atom) -> Iterator[tuple[list[Poly], int]]:
         others = cast("Monomial", without(monomial, (atom,)))
         rest = {m: c for m, c in p.items() if m is not monomial}
 
@@ -589,10 +574,7 @@ class Bounds:
             if left is not None and self.monomial_range(left)[0] >= 0:
                 common = math.gcd(a, term.coefficient)
                 times = times_monomial(term.known, left, abs(a) // common)
-                yield (
-                    [add(scaled(p, abs(term.coefficient) // common), times)],
-                    abs(term.coefficient) // common,
-                )
+                yield ([add(scaled(p, abs(term.coefficient) // common), times)], abs(term.coefficient) // common)
 
     def _by_leading_factor(self) -> dict[Factor, list[_Term]]:
         """The terms of known inequalities by their first factor; `place` is the order in which they are tried."""

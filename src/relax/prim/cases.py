@@ -67,20 +67,13 @@ def _nonpositive(bounds: Bounds, p: Poly) -> bool:
 
 def _is_below_one(bounds: Bounds, p: Poly) -> bool:
     """True if y·p < y for the divisor y ≥ 1 of quotients in `p`: c·y·(x // y) ≤ c·x, or c·(x - y + 1) for c < 0."""
-    for divisor in [
-        f.args[1] for m in p for f in m if isinstance(f, Atom) and f.kind is FloorDiv and f.exact
-    ]:
+    for divisor in [f.args[1] for m in p for f in m if isinstance(f, Atom) and f.kind is FloorDiv and f.exact]:
         if value_of(divisor) is not None or bounds.lower(divisor, 1) < 1:
             continue
         most = scaled(divisor, -1)
         for monomial, coefficient in p.items():
             factor = monomial[0] if len(monomial) == 1 else None
-            if (
-                isinstance(factor, Atom)
-                and factor.kind is FloorDiv
-                and factor.exact
-                and factor.args[1] == divisor
-            ):
+            if isinstance(factor, Atom) and factor.kind is FloorDiv and factor.exact and factor.args[1] == divisor:
                 dividend = factor.args[0]
                 least = add(add(dividend, divisor, -1), constant(1))
                 most = add(most, dividend if coefficient > 0 else least, coefficient)

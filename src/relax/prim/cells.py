@@ -94,5 +94,3 @@ DEEPER: Final = "relax.deeper"
 """Attribute: the cell of the function that is called instead where calls are nested too deeply."""
 PLACE: Final = "relax.place"
 """Attribute of statements: the place, for notes in errors, of the calls in them (see `relax.runtime.compiled`)."""
-
-__all__ = ["DEEPER", "MEMBERS", "OUTPUTS", "PARAMETERS", "PLACE", "REGISTERS", "cell_call"]

@@ -6,24 +6,7 @@ from collections.abc import Iterator
 
 from .bounds import Bounds, Facts, assume_nonnegative
 from .cases import Claim, claim_by_cases
-from .expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    And,
-    Call,
-    CompareExpr,
-    IntImm,
-    Let,
-    Not,
-    Or,
-    PrimExpr,
-    Select,
-    Var,
-)
+from .expr import EQ, GE, GT, LE, LT, NE, And, Call, CompareExpr, IntImm, Let, Not, Or, PrimExpr, Select, Var
 from .functor import sub_expressions
 from .normal import DIVISIONS, Normalizer
 from .poly import Poly, add, scaled, value_of, vanishes
@@ -57,11 +40,7 @@ def decide(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
     if kind in (LT, GT):
         difference = add(difference, {(): 1})
     # left ≤ right follows from the polynomials where wrapping around makes the left no greater, the right no less.
-    if (
-        bounds.is_at_most(left, dtype)
-        and bounds.is_at_least(right, dtype)
-        and bounds.upper(difference, enough=0) <= 0
-    ):
+    if bounds.is_at_most(left, dtype) and bounds.is_at_least(right, dtype) and bounds.upper(difference, enough=0) <= 0:
         return True
     above = bounds.is_at_least(left, dtype) and bounds.is_at_most(right, dtype)
     return False if above and bounds.lower(difference, 1) > 0 else None

@@ -16,20 +16,7 @@ import numpy as np
 from ..ir import DataType, Op
 from ..runtime.rounding import convert_array, round_number, rounder
 from .arithmetic import wrap
-from .expr import (
-    And,
-    BinaryExpr,
-    Call,
-    Cast,
-    FloatImm,
-    IntImm,
-    Let,
-    Not,
-    Or,
-    PrimExpr,
-    Select,
-    Var,
-)
+from .expr import And, BinaryExpr, Call, Cast, FloatImm, IntImm, Let, Not, Or, PrimExpr, Select, Var
 from .functor import FreeVars
 from .instructions import fused
 

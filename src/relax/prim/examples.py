@@ -134,9 +134,7 @@ class Examples:
         self._examples: list[_Example] = []
         self._tried = 0
 
-    def refute(
-        self, p: Poly, most: float, nonnegative: Iterable[Poly], limits: Mapping[Monomial, int]
-    ) -> bool:
+    def refute(self, p: Poly, most: float, nonnegative: Iterable[Poly], limits: Mapping[Monomial, int]) -> bool:
         """True if p is more than `most` in an example in which polynomials are ≥ 0 and products below their limits."""
         for example in self._examples:
             if _is_above(example, p, most):

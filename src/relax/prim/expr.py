@@ -25,20 +25,7 @@ from typing import Any, ClassVar, TypeAlias, TypeGuard, final
 
 import numpy as np
 
-from ..ir import (
-    BaseExpr,
-    DataType,
-    GlobalVar,
-    Node,
-    Op,
-    Span,
-    binder,
-    child,
-    label,
-    node,
-    register_op,
-    set_slot,
-)
+from ..ir import BaseExpr, DataType, GlobalVar, Node, Op, Span, binder, child, label, node, register_op, set_slot
 from ..runtime.rounding import round_number
 from ..runtime.sizes import number_text
 from . import arithmetic
@@ -324,9 +311,7 @@ def bind_value(binding: Any) -> None:
     if not isinstance(binding.value, PrimExpr):
         value = match_dtypes(binding.var, binding.value)[1]
         if value.dtype != binding.var.dtype:
-            raise TypeError(
-                f"{name}: {binding.value} is no {binding.var.dtype!s}, the dtype of {binding.var.name}"
-            )
+            raise TypeError(f"{name}: {binding.value} is no {binding.var.dtype!s}, the dtype of {binding.var.name}")
         set_slot(binding, "value", value)
 
 
@@ -611,13 +596,7 @@ def _arguments(values: Iterable[Any]) -> tuple[PrimExpr, ...]:
 
 
 def _callee(op: str | Op | GlobalVar) -> Op | GlobalVar:
-    return (
-        register_op(op)
-        if isinstance(op, str) and not Op.exists(op)
-        else Op.get(op)
-        if isinstance(op, str)
-        else op
-    )
+    return register_op(op) if isinstance(op, str) and not Op.exists(op) else Op.get(op) if isinstance(op, str) else op
 
 
 @final

@@ -84,10 +84,7 @@ def dot(kind: str, total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
     sums = DOTS[kind].sums
     types = [part.dtype for part in lanes]
     expected = (sums, "int32", "int32")
-    if (
-        any(t.element_of != e for t, e in zip(types, expected, strict=True))
-        or len({t.lanes for t in types}) > 1
-    ):
+    if any(t.element_of != e for t, e in zip(types, expected, strict=True)) or len({t.lanes for t in types}) > 1:
         found = ", ".join(str(t) for t in types)
         raise TypeError(f"dot_{kind}: expected {sums}, int32 and int32 of as many lanes, found {found}")
     return Call(types[0], f"tir.dot_{kind}", lanes)
@@ -141,9 +138,7 @@ def _tile_dot(kind: str) -> Callable[..., Call]:
         sums: ExprLike, sums_distance: ExprLike, left: ExprLike, left_distance: ExprLike, right: ExprLike,
         right_distance: ExprLike, rows: ExprLike, columns: ExprLike, steps: ExprLike,
     ) -> Call:  # fmt: skip
-        return tile_dot(
-            kind, sums, sums_distance, left, left_distance, right, right_distance, rows, columns, steps
-        )
+        return tile_dot(kind, sums, sums_distance, left, left_distance, right, right_distance, rows, columns, steps)
 
     build.__name__ = build.__qualname__ = f"tile_dot_{kind}"
     build.__doc__ = f"Add a product of tiles of {TILES[kind].left} and of {TILES[kind].right}."

@@ -148,9 +148,7 @@ def is_plainly_true(condition: PrimExpr) -> bool:
     return most < least if isinstance(condition, (LT, GT)) else most <= least
 
 
-def narrowed_by(
-    condition: PrimExpr, operand: Callable[[PrimExpr], Interval]
-) -> Iterator[tuple[Var, Interval]]:
+def narrowed_by(condition: PrimExpr, operand: Callable[[PrimExpr], Interval]) -> Iterator[tuple[Var, Interval]]:
     """Intervals of variables implied by an integer comparison that holds.
 
     `operand` returns the bounds of an expression under machine arithmetic, as for `operation_range`.

@@ -248,12 +248,8 @@ def _rounding(name: str, doc: str) -> Callable[[ExprLike], PrimExpr]:
 floor = _rounding("floor", "The greatest whole number ≤ x. An integer is returned as it is.")
 ceil = _rounding("ceil", "The least whole number ≥ x. An integer is returned as it is.")
 trunc = _rounding("trunc", "x without its fraction. An integer is returned as it is.")
-round = _rounding(
-    "round", "The nearest whole number, halves away from zero. An integer is returned as it is."
-)
-nearbyint = _rounding(
-    "nearbyint", "The nearest whole number, halves to even. An integer is returned as it is."
-)
+round = _rounding("round", "The nearest whole number, halves away from zero. An integer is returned as it is.")
+nearbyint = _rounding("nearbyint", "The nearest whole number, halves to even. An integer is returned as it is.")
 
 
 def _test_float(name: str, of_integers: bool, doc: str) -> Callable[[ExprLike], PrimExpr]:

@@ -14,14 +14,7 @@ from typing import Any
 from .analyzer import Analyzer
 from .expr import And, IntImm, PrimExpr, Var, const, convert
 from .functor import free_vars
-from .iter_expr import (
-    IterMapLevel,
-    IterMark,
-    IterSplitExpr,
-    IterSumExpr,
-    marks_below,
-    normalize_iter_map_to_expr,
-)
+from .iter_expr import IterMapLevel, IterMark, IterSplitExpr, IterSumExpr, marks_below, normalize_iter_map_to_expr
 from .iter_map import Detected, detect
 from .iter_sizes import NotAffine, Sizes
 from .learn import conjuncts
@@ -49,13 +42,7 @@ def subspace_divide(
     ``io * 16 + ii < n`` is a condition inside of io.
     """
     divided = divide_subspace(
-        bindings,
-        input_iters,
-        sub_iters,
-        predicate,
-        check_level,
-        simplify_trivial_iterators,
-        analyzer=analyzer,
+        bindings, input_iters, sub_iters, predicate, check_level, simplify_trivial_iterators, analyzer=analyzer
     )
     return [] if isinstance(divided, str) else divided
 
@@ -71,9 +58,7 @@ def divide_subspace(
     analyzer: Analyzer | None = None,
 ) -> list[list[IterMark]] | str:
     """Like `subspace_divide`; returns the reason if the division is not possible."""
-    detected = detect(
-        bindings, input_iters, predicate, check_level, simplify_trivial_iterators, analyzer=analyzer
-    )
+    detected = detect(bindings, input_iters, predicate, check_level, simplify_trivial_iterators, analyzer=analyzer)
     if isinstance(detected, NotAffine):
         return str(detected)
     inner = set(sub_iters)
@@ -210,17 +195,13 @@ class _Divider:
                 # An outer digit of this sum is the digit times arg.scale * parts.inner_extent, divided by the room.
                 unit = sizes.quotient(sizes.times(arg.scale, parts.inner_extent), room)
                 if unit is None:
-                    raise NotAffine(
-                        f"outer and inner iterators are not digits of their own in {_text(source)}"
-                    )
+                    raise NotAffine(f"outer and inner iterators are not digits of their own in {_text(source)}")
                 outer.append(part.replace(scale=sizes.times(part.scale, unit)))
         outer_extent = sizes.quotient(top, room)
         if outer_extent is None:
             raise NotAffine(f"outer and inner iterators are not digits of their own in {_text(source)}")
         zero = const(0, source.dtype)
-        return _Parts(
-            IterSumExpr(reversed(outer), zero), outer_extent, IterSumExpr(reversed(inner), zero), room
-        )
+        return _Parts(IterSumExpr(reversed(outer), zero), outer_extent, IterSumExpr(reversed(inner), zero), room)
 
     def _digit(self, arg: IterSplitExpr, whole: _Parts) -> _Parts:
         """The parts of a digit of a mark whose parts are `whole`."""
@@ -238,21 +219,15 @@ class _Divider:
             return _Parts(part(outer_mark, above, extent), extent, nothing, one)
         below = sizes.quotient(whole.inner_extent, lower)
         if below is None:
-            raise NotAffine(
-                f"a digit of {_text(arg.source)} has parts of outer and inner iterators that do not part"
-            )
+            raise NotAffine(f"a digit of {_text(arg.source)} has parts of outer and inner iterators that do not part")
         if sizes.quotient(below, extent) is not None:
             return _Parts(nothing, one, part(inner_mark, lower, extent), extent)
         outer_extent = sizes.quotient(extent, below)
         if sizes.at_most(arg.source.extent, sizes.times(lower, extent)):
             outer_extent = whole.outer_extent
         if outer_extent is None:
-            raise NotAffine(
-                f"a digit of {_text(arg.source)} has parts of outer and inner iterators that do not part"
-            )
-        return _Parts(
-            part(outer_mark, one, outer_extent), outer_extent, part(inner_mark, lower, below), below
-        )
+            raise NotAffine(f"a digit of {_text(arg.source)} has parts of outer and inner iterators that do not part")
+        return _Parts(part(outer_mark, one, outer_extent), outer_extent, part(inner_mark, lower, below), below)
 
 
 def _text(value: IterMark | IterSumExpr) -> str:

@@ -61,9 +61,7 @@ def detect_iter_map(
 
     Iterators of extent 1 are replaced by their minimum if `simplify_trivial_iterators`.
     """
-    detected = detect(
-        indices, input_iters, predicate, check_level, simplify_trivial_iterators, analyzer=analyzer
-    )
+    detected = detect(indices, input_iters, predicate, check_level, simplify_trivial_iterators, analyzer=analyzer)
     if isinstance(detected, NotAffine):
         return IterMapResult((), (str(detected),), FALSE)
     return IterMapResult(detected.indices, (), padding_predicate(detected))
@@ -168,9 +166,7 @@ class _Check:
         sizes = self.sizes
         chain = digit_chain(splits, sizes, gaps=not self.one_to_one)
         if chain is None:
-            raise NotAffine(
-                f"the digits of {self._name(mark)} overlap or leave gaps: {describe_digits(splits, sizes)}"
-            )
+            raise NotAffine(f"the digits of {self._name(mark)} overlap or leave gaps: {describe_digits(splits, sizes)}")
         bottom = chain[0].lower_factor
         top = sizes.times(chain[-1].lower_factor, chain[-1].extent)
         if self.one_to_one and not (sizes.is_one(bottom) and sizes.at_most(mark.extent, top)):
@@ -188,9 +184,7 @@ class _Check:
     def _reaches_all(self, mark: IterMark, bottom: PrimExpr, top: PrimExpr) -> bool:
         """True if mark // bottom takes all values from 0 up to top // bottom, as the mark takes those of its window."""
         sizes, first = self.sizes, self.parser.first.get(mark)
-        if sizes.at_most(top - bottom + 1, mark.extent) and (
-            first is None or sizes.at_most(first + 1, bottom)
-        ):
+        if sizes.at_most(top - bottom + 1, mark.extent) and (first is None or sizes.at_most(first + 1, bottom)):
             return True
         window = mark.extent if first is None else mark.extent - first
         return sizes.is_one(bottom) and sizes.at_most(top, sizes.simplified(window))
@@ -218,9 +212,7 @@ class _Check:
                 continue
             inner = {var for mark in marks_below(bound.mark) for var in self._iterators(mark)}
             if not used.isdisjoint((*inner, *free_vars(bound.condition))):
-                raise NotAffine(
-                    f"the predicate {bound.condition} bounds iterators that the indices use apart"
-                )
+                raise NotAffine(f"the predicate {bound.condition} bounds iterators that the indices use apart")
             if self.onto and not self.sizes.is_positive(bound.mark.extent):
                 raise NotAffine(f"the predicate {bound.condition} may leave no value")
             for mark, splits in used_digits([IterSumExpr((IterSplitExpr(bound.mark),))]).items():
@@ -254,9 +246,7 @@ def describe_digits(splits: Sequence[IterSplitExpr], sizes: Sizes) -> str:
     """Digits in a message, lower ones first."""
     ordered = sorted(splits, key=_by_lower_factor)
     values = (to_expr(split.replace(scale=const(1, split.dtype)), sizes.analyzer) for split in ordered)
-    return ", ".join(
-        f"{value} in [0, {shown(split.extent)})" for value, split in zip(values, ordered, strict=True)
-    )
+    return ", ".join(f"{value} in [0, {shown(split.extent)})" for value, split in zip(values, ordered, strict=True))
 
 
 def used_digits(indices: Sequence[IterSumExpr]) -> dict[IterMark, list[IterSplitExpr]]:
@@ -272,9 +262,7 @@ def used_digits(indices: Sequence[IterSumExpr]) -> dict[IterMark, list[IterSplit
     return digits
 
 
-def digit_chain(
-    splits: Sequence[IterSplitExpr], sizes: Sizes, gaps: bool = False
-) -> list[IterSplitExpr] | None:
+def digit_chain(splits: Sequence[IterSplitExpr], sizes: Sizes, gaps: bool = False) -> list[IterSplitExpr] | None:
     """The digits of a mark from the lowest on, each beginning where the one below ends; None if they do not.
 
     With `gaps`, a digit may also begin at a multiple of that.
@@ -360,9 +348,7 @@ def _tops(mark: IterMark, splits: Sequence[IterSplitExpr], sizes: Sizes) -> list
     return [
         end
         for split, end in ends
-        if not any(
-            other is not split and sizes.quotient(other.lower_factor, end) is not None for other, _ in ends
-        )
+        if not any(other is not split and sizes.quotient(other.lower_factor, end) is not None for other, _ in ends)
     ]
 
 
@@ -430,9 +416,7 @@ def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[A
     constant scale. Raises ValueError if the indices do not determine an iterator.
     """
     if len(iter_map) != len(outputs):
-        raise ValueError(
-            f"inverse_affine_iter_map: {len(iter_map)} indices, but the values of {len(outputs)}"
-        )
+        raise ValueError(f"inverse_affine_iter_map: {len(iter_map)} indices, but the values of {len(outputs)}")
     sizes = Sizes(Analyzer())
     digits = used_digits(iter_map)
     for mark, splits in digits.items():

@@ -158,9 +158,7 @@ class Parser:
             case Cast() if keeps_value(expr, self.ranged, self.is_fixed):
                 return self.parse(expr.value)
             case Cast():
-                raise NotAffine(
-                    f"{expr} may change the value, or {expr.value} may leave {expr.value.dtype!s}"
-                )
+                raise NotAffine(f"{expr} may change the value, or {expr.value} may leave {expr.value.dtype!s}")
             case Add() | Sub():
                 return self.added(self.parse(expr.a), self.parse(expr.b), 1 if isinstance(expr, Add) else -1)
             case Mul():
@@ -169,9 +167,7 @@ class Parser:
                 quotient, remainder = self._division(expr)
                 return quotient if isinstance(expr, FloorDiv) else remainder
             case _:
-                raise NotAffine(
-                    f"{expr} is not affine: built from iterators with +, -, and *, //, % by what is fixed"
-                )
+                raise NotAffine(f"{expr} is not affine: built from iterators with +, -, and *, //, % by what is fixed")
 
     def added(self, a: IterSumExpr, b: IterSumExpr, sign: int = 1) -> IterSumExpr:
         """a + sign·b, equal digits of both being added up."""
@@ -501,9 +497,7 @@ class Parser:
             if any(arg.source is mark for arg in value.args):
                 assert isinstance(mark.source, PrimExpr)
                 base = self.sizes.simplified(value.base + low)
-                self.values[var] = IterSumExpr(
-                    (IterSplitExpr(IterMark(self._source(var, base), extent)),), base
-                )
+                self.values[var] = IterSumExpr((IterSplitExpr(IterMark(self._source(var, base), extent)),), base)
                 self.extents[var] = extent
 
 

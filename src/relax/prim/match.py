@@ -58,9 +58,7 @@ def match(pattern: PrimExpr, expr: PrimExpr, found: Bindings, same: Same) -> boo
 
 def _same_constant(pattern: IntImm | FloatImm, expr: PrimExpr) -> bool:
     if isinstance(pattern, IntImm):
-        return (
-            isinstance(expr, IntImm) and expr.value == pattern.value and _same_kind(pattern.dtype, expr.dtype)
-        )
+        return isinstance(expr, IntImm) and expr.value == pattern.value and _same_kind(pattern.dtype, expr.dtype)
     return isinstance(expr, FloatImm) and expr.value.hex() == pattern.value.hex()
 
 

@@ -114,11 +114,7 @@ class Normalizer:
     """Normal forms under some facts. With `assume_defined`, for proofs only, failures need not be preserved."""
 
     def __init__(
-        self,
-        facts: Facts,
-        assume_defined: bool = False,
-        budget: Budget | None = None,
-        outer: Normalizer | None = None,
+        self, facts: Facts, assume_defined: bool = False, budget: Budget | None = None, outer: Normalizer | None = None
     ) -> None:
         self.facts = facts
         self.rank: Table[Factor, int] = {} if outer is None else copied(outer.rank)
@@ -144,10 +140,7 @@ class Normalizer:
             return self._variable(cast(Var, expr))
         known = self._done.get(id(expr))
         if known is None:
-            known = self._done[id(expr)] = (
-                expr,
-                self._kept(self._HANDLERS.get(kind, Normalizer._opaque)(self, expr)),
-            )
+            known = self._done[id(expr)] = (expr, self._kept(self._HANDLERS.get(kind, Normalizer._opaque)(self, expr)))
         return known[1]
 
     def _kept(self, p: Poly) -> Poly:
@@ -217,20 +210,14 @@ class Normalizer:
         """A factor in another dtype. Conversion respects sums and products, modulo the width."""
         if factor.dtype == target:
             return {(factor,): 1}
-        if (
-            isinstance(factor, Atom)
-            and factor.kind == "cast"
-            and self._representable(factor.args[0], factor.dtype)
-        ):
+        if isinstance(factor, Atom) and factor.kind == "cast" and self._representable(factor.args[0], factor.dtype):
             ((monomial, _),) = factor.args[0].items()
             return self._converted(monomial[0], target)
         return self._unit(self._atom("cast", ({(factor,): 1},), target, None))
 
     def _choice(self, expr: PrimExpr) -> Poly:
         condition, first, second = sub_expressions(expr)
-        known = (
-            condition.value if isinstance(condition, IntImm) else self.facts.truths.get(self.key(condition))
-        )
+        known = condition.value if isinstance(condition, IntImm) else self.facts.truths.get(self.key(condition))
         if known is not None:
             return self.normal(first if known else second)
         arms = self.normal(first), self.normal(second)
@@ -249,9 +236,7 @@ class Normalizer:
             result = self._apply(law, polys[0], polys[-1], expr.dtype, fits)
             if result is not None:
                 return reduced(result, expr.dtype)
-        counts = (
-            name in ("popcount", "clz") and expr.dtype.max_value >= 2
-        )  # an int2 does not hold its two bits
+        counts = name in ("popcount", "clz") and expr.dtype.max_value >= 2  # an int2 does not hold its two bits
         return self._opaque(expr, "count" if counts else None)
 
     def _let(self, expr: PrimExpr) -> Poly:
@@ -340,9 +325,7 @@ class Normalizer:
         given = (dtype.bits if name == "bits" else values[name] for name in check.names)
         return check.holds(*(v if isinstance(v, int) else Quantity(self.bounds, v) for v in given))
 
-    def _build(
-        self, pattern: PrimExpr, values: split.Values, dtype: DataType, exact: bool, ideal: bool
-    ) -> Poly:
+    def _build(self, pattern: PrimExpr, values: split.Values, dtype: DataType, exact: bool, ideal: bool) -> Poly:
         """A rule's right side with its names replaced by polynomials."""
         if isinstance(pattern, IntImm):
             return constant(pattern.value)
@@ -363,11 +346,7 @@ class Normalizer:
         return self.operate(cast("type[BinaryExpr]", type(pattern)), left, right, dtype, ideal=ideal)
 
     def _extremum(
-        self,
-        kind: type[Min] | type[Max],
-        operands: list[Poly],
-        dtype: DataType,
-        node: PrimExpr | None = None,
+        self, kind: type[Min] | type[Max], operands: list[Poly], dtype: DataType, node: PrimExpr | None = None
     ) -> Poly:
         """The maximum (or minimum) of more than two; `node` is what it is if arithmetic on them may wrap around."""
         sign = 1 if kind is Max else -1
@@ -474,9 +453,7 @@ class Normalizer:
             exact = ideal or kind == "cast" or all(self.bounds.fits(arg, dtype) for arg in args)
             partial = any(is_partial(m) for arg in args for m in arg)
             if kind in DIVISIONS:
-                partial = partial or not (
-                    self.bounds.is_nonzero(args[1]) and self.bounds.fits(args[1], dtype)
-                )
+                partial = partial or not (self.bounds.is_nonzero(args[1]) and self.bounds.fits(args[1], dtype))
             elif kind is Select:
                 partial = node is None or self._fails(node)
             atom = Atom(kind, args, dtype, node, partial, exact, not fits)

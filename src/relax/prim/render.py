@@ -11,21 +11,7 @@ from typing import Any, cast
 
 from ..ir import DataType
 from .arithmetic import wrap
-from .expr import (
-    Add,
-    BinaryExpr,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Select,
-    Sub,
-    Var,
-)
+from .expr import Add, BinaryExpr, Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Select, Sub, Var
 from .normal import Normalizer
 from .poly import Atom, Factor, Monomial, Poly, add, join, scaled, times_monomial, without
 from .traits import cost

@@ -272,9 +272,7 @@ class Statements:
         """Normalizer with the consequences of the conditions, without cached results."""
         return self._last(self._learnt, self._with_learnt).fresh().normalizer
 
-    def _last(
-        self, chain: Chain, tell: Callable[[Told, PrimExpr | Limits], Told], proofs: bool = True
-    ) -> Told:
+    def _last(self, chain: Chain, tell: Callable[[Told, PrimExpr | Limits], Told], proofs: bool = True) -> Told:
         """The last of a chain, made by telling its members one statement each."""
         told = chain.told
         if not told:

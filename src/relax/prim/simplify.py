@@ -78,9 +78,7 @@ def changes_by_operands(expr: PrimExpr) -> bool:
 class Simplifier:
     """Simplification under some facts."""
 
-    def __init__(
-        self, facts: Facts, normalizer: Normalizer | None = None, conditions: list[int] | None = None
-    ) -> None:
+    def __init__(self, facts: Facts, normalizer: Normalizer | None = None, conditions: list[int] | None = None) -> None:
         self.facts = facts
         self.conditions = conditions
         """The number of conditions that may still be used inside this one; None outside of any."""
@@ -227,9 +225,7 @@ class Simplifier:
         rendered = self._render(self.normalizer.normal(expr), expr, below=cost(expr))
         if rendered is None:
             return expr
-        return self.simplify(
-            rendered
-        )  # the new spelling may offer what the old one hid; each round is cheaper
+        return self.simplify(rendered)  # the new spelling may offer what the old one hid; each round is cheaper
 
     # --------------------------------------------------------------------------------------- conditions
 

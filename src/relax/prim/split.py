@@ -12,19 +12,7 @@ from typing import TypeAlias, cast
 
 from .bounds import Bounds
 from .expr import FloorDiv, IntImm, PrimExpr, Var
-from .poly import (
-    TOO_LARGE,
-    Atom,
-    Factor,
-    Monomial,
-    Poly,
-    add,
-    constant,
-    scaled,
-    times_monomial,
-    value_of,
-    without,
-)
+from .poly import TOO_LARGE, Atom, Factor, Monomial, Poly, add, constant, scaled, times_monomial, value_of, without
 
 Values: TypeAlias = "dict[str, Poly | int]"
 Finder: TypeAlias = "Callable[[Bounds, Poly, Poly], Iterator[Values]]"

@@ -41,6 +41,3 @@ def _safe_range(expr: PrimExpr) -> Interval | None:
 
     post_order(expr, visit)
     return None if fails else ranges[expr]
-
-
-__all__ = ["is_surely_size", "scalar_never_fails"]

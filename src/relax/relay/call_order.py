@@ -32,6 +32,3 @@ def _globals_in(function: BaseFunc, functions: dict[str, Any]) -> list[str]:
     order = nodes_with_parts(cast(Expr, function))
     parts = (part for node in order for part in parts_of(node))
     return [p.name_hint for p in parts if isinstance(p, GlobalVar) and p.name_hint in functions]
-
-
-__all__ = ["callees_first", "recursive_functions"]

@@ -56,15 +56,11 @@ def operator_function(name: str) -> Callable[..., Any]:
         given = [*args, *named] if named else list(args)
         operands, rest = given[:count], given[count:]
         if len(rest) > len(spec.attrs):
-            message = (
-                f"{name} takes {count} operands and {len(spec.attrs)} attributes, found {len(given)} values"
-            )
+            message = f"{name} takes {count} operands and {len(spec.attrs)} attributes, found {len(given)} values"
             raise DiagnosticError(Diagnostic("E9012", message))
         for field, value in zip(spec.attrs, rest, strict=False):
             if field.name in attrs:
-                raise DiagnosticError(
-                    Diagnostic("E9011", f"{name}: the attribute {field.name!r} is given twice")
-                )
+                raise DiagnosticError(Diagnostic("E9011", f"{name}: the attribute {field.name!r} is given twice"))
             attrs[field.name] = value
         call = dynamic_call(op, operands, attrs) or call_operator(name, *map(as_expr, operands), **attrs)
         results = result_count(cast(Op, call.op), call.attrs)
@@ -147,6 +143,3 @@ def public(name: str) -> Any:
     if operator_spec(name) is not None:
         return operator_function(name)
     raise AttributeError(f"module 'relax.relay' has no attribute {name!r}")
-
-
-__all__ = ["Namespace", "TupleWrapper", "as_expr", "operator_function", "public"]

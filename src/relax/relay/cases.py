@@ -11,14 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from ..ir import IRModule
-from .adt import (
-    Constructor,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternWildcard,
-)
+from .adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternWildcard
 from .types import TypeData
 
 Row = tuple[Pattern, ...]
@@ -120,6 +113,3 @@ def _constructors(constructor: Constructor, mod: IRModule) -> Sequence[Construct
         if key == constructor.belong_to:
             return cast("Sequence[Constructor]", cast(TypeData, definition).constructors)
     return (constructor,)
-
-
-__all__ = ["unmatched_cases", "unreachable_clauses"]

@@ -30,14 +30,10 @@ def variance(
 ) -> Expr:
     """Mean of the squared differences from the mean, which is computed unless `with_mean` is given."""
     mean = _mean(data, axis, True, exclude) if with_mean is None else with_mean
-    return call_operator(
-        "variance", data, mean, axis=axis, keepdims=keepdims, exclude=exclude, unbiased=unbiased
-    )
+    return call_operator("variance", data, mean, axis=axis, keepdims=keepdims, exclude=exclude, unbiased=unbiased)
 
 
-def std(
-    data: Expr, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
-) -> Expr:
+def std(data: Expr, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False) -> Expr:
     """Square root of the variance."""
     return call_operator("sqrt", variance(data, axis, keepdims, exclude, unbiased))
 
@@ -47,9 +43,7 @@ def mean_variance(
 ) -> Tuple:
     """Tuple of the mean and the variance."""
     wide = _mean(data, axis, True, exclude)
-    return Tuple(
-        [_mean(data, axis, keepdims, exclude), variance(data, axis, keepdims, exclude, unbiased, wide)]
-    )
+    return Tuple([_mean(data, axis, keepdims, exclude), variance(data, axis, keepdims, exclude, unbiased, wide)])
 
 
 def mean_std(data: Expr, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> Tuple:
@@ -71,18 +65,13 @@ def segment_sum(data: Expr, segment_ids: Expr, num_segments: int) -> Expr:
     places = call_operator("expand_dims", segment_ids, axis=0)
     # Zeros of a run-time shape: that of the data, with `num_segments` rows.
     shape = call_operator("shape_of", data, dtype="int64")
-    sizes = call_operator(
-        "scatter_elements", shape, const(np.zeros(1, "int64")), const(np.array([num_segments]))
-    )
+    sizes = call_operator("scatter_elements", shape, const(np.zeros(1, "int64")), const(np.array([num_segments])))
     zero = call_operator("cast_like", const(0.0), data)
     whole = call_operator("dyn.full", zero, sizes)
     return call_operator("scatter_nd", whole, places, data, mode="add")
 
 
 COMPOSITES: Final[dict[str, Callable[..., Expr]]] = {
-    function.__name__: function
-    for function in (mean_std, mean_variance, reverse_reshape, segment_sum, std, variance)
+    function.__name__: function for function in (mean_std, mean_variance, reverse_reshape, segment_sum, std, variance)
 }
 """Functions by their TVM names."""
-
-__all__ = ["COMPOSITES"]

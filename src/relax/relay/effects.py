@@ -73,6 +73,3 @@ def _owner(scope: EvaluationScope, owners: dict[EvaluationScope, Expr]) -> Expr:
     owner = owners.setdefault(scope, scope.owner) if isinstance(scope.owner, Function) else owners[scope]
     owners.update(dict.fromkeys(path, owner))
     return owner
-
-
-__all__ = ["ModuleEffects", "effects_in"]

@@ -17,28 +17,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op
-from .adt import (
-    Constructor,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-)
-from .expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from .adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
+from .expr import Call, Constant, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from .meaning import evaluate
 from .scopes import EvaluationScope, Placement, place
 from .unify import MISMATCH
@@ -88,12 +68,7 @@ class _Work:
     __slots__ = ("frame", "next", "nodes", "owner", "owner_frame", "result")
 
     def __init__(
-        self,
-        scope: EvaluationScope,
-        frame: _Frame,
-        result: Expr,
-        owner: Expr | None,
-        owner_frame: _Frame | None,
+        self, scope: EvaluationScope, frame: _Frame, result: Expr, owner: Expr | None, owner_frame: _Frame | None
     ) -> None:
         self.nodes: Sequence[Expr] = frame.code.nodes.get(scope, ())
         self.next = 0

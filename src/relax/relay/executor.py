@@ -98,6 +98,3 @@ def create_executor(
     if kind not in ("debug", *_COMPILED):
         raise ValueError(f"create_executor: the kind is debug, {', '.join(_COMPILED)}; found {kind!r}")
     return Executor(IRModule() if mod is None else mod, kind, target)
-
-
-__all__ = ["Executor", "build", "create_executor"]

@@ -30,20 +30,7 @@ from typing import Any, ClassVar, cast, final
 
 from .. import expr as relax_expr
 from ..expr import ConstantData
-from ..ir import (
-    BaseFunc,
-    DataType,
-    GlobalVar,
-    Node,
-    Op,
-    RelaxExpr,
-    Span,
-    binder,
-    child,
-    label,
-    node,
-    set_slot,
-)
+from ..ir import BaseFunc, DataType, GlobalVar, Node, Op, RelaxExpr, Span, binder, child, label, node, set_slot
 from ..ir.expr import register_global_call
 from .attrs import Attrs
 from .printing import RelayNode
@@ -67,8 +54,7 @@ class RelayExpr(RelaxExpr, RelayNode):
             return self._checked_type
         except AttributeError:
             raise ValueError(
-                f"the type of this {type(self).__name__} has not been inferred yet; "
-                "run relay.transform.InferType()"
+                f"the type of this {type(self).__name__} has not been inferred yet; run relay.transform.InferType()"
             ) from None
 
     @property

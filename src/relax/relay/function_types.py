@@ -21,9 +21,7 @@ def annotated_type(function: Function) -> FuncType | None:
     if function.ret_type is None or any(type_ is None for type_ in types):
         return None
     unifier = Unifier()
-    whole = FuncType(
-        cast("list[Type]", types), function.ret_type, function.type_params, function.type_constraints
-    )
+    whole = FuncType(cast("list[Type]", types), function.ret_type, function.type_params, function.type_constraints)
     return None if unifier.incomplete(whole) else whole
 
 
@@ -63,6 +61,3 @@ def constructor_type(constructor: Constructor, mod: IRModule) -> FuncType:
         raise DiagnosticError(Diagnostic("E9003", message, constructor.span))
     result = TypeCall(constructor.belong_to, definition.type_vars)
     return FuncType(constructor.inputs, result, definition.type_vars)
-
-
-__all__ = ["NO_FIELD", "annotated_type", "constructor_type", "field_of", "is_polymorphic", "without_params"]

@@ -137,9 +137,7 @@ class ExprVisitor(_Walk):
         for part in parts_of(expr):
             self.visit(part)
 
-    visit_constant = visit_var = visit_global_var = visit_op = visit_constructor = visit_temp_expr = (
-        _visit_parts
-    )
+    visit_constant = visit_var = visit_global_var = visit_op = visit_constructor = visit_temp_expr = _visit_parts
     visit_tuple = visit_tuple_getitem = visit_function = visit_call = visit_let = visit_if = _visit_parts
     visit_match = visit_ref_create = visit_ref_read = visit_ref_write = _visit_parts
 
@@ -176,9 +174,7 @@ class ExprMutator(_Walk):
         changed = with_parts(expr, [self.visit(part) for part in parts_of(expr)])
         return with_types(changed, self.visit_type)
 
-    visit_constant = visit_var = visit_global_var = visit_op = visit_constructor = visit_temp_expr = (
-        _visit_parts
-    )
+    visit_constant = visit_var = visit_global_var = visit_op = visit_constructor = visit_temp_expr = _visit_parts
     visit_tuple = visit_tuple_getitem = visit_function = visit_call = visit_let = visit_if = _visit_parts
     visit_match = visit_ref_create = visit_ref_read = visit_ref_write = _visit_parts
 
@@ -254,9 +250,3 @@ class TypeMutator:
 def _type_method(type_: Node) -> str:
     name = type(type_).__name__
     return "visit_" + "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
-
-
-__all__ = [
-    "ExprFunctor", "ExprMutator", "ExprVisitor", "MixedModeMutator", "TypeMutator", "TypeVisitor", "method_name",
-    "post_order_visit",
-]  # fmt: skip

@@ -36,9 +36,7 @@ from .types import TensorType, TupleType, Type
 
 
 def gradient(
-    expr: Expr,
-    mod: IRModule | None = None,
-    mode: Literal["higher_order", "first_order"] = "higher_order",
+    expr: Expr, mod: IRModule | None = None, mode: Literal["higher_order", "first_order"] = "higher_order"
 ) -> Function:
     """Return the function that computes `expr` and its gradients: ``fn(params) -> (result, (gradient by each
     parameter,))``.
@@ -195,6 +193,3 @@ def _ones(node: Expr, type_: Type) -> Expr:
     if isinstance(type_, TupleType):
         return Tuple([_ones(TupleGetItem(node, i), field) for i, field in enumerate(type_.fields)])
     return operator_function("ones_like")(node)
-
-
-__all__ = ["gradient", "is_float"]

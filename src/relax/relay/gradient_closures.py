@@ -30,20 +30,7 @@ from typing import Any, cast
 from ..ir import DataType, Diagnostic, DiagnosticError, GlobalVar, IRModule, Op
 from .adt import Clause, Constructor, Match
 from .calls import operator_function
-from .expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from .expr import Call, Constant, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from .operators import operator_spec
 from .ops.derivative import NO_GRADIENT
 from .parts import pattern_vars, with_pattern_vars
@@ -84,9 +71,7 @@ class ClosureGradient:
         type_ = cast(Any, function.body).checked_type
         _seed(result, type_, into)
         into.append((Var("_"), Call(RefRead(back), ())))
-        gradients = [
-            _gradient(pair, cast(Type, var.type_annotation)) for pair, var in zip(pairs, own, strict=True)
-        ]
+        gradients = [_gradient(pair, cast(Type, var.type_annotation)) for pair, var in zip(pairs, own, strict=True)]
         body = wrapped(into, Tuple([primal(result, type_), Tuple(gradients)]))
         self._globals()
         return Function(own, body, None, function.type_params)
@@ -255,10 +240,7 @@ class _Body:
     def _call(self, node: Call, into: Bindings) -> Expr:
         if isinstance(node.op, Op):
             operands = [arg if isinstance(arg, Constant) else self._value(arg, into) for arg in node.args]
-            types = [
-                cast(Any, arg).checked_type if not isinstance(arg, Constant) else arg.type
-                for arg in node.args
-            ]
+            types = [cast(Any, arg).checked_type if not isinstance(arg, Constant) else arg.type for arg in node.args]
             return self._operator_call(node, operands, types, node.checked_type, into)
         args = [self._value(arg, into) for arg in node.args]
         type_args = [lifted_type(arg) for arg in node.type_args]
@@ -344,9 +326,7 @@ def _plain(constructor: Constructor) -> Constructor:
 def _may_be_float(type_: Type) -> bool:
     if isinstance(type_, TupleType):
         return any(map(_may_be_float, type_.fields))
-    return not (
-        isinstance(type_, TensorType) and isinstance(type_.dtype, DataType) and not type_.dtype.is_float
-    )
+    return not (isinstance(type_, TensorType) and isinstance(type_.dtype, DataType) and not type_.dtype.is_float)
 
 
 def _fields(value: Expr, type_: TupleType) -> list[tuple[Expr, Type]]:
@@ -400,6 +380,3 @@ def wrapped(bindings: Bindings, result: Expr) -> Expr:
     for var, value in reversed(bindings):
         result = Let(var, value, result)
     return result
-
-
-__all__ = ["BACK_TYPE", "ClosureGradient", "lifted_type"]

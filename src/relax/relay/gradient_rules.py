@@ -65,9 +65,7 @@ def _op(name: str, *operands: Any, **attrs: Any) -> Any:
 
 def _again(call: Call, **changed: Any) -> Call:
     """Copy the call with some attributes changed."""
-    return call_operator(
-        cast(Op, call.op).name, *call.args, **{**dict(cast(Any, call.attrs).items()), **changed}
-    )
+    return call_operator(cast(Op, call.op).name, *call.args, **{**dict(cast(Any, call.attrs).items()), **changed})
 
 
 def _widened(call: Call, grad: Expr) -> Expr:
@@ -102,11 +100,7 @@ def _take(call: Call, grad: Expr) -> Sequence[Expr]:
         raise no_gradient(call, "take has no gradient with batch_dims other than 0")
     if attrs.mode != "fast":  # map out-of-range indices to the elements they denote
         shape = _op("shape_of", x, dtype="int64")
-        size = (
-            _op("prod", shape)
-            if attrs.axis is None
-            else _op("take", shape, const(attrs.axis, "int64"), mode="wrap")
-        )
+        size = _op("prod", shape) if attrs.axis is None else _op("take", shape, const(attrs.axis, "int64"), mode="wrap")
         size = _op("cast_like", size, indices)
         if attrs.mode == "wrap":
             indices = _op("floor_mod", indices, size)
@@ -174,6 +168,3 @@ def _batch_norm(call: Call, grad: Expr) -> Sequence[Expr]:
         by_mean - total(by_y) * factor,
         by_var + by_scale * half * scale * scale * scale,
     ]
-
-
-__all__ = ["RULE", "Rule", "gradients_of", "no_gradient", "register_gradient"]

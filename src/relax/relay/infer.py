@@ -13,15 +13,7 @@ from typing import Any, cast
 
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, Span
 from ..ir.diagnostics import emit_warning
-from .adt import (
-    Clause,
-    Constructor,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-)
+from .adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from .attrs import Attrs
 from .call_order import callees_first
 from .cases import unmatched_cases, unreachable_clauses
@@ -48,17 +40,7 @@ from .operators import operator_spec
 from .parts import LEAVES, bound_by, pattern_vars
 from .scopes import EvaluationScope, Placement, place
 from .type_walk import IncompleteParts, TypeRewriter, substituted, type_text
-from .types import (
-    FuncType,
-    IncompleteType,
-    RefType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeKind,
-    TypeRelation,
-    TypeVar,
-)
+from .types import FuncType, IncompleteType, RefType, TensorType, TupleType, Type, TypeKind, TypeRelation, TypeVar
 from .unify import Pending, Unifier
 
 LEFT_OUT = "E9044"
@@ -89,9 +71,7 @@ def infer_module(mod: IRModule) -> IRModule:
     of all functions.
     """
     uses = instances_in(mod)
-    functions = {
-        g: with_type_args(f, uses) if isinstance(f, Function) else f for g, f in mod.functions.items()
-    }
+    functions = {g: with_type_args(f, uses) if isinstance(f, Function) else f for g, f in mod.functions.items()}
     return mod.with_functions(functions)
 
 
@@ -289,9 +269,7 @@ class Inference:
             case If(cond, true_branch, false_branch):
                 self.unifier.equal(BOOL, self.type_of(cond), cond.span or node.span, "the condition")
                 type_ = self.type_of(true_branch)
-                self.unifier.equal(
-                    type_, self.type_of(false_branch), false_branch.span or node.span, "the branch"
-                )
+                self.unifier.equal(type_, self.type_of(false_branch), false_branch.span or node.span, "the branch")
                 return type_
             case RefCreate(value):
                 return RefType(self.type_of(value))
@@ -363,9 +341,7 @@ class Inference:
         if isinstance(value, Function):
             recursive = self.types.get(var)
             if recursive is not None and not is_polymorphic(recursive):
-                self.unifier.equal(
-                    recursive, without_params(self.types[value]), node.span, f"%{var.name_hint}"
-                )
+                self.unifier.equal(recursive, without_params(self.types[value]), node.span, f"%{var.name_hint}")
             general = self._generalised(value, self.types[value], self._level(self.placement.of[node]))
             if is_polymorphic(general) and var.type_annotation is None:
                 self.general[var] = general
@@ -383,11 +359,7 @@ class Inference:
 
     def _is_inferred(self, value: Expr) -> bool:
         """True if the type of a value is inferred: false inside the value, or for a variable before its `let`."""
-        return (
-            value in self.types
-            or isinstance(value, LEAVES)
-            or (isinstance(value, Tuple) and not value.fields)
-        )
+        return value in self.types or isinstance(value, LEAVES) or (isinstance(value, Tuple) and not value.fields)
 
     # -- calls
 
@@ -437,9 +409,7 @@ class Inference:
         if not node.type_args:
             return tuple(map(self._fresh_argument, scheme.type_params))
         if len(node.type_args) != len(scheme.type_params):
-            message = (
-                f"the function has {len(scheme.type_params)} type parameters, found {len(node.type_args)}"
-            )
+            message = f"the function has {len(scheme.type_params)} type parameters, found {len(node.type_args)}"
             raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, node.span))
         return node.type_args
 
@@ -483,9 +453,7 @@ class Inference:
             hint = f"relations are operators, and {', '.join(_RELATIONS)}"
             raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, span, hint=hint))
         attrs = Attrs(relation.attrs) if relation.attrs else None
-        self.unifier.relate(
-            Pending(name, tuple(inputs), output, (Op.get(name), attrs, None), apply_operator, span)
-        )
+        self.unifier.relate(Pending(name, tuple(inputs), output, (Op.get(name), attrs, None), apply_operator, span))
 
     # -- operators
 
@@ -496,12 +464,7 @@ class Inference:
         return FuncType(args, self._related(op, attrs, None, args, span))
 
     def _related(
-        self,
-        op: Op,
-        attrs: Attrs | None,
-        operands: Sequence[Expr] | None,
-        args: Sequence[Type],
-        span: Span | None,
+        self, op: Op, attrs: Attrs | None, operands: Sequence[Expr] | None, args: Sequence[Type], span: Span | None
     ) -> Type:
         result = self.unifier.fresh(self.level)
         facts, inputs = (op, attrs, operands), tuple(args)
@@ -548,9 +511,7 @@ class Inference:
                     own = self._instantiated(constructor_type(constructor, self.mod))
                     own = own if isinstance(own, FuncType) else FuncType((), own)
                     if len(own.arg_types) != len(patterns):
-                        message = (
-                            f"{constructor.name_hint} has {len(own.arg_types)} fields, found {len(patterns)}"
-                        )
+                        message = f"{constructor.name_hint} has {len(own.arg_types)} fields, found {len(patterns)}"
                         raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, node.span))
                     self.unifier.equal(type_, own.ret_type, node.span, "the pattern")
                     stack += list(zip(patterns, own.arg_types, strict=True))
@@ -601,6 +562,3 @@ def _attrs_of(relation: Pending) -> dict[str, Any]:
 
 _RELATIONS = {"Broadcast": "add", "BroadcastComp": "equal", "Identity": "copy"}
 """Relations named in the document, by operators with the same type rule."""
-
-
-__all__ = ["Inference", "infer_module", "infer_type"]

@@ -53,6 +53,3 @@ def with_type_args(expr: Expr, uses: Mapping[tuple[Expr, Expr], list[Instance]])
 def _is_determined(argument: Any) -> bool:
     """True if a type argument contains no incomplete type."""
     return isinstance(argument, Type) and not IncompleteParts().of(argument)
-
-
-__all__ = ["Instance", "Uses", "with_type_args"]

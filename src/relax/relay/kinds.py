@@ -51,9 +51,7 @@ def check_kind(t: Type, mod: IRModule | None = None) -> TypeKind:
         parts = list(_parts(type_))
         for part, kind, place in parts:
             if kind_of(part) is not kind:
-                message = (
-                    f"{place} must be of kind {kind.name}, found {_shown(part)} of kind {kind_of(part).name}"
-                )
+                message = f"{place} must be of kind {kind.name}, found {_shown(part)} of kind {kind_of(part).name}"
                 problems.append(Diagnostic(WRONG_KIND, message, part.span or type_.span or t.span))
         stack.extend(part for part, _, _ in reversed(parts))
     if problems:

@@ -91,6 +91,3 @@ class MachineValues:
         if isinstance(value, Reference):
             return MachineReference(value, self)
         return self.function(value) if callable(value) else value
-
-
-__all__ = ["MachineReference", "MachineValues", "to_machine"]

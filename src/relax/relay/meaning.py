@@ -29,9 +29,7 @@ Value = Any
 """NumPy array, or a tuple of values."""
 
 
-def meaning(
-    op: Op, attrs: Attrs | None, operands: Sequence[RelaxExpr], span: Span | None = None
-) -> RelaxExpr:
+def meaning(op: Op, attrs: Attrs | None, operands: Sequence[RelaxExpr], span: Span | None = None) -> RelaxExpr:
     """Return the Relax expression that an operator call means. Operands must have struct info.
 
     Raises DiagnosticError (E9010, E9012, E9013).
@@ -54,9 +52,7 @@ def meaning(
         raise DiagnosticError(Diagnostic(OPERANDS, f"{op.name}: {text}", span)) from None
 
 
-def result_info(
-    op: Op, attrs: Attrs | None, operands: Sequence[RelaxExpr], span: Span | None = None
-) -> StructInfo:
+def result_info(op: Op, attrs: Attrs | None, operands: Sequence[RelaxExpr], span: Span | None = None) -> StructInfo:
     """Struct info of the result of an operator call."""
     builder = BlockBuilder(warn=False)
     with builder.testing_scope():
@@ -101,9 +97,7 @@ def _function(
 ) -> Callable[..., Any]:
     """Return the function that evaluates the operator for operands of these struct infos, in Relax's interpreter."""
     values: Mapping[int, Any] = {i: np.array(value, dtype) for i, dtype, value in constants}
-    operands = [
-        RelaxConstant(values[i]) if i in values else RelaxVar(f"x{i}", info) for i, info in enumerate(infos)
-    ]
+    operands = [RelaxConstant(values[i]) if i in values else RelaxVar(f"x{i}", info) for i, info in enumerate(infos)]
     params = [operand for operand in operands if isinstance(operand, RelaxVar)]
     builder = BlockBuilder(warn=False)
     with builder.function("main", params):
@@ -120,6 +114,3 @@ def _plain(value: Any) -> Value:
     if isinstance(value, (tuple, list)):
         return tuple(_plain(part) for part in cast("tuple[Any, ...]", value))
     return np.asarray(value)
-
-
-__all__ = ["OPERANDS", "evaluate", "meaning", "result_info"]

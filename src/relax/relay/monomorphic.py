@@ -104,9 +104,7 @@ class _Program:
     def _function(self, instance: _GlobalInstance) -> Function:
         function = self.functions[instance.name]
         params = _type_params(function)
-        region = _Region(
-            self, _Shape(function), function, dict(zip(params, instance.args, strict=True)), None
-        )
+        region = _Region(self, _Shape(function), function, dict(zip(params, instance.args, strict=True)), None)
         region.instance = instance
         return region.build()
 
@@ -224,12 +222,7 @@ class _Region:
     """Instance of a function: its instantiated nodes, excluding those of nested polymorphic functions."""
 
     def __init__(
-        self,
-        program: _Program,
-        shape: _Shape,
-        function: Function,
-        table: Mapping[TypeVar, Any],
-        parent: _Region | None,
+        self, program: _Program, shape: _Shape, function: Function, table: Mapping[TypeVar, Any], parent: _Region | None
     ) -> None:
         self.program = program
         self.shape = shape
@@ -273,16 +266,13 @@ class _Region:
             return self._lets_of(node)
         counts: dict[Expr, int] = {}
         parts = [
-            self._part(node, part, isinstance(node, Call) and i == 0, counts)
-            for i, part in enumerate(parts_of(node))
+            self._part(node, part, isinstance(node, Call) and i == 0, counts) for i, part in enumerate(parts_of(node))
         ]
         new = with_parts(node, parts)
         if isinstance(node, Function) and (self.table or new is not node):
             result = cast(FuncType, node.checked_type).ret_type
             function = cast(Function, new)
-            new = Function(
-                function.params, function.body, self.typed(result), (), function.attrs, span=node.span
-            )
+            new = Function(function.params, function.body, self.typed(result), (), function.attrs, span=node.span)
         elif isinstance(new, Call) and new.type_args:
             new = new.replace(type_args=())
         elif new is node and self.table:
@@ -440,6 +430,3 @@ def _as_function(callee: Op | Constructor, type_: FuncType) -> Function:
     function = Function(params, call, type_.ret_type)
     update_checked_type(function, FuncType(type_.arg_types, type_.ret_type))
     return function
-
-
-__all__ = ["NOT_TRANSLATED", "monomorphic", "untranslated"]

@@ -122,6 +122,3 @@ def type_of_info(info: StructInfo, unknown: set[SizeVar], what: str, span: Span 
         case _:
             message = f"the type of the result of {what} cannot be told from those of its operands"
             raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, span))
-
-
-__all__ = ["NOT_CALLABLE", "UNKNOWN_TYPE", "apply_operator", "parameter_types", "type_of_info"]

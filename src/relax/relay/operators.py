@@ -204,9 +204,7 @@ def make_attrs(op: Op, values: Mapping[str, Any], span: Span | None = None) -> A
     for field in spec.attrs:
         value = values.get(field.name, field.default)
         if value is REQUIRED:
-            problems.append(
-                Diagnostic("E9011", f"{spec.name}: the attribute {field.name!r} is missing", span)
-            )
+            problems.append(Diagnostic("E9011", f"{spec.name}: the attribute {field.name!r} is missing", span))
             continue
         try:
             complete[field.name] = ATTR_TYPES[field.type](value)

@@ -10,15 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from ..ir import GlobalVar, Op
-from .adt import (
-    Constructor,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
-)
+from .adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
 from .expr import (
     Call,
     Constant,
@@ -169,9 +161,3 @@ def with_types(expr: Expr, change: Callable[[Type], Type]) -> Expr:
 def _each(types: tuple[Any, ...], change: Callable[[Type], Type]) -> tuple[Any, ...]:
     changed = tuple(change(item) for item in types)
     return types if all(a is b for a, b in zip(types, changed, strict=True)) else changed
-
-
-__all__ = [
-    "LEAVES", "as_var", "bound_by", "parts_of", "pattern_vars", "types_of", "with_parts", "with_pattern_vars",
-    "with_types",
-]  # fmt: skip

@@ -95,9 +95,7 @@ def place(expr: Expr) -> Placement:
         for part, where in positions(node, scope, opened.get(node, ())):
             if part in has_parts:
                 before = of.get(part)
-                of[part] = (
-                    where if before is None or before is where else EvaluationScope.common(before, where)
-                )
+                of[part] = where if before is None or before is where else EvaluationScope.common(before, where)
     return Placement(root, order, of, opened)
 
 

@@ -33,6 +33,3 @@ def struct_info_of(type_: Type, sizes: Sizes, other: Callable[[Type], StructInfo
 def as_size(dim: Dim) -> PrimExpr | None:
     """Convert a dimension to a Relax size; None for `Any`."""
     return None if isinstance(dim, AnyDim) else dim.astype("int64")
-
-
-__all__ = ["Sizes", "as_size", "struct_info_of"]

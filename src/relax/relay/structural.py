@@ -143,14 +143,8 @@ def _pairs(a: Any, b: Any, place: int) -> Iterator[_Pair]:
 
 
 def _module_pairs(a: IRModule, b: IRModule) -> list[_Pair] | None:
-    types = {
-        key.name_hint: value
-        for key, value in cast("dict[GlobalTypeVar, TypeData]", a.type_definitions).items()
-    }
-    others = {
-        key.name_hint: value
-        for key, value in cast("dict[GlobalTypeVar, TypeData]", b.type_definitions).items()
-    }
+    types = {key.name_hint: value for key, value in cast("dict[GlobalTypeVar, TypeData]", a.type_definitions).items()}
+    others = {key.name_hint: value for key, value in cast("dict[GlobalTypeVar, TypeData]", b.type_definitions).items()}
     functions = {key.name_hint: value for key, value in a.functions.items()}
     other_functions = {key.name_hint: value for key, value in b.functions.items()}
     if types.keys() != others.keys() or functions.keys() != other_functions.keys():

@@ -61,6 +61,3 @@ def to_relax(mod: IRModule, params: Mapping[str, Any] | None = None, *, entry: s
     ordered: Any = {names[name]: result[name] for name in functions}
     relax_mod = ConvertToDataflow()(IRModule(ordered))
     return BindParams(entry, dict(params))(relax_mod) if params else relax_mod
-
-
-__all__ = ["to_relax"]

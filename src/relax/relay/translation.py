@@ -21,29 +21,10 @@ from ..op import call_pure_packed
 from ..prim import IntImm, PrimExpr, SizeVar
 from ..prim import Var as PrimVar
 from ..prim import free_vars as free_sizes
-from ..struct_info import (
-    FuncStructInfo,
-    ObjectStructInfo,
-    PrimStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 from .adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from .effects import ModuleEffects
-from .expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    RelayExpr,
-    Tuple,
-    TupleGetItem,
-)
+from .expr import Call, Constant, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, RelayExpr, Tuple, TupleGetItem
 from .meaning import meaning
 from .monomorphic import untranslated
 from .scopes import EvaluationScope, Placement, place
@@ -148,9 +129,7 @@ class Translation:
 
     # -- scopes
 
-    def _scope(
-        self, scope: EvaluationScope, result: Expr, params: Sequence[RelaxVar] | None = None
-    ) -> RelaxExpr:
+    def _scope(self, scope: EvaluationScope, result: Expr, params: Sequence[RelaxVar] | None = None) -> RelaxExpr:
         """Translate the bindings of a scope and its result to a SeqExpr."""
 
         def emit() -> RelaxExpr:
@@ -293,9 +272,7 @@ class Translation:
 
     def _clauses(self, node: Match, data: RelaxExpr, index: int) -> RelaxExpr:
         if index == len(node.clauses):
-            failed = call_pure_packed(
-                "vm.builtin.match_failed", data, sinfo_args=self._weak(node.checked_type)
-            )
+            failed = call_pure_packed("vm.builtin.match_failed", data, sinfo_args=self._weak(node.checked_type))
             return failed.replace(span=node.span)
         if self._takes_the_rest(node, index):
             return self._clause(node, data, index)
@@ -317,9 +294,7 @@ class Translation:
         """Short-circuit conjunction of tests."""
         path, constructor = tests[index]
         part = self._part(data, path)
-        test = call_pure_packed(
-            "vm.builtin.has_tag", part, StringImm(constructor.name_hint), sinfo_args=_BOOL
-        )
+        test = call_pure_packed("vm.builtin.has_tag", part, StringImm(constructor.name_hint), sinfo_args=_BOOL)
         cond = self.builder.emit(test)
         if index == len(tests) - 1:
             return cond
@@ -385,9 +360,7 @@ def _says(info: StructInfo, type_: Type) -> bool:
 
 def _tests(pattern: Pattern) -> list[tuple[Path, Constructor]]:
     """Tags to test for a pattern, outer ones first."""
-    return [
-        (path, part.constructor) for path, part in _parts(pattern) if isinstance(part, PatternConstructor)
-    ]
+    return [(path, part.constructor) for path, part in _parts(pattern) if isinstance(part, PatternConstructor)]
 
 
 def _variables(pattern: Pattern) -> list[tuple[Path, Any]]:
@@ -407,6 +380,3 @@ def _parts(pattern: Pattern) -> list[tuple[Path, Pattern]]:
             inner = [((*path, i), p) for i, p in enumerate(part.patterns, first)]
             stack += reversed(inner)
     return result
-
-
-__all__ = ["Translation"]

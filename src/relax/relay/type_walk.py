@@ -8,16 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from ..ir import DataType, Diagnostic, DiagnosticError
-from .types import (
-    FuncType,
-    IncompleteType,
-    RefType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeCall,
-    TypeVar,
-)
+from .types import FuncType, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
 
 WRONG_KIND: Final = "E9046"
 """Type of an unexpected kind."""
@@ -163,9 +154,7 @@ def is_complete(type_: Type) -> bool:
 
     def visit(part: Type) -> Type:
         nonlocal complete
-        variable = isinstance(part, TensorType) and any(
-            isinstance(p, TypeVar) for p in (part.shape, part.dtype)
-        )
+        variable = isinstance(part, TensorType) and any(isinstance(p, TypeVar) for p in (part.shape, part.dtype))
         if variable or isinstance(part, (IncompleteType, TypeVar)):
             complete = False
         return part
@@ -207,18 +196,3 @@ def type_text(type_: Any) -> str:
         return "?"
     size = WrittenSizes().of(type_) if isinstance(type_, Type) else 1
     return str(type_) if size <= SHOWN_PARTS else f"a type of {size:,} parts"
-
-
-__all__ = [
-    "SHOWN_PARTS",
-    "WRONG_KIND",
-    "IncompleteParts",
-    "TypeRewriter",
-    "WrittenSizes",
-    "is_complete",
-    "parts_of_type",
-    "rewritten",
-    "substituted",
-    "type_text",
-    "with_type_parts",
-]  # fmt: skip

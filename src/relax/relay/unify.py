@@ -19,17 +19,7 @@ from ..ir import Diagnostic, DiagnosticError, Span
 from ..prim import PrimExpr, Verdict, prove_equal
 from .type_walk import IncompleteParts, is_complete, rewritten, type_text
 from .types import Any as AnyDim
-from .types import (
-    FuncType,
-    IncompleteType,
-    RefType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeCall,
-    TypeKind,
-    TypeVar,
-)
+from .types import FuncType, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeKind, TypeVar
 
 MISMATCH = "E9040"
 """Two types that must be equal are not."""
@@ -250,6 +240,3 @@ class Unifier:
 
 def _may_be_equal(a: PrimExpr, b: PrimExpr) -> bool:
     return prove_equal(a, b) != Verdict.NO
-
-
-__all__ = ["MISMATCH", "MismatchError", "Pending", "Rule", "Unifier"]

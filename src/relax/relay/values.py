@@ -165,8 +165,3 @@ def _separated(fields: tuple[Any, ...]) -> list[Any]:
     for field in fields:
         result += [", ", field] if result else [field]
     return result
-
-
-__all__ = [
-    "Closure", "ConstructorValue", "Opened", "RefValue", "converted", "described", "exported", "imported", "opened",
-]  # fmt: skip

@@ -60,16 +60,7 @@ from ..expr import (
 from ..info.dims import simplify_dim
 from ..info.mapping import map_struct_info
 from ..info.relations import is_base_of, is_plainly_same
-from ..ir import (
-    DiagnosticError,
-    GlobalVar,
-    IRModule,
-    Op,
-    RelaxExpr,
-    StructInfo,
-    set_slot,
-    structural_equal,
-)
+from ..ir import DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, StructInfo, set_slot, structural_equal
 from ..prim import free_vars as free_prim_vars
 from ..prim import substitute as substitute_prim
 from ..prim.expr import PrimExpr
@@ -134,8 +125,7 @@ class Rewriter:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._keeps_dims = all(
-            getattr(cls, name) is getattr(Rewriter, name)
-            for name in ("HOOKS", "leaf", "dim", "_shape_in_info")
+            getattr(cls, name) is getattr(Rewriter, name) for name in ("HOOKS", "leaf", "dim", "_shape_in_info")
         )
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -338,11 +328,7 @@ class Rewriter:
         ret = None if function.ret_struct_info is None else self.info(function.ret_struct_info)
         known = function.struct_info_
         result = function.replace(params=params, body=body, ret_struct_info=ret)
-        if (
-            known is not None
-            and ret is not None
-            and (params is function.params and ret is function.ret_struct_info)
-        ):
+        if known is not None and ret is not None and (params is function.params and ret is function.ret_struct_info):
             set_slot(result, "_struct_info", known)  # parameters and result are unchanged
         return result
 
@@ -513,6 +499,3 @@ def mapped(items: tuple[T, ...], function: Any) -> tuple[T, ...]:
     """Map each item, in order; returns the same tuple if none changed."""
     new = tuple([function(item) for item in items])
     return items if all(map(is_, items, new)) else new
-
-
-__all__ = ["Rewriter", "bindings_in", "blocks_in", "mapped"]

@@ -45,13 +45,7 @@ from ..info.relations import is_base_of
 from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, structural_equal
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
-from ..struct_info import (
-    FuncStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .rewriter import Rewriter
 
@@ -373,15 +367,3 @@ def post_order_visit(expr: RelaxExpr, fvisit: Any) -> None:
             fvisit(expr)
 
     Visitor().visit_expr(expr)
-
-
-__all__ = [
-    "VISITS",
-    "ExprMutator",
-    "ExprVisitor",
-    "PyExprMutator",
-    "PyExprVisitor",
-    "mutator",
-    "post_order_visit",
-    "visitor",
-]

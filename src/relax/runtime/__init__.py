@@ -28,36 +28,12 @@ tensor = nd.array
 """TVM's name of `nd.array`. (The module `relax.runtime.tensor` is imported by its whole name only.)"""
 
 __all__ = [
-    "BenchmarkResult",
-    "Closure",
-    "Device",
-    "ExecBuilder",
-    "Executable",
-    "ExecutableError",
-    "LinkError",
-    "MemoryStats",
-    "NDArray",
-    "NumericsError",
-    "PackedFunc",
-    "Report",
-    "ShapeTuple",
-    "VMInstrumentReturnKind",
-    "VirtualMachine",
-    "cpu",
-    "device",
-    "get_global_func",
-    "load_executable",
-    "load_module",
-    "nd",
-    "num_threads",
-    "numpy_view",
-    "register_func",
-    "remove_global_func",
-    "set_flush_denormals",
-    "set_num_threads",
-    "tensor",
+    "BenchmarkResult", "Closure", "Device", "ExecBuilder", "Executable", "ExecutableError", "LinkError",
+    "MemoryStats", "NDArray", "NumericsError", "PackedFunc", "Report", "ShapeTuple", "VMInstrumentReturnKind",
+    "VirtualMachine", "cpu", "device", "get_global_func", "load_executable", "load_module", "nd", "num_threads",
+    "numpy_view", "register_func", "remove_global_func", "set_flush_denormals", "set_num_threads", "tensor",
     "tensor_of",
-]
+]  # fmt: skip
 
 if not TYPE_CHECKING:
 

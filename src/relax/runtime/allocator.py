@@ -93,9 +93,7 @@ class _Block:
 
     __slots__ = ("_references", "capacity", "idle", "place", "size", "tensor")
 
-    def __init__(
-        self, size: int, device: Device | None, room: int, tensor: tvm_ffi.Tensor | None = None
-    ) -> None:
+    def __init__(self, size: int, device: Device | None, room: int, tensor: tvm_ffi.Tensor | None = None) -> None:
         self.tensor = tensor or new_tensor((room,), "uint8", device, large_pages=False)
         """The addresses, of which the first `capacity` bytes were asked for so far."""
         self.capacity = self.size = size

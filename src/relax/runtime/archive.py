@@ -104,6 +104,3 @@ def _check(archive: Archive) -> None:
             raise ObjectFileError("a message contains a zero byte")
     if copied > _MAX_COPIED:
         raise ObjectFileError(f"its units are made of {copied} bytes of objects, more than {_MAX_COPIED}")
-
-
-__all__ = ["Archive", "Unit", "is_archive", "read_archive", "write_archive"]

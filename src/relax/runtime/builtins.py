@@ -73,18 +73,7 @@ from .closure import Closure
 from .devices import Device
 from .dtypes import canonical_dtype, itemsize
 from .heap import ShapeHeap
-from .info import (
-    FuncInfo,
-    Info,
-    ObjectInfo,
-    PrimInfo,
-    ShapeInfo,
-    TensorInfo,
-    TupleInfo,
-    bind,
-    substitute,
-    variables,
-)
+from .info import FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo, bind, substitute, variables
 from .sizes import is_size, shape_value
 from .tensor import MAX_BYTES, check_shape, copy_tensor, new_tensor, tensor_bytes, view_tensor
 from .tensor import to_device as tensor_to_device
@@ -113,10 +102,7 @@ def alloc_tensor(shape: tuple[int, ...], dtype: str, device: Device | None = Non
 
 @builtin("vm.builtin.alloc_storage", device=2, first_device=True, pooled=True, internal=True)
 def alloc_storage(
-    size: tuple[int, ...] | int,
-    dtype: str,
-    device: Device | None = None,
-    allocator: Allocator | None = None,
+    size: tuple[int, ...] | int, dtype: str, device: Device | None = None, allocator: Allocator | None = None
 ) -> tvm_ffi.Tensor:
     """Memory for so many elements of `dtype`, or a shape's number; it lives as long as a tensor in it does.
 
@@ -133,9 +119,7 @@ def alloc_storage(
 
 
 @builtin("vm.builtin.alloc_tensor_in", VIEW)
-def alloc_tensor_in(
-    storage: tvm_ffi.Tensor, offset: int, shape: tuple[int, ...], dtype: str
-) -> tvm_ffi.Tensor:
+def alloc_tensor_in(storage: tvm_ffi.Tensor, offset: int, shape: tuple[int, ...], dtype: str) -> tvm_ffi.Tensor:
     """A tensor in a storage, `offset` bytes from its start. Raises ValueError if it does not lie inside."""
     dims, name = tuple(shape), str(dtype)
     nbytes = tensor_bytes(dims, name)

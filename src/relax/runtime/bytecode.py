@@ -158,9 +158,7 @@ def verify(program: Program) -> None:
             raise BytecodeError(f"compiled functions: there is no function {name}")
     limits = {Const: len(program.constants), Func: len(program.entries)}
     for operand in program.table:
-        if isinstance(operand, Reg) or (
-            not isinstance(operand, Imm) and operand.index >= limits[type(operand)]
-        ):
+        if isinstance(operand, Reg) or (not isinstance(operand, Imm) and operand.index >= limits[type(operand)]):
             raise BytecodeError(f"the table of compiled functions: there is no {operand_text(operand)}")
     for name, function in program.functions.items():
         if name != function.name:
@@ -227,9 +225,7 @@ def _verify_reads(function: FunctionCode) -> None:
             instruction = function.code[pc]
             unset = reads(instruction) - written
             if unset:
-                raise BytecodeError(
-                    f"{function.name}: instruction {pc} reads %{min(unset)}, which nothing has set"
-                )
+                raise BytecodeError(f"{function.name}: instruction {pc} reads %{min(unset)}, which nothing has set")
             if isinstance(instruction, Call):
                 written.add(instruction.dst)
             following = successors(pc, instruction)

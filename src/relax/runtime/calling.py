@@ -48,9 +48,7 @@ def _imported(
     for index, (value, info) in enumerate(zip(given, expected, strict=True)):
         try:
             values.append(import_value(value, info))
-        except (
-            _REFUSALS
-        ) as error:  # an array no tensor can hold, or on another device, or that its owner does not give
+        except _REFUSALS as error:  # an array no tensor can hold, or on another device, or that its owner does not give
             name = names[index] if names is not None else str(index)
             kind = next(kind for kind in type(error).__mro__ if kind in _REFUSALS)
             raise kind(f"{closure.name}: parameter {name}: {error}") from None

@@ -66,9 +66,7 @@ def carried(error: _Error) -> _Error | RuntimeError:
     try:
         text = str(error)
     except Exception as why:  # noqa: BLE001 (it is the user's method)
-        text = (
-            f"{type(error).__name__}, whose message is not to be had: its __str__ raises {type(why).__name__}"
-        )
+        text = f"{type(error).__name__}, whose message is not to be had: its __str__ raises {type(why).__name__}"
     else:
         if is_written(text) and all(map(is_written, _places_of(error))):
             return error

@@ -37,12 +37,7 @@ class Closure:
     __slots__ = ("__weakref__", "captured", "info", "machine", "name", "target")
 
     def __init__(
-        self,
-        machine: FunctionCaller,
-        name: str,
-        target: Any,
-        captured: tuple[Any, ...],
-        info: FuncInfo | None,
+        self, machine: FunctionCaller, name: str, target: Any, captured: tuple[Any, ...], info: FuncInfo | None
     ) -> None:
         self.machine = machine
         self.name = name

@@ -46,5 +46,3 @@ def rarely_collected() -> Generator[None]:
 
 
 hold_at_fork(_lock)
-
-__all__ = ["rarely_collected"]

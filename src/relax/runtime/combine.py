@@ -79,8 +79,7 @@ def combine(archive: Archive, prefix: str) -> ObjectFile:
     """
     shared = {unit.object for unit in archive.units if not unit.names}
     parsed = [
-        _parsed_support(data) if index in shared else parse_object(data)
-        for index, data in enumerate(archive.objects)
+        _parsed_support(data) if index in shared else parse_object(data) for index, data in enumerate(archive.objects)
     ]
     if not parsed:
         raise ObjectFileError("it has no objects")
@@ -167,6 +166,3 @@ def _wanted(into: _Combined, unit: Unit, symbol: Symbol) -> int:
     if key not in into.wanted:
         into.wanted[key] = into.add(symbol)
     return into.wanted[key]
-
-
-__all__ = ["BODY", "FUNCTION", "MESSAGES", "body_symbol", "combine"]

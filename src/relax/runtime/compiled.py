@@ -150,19 +150,13 @@ def compiled_functions(
     counts: tvm_ffi.Tensor,
 ) -> dict[str, CompiledFunction]:
     """The compiled functions of these names, with a table of these values behind the fixed cells."""
-    functions = (
-        _kept_aside(import_value),
-        ffi_function(_note_place),
-        first,
-        _kept_aside(import_result),
-    )
+    functions = (_kept_aside(import_value), ffi_function(_note_place), first, _kept_aside(import_result))
     fixed = (*functions, max_depth, STACK_BYTES, counts)
     table = cells_function("table")(*fixed, *cells, library)
     make, release = cells_function("function"), cells_function("release")
     try:
         return {
-            name: CompiledFunction(name, make(table, _address(library, f"{COMPILED_PREFIX}{name}")))
-            for name in names
+            name: CompiledFunction(name, make(table, _address(library, f"{COMPILED_PREFIX}{name}"))) for name in names
         }
     finally:
         release(table)
@@ -182,10 +176,7 @@ def _address(library: NativeLibrary, name: str) -> ctypes.c_void_p:
 
 
 def table_values(
-    operands: Sequence[Operand],
-    constants: Sequence[Any],
-    functions: Callable[[int], Any],
-    devices: Sequence[Device],
+    operands: Sequence[Operand], constants: Sequence[Any], functions: Callable[[int], Any], devices: Sequence[Device]
 ) -> list[Any]:
     """The values of a program's table. `functions` gives what is called for an entry of the function table."""
     values: list[Any] = []

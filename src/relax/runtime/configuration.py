@@ -39,6 +39,3 @@ def memory_policy(config: str | Mapping[Any, str] | None) -> str:
     if len(policies) > 1:
         raise ValueError(f"memory_cfg: all devices of this runtime share one memory, found {dict(config)}")
     return policies.pop()
-
-
-__all__ = ["devices_of", "memory_policy"]

@@ -51,9 +51,7 @@ class KernelInfo:
                 else:
                     stack.append(int(args[int(word[1:])] if word[0] == "s" else word))
         except (IndexError, AttributeError, ValueError, TypeError, ZeroDivisionError):
-            return (
-                None  # the file is damaged, or a caller passed something else: a profile is not to fail of it
-            )
+            return None  # the file is damaged, or a caller passed something else: a profile is not to fail of it
         return stack.pop() if len(stack) == 1 else None
 
 
@@ -107,8 +105,7 @@ def names_of_call(debug: DebugInfo, program: Program, function: FunctionCode, pc
     entry = program.entries[instruction.func]
     registers = debug.registers.get(function.name, ())
     named = tuple(
-        registers[arg.index] if isinstance(arg, Reg) and arg.index < len(registers) else ""
-        for arg in instruction.args
+        registers[arg.index] if isinstance(arg, Reg) and arg.index < len(registers) else "" for arg in instruction.args
     )
     if entry.kind == "kernel" and entry.name in debug.kernels:
         written = debug.kernels[entry.name].written
@@ -147,6 +144,3 @@ def tensor_bytes(values: Sequence[Any]) -> int:
     """The bytes of the tensors among values, each counted once."""
     tensors = {value.data_ptr(): value for value in values if isinstance(value, tvm_ffi.Tensor)}
     return sum(tensor.numel() * tensor.dtype.itemsize for tensor in tensors.values())
-
-
-__all__ = ["CallNames", "DebugInfo", "KernelInfo", "names_of_call", "shapes_text", "tensor_bytes"]

@@ -18,21 +18,7 @@ import tvm_ffi
 from .allocator import Allocator
 from .builtin_table import BUILTINS
 from .builtins import invoke_foreign
-from .bytecode import (
-    VOID,
-    Call,
-    Const,
-    Func,
-    FunctionCode,
-    Goto,
-    If,
-    Imm,
-    Operand,
-    Program,
-    Reg,
-    Ret,
-    dead_after,
-)
+from .bytecode import VOID, Call, Const, Func, FunctionCode, Goto, If, Imm, Operand, Program, Reg, Ret, dead_after
 from .carried import ffi_function
 from .closure import Closure
 from .compiled import (
@@ -114,11 +100,7 @@ class Linker:
     """Resolves an executable's function table for one machine, and decodes its functions."""
 
     def __init__(
-        self,
-        machine: MachineOfFunctions,
-        executable: Executable,
-        devices: Sequence[Device],
-        allocator: Allocator,
+        self, machine: MachineOfFunctions, executable: Executable, devices: Sequence[Device], allocator: Allocator
     ) -> None:
         self.machine = machine
         self.executable = executable
@@ -144,9 +126,7 @@ class Linker:
             target = self._resolve(entry.kind, entry.name)
             if target is None:
                 missing.append(
-                    f"{entry.kind} function {entry.name}"
-                    if entry.kind != "kernel"
-                    else f"kernel {entry.name}"
+                    f"{entry.kind} function {entry.name}" if entry.kind != "kernel" else f"kernel {entry.name}"
                 )
             targets.append(target)
         if missing:
@@ -179,19 +159,12 @@ class Linker:
         program = self.executable.program
         if not program.compiled:
             return
-        missing = [
-            n for n in program.compiled if self.library is None or f"{COMPILED_PREFIX}{n}" not in self.library
-        ]
+        missing = [n for n in program.compiled if self.library is None or f"{COMPILED_PREFIX}{n}" not in self.library]
         if self.library is None or missing:
             raise LinkError(f"the executable has no machine code of compiled functions: {', '.join(missing)}")
         cells = table_values(program.table, program.constants, self._cell, self.devices)
         functions = compiled_functions(
-            program.compiled,
-            self.library,
-            cells,
-            self.devices[0],
-            self.machine.max_depth,
-            self.allocator.counts,
+            program.compiled, self.library, cells, self.devices[0], self.machine.max_depth, self.allocator.counts
         )
         for name, function in functions.items():
             self.codes[name].compiled = function

@@ -51,11 +51,7 @@ class Section:
     @property
     def loaded(self) -> bool:
         """True if the section takes memory at run time."""
-        return (
-            bool(self.flags & SHF_ALLOC)
-            and self.size > 0
-            and not self.name.startswith((".eh_frame", ".note"))
-        )
+        return bool(self.flags & SHF_ALLOC) and self.size > 0 and not self.name.startswith((".eh_frame", ".note"))
 
 
 class Symbol(NamedTuple):
@@ -245,9 +241,7 @@ def _read_relocations(
     ])  # fmt: skip
     for relocation in found:
         if relocation.symbol >= symbols:
-            raise ObjectFileError(
-                f"a relocation of {target.name} names symbol {relocation.symbol} of {symbols}"
-            )
+            raise ObjectFileError(f"a relocation of {target.name} names symbol {relocation.symbol} of {symbols}")
         if relocation.offset >= target.size:
             raise ObjectFileError(f"a relocation of {target.name} lies outside it")
     return found

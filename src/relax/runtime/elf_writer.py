@@ -110,17 +110,11 @@ def write_object(obj: ObjectFile) -> bytes:
         table += _SYM.pack(at, symbol.binding << 4 | symbol.kind, 0, section, symbol.value, symbol.size)
     locals_ = 1 + sum(obj.symbols[old].binding == STB_LOCAL for old in order)
 
-    contents: list[
-        tuple[str, bytes | memoryview, tuple[int, ...]]
-    ] = []  # kind, flags, size, link, info, align, entry
+    contents: list[tuple[str, bytes | memoryview, tuple[int, ...]]] = []  # kind, flags, size, link, info, align, entry
     count = len(obj.sections)
     for section in obj.sections[1:]:
         contents.append(
-            (
-                section.name,
-                section.contents,
-                (section.kind, section.flags, section.size, 0, 0, section.align, 0),
-            )
+            (section.name, section.contents, (section.kind, section.flags, section.size, 0, 0, section.align, 0))
         )
     contents.append((".note.GNU-stack", b"", (_PROGBITS, 0, 0, 0, 0, 1, 0)))
     symtab = count + 1
@@ -152,6 +146,3 @@ def _file(machine: int, contents: list[tuple[str, bytes | memoryview, tuple[int,
         len(headers), len(headers) - 1,
     )  # fmt: skip
     return bytes(body) + b"".join(headers)
-
-
-__all__ = ["merged", "write_object"]

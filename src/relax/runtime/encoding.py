@@ -34,9 +34,7 @@ class Writer:
         """One level deeper, as the reader counts them. Raises ExecutableError where it would not read on."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
-            raise ExecutableError(
-                f"structural information nested more than {_MAX_DEPTH} deep cannot be saved"
-            )
+            raise ExecutableError(f"structural information nested more than {_MAX_DEPTH} deep cannot be saved")
         yield
         self.depth -= 1
 

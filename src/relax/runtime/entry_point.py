@@ -95,6 +95,3 @@ def _exports(value: Any) -> bool:
     """True if tvm-ffi accepts an array by DLPack without conversion."""
     kind: Any = value.__class__
     return kind is NDArray or kind is tvm_ffi.Tensor or (kind is np.ndarray and value.dtype in _EXPORTED)
-
-
-__all__ = ["EntryPoint"]

@@ -118,9 +118,7 @@ class ExecBuilder:
         if isinstance(value, tvm_ffi.Shape):
             check_dimensions(value)
         tensor = tensor_of(value)
-        key: Any = (
-            None if tensor is not None else (type(value), str(value) if isinstance(value, float) else value)
-        )
+        key: Any = None if tensor is not None else (type(value), str(value) if isinstance(value, float) else value)
         if key is not None and key in self._constants:
             return Const(self._constants[key])
         index = len(self._program.constants)

@@ -55,11 +55,7 @@ class Executable:
     """A compiled program. Make one with ``relax.build``, run it with ``relax.VirtualMachine``."""
 
     def __init__(
-        self,
-        program: Program | Executable,
-        native: bytes = b"",
-        triple: str = "",
-        features: Iterable[str] = (),
+        self, program: Program | Executable, native: bytes = b"", triple: str = "", features: Iterable[str] = ()
     ) -> None:
         """Take a program and its kernels (an archive, or one object), compiled for `triple` and the CPU `features`.
 
@@ -71,9 +67,7 @@ class Executable:
         elif isinstance(program, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
             verify(program)
         else:
-            raise TypeError(
-                f"an Executable is made of a program or an Executable, not {type(program).__name__}"
-            )
+            raise TypeError(f"an Executable is made of a program or an Executable, not {type(program).__name__}")
         self.program: Program = program.program if isinstance(program, Executable) else program
         self.native: bytes = native
         self.triple: str = triple
@@ -197,11 +191,7 @@ class Executable:
             f"  constants         {len(self.constants)}, of which {tensors} tensors with {nbytes} bytes",
             f"  instructions      {len(instructions)}, of which {sum(calls.values())} calls",
             f"  kernels           {len(self.kernels)}, {len(self.native)} bytes of native code",
-            *(
-                [f"  compiled          {len(self.program.compiled)} functions"]
-                if self.program.compiled
-                else []
-            ),
+            *([f"  compiled          {len(self.program.compiled)} functions"] if self.program.compiled else []),
             f"  packed functions  {len(self.packed_functions)}",
             f"  most called       {favourites}",
         ]
@@ -298,9 +288,7 @@ class Executable:
         with in_place_of(path) as temporary, temporary.open("wb") as file:
             file.writelines(self.pieces())
 
-    def export_library(
-        self, file_name: str | os.PathLike[str], linker: str | Sequence[str] | None = None
-    ) -> None:
+    def export_library(self, file_name: str | os.PathLike[str], linker: str | Sequence[str] | None = None) -> None:
         """Write a shared library with the compiled functions, which programs in C, C++ and Rust call without Python.
 
         Of an executable without compiled functions the file is that of `save`. `load` and `relax.runtime.load_module`

@@ -111,18 +111,14 @@ def _machine(archive: Archive) -> int:
     """The number of the architecture in ELF headers. Raises ExecutableError for one whose objects are not linked."""
     (machine,) = struct.unpack_from("<H", archive.objects[0], 18)
     if machine not in ARCHITECTURES:
-        raise ExecutableError(
-            f"it is compiled for an architecture that is not linked here (ELF number {machine})"
-        )
+        raise ExecutableError(f"it is compiled for an architecture that is not linked here (ELF number {machine})")
     return machine
 
 
 def _require_compiled(program: Program, entry_points: list[str]) -> None:
     """Raise ExecutableError listing every obstacle unless the program can run without Python."""
     problems = [
-        f"{name} stays bytecode, which Python carries out"
-        for name in entry_points
-        if name not in program.compiled
+        f"{name} stays bytecode, which Python carries out" for name in entry_points if name not in program.compiled
     ]
     for operand in program.table:
         if isinstance(operand, Func):
@@ -137,9 +133,7 @@ def _require_compiled(program: Program, entry_points: list[str]) -> None:
         elif isinstance(operand, Const) and not _is_plain(program.constants[operand.index]):
             problems.append(f"it has a constant of type {type(program.constants[operand.index]).__name__}")
     if problems:
-        raise ExecutableError(
-            f"the program needs Python: {'; '.join(problems)}; save() and load() keep it as it is"
-        )
+        raise ExecutableError(f"the program needs Python: {'; '.join(problems)}; save() and load() keep it as it is")
 
 
 def _is_plain(value: Any) -> bool:
@@ -172,11 +166,7 @@ class _Records:
     """Symbols of the support code, and their numbers."""
 
     def add(
-        self,
-        kind: int,
-        number: int,
-        address: tuple[int, int] | int = 0,
-        second: tuple[int, int] | int = 0,
+        self, kind: int, number: int, address: tuple[int, int] | int = 0, second: tuple[int, int] | int = 0
     ) -> None:
         """Add a record; an address is a symbol and an offset, or a number."""
         start = len(self.data)
@@ -267,10 +257,7 @@ def _index(program: Program, number: int) -> int:
 
 
 def _record(
-    records: _Records,
-    program: Program,
-    operand: Operand,
-    pairs: list[tuple[tuple[int, int], tuple[int, int]]],
+    records: _Records, program: Program, operand: Operand, pairs: list[tuple[tuple[int, int], tuple[int, int]]]
 ) -> None:
     match operand:
         case Const(index):
@@ -322,9 +309,7 @@ def _exported(obj: ObjectFile, entry_points: list[str]) -> ObjectFile:
     exports: list[Symbol] = []
     for index, symbol in enumerate(obj.symbols):
         if symbol.name in compiled and symbol.section != SHN_UNDEF:
-            exports.append(
-                symbol._replace(name=f"{PACKED_PREFIX}{compiled[symbol.name]}", binding=STB_GLOBAL)
-            )
+            exports.append(symbol._replace(name=f"{PACKED_PREFIX}{compiled[symbol.name]}", binding=STB_GLOBAL))
         if symbol.section != SHN_UNDEF:
             symbols.append(symbol._replace(binding=STB_LOCAL))
         else:
@@ -333,6 +318,3 @@ def _exported(obj: ObjectFile, entry_points: list[str]) -> ObjectFile:
     if missing:
         raise ObjectFileError(f"{missing} of the compiled functions have no machine code")
     return replace(obj, symbols=(*symbols, *exports))
-
-
-__all__ = ["BUILTIN_FORMS", "LIBRARY", "PROGRAM", "Exportable", "library_object"]

@@ -136,11 +136,7 @@ def read_places(file: io.BufferedIOBase, places: Sequence[tuple[int, memoryview]
 
     Where `shares_reads`, several threads may read one file at the same time.
     """
-    jobs = [
-        (offset + at, memory[at : at + _PART])
-        for offset, memory in places
-        for at in range(0, len(memory), _PART)
-    ]
+    jobs = [(offset + at, memory[at : at + _PART]) for offset, memory in places for at in range(0, len(memory), _PART)]
     descriptor = _descriptor(file)
     if descriptor is not None:
 

@@ -55,6 +55,3 @@ def _size(operand: Operand, constants: list[Any]) -> int | None:
             return constants[index]
         case _:
             return None
-
-
-__all__ = ["ADDRESSES", "MOST_KNOWN", "MOST_UNKNOWN", "first_memory"]

@@ -43,6 +43,3 @@ def set_flush_denormals(mode: bool) -> bool:
     word = ctypes.c_uint32.from_buffer(environment, place.offset)
     word.value = word.value | place.bits if mode else word.value & ~place.bits
     return library.fesetenv(environment) == 0
-
-
-__all__ = ["set_flush_denormals"]

@@ -66,5 +66,3 @@ def _after() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
-
-__all__ = ["ForkLock", "hold_at_fork"]

@@ -36,10 +36,7 @@ def locate(error: Exception, code: Code, pc: int, frames: Sequence[Frame]) -> Ex
         unnamed = op.name.startswith("vm.builtin.") or places or op.kind == CALL_VM
         shown = "" if unnamed else op.name
         places.append(CallSite(code.function.name, location_of(code, pc), shown, op.foreign))
-    places += [
-        CallSite(frame.code.function.name, location_of(frame.code, frame.pc - 1))
-        for frame in reversed(frames)
-    ]
+    places += [CallSite(frame.code.function.name, location_of(frame.code, frame.pc - 1)) for frame in reversed(frames)]
     annotate(error, places)
     return error
 
@@ -48,6 +45,3 @@ def location_of(code: Code, pc: int) -> str:
     """Return the source location of an instruction, or ""."""
     locations = code.function.locations
     return locations[pc] if 0 <= pc < len(locations) else ""
-
-
-__all__ = ["CALLS", "Frame", "locate", "location_of"]

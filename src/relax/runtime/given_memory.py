@@ -32,9 +32,7 @@ def _memory_of(value: Any, context: str) -> tvm_ffi.Tensor:
     if tensor is None:
         raise KIND(context=context, expected="a tensor", found=kind_of(value))
     if tensor.numel() and tensor.data_ptr() != _address(value):
-        raise ValueError(
-            f"{context}: the array is not compact, or not aligned to its elements; pass a compact one"
-        )
+        raise ValueError(f"{context}: the array is not compact, or not aligned to its elements; pass a compact one")
     return tensor
 
 

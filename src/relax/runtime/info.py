@@ -305,10 +305,7 @@ def bind(info: Info, other: Info, env: Env) -> None:
     match info, other:
         case (PrimInfo(value=str(name)), PrimInfo(value=value)) if value is not None:
             env.setdefault(name, value)
-        case (TensorInfo(dims=mine), TensorInfo(dims=theirs)) | (
-            ShapeInfo(dims=mine),
-            ShapeInfo(dims=theirs),
-        ):
+        case (TensorInfo(dims=mine), TensorInfo(dims=theirs)) | (ShapeInfo(dims=mine), ShapeInfo(dims=theirs)):
             if mine is not None and theirs is not None and len(mine) == len(theirs):
                 for name, dim in zip(mine, theirs, strict=True):
                     if isinstance(name, str):

@@ -11,17 +11,7 @@ import ast
 import functools
 from typing import Any, Final
 
-from .info import (
-    OPERATORS,
-    Dim,
-    FuncInfo,
-    Info,
-    ObjectInfo,
-    PrimInfo,
-    ShapeInfo,
-    TensorInfo,
-    TupleInfo,
-)
+from .info import OPERATORS, Dim, FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
 
 _BINARY: Final[dict[type[ast.operator], str]] = {
     ast.Add: "+",
@@ -57,9 +47,7 @@ def _info(node: ast.expr) -> Info:
             value = options.get("value")
             return PrimInfo(_text(args[0]), None if value is None else _dim(value))
         case "Shape":
-            return (
-                ShapeInfo(_dims(args[0]), len(_items(args[0]))) if args else ShapeInfo(None, _rank(options))
-            )
+            return ShapeInfo(_dims(args[0]), len(_items(args[0]))) if args else ShapeInfo(None, _rank(options))
         case "Tensor":
             dims = _dims(args[0]) if args else None
             dtype = _text(options["dtype"]) if "dtype" in options else ""

@@ -153,6 +153,3 @@ def _all_checked(caches: Any) -> list[KVCache]:
     if not is_tuple(caches):
         raise TypeError(f"expected a tuple of caches, found {kind_of(caches)}")
     return [_checked(cache) for cache in caches]
-
-
-__all__ = ["KVCache", "append", "clear", "create", "pop_rows", "update", "view"]

@@ -113,9 +113,7 @@ def _needed(obj: ObjectFile) -> tuple[list[int], list[int]]:
         for relocation in group:
             kind = kinds.get(relocation.kind)
             if kind is None:
-                raise ObjectFileError(
-                    f"{section.name} has a relocation of unsupported type {relocation.kind}"
-                )
+                raise ObjectFileError(f"{section.name} has a relocation of unsupported type {relocation.kind}")
             if relocation.offset + kind.width > section.size:
                 raise ObjectFileError(f"a relocation of {section.name} lies outside it")
             if kind.through == "stub" and obj.symbols[relocation.symbol].section == SHN_UNDEF:

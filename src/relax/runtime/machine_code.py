@@ -269,9 +269,7 @@ X86_64: Final = Architecture(
         """
     ),
     cpuinfo_names=MappingProxyType(_X86_64_FEATURES),
-    float_mode=FloatMode(
-        32, 28, 1 << 15 | 1 << 6
-    ),  # MXCSR: flush results (FTZ), take operands for zero (DAZ)
+    float_mode=FloatMode(32, 28, 1 << 15 | 1 << 6),  # MXCSR: flush results (FTZ), take operands for zero (DAZ)
     tiles=TileRegisters("amx-", (158, 0x1023, 18)),  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
 )
 
@@ -292,9 +290,7 @@ ARCHITECTURES: Final[Mapping[int, Architecture]] = MappingProxyType(
 )
 """The architectures by their number in ELF headers."""
 
-_BY_NAME: Final = {
-    name: architecture for architecture in ARCHITECTURES.values() for name in architecture.names
-}
+_BY_NAME: Final = {name: architecture for architecture in ARCHITECTURES.values() for name in architecture.names}
 
 
 def architecture_named(name: str) -> Architecture | None:
@@ -305,9 +301,3 @@ def architecture_named(name: str) -> Architecture | None:
 def title(machine: int, otherwise: str = "another machine") -> str:
     """Return the name, for messages, of the architecture with the number `machine` in ELF headers."""
     return ARCHITECTURES[machine].title if machine in ARCHITECTURES else otherwise
-
-
-__all__ = [
-    "AARCH64", "ARCHITECTURES", "STUB_SIZE", "X86_64", "Architecture", "FloatMode", "Image", "OutOfReachError",
-    "RelocationKind", "architecture_named", "title",
-]  # fmt: skip

@@ -122,6 +122,3 @@ def _faults() -> int:
     """Return the page fault count of this thread."""
     usage = resource.getrusage(resource.RUSAGE_THREAD)
     return usage.ru_minflt + usage.ru_majflt
-
-
-__all__ = ["LEAST", "mapped"]

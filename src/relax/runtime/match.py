@@ -45,13 +45,7 @@ LOAD_SLOT: Final = 1
 
 @builtin("vm.builtin.match", Effects(writes=(1,)), pure=False, device=2)
 def match(
-    value: Any,
-    heap: Any,
-    kind: str | Device,
-    size: int,
-    dtype: str | None,
-    count: int,
-    *codes_and_context: Any,
+    value: Any, heap: Any, kind: str | Device, size: int, dtype: str | None, count: int, *codes_and_context: Any
 ) -> None:
     """Match a value: its kind, then `count` dimensions, or the value of a scalar.
 
@@ -126,9 +120,7 @@ def _is_entry(entry: Any, index: int) -> bool:
     compares = all(code in _COMPARING and isinstance(operand, int | float) for code, operand in pairs)
     inside = all(field is None or (isinstance(field, int) and 0 <= field < index) for field in fields)
     fits = len(fields) == size if kind == "tuple" else not fields
-    return (
-        kind in _KINDS and isinstance(size, int) and isinstance(dtype, str) and compares and inside and fits
-    )
+    return kind in _KINDS and isinstance(size, int) and isinstance(dtype, str) and compares and inside and fits
 
 
 def _match_number(found: float, heap: Any, code: int, operand: Any, context: str, place: str) -> None:
@@ -155,9 +147,7 @@ def _same_number(a: float, b: float) -> bool:
     return (a != a and b != b) if isinstance(a, float) else (a - b) % (1 << 64) == 0
 
 
-def _tensor(
-    value: Any, ndim: int, dtype: str | None, context: str, device: Device | None = None
-) -> Sequence[int]:
+def _tensor(value: Any, ndim: int, dtype: str | None, context: str, device: Device | None = None) -> Sequence[int]:
     if not isinstance(value, tvm_ffi.Tensor):
         raise KIND(context=context, expected="a tensor", found=kind_of(value))
     if ndim >= 0 and value.ndim != ndim:
@@ -236,9 +226,7 @@ def match_shape_value(value: Any, shape: Any, context: str) -> None:
 
 
 @builtin("vm.builtin.check_tensor_info", pure=False, device=4, closures=True)
-def check_tensor_info(
-    value: Any, ndim: int, dtype: str | None, context: str, device: Device | None = None
-) -> None:
+def check_tensor_info(value: Any, ndim: int, dtype: str | None, context: str, device: Device | None = None) -> None:
     """A tensor, of `ndim` dimensions (-1: any), of `dtype` (None or "": any), on `device` (None: on the host)."""
     match(value, None, device or "tensor", ndim, dtype, 0, context)
 

@@ -70,9 +70,7 @@ TOO_LARGE: Final = f"a dimension of 2**{DIMENSION_LIMIT.bit_length() - 1} or mor
 ARGUMENT_DTYPE: Final = Message(TypeError, "{context}: dtype is {found}, expected {expected}")
 ARGUMENT_RANK: Final = Message(ValueError, "{context}: has {found} dimensions, expected {expected}")
 NO_NUMBER: Final = Message(ValueError, "{context}: {found} does not fit {dtype}")
-TOO_NARROW: Final = Message(
-    ValueError, "{context}: {place} is {found}, which does not fit {variable}'s dtype {dtype}"
-)
+TOO_NARROW: Final = Message(ValueError, "{context}: {place} is {found}, which does not fit {variable}'s dtype {dtype}")
 NOT_COMPACT: Final = Message(
     ValueError, "{context}: is not compact: the stride of {place} is {found}, expected {expected}"
 )
@@ -85,10 +83,3 @@ def counted_arguments(count: int, names: Sequence[str] | None = None) -> str:
     """A number of arguments, with the names of their parameters: what `KIND` expects of a call."""
     listed = "" if names is None else f" ({', '.join(names)})"
     return f"{count} {'argument' if count == 1 else 'arguments'}{listed}"
-
-
-__all__ = [
-    "ARGUMENT_DTYPE", "ARGUMENT_RANK", "DEVICE", "DIMENSIONS", "DTYPE", "IS", "KIND", "LENGTH", "NEGATIVE",
-    "NOT_ALIGNED", "NOT_COMPACT", "NO_NUMBER", "NO_ROOM", "NO_SHAPE", "NO_SIZE", "NO_TUPLE", "PACKED", "RANK", "SCALAR",
-    "TOO_LARGE", "TOO_NARROW", "Message", "counted_arguments",
-]  # fmt: skip

@@ -15,6 +15,3 @@ def missing(module: str, name: str) -> Exception:
     except ImportError:
         return plain
     return table.missing(module, name)
-
-
-__all__ = ["missing"]

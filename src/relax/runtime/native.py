@@ -52,14 +52,7 @@ _PROTECTION: Final = {
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_longlong,
-]
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_longlong]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value
@@ -113,9 +106,7 @@ class NativeLibrary:
         """The address of a function or datum, good while this library lives. Raises AttributeError if it has none."""
         found = self._offsets.get(symbol)
         if found is None:
-            raise AttributeError(
-                f"{self.name} defines no symbol {symbol}; it has {', '.join(self.functions)}"
-            )
+            raise AttributeError(f"{self.name} defines no symbol {symbol}; it has {', '.join(self.functions)}")
         return self._address + found[0]
 
     def get_function(self, name: str) -> tvm_ffi.Function:

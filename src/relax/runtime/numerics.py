@@ -138,6 +138,3 @@ def _tensors(values: Iterable[Any]) -> Iterator[tvm_ffi.Tensor]:
             yield value
         elif isinstance(value, tuple):
             yield from _tensors(cast("tuple[Any, ...]", value))
-
-
-__all__ = ["CheckedCall", "Kinds", "NumericsCheck", "NumericsError", "described", "kinds_of"]

@@ -188,9 +188,7 @@ def formatted(format: str, values: Sequence[Any], operator: str) -> str:
     try:
         return format.format(*shown)
     except (IndexError, KeyError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{operator}: the format {format!r} does not fit {len(shown)} values ({error})"
-        ) from None
+        raise ValueError(f"{operator}: the format {format!r} does not fit {len(shown)} values ({error})") from None
 
 
 @builtin("relax.run.print", pure=False)

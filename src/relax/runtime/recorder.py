@@ -39,12 +39,7 @@ class Recorder:
         flops = None if kernel is None else kernel.flops(args)
         row.add(seconds, flops, tensor_bytes((*args, result)))
 
-    def _new_row(
-        self, function: FunctionCode, pc: int, name: str, args: Sequence[Any], result: Any
-    ) -> ReportRow:
+    def _new_row(self, function: FunctionCode, pc: int, name: str, args: Sequence[Any], result: Any) -> ReportRow:
         names = names_of_call(self.executable.debug, self.executable.program, function, pc)
         location = function.locations[pc] if pc < len(function.locations) else ""
         return ReportRow(name, names.variable, location, shapes_text(args, result, names.written))
-
-
-__all__ = ["Recorder"]

@@ -41,6 +41,3 @@ def _checked(value: Any) -> Reference:
     if not isinstance(value, Reference):
         raise TypeError(f"expected a reference, found {kind_of(value)}")
     return value
-
-
-__all__ = ["Reference", "new_reference", "read_reference", "write_reference"]

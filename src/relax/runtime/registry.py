@@ -60,9 +60,7 @@ def register_func(func_name: Any, f: Any = None, override: bool = False) -> Any:
         else:
             target = function if isinstance(function, tvm_ffi.Function) else packed(function)
         if not override and tvm_ffi.get_global_func(func_name, True) is not None:
-            raise ValueError(
-                f"a packed function {func_name!r} is already registered; override=True replaces it"
-            )
+            raise ValueError(f"a packed function {func_name!r} is already registered; override=True replaces it")
         tvm_ffi.register_global_func(func_name, target, override)
         return function
 

@@ -127,6 +127,3 @@ class ModuleWhenUsed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name), name)
-
-
-__all__ = ["ModuleWhenUsed", "by_name", "load_when_used", "load_whole", "module_of"]

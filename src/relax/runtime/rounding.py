@@ -180,6 +180,3 @@ def _round_to_odd(wide: Array) -> Array:
     bits = single.view(np.int32) - (np.abs(back) > np.abs(wide))
     odd: Array = (bits | 1).view(np.float32)
     return cast("Array", np.where((back != wide) & ~np.isnan(wide), odd, single))
-
-
-__all__ = ["convert_array", "exact_array", "round_number", "rounder"]

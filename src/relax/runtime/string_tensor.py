@@ -50,6 +50,3 @@ def _text(item: object) -> str:
     if isinstance(item, bytes):
         return item.decode("utf-8", "replace")
     raise TypeError(f"an array of objects must hold strings, found an object of type {type(item).__name__}")
-
-
-__all__ = ["StringTensor"]

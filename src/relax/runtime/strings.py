@@ -167,16 +167,11 @@ def strings_split(value: Any, delimiter: str, maxsplit: int) -> tuple[StringTens
     An empty `delimiter` stands for any white space; a negative `maxsplit` for any number of cuts.
     """
     array = strings_of(value, "strings_split")
-    parts: list[list[str]] = _mapped(
-        array, lambda text: text.split(delimiter or None, maxsplit) if text else []
-    )
+    parts: list[list[str]] = _mapped(array, lambda text: text.split(delimiter or None, maxsplit) if text else [])
     longest = max(map(len, parts), default=0)
     padded = [part for row in parts for part in [*row, *[""] * (longest - len(row))]]
     counts: Array = np.array([len(row) for row in parts], np.int64)
-    return (
-        StringTensor(_objects(padded, (*array.shape, longest))),
-        tensor_of_numpy(counts.reshape(array.shape)),
-    )
+    return (StringTensor(_objects(padded, (*array.shape, longest))), tensor_of_numpy(counts.reshape(array.shape)))
 
 
 @builtin("relax.run.strings_normalize")

@@ -59,17 +59,14 @@ def link_library(data: bytes, path: Path, linker: Sequence[str] | None = None) -
     machine = int.from_bytes(data[18:20], "little")
     if machine != host_machine():
         raise ExecutableError(
-            f"it is compiled for {title(machine)}, and linkers are called for this one "
-            f"({platform.machine()}) only"
+            f"it is compiled for {title(machine)}, and linkers are called for this one ({platform.machine()}) only"
         )
     command = list(linker) if linker else find_linker()
     with tempfile.TemporaryDirectory(prefix="relax-") as folder:
         source = Path(folder, "program.o")
         source.write_bytes(data)
         with in_place_of(path) as made:
-            _run(
-                [*command, *_options(command, path.name), str(source), *_libraries(command), "-o", str(made)]
-            )
+            _run([*command, *_options(command, path.name), str(source), *_libraries(command), "-o", str(made)])
             if not made.exists():
                 raise ExecutableError(f"the linker {command[0]} ends well and writes no library")
 
@@ -111,6 +108,3 @@ def _run(command: Sequence[str]) -> None:
     if done.returncode:
         said = done.stderr.strip() or done.stdout.strip() or f"it ends with status {done.returncode}"
         raise ExecutableError(f"the linker {command[0]} fails: {said[-2000:]}")
-
-
-__all__ = ["find_linker", "link_library"]

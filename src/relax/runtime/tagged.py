@@ -46,6 +46,3 @@ def _described(value: Any) -> str:
         return kind_of(value)
     fields = cast("Sequence[Any]", value)
     return f"{fields[0]}(…)" if len(fields) > 1 else str(fields[0])
-
-
-__all__ = ["MatchError", "has_tag", "is_tagged", "match_failed"]

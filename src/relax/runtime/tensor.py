@@ -25,15 +25,7 @@ import numpy as np
 import tvm_ffi
 
 from .devices import Device, is_cpu, require_host
-from .dtypes import (
-    DLPACK_CODES,
-    NUMPY_DTYPES,
-    Array,
-    canonical_dtype,
-    dtype_of_numpy,
-    itemsize,
-    stride_unit,
-)
+from .dtypes import DLPACK_CODES, NUMPY_DTYPES, Array, canonical_dtype, dtype_of_numpy, itemsize, stride_unit
 from .rounding import convert_array
 from .sizes import check_dimensions
 
@@ -362,9 +354,7 @@ def to_device(tensor: tvm_ffi.Tensor, device: Device) -> tvm_ffi.Tensor:
 
 def copy_tensor(tensor: tvm_ffi.Tensor, device: Device | None = None) -> tvm_ffi.Tensor:
     """A fresh tensor with the same contents, on a device of the host (None: where the tensor is)."""
-    fresh = new_tensor(
-        tensor.shape, canonical_dtype(tensor.dtype), tensor.device if device is None else device
-    )
+    fresh = new_tensor(tensor.shape, canonical_dtype(tensor.dtype), tensor.device if device is None else device)
     if is_compact(tensor):
         nbytes = tensor.numel() * itemsize(canonical_dtype(tensor.dtype))
         ctypes.memmove(fresh.data_ptr(), tensor.data_ptr(), nbytes)

@@ -17,17 +17,6 @@ import os
 from functools import lru_cache
 from typing import Any, Final
 
-__all__ = [
-    "LAUNCH",
-    "LIMIT",
-    "MOST_THREADS",
-    "STATE",
-    "STATE_BYTES",
-    "num_threads",
-    "pool_symbols",
-    "set_num_threads",
-]
-
 LAUNCH: Final = "relax.parallel.v1"
 """The symbol by which kernels enter a parallel loop. The number changes with the meaning of the state."""
 STATE: Final = "relax.pool.v1.state"

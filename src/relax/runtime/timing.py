@@ -126,19 +126,7 @@ class ReportRow:
         self.nbytes += nbytes
 
 
-_HEADER = (
-    "name",
-    "variable",
-    "calls",
-    "total us",
-    "share",
-    "FLOPs",
-    "GFLOP/s",
-    "bytes",
-    "GB/s",
-    "shapes",
-    "place",
-)
+_HEADER = ("name", "variable", "calls", "total us", "share", "FLOPs", "GFLOP/s", "bytes", "GB/s", "shapes", "place")
 _LEFT = ("name", "variable", "shapes", "place")
 
 

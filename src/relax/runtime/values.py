@@ -191,10 +191,7 @@ def _has_fields(value: Any, expected: Info) -> bool:
 
 
 def mapped(
-    value: Sequence[Any],
-    kinds: tuple[type, ...],
-    leaf: Callable[[Any], Any],
-    most: float = float("inf"),
+    value: Sequence[Any], kinds: tuple[type, ...], leaf: Callable[[Any], Any], most: float = float("inf")
 ) -> tuple[Any, ...]:
     """A tuple with `leaf` applied to what is inside of it; instances of `kinds` are tuples.
 
@@ -243,9 +240,7 @@ def identity(value: object) -> int:
 
 
 def _import_float(value: float, expected: Info | None) -> float:
-    rounded = (
-        DTYPES.get(expected.dtype) if isinstance(expected, PrimInfo) and is_float(expected.dtype) else None
-    )
+    rounded = DTYPES.get(expected.dtype) if isinstance(expected, PrimInfo) and is_float(expected.dtype) else None
     return float(value) if rounded is None else float(rounded(value))
 
 

@@ -26,17 +26,7 @@ from .collection import rarely_collected
 from .compiled import give_back, given_results
 from .configuration import devices_of, memory_policy
 from .debug_info import names_of_call
-from .decode import (
-    CALL,
-    CALL_VM,
-    GOTO,
-    IF,
-    RET,
-    Code,
-    Linker,
-    LinkError,
-    Op,
-)
+from .decode import CALL, CALL_VM, GOTO, IF, RET, Code, Linker, LinkError, Op
 from .devices import Device
 from .entry_point import EntryPoint
 from .executable import Executable

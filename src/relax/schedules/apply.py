@@ -43,6 +43,3 @@ def _check_rule(rule: object) -> None:
         raise TypeError(f"ApplyDefaultSchedule: {name} is a class of rules; pass an instance, {name}()")
     found = type(cast(Any, rule)).__name__
     raise TypeError(f"ApplyDefaultSchedule: expected instances of ScheduleRule, found {found}")
-
-
-__all__ = ["ApplyDefaultSchedule"]

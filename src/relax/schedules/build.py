@@ -6,19 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..prim import IntImm, PrimExpr, SizeVar, Var, const, is_const
 from ..prim.intrin import floordiv, floormod
-from ..tir import (
-    AllocBuffer,
-    Broadcast,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    DeclBuffer,
-    For,
-    ForKind,
-    LetStmt,
-    Ramp,
-    Stmt,
-)
+from ..tir import AllocBuffer, Broadcast, Buffer, BufferLoad, BufferStore, DeclBuffer, For, ForKind, LetStmt, Ramp, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.statements import seq_of
 from ..tir.stmt import OWN_FUNCTION, STAYS_PARALLEL
@@ -59,9 +47,7 @@ def let(name: str, value: PrimExpr, body: Body) -> Stmt:
     return LetStmt(var, value, body(var))
 
 
-def alloc(
-    name: str, shape: Iterable[int | PrimExpr], dtype: str, scope: str, body: Callable[[Buffer], Stmt]
-) -> Stmt:
+def alloc(name: str, shape: Iterable[int | PrimExpr], dtype: str, scope: str, body: Callable[[Buffer], Stmt]) -> Stmt:
     """Allocate a buffer for the duration of `body(buffer)`."""
     buffer = decl_buffer([int64(size) for size in shape], dtype, name, scope=scope)
     return AllocBuffer(buffer, body(buffer))
@@ -141,9 +127,3 @@ def digits(
     for var, value in reversed(values):
         result = LetStmt(var, value, result)
     return result
-
-
-__all__ = [
-    "alloc", "block", "digits", "int64", "let", "loop", "named", "ramp", "scratch", "shared", "spread", "vector_load",
-    "vector_store",
-]  # fmt: skip

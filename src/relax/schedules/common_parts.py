@@ -57,6 +57,3 @@ def _is_inside(load: BufferLoad) -> bool:
     """True unless the load reads a fixed index of a dynamic dimension, which may be out of bounds."""
     pairs = zip(load.indices, load.buffer.shape, strict=True)
     return all(isinstance(index, Var) or isinstance(size, IntImm) for index, size in pairs)
-
-
-__all__ = ["CommonParts"]

@@ -202,9 +202,7 @@ def _variables(indices: tuple[PrimExpr, ...]) -> set[int]:
 def _ends_in_column(a: BufferLoad, b: BufferLoad, store: BufferStore) -> bool:
     """True if the last index of the result occurs only in `a`: the operands must be exchanged."""
     last = store.indices[-1] if store.indices else None
-    return (
-        isinstance(last, Var) and id(last) in _variables(a.indices) and id(last) not in _variables(b.indices)
-    )
+    return isinstance(last, Var) and id(last) in _variables(a.indices) and id(last) not in _variables(b.indices)
 
 
 Views = tuple[tuple[Buffer, ...], "tuple[tuple[Var, PrimExpr], ...]"]
@@ -234,9 +232,7 @@ def with_merged_axes(product: Contraction) -> tuple[Contraction, Views]:
     return product, (tuple(view for view in views if view in used), names)
 
 
-def _merged(
-    product: Contraction, variables: tuple[IterVar, ...], of_rows: bool
-) -> tuple[Contraction, Views] | None:
+def _merged(product: Contraction, variables: tuple[IterVar, ...], of_rows: bool) -> tuple[Contraction, Views] | None:
     """Merge the last row (`of_rows`) or column variables of the product; return None if they cannot be merged."""
     extent: PrimExpr = const(1, "int64")
     for variable in variables:
@@ -246,9 +242,7 @@ def _merged(
     if not isinstance(extent, (IntImm, Var)):
         count = SizeVar("rows" if of_rows else "columns", "int64")
         names, extent = ((count, extent),), count
-    merged = IterVar(
-        Range.from_min_extent(const(0, "int64"), extent), Var("row" if of_rows else "column", "int64")
-    )
+    merged = IterVar(Range.from_min_extent(const(0, "int64"), extent), Var("row" if of_rows else "column", "int64"))
     merger = IndexMerger(variables, merged)
     operand, out = merger.visit(product.lhs if of_rows else product.rhs), merger.visit(product.out)
     rest = {id(var) for part in (operand, out) for var in free_vars(part)}
@@ -284,9 +278,7 @@ class IndexMerger(StmtExprMutator):
         place = self._place(node.buffer, node.indices)
         return changed if place is None else changed.replace(buffer=place[0], indices=place[1])
 
-    def _place(
-        self, buffer: Buffer, indices: tuple[PrimExpr, ...]
-    ) -> tuple[Buffer, tuple[PrimExpr, ...]] | None:
+    def _place(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[Buffer, tuple[PrimExpr, ...]] | None:
         """Return a view of a compact buffer with the variables' dimensions merged, and its indices, or None."""
         first = next((d for d, index in enumerate(indices) if index is self.rows[0].var), None)
         if first is None or not is_compact(buffer):

@@ -134,9 +134,7 @@ def _variable(var: Var, extent: int, old: IterVar) -> IterVar:
 def _extents(block: Block) -> dict[Var, int]:
     """Static extents of the block's variables."""
     return {
-        v.var: v.dom.extent.value
-        for v in block.iter_vars
-        if v.dom is not None and isinstance(v.dom.extent, IntImm)
+        v.var: v.dom.extent.value for v in block.iter_vars if v.dom is not None and isinstance(v.dom.extent, IntImm)
     }
 
 
@@ -214,9 +212,7 @@ def _changed(nest: Nest, block: Block, rewriter: StmtExprMutator) -> Nest:
     """Return the nest with `block` as its block, rewritten by `rewriter`."""
     init = None if block.init is None else rewriter.visit(block.init)
     block = block.replace(body=rewriter.visit(block.body), init=init)
-    stores = tuple(
-        access for access in _accesses(block.replace(init=None)) if isinstance(access, BufferStore)
-    )
+    stores = tuple(access for access in _accesses(block.replace(init=None)) if isinstance(access, BufferStore))
     return replace(nest, block=block, stores=stores)
 
 
@@ -265,6 +261,3 @@ class _Reads(StmtExprMutator):
         node = self.visit_children(node)
         source = self.sources.get(node.buffer)
         return node if source is None else node.replace(buffer=source)
-
-
-__all__ = ["divides", "with_cut_axes"]

@@ -87,6 +87,3 @@ class _Naming(StmtExprMutator):
     def visit_LetStmt(self, node: LetStmt) -> LetStmt:
         self.invariants.varying.add(node.var)
         return self.visit_children(node)
-
-
-__all__ = ["Invariants"]

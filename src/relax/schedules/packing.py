@@ -39,9 +39,7 @@ PACKED_KERNELS: Final = "relax.packed_kernels"
 _log = logging.getLogger(__name__)
 
 
-def PackConstants(
-    *rules: ScheduleRule, target: Target | None = None, scheduled: Scheduled | None = None
-) -> Pass:
+def PackConstants(*rules: ScheduleRule, target: Target | None = None, scheduled: Scheduled | None = None) -> Pass:
     """Pass: pack constant operands of kernels into the layouts that the rules' kernels read.
 
     `target` defaults to the current one (``with target:``) and must be resolved. Raises ValueError if
@@ -72,9 +70,7 @@ def pack_constants(
     packer.pack_all()
     rewritten = _Calls(mod, packer).module()
     private = {name for name, _ in packer.variants if "global_symbol" not in mod[name].attrs}
-    kept = without_unreachable(
-        rewritten, {g.name_hint for g in rewritten.functions if g.name_hint not in private}
-    )
+    kept = without_unreachable(rewritten, {g.name_hint for g in rewritten.functions if g.name_hint not in private})
     size = sum(constant.content.nbytes for constant in packer.constants.values())
     counts = {"kernels": len(packer.variants), "constants": len(packer.constants), "bytes": size}
     _log.info("packed %(constants)d constants, %(bytes)d bytes, for %(kernels)d kernels", counts)
@@ -198,6 +194,3 @@ class _Calls(Rewriter):
 def constant_positions(call: Call) -> tuple[int, ...]:
     """Return the positions of constant arguments."""
     return tuple(i for i, arg in enumerate(call.args) if isinstance(arg, Constant))
-
-
-__all__ = ["PACKED_CONSTANTS", "PACKED_KERNELS", "PackConstants", "constant_positions", "pack_constants"]

@@ -82,6 +82,3 @@ def _copied(stmt: Stmt, source: Buffer) -> tuple[Buffer, tuple[int, ...]] | None
             return None
         axes += places
     return (target, tuple(axes)) if len(set(axes)) == len(source.shape) else None
-
-
-__all__ = ["Transposed", "with_permuted_constants"]

@@ -88,9 +88,7 @@ def _as_function(rule: ScheduleRule, result: Any) -> PrimFunc | None:
     if result is None or isinstance(result, PrimFunc):
         return result
     found = type(result).__name__
-    raise DiagnosticError(
-        Diagnostic("E4008", f"{rule!r} must return a PrimFunc, a Schedule or None, found {found}")
-    )
+    raise DiagnosticError(Diagnostic("E4008", f"{rule!r} must return a PrimFunc, a Schedule or None, found {found}"))
 
 
 Scheduled: TypeAlias = Callable[[str, PrimFunc], object]
@@ -110,14 +108,3 @@ def schedule_module(
                 scheduled(global_var.name_hint, func)
         functions[global_var] = func
     return mod.with_functions(functions)
-
-
-__all__ = [
-    "IS_SCHEDULED",
-    "PackedFunction",
-    "Packing",
-    "ScheduleRule",
-    "Scheduled",
-    "schedule",
-    "schedule_module",
-]

@@ -259,6 +259,3 @@ class _Cut(StmtExprMutator):
         store = self.visit_children(node)
         assert isinstance(store, BufferStore)
         return self._of_view(store)
-
-
-__all__ = ["Quotients", "sum_of_two", "with_split_axes"]

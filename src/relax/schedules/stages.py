@@ -131,9 +131,7 @@ def _stage(nest: Nest, axes: dict[Var, Axis | None]) -> Stage:
     if nest.is_reduction:
         starts = _stores_in(substitute(block.init, values))
         variables = tuple(
-            IterVar(v.dom, axis.var, v.iter_type)
-            for v, axis in present
-            if axis is not None and v.dom is not None
+            IterVar(v.dom, axis.var, v.iter_type) for v, axis in present if axis is not None and v.dom is not None
         )
         init = substitute(block.init, values)
         try:
@@ -373,9 +371,7 @@ def _view(buffer: Buffer, place: int, extent: PrimExpr) -> Buffer:
     return decl_buffer(shape, str(buffer.dtype), buffer.name, data=buffer.data)
 
 
-def _rewritten_stage(
-    stage: Stage, rewriter: _Rewriter, axes: Callable[[Sequence[Axis]], tuple[Axis, ...]]
-) -> Stage:
+def _rewritten_stage(stage: Stage, rewriter: _Rewriter, axes: Callable[[Sequence[Axis]], tuple[Axis, ...]]) -> Stage:
     body = rewriter.visit(stage.body)
     starts = tuple(rewriter.visit(store) for store in stage.starts)
     combination = stage.combination
@@ -409,6 +405,3 @@ class _Rewriter(StmtExprMutator):
         if view is None:
             return self.visit_children(node)
         return node.replace(buffer=view, indices=self.indices(node), value=self.visit(node.value))
-
-
-__all__ = ["Axis", "Group", "Stage", "group_of", "with_merged_axes"]

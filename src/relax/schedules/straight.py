@@ -138,6 +138,3 @@ class _Known(StmtExprMutator):
         node = self.visit_children(node)
         var = self.names.name_of(node)
         return node if var is None else var
-
-
-__all__ = ["Binding", "Names", "bound"]

@@ -61,6 +61,3 @@ class _Viewed(StmtExprMutator):
         view, places = self.views[node.buffer]
         indices = tuple(self.visit(node.indices[d]) for d in places)
         return node.replace(buffer=view, indices=indices, value=self.visit(node.value))
-
-
-__all__ = ["without_unit_dimensions"]

@@ -54,13 +54,7 @@ _LLVM: Final = TargetKind(
     ),
 )
 _KINDS: Final = {"llvm": _LLVM}
-_LARGEST: Final = {
-    "opt-level": 3,
-    "vector-width": 2048,
-    "l1-cache": 2**40,
-    "l2-cache": 2**40,
-    "l3-cache": 2**40,
-}
+_LARGEST: Final = {"opt-level": 3, "vector-width": 2048, "l1-cache": 2**40, "l2-cache": 2**40, "l3-cache": 2**40}
 """Maximum values of numeric options other than 4096."""
 
 _STACK: ContextVar[tuple[Target, ...]] = ContextVar("relax_target", default=())
@@ -91,9 +85,7 @@ class Target:
             given_host = options.pop("host", None)
             kind = options.pop("kind", None)
             if not isinstance(kind, str) or kind not in _KINDS:
-                raise ValueError(
-                    f"unknown target kind {kind!r}; this compiler has: {', '.join(sorted(_KINDS))}"
-                )
+                raise ValueError(f"unknown target kind {kind!r}; this compiler has: {', '.join(sorted(_KINDS))}")
             self.kind = _KINDS[kind]
             self.attrs = MappingProxyType(_check_options(self.kind, options))
             self.host = None if given_host is None else Target(given_host)
@@ -263,9 +255,7 @@ def _check_options(kind: TargetKind, options: Mapping[str, Any]) -> dict[str, An
 def _check_option(kind: TargetKind, name: str, value: Any) -> Any:
     expected = kind.options.get(name)
     if expected is None:
-        raise ValueError(
-            f"target kind {kind} has no option {name!r}; its options: {', '.join(sorted(kind.options))}"
-        )
+        raise ValueError(f"target kind {kind} has no option {name!r}; its options: {', '.join(sorted(kind.options))}")
     if expected is int:
         try:
             number = int(value)

@@ -42,9 +42,7 @@ from .tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ProducerLoad,
 TRUE = IntImm("bool", 1)
 
 
-def create_prim_func(
-    ops: Sequence[Tensor | Var] | Tensor, index_dtype_override: str | None = None
-) -> PrimFunc:
+def create_prim_func(ops: Sequence[Tensor | Var] | Tensor, index_dtype_override: str | None = None) -> PrimFunc:
     """Create the PrimFunc that computes the output tensors in `ops` from the input tensors and scalars in `ops`.
 
     `index_dtype_override` is the dtype of all indices and sizes. Raises DiagnosticError when an input is missing.
@@ -188,9 +186,7 @@ class _Builder:
         else:
             inner = BufferStore(outputs[0], exprs[0], spatial)
         annotations = {key: value for key, value in op.attrs.items() if key.startswith("schedule_rule")}
-        block = Block(
-            tuple(iter_vars), (), (), self.unique(_name_of(op.name)), inner, init, annotations=annotations
-        )
+        block = Block(tuple(iter_vars), (), (), self.unique(_name_of(op.name)), inner, init, annotations=annotations)
         stmt: Stmt = BlockRealize(tuple(iter_values), TRUE, complete_block(block))
         for loop_var, dom in reversed(loops):
             stmt = For(loop_var, dom.min, dom.extent, ForKind.SERIAL, stmt)
@@ -231,9 +227,7 @@ class _Loads(StmtExprMutator):
 def _update(outputs: tuple[Buffer, ...], indices: tuple[Var, ...], reduce: Reduce) -> Stmt:
     """One reduction step: the previous outputs combined with the sources."""
     values: dict[Var, PrimExpr] = {}
-    for x, y, buffer, source in zip(
-        reduce.combiner.lhs, reduce.combiner.rhs, outputs, reduce.source, strict=True
-    ):
+    for x, y, buffer, source in zip(reduce.combiner.lhs, reduce.combiner.rhs, outputs, reduce.source, strict=True):
         values[x] = BufferLoad(buffer, indices)
         values[y] = source
     results: list[PrimExpr] = [substitute(result, values) for result in reduce.combiner.result]
@@ -242,9 +236,7 @@ def _update(outputs: tuple[Buffer, ...], indices: tuple[Var, ...], reduce: Reduc
     else:
         # All results are computed from the old outputs before any is stored.
         variables = [Var(f"v_{b.name}", b.dtype) for b in outputs]
-        step = _sequence(
-            [BufferStore(b, variable, indices) for b, variable in zip(outputs, variables, strict=True)]
-        )
+        step = _sequence([BufferStore(b, variable, indices) for b, variable in zip(outputs, variables, strict=True)])
         for variable, result in zip(reversed(variables), reversed(results), strict=True):
             step = LetStmt(variable, result, step)
     if isinstance(reduce.condition, IntImm) and reduce.condition.value:
@@ -272,6 +264,3 @@ def _name_of(name: str) -> str:
 
 def _error(message: str, hint: str = "") -> DiagnosticError:
     return DiagnosticError(Diagnostic("E5001", message, hint=hint))
-
-
-__all__ = ["create_prim_func", "topological_order"]

@@ -63,18 +63,14 @@ def _iter_var(dom: Any, name: str, kind: str) -> IterVar:
     return IterVar(Range.from_min_extent(low.astype(dtype), extent.astype(dtype)), Var(name, dtype), kind)
 
 
-def _argument_names(
-    fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None
-) -> list[str]:
+def _argument_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Sequence[str] | None) -> list[str]:
     """One name per dimension: the parameters' own, numbered ones for ``*args``.
 
     Raises TypeError on a mismatch.
     """
     parameters = inspect.signature(fcompute).parameters.values()
     fixed = [
-        p.name
-        for p in parameters
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
     ]
     rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
     if len(fixed) > ndim or (len(fixed) < ndim and not rest):
@@ -131,9 +127,7 @@ def _reduce_axes(name: str, body: tuple[PrimExpr, ...]) -> tuple[IterVar, ...]:
         if isinstance(expr, Reduce) != isinstance(first, Reduce):
             raise ValueError(f"compute {name}: either all results are reductions or none is")
         if isinstance(expr, Reduce) and isinstance(first, Reduce) and expr.combiner is not first.combiner:
-            raise ValueError(
-                f"compute {name}: several reductions in one compute must be results of one reducer"
-            )
+            raise ValueError(f"compute {name}: several reductions in one compute must be results of one reducer")
         _refuse_nested(name, expr)
     return first.axis if isinstance(first, Reduce) else ()
 
@@ -142,8 +136,7 @@ def _refuse_nested(name: str, expr: PrimExpr) -> None:
     def visit(part: object) -> None:
         if isinstance(part, Reduce) and part is not expr:
             raise ValueError(
-                f"compute {name}: a reduction stands inside a larger expression; "
-                "give it a te.compute of its own"
+                f"compute {name}: a reduction stands inside a larger expression; give it a te.compute of its own"
             )
 
     post_order_visit(expr, visit)
@@ -197,6 +190,3 @@ def _statement(name: str, body: Any) -> Stmt:
     if isinstance(body, (tuple, list)):
         return seq_of(_statement(name, item) for item in as_tuple(body))
     raise TypeError(f"extern {name}: fcompute must return a statement or a call, found {type(body).__name__}")
-
-
-__all__ = ["compute", "extern", "placeholder", "reduce_axis", "size_var", "var"]

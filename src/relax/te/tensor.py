@@ -240,9 +240,7 @@ class ProducerLoad(PrimExpr):
             raise ValueError(f"tensor {tensor.name} has {tensor.ndim} dimensions, found {found} indices")
         for index in self.indices:
             if not index.dtype.is_integer:
-                raise TypeError(
-                    f"an index of tensor {tensor.name} has dtype {index.dtype!s}, expected an integer"
-                )
+                raise TypeError(f"an index of tensor {tensor.name} has dtype {index.dtype!s}, expected an integer")
         set_slot(self, "dtype", tensor.dtype)
 
 

@@ -46,6 +46,3 @@ def from_relay(
         raise ValueError(f"from_relay: translate_op_with_tir is not supported, found functions for {names}")
     mod = func if isinstance(func, IRModule) else IRModule.from_expr(func)
     return relay.to_relax(mod, relay_params)
-
-
-__all__ = ["from_relay"]

@@ -43,9 +43,7 @@ _KINDS: Final[dict[type, str]] = {
 class CheckedArguments(SizeMatching[Any]):
     """Match NumPy arrays and Python numbers with the parameters, and bind variables in an environment."""
 
-    def __init__(
-        self, known: Signature, name: str, args: Sequence[Any], sizes: Mapping[PrimExpr, Value]
-    ) -> None:
+    def __init__(self, known: Signature, name: str, args: Sequence[Any], sizes: Mapping[PrimExpr, Value]) -> None:
         super().__init__(known, f"{name}: ")
         self.name = name
         self.args = args
@@ -171,6 +169,3 @@ def _overlap(a: Array, b: Array) -> bool:
     spans = [(x.ctypes.data, x.nbytes if x.flags.c_contiguous else x.itemsize) for x in (a, b)]
     (first, first_size), (second, second_size) = spans
     return first < second + second_size and second < first + first_size
-
-
-__all__ = ["CheckedArguments"]

@@ -35,6 +35,3 @@ def _is_on_sizes(condition: PrimExpr) -> bool:
             case _:
                 return False
     return True
-
-
-__all__ = ["shown_sizes"]

@@ -23,23 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..ir import DataType, structural_equal
-from ..prim import (
-    EQ,
-    Add,
-    Call,
-    Cast,
-    Div,
-    FloatImm,
-    IntImm,
-    Max,
-    Mul,
-    PrimExpr,
-    Select,
-    Sub,
-    Var,
-    free_vars,
-    is_const,
-)
+from ..prim import EQ, Add, Call, Cast, Div, FloatImm, IntImm, Max, Mul, PrimExpr, Select, Sub, Var, free_vars, is_const
 from .buffer import Buffer, BufferLoad, IterVar
 from .functor import StmtExprMutator, substitute
 from .nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of, same_size
@@ -157,9 +141,7 @@ def _reduction_of(nest: Nest, position: int) -> _Reduction | None:
 class _Chain:
     """Search for the nests that lead from a query-key product to the attention's result."""
 
-    def __init__(
-        self, allocated: Sequence[Buffer], stmts: Sequence[Stmt], nests: Sequence[Nest | None]
-    ) -> None:
+    def __init__(self, allocated: Sequence[Buffer], stmts: Sequence[Stmt], nests: Sequence[Nest | None]) -> None:
         self.allocated, self.stmts, self.nests = frozenset(allocated), stmts, nests
         self.maps: dict[Buffer, tuple[int, Nest]] = {}
         """Index and nest of each elementwise nest with one store, by the buffer it writes."""
@@ -228,9 +210,7 @@ class _Chain:
         _require(_is_regular(result))
         return result
 
-    def _check(
-        self, load: BufferLoad, element: PrimExpr, key: IterVar, reached: set[Buffer], is_sum: bool
-    ) -> None:
+    def _check(self, load: BufferLoad, element: PrimExpr, key: IterVar, reached: set[Buffer], is_sum: bool) -> None:
         """Require that `load` reads the sum or maximum of `element` over all keys."""
         reduction = self.reductions.get(load.buffer)
         _require(reduction is not None and reduction.is_sum == is_sum)
@@ -238,15 +218,11 @@ class _Chain:
         at = _arguments(reduction.store, load.indices)
         _require(same_size(_size(reduction.over), _size(key)))
         _require(all(v.var in at or is_const(_size(v), 1) for v in reduction.spatial))
-        own = _Inliner(self, reached).visit(
-            substitute(reduction.element, {**at, reduction.over.var: key.var})
-        )
+        own = _Inliner(self, reached).visit(substitute(reduction.element, {**at, reduction.over.var: key.var}))
         _require(structural_equal(own, element))
         self.inlined.add(reduction.position)
 
-    def _factors(
-        self, product: _Reduction, place: tuple[PrimExpr, ...], key: Var
-    ) -> tuple[BufferLoad, BufferLoad]:
+    def _factors(self, product: _Reduction, place: tuple[PrimExpr, ...], key: Var) -> tuple[BufferLoad, BufferLoad]:
         """Return the query and key elements that the product at `place` multiplies."""
         at = _arguments(product.store, place)
         element = substitute(product.element, at)
@@ -292,9 +268,7 @@ class _Chain:
         loads = [load for load in loads_in(result.value) if load.buffer is store.buffer]
         first = loads[0].indices
         variables = [index for index in first if isinstance(index, Var)]
-        if len(set(variables)) != len(first) or any(
-            not structural_equal(load.indices, first) for load in loads
-        ):
+        if len(set(variables)) != len(first) or any(not structural_equal(load.indices, first) for load in loads):
             return None
         at = dict(zip(variables, store.indices, strict=True))
         if any(v.var not in at for v in nest.block.iter_vars):
@@ -485,6 +459,3 @@ def _is_regular(one: Attention) -> bool:
         and not {depth, column}.intersection(free_vars(one.score))
         and not {key, depth}.intersection(free_vars(one.out.value))
     )
-
-
-__all__ = ["Attention", "attention_of"]

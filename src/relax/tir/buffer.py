@@ -36,9 +36,7 @@ class Range(Node):
     ) -> None:
         if extent is None:
             if begin is None:
-                raise TypeError(
-                    "Range needs its end: Range(begin, end), Range(end) or Range(min=..., extent=...)"
-                )
+                raise TypeError("Range needs its end: Range(begin, end), Range(end) or Range(min=..., extent=...)")
             low, high = (None, convert(begin)) if end is None else (convert(begin), convert(end))
             for bound in (low, high):
                 if bound is not None and not bound.dtype.is_integer:
@@ -159,10 +157,7 @@ class Buffer(Node):
         start, count = convert(offset), memory_extent(self)
         length = simplify(count - start) if extent is None else convert(extent)
         if content_lanes > 1:
-            start, length = (
-                simplify(floordiv(start, content_lanes)),
-                simplify(floordiv(length, content_lanes)),
-            )
+            start, length = (simplify(floordiv(start, content_lanes)), simplify(floordiv(length, content_lanes)))
         if self.elem_offset is not None:
             base = self.elem_offset
             start = simplify((base if content_lanes == 1 else floordiv(base, content_lanes)) + start)
@@ -295,9 +290,7 @@ class BufferRegion(Node):
         *outer, last = self.region
         if any(not is_const(r.extent, 1) for r in outer):
             raise TypeError(f"a vector of buffer {self.buffer.name} is a slice of its last dimension only")
-        return BufferLoad(
-            self.buffer, (*(r.min for r in outer), vector_index(self.buffer, last.min, last.extent))
-        )
+        return BufferLoad(self.buffer, (*(r.min for r in outer), vector_index(self.buffer, last.min, last.extent)))
 
 
 def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
@@ -342,12 +335,7 @@ def vector_index(buffer: Buffer, start: PrimExpr, extent: PrimExpr, step: Any = 
     """
     stride = IntImm(start.dtype, 1) if step is None else convert(step)
     number = simplify(floordiv(extent + (stride - 1), stride))
-    if (
-        not isinstance(stride, IntImm)
-        or stride.value <= 0
-        or not isinstance(number, IntImm)
-        or number.value <= 0
-    ):
+    if not isinstance(stride, IntImm) or stride.value <= 0 or not isinstance(number, IntImm) or number.value <= 0:
         raise TypeError(f"a vector of buffer {buffer.name} has a constant number of elements, found {number}")
     return start if number.value == 1 else Ramp(start, stride.astype(start.dtype), number.value)
 
@@ -395,9 +383,7 @@ class BufferLoad(PrimExpr):
         set_slot(self, "dtype", self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes))
 
 
-def check_indices(
-    what: str, buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None = None
-) -> None:
+def check_indices(what: str, buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None = None) -> None:
     """Raise ValueError for a wrong number of subscripts, TypeError for one that is no integer, or of wrong lanes."""
     if len(indices) != len(buffer.shape):
         raise ValueError(
@@ -405,9 +391,7 @@ def check_indices(
         )
     for index in indices:
         if not (index.dtype.is_integer or index.dtype.is_bool):
-            raise TypeError(
-                f"{what}: an index of buffer {buffer.name} has dtype {index.dtype!s}, expected an integer"
-            )
+            raise TypeError(f"{what}: an index of buffer {buffer.name} has dtype {index.dtype!s}, expected an integer")
     lanes = indices[-1].dtype.lanes if indices else 1
     for index in indices[:-1]:
         if index.dtype.lanes not in (1, lanes):
@@ -574,10 +558,3 @@ class Reduce(PrimExpr):
 
     def __post_init__(self) -> None:
         set_slot(self, "dtype", self.source[self.value_index].dtype)
-
-
-__all__ = [
-    "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "Ramp", "Range", "Reduce", "Shuffle",
-    "check_indices", "decl_buffer", "element_count", "element_offset", "extent_between", "memory_extent", "region_of",
-    "shape_vars_bound_by", "strides_of", "to_indices", "vector_indices", "zero_of",
-]  # fmt: skip

@@ -121,6 +121,3 @@ def _padded(nest: Nest, buffer: Buffer) -> Buffer | None:
 def _is_image(indices: Sequence[PrimExpr], buffer: Buffer) -> bool:
     """True if `buffer` has four dimensions, each indexed by a variable."""
     return buffer.ndim == RANK and all(isinstance(index, Var) for index in indices)
-
-
-__all__ = ["byte_convolution_of"]

@@ -99,9 +99,7 @@ def _is_dense(nest: Nest, weight: BufferLoad, data: BufferLoad) -> bool:
         return simplify(next(ends) - next(ends))
 
     indices = [index for load in (weight, data) for index in load.indices]
-    return all(
-        is_const(step(index, tap), 0) or is_const(step(index, tap), 1) for index in indices for tap in taps
-    )
+    return all(is_const(step(index, tap), 0) or is_const(step(index, tap), 1) for index in indices for tap in taps)
 
 
 def _of_sum(nest: Nest, nests: Sequence[Nest], buffers: Sequence[Buffer]) -> Convolution | None:
@@ -166,10 +164,7 @@ def _convolution(
         return None
     if store.buffer.dtype != DTYPE or any(len(a.indices) != RANK for a in (store, weight, data)):
         return None
-    if (
-        not all(isinstance(index, Var) for index in weight.indices)
-        or weight.indices[0] is not store.indices[1]
-    ):
+    if not all(isinstance(index, Var) for index in weight.indices) or weight.indices[0] is not store.indices[1]:
         return None
     channels, inputs, *taps = weight.buffer.shape
     sizes = (channels, inputs, *taps, data.buffer.shape[1])
@@ -196,6 +191,3 @@ def _source(buffer: Buffer, others: Sequence[Nest], params: Sequence[Buffer]) ->
 
 def _equal(a: PrimExpr, b: PrimExpr) -> bool:
     return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
-
-
-__all__ = ["DTYPE", "FEW", "NARROW", "RANK", "Convolution", "ConvolutionChain", "chain_of", "convolution_of"]

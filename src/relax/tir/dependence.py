@@ -294,9 +294,3 @@ def reads_no_other(expr: PrimExpr, buffer: Buffer, place: Sequence[PrimExpr]) ->
         return False
     own = (load for load in loads_in(expr) if load.buffer.data is buffer.data)
     return all(load.buffer is buffer and structural_equal(load.indices, tuple(place)) for load in own)
-
-
-__all__ = [
-    "Accesses", "BlockScope", "accesses", "free_variables", "loads_in", "loops_of_scope", "reads_no_other", "scope_of",
-    "touches",
-]  # fmt: skip

@@ -101,9 +101,7 @@ class _IndexRewriter(StmtExprMutator):
         known = self._buffers.get(node)
         if known is None:
             offset = None if node.elem_offset is None else self.index(node.elem_offset)
-            known = node.replace(
-                shape=self.sizes(node.shape), strides=self.sizes(node.strides), elem_offset=offset
-            )
+            known = node.replace(shape=self.sizes(node.shape), strides=self.sizes(node.strides), elem_offset=offset)
             self._buffers[node] = known
         return known
 
@@ -166,6 +164,3 @@ def _has_index(expr: PrimExpr, dtype: DataType) -> bool:
 
     pre_order_visit(expr, visit)
     return found
-
-
-__all__ = ["force_index_dtype"]

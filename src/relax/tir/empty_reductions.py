@@ -32,6 +32,3 @@ def reductions(stmt: Stmt) -> list[BlockRealize]:
             return [realize for part in seq for realize in reductions(part)]
         case _:
             return []
-
-
-__all__ = ["reduces", "reductions"]

@@ -54,13 +54,7 @@ class View:
     __slots__ = ("dtype", "held", "item", "lanes", "memory", "name", "offset", "shape", "strides")
 
     def __init__(
-        self,
-        name: str,
-        dtype: DataType,
-        memory: Array,
-        shape: list[int],
-        strides: list[int] | None,
-        offset: int,
+        self, name: str, dtype: DataType, memory: Array, shape: list[int], strides: list[int] | None, offset: int
     ) -> None:
         self.name, self.dtype, self.shape, self.offset = name, dtype, shape, offset
         self.lanes = dtype.lanes
@@ -75,9 +69,7 @@ class View:
         position = self.offset
         for index, size, stride in zip(indices, self.shape, self.strides, strict=True):
             if not 0 <= index < size:
-                raise IndexError(
-                    f"{self.name}[{', '.join(map(str, indices))}] is outside of shape {self.shape}"
-                )
+                raise IndexError(f"{self.name}[{', '.join(map(str, indices))}] is outside of shape {self.shape}")
             position += index * stride
         if not 0 <= position * self.lanes < len(self.memory):
             raise IndexError(f"{self.name}[{', '.join(map(str, indices))}] is outside of its memory")
@@ -147,9 +139,7 @@ def flat_memory(array: Array, who: str) -> Array:
     if any(stride < 0 for stride in array.strides):
         raise ValueError(f"{who}: interpret takes no array with negative strides")
     steps = [stride // array.itemsize for stride in array.strides]
-    count = (
-        1 + sum((size - 1) * step for size, step in zip(array.shape, steps, strict=True)) if array.size else 0
-    )
+    count = 1 + sum((size - 1) * step for size, step in zip(array.shape, steps, strict=True)) if array.size else 0
     return _strided(array, [count], [array.itemsize])
 
 
@@ -311,9 +301,7 @@ class ExpressionCompiler:
             view: View = env[buffer]
             reads = itertools.repeat(True, count) if active is None else active(env)
             none: Any = zero if view.lanes == 1 else [zero] * view.lanes
-            items: list[Any] = [
-                view.load(place) if read else none for place, read in zip(where, reads, strict=True)
-            ]
+            items: list[Any] = [view.load(place) if read else none for place, read in zip(where, reads, strict=True)]
             return items if view.lanes == 1 else list(itertools.chain.from_iterable(items))
 
         return vector
@@ -417,9 +405,7 @@ class ExpressionCompiler:
         def run(env: Env) -> Any:
             memory, start = data(env), offset(env) * kind.lanes
             if not 0 <= start <= len(memory):
-                raise IndexError(
-                    f"tvm_access_ptr: element {start} is outside of memory of {len(memory)} elements"
-                )
+                raise IndexError(f"tvm_access_ptr: element {start} is outside of memory of {len(memory)} elements")
             return memory[start:]
 
         return run
@@ -439,12 +425,7 @@ class ExpressionCompiler:
         return run
 
 
-_COMBINERS: dict[str, Callable[[PrimExpr, PrimExpr], BinaryExpr]] = {
-    "add": Add,
-    "mul": Mul,
-    "max": Max,
-    "min": Min,
-}
+_COMBINERS: dict[str, Callable[[PrimExpr, PrimExpr], BinaryExpr]] = {"add": Add, "mul": Mul, "max": Max, "min": Min}
 
 
 def _shuffled(vectors: Sequence[PrimExpr], values: Sequence[Value], indices: Sequence[IntImm]) -> Value:
@@ -464,8 +445,7 @@ def lanes_of(indices: Sequence[Any], count: int) -> list[list[Any]]:
     """Return the indices of each of `count` lanes; scalar indices are repeated."""
     vectors = [isinstance(index, list) for index in indices]
     return [
-        [index[lane] if wide else index for index, wide in zip(indices, vectors, strict=True)]
-        for lane in range(count)
+        [index[lane] if wide else index for index, wide in zip(indices, vectors, strict=True)] for lane in range(count)
     ]
 
 
@@ -535,16 +515,3 @@ def _ramp(base: int, stride: int, lanes: int, dtype: DataType) -> list[int]:
 
 def _conversion(dtype: DataType) -> Callable[[Any], Any]:
     return lambda value: convert_value(value, dtype)
-
-
-__all__ = [
-    "Env",
-    "ExpressionCompiler",
-    "Externs",
-    "Value",
-    "View",
-    "flat_memory",
-    "garbage",
-    "lanes_of",
-    "shared_objects",
-]

@@ -350,9 +350,3 @@ def ir_transform(
     """
     kinds = (Node,) if only_enable is None else tuple(map(_node_class, only_enable))
     return _FunctionMutator(preorder, postorder, kinds).visit(stmt)
-
-
-__all__ = [
-    "StmtExprMutator", "StmtExprVisitor", "StmtMutator", "ir_transform", "post_order_visit", "pre_order_visit",
-    "substitute",
-]  # fmt: skip

@@ -47,9 +47,7 @@ def _inverse_map(value: Any) -> IndexMap | None:
     if value is None or isinstance(value, IndexMap):
         return value
     if not callable(value):
-        raise TypeError(
-            f"inverse_index_map: expected an index map or a function, found {type(value).__name__}"
-        )
+        raise TypeError(f"inverse_index_map: expected an index map or a function, found {type(value).__name__}")
     return IndexMap.from_func(cast("Callable[..., Any]", value))
 
 
@@ -84,9 +82,7 @@ class IndexMap(Node):
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
         )
         if separators:
-            raise ValueError(
-                "the function returns IndexMap.AXIS_SEPARATOR: use IndexMap.from_func_with_separators"
-            )
+            raise ValueError("the function returns IndexMap.AXIS_SEPARATOR: use IndexMap.from_func_with_separators")
         return index_map
 
     @staticmethod
@@ -125,9 +121,7 @@ class IndexMap(Node):
         index_map = self
         if own:
             index_map = self.with_dtype(own.pop() if len(own) == 1 and not self._is_wide else "int64")
-        table = {
-            var: place.astype(var.dtype) for var, place in zip(index_map.initial_indices, places, strict=True)
-        }
+        table = {var: place.astype(var.dtype) for var, place in zip(index_map.initial_indices, places, strict=True)}
         return tuple(simplify(substitute(index, table)) for index in index_map.final_indices)
 
     def map_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
@@ -172,8 +166,7 @@ class IndexMap(Node):
             return self.inverse_index_map, const(False, "bool")
         radix = self.mixed_radix(shape)
         names = [
-            index.name if isinstance(index, Var) else f"axis{axis}"
-            for axis, index in enumerate(self.final_indices)
+            index.name if isinstance(index, Var) else f"axis{axis}" for axis, index in enumerate(self.final_indices)
         ]
         places = [Var(name, "int64") for name in names]
         indices, inside = radix.inverse(places)
@@ -270,6 +263,3 @@ def _parameters(function: Callable[..., Any], ndim: int | None) -> list[str]:
         else:
             names += [f"{parameter.name}{d}" for d in range(ndim - len(names))]
     return names
-
-
-__all__ = ["IndexMap"]

@@ -170,9 +170,7 @@ def _may_repeat(value: PrimExpr, reader: Nest, buffer: Buffer) -> bool:
     """True if `value` only moves data and may be copied to each load of `buffer` in `reader`."""
     if not _only_moves(value):
         return False
-    copies = _summed(
-        reader.stores[0].value, lambda node: isinstance(node, BufferLoad) and node.buffer is buffer
-    )
+    copies = _summed(reader.stores[0].value, lambda node: isinstance(node, BufferLoad) and node.buffer is buffer)
     return copies == 1 or copies * _summed(value, lambda node: True) <= MOST_REPEATED
 
 
@@ -240,9 +238,7 @@ def _is_always_read(nest: Nest, load: BufferLoad) -> bool:
     """True if `load` is in range in every iteration, and may be evaluated before the rest of the stored value."""
     extents = {v.var: v.dom.extent for v in nest.block.iter_vars if v.dom is not None}
     return all(
-        is_const(index, 0)
-        if not isinstance(index, Var)
-        else index in extents and same_size(extents[index], size)
+        is_const(index, 0) if not isinstance(index, Var) else index in extents and same_size(extents[index], size)
         for index, size in zip(load.indices, load.buffer.shape, strict=True)
     )
 
@@ -301,6 +297,3 @@ class _Blocks(StmtExprMutator):
 
     def visit_Block(self, node: Block) -> Block:
         return self.new if node is self.old else self.visit_children(node)
-
-
-__all__ = ["inline_blocks"]

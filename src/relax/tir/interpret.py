@@ -220,9 +220,7 @@ class _Compiler(ExpressionCompiler):
                 return self.block(stmt)
             case IfThenElse(condition, then_case, else_case):
                 return _branch(
-                    self.expr(condition),
-                    self.stmt(then_case),
-                    _nothing if else_case is None else self.stmt(else_case),
+                    self.expr(condition), self.stmt(then_case), _nothing if else_case is None else self.stmt(else_case)
                 )
             case LetStmt(var, value, body):
                 return _let(var, self.expr(value), self.stmt(body))
@@ -320,11 +318,7 @@ class _Compiler(ExpressionCompiler):
 
     def reduce_starts(self, block: Block) -> Callable[[Env], bool]:
         """Return a closure that tests whether every reduction variable of a block is at its start."""
-        lows = [
-            (v.var, self.expr(v.dom.min))
-            for v in block.iter_vars
-            if v.iter_type == "reduce" and v.dom is not None
-        ]
+        lows = [(v.var, self.expr(v.dom.min)) for v in block.iter_vars if v.iter_type == "reduce" and v.dom is not None]
         return lambda env: all(env[var] == low(env) for var, low in lows)
 
     def block_variables(self, stmt: BlockRealize) -> Run:
@@ -480,9 +474,7 @@ class _Compiler(ExpressionCompiler):
                     env[name] = value
             made = layout(env, source.memory)
             if made.shape != extents:
-                raise ValueError(
-                    f"match_buffer {buffer.name}: the region is {extents}, expected {made.shape}"
-                )
+                raise ValueError(f"match_buffer {buffer.name}: the region is {extents}, expected {made.shape}")
             env[buffer.data] = source.memory
             env[buffer] = View(buffer.name, buffer.dtype, source.memory, extents, list(strides), start)
 
@@ -543,10 +535,7 @@ def _while(condition: Callable[[Env], Any], body: Run) -> Run:
 
 
 def _assert(
-    condition: Callable[[Env], Any],
-    message: str,
-    shown: Sequence[tuple[str, Callable[[Env], Any]]],
-    body: Run,
+    condition: Callable[[Env], Any], message: str, shown: Sequence[tuple[str, Callable[[Env], Any]]], body: Run
 ) -> Run:
     def run(env: Env) -> None:
         if not condition(env):
@@ -574,6 +563,3 @@ def _starts(env: Env, var: Var, value: Value, low: Value) -> bool:
         return bool(value(env) == env[var])
     except ZeroDivisionError:
         return True
-
-
-__all__ = ["executable", "interpret"]

@@ -131,9 +131,7 @@ class BijectiveLayout:
 
     def __init__(self, src_layout: str | Layout, dst_layout: str | Layout) -> None:
         self.src_layout, self.dst_layout = layout(src_layout), layout(dst_layout)
-        only = sorted(
-            {a for a in self.src_layout if a.isupper()} ^ {a for a in self.dst_layout if a.isupper()}
-        )
+        only = sorted({a for a in self.src_layout if a.isupper()} ^ {a for a in self.dst_layout if a.isupper()})
         if only:
             raise ValueError(
                 f"there is no way from layout {self.src_layout} to {self.dst_layout}: "
@@ -219,9 +217,7 @@ def _shape(source: Layout, target: Layout, shape: Sequence[Any]) -> tuple[PrimEx
         for place, size in source.sizes_of(dimension):
             found = sizes[place]
             if size is not None and isinstance(found, IntImm) and found.value != size:
-                raise ValueError(
-                    f"layout {source}: the size of {size}{source[place]} is {size}, found {found.value}"
-                )
+                raise ValueError(f"layout {source}: the size of {size}{source[place]} is {size}, found {found.value}")
             total = total * (found if size is None else size)
         parts = 1
         for place, size in target.sizes_of(dimension):
@@ -229,6 +225,3 @@ def _shape(source: Layout, target: Layout, shape: Sequence[Any]) -> tuple[PrimEx
             result[place] = const(size or 0, "int64")
         result[target.index_of(dimension)] = simplify(intrin.ceildiv(total, parts))
     return tuple(result[place] for place in range(len(target)))
-
-
-__all__ = ["BijectiveLayout", "Layout", "bijective_layout", "layout"]

@@ -92,9 +92,7 @@ class MixedRadix:
     indices.
     """
 
-    def __init__(
-        self, indices: Sequence[Var], expressions: Sequence[PrimExpr], shape: Sequence[PrimExpr]
-    ) -> None:
+    def __init__(self, indices: Sequence[Var], expressions: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> None:
         if len(shape) != len(indices):
             raise ValueError(f"the index map takes {len(indices)} indices, found {len(shape)} dimensions")
         self._indices = indices
@@ -207,9 +205,7 @@ class MixedRadix:
             room: PrimExpr = const(1, "int64")
             for digit in reversed(digits):
                 if prove_equal(room, digit.factor) is not Verdict.YES:
-                    raise ValueError(
-                        f"the index {index} is split, but has not all values below its greatest one"
-                    )
+                    raise ValueError(f"the index {index} is split, but has not all values below its greatest one")
                 room = simplify(digit.extent * digit.factor)
             candidate = Number(str(index), room, total.base, digits=digits)
         for number in self._numbers:
@@ -297,9 +293,7 @@ def _least(digits: Sequence[Digit]) -> Digit:
     numbers = {digit: digit.factor.value for digit in digits if isinstance(digit.factor, IntImm)}
     if numbers:
         return min(numbers, key=lambda digit: numbers[digit])
-    return next(
-        (digit for digit in digits if all(prove(digit.factor <= other.factor) for other in digits)), digits[0]
-    )
+    return next((digit for digit in digits if all(prove(digit.factor <= other.factor) for other in digits)), digits[0])
 
 
 def _extent(digits: Sequence[Digit]) -> PrimExpr:
@@ -328,6 +322,3 @@ def _take_apart(value: PrimExpr, digits: Sequence[Digit], found: dict[Digit, Pri
     for place, digit in enumerate(digits):
         found[digit] = rest if place == len(digits) - 1 else intrin.floordiv(rest, digit.factor)
         rest = intrin.floormod(rest, digit.factor)
-
-
-__all__ = ["Digit", "MixedRadix", "Number"]

@@ -224,6 +224,3 @@ def is_compact(buffer: Buffer) -> bool:
     offset = buffer.elem_offset
     plain_offset = offset is None or is_const(offset, 0)
     return not buffer.strides and plain_offset and buffer.scope == "global"
-
-
-__all__ = ["Nest", "buffers_used", "is_compact", "loads_in", "nest_of", "root_of", "same_size"]

@@ -142,6 +142,3 @@ def _reduction_kind(nest: Nest, analyzer: Analyzer) -> OpPatternKind:
         if not spatial <= {*bare, *single} or len(bare) + sum(is_const(i) for i in read) < len(read):
             return OpPatternKind.OUT_ELEMWISE_FUSABLE
     return OpPatternKind.COMM_REDUCE
-
-
-__all__ = ["OpPatternKind", "op_pattern"]

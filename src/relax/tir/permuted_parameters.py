@@ -26,9 +26,7 @@ FIRST: Axes = (0, 3, 1, 2)
 """Permutation from NHWC to NCHW."""
 
 
-def with_permuted_parameters(
-    func: PrimFunc, axes: Mapping[Buffer, Axes]
-) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
+def with_permuted_parameters(func: PrimFunc, axes: Mapping[Buffer, Axes]) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
     """Return the function with permuted buffers for some of its parameters, and a map from old to new buffers."""
     made = {
         old: old.replace(data=Var(old.data.name, "handle"), shape=tuple(old.shape[a] for a in order))
@@ -71,6 +69,3 @@ class PermutedAccesses(StmtExprMutator):
 
 def _in_order(indices: Sequence[PrimExpr], axes: Axes) -> tuple[PrimExpr, ...]:
     return tuple(indices[a] for a in axes)
-
-
-__all__ = ["FIRST", "LAST", "PermutedAccesses", "with_permuted_parameters"]

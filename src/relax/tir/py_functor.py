@@ -140,5 +140,3 @@ for _class, _name in VISITS.items():
     for _walker in (PyStmtExprVisitor, PyStmtExprMutator):
         setattr(_walker, f"visit_{_class}", _named(f"visit_{_name}_"))
         setattr(_walker, f"visit_{_name}_", _default)
-
-__all__ = ["VISITS", "PyStmtExprMutator", "PyStmtExprVisitor", "mutator", "visitor"]

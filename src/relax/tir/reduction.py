@@ -64,16 +64,12 @@ class Reducer:
             result, identity = self.fcombine(lhs, rhs), self.fidentity(*dtypes)
         else:
             result, identity = (self.fcombine(lhs[0], rhs[0]),), (self.fidentity(dtypes[0]),)
-        combiner = CommReducer(
-            lhs, rhs, tuple(convert(r) for r in result), tuple(convert(e) for e in identity)
-        )
+        combiner = CommReducer(lhs, rhs, tuple(convert(r) for r in result), tuple(convert(e) for e in identity))
         for what, values in (("result", combiner.result), ("identity", combiner.identity_element)):
             found = tuple(value.dtype for value in values)
             if found != dtypes:
                 expected = ", ".join(dtypes)
-                raise TypeError(
-                    f"{self.__name__}: the {what} has dtypes ({', '.join(found)}), expected ({expected})"
-                )
+                raise TypeError(f"{self.__name__}: the {what} has dtypes ({', '.join(found)}), expected ({expected})")
         return combiner
 
     def over_nothing(
@@ -82,8 +78,7 @@ class Reducer:
         """Reduce without axes: combine `starts` with the sources where the condition holds."""
         combined = self.fcombine(starts, sources) if several else (self.fcombine(*starts, *sources),)
         return tuple(
-            intrin.if_then_else(condition, value, start)
-            for value, start in zip(combined, starts, strict=True)
+            intrin.if_then_else(condition, value, start) for value, start in zip(combined, starts, strict=True)
         )
 
 
@@ -142,5 +137,3 @@ sum = comm_reducer(lambda x, y: x + y, _zero, "sum")
 prod = comm_reducer(lambda x, y: x * y, _one, "prod")
 max = comm_reducer(intrin.max, _lowest, "max")
 min = comm_reducer(intrin.min, _highest, "min")
-
-__all__ = ["Reducer", "comm_reducer", "max", "min", "prod", "sum"]

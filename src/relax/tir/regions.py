@@ -116,9 +116,7 @@ class _Accesses:
 
     def regions(self) -> tuple[BufferRegion, ...]:
         return tuple(
-            BufferRegion(
-                buffer, tuple(self.range(i, size) for i, size in zip(box, buffer.shape, strict=True))
-            )
+            BufferRegion(buffer, tuple(self.range(i, size) for i, size in zip(box, buffer.shape, strict=True)))
             for buffer, box in self.boxes.items()
         )
 
@@ -181,9 +179,7 @@ class _Bounds:
                 return None if inner is None else (inner[0] // b, inner[1] // b)
             case FloorMod(_, IntImm() as b) if b.value > 0:
                 return const(0, b.dtype), const(b.value - 1, b.dtype)
-            case Cast(dtype, value) if (
-                dtype.is_integer and value.dtype.is_integer and dtype.bits >= value.dtype.bits
-            ):
+            case Cast(dtype, value) if dtype.is_integer and value.dtype.is_integer and dtype.bits >= value.dtype.bits:
                 inner = self.of(value)
                 return None if inner is None else (inner[0].astype(dtype), inner[1].astype(dtype))
             case _:
@@ -315,6 +311,3 @@ class _Collector(StmtExprVisitor):
             for region in regions:
                 ranges: tuple[Range, ...] = tuple(substitute(r, values) for r in region.region)
                 self.access(accesses, region.buffer, [self.relax(r) for r in ranges])
-
-
-__all__ = ["block_access_parts", "block_access_region", "bounds_of", "complete_block", "whole_range"]

@@ -120,6 +120,3 @@ def renew_doubtful_sizes(func: PrimFunc) -> PrimFunc:
 
     pre_order_visit(func.body, visit)
     return func.replace(body=substitute(func.body, doubtful)) if doubtful else func
-
-
-__all__ = ["renew_bound_vars", "renew_doubtful_sizes"]

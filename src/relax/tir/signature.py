@@ -189,8 +189,3 @@ def size_text(expr: PrimExpr) -> str:
         sides = (f"({size_text(e)})" if type(e) in _SYMBOLS else size_text(e) for e in (expr.a, expr.b))
         return _SYMBOLS[type(expr)].join(sides)
     return f"{type(expr).__name__}(…)"
-
-
-__all__ = [
-    "ArgumentField", "Signature", "SizeMatching", "Text", "range_of", "signature_of", "size_text",
-]  # fmt: skip

@@ -64,6 +64,3 @@ def _bind_buffer(values: dict[Var, PrimExpr], old: Buffer, new: Buffer) -> None:
 def _error(message: str) -> DiagnosticError:
     hint = "give sizes and scalars by their variables, tensors by a buffer of the same rank and dtype"
     return DiagnosticError(Diagnostic("E5020", f"specialize: {message}", hint=hint))
-
-
-__all__ = ["specialized_values"]

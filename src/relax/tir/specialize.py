@@ -15,6 +15,3 @@ def specialize(func: PrimFunc, param_map: Mapping[Var, Any]) -> PrimFunc:
     Raises DiagnosticError for a key that the function does not have, or a buffer that does not fit.
     """
     return func.specialize(param_map)
-
-
-__all__ = ["specialize"]

@@ -107,6 +107,3 @@ def map_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
             return stmt if body is stmt.body else stmt.replace(body=body)
         case _:
             return stmt
-
-
-__all__ = ["NOTHING", "TRUE", "conjunction", "conjuncts", "is_nothing", "map_parts", "parts_of", "seq_of"]

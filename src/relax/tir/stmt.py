@@ -67,9 +67,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list):
         value = tuple(cast("list[Any]", value))
-    return (
-        tuple(_plain(item) for item in cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
-    )
+    return tuple(_plain(item) for item in cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
 @final
@@ -91,8 +89,7 @@ class BufferStore(Stmt):
         expected = self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes)
         if self.value.dtype != expected:
             raise TypeError(
-                f"BufferStore: buffer {self.buffer.name} holds {expected!s}, "
-                f"the value is {self.value.dtype!s}"
+                f"BufferStore: buffer {self.buffer.name} holds {expected!s}, the value is {self.value.dtype!s}"
             )
 
 

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from .functor import (
-    StmtExprMutator,
-    StmtExprVisitor,
-    ir_transform,
-    post_order_visit,
-    pre_order_visit,
-    substitute,
-)
+from .functor import StmtExprMutator, StmtExprVisitor, ir_transform, post_order_visit, pre_order_visit, substitute
 from .py_functor import PyStmtExprMutator, PyStmtExprVisitor, mutator, visitor
 from .renew import renew_bound_vars as renew_defs
 

@@ -91,9 +91,7 @@ def _require_same_parameters(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
             if not all(isinstance(size, IntImm) for size in buffer.shape):
                 raise _error(name, f"the sizes of buffer {buffer.name} of the {which} must be constants")
     if len(desc.params) != len(impl.params):
-        raise _error(
-            name, f"the description has {len(desc.params)} parameters, the implementation {len(impl.params)}"
-        )
+        raise _error(name, f"the description has {len(desc.params)} parameters, the implementation {len(impl.params)}")
     for first, second in zip(buffers_of(desc), buffers_of(impl), strict=True):
         if (
             first.dtype != second.dtype
@@ -113,11 +111,7 @@ def _kind(buffer: Buffer) -> str:
 
 
 def _error(name: str, message: str, hint: str = "") -> DiagnosticError:
-    return DiagnosticError(
-        Diagnostic("E8002", f"tensor intrinsic {name or '(unnamed)'}: {message}", hint=hint)
-    )
+    return DiagnosticError(Diagnostic("E8002", f"tensor intrinsic {name or '(unnamed)'}: {message}", hint=hint))
 
-
-__all__ = ["TensorIntrin", "buffers_of", "root_of"]
 
 answer_missing(__name__)

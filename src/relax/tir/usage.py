@@ -136,11 +136,4 @@ def undefined_buffers(node: Node) -> list[Buffer]:
     return Usage(node).undefined_buffers()
 
 
-__all__ = [
-    "Usage",
-    "buffer_expressions",
-    "free_vars",
-    "shape_vars_bound_by",
-    "undefined_buffers",
-    "undefined_vars",
-]
+__all__ = ["Usage", "buffer_expressions", "free_vars", "shape_vars_bound_by", "undefined_buffers", "undefined_vars"]

@@ -135,9 +135,7 @@ class _Checker(StmtExprVisitor):
     def visit_Var(self, node: Var) -> None:
         if node in self.vars:
             return
-        hint = (
-            "its scope has ended" if node in self.ever else "make it a parameter, or a size of one's buffer"
-        )
+        hint = "its scope has ended" if node in self.ever else "make it a parameter, or a size of one's buffer"
         self.report("E5101", f"the variable {node.name} is not bound here", node, hint)
 
     def visit_Buffer(self, node: Buffer) -> None:
@@ -202,9 +200,7 @@ class _Checker(StmtExprVisitor):
     def visit_LetStmt(self, node: LetStmt) -> None:
         self.visit(node.value)
         if node.var.dtype != node.value.dtype:
-            self.report(
-                "E5104", f"{node.var.name} is {node.var.dtype!s}, its value is {node.value.dtype!s}", node
-            )
+            self.report("E5104", f"{node.var.name} is {node.var.dtype!s}, its value is {node.value.dtype!s}", node)
         self.bind(node.var)
         self.visit(node.body)
         self.unbind(node.var)
@@ -297,6 +293,3 @@ class _Checker(StmtExprVisitor):
 
     def visit_Range(self, node: Range) -> None:
         self.integer("a bound of a range", node.min, node.extent)
-
-
-__all__ = ["verify_well_formed", "well_formed_problems"]

@@ -59,9 +59,7 @@ def _gelu(x: PrimExpr) -> PrimExpr:
         return Select(y < zero, y - y * (_slope(z.high) * z.low), y)  # not of -0, nor of infinity
 
     near = intrin.min(x, const(_FAR, x.dtype))
-    return scaled(
-        near, _MINUS_ROOT_HALF, lambda z: let(x * 0.5 * intrin.erfc(z.high), lambda y: product(y, z))
-    )
+    return scaled(near, _MINUS_ROOT_HALF, lambda z: let(x * 0.5 * intrin.erfc(z.high), lambda y: product(y, z)))
 
 
 def _slope(z: PrimExpr) -> PrimExpr:
@@ -109,9 +107,7 @@ def _times_sigmoid(x: PrimExpr, w: PrimExpr, low: PrimExpr | None) -> PrimExpr:
 def _elementwise(x: te.Tensor, name: str, function: Scalar) -> te.Tensor:
     """Apply `function` to each element, in the accumulator dtype."""
     wide = accumulator_dtype(x.dtype)
-    return te.compute(
-        x.shape, lambda *i: let(x(*i).astype(wide), function).astype(x.dtype), name, tag="elemwise"
-    )
+    return te.compute(x.shape, lambda *i: let(x(*i).astype(wide), function).astype(x.dtype), name, tag="elemwise")
 
 
 def relu6(x: te.Tensor) -> te.Tensor:
@@ -122,9 +118,7 @@ def relu6(x: te.Tensor) -> te.Tensor:
 
 def leaky_relu(x: te.Tensor, alpha: float) -> te.Tensor:
     """x where it is positive, alpha · x elsewhere."""
-    return _elementwise(
-        x, "leaky_relu", lambda v: Select(v > const(0, v.dtype), v, v * const(alpha, v.dtype))
-    )
+    return _elementwise(x, "leaky_relu", lambda v: Select(v > const(0, v.dtype), v, v * const(alpha, v.dtype)))
 
 
 def prelu(x: te.Tensor, alpha: te.Tensor, axis: int = 1) -> te.Tensor:

@@ -95,8 +95,7 @@ def is_full_size(full: PrimExpr, size: PrimExpr, others: Sequence[Sizes] = ()) -
     if implies((full.equal(1),), size.equal(1)):
         return True
     return any(
-        all(_is_full_size_where(full, size, case) for case in (x.equal(y), x.equal(1), y.equal(1)))
-        for x, y in others
+        all(_is_full_size_where(full, size, case) for case in (x.equal(y), x.equal(1), y.equal(1))) for x, y in others
     )
 
 
@@ -111,9 +110,7 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
         short, long = sorted((result, tuple(shape)), key=len)
         offset = len(long) - len(short)
         pairs = list(zip(long[offset:], short, strict=True))
-        tail = [
-            broadcast_size(a, b, open_pairs([*pairs[:d], *pairs[d + 1 :]])) for d, (a, b) in enumerate(pairs)
-        ]
+        tail = [broadcast_size(a, b, open_pairs([*pairs[:d], *pairs[d + 1 :]])) for d, (a, b) in enumerate(pairs)]
         result = (*long[:offset], *tail)
     return result
 
@@ -121,9 +118,7 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
 def open_pairs(pairs: Iterable[Sizes]) -> list[Sizes]:
     """Pairs of sizes that are neither proved equal nor contain the constant 1."""
     return [
-        (a, b)
-        for a, b in pairs
-        if a is not b and not is_const(a, 1) and not is_const(b, 1) and not same_size(a, b)
+        (a, b) for a, b in pairs if a is not b and not is_const(a, 1) and not is_const(b, 1) and not same_size(a, b)
     ]
 
 
@@ -132,9 +127,7 @@ def read_broadcast(x: Operand, shape: Sequence[PrimExpr], indices: Sequence[Any]
     return x(*broadcast_index(x.shape, shape, indices)) if isinstance(x, te.Tensor) else convert(x)
 
 
-def broadcast_index(
-    sizes: Sequence[PrimExpr], shape: Sequence[PrimExpr], indices: Sequence[Any]
-) -> list[PrimExpr]:
+def broadcast_index(sizes: Sequence[PrimExpr], shape: Sequence[PrimExpr], indices: Sequence[Any]) -> list[PrimExpr]:
     """Map `indices` of the broadcast `shape` to indices into a tensor of `sizes`."""
     offset = len(shape) - len(sizes)
     index: list[Any] = []
@@ -171,10 +164,7 @@ def broadcast_with(a: Operand, b: Operand, name: str, function: Scalar2) -> te.T
     a, b = (x if isinstance(x, (te.Tensor, PrimExpr)) else const(x, dtype) for x in (a, b))
     shape = broadcast_shape(_shape_of(a), _shape_of(b))
     return te.compute(
-        shape,
-        lambda *i: function(read_broadcast(a, shape, i), read_broadcast(b, shape, i)),
-        name,
-        tag="broadcast",
+        shape, lambda *i: function(read_broadcast(a, shape, i), read_broadcast(b, shape, i)), name, tag="broadcast"
     )
 
 
@@ -207,12 +197,8 @@ multiply = _function("multiply", lambda a, b: a * b, "a · b; integers wrap arou
 divide = _function(
     "divide", lambda a, b: binary(Div, a, b), "a / b; of integers truncated toward zero, by zero an error."
 )
-floor_divide = _function(
-    "floor_divide", lambda a, b: binary(FloorDiv, a, b), "a / b rounded down, as Python's ``//``."
-)
-mod = _function(
-    "mod", lambda a, b: binary(Mod, a, b), "The remainder of truncated division; its sign is a's."
-)
+floor_divide = _function("floor_divide", lambda a, b: binary(FloorDiv, a, b), "a / b rounded down, as Python's ``//``.")
+mod = _function("mod", lambda a, b: binary(Mod, a, b), "The remainder of truncated division; its sign is a's.")
 floor_mod = _function(
     "floor_mod", lambda a, b: binary(FloorMod, a, b), "The remainder of floor division; its sign is b's."
 )
@@ -251,12 +237,3 @@ def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 log_add_exp = _function("log_add_exp", _log_add_exp, "log(eᵃ + eᵇ), without overflow on the way.")
 
 te.register_tensor_arithmetic(add=add, subtract=subtract, multiply=multiply, divide=divide)
-
-__all__ = [
-    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_index", "broadcast_shape", "broadcast_size",
-    "broadcast_to",
-    "broadcast_with", "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal", "left_shift",
-    "less", "less_equal", "log_add_exp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod",
-    "multiply",
-    "not_equal", "read_broadcast", "right_shift", "same_size", "subtract",
-]  # fmt: skip

@@ -49,6 +49,3 @@ def collapse_sum_to(data: te.Tensor, shape: Sequence[PrimExpr]) -> te.Tensor:
 def collapse_sum_like(data: te.Tensor, collapse_target: te.Tensor) -> te.Tensor:
     """data summed to the shape of another tensor, which broadcasts to its own."""
     return collapse_sum_to(data, collapse_target.shape)
-
-
-__all__ = ["collapse_sum_like", "collapse_sum_to"]

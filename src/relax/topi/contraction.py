@@ -87,9 +87,7 @@ def einsum(operands: Sequence[te.Tensor], subscripts: str) -> te.Tensor:
     return _rounded(total, dtype)
 
 
-def _product(
-    factors: Sequence[tuple[te.Tensor, Labels]], kept: Labels, sizes: dict[str, PrimExpr]
-) -> te.Tensor:
+def _product(factors: Sequence[tuple[te.Tensor, Labels]], kept: Labels, sizes: dict[str, PrimExpr]) -> te.Tensor:
     """Product of one or two tensors, summed over the dimensions that are not kept."""
     wide = accumulator_dtype(factors[0][0].dtype)
     present = dict.fromkeys(label for _, labels in factors for label in labels)
@@ -101,9 +99,7 @@ def _product(
         value = terms[0] if len(terms) == 1 else terms[0] * terms[1]
         return te.sum(value, axis=list(summed.values())) if summed else value
 
-    return te.compute(
-        [sizes[label] for label in kept], element, "einsum", varargs_names=[f"i{k}" for k in kept]
-    )
+    return te.compute([sizes[label] for label in kept], element, "einsum", varargs_names=[f"i{k}" for k in kept])
 
 
 def _read(x: te.Tensor, labels: Labels, index: dict[str, Any]) -> PrimExpr:
@@ -126,6 +122,3 @@ def outer(x1: te.Tensor, x2: te.Tensor) -> te.Tensor:
         return (x1(i).astype(wide) * x2(j).astype(wide)).astype(x1.dtype)
 
     return te.compute((x1.shape[0], x2.shape[0]), element, "T_outer", tag="broadcast")
-
-
-__all__ = ["Subscripts", "einsum", "outer", "parse_subscripts"]

@@ -48,6 +48,3 @@ def _polynomial(x: PrimExpr, coefficients: Sequence[float]) -> PrimExpr:
     for coefficient in reversed(coefficients[:-1]):
         result = result * x + const(coefficient, "float32")
     return result
-
-
-__all__ = ["fast_tanh"]

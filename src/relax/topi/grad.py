@@ -86,9 +86,7 @@ def nll_loss_backward(
     return te.compute(predictions.shape, element, "nll_loss_backward")
 
 
-def _sum_of_weights(
-    targets: te.Tensor, weights: te.Tensor | None, ignore_index: int, dtype: str
-) -> te.Tensor:
+def _sum_of_weights(targets: te.Tensor, weights: te.Tensor | None, ignore_index: int, dtype: str) -> te.Tensor:
     """Sum of the weights of all targets."""
     inner = [te.reduce_axis((0, size), f"k{d}") for d, size in enumerate(targets.shape)]
 
@@ -103,6 +101,3 @@ def _weight_of(target: PrimExpr, weights: te.Tensor | None, ignore_index: int, d
     index = cast_expr("int64", target)
     value = const(1, dtype) if weights is None else cast_expr(dtype, weights(index))
     return intrin.if_then_else(index != ignore_index, value, const(0, dtype))
-
-
-__all__ = ["nested", "nll_loss_backward", "take_backward"]

@@ -70,10 +70,7 @@ class _Sampler:
         if self.padding == "border" and self.method == "bicubic":
             return x  # each element around it is moved inside
         if self.padding == "border":
-            return let(
-                x,
-                lambda v: Select(v < low, const(0.0, self.wide), Select(v > high, length - 1.0, v)),
-            )
+            return let(x, lambda v: Select(v < low, const(0.0, self.wide), Select(v > high, length - 1.0, v)))
         return let(x, lambda v: reflected(v, low, high)) if self.padding == "reflection" else x
 
     def pixel(self, n: PrimExpr, c: PrimExpr, indices: Sequence[PrimExpr]) -> PrimExpr:
@@ -187,9 +184,7 @@ def grid_sample(
         return grid(*([n, d, *where] if first else [n, *where, d])).astype(wide)
 
     places = [
-        te.compute(
-            (sizes["N"], *outer), lambda n, *w, k=k: sampler.place(k, coordinate(n, k, w)), f"grid_place{k}"
-        )
+        te.compute((sizes["N"], *outer), lambda n, *w, k=k: sampler.place(k, coordinate(n, k, w)), f"grid_place{k}")
         for k in range(rank)
     ]
 
@@ -204,19 +199,14 @@ def grid_sample(
         return te.compute(shape, lambda *i: sample(*operands(i)).astype(data.dtype), "grid_sample")
     taps = [te.reduce_axis((0, 4), f"t{k}") for k in range(rank)]
     steps = [tap.var for tap in taps]
-    total = te.compute(
-        shape, lambda *i: te.sum(sampler.cubic(*operands(i), steps), axis=taps), "grid_sample_sum"
-    )
+    total = te.compute(shape, lambda *i: te.sum(sampler.cubic(*operands(i), steps), axis=taps), "grid_sample_sum")
     if wide == data.dtype:
         return total
     return te.compute(shape, lambda *i: total(*i).astype(data.dtype), "grid_sample")
 
 
 def affine_grid(
-    theta: te.Tensor,
-    size: Sequence[PrimExpr],
-    align_corners: bool = True,
-    grid_layout: str = "channels_first",
+    theta: te.Tensor, size: Sequence[PrimExpr], align_corners: bool = True, grid_layout: str = "channels_first"
 ) -> te.Tensor:
     """theta · (x, y[, z], 1) for evenly spaced coordinates from -1 to 1; see `relax.op.image.AffineGrid`."""
     wide, rank = accumulator_dtype(theta.dtype), len(size)
@@ -240,6 +230,3 @@ def affine_grid(
         return te.compute(shape, lambda n, row, *outer: formula(n, row, outer), "affine_grid")
     shape = [theta.shape[0], *size, rows]
     return te.compute(shape, lambda n, *rest: formula(n, rest[-1], rest[:-1]), "affine_grid")
-
-
-__all__ = ["affine_grid", "grid_sample", "spatial_letters", "wider"]

@@ -71,11 +71,7 @@ class _Axis:
         if self.scale is not None:
             return 0
         if isinstance(self.length, IntImm) and isinstance(self.size, IntImm):
-            return (
-                self.size.value // self.length.value
-                if self.size.value % max(self.length.value, 1) == 0
-                else 0
-            )
+            return self.size.value // self.length.value if self.size.value % max(self.length.value, 1) == 0 else 0
         return next((k for k in FACTORS if is_const(simplify(self.size - self.length * k), 0)), 0)
 
     @property
@@ -192,9 +188,7 @@ def _taps(axis: _Axis, places: te.Tensor, method: str, alpha: float, exclude: bo
     weights = te.compute((axis.size, found.count), raw, f"resize_weight{axis.number}")
     if antialias or exclude:
         t = te.reduce_axis((0, found.count), "t")
-        total = te.compute(
-            (axis.size,), lambda o: te.sum(weights(o, t.var), axis=t), f"resize_total{axis.number}"
-        )
+        total = te.compute((axis.size,), lambda o: te.sum(weights(o, t.var), axis=t), f"resize_total{axis.number}")
         parts = weights
         weights = te.compute(parts.shape, lambda o, t: parts(o, t) / total(o), f"resize_share{axis.number}")
     return _Taps(places, weights, found.count, radius)
@@ -224,9 +218,7 @@ def _weighed(data: te.Tensor, axis: _Axis, taps: _Taps, antialias: bool) -> te.T
     # Tables with one row per tap, so that adjacent result elements read adjacent entries.
     shape_of_tables = (const(count, "int64"), axis.size)
     places = te.compute(shape_of_tables, lambda t, o: taps.first(o) + t, f"resize_tap{axis.number}")
-    factors = te.compute(
-        shape_of_tables, lambda t, o: taps.weights(o, t).astype(wide), f"resize_factor{axis.number}"
-    )
+    factors = te.compute(shape_of_tables, lambda t, o: taps.weights(o, t).astype(wide), f"resize_factor{axis.number}")
 
     def unrolled(*i: Any) -> PrimExpr:
         total: PrimExpr | None = None
@@ -316,9 +308,7 @@ def _places(axis: _Axis, mode: str) -> te.Tensor:
     return te.compute((axis.size,), lambda o: _coordinate(axis, mode, o), f"resize_place{axis.number}")
 
 
-def _nearest(
-    data: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], mode: str, rounding: str
-) -> te.Tensor:
+def _nearest(data: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], mode: str, rounding: str) -> te.Tensor:
     """Nearest-neighbour resizing; the index along an axis is precomputed, or is an integer quotient."""
     shape = list(data.shape)
     factors: dict[int, int] = {}
@@ -354,12 +344,7 @@ def _indices(axis: _Axis, places: te.Tensor, rounding: str) -> te.Tensor:
 
 
 def _finished(
-    out: te.Tensor,
-    axes: list[_Axis],
-    places: dict[int, te.Tensor],
-    mode: str,
-    outside: float,
-    dtype: DataType,
+    out: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], mode: str, outside: float, dtype: DataType
 ) -> te.Tensor:
     """Cast the result and apply `extrapolation_value` outside the data if the mode defines one."""
     cropped = mode == "tf_crop_and_resize"
@@ -374,13 +359,9 @@ def _finished(
         for axis in axes:
             place = places[axis.number](i[axis.number])
             beyond += [place < 0.0, place > f64(axis.length) - 1.0]
-        return (
-            Select(intrin.any(*beyond), const(outside, "float64").astype(dtype), value) if beyond else value
-        )
+        return Select(intrin.any(*beyond), const(outside, "float64").astype(dtype), value) if beyond else value
 
     return te.compute(out.shape, element, "resize")
 
-
-__all__ = ["REACH", "SCALE_MESSAGE", "f64", "inside_of", "keys_cubic", "resize", "resize_dtype", "triangle"]
 
 answer_missing(__name__)

@@ -78,17 +78,13 @@ def index_tensor(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
 
     def read(*i: Any) -> PrimExpr:
         place = i[: len(shape)]
-        leading = [
-            from_front(read_broadcast(index, shape, place), data.shape[d]) for d, index in enumerate(indices)
-        ]
+        leading = [from_front(read_broadcast(index, shape, place), data.shape[d]) for d, index in enumerate(indices)]
         return data(*leading, *i[len(shape) :])
 
     return te.compute((*shape, *data.shape[len(indices) :]), read, "T_index_tensor", tag="injective")
 
 
-def one_hot(
-    indices: te.Tensor, on_value: PrimExpr, off_value: PrimExpr, depth: PrimExpr, axis: int = -1
-) -> te.Tensor:
+def one_hot(indices: te.Tensor, on_value: PrimExpr, off_value: PrimExpr, depth: PrimExpr, axis: int = -1) -> te.Tensor:
     """Encode each index along a new axis: on_value at the index, off_value elsewhere."""
     axis = normalize_axis(axis, indices.ndim + 1)
 
@@ -100,9 +96,7 @@ def one_hot(
     return te.compute(shape, read, "T_one_hot", tag="injective")
 
 
-def reverse_sequence(
-    data: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, batch_axis: int = 0
-) -> te.Tensor:
+def reverse_sequence(data: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, batch_axis: int = 0) -> te.Tensor:
     """data with the first seq_lengths[b] elements along `seq_axis` reversed, in each slice b of `batch_axis`."""
     seq_axis, batch_axis = normalize_axis(seq_axis, data.ndim), normalize_axis(batch_axis, data.ndim)
 
@@ -113,9 +107,3 @@ def reverse_sequence(
         return data(*i[:seq_axis], source, *i[seq_axis + 1 :])
 
     return te.compute(data.shape, read, "T_reverse_sequence", tag="injective")
-
-
-__all__ = [
-    "as_int64", "depth_of", "from_front", "gather_elements", "gather_nd", "index_tensor", "one_hot",
-    "reverse_sequence", "row_index",
-]  # fmt: skip

@@ -19,6 +19,3 @@ def layout_transform(x: te.Tensor, index_map: IndexMap, pad_value: PrimExpr | No
         return intrin.if_then_else(intrin.all(*inside), x(*places), padding)
 
     return te.compute(radix.shape(), read, "T_layout_transform", tag="injective")
-
-
-__all__ = ["layout_transform"]

@@ -46,6 +46,3 @@ def _read(x: te.Tensor, batch: tuple[PrimExpr, ...], batch_i: tuple[Any, ...], i
     """Read an element of `x`, whose leading dimensions are broadcast to `batch`."""
     shape = (*batch, *x.shape[max(x.ndim - 2, 0) :])
     return read_broadcast(x, shape, (*batch_i, *inner))
-
-
-__all__ = ["matmul"]

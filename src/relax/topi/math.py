@@ -85,9 +85,7 @@ def sign(x: te.Tensor) -> te.Tensor:
     if x.dtype.is_int:
         return elementwise(x, "T_sign", lambda v: Select(v > zero, one, Select(v < zero, minus, zero)))
     return elementwise(
-        x,
-        "T_sign",
-        lambda v: Select(v > zero, one, Select(v < zero, minus, Select(intrin.isnan(v), v, zero))),
+        x, "T_sign", lambda v: Select(v > zero, one, Select(v < zero, minus, Select(intrin.isnan(v), v, zero)))
     )
 
 
@@ -155,9 +153,3 @@ def _bound(value: Any, dtype: DataType) -> PrimExpr:
 
 
 te.register_tensor_arithmetic(cast=cast)
-
-__all__ = [
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cast", "ceil", "clip", "cos", "cosh",
-    "erf", "exp", "floor", "identity", "isfinite", "isinf", "isnan", "log", "logical_not", "negative", "round",
-    "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
-]  # fmt: skip

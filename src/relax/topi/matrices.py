@@ -21,9 +21,7 @@ def eye(n: Any, m: Any, k: Any = 0, dtype: str = "float32") -> te.Tensor:
     diagonal = as_size(k)
     one, zero = const(1, dtype), const(0, dtype)
     shape = (as_size(n), as_size(m))
-    return te.compute(
-        shape, lambda i, j: Select((j - i).equal(diagonal), one, zero), "T_eye", tag="injective"
-    )
+    return te.compute(shape, lambda i, j: Select((j - i).equal(diagonal), one, zero), "T_eye", tag="injective")
 
 
 def tril(x: te.Tensor, k: Any = 0) -> te.Tensor:
@@ -38,9 +36,7 @@ def triu(x: te.Tensor, k: Any = 0) -> te.Tensor:
 
 def _triangle(x: te.Tensor, k: Any, name: str, keeps: Callable[[Any, Any], Any]) -> te.Tensor:
     diagonal, zero = as_size(k), const(0, x.dtype)
-    return te.compute(
-        x.shape, lambda *i: Select(keeps(i[-1] - i[-2], diagonal), x(*i), zero), name, tag="injective"
-    )
+    return te.compute(x.shape, lambda *i: Select(keeps(i[-1] - i[-2], diagonal), x(*i), zero), name, tag="injective")
 
 
 def cosine_window(size: Any, periodic: Any, weights: tuple[Any, ...], dtype: str) -> te.Tensor:
@@ -68,6 +64,3 @@ def cosine_window(size: Any, periodic: Any, weights: tuple[Any, ...], dtype: str
 def as_size(value: Any) -> PrimExpr:
     """Convert a scalar to a dimension."""
     return cast_expr("int64", convert(value))
-
-
-__all__ = ["as_size", "cosine_window", "eye", "tril", "triu"]

@@ -56,9 +56,7 @@ def median(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor
     return results if single else results[0]
 
 
-def _median_of(
-    source: Buffer, outputs: list[Buffer], axes: tuple[int, ...], keepdims: bool, outer: list[Var]
-) -> Stmt:
+def _median_of(source: Buffer, outputs: list[Buffer], axes: tuple[int, ...], keepdims: bool, outer: list[Var]) -> Stmt:
     """outputs[outer] = the median, and its index, of the elements along the axes."""
     inner = [Var(f"k{d}", "int64") for d in axes]
     sizes = [source.shape[d] for d in axes]
@@ -73,17 +71,12 @@ def _median_of(
     key = sort_key(value)
     unsigned = key.dtype
     prefix = decl_buffer((1,), unsigned, "prefix", scope="local")
-    rank, below, best = (
-        decl_buffer((1,), "int64", name, scope="local") for name in ("rank", "below", "best")
-    )
+    rank, below, best = (decl_buffer((1,), "int64", name, scope="local") for name in ("rank", "below", "best"))
     step = Var("step", "int32")
     bit = cast_expr(unsigned, const(unsigned.bits - 1, "int32") - step)
     agrees = (key >> bit).equal(prefix[0] >> bit)
     above = SeqStmt(
-        (
-            BufferStore(rank, rank[0] - below[0], 0),
-            BufferStore(prefix, prefix[0] | (const(1, unsigned) << bit), 0),
-        )
+        (BufferStore(rank, rank[0] - below[0], 0), BufferStore(prefix, prefix[0] | (const(1, unsigned) << bit), 0))
     )
     one_bit = SeqStmt(
         (
@@ -126,8 +119,7 @@ def bucketize(
         value, boundary = sort_key(inputs[0][tuple(loops)]), sort_key(inputs[1][middle])
         before = boundary <= value if right else boundary < value
         halve = IfThenElse(
-            low[0] < high[0],
-            IfThenElse(before, BufferStore(low, middle + 1, 0), BufferStore(high, middle, 0)),
+            low[0] < high[0], IfThenElse(before, BufferStore(low, middle + 1, 0), BufferStore(high, middle, 0))
         )
         steps = cast_expr("int32", const(64, "int32")) - intrin.clz(count)
         body = SeqStmt(
@@ -141,6 +133,3 @@ def bucketize(
         return nested(AllocBuffer(low, AllocBuffer(high, body)), loops, input_tensor.shape)
 
     return te.extern([input_tensor.shape], [input_tensor, boundaries], statement, "bucketize", [dtype])[0]
-
-
-__all__ = ["bucketize", "median", "sort_key"]

@@ -28,9 +28,7 @@ def power(a: Operand, b: Operand) -> te.Tensor:
         return _integer_power(a, b)
     if dtype.bits >= 32:
         return broadcast_with(a, b, "T_power", intrin.pow)
-    return broadcast_with(
-        a, b, "T_power", lambda x, y: cast(dtype, intrin.pow(cast("float32", x), cast("float32", y)))
-    )
+    return broadcast_with(a, b, "T_power", lambda x, y: cast(dtype, intrin.pow(cast("float32", x), cast("float32", y))))
 
 
 def _integer_power(a: Any, b: Any) -> te.Tensor:
@@ -41,9 +39,7 @@ def _integer_power(a: Any, b: Any) -> te.Tensor:
         buffers: Iterator[Buffer] = iter(inputs)
         loops = [Var(f"i{d}", size.dtype) for d, size in enumerate(shape)]
         base, exponent = (
-            next(buffers)[tuple(broadcast_index(sizes, shape, loops))]
-            if isinstance(x, te.Tensor)
-            else convert(x)
+            next(buffers)[tuple(broadcast_index(sizes, shape, loops))] if isinstance(x, te.Tensor) else convert(x)
             for x, sizes in zip((a, b), shapes, strict=True)
         )
         body = _power_of(base, exponent, outputs[0], loops)
@@ -83,6 +79,3 @@ def _power_of(base: PrimExpr, exponent: PrimExpr, output: Buffer, index: list[Va
         BufferStore(output, value, tuple(index)),
     )
     return AllocBuffer(result, AllocBuffer(square, SeqStmt(steps)))
-
-
-__all__ = ["power"]

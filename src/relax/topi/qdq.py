@@ -53,12 +53,7 @@ WHOLE_BITS: Final = 0x4B400000
 
 
 def quantize_by_reciprocal(
-    data: te.Tensor,
-    high: te.Tensor,
-    low: te.Tensor,
-    least: te.Tensor,
-    offset: te.Tensor,
-    out_dtype: str = "int8",
+    data: te.Tensor, high: te.Tensor, low: te.Tensor, least: te.Tensor, offset: te.Tensor, out_dtype: str = "int8"
 ) -> te.Tensor:
     """`quantize` of float32 by a constant scale to an integer of 8 bits.
 
@@ -76,9 +71,7 @@ def quantize_by_reciprocal(
     return te.compute(data.shape, element, "quantized", tag="elemwise")
 
 
-def quantize_by_one(
-    data: te.Tensor, least: te.Tensor, offset: te.Tensor, out_dtype: str = "int8"
-) -> te.Tensor:
+def quantize_by_one(data: te.Tensor, least: te.Tensor, offset: te.Tensor, out_dtype: str = "int8") -> te.Tensor:
     """`quantize_by_reciprocal` for the scale 1."""
     target = DataType(out_dtype)
 
@@ -189,14 +182,3 @@ def dequantize_narrow(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor) 
         return cast_expr(DataType("float32"), difference) * scale()
 
     return te.compute(data.shape, element, "dequantized", tag="elemwise")
-
-
-__all__ = [
-    "add_quantized",
-    "add_rounded",
-    "dequantize",
-    "dequantize_narrow",
-    "quantize",
-    "quantize_by_one",
-    "quantize_by_reciprocal",
-]

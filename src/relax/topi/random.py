@@ -80,6 +80,3 @@ def normal(shape: Sequence[Any], seed: Any, dtype: str = "float32") -> te.Tensor
         return cast_expr(dtype, length * intrin.cos(turn * (2 * math.pi)))
 
     return te.compute(full, element, "T_normal", tag="injective")
-
-
-__all__ = ["digits", "normal", "uniform"]

@@ -101,10 +101,7 @@ Cell = Callable[[_Group, list[Scalar]], Stmt]
 def _rnn_cell(group: _Group, functions: list[Scalar]) -> Stmt:
     (f,) = functions
     return SeqStmt(
-        (
-            group.add_products(0, 1, _state),
-            group.each(lambda step, j: step.set_state(j, f(step.gate(0, j)))),
-        )
+        (group.add_products(0, 1, _state), group.each(lambda step, j: step.set_state(j, f(step.gate(0, j)))))
     )
 
 
@@ -130,10 +127,7 @@ def _lstm_cell(input_forget: bool) -> Cell:
 
             new = step.cell(j)
             return SeqStmt(
-                (
-                    step.set_cell(j, let(enter, mixed)),
-                    step.set_state(j, f(pre(step, 1, 1, j, new)) * h(new)),
-                )
+                (step.set_cell(j, let(enter, mixed)), step.set_state(j, f(pre(step, 1, 1, j, new)) * h(new)))
             )
 
         return SeqStmt((group.add_products(0, 4, _state), group.each(unit)))
@@ -205,9 +199,7 @@ class Recurrence:
             if self.clip is None:
                 return function
             limit = abs(self.clip)
-            return lambda x: function(
-                intrin.max(intrin.min(x, const(limit, x.dtype)), const(-limit, x.dtype))
-            )
+            return lambda x: function(intrin.max(intrin.min(x, const(limit, x.dtype)), const(-limit, x.dtype)))
 
         own = self.activations[d * count : (d + 1) * count]
         return [a if self.has_cell and i == 2 else clipped(a) for i, a in enumerate(own)]
@@ -254,9 +246,7 @@ class _Scan:
         """Transposed recurrence weights, (direction, unit, row of gates)."""
         source = self.given.recurrence
         shape = (self.directions, self.hidden, self.rows)
-        return te.compute(
-            shape, lambda d, j, row: source(d, row, j).astype(self.wide), f"{self.what.name}_recurrence"
-        )
+        return te.compute(shape, lambda d, j, row: source(d, row, j).astype(self.wide), f"{self.what.name}_recurrence")
 
     def biases(self) -> te.Tensor:
         """Initial values of the gates and, if it is separate, the recurrence bias: (direction, 2, row of gates)."""
@@ -278,12 +268,7 @@ class _Scan:
 
     def run(self) -> list[te.Tensor]:
         """Build Y, Y_h and, for an lstm, Y_c."""
-        optional = [
-            self.given.sequence_lens,
-            self.given.initial_h,
-            self.given.initial_c,
-            self.given.peepholes,
-        ]
+        optional = [self.given.sequence_lens, self.given.initial_h, self.given.initial_c, self.given.peepholes]
         inputs = [self.projected(), self.transposed(), self.biases()]
         present = [tensor for tensor in optional if tensor is not None]
         layout = self.what.layout
@@ -310,9 +295,7 @@ class _Scan:
 class _Writer:
     """Builder of the scan statement: independent tasks per direction and group of sequences."""
 
-    def __init__(
-        self, scan: _Scan, inputs: list[Buffer], optional: list[Buffer | None], outs: list[Buffer]
-    ) -> None:
+    def __init__(self, scan: _Scan, inputs: list[Buffer], optional: list[Buffer | None], outs: list[Buffer]) -> None:
         self.scan = scan
         self.projected, self.transposed, self.bias = inputs
         self.lens, self.initial_h, self.initial_c, self.peepholes = optional
@@ -372,9 +355,7 @@ class _Writer:
         n, t, at = Var("n", "int64"), Var("t", "int64"), Var("at", "int64")
         what, hidden = self.scan.what, self.scan.hidden
         length = self.scan.steps if self.lens is None else cast("int64", self.lens[n])
-        gates = decl_buffer(
-            (count, self.scan.rows + (hidden if what.separate_bias else 0)), self.scan.wide, "gates"
-        )
+        gates = decl_buffer((count, self.scan.rows + (hidden if what.separate_bias else 0)), self.scan.wide, "gates")
         held = decl_buffer((count, hidden), self.scan.wide, "held")
         one = _Task(self, d, at, n, count, gates, held)
         group = _Group(count, hidden, one.step, lambda k, row: self.transposed[d, k, row])
@@ -521,9 +502,7 @@ def rnn(
     layout: int = 0,
 ) -> list[te.Tensor]:
     """All states and the last one: h = f(W x + R h + b)."""
-    functions = activations_of(
-        activations or default_activations("rnn", direction), activation_alpha, activation_beta
-    )
+    functions = activations_of(activations or default_activations("rnn", direction), activation_alpha, activation_beta)
     what = Recurrence("rnn", _rnn_cell, 1, False, direction, functions, clip, layout)
     return _Scan(what, _Operands(data, weight, recurrence, bias, sequence_lens, initial_h)).run()
 
@@ -544,9 +523,7 @@ def gru(
     linear_before_reset: bool = False,
 ) -> list[te.Tensor]:
     """All states and the last one of a gated recurrent unit (Cho et al. 2014)."""
-    functions = activations_of(
-        activations or default_activations("gru", direction), activation_alpha, activation_beta
-    )
+    functions = activations_of(activations or default_activations("gru", direction), activation_alpha, activation_beta)
     cell = _gru_cell(linear_before_reset)
     what = Recurrence("gru", cell, 3, False, direction, functions, clip, layout, linear_before_reset)
     return _Scan(what, _Operands(data, weight, recurrence, bias, sequence_lens, initial_h)).run()
@@ -571,21 +548,10 @@ def lstm(
 ) -> list[te.Tensor]:
     """All states, the last one, and the last cell of a long short-term memory (Hochreiter & Schmidhuber 1997, with the
     forget gate of Gers et al. 2000)."""
-    functions = activations_of(
-        activations or default_activations("lstm", direction), activation_alpha, activation_beta
-    )
+    functions = activations_of(activations or default_activations("lstm", direction), activation_alpha, activation_beta)
     what = Recurrence("lstm", _lstm_cell(input_forget), 4, True, direction, functions, clip, layout)
     operands = _Operands(data, weight, recurrence, bias, sequence_lens, initial_h, initial_c, peepholes)
     return _Scan(what, operands).run()
 
 
-__all__ = [
-    "DEFAULTS",
-    "Activation",
-    "Recurrence",
-    "activations_of",
-    "default_activations",
-    "gru",
-    "lstm",
-    "rnn",
-]
+__all__ = ["DEFAULTS", "Activation", "Recurrence", "activations_of", "default_activations", "gru", "lstm", "rnn"]

@@ -82,6 +82,3 @@ def activations_of(names: Sequence[str], alphas: Sequence[float], betas: Sequenc
         beta = 0.0 if beta is None else next(beta_values, beta)
         result.append(Activation(name.lower(), alpha, beta))
     return result
-
-
-__all__ = ["DEFAULTS", "Activation", "Scalar", "activations_of", "default_activations"]

@@ -210,9 +210,7 @@ def scan(
         is_first = position.equal(0)
         running = intrin.if_then_else(is_first, start, target[tuple(before)])
         read = source[tuple(before if exclusive else loops)].astype(dtype)
-        value = (
-            intrin.if_then_else(is_first, start, step(running, read)) if exclusive else step(running, read)
-        )
+        value = intrin.if_then_else(is_first, start, step(running, read)) if exclusive else step(running, read)
         body: Stmt = BufferStore(target, value, loops)
         for d in reversed([d for d in range(x.ndim) if d != axis] + [axis]):
             body = For(loops[d], 0, x.shape[d], "serial", body)
@@ -221,16 +219,12 @@ def scan(
     return te.extern([x.shape], [x], statement, name, [dtype])[0]
 
 
-def cumsum(
-    x: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False
-) -> te.Tensor:
+def cumsum(x: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> te.Tensor:
     """Cumulative sums along `axis`; of the flattened tensor for None. `exclusive` excludes the element itself."""
     return _running(x, axis, dtype, exclusive, "cumsum", 0, lambda so_far, value: so_far + value)
 
 
-def cumprod(
-    x: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False
-) -> te.Tensor:
+def cumprod(x: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> te.Tensor:
     """Cumulative products along `axis`; of the flattened tensor for None. `exclusive` excludes the element itself."""
     return _running(x, axis, dtype, exclusive, "cumprod", 1, lambda so_far, value: so_far * value)
 
@@ -250,9 +244,7 @@ def _running(
         x, axis = _flat(x), 0
     wide = accumulator_dtype(kind)
     total = scan(x, axis, wide, exclusive, name, const(start, wide), step)
-    return (
-        total if wide == kind else te.compute(total.shape, lambda *i: total(*i).astype(kind), f"{name}_cast")
-    )
+    return total if wide == kind else te.compute(total.shape, lambda *i: total(*i).astype(kind), f"{name}_cast")
 
 
 def _flat(x: te.Tensor) -> te.Tensor:

@@ -37,9 +37,4 @@ def multinomial_from_uniform(
 
     count = te.compute((uniform_sample.shape[0],), passed, "passed", tag="comm_reduce")
     last = prob.shape[1] - 1
-    return te.compute(
-        uniform_sample.shape, lambda i, _: cast_expr(dtype, intrin.min(count(i), last)), "multinomial"
-    )
-
-
-__all__ = ["multinomial_from_uniform"]
+    return te.compute(uniform_sample.shape, lambda i, _: cast_expr(dtype, intrin.min(count(i), last)), "multinomial")

@@ -117,43 +117,24 @@ def scatter_elements(
         return [*i[:axis], from_front(ins[0][tuple(i)], data.shape[axis]), *i[axis + 1 :]]
 
     return scattered(
-        data,
-        [indices, updates],
-        indices.shape,
-        place,
-        lambda i, ins: ins[1][tuple(i)],
-        reduction,
-        "scatter_elements",
+        data, [indices, updates], indices.shape, place, lambda i, ins: ins[1][tuple(i)], reduction, "scatter_elements"
     )
 
 
-def scatter_nd(
-    data: te.Tensor, indices: te.Tensor, updates: te.Tensor, reduction: str = "update"
-) -> te.Tensor:
+def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, reduction: str = "update") -> te.Tensor:
     """data with a slice of `updates` written at each index tuple, a row of `indices`."""
     depth, rows = depth_of(indices), indices.ndim - 1
 
     def place(i: Index, ins: Sequence[Buffer]) -> Sequence[PrimExpr]:
-        index = [
-            from_front(ins[0][(*i[:rows], const(d, "int64"))], size)
-            for d, size in enumerate(data.shape[:depth])
-        ]
+        index = [from_front(ins[0][(*i[:rows], const(d, "int64"))], size) for d, size in enumerate(data.shape[:depth])]
         return [*index, *i[rows:]]
 
     return scattered(
-        data,
-        [indices, updates],
-        updates.shape,
-        place,
-        lambda i, ins: ins[1][tuple(i)],
-        reduction,
-        "scatter_nd",
+        data, [indices, updates], updates.shape, place, lambda i, ins: ins[1][tuple(i)], reduction, "scatter_nd"
     )
 
 
-def index_put(
-    data: te.Tensor, indices: Sequence[te.Tensor], values: te.Tensor, accumulate: bool = False
-) -> te.Tensor:
+def index_put(data: te.Tensor, indices: Sequence[te.Tensor], values: te.Tensor, accumulate: bool = False) -> te.Tensor:
     """data after data[indices[0], indices[1], …] = values (+= with `accumulate`); all broadcast."""
     shape = broadcast_shape(*(index.shape for index in indices))
     rows = len(shape)
@@ -197,6 +178,3 @@ def slice_scatter(x: te.Tensor, src: te.Tensor, start: Any, end: Any, step: int,
         return intrin.if_then_else(intrin.all(*conditions), value, x(*i))
 
     return te.compute(x.shape, read, "T_slice_scatter", tag="injective")
-
-
-__all__ = ["index_put", "scatter_elements", "scatter_nd", "slice_scatter"]

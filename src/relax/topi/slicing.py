@@ -11,18 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ..prim import (
-    IntImm,
-    PrimExpr,
-    Select,
-    const,
-    dimension,
-    facts_in_scope,
-    intrin,
-    is_const,
-    prove,
-    simplify,
-)
+from ..prim import IntImm, PrimExpr, Select, const, dimension, facts_in_scope, intrin, is_const, prove, simplify
 
 _FAR = 1 << 62
 """Constant bounds from here on (written by frontends for "to the end") exceed every size."""
@@ -44,9 +33,7 @@ class Slice:
 
 
 @facts_in_scope(None)
-def slice_of(
-    size: PrimExpr, begin: Any, end: Any, stride: int | PrimExpr, assume_inbound: bool = False
-) -> Slice:
+def slice_of(size: PrimExpr, begin: Any, end: Any, stride: int | PrimExpr, assume_inbound: bool = False) -> Slice:
     """The slice ``begin:end:stride`` of a dimension; None as a bound is the dimension's start or end.
 
     A symbolic stride is positive. `assume_inbound` skips the clamping of bounds. Raises ValueError for a stride of 0.
@@ -58,9 +45,7 @@ def slice_of(
     forwards = not isinstance(stride, int) or stride > 0
     last = size - 1
     low, high = (const(0, size.dtype), size) if forwards else (const(-1, size.dtype), last)
-    first = (
-        _bound(begin, size, low, high, assume_inbound) if begin is not None else (low if forwards else high)
-    )
+    first = _bound(begin, size, low, high, assume_inbound) if begin is not None else (low if forwards else high)
     stop = _bound(end, size, low, high, assume_inbound) if end is not None else (high if forwards else low)
     distance = simplify(stop - first if forwards else first - stop)
     step = abs(stride) if isinstance(stride, int) else stride.astype(size.dtype)

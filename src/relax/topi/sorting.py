@@ -31,12 +31,7 @@ def sort(x: te.Tensor, axis: int = -1, descending: bool = False) -> te.Tensor:
 
 
 def topk(
-    x: te.Tensor,
-    k: PrimExpr | None,
-    axis: int = -1,
-    ret_type: str = "both",
-    largest: bool = True,
-    dtype: str = "int32",
+    x: te.Tensor, k: PrimExpr | None, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
 ) -> te.Tensor | list[te.Tensor]:
     """The k greatest (or least) elements along `axis`, in order, and their indices; all of them for a k of None."""
     axis = normalize_axis(axis, x.ndim)
@@ -68,10 +63,7 @@ def order_of(x: te.Tensor, axis: int, descending: bool, first: int | None = None
         loops = [Var(f"i{d}", "int64") for d in range(x.ndim) if d != axis]
         row = (_Row if first is None else _FirstOfRow)(ins[0], outs[0], loops, axis, descending)
         body: Stmt = row.sorted()
-        for buffer in (
-            row.scratch,
-            row.state,
-        ):  # each row has its own, so that rows may be sorted side by side
+        for buffer in (row.scratch, row.state):  # each row has its own, so that rows may be sorted side by side
             body = AllocBuffer(buffer, body)
         sizes = [size for d, size in enumerate(x.shape) if d != axis]
         for var, size in zip(reversed(loops), reversed(sizes), strict=True):
@@ -96,9 +88,7 @@ class _Row:
         copy `scratch` to `order`; width *= 2
     """
 
-    def __init__(
-        self, values: Buffer, order: Buffer, loops: Sequence[Var], axis: int, descending: bool
-    ) -> None:
+    def __init__(self, values: Buffer, order: Buffer, loops: Sequence[Var], axis: int, descending: bool) -> None:
         self.values, self.order = values, order
         self.loops, self.axis, self.descending = list(loops), axis, descending
         self.size = values.shape[axis]
@@ -153,9 +143,7 @@ class _Row:
         less, greater = (b, a) if self.descending else (a, b)
         if not dtype.is_float:
             return less < greater
-        return intrin.any(
-            less < greater, intrin.all(intrin.isnan(greater), intrin.logical_not(intrin.isnan(less)))
-        )
+        return intrin.any(less < greater, intrin.all(intrin.isnan(greater), intrin.logical_not(intrin.isnan(less))))
 
     def value(self, index: PrimExpr) -> PrimExpr:
         return self.values[tuple(self.at(index))]
@@ -181,9 +169,7 @@ class _FirstOfRow(_Row):
             move those behind it by a place; put it where they were
     """
 
-    def __init__(
-        self, values: Buffer, order: Buffer, loops: Sequence[Var], axis: int, descending: bool
-    ) -> None:
+    def __init__(self, values: Buffer, order: Buffer, loops: Sequence[Var], axis: int, descending: bool) -> None:
         super().__init__(values, order, loops, axis, descending)
         self.places = order.shape[axis]
         self.scratch = decl_buffer([self.places], str(values.dtype), "best")
@@ -191,9 +177,7 @@ class _FirstOfRow(_Row):
     def sorted(self) -> Stmt:
         j, value = Var("j", "int64"), Var("value", self.values.dtype)
         last = intrin.min(j, self.places - 1)
-        is_first = intrin.if_then_else(
-            j < self.places, True, self.before(value, self.scratch[self.places - 1])
-        )
+        is_first = intrin.if_then_else(j < self.places, True, self.before(value, self.scratch[self.places - 1]))
         found = IfThenElse(is_first, self.put(j, value, last))
         read = For(j, 0, self.size, "serial", LetStmt(value, self.value(j), found))
         place = Var("k", "int64")
@@ -213,6 +197,3 @@ class _FirstOfRow(_Row):
         behind = intrin.if_then_else(place > 0, self.before(value, self.scratch[before]), False)
         stored = (BufferStore(self.scratch, value, [place]), self.store(place, j))
         return SeqStmt((self.set(_LEFT, last), While(behind, moved), *stored))
-
-
-__all__ = ["argsort", "order_of", "sort", "topk"]

@@ -25,6 +25,3 @@ def ewise_fma(x1: te.Tensor, x2: te.Tensor, x3: te.Tensor) -> te.Tensor:
         return cast_expr(x1.dtype, a * b + c)
 
     return te.compute(shape, value, "T_ewise_fma", tag="broadcast")
-
-
-__all__ = ["ewise_fma"]

@@ -8,18 +8,7 @@ from typing import Any
 
 from .. import te
 from ..ir import DataType
-from ..prim import (
-    FloatImm,
-    IntImm,
-    PrimExpr,
-    Select,
-    const,
-    convert,
-    dimensions,
-    intrin,
-    is_const,
-    simplify,
-)
+from ..prim import FloatImm, IntImm, PrimExpr, Select, const, convert, dimensions, intrin, is_const, simplify
 from ..prim import cast as cast_expr
 from .broadcast import broadcast_shape, read_broadcast, same_size
 from .indexing import as_int64, from_front
@@ -41,10 +30,7 @@ def transpose(x: te.Tensor, axes: Sequence[int] | None = None) -> te.Tensor:
     order = tuple(reversed(range(x.ndim))) if axes is None else tuple(normalize_axis(a, x.ndim) for a in axes)
     place = {source: d for d, source in enumerate(order)}
     return te.compute(
-        [x.shape[a] for a in order],
-        lambda *i: x(*(i[place[d]] for d in range(x.ndim))),
-        "T_transpose",
-        tag="injective",
+        [x.shape[a] for a in order], lambda *i: x(*(i[place[d]] for d in range(x.ndim))), "T_transpose", tag="injective"
     )
 
 
@@ -214,10 +200,7 @@ def repeat(x: te.Tensor, repeats: int | PrimExpr, axis: int | None = None) -> te
     axis = normalize_axis(axis, x.ndim)
     shape = (*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :])
     return te.compute(
-        shape,
-        lambda *i: x(*i[:axis], intrin.floordiv(i[axis], repeats), *i[axis + 1 :]),
-        "T_repeat",
-        tag="injective",
+        shape, lambda *i: x(*i[:axis], intrin.floordiv(i[axis], repeats), *i[axis + 1 :]), "T_repeat", tag="injective"
     )
 
 
@@ -251,9 +234,7 @@ def tile(x: te.Tensor, reps: Sequence[int | PrimExpr]) -> te.Tensor:
         [size * count for size, count in zip(sizes, counts, strict=True)],
         lambda *i: x(
             *(
-                i[offset + d]
-                if is_const(counts[offset + d], 1)
-                else intrin.floormod(i[offset + d], x.shape[d])
+                i[offset + d] if is_const(counts[offset + d], 1) else intrin.floormod(i[offset + d], x.shape[d])
                 for d in range(x.ndim)
             )
         ),
@@ -329,10 +310,7 @@ def arange(start: Any, stop: Any, step: Any = 1, dtype: str = "int64") -> te.Ten
     wide = kind if kind.bits >= 32 or not kind.is_float else DataType("float32")
     begin, delta = cast_expr(wide, first), cast_expr(wide, by)
     return te.compute(
-        (size,),
-        lambda *i: cast_expr(kind, begin + cast_expr(wide, i[0]) * delta),
-        "T_arange",
-        tag="injective",
+        (size,), lambda *i: cast_expr(kind, begin + cast_expr(wide, i[0]) * delta), "T_arange", tag="injective"
     )
 
 
@@ -354,26 +332,3 @@ def arange_size(start: PrimExpr, stop: PrimExpr, step: PrimExpr) -> PrimExpr:
     if math.isnan(count) or math.isinf(count):
         raise ValueError("the bounds must be finite")
     return const(max(0, math.ceil(count)), "int64")
-
-
-__all__ = [
-    "arange",
-    "arange_size",
-    "concatenate",
-    "expand_dims",
-    "flatten",
-    "flip",
-    "full",
-    "full_like",
-    "meshgrid",
-    "repeat",
-    "reshape",
-    "split",
-    "squeeze",
-    "stack",
-    "strided_slice",
-    "take",
-    "tile",
-    "transpose",
-    "where",
-]  # fmt: skip

@@ -89,10 +89,7 @@ def padded_non_max_suppression(
     """
     batch, classes, count = scores.shape
     wide, score_wide = accumulator_dtype(boxes.dtype), accumulator_dtype(scores.dtype)
-    numbers = [
-        _number(max_output_boxes_per_class, "int64", "nms_most"),
-        _number(iou_threshold, wide, "nms_overlap"),
-    ]
+    numbers = [_number(max_output_boxes_per_class, "int64", "nms_most"), _number(iou_threshold, wide, "nms_overlap")]
     if score_threshold is not None:
         numbers.append(_number(score_threshold, score_wide, "nms_score"))
 
@@ -100,9 +97,7 @@ def padded_non_max_suppression(
         return _Suppression(ins, outs, wide, score_wide, center_point_box).statement()
 
     shapes = [(batch * classes * count, 3), (1,), (count,), (1,)]
-    outs = te.extern(
-        shapes, [boxes, scores, *numbers], statement, "non_max_suppression", ["int64"] * len(shapes)
-    )
+    outs = te.extern(shapes, [boxes, scores, *numbers], statement, "non_max_suppression", ["int64"] * len(shapes))
     return [outs[0], outs[1]]
 
 
@@ -133,10 +128,7 @@ class _Suppression:
     def _keep(self, candidate: PrimExpr) -> Stmt:
         """Append a candidate to the list."""
         return SeqStmt(
-            (
-                BufferStore(self.candidates, candidate, (self.left[0],)),
-                BufferStore(self.left, self.left[0] + 1, (0,)),
-            )
+            (BufferStore(self.candidates, candidate, (self.left[0],)), BufferStore(self.left, self.left[0] + 1, (0,)))
         )
 
     def _class(self, b: PrimExpr, c: PrimExpr) -> Stmt:
@@ -149,9 +141,7 @@ class _Suppression:
             return IfThenElse(allowed, self._keep(i))
 
         rounds = _loop(
-            "round",
-            intrin.min(self.most[0], boxes),
-            lambda _round: IfThenElse(self.left[0] > 0, self._round(b, c)),
+            "round", intrin.min(self.most[0], boxes), lambda _round: IfThenElse(self.left[0] > 0, self._round(b, c))
         )
         return SeqStmt((BufferStore(self.left, const(0, "int64"), (0,)), _loop("i", boxes, listed), rounds))
 
@@ -175,9 +165,7 @@ class _Suppression:
             row = self.count[0]
             written = [BufferStore(self.rows, value, (row, k)) for k, value in enumerate((b, c, chosen))]
             clear = BufferStore(self.left, const(0, "int64"), (0,))
-            return SeqStmt(
-                (*written, BufferStore(self.count, row + 1, (0,)), clear, _loop("i", many - 1, kept))
-            )
+            return SeqStmt((*written, BufferStore(self.count, row + 1, (0,)), clear, _loop("i", many - 1, kept)))
 
         def spared(chosen: Var, other: Var) -> Stmt:
             covered = self.boxes.overlap(b, chosen, other) > self.limit[0]
@@ -225,10 +213,7 @@ def bilinear(
         return functools.reduce(combine, values)
 
     def split(v: PrimExpr, body: Callable[[tuple[PrimExpr, PrimExpr]], PrimExpr]) -> PrimExpr:
-        return let(
-            v,
-            lambda p: let(intrin.floor(p), lambda low: let(cast("int64", low), lambda i: body((i, p - low)))),
-        )
+        return let(v, lambda p: let(intrin.floor(p), lambda low: let(cast("int64", low), lambda i: body((i, p - low)))))
 
     return split(y, lambda row: split(x, lambda column: at((row, column))))
 
@@ -260,9 +245,7 @@ def _regions(
         return cast("int64", rois(r, 0) if batch_indices is None else batch_indices(r))
 
     starts = te.compute((count, 2), lambda r, a: Select(a.equal(0), corner(r, 1), corner(r, 0)), "roi_start")
-    extents = te.compute(
-        (count, 2), lambda r, a: Select(a.equal(0), extent(r, 0), extent(r, 1)), "roi_extent"
-    )
+    extents = te.compute((count, 2), lambda r, a: Select(a.equal(0), extent(r, 0), extent(r, 1)), "roi_extent")
     return starts, extents, te.compute((count,), image, "roi_image")
 
 
@@ -295,9 +278,7 @@ def roi_align(
                 return const(sample_ratio, "int64")
             return intrin.max(cast("int64", intrin.ceil(size[r, a] / float(pooled[a]))), 0)
 
-        def sample(
-            r: PrimExpr, c: PrimExpr, at: Sequence[Any], grids: Sequence[Any], i: Sequence[Any]
-        ) -> PrimExpr:
+        def sample(r: PrimExpr, c: PrimExpr, at: Sequence[Any], grids: Sequence[Any], i: Sequence[Any]) -> PrimExpr:
             places: list[PrimExpr] = []
             for a in range(2):
                 part = size[r, a] / float(pooled[a])
@@ -318,9 +299,7 @@ def roi_align(
             value = bilinear(read, clipped[0], clipped[1], sizes, False, combine)
             return intrin.if_then_else(intrin.all(*inside), value, const(0, wide))
 
-        return _roi_loops(
-            out, where, data.shape[layout.index("N")], channels, pooled, grid, sample, mode, wide
-        )
+        return _roi_loops(out, where, data.shape[layout.index("N")], channels, pooled, grid, sample, mode, wide)
 
     out = te.extern(
         [(count, channels, heights, widths)], [data, starts, extents, images], statement, "roi_align", [wide]
@@ -371,9 +350,7 @@ def _roi_loops(
             return _loop(
                 "c",
                 channels,
-                lambda c: _loop(
-                    "y", pooled[0], lambda y: _loop("x", pooled[1], lambda x: element(r, c, y, x, gy, gx))
-                ),
+                lambda c: _loop("y", pooled[0], lambda y: _loop("x", pooled[1], lambda x: element(r, c, y, x, gy, gx))),
             )
 
         body = _bound("gy", grid(r, 0), lambda gy: _bound("gx", grid(r, 1), lambda gx: elements(gy, gx)))
@@ -412,8 +389,7 @@ def deform_conv2d(
         group = c // each
         tap = (group * window[0] + ky) * window[1] + kx
         places = [
-            cast(wide, at * strides[a] + k * dilation[a] - pads[a][0])
-            + offset(n, tap * 2 + a, y, x).astype(wide)
+            cast(wide, at * strides[a] + k * dilation[a] - pads[a][0]) + offset(n, tap * 2 + a, y, x).astype(wide)
             for a, (at, k) in enumerate(((y, ky), (x, kx)))
         ]
         value = bilinear(lambda r, s: data(n, c, r, s).astype(wide), places[0], places[1], sizes, True)
@@ -456,9 +432,7 @@ def col2im(
     strides, dilation = per_axis(strides, rank), per_axis(dilation, rank)
     pads = pad_pairs(padding, rank)
     wide = accumulator_dtype(data.dtype)
-    blocks = [
-        conv_extent(image_shape[a], block_shape[a], pads[a], strides[a], dilation[a]) for a in range(rank)
-    ]
+    blocks = [conv_extent(image_shape[a], block_shape[a], pads[a], strides[a], dilation[a]) for a in range(rank)]
     elements: PrimExpr = const(1, "int64")
     for size in block_shape:
         elements = elements * size
@@ -481,7 +455,5 @@ def col2im(
         return sums
     return te.compute(sums.shape, lambda *i: sums(*i).astype(data.dtype), "col2im_cast")
 
-
-__all__ = ["bilinear", "col2im", "deform_conv2d", "padded_non_max_suppression", "roi_align"]
 
 answer_missing(__name__)

@@ -17,15 +17,6 @@ from .setup_trainer import SetupTrainer
 from .trainer import Trainer
 from .utils import AppendLoss
 
-__all__ = [
-    "AppendLoss",
-    "SetupTrainer",
-    "Trainer",
-    "loss",
-    "optimizer",
-    "setup_trainer",
-    "trainer",
-    "utils",
-]
+__all__ = ["AppendLoss", "SetupTrainer", "Trainer", "loss", "optimizer", "setup_trainer", "trainer", "utils"]
 
 answer_missing(__name__)

@@ -12,6 +12,3 @@ CODE: Final = "E4013"
 def misfit(message: str, span: Span | None = None, hint: str = "") -> DiagnosticError:
     """Error for a model, loss, optimizer or argument that is incompatible with the others."""
     return DiagnosticError(Diagnostic(CODE, message, span, hint=hint))
-
-
-__all__ = ["CODE", "misfit"]

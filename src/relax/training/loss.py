@@ -54,10 +54,7 @@ class Loss:
         return self._function(predictions, targets)
 
     def _function(
-        self,
-        predictions: Var | StructInfo,
-        targets: Var | StructInfo,
-        weights: Var | StructInfo | None = None,
+        self, predictions: Var | StructInfo, targets: Var | StructInfo, weights: Var | StructInfo | None = None
     ) -> Function:
         params = [_parameter(predictions, "predictions"), _parameter(targets, "targets")]
         if weights is not None:
@@ -118,10 +115,7 @@ class CrossEntropyLoss(Loss):
         self.ignore_index = ignore_index
 
     def __call__(
-        self,
-        predictions: Var | StructInfo,
-        targets: Var | StructInfo,
-        weights: Var | StructInfo | None = None,
+        self, predictions: Var | StructInfo, targets: Var | StructInfo, weights: Var | StructInfo | None = None
     ) -> Function:
         """Return the loss as a function of predictions, targets and, if given, weights."""
         return self._function(predictions, targets, weights)
@@ -144,10 +138,7 @@ class CategoricalCrossEntropyLoss(Loss):
         self.ignore_index = ignore_index
 
     def __call__(
-        self,
-        predictions: Var | StructInfo,
-        targets: Var | StructInfo,
-        weights: Var | StructInfo | None = None,
+        self, predictions: Var | StructInfo, targets: Var | StructInfo, weights: Var | StructInfo | None = None
     ) -> Function:
         """Return the loss as a function of predictions, targets and, if given, weights."""
         return self._function(predictions, targets, weights)
@@ -179,6 +170,3 @@ def _log_probabilities(predictions: Var, loss: str) -> Call:
 
 def _class_axis(info: TensorStructInfo) -> int:
     return 0 if info.ndim == 1 else 1
-
-
-__all__ = ["CategoricalCrossEntropyLoss", "CrossEntropyLoss", "L1Loss", "Loss", "MSELoss"]

@@ -161,12 +161,7 @@ class MomentumSGD(Optimizer):
     """
 
     def __init__(
-        self,
-        lr: float,
-        momentum: float,
-        dampening: float = 0,
-        weight_decay: float = 0,
-        nesterov: bool = False,
+        self, lr: float, momentum: float, dampening: float = 0, weight_decay: float = 0, nesterov: bool = False
     ) -> None:
         super().__init__("MomentumSGD")
         self.lr, self.momentum, self.dampening = float(lr), float(momentum), float(dampening)
@@ -199,11 +194,7 @@ class Adam(Optimizer):
     """
 
     def __init__(
-        self,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-08,
-        weight_decay: float = 0,
+        self, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0
     ) -> None:
         super().__init__("Adam")
         self.lr, self.eps, self.weight_decay = float(lr), float(eps), float(weight_decay)
@@ -233,6 +224,3 @@ class Adam(Optimizer):
             new_means.append(m)
             new_squares.append(v)
         return new, [*products, *new_means, *new_squares]
-
-
-__all__ = ["SGD", "Adam", "MomentumSGD", "Optimizer"]

@@ -50,11 +50,7 @@ class SetupTrainer(ModulePass):
     OPTIM_STATES_ATTR: ClassVar[str] = "optim_states"
 
     def __init__(
-        self,
-        loss: Loss,
-        optimizer: Optimizer,
-        loss_args: Sequence[TensorStructInfo],
-        legalize: bool = True,
+        self, loss: Loss, optimizer: Optimizer, loss_args: Sequence[TensorStructInfo], legalize: bool = True
     ) -> None:
         options = {"loss": loss, "optimizer": optimizer, "loss_args": list(loss_args), "legalize": legalize}
         super().__init__(PassInfo.of("SetupTrainer", needs={NORMAL_FORM}), self._setup, options)
@@ -103,6 +99,3 @@ def _count(mod: IRModule, name: str) -> int:
         message = f"SetupTrainer: the module attribute {name!r} is {value!r}, expected a number"
         raise misfit(message, hint=hint)
     return value
-
-
-__all__ = ["SetupTrainer"]

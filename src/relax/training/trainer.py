@@ -157,9 +157,7 @@ class Trainer:
         if self._state_num:
             loss, *states = values
             self._states = states
-        parts: Any = self.vm[SetupTrainer.UPDATE_PARAMS_FUNC](
-            tuple(self.params), gradients, self._optim_states
-        )
+        parts: Any = self.vm[SetupTrainer.UPDATE_PARAMS_FUNC](tuple(self.params), gradients, self._optim_states)
         params, self._optim_states = parts
         self._params = list(params)
         return loss
@@ -179,10 +177,7 @@ class Trainer:
         return [*inputs, *self.params, *self.states, *labels]
 
     def _tensors(self, values: Sequence[Any]) -> list[NDArray]:
-        return [
-            value if isinstance(value, NDArray) else nd.array(np.asarray(value), self.device)
-            for value in values
-        ]
+        return [value if isinstance(value, NDArray) else nd.array(np.asarray(value), self.device) for value in values]
 
 
 def _sequence(values: Any) -> Sequence[Any]:
@@ -194,15 +189,10 @@ def _shape(var: Var) -> tuple[int, ...]:
     info = var.struct_info
     dims = info.dims if isinstance(info, TensorStructInfo) else None
     if dims is None or not all(isinstance(size, IntImm) for size in dims):
-        message = (
-            f"Trainer: {var.name_hint} is {struct_info_text(info)}, expected a tensor whose sizes are numbers"
-        )
+        message = f"Trainer: {var.name_hint} is {struct_info_text(info)}, expected a tensor whose sizes are numbers"
         raise misfit(message, var.span)
     return tuple(cast(IntImm, size).value for size in dims)
 
 
 def _dtype(var: Var) -> str:
     return str(cast(TensorStructInfo, var.struct_info).dtype)
-
-
-__all__ = ["Trainer"]

@@ -34,13 +34,7 @@ from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from ..transform.decorators import module_pass
-from ..transform.one_block import (
-    OneBlock,
-    bindings_of,
-    body_of,
-    obstacles,
-    results_of,
-)
+from ..transform.one_block import OneBlock, bindings_of, body_of, obstacles, results_of
 from .errors import misfit
 
 

@@ -144,9 +144,7 @@ class _Replacer(Rewriter):
                 inverses.append(index_map.inverse(shape))
             except ValueError:  # it leaves places empty
                 return None
-            outputs.append(
-                TensorStructInfo(ShapeExpr(index_map.map_shape(shape)), output.dtype, output.vdevice)
-            )
+            outputs.append(TensorStructInfo(ShapeExpr(index_map.map_shape(shape)), output.dtype, output.vdevice))
         moved = [
             arg if index_map is None else self.builder.emit(layout_transform(arg, index_map))
             for arg, index_map in zip(args.fields, maps[:count], strict=True)
@@ -155,9 +153,7 @@ class _Replacer(Rewriter):
         if not isinstance(info, TupleStructInfo):
             new = call.replace(args=(kernel, Tuple(moved)), sinfo_args=(outputs[0],))
             return new if inverses[0] is None else layout_transform(self.builder.emit(new), inverses[0])
-        whole = self.builder.emit(
-            call.replace(args=(kernel, Tuple(moved)), sinfo_args=(TupleStructInfo(outputs),))
-        )
+        whole = self.builder.emit(call.replace(args=(kernel, Tuple(moved)), sinfo_args=(TupleStructInfo(outputs),)))
         fields = [self.builder.emit(TupleGetItem(whole, i)) for i in range(len(outputs))]
         return Tuple([
             field if inverse is None else self.builder.emit(layout_transform(field, inverse))
@@ -171,9 +167,7 @@ class _Replacer(Rewriter):
             self.added[name] = self.builder.add_func(_plain(kernel), hint)
         return self.added[name]
 
-    def _fitting(
-        self, call: Call, name: str, tensors: Sequence[StructInfo | None]
-    ) -> Sequence[IndexMap | None]:
+    def _fitting(self, call: Call, name: str, tensors: Sequence[StructInfo | None]) -> Sequence[IndexMap | None]:
         """The maps of the buffers. Raises DiagnosticError (E4015)."""
         maps = self.maps.get(name, [None] * len(tensors))
         if len(maps) != len(tensors):
@@ -184,9 +178,7 @@ class _Replacer(Rewriter):
             ndim = tensor.ndim if isinstance(tensor, TensorStructInfo) else -1
             if index_map is not None and ndim not in (-1, len(index_map.initial_indices)):
                 taken = len(index_map.initial_indices)
-                message = (
-                    f"AlterOpImpl: buffer {i} of {name} has {ndim} dimensions, its map takes {taken} indices"
-                )
+                message = f"AlterOpImpl: buffer {i} of {name} has {ndim} dimensions, its map takes {taken} indices"
                 raise self.builder.error(UNFIT, message, call.span)
         return maps
 
@@ -195,6 +187,3 @@ def _plain(function: PrimFunc) -> PrimFunc:
     """A kernel without a name of its own, with which it could be called from outside."""
     attrs = {key: value for key, value in function.attrs.items() if key != "global_symbol"}
     return function.replace(attrs=attrs)
-
-
-__all__ = ["OPERATOR_NAME", "AlterOpImpl"]

@@ -78,6 +78,3 @@ class _Attacher(Rewriter):
     def is_weight(self, arg: RelaxExpr) -> bool:
         """True for a constant, and for a parameter that is a weight."""
         return isinstance(arg, Constant) or (isinstance(arg, Var) and arg in self.weights)
-
-
-__all__ = ["AttachAttrLayoutFreeBuffers"]

@@ -25,6 +25,3 @@ def AttachGlobalSymbol(mod: IRModule) -> IRModule:
             function = function.with_attr("global_symbol", global_var.name_hint)
         functions[global_var] = function
     return mod.with_functions(functions)
-
-
-__all__ = ["AttachGlobalSymbol"]

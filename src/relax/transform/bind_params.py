@@ -138,19 +138,14 @@ def bound_values(
 
 def misfit(name: str, param: Var, value: RelaxExpr, fit: Fit) -> Diagnostic:
     """Return the diagnostic for a value that does not fit a parameter."""
-    notes = (
-        f"declared {struct_info_text(info_of(param))}",
-        f"given    {struct_info_text(info_of(value))}",
-    )
+    notes = (f"declared {struct_info_text(info_of(param))}", f"given    {struct_info_text(info_of(value))}")
     message = f"BindParams: the value of {param.name_hint} does not fit: {fit.reason}"
     return Diagnostic("E4003", message, param.span, f"in {name}", notes)
 
 
 def check_unused(mod: IRModule, name: str, problems: DiagnosticContext) -> None:
     """Report functions that refer to a function whose signature changes."""
-    users = [
-        g.name_hint for g, f in mod.functions.items() if isinstance(f, Function) and name in global_vars_in(f)
-    ]
+    users = [g.name_hint for g, f in mod.functions.items() if isinstance(f, Function) and name in global_vars_in(f)]
     if users:
         hint = f"bind the parameters of {users[0]} instead" if users != [name] else ""
         message = f"BindParams: {name} is called by {', '.join(users)}, which pass all its parameters"

@@ -40,9 +40,7 @@ from .decorators import module_pass
 def BindSymbolicVars(mod: IRModule, binding_map: Mapping[Any, Any], func_name: str | None = None) -> IRModule:
     """Bind shape variables to values; see the module's docstring."""
     problems = DiagnosticContext()
-    values = {
-        key: size for key, given in binding_map.items() if (size := _size(key, given, problems)) is not None
-    }
+    values = {key: size for key, given in binding_map.items() if (size := _size(key, given, problems)) is not None}
     if func_name is not None:
         entry(mod, func_name, "BindSymbolicVars", problems)
     tables: dict[GlobalVar, dict[ShapeVar, PrimExpr]] = {}
@@ -53,9 +51,7 @@ def BindSymbolicVars(mod: IRModule, binding_map: Mapping[Any, Any], func_name: s
     for key in values:
         if not any(_means(key, var) for var in found):
             where = f"{func_name} has" if func_name is not None else "the signatures of the module have"
-            names = sorted(
-                {v.name for f in mod.functions.values() if isinstance(f, Function) for v in own(f)}
-            )
+            names = sorted({v.name for f in mod.functions.values() if isinstance(f, Function) for v in own(f)})
             message = f"BindSymbolicVars: {where} no shape variable {_name(key)!r}"
             notes = (f"there are: {', '.join(names) or 'none'}",)
             close = difflib.get_close_matches(_name(key), names, 1)
@@ -81,9 +77,7 @@ def _refuse_negative_sizes(
 ) -> None:
     """Report the first tensor of a function of which the values have made a size negative."""
     given = ", ".join(f"{var.name} = {prim_text(value)}" for var, value in table.items())
-    bindings = sorted(
-        bindings_in(func), key=lambda binding: isinstance(binding.value, If)
-    )  # branches tell more
+    bindings = sorted(bindings_in(func), key=lambda binding: isinstance(binding.value, If))  # branches tell more
     places = [(param, param.span) for param in func.params]
     places += [(binding.var, binding.value.span or binding.span) for binding in bindings]
     for var, span in places:

@@ -149,12 +149,7 @@ def _steps(transform: Pass) -> list[Pass]:
 
 
 def _run_step(
-    step: Pass,
-    mod: IRModule,
-    expected: Outcome,
-    func_name: str,
-    inputs: Sequence[Any],
-    watched: Sequence[str],
+    step: Pass, mod: IRModule, expected: Outcome, func_name: str, inputs: Sequence[Any], watched: Sequence[str]
 ) -> tuple[IRModule | None, str | None]:
     """Run a pass; return the module and the first difference in behaviour."""
     try:
@@ -190,11 +185,7 @@ def _compare_execution(
 
 
 def _guilty_operators(
-    mod: IRModule,
-    func_name: str,
-    inputs: Sequence[Any],
-    step: Pass | None,
-    execute: Execute | None = None,
+    mod: IRModule, func_name: str, inputs: Sequence[Any], step: Pass | None, execute: Execute | None = None
 ) -> list[str]:
     """Return operators that, alone on their recorded operands, behave differently after a pass or when executed."""
     found: dict[str, None] = {}
@@ -208,9 +199,7 @@ def _guilty_operators(
     return list(found)
 
 
-def _difference_alone(
-    mod: IRModule, args: Sequence[Any], step: Pass | None, execute: Execute | None
-) -> str | None:
+def _difference_alone(mod: IRModule, args: Sequence[Any], step: Pass | None, execute: Execute | None) -> str | None:
     expected = interpreted(mod, "main", args)
     if step is not None:
         return _run_step(step, mod, expected, "main", args, ())[1]

@@ -6,5 +6,3 @@ from typing import Final
 
 BUILT_IN: Final = frozenset({"default", "default_build", "graph", "lower", "unfused", "zero"})
 """The names that `pipeline` defines; no other pipeline can be registered under one of them."""
-
-__all__ = ["BUILT_IN"]

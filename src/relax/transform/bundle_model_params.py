@@ -41,9 +41,7 @@ def BundleModelParams(mod: IRModule, param_tuple_name: str | None = None) -> IRM
     require_uncalled(mod, bundled, WHO)
     if not bundled:
         return mod
-    return normalize_module(
-        mod.with_functions({g: bundled.get(g.name_hint, f) for g, f in mod.functions.items()})
-    )
+    return normalize_module(mod.with_functions({g: bundled.get(g.name_hint, f) for g, f in mod.functions.items()}))
 
 
 def _has_several(function: Function, count: int) -> bool:
@@ -56,15 +54,8 @@ def _bundled(function: Function, count: int, name: str) -> Function:
     whole = Var(name, TupleStructInfo([weight.struct_info for weight in weights]))
     used = uses_of(function.body).variables
     names = {weight: Var(weight.name_hint, span=weight.span) for weight in weights if weight in used}
-    fields = [
-        VarBinding(names[weight], TupleGetItem(whole, i))
-        for i, weight in enumerate(weights)
-        if weight in used
-    ]
+    fields = [VarBinding(names[weight], TupleGetItem(whole, i)) for i, weight in enumerate(weights) if weight in used]
     body = substitute(function.body, names)
     if fields:
         body = SeqExpr([BindingBlock(fields)], body, span=function.body.span)
     return function.replace(params=(*function.params[:count], whole), body=body)
-
-
-__all__ = ["BundleModelParams"]

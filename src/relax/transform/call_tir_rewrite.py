@@ -41,9 +41,7 @@ from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
 
 
-@module_pass(
-    needs={NORMAL_FORM, DEVICES_PLACED, NO_DATAFLOW}, gives={STORAGE_EXPLICIT}, breaks={SHAPES_LOWERED}
-)
+@module_pass(needs={NORMAL_FORM, DEVICES_PLACED, NO_DATAFLOW}, gives={STORAGE_EXPLICIT}, breaks={SHAPES_LOWERED})
 def CallTIRRewrite(mod: IRModule) -> IRModule:
     """Lower call_tir, call_tir_inplace and call_dps_packed; see the module's docstring."""
     check_reuse(mod)
@@ -111,9 +109,7 @@ class _Lowering(Rewriter):
         items = [TupleGetItem(args, i, span=args.span) for i in range(len(info.fields))]
         return [self.builder.emit(item, "arg") for item in items]
 
-    def reused(
-        self, call: Call, inputs: list[RelaxExpr], outputs: list[TensorStructInfo]
-    ) -> list[RelaxExpr | None]:
+    def reused(self, call: Call, inputs: list[RelaxExpr], outputs: list[TensorStructInfo]) -> list[RelaxExpr | None]:
         """For each output the argument whose storage it takes, None where a fresh tensor is needed."""
         if not isinstance(call.attrs, CallTIRInplace):
             return [None] * len(outputs)

@@ -222,9 +222,7 @@ def keeps_sizes(info: StructInfo, table: dict[ShapeVar, PrimExpr]) -> bool:
         case PrimStructInfo(_, ShapeVar() as var) if var in table and var.nonnegative:
             return is_surely_size(table[var])
         case ShapeStructInfo(values):
-            return all(
-                is_nonnegative(table[v]) for v in values or () if isinstance(v, ShapeVar) and v in table
-            )
+            return all(is_nonnegative(table[v]) for v in values or () if isinstance(v, ShapeVar) and v in table)
         case TupleStructInfo(fields):
             return all(keeps_sizes(field, table) for field in fields)
         case _:
@@ -258,11 +256,7 @@ def promoted_outputs(block: DataflowBlock, local: Collection[Var]) -> dict[Var, 
     for binding in block.bindings:
         match binding:
             case VarBinding(var, DataflowVar() as source) if not isinstance(var, DataflowVar):
-                if (
-                    source in local
-                    and source not in found
-                    and same_info(var.struct_info_, source.struct_info_)
-                ):
+                if source in local and source not in found and same_info(var.struct_info_, source.struct_info_):
                     found[source] = var
             case _:
                 pass
@@ -329,8 +323,7 @@ def used_beyond(block: DataflowBlock) -> set[Var]:
 def _as_dataflow(func: Function, variables: list[Var]) -> Function:
     made = {var: DataflowVar(var.name_hint, var.annotation, span=var.span) for var in variables}
     renamed: dict[Var, RelaxExpr] = {
-        var: new if new.struct_info_ is not None else with_info(new, var.struct_info)
-        for var, new in made.items()
+        var: new if new.struct_info_ is not None else with_info(new, var.struct_info) for var, new in made.items()
     }
     return cast(Function, _Renaming(renamed, {}).node(func))
 

@@ -142,9 +142,7 @@ def _by_phases(weight: Any, axes: list[_Axis]) -> NDArray[Any]:
     inputs, outputs = weight.shape[:2]
     count = len(axes)
     taps, phases = tuple(range(2, 2 + 2 * count, 2)), tuple(range(3, 3 + 2 * count, 2))
-    parts: Any = weight.reshape(
-        inputs, outputs, *(size for axis in axes for size in (axis.taps, axis.stride))
-    )
+    parts: Any = weight.reshape(inputs, outputs, *(size for axis in axes for size in (axis.taps, axis.stride)))
     parts = np.flip(parts, taps).transpose(1, *phases, 0, *taps)
     rows = outputs * int(np.prod([axis.stride for axis in axes]))
     return np.ascontiguousarray(parts.reshape(rows, inputs, *(axis.taps for axis in axes)))
@@ -191,6 +189,3 @@ def _have_equal_dims(new: RelaxExpr, old: RelaxExpr) -> bool:
     if ours is None or theirs is None or len(ours) != len(theirs):
         return False
     return all(prove(a.equal(b)) is True for a, b in zip(ours, theirs, strict=True))
-
-
-__all__ = ["ConvTransposeToConv"]

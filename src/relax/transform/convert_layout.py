@@ -32,18 +32,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from ..analysis.properties import LEGALIZED, NO_OPERATORS, NORMAL_FORM
-from ..expr import (
-    BindingBlock,
-    Call,
-    DataflowVar,
-    Function,
-    MatchCast,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from ..expr import BindingBlock, Call, DataflowVar, Function, MatchCast, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..info.relations import is_base_of
 from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, StructInfo
 from ..op import Operator, operator_of
@@ -59,9 +48,7 @@ LayoutCallback = Callable[[Call], DesiredLayouts]
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={LEGALIZED, NO_OPERATORS})
-def ConvertLayout(
-    mod: IRModule, desired_layouts: DesiredLayouts, layout_cb: LayoutCallback | None = None
-) -> IRModule:
+def ConvertLayout(mod: IRModule, desired_layouts: DesiredLayouts, layout_cb: LayoutCallback | None = None) -> IRModule:
     """Convert operators in dataflow blocks to the layouts desired; see the module's docstring.
 
     `desired_layouts` has layouts by the names of operators, ``{"relax.nn.conv2d": ["NHWC", "OHWI"]}``. `layout_cb` is
@@ -302,12 +289,9 @@ class _Layouts(Rewriter):
                 rule = operator.in_layouts(layouts, infos)
             except OperatorError as error:
                 shown = [
-                    Shown(o.name, arg, info)
-                    for (o, arg), info in zip(operator.arguments(call), infos, strict=True)
+                    Shown(o.name, arg, info) for (o, arg), info in zip(operator.arguments(call), infos, strict=True)
                 ]
-                wrong = OperatorError(
-                    "E4009", f"ConvertLayout to {list(layouts)}: {error.message}", hint=error.hint
-                )
+                wrong = OperatorError("E4009", f"ConvertLayout to {list(layouts)}: {error.message}", hint=error.hint)
                 raise diagnose(wrong, operator.short_name, shown, call.span) from None
             return None if rule is None or _is_as_before(rule) else rule
         if not all(isinstance(field, TensorStructInfo) for field in fields_of(call.struct_info)):
@@ -361,6 +345,3 @@ def _program_order(layout: Layout) -> Axes:
 def _transpose(layout: Permutations, axes: Axes) -> Call:
     """The transpose that brings a tensor from the order in which it was computed to another."""
     return PermuteDims(after(inverse(layout.axes), axes)).call(layout.at_hand[layout.axes])
-
-
-__all__ = ["ConvertLayout"]

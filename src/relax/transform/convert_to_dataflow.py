@@ -110,9 +110,7 @@ class _Gather(Substitution):
         run: list[BindingBlock | Binding] = []
 
         def end_run() -> None:
-            bindings = [
-                b for part in run for b in (part.bindings if isinstance(part, BindingBlock) else (part,))
-            ]
+            bindings = [b for part in run for b in (part.bindings if isinstance(part, BindingBlock) else (part,))]
             if len(run) == 1 and isinstance(run[0], BindingBlock):
                 end_rest()
                 result.append(run[0])

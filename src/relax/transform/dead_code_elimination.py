@@ -27,16 +27,7 @@ from ..analysis.properties import NORMAL_FORM
 from ..analysis.totality import is_condition, never_fails
 from ..analysis.uses import Uses
 from ..derive.normalize import merge_blocks
-from ..expr import (
-    Binding,
-    BindingBlock,
-    DataflowBlock,
-    Function,
-    If,
-    MatchCast,
-    SeqExpr,
-    VarBinding,
-)
+from ..expr import Binding, BindingBlock, DataflowBlock, Function, If, MatchCast, SeqExpr, VarBinding
 from ..info.mapping import bound_in
 from ..ir import IRModule, RelaxExpr
 from .decorators import module_pass
@@ -52,9 +43,7 @@ def DeadCodeElimination(mod: IRModule, entry_functions: Sequence[str] | None = N
     """
     entries = entry_names(mod, None, "DeadCodeElimination")
     entries |= entry_names(mod, entry_functions, "DeadCodeElimination")
-    swept = mod.with_functions(
-        {g: sweep(f) if isinstance(f, Function) else f for g, f in mod.functions.items()}
-    )
+    swept = mod.with_functions({g: sweep(f) if isinstance(f, Function) else f for g, f in mod.functions.items()})
     return without_unreachable(swept, entries)
 
 

@@ -104,9 +104,7 @@ def dataflowblock_pass(
     def decorate(target: Any) -> Any:
         info = PassInfo.of(name or target.__name__, opt_level, required)
         if inspect.isclass(target):
-            return pass_class(
-                target, info, DataflowBlockPass, "transform_dataflowblock", 2, _dataflow_rewrite
-            )
+            return pass_class(target, info, DataflowBlockPass, "transform_dataflowblock", 2, _dataflow_rewrite)
         inner = without_context(target, 2)
 
         def run(mod: IRModule, options: dict[str, Any]) -> IRModule:

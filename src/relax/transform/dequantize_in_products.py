@@ -166,6 +166,3 @@ def _formula(weights: _Weights) -> Callable[[te.Tensor, te.Tensor, te.Tensor], t
         return te.compute((*data.shape[:-1], columns), element, "matmul", tag="matmul")
 
     return product
-
-
-__all__ = ["DequantizeInProducts"]

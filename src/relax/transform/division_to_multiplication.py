@@ -63,6 +63,3 @@ def _inverse(divisor: Constant, dtype: str) -> Constant | None:
     inverses = convert_array(1 / wide, numbers.dtype)
     sizes = np.abs(inverses.astype(np.float64))
     return Constant(inverses) if ((sizes >= least) & np.isfinite(sizes)).all() else None
-
-
-__all__ = ["DivisionToMultiplication"]

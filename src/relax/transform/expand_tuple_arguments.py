@@ -20,18 +20,7 @@ from collections.abc import Iterator
 
 from ..analysis.properties import NORMAL_FORM
 from ..derive.substitution import substitute
-from ..expr import (
-    Binding,
-    BindingBlock,
-    Call,
-    Function,
-    RelaxExpr,
-    SeqExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from ..expr import Binding, BindingBlock, Call, Function, RelaxExpr, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..ir import IRModule, StructInfo
 from ..struct_info import TupleStructInfo
 from .decorators import module_pass
@@ -91,6 +80,3 @@ def _fields(arg: RelaxExpr, info: StructInfo) -> Iterator[RelaxExpr]:
         return
     for i, field in enumerate(info.fields):
         yield from _fields(arg.fields[i] if isinstance(arg, Tuple) else TupleGetItem(arg, i), field)
-
-
-__all__ = ["ExpandTupleArguments"]

@@ -186,12 +186,7 @@ class _Integers(KnownValues):
         if data is None or not isinstance(info := data.numbers.struct_info_, TensorStructInfo):
             return call
         scale, zero = parameters
-        if (
-            scale is None
-            or zero is None
-            or max(scale.size, zero.size) > 1
-            or quantize.out_dtype != info.dtype
-        ):
+        if scale is None or zero is None or max(scale.size, zero.size) > 1 or quantize.out_dtype != info.dtype:
             return call
         every = np.arange(info.dtype.min_value, info.dtype.max_value + 1).astype(info.dtype.numpy())
         with np.errstate(all="ignore"):
@@ -268,18 +263,11 @@ class _Integers(KnownValues):
             return None
         info = call.args[0].struct_info_
         scale, zero = self.known(call.args[1]), self.known(call.args[2])
-        if (
-            operator.out_dtype != "float32"
-            or not isinstance(info, TensorStructInfo)
-            or info.dtype not in BYTES
-        ):
+        if operator.out_dtype != "float32" or not isinstance(info, TensorStructInfo) or info.dtype not in BYTES:
             return None
         if scale is None or zero is None or scale.dtype != np.float32 or scale.size != 1 or zero.size != 1:
             return None
-        if (
-            zero.dtype.kind not in "iu"
-            or not info.dtype.min_value <= int(zero.item()) <= info.dtype.max_value
-        ):
+        if zero.dtype.kind not in "iu" or not info.dtype.min_value <= int(zero.item()) <= info.dtype.max_value:
             return None
         return _Data(call.args[0], np.float32(scale.item()), int(zero.item()))
 
@@ -343,9 +331,7 @@ class _Integers(KnownValues):
         most = _greatest(weights.numbers, summed) * 255
         few = _terms(weights.numbers, channels) < FEW
         if isinstance(operator, Convolution) and operator.groups > 1 and few:
-            total = self.builder.emit(
-                operator.call(_centred(data), const(weights.numbers.astype(np.float32)))
-            )
+            total = self.builder.emit(operator.call(_centred(data), const(weights.numbers.astype(np.float32))))
             self.made = _Product(total, np.zeros_like(sums), scale, most, "float32")
             return Multiply().call(total, const(scale))
         numbers = data.numbers
@@ -431,6 +417,3 @@ def _padded(operator: Convolution, numbers: RelaxExpr, zero: int) -> tuple[Relax
     widths = [PrimValue(width) for letter in operator.data_letters for width in around.get(letter, (0, 0))]
     bordered = Pad(pad_value=zero).call(numbers, Tuple(widths))
     return bordered, operator.replace(padding=(0,) * (2 * len(operator.spatial)))
-
-
-__all__ = ["FakeQuantizationToInteger"]

@@ -52,6 +52,3 @@ class _Faster(Rewriter):
             return call
         new = self.builder.call_te(formula, operand)
         return new.replace(sinfo_args=(result,), span=call.span) if result.dims is not None else new
-
-
-__all__ = ["FASTER", "FastMathTransform"]

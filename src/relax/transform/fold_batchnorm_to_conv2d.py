@@ -66,9 +66,7 @@ class _Folder(KnownValues):
     def concerns(self, function: Function) -> bool:
         """True if a function has convolutions and operators that can be folded into them."""
         operators = {type(operator_of(b.value)) for b in bindings_in(function) if isinstance(b.value, Call)}
-        return bool(operators & {BatchNorm, Multiply}) and any(
-            issubclass(o, AnyConvolution) for o in operators
-        )
+        return bool(operators & {BatchNorm, Multiply}) and any(issubclass(o, AnyConvolution) for o in operators)
 
     def rewrite_function(self, function: Function, name: str = "") -> Function:
         if not self.concerns(function):  # reads are counted where that is of use
@@ -162,9 +160,7 @@ class _Folder(KnownValues):
 class _Summed:
     """A convolution with constant weights and a constant summand."""
 
-    def __init__(
-        self, call: Call, operator: AnyConvolution, info: TensorStructInfo, weight: Channels
-    ) -> None:
+    def __init__(self, call: Call, operator: AnyConvolution, info: TensorStructInfo, weight: Channels) -> None:
         self.call = call
         self.operator = operator
         self.weight = weight
@@ -213,6 +209,3 @@ def _numbers(value: RelaxExpr) -> Channels | None:
     if not isinstance(value, Constant) or str(value.content.dtype) not in DTYPES:
         return None
     return np.asarray(value.data.numpy(), "float64")
-
-
-__all__ = ["FoldBatchnormToConv2D"]

@@ -99,10 +99,7 @@ class _Folder(Rewriter):
         values = (binding.value for binding in bindings_in(function))
         return any(
             isinstance(v, (Constant, ShapeExpr, PrimValue, Tuple))
-            or (
-                isinstance(v, Call)
-                and (is_call_of(v, ShapeOf) or not all(type(a) in _VARIABLES for a in v.args))
-            )
+            or (isinstance(v, Call) and (is_call_of(v, ShapeOf) or not all(type(a) in _VARIABLES for a in v.args)))
             or (isinstance(v, Call) and not v.args)
             for v in values
         )

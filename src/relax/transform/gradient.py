@@ -44,16 +44,7 @@ from ..analysis.uses import uses_of
 from ..block_builder import BlockBuilder
 from ..derive.normalize import normalize_module
 from ..derive.substitution import copy_with_new_vars
-from ..expr import (
-    Binding,
-    Call,
-    Function,
-    MatchCast,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from ..expr import Binding, Call, Function, MatchCast, Tuple, TupleGetItem, Var, VarBinding
 from ..info.mapping import fields_in
 from ..info.text import struct_info_text
 from ..ir import (
@@ -85,10 +76,7 @@ CODE = "E4012"
 
 @module_pass(needs={NORMAL_FORM}, breaks={NO_DATAFLOW, LEGALIZED, STORAGE_EXPLICIT, SHAPES_LOWERED})
 def Gradient(
-    mod: IRModule,
-    func_name: str,
-    require_grads: Var | Sequence[Var] | None = None,
-    target_index: int = 0,
+    mod: IRModule, func_name: str, require_grads: Var | Sequence[Var] | None = None, target_index: int = 0
 ) -> IRModule:
     """Add the function ``<func_name>_adjoint``, which returns ``(result, (gradients...))``; see the module's docstring.
 
@@ -199,9 +187,7 @@ def _target(func: Function, index: int) -> tuple[RelaxExpr, TensorStructInfo]:
 class _Adjoint:
     """Builds the adjoint of one function, whose variables are its own already."""
 
-    def __init__(
-        self, mod: IRModule, name: str, func: Function, required: Sequence[Var], target_index: int
-    ) -> None:
+    def __init__(self, mod: IRModule, name: str, func: Function, required: Sequence[Var], target_index: int) -> None:
         self.name, self.func, self.required = name, func, required
         self.body = body_of(func).body
         self.target, self.target_info = _target(func, target_index)
@@ -313,9 +299,7 @@ class _Adjoint:
             case _:
                 self._problem(f"this {type(value).__name__} has no gradient", span)
 
-    def _gradients(
-        self, var: Var, call: Call, grad: RelaxExpr, span: Span | None
-    ) -> Sequence[RelaxExpr | None]:
+    def _gradients(self, var: Var, call: Call, grad: RelaxExpr, span: Span | None) -> Sequence[RelaxExpr | None]:
         """The gradients by the operands of an operator's call, by its rule."""
         nothing = (None,) * len(call.args)
         operator = operator_of(call)
@@ -372,9 +356,7 @@ class _Adjoint:
                 return node
             if node not in self.placed:
                 new = map_children(node, visit)
-                self.placed[node] = (
-                    new.replace(span=span) if isinstance(new, Call) and new.span is None else new
-                )
+                self.placed[node] = new.replace(span=span) if isinstance(new, Call) and new.span is None else new
             return self.placed[node]
 
         mapped = visit(expr)

@@ -42,9 +42,7 @@ def InlinePrivateFunctions(mod: IRModule) -> IRModule:
         inliner.functions[name] = inliner.rewrite_function(cast(Function, mod[name]), name)
     if not inliner.inlined:
         return mod
-    functions: dict[GlobalVar, BaseFunc] = {
-        g: inliner.functions.get(g.name_hint, f) for g, f in mod.functions.items()
-    }
+    functions: dict[GlobalVar, BaseFunc] = {g: inliner.functions.get(g.name_hint, f) for g, f in mod.functions.items()}
     return _without_inlined(mod.with_functions(functions), inliner.inlined)
 
 
@@ -76,9 +74,7 @@ class _Inliner(Rewriter):
         params = [param.struct_info for param in function.params]
         with self.builder.knowing():
             fits, sizes, unmatched = fit_all([arg.struct_info for arg in call.args], params)
-            result = check_compatible(
-                function.body.struct_info, cast(FuncStructInfo, function.struct_info).ret
-            )
+            result = check_compatible(function.body.struct_info, cast(FuncStructInfo, function.struct_info).ret)
         if unmatched or any(fit.verdict is not Verdict.YES for fit in (*fits, result)):
             return call
         self.inlined.add(cast(GlobalVar, call.op).name_hint)
@@ -113,12 +109,7 @@ def _without_inlined(mod: IRModule, inlined: set[str]) -> IRModule:
     """The module without inlined functions that nothing names any longer."""
     while True:
         named = {name for names in call_graph(mod).values() for name in names}
-        functions = {
-            g: f for g, f in mod.functions.items() if g.name_hint not in inlined or g.name_hint in named
-        }
+        functions = {g: f for g, f in mod.functions.items() if g.name_hint not in inlined or g.name_hint in named}
         if len(functions) == len(mod.functions):
             return mod
         mod = mod.with_functions(functions)
-
-
-__all__ = ["InlinePrivateFunctions"]

@@ -46,19 +46,12 @@ def LazyGetInput(mod: IRModule) -> IRModule:
     require_uncalled(mod, lazy, WHO)
     if not lazy:
         return mod
-    return normalize_module(
-        mod.with_functions({g: lazy.get(g.name_hint, f) for g, f in mod.functions.items()})
-    )
+    return normalize_module(mod.with_functions({g: lazy.get(g.name_hint, f) for g, f in mod.functions.items()}))
 
 
 def _lazy(function: Function, count: int) -> Function:
     fget = Var("fget_param", FuncStructInfo.opaque_func(ret=ObjectStructInfo(), purity=False))
     inputs, params = function.params[:count], function.params[count:]
-    function = fetching(
-        function, params, lambda index, var: Call(fget, [PrimValue(index), StringImm(var.name_hint)])
-    )
+    function = fetching(function, params, lambda index, var: Call(fget, [PrimValue(index), StringImm(var.name_hint)]))
     attrs = {key: value for key, value in function.attrs.items() if key != FORCE_PURE}
     return function.replace(params=(*inputs, fget), attrs={**attrs, NUM_INPUT: count + 1})
-
-
-__all__ = ["LazyGetInput"]

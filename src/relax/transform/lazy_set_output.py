@@ -47,9 +47,7 @@ def LazySetOutput(mod: IRModule) -> IRModule:
     require_uncalled(mod, lazy, WHO)
     if not lazy:
         return mod
-    return normalize_module(
-        mod.with_functions({g: lazy.get(g.name_hint, f) for g, f in mod.functions.items()})
-    )
+    return normalize_module(mod.with_functions({g: lazy.get(g.name_hint, f) for g, f in mod.functions.items()}))
 
 
 def _lazy(function: Function, count: int | None) -> Function:
@@ -61,6 +59,3 @@ def _lazy(function: Function, count: int | None) -> Function:
     if count is not None:
         attrs[NUM_INPUT] = count + 1
     return function.replace(params=params, attrs=attrs)
-
-
-__all__ = ["LazySetOutput"]

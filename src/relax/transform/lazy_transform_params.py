@@ -63,9 +63,7 @@ def LazyTransformParams(
             continue
         new = without_dataflow(function)
         changed = False
-        if fget_item is not None and [
-            param for param in function.params if param not in (*getting, *setting)
-        ]:
+        if fget_item is not None and [param for param in function.params if param not in (*getting, *setting)]:
             new, changed = _getting(new, fget_item, getting, setting), True
         if fset_item is not None and not structural_equal(function.body.struct_info, TupleStructInfo(())):
             new, changed = _setting(new, fset_item, setting), True
@@ -77,13 +75,9 @@ def LazyTransformParams(
     require_uncalled(mod, lazy, WHO)
     if not lazy:
         return mod
-    mod = normalize_module(
-        mod.with_functions({g: lazy.get(g.name_hint, f) for g, f in mod.functions.items()})
-    )
+    mod = normalize_module(mod.with_functions({g: lazy.get(g.name_hint, f) for g, f in mod.functions.items()}))
     lazy = {name: forgetting(cast(Function, mod[name])) for name in lazy}
-    return normalize_module(
-        mod.with_functions({g: lazy.get(g.name_hint, f) for g, f in mod.functions.items()})
-    )
+    return normalize_module(mod.with_functions({g: lazy.get(g.name_hint, f) for g, f in mod.functions.items()}))
 
 
 def _getting(function: Function, name: str, getting: Sequence[Var], setting: Sequence[Var]) -> Function:
@@ -127,6 +121,3 @@ def _setting(function: Function, name: str, extra: Sequence[Var]) -> Function:
         return call_packed(name, *extra, PrimValue(index), value, sinfo_args=[ObjectStructInfo()])
 
     return storing(function, store)
-
-
-__all__ = ["LazyTransformParams"]

@@ -9,18 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ..analysis.uses import uses_of
-from ..expr import (
-    Binding,
-    BindingBlock,
-    Call,
-    Function,
-    MatchCast,
-    SeqExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from ..expr import Binding, BindingBlock, Call, Function, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..info.mapping import bound_in
 from ..ir import RelaxExpr
 from ..op import vm
@@ -135,6 +124,4 @@ def _is_held(binding: Binding) -> bool:
     if not isinstance(binding, MatchCast) and not isinstance(binding.value, Call):
         return False
     info = binding.struct_info if isinstance(binding, MatchCast) else binding.var.struct_info_
-    return not isinstance(info, ShapeStructInfo) and isinstance(
-        info, TensorStructInfo | ObjectStructInfo | None
-    )
+    return not isinstance(info, ShapeStructInfo) and isinstance(info, TensorStructInfo | ObjectStructInfo | None)

@@ -27,16 +27,7 @@ from ..block_builder import BlockBuilder
 from ..derive.substitution import substitute
 from ..expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
 from ..info.text import struct_info_text
-from ..ir import (
-    Diagnostic,
-    DiagnosticError,
-    IRModule,
-    Node,
-    Op,
-    RelaxExpr,
-    matching_free_vars,
-    structural_hash,
-)
+from ..ir import Diagnostic, DiagnosticError, IRModule, Node, Op, RelaxExpr, matching_free_vars, structural_hash
 from ..op import is_call_of, operator_of
 from ..op.intrinsic import Intrinsic
 from ..op.intrinsics import CallTIR
@@ -52,9 +43,7 @@ Legalize = Callable[[BlockBuilder, Call], RelaxExpr]
 
 @module_pass(needs={NORMAL_FORM}, gives={LEGALIZED}, breaks={STORAGE_EXPLICIT, SHAPES_LOWERED})
 def LegalizeOps(
-    mod: IRModule,
-    customize_legalize_map: Mapping[str, Legalize] | None = None,
-    enable_warning: bool = False,
+    mod: IRModule, customize_legalize_map: Mapping[str, Legalize] | None = None, enable_warning: bool = False
 ) -> IRModule:
     """Legalize every operator of a module; see the module's docstring.
 
@@ -141,8 +130,7 @@ class _Legalizer(Rewriter):
         if not self.unsolved:
             return
         notes = Counter(
-            f"{cast(Op, call.op).name}: {reason}{_place(call, where)}"
-            for call, reason, where in self.unsolved
+            f"{cast(Op, call.op).name}: {reason}{_place(call, where)}" for call, reason, where in self.unsolved
         )
         names = sorted({cast(Op, call.op).name for call, _, _ in self.unsolved})
         first = next((call.span for call, _, _ in self.unsolved if call.span is not None), None)
@@ -216,9 +204,7 @@ class _Template(NamedTuple):
         leaves = _leaves(call)
         args = (callee, Tuple([leaves[i] for i in self.positions]), *rest)
         # Of operands with the same struct info, but for the names of variables, the same is derived.
-        made = carry_info(
-            self.call, Call(self.call.op, args, self.call.attrs, self.call.sinfo_args, span=call.span)
-        )
+        made = carry_info(self.call, Call(self.call.op, args, self.call.attrs, self.call.sinfo_args, span=call.span))
         renamed = {old: new for old, new in variables.items() if old is not new}
         return substitute(made, renamed) if renamed else made
 

@@ -246,17 +246,14 @@ def _telling(part: _Part, first: _Part, sizes: Iterable[ShapeVar], results: Iter
         mine = bound_in(weight.struct_info)
         theirs = bound_in(original.struct_info)
         if any(
-            (size in wanted or other in wanted) and other not in told
-            for size, other in zip(mine, theirs, strict=False)
+            (size in wanted or other in wanted) and other not in told for size, other in zip(mine, theirs, strict=False)
         ):
             added.add(original)
             told = {**told, **theirs}
     return added
 
 
-def _transform_function(
-    first: _Part, common: Sequence[VarBinding], results: Sequence[Var], name: str
-) -> Function:
+def _transform_function(first: _Part, common: Sequence[VarBinding], results: Sequence[Var], name: str) -> Function:
     """The function from the tuple of all weights to the results."""
     info = TupleStructInfo([weight.struct_info for weight in first.weights])
     params = Var("params", info)
@@ -340,6 +337,3 @@ def _without_unused_constants(part: _Part, blocks: Sequence[BindingBlock]) -> li
             same = len(kept) == len(block.bindings)
             result.insert(0, block if same else block.replace(bindings=tuple(kept)))
     return result
-
-
-__all__ = ["LiftTransformParams"]

@@ -64,6 +64,3 @@ def _new_names(mod: IRModule) -> dict[GlobalVar, str]:
         names[var] = name
         taken.add(name)
     return names
-
-
-__all__ = ["NormalizeGlobalVar"]

@@ -70,12 +70,7 @@ def obstacles(func: Function) -> list[tuple[str, Span | None, str]]:
         value = binding.value
         span = value.span or binding.span or func.span
         if isinstance(value, If):
-            reasons.append(
-                ("a function with branches", span, "compute both branches, and choose with R.where")
-            )
+            reasons.append(("a function with branches", span, "compute both branches, and choose with R.where"))
         elif isinstance(value, Function):
             reasons.append(("a function with local functions", span, "write its body where it is called"))
     return reasons
-
-
-__all__ = ["OneBlock", "bindings_of", "body_of", "obstacles", "results_of"]

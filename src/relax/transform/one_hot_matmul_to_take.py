@@ -55,11 +55,7 @@ class _Products(KnownValues):
         if not is_call_of(call, Matmul):
             return call
         one_hot, table = self.value(call.args[0]), self.value(call.args[1])
-        if (
-            not isinstance(table, Constant)
-            or not isinstance(one_hot, Call)
-            or not is_call_of(one_hot, Astype)
-        ):
+        if not isinstance(table, Constant) or not isinstance(one_hot, Call) or not is_call_of(one_hot, Astype):
             return call
         same = self.value(one_hot.args[0])
         if not isinstance(same, Call) or not is_call_of(same, Equal):
@@ -116,6 +112,3 @@ def _taken(x: RelaxExpr, first: int, weights: NDArray[Any]) -> RelaxExpr:
     zeros = np.zeros((1, weights.shape[1]), weights.dtype)
     rows = np.concatenate([zeros, weights + zeros, zeros])
     return apply("take", const(rows), places, axis=0, mode="clip")
-
-
-__all__ = ["OneHotMatmulToTake"]

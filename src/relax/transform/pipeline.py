@@ -34,40 +34,27 @@ from .vm_builtin_lower import VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
 
 GRAPH: tuple[Step, ...] = (
+    Step(Normalize, "Bring the program into normal form and derive struct info, which all later passes read."),
     Step(
-        Normalize, "Bring the program into normal form and derive struct info, which all later passes read."
-    ),
-    Step(
-        RealizeVDevice,
-        "Turn device hints into explicit copies; must run before common subexpressions are eliminated.",
+        RealizeVDevice, "Turn device hints into explicit copies; must run before common subexpressions are eliminated."
     ),
     Step(CheckReuse, "Report violated in-place and purity annotations before dead code is removed."),
+    Step(CanonicalizeBindings, "Replace aliases by the variable they name, so that later passes match calls directly."),
     Step(
-        CanonicalizeBindings,
-        "Replace aliases by the variable they name, so that later passes match calls directly.",
-    ),
-    Step(
-        FakeQuantizationToInteger,
-        "Multiply quantised weights as int8; must run before FoldConstant dequantises them.",
+        FakeQuantizationToInteger, "Multiply quantised weights as int8; must run before FoldConstant dequantises them."
     ),
     Step(
         DequantizeInProducts,
         "Dequantise the remaining weights inside the product, in registers; must run before FoldConstant.",
     ),
     Step(FoldConstant, "Evaluate calls whose operands are constants."),
-    Step(
-        FoldBatchnormToConv2D,
-        "Fold batch norm into convolution weights, now that its statistics are constants.",
-    ),
+    Step(FoldBatchnormToConv2D, "Fold batch norm into convolution weights, now that its statistics are constants."),
     Step(
         ConvTransposeToConv,
         "Rewrite transposed convolutions as convolutions where that is faster; needs constant weights.",
     ),
     Step(OneHotMatmulToTake, "Replace a product of a one-hot matrix and constant weights by a row lookup."),
-    Step(
-        DivisionToMultiplication,
-        "Replace division by a constant by multiplication where the result is the same.",
-    ),
+    Step(DivisionToMultiplication, "Replace division by a constant by multiplication where the result is the same."),
     Step(EliminateCommonSubexpr, "Eliminate common subexpressions."),
     Step(DeadCodeElimination, "Remove pure bindings that are never used."),
     Step(SumsOfBytes, "Fuse requantisation into sums of quantised tensors; needs final use counts."),
@@ -80,58 +67,32 @@ LOWER: tuple[Step, ...] = (
         RewriteDataflowReshape,
         "Replace copies that only change the shape by views; needs dataflow blocks, in which aliases are known.",
     ),
-    Step(
-        DataflowUseInplaceCalls,
-        "Write results into inputs that are dead afterwards; needs dataflow blocks too.",
-    ),
-    Step(
-        ToNonDataflow, "Dissolve dataflow blocks: from here on the order of bindings is the order of effects."
-    ),
+    Step(DataflowUseInplaceCalls, "Write results into inputs that are dead afterwards; needs dataflow blocks too."),
+    Step(ToNonDataflow, "Dissolve dataflow blocks: from here on the order of bindings is the order of effects."),
     Step(RemovePurityChecking, "Drop purity annotations: the next pass writes into allocations."),
     Step(CallTIRRewrite, "Allocate the output of each call_tir and pass it as an argument."),
-    Step(
-        CanonicalizeBindings, "Merge each call's result with its allocation, which CallTIRRewrite separated."
-    ),
+    Step(CanonicalizeBindings, "Merge each call's result with its allocation, which CallTIRRewrite separated."),
     Step(LambdaLift, "Lift local functions to global ones; the VM has no others."),
     Step(RemoveUnusedFunctions, "Remove functions that no entry point reaches."),
-    Step(
-        StaticPlanBlockMemory,
-        "Place intermediate tensors in one arena per activation, reusing space of dead ones.",
-    ),
+    Step(StaticPlanBlockMemory, "Place intermediate tensors in one arena per activation, reusing space of dead ones."),
 )
 """Lowering: operators to kernels, call_tir to calls with allocated outputs, closures to global functions."""
 
 FUSE: tuple[Step, ...] = (
-    Step(
-        AnnotateTIROpPattern,
-        "Classify each kernel as elementwise, broadcast, injective, reduction, … for FuseOps.",
-    ),
-    Step(
-        FuseAttention,
-        "Group the products and the softmax of attention; must run before FuseOps groups parts of it.",
-    ),
-    Step(
-        FuseOps,
-        "Group kernels that read each other's results; needs dataflow blocks, which bound their uses.",
-    ),
+    Step(AnnotateTIROpPattern, "Classify each kernel as elementwise, broadcast, injective, reduction, … for FuseOps."),
+    Step(FuseAttention, "Group the products and the softmax of attention; must run before FuseOps groups parts of it."),
+    Step(FuseOps, "Group kernels that read each other's results; needs dataflow blocks, which bound their uses."),
     Step(FuseTIR, "Merge the kernels of each group into one PrimFunc without intermediate tensors."),
     Step(
-        FuseConvolutions,
-        "Fuse chains of convolutions row by row (line-buffered), now that they have their epilogues.",
+        FuseConvolutions, "Fuse chains of convolutions row by row (line-buffered), now that they have their epilogues."
     ),
-    Step(
-        ChannelsLast,
-        "Keep tensors between convolution kernels in channels-last layout.",
-    ),
+    Step(ChannelsLast, "Keep tensors between convolution kernels in channels-last layout."),
 )
 """Kernel fusion; runs right after LegalizeOps."""
 
 MACHINE: tuple[Step, ...] = (
     Step(VMBuiltinLower, "Replace the remaining operators by calls of VM builtins."),
-    Step(
-        VMShapeLower,
-        "Compute shapes as run-time values: match arguments at entry, keep sizes in the shape heap.",
-    ),
+    Step(VMShapeLower, "Compute shapes as run-time values: match arguments at entry, keep sizes in the shape heap."),
 )
 """Lowering to VM builtins and run-time shapes."""
 

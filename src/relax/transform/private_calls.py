@@ -16,9 +16,7 @@ Rewrite = Callable[[Call], RelaxExpr]
 def calls_of_private(mod: IRModule) -> dict[str, list[Call]]:
     """The calls of each private Relax function that is called only: no value, and no caller outside of the module."""
     calls: dict[str, list[Call]] = {
-        g.name_hint: []
-        for g, f in mod.functions.items()
-        if isinstance(f, Function) and "global_symbol" not in f.attrs
+        g.name_hint: [] for g, f in mod.functions.items() if isinstance(f, Function) and "global_symbol" not in f.attrs
     }
     values: set[str] = set()
     pending: list[Node] = [f for f in mod.functions.values() if isinstance(f, Function)]
@@ -54,6 +52,3 @@ class Calls(Substitution):
         if isinstance(new, Call) and isinstance(new.op, GlobalVar) and new.op.name_hint in self.rewrites:
             return self.rewrites[new.op.name_hint](new)
         return super().carry(old, new)
-
-
-__all__ = ["Calls", "calls_of_private", "with_calls"]

@@ -44,6 +44,3 @@ class _Refiner(Rewriter):
         if declared is None or not tells_more(info, declared):
             return result
         return result.replace(ret_struct_info=info)
-
-
-__all__ = ["refined", "tells_more"]

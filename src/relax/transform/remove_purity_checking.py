@@ -40,9 +40,7 @@ def force_pure(func: Function) -> Function:
 def _is_marked(binding: Binding) -> bool:
     """True for a call that is marked as pure, and for a local function."""
     value = getattr(binding, "value", None)
-    return isinstance(value, Function) or (
-        isinstance(value, Call) and is_call_of(value, PackedCall, InvokePureClosure)
-    )
+    return isinstance(value, Function) or (isinstance(value, Call) and is_call_of(value, PackedCall, InvokePureClosure))
 
 
 class _Remover(Rewriter):

@@ -53,9 +53,7 @@ def RemoveUnusedOutputs(mod: IRModule) -> IRModule:
     kept = {name: sorted(indices) for name, indices in used.items() if 0 < len(indices) < candidates[name]}
     if not kept:
         return mod
-    changed = {
-        g: _changed(f, g.name_hint, kept) if isinstance(f, Function) else f for g, f in mod.functions.items()
-    }
+    changed = {g: _changed(f, g.name_hint, kept) if isinstance(f, Function) else f for g, f in mod.functions.items()}
     return normalize_module(mod.with_functions(changed))
 
 
@@ -89,11 +87,7 @@ def _used_fields(function: Function, candidates: Mapping[str, int]) -> dict[str,
     pending: list[Node] = [function.body]
     while pending:
         node = pending.pop()
-        if (
-            isinstance(node, TupleGetItem)
-            and isinstance(node.tuple_value, Var)
-            and node.tuple_value in results
-        ):
+        if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Var) and node.tuple_value in results:
             used[results[node.tuple_value]].add(node.index)
             continue
         if isinstance(node, Var) and node in results:
@@ -122,9 +116,7 @@ def _cut(function: Function, indices: Sequence[int]) -> Function:
     declared = function.ret_struct_info
     if isinstance(declared, TupleStructInfo):
         fields = [declared.fields[i] for i in indices]
-        function = function.replace(
-            ret_struct_info=fields[0] if len(fields) == 1 else TupleStructInfo(fields)
-        )
+        function = function.replace(ret_struct_info=fields[0] if len(fields) == 1 else TupleStructInfo(fields))
     if old.body is made:
         return function.replace(body=SeqExpr(old.blocks, value, span=old.span))
     new = _Replaced(made, value).seq(old)
@@ -171,6 +163,3 @@ class _Results(Substitution):
                 var, indices = found
                 return var if len(indices) == 1 else TupleGetItem(var, indices.index(node.index))
         return super().node(node)
-
-
-__all__ = ["RemoveUnusedOutputs"]

@@ -120,6 +120,3 @@ def _rewrite(function: Function, kept: Sequence[int], sizes: Sequence[ShapeVar])
         return call.replace(args=tuple(args))
 
     return rewrite
-
-
-__all__ = ["RemoveUnusedParameters"]

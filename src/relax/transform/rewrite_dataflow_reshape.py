@@ -21,17 +21,7 @@ from __future__ import annotations
 from ..analysis.alias import private_variables
 from ..analysis.effects import effects_of, only_reads
 from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
-from ..expr import (
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Function,
-    ShapeExpr,
-    Tuple,
-    Var,
-    VarBinding,
-)
+from ..expr import BindingBlock, Call, DataflowBlock, DataflowVar, Function, ShapeExpr, Tuple, Var, VarBinding
 from ..ir import GlobalVar, IRModule
 from ..op import is_call_of
 from ..op.intrinsics import CallTIR
@@ -63,9 +53,7 @@ class _Views(Rewriter):
         self.private: frozenset[Var] = frozenset()
 
     def concerns(self, function: Function) -> bool:
-        return any(
-            isinstance(b.var, DataflowVar) and isinstance(b.value, Call) for b in bindings_in(function)
-        )
+        return any(isinstance(b.var, DataflowVar) and isinstance(b.value, Call) for b in bindings_in(function))
 
     def block(self, block: BindingBlock) -> BindingBlock:
         outer = self.private
@@ -134,9 +122,7 @@ def is_flat_copy(func: PrimFunc) -> bool:
     if not covers(store, loops, analyzer):
         return False
     source, result = (element_count(buffer) for buffer in buffers)
-    if not Analyzer().can_prove_equal(
-        source, result
-    ):  # also where a loop does not run, which `analyzer` excludes
+    if not Analyzer().can_prove_equal(source, result):  # also where a loop does not run, which `analyzer` excludes
         return False
     written, read = (
         flat_index(buffer, indices)

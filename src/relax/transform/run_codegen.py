@@ -57,9 +57,7 @@ def RunCodegen(
     entry_functions
         Functions that stay besides the public ones, whether they are used or not; main by default.
     """
-    outside = {
-        g: f for g, f in mod.functions.items() if isinstance(f, Function) and f.attrs.get(CODEGEN) is not None
-    }
+    outside = {g: f for g, f in mod.functions.items() if isinstance(f, Function) and f.attrs.get(CODEGEN) is not None}
     if not outside:
         return mod
     rewriter = _Calls(mod, {name.name_hint for name in outside})
@@ -139,10 +137,7 @@ class _Calls(Rewriter):
                 name = cast(GlobalVar, call.op).name_hint
                 message = f"RunCodegen: the outputs of {name} must be tensors of known shapes and dtypes"
                 raise self.builder.error(
-                    NO_CODEGEN,
-                    message,
-                    call.span,
-                    hint="give the function a return annotation of such tensors",
+                    NO_CODEGEN, message, call.span, hint="give the function a return annotation of such tensors"
                 )
         return cast(StructInfo, info)
 
@@ -169,6 +164,3 @@ def _values_in(function: Node) -> set[str]:
 
     walk(function, visit)
     return found
-
-
-__all__ = ["CODEGEN", "RunCodegen"]

@@ -10,11 +10,7 @@ from ..ir import RelaxExpr, StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..prim import Var as PrimVar
 from ..prim.totality import scalar_never_fails
-from ..struct_info import (
-    FuncStructInfo,
-    ObjectStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import FuncStructInfo, ObjectStructInfo, TupleStructInfo
 from .shape_code import NodeTable
 
 _OBJECT = ObjectStructInfo()

@@ -5,13 +5,7 @@ from __future__ import annotations
 from ..expr import Call, ExternFunc, VarBinding
 from ..ir import RelaxExpr, StructInfo, same_vdevice
 from ..runtime.builtin_table import BUILTINS
-from ..struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 
 def guaranteed(value: RelaxExpr) -> StructInfo:

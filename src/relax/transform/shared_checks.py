@@ -18,13 +18,7 @@ from ..ir import Node, StructInfo
 from ..ir.sharing import is_excessive, parts_first
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..prim.totality import scalar_never_fails
-from ..struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    ShapeStructInfo,
-    TensorStructInfo,
-    TupleStructInfo,
-)
+from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 PLACES = 500
 """The places of a struct info, most of them because objects are shared, up to which each has a check of its own."""
@@ -38,9 +32,7 @@ def is_shared(info: StructInfo) -> bool:
     """True if a value is matched by a table: its struct info has too many places, and nothing that needs a call of
     its own (a function, a device, a shape in a variable) or whose computation may fail.
     """
-    return (
-        isinstance(info, TupleStructInfo) and is_excessive(info, PLACES) and all(map(_is_plain, _parts(info)))
-    )
+    return isinstance(info, TupleStructInfo) and is_excessive(info, PLACES) and all(map(_is_plain, _parts(info)))
 
 
 class OnceEach:

@@ -56,9 +56,7 @@ def SpecializePrimFuncBasedOnCallSite(mod: IRModule) -> IRModule:
 def _calls_of_kernels(mod: IRModule) -> dict[str, list[Call]]:
     """The calls in destination-passing style of each private PrimFunc that nothing else mentions."""
     calls: dict[str, list[Call]] = {
-        g.name_hint: []
-        for g, f in mod.functions.items()
-        if isinstance(f, PrimFunc) and "global_symbol" not in f.attrs
+        g.name_hint: [] for g, f in mod.functions.items() if isinstance(f, PrimFunc) and "global_symbol" not in f.attrs
     }
     others: set[str] = set()
     for function in mod.functions.values():
@@ -95,9 +93,7 @@ def _specialized(function: PrimFunc, calls: list[Call]) -> PrimFunc:
     }
     scopes: dict[Buffer, Buffer] = {}
     for buffer, *_ in _buffers(function, known[0]):
-        found = {
-            _scope(info) for each in known for other, info in _buffers(function, each) if other is buffer
-        }
+        found = {_scope(info) for each in known for other, info in _buffers(function, each) if other is buffer}
         scope = found.pop()
         if not found and buffer.scope == "global" and scope != "global":
             scopes[buffer] = buffer.replace(scope=scope)
@@ -140,9 +136,7 @@ def _sizes(function: PrimFunc, arguments: Arguments) -> Mapping[PrimVar, int | N
         for size, value in zip(buffer.shape, given, strict=True):
             if isinstance(size, PrimVar):
                 numbers = found.setdefault(size, set())
-                if (
-                    isinstance(value, IntImm) and value.value >= 0
-                ):  # negative ones are in code that never runs
+                if isinstance(value, IntImm) and value.value >= 0:  # negative ones are in code that never runs
                     numbers.add(value.value)
     return {var: next(iter(numbers)) if len(numbers) == 1 else None for var, numbers in found.items()}
 
@@ -151,6 +145,3 @@ def _scope(info: StructInfo | None) -> str:
     """The memory in which a tensor is."""
     device = info.vdevice if isinstance(info, TensorStructInfo) else None
     return "global" if device is None else device.memory_scope
-
-
-__all__ = ["SpecializePrimFuncBasedOnCallSite"]

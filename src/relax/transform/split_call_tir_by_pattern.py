@@ -136,9 +136,7 @@ class _Splitter(Rewriter):
         inputs = Tuple([given[buffer] for buffer in parts.taken[:-1]])
         if parts.rest is None:
             return call_dps_packed(ExternFunc(parts.symbol), inputs, result).replace(span=call.span)
-        first = self.builder.emit(
-            call_dps_packed(ExternFunc(parts.symbol), inputs, made).replace(span=call.span)
-        )
+        first = self.builder.emit(call_dps_packed(ExternFunc(parts.symbol), inputs, made).replace(span=call.span))
         rest = self.builder.add_func(parts.rest, f"{callee.name_hint}_rest")
         return call.replace(args=(rest, Tuple([first, *(given[buffer] for buffer in parts.needed)])))
 
@@ -153,9 +151,7 @@ class _Splitter(Rewriter):
         fits = len(answer) == 3 and isinstance(answer[0], str) and isinstance(answer[1], int)
         fits = fits and 0 <= answer[1] <= len(matches) and all(isinstance(b, Buffer) for b in answer[2])
         if not fits:
-            message = (
-                f"SplitCallTIRByPattern: the answer for {name} is no name, number of matches and buffers"
-            )
+            message = f"SplitCallTIRByPattern: the answer for {name} is no name, number of matches and buffers"
             hint = f"there are {len(matches)} matches; an empty list keeps the kernel"
             raise self.builder.error(UNFIT, message, call.span, hint=hint)
         if answer[1] == 0:
@@ -165,15 +161,9 @@ class _Splitter(Rewriter):
         if parts is None:
             return None
         taken = tuple(answer[2])
-        if (
-            len(set(taken)) != len(taken)
-            or set(taken) != set(parts.taken)
-            or taken[-1] is not parts.taken[-1]
-        ):
+        if len(set(taken)) != len(taken) or set(taken) != set(parts.taken) or taken[-1] is not parts.taken[-1]:
             wanted, found = (", ".join(b.name for b in each) for each in (parts.taken, taken))
-            message = (
-                f"SplitCallTIRByPattern: {answer[0]} for {name} is given the buffers {found}, not {wanted}"
-            )
+            message = f"SplitCallTIRByPattern: {answer[0]} for {name} is given the buffers {found}, not {wanted}"
             hint = "give the buffers that the nests read, in any order, and the one they write last"
             raise self.builder.error(UNFIT, message, call.span, hint=hint)
         return _Parts(parts.symbol, taken, parts.rest, parts.needed)
@@ -259,9 +249,7 @@ def _parted(function: PrimFunc, first: Sequence[Stmt], others: Sequence[Stmt], s
     handles = [PrimVar(f"var_{buffer.name}", "handle") for buffer in inputs]
     allocated = tuple(b for b in root.alloc_buffers if b in later and b is not result)
     block = root.replace(alloc_buffers=allocated, body=seq_of(others))
-    kept = {
-        key: value for key, value in function.attrs.items() if key == "tir.noalias"
-    }  # others are of the whole
+    kept = {key: value for key, value in function.attrs.items() if key == "tir.noalias"}  # others are of the whole
     rest = PrimFunc(
         tuple(handles),
         body=function.body.replace(block=block),
@@ -308,6 +296,3 @@ def _sizes(buffers: Sequence[Buffer], infos: Sequence[Any]) -> dict[PrimVar, Pri
             if isinstance(size, PrimVar):
                 values.setdefault(size, value)
     return values
-
-
-__all__ = ["MatchResult", "SplitCallTIRByPattern"]

@@ -140,12 +140,7 @@ class _Sums(KnownValues):
         return self.added(left, right.tensor, numbers, (least, offset), result.dtype).replace(span=call.span)
 
     def added(
-        self,
-        left: _Operand,
-        right: RelaxExpr,
-        numbers: Factors,
-        limits: tuple[Constant, Constant],
-        dtype: DataType,
+        self, left: _Operand, right: RelaxExpr, numbers: Factors, limits: tuple[Constant, Constant], dtype: DataType
     ) -> Call:
         """The call of a kernel that adds."""
         formula = topi.qdq.add_quantized if left.floats is None else topi.qdq.add_rounded
@@ -156,9 +151,7 @@ class _Sums(KnownValues):
         rounded = () if left.floats is None else left.scale.limits(False)
         floats = [const(np.array(number, np.float32)) for number in (*rounded, *numbers)]
         first = left.tensor if left.floats is None else left.floats
-        return self.builder.call_te(
-            compute, first, right, *floats, *limits, primfunc_name_hint="add_quantized"
-        )
+        return self.builder.call_te(compute, first, right, *floats, *limits, primfunc_name_hint="add_quantized")
 
     # ------------------------------------------------------------------------------------ operands
 
@@ -224,12 +217,7 @@ class _Sums(KnownValues):
 def _is_like(expr: RelaxExpr, info: TensorStructInfo) -> bool:
     """True if a tensor has the shape of another one."""
     own = expr.struct_info_
-    if (
-        not isinstance(own, TensorStructInfo)
-        or own.dims is None
-        or info.dims is None
-        or own.ndim != info.ndim
-    ):
+    if not isinstance(own, TensorStructInfo) or own.dims is None or info.dims is None or own.ndim != info.ndim:
         return False
     return all(topi.same_size(a, b) for a, b in zip(own.dims, info.dims, strict=True))
 
@@ -251,6 +239,3 @@ def _numbers(left: _Scale, right: _Scale, result: _Scale, has_relu: bool, is_byt
     own = (left.every, left.zero) if is_bytes else (left.every - left.zero, 0)
     expected = numbers.astype(np.int64) - result.zero
     return factors(own[0], right.every, quotients, (own[1], right.zero), expected, result.limits(has_relu))
-
-
-__all__ = ["SumsOfBytes"]

@@ -92,9 +92,7 @@ def ToMixedPrecision(
     problems = DiagnosticContext()
     names = tuple(fp16_input_names or ())
     if mixed_precision_type not in NARROW:
-        problems.emit(
-            _wrong(f"mixed_precision_type must be float16 or bfloat16, found {mixed_precision_type!r}")
-        )
+        problems.emit(_wrong(f"mixed_precision_type must be float16 or bfloat16, found {mixed_precision_type!r}"))
     if out_dtype not in ("float32", mixed_precision_type):
         problems.emit(_wrong(f"out_dtype must be float32 or {mixed_precision_type}, found {out_dtype!r}"))
     _check_names(mod, names, mixed_precision_type, problems)
@@ -116,9 +114,7 @@ def _check_names(mod: IRModule, names: Sequence[str], narrow: str, problems: Dia
         for key in having:
             users = [user for user, f in functions.items() if key in global_vars_in(f)]
             if users:
-                problems.emit(
-                    _wrong(f"{key} is called by {', '.join(users)}, which pass float32 as {name!r}")
-                )
+                problems.emit(_wrong(f"{key} is called by {', '.join(users)}, which pass float32 as {name!r}"))
 
 
 def _is_input(param: Var, names: Sequence[str], dtype: DataType = FLOAT32) -> bool:
@@ -299,18 +295,14 @@ class _MixedPrecision(Rewriter):
         """The dtypes of a value just computed."""
         if isinstance(program, TupleStructInfo) and isinstance(computed, TupleStructInfo):
             fields = enumerate(zip(program.fields, computed.fields, strict=True))
-            return tuple(
-                self._computed(TupleGetItem(value, i), old, new, loses_nothing) for i, (old, new) in fields
-            )
+            return tuple(self._computed(TupleGetItem(value, i), old, new, loses_nothing) for i, (old, new) in fields)
         before, now = _dtype(program), _dtype(computed)
         return Precisions(before, now, {now: value}, loses_nothing or now == self.narrow)
 
     def _define(self, binding: VarBinding, precision: Precision) -> None:
         """Give a variable its value; bind it if it is seen outside of the block."""
         self.values[binding.var] = precision
-        if isinstance(precision, Precisions) and isinstance(
-            precision.at_hand[precision.computed], TupleGetItem
-        ):
+        if isinstance(precision, Precisions) and isinstance(precision.at_hand[precision.computed], TupleGetItem):
             value = self.builder.emit(precision.at_hand[precision.computed], binding.var.name_hint)
             precision.at_hand[precision.computed] = value
         if isinstance(binding.var, DataflowVar):
@@ -461,6 +453,3 @@ def _is_other_float(info: StructInfo) -> bool:
     if not isinstance(info, TensorStructInfo | PrimStructInfo):
         return False
     return info.dtype.is_void or (info.dtype.is_float and info.dtype != FLOAT32)
-
-
-__all__ = ["ToMixedPrecision"]

@@ -59,6 +59,3 @@ class _Update(Rewriter):
         result = super().function(function)
         assert isinstance(result, Function)
         return result
-
-
-__all__ = ["UpdateParamStructInfo"]

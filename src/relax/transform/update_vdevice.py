@@ -27,9 +27,7 @@ def UpdateVDevice(mod: IRModule, new_vdevice: VDevice, index: int) -> IRModule:
     """Replace the virtual device number `index` of the module. Raises IndexError if it lists no such device."""
     listed = listed_vdevices(mod)
     if not 0 <= index < len(listed):
-        raise IndexError(
-            f"UpdateVDevice: the module lists {len(listed)} virtual devices, there is no number {index}"
-        )
+        raise IndexError(f"UpdateVDevice: the module lists {len(listed)} virtual devices, there is no number {index}")
     old = listed[index]
     if same_vdevice(old, new_vdevice):
         return mod

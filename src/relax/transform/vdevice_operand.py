@@ -41,6 +41,3 @@ class VDeviceOperands:
     def operand(self, vdevice: VDevice | None, span: Span | None = None, where: str = "") -> PrimValue:
         """That number, as an argument."""
         return PrimValue(self.index(vdevice, span, where))
-
-
-__all__ = ["NO_CODE", "VDeviceOperands"]

@@ -29,25 +29,8 @@ from ..analysis.properties import (
     STORAGE_EXPLICIT,
 )
 from ..derive.rules import notes_of
-from ..expr import (
-    Call,
-    ExternFunc,
-    Function,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
-from ..ir import (
-    DiagnosticError,
-    GlobalVar,
-    IRModule,
-    Op,
-    RelaxExpr,
-    StructInfo,
-    VDevice,
-)
+from ..expr import Call, ExternFunc, Function, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
+from ..ir import DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, StructInfo, VDevice
 from ..op import is_call_of, operator_of
 from ..op.intrinsic import DestinationPassing, Intrinsic, PackedCall
 from ..op.intrinsics import CallBuiltinWithCtx, InvokeClosure
@@ -88,9 +71,7 @@ class _BuiltinLowering(Rewriter):
         return function if new is forced else new
 
     def var_binding(self, binding: VarBinding) -> None:
-        if not is_call_of(
-            binding.value, EndOfLife
-        ):  # the machine sees by itself when a register is read last
+        if not is_call_of(binding.value, EndOfLife):  # the machine sees by itself when a register is read last
             super().var_binding(binding)
         else:
             self.variables[binding.var] = Tuple(())

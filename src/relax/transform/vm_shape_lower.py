@@ -54,16 +54,7 @@ from ..info.mapping import bound_in
 from ..info.relations import is_base_of
 from ..info.runtime import InfoMaker
 from ..info.text import prim_text
-from ..ir import (
-    BaseFunc,
-    DataType,
-    GlobalVar,
-    IRModule,
-    RelaxExpr,
-    Span,
-    StructInfo,
-    listed_vdevices,
-)
+from ..ir import BaseFunc, DataType, GlobalVar, IRModule, RelaxExpr, Span, StructInfo, listed_vdevices
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..prim.arithmetic import wrap
@@ -196,13 +187,10 @@ class _FunctionLowering:
     def _enter(self, params: Sequence[Var]) -> None:
         """Match the parameters. What a closure captured was known before it is called, and comes first."""
         self._match(
-            (param, param.struct_info_ or _OBJECT, f"parameter {param.name_hint}", param.name_hint)
-            for param in params
+            (param, param.struct_info_ or _OBJECT, f"parameter {param.name_hint}", param.name_hint) for param in params
         )
 
-    def _match(
-        self, values: Iterable[tuple[RelaxExpr, StructInfo, str, str]], known: StructInfo = _OBJECT
-    ) -> None:
+    def _match(self, values: Iterable[tuple[RelaxExpr, StructInfo, str, str]], known: StructInfo = _OBJECT) -> None:
         """Match values against struct infos; what they are in messages, and in those about variables that they bind."""
         subjects = {Subject(info, f"{self.name}: {what}", name): value for value, info, what, name in values}
         _MatchLowering(self, subjects, known).write()
@@ -227,9 +215,7 @@ class _FunctionLowering:
                 self._binding(binding)
 
     def _binding(self, binding: Binding) -> None:
-        self.span = (
-            binding.value.span or binding.span if isinstance(binding, VarBinding | MatchCast) else None
-        )
+        self.span = binding.value.span or binding.span if isinstance(binding, VarBinding | MatchCast) else None
         if isinstance(binding, MatchCast):
             value = self._leaf(binding.value)
             what, known = name_of(binding.value), binding.value.struct_info_ or _OBJECT
@@ -260,9 +246,7 @@ class _FunctionLowering:
                 return self._leaf(value)
 
     def _if(self, value: If, cond: RelaxExpr, yes: SeqExpr, no: SeqExpr) -> RelaxExpr:
-        return carry_info(
-            value, value.replace(cond=cond, true_branch=self._branch(yes), false_branch=self._branch(no))
-        )
+        return carry_info(value, value.replace(cond=cond, true_branch=self._branch(yes), false_branch=self._branch(no)))
 
     def _branch(self, seq: SeqExpr) -> SeqExpr:
         """Lower a branch; slots it computes are forgotten after it."""
@@ -282,9 +266,7 @@ class _FunctionLowering:
             case Tuple(fields):
                 new = same_or(fields, [self._leaf(field) for field in fields])
                 return leaf if new is fields else carry_info(leaf, Tuple(new, span=leaf.span))
-            case ShapeExpr(values) if not all(
-                isinstance(value, IntImm) and is_size(value.value) for value in values
-            ):
+            case ShapeExpr(values) if not all(isinstance(value, IntImm) and is_size(value.value) for value in values):
                 return self._shape(leaf)
             case PrimValue(value) if not isinstance(value, IntImm | FloatImm):
                 return self._prim_value(leaf)
@@ -313,12 +295,7 @@ class _FunctionLowering:
         if known is not None:
             return known
         self.compute([value])
-        args = [
-            self.heap,
-            PrimValue(LOAD_SLOT),
-            PrimValue(self.slot_of(value)),
-            DataTypeImm(value.dtype),
-        ]
+        args = [self.heap, PrimValue(LOAD_SLOT), PrimValue(self.slot_of(value)), DataTypeImm(value.dtype)]
         var = self.call("vm.builtin.make_prim_value", args, PrimStructInfo(value=value), "value")
         self.scalars.put(value, var)
         return var
@@ -392,9 +369,7 @@ class _FunctionLowering:
 class _MatchLowering:
     """Writes the checks of values that are matched together as calls of builtins."""
 
-    def __init__(
-        self, lowering: _FunctionLowering, values: dict[Subject, RelaxExpr], known: StructInfo
-    ) -> None:
+    def __init__(self, lowering: _FunctionLowering, values: dict[Subject, RelaxExpr], known: StructInfo) -> None:
         self.lowering = lowering
         self.values = values
         self.known = known
@@ -418,9 +393,7 @@ class _MatchLowering:
             if isinstance(info, FuncStructInfo):
                 self._check_func(subject, info)
         for subject in self.values:
-            if (
-                subject in waiting
-            ):  # in the first round all of its variables were bound, where each stands first
+            if subject in waiting:  # in the first round all of its variables were bound, where each stands first
                 self._match_parts(subject)
 
     def _known(self, subject: Subject) -> StructInfo:
@@ -434,9 +407,7 @@ class _MatchLowering:
         whole = subject.whole
         if whole is not None and subject not in self.values:
             source, index = self._value(whole), subject.index
-            self.values[subject] = (
-                source.fields[index] if isinstance(source, Tuple) else self._field(source, index)
-            )
+            self.values[subject] = source.fields[index] if isinstance(source, Tuple) else self._field(source, index)
         return self.values[subject]
 
     def _field(self, source: RelaxExpr, index: int) -> Var:
@@ -459,9 +430,7 @@ class _MatchLowering:
         heap = self.lowering.heap if dims else PrimValue(0)
         codes = [PrimValue(number) for axis in range(len(check.codes)) for number in self._code(check, axis)]
         count = PrimValue(len(check.codes))
-        self._call(
-            "vm.builtin.match", check.subject, heap, what, PrimValue(size), DataTypeImm(dtype), count, *codes
-        )
+        self._call("vm.builtin.match", check.subject, heap, what, PrimValue(size), DataTypeImm(dtype), count, *codes)
 
     def _match_parts(self, subject: Subject) -> None:
         """Match a value by a table of its struct infos."""

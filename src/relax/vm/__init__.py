@@ -13,15 +13,7 @@ if TYPE_CHECKING:
     from .driver import build, compile
     from .find_nan import NaNReport, find_nan
 
-__all__ = [
-    "Executable",
-    "NaNReport",
-    "VMInstrumentReturnKind",
-    "VirtualMachine",
-    "build",
-    "compile",
-    "find_nan",
-]
+__all__ = ["Executable", "NaNReport", "VMInstrumentReturnKind", "VirtualMachine", "build", "compile", "find_nan"]
 
 load_when_used(__name__, HOMES)
 answer_missing(__name__)

@@ -54,17 +54,7 @@ def compilable_functions(mod: IRModule) -> list[str]:
     ]
 
 
-_LEAVES: Final = (
-    Var,
-    Constant,
-    ShapeExpr,
-    PrimValue,
-    StringImm,
-    DataTypeImm,
-    GlobalVar,
-    ExternFunc,
-    StructInfo,
-)
+_LEAVES: Final = (Var, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm, GlobalVar, ExternFunc, StructInfo)
 """Node classes whose children need no check."""
 
 
@@ -75,10 +65,7 @@ def _is_first_order(function: Function) -> bool:
     while pending:
         expr = pending.pop()
         if isinstance(expr, SeqExpr):
-            parts += [
-                expr.body,
-                *(part for b in expr.blocks for c in b.bindings for part in (c.var, c.value)),
-            ]
+            parts += [expr.body, *(part for b in expr.blocks for c in b.bindings for part in (c.var, c.value))]
             pending += [b.value for block in expr.blocks for b in block.bindings if isinstance(b.value, If)]
         elif isinstance(expr, If):
             parts.append(expr.cond)
@@ -251,6 +238,3 @@ def _computed_slots(kernel: PrimFunc, origins: dict[int, PrimVar]) -> list[tuple
 def _index_of(access: BufferLoad | BufferStore) -> int | None:
     index = access.indices[0] if len(access.indices) == 1 else None
     return index.value if isinstance(index, IntImm) else None
-
-
-__all__ = ["compilable_functions"]

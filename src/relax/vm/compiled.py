@@ -33,10 +33,7 @@ def compile_functions(
         for name in names:
             function = mod[name]
             assert isinstance(function, Function)
-            yield (
-                f"{COMPILED_PREFIX}{name}",
-                HostFunction(mod, table, compiled, FORMS).compile(name, function),
-            )
+            yield (f"{COMPILED_PREFIX}{name}", HostFunction(mod, table, compiled, FORMS).compile(name, function))
         builder.set_compiled(names, table.cells)
 
     return LaterFunctions([f"{COMPILED_PREFIX}{name}" for name in names], made())

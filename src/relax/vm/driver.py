@@ -110,10 +110,7 @@ def build(
         assert_well_formed(module, check_struct_info=False)
         _check_entry_points(module)
         module = module.with_functions(
-            {
-                g: renew_doubtful_sizes(f) if isinstance(f, PrimFunc) else f
-                for g, f in module.functions.items()
-            }
+            {g: renew_doubtful_sizes(f) if isinstance(f, PrimFunc) else f for g, f in module.functions.items()}
         )
         if params:
             module = lowering.bind(module, params)
@@ -127,10 +124,7 @@ def build(
 
 
 def _built(
-    module: IRModule,
-    where: Target,
-    pipeline: str | Pass | Callable[[IRModule], IRModule] | None,
-    exec_mode: str,
+    module: IRModule, where: Target, pipeline: str | Pass | Callable[[IRModule], IRModule] | None, exec_mode: str
 ) -> Executable:
     """Executable of a module for a resolved target, built by all passes."""
     return lowering.built(module, where, pipeline, exec_mode)

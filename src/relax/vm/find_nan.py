@@ -65,6 +65,3 @@ def find_nan(
     except NumericsError as error:
         return NaNReport(error.variable, error.call, error.location, error.detail)
     return None
-
-
-__all__ = ["NaNReport", "find_nan"]

@@ -134,6 +134,3 @@ class Slots:
         if isinstance(b, Max) and (self.is_at_most(a, b.a) or self.is_at_most(a, b.b)):
             return True
         return self._analyzer.can_prove_less_equal(a, b)
-
-
-__all__ = ["Slots"]

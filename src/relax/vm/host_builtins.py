@@ -151,9 +151,7 @@ def _shape_of(f: HostFunction, call: Call) -> HostValue:
         return f.call_packed("vm.builtin.shape_of", [value])
     to = f.registers.take()
     dims = [cell_call("cell_dim", f.cell(value), _i64(axis)) for axis in range(ndim)]
-    fits = cell_call(
-        "cell_fits", TextImm("tensor"), f.cell(value), _i64(0), _i64(0), _i64(ndim), TextImm(""), _i64(0)
-    )
+    fits = cell_call("cell_fits", TextImm("tensor"), f.cell(value), _i64(0), _i64(0), _i64(ndim), TextImm(""), _i64(0))
     f.choose(
         fits,
         lambda: f.make("cell_shape", to, "vm.builtin.make_shape", *dims),
@@ -182,9 +180,7 @@ def _alloc_tensor(f: HostFunction, call: Call) -> HostValue:
     else:
         memory = f.at(given)
         rank = _i64(len(shape.dims))
-        fits = cell_call(
-            "cell_fits", TextImm("tensor"), memory, _i64(0), device, rank, TextImm(dtype), _i64(0)
-        )
+        fits = cell_call("cell_fits", TextImm("tensor"), memory, _i64(0), device, rank, TextImm(dtype), _i64(0))
         sizes = [EQ(cell_call("cell_dim", memory, _i64(axis)), dim) for axis, dim in enumerate(shape.dims)]
         f.choose(conjunction([fits, *sizes]), lambda: f.set(to, Register(given)), allocate)
     return Register(to, TensorFacts(dtype, shape.dims, f.fresh_memory()))
@@ -306,6 +302,3 @@ def _kind_of_literal(arg: RelaxExpr) -> str:
             return "t"
         case _:
             return "s" if isinstance(arg, StringImm) else ""
-
-
-__all__ = ["FORMS", "fits_form"]

@@ -22,9 +22,7 @@ def result_allocations(func: Function, outputs: int) -> dict[int, int]:
 
     Empty if a parameter may hold tensors that are not compared with the caller's output memory.
     """
-    if not all(
-        isinstance(p.struct_info_, TensorStructInfo | ShapeStructInfo | PrimStructInfo) for p in func.params
-    ):
+    if not all(isinstance(p.struct_info_, TensorStructInfo | ShapeStructInfo | PrimStructInfo) for p in func.params):
         return {}
     body = cast(SeqExpr, func.body)
     values = {b.var: b.value for block in body.blocks for b in block.bindings if isinstance(b, VarBinding)}
@@ -74,6 +72,3 @@ def last_uses(bindings: Sequence[Bound], result: RelaxExpr, params: Sequence[Var
     for var, index in last.items():
         ends[index].append(var)
     return ends
-
-
-__all__ = ["Bound", "last_uses", "makes_heap", "result_allocations"]

@@ -116,9 +116,7 @@ Form: TypeAlias = "Callable[[HostFunction, Call], HostValue]"
 class HostFunction:
     """Compiler of one function. The `forms` of builtins (`host_builtins`) use its public methods."""
 
-    def __init__(
-        self, mod: IRModule, table: ProgramTable, compiled: frozenset[str], forms: Mapping[str, Form]
-    ) -> None:
+    def __init__(self, mod: IRModule, table: ProgramTable, compiled: frozenset[str], forms: Mapping[str, Form]) -> None:
         self.mod = mod
         self.table = table
         self.compiled = compiled
@@ -151,9 +149,7 @@ class HostFunction:
         self.name = name
         self._params = frozenset(func.params)
         count = len(func.params)
-        outputs = (
-            given_results(InfoMaker().info(func.ret_struct_info)) if "global_symbol" in func.attrs else 0
-        )
+        outputs = given_results(InfoMaker().info(func.ret_struct_info)) if "global_symbol" in func.attrs else 0
         self._given = result_allocations(func, outputs)
         self.registers = Registers(count + 1 + outputs)
         for index, param in enumerate(func.params):
@@ -234,9 +230,7 @@ class HostFunction:
             return source.fields[index]
         to = self.registers.take()
         fetched = cell_call("cell_field", self.at(to), self.cell(source), index)
-        self.otherwise(
-            fetched, lambda: self.packed("vm.builtin.tuple_getitem", [source, self.integer(index)], to)
-        )
+        self.otherwise(fetched, lambda: self.packed("vm.builtin.tuple_getitem", [source, self.integer(index)], to))
         return Register(to)
 
     def _if(self, value: If, tail: bool) -> HostValue:
@@ -268,9 +262,7 @@ class HostFunction:
     # -------------------------------------------------------------------------------------- calls
 
     def _call(self, call: Call, tail: bool) -> HostValue:
-        name = (
-            call.op.name_hint if isinstance(call.op, GlobalVar) else cast(ExternFunc, call.op).global_symbol
-        )
+        name = call.op.name_hint if isinstance(call.op, GlobalVar) else cast(ExternFunc, call.op).global_symbol
         callee = self.mod.get(name)
         if isinstance(callee, ExternFunc):
             name, callee = callee.global_symbol, self.mod.get(callee.global_symbol)
@@ -327,9 +319,7 @@ class HostFunction:
                 return None
             else:
                 at = self.cell(value)
-                args.append(
-                    TensorArgument(facts, cell_call("cell_data", at), partial(cell_call, "cell_dim", at))
-                )
+                args.append(TensorArgument(facts, cell_call("cell_data", at), partial(cell_call, "cell_dim", at)))
         return direct_call(kernel, args, self.slots)
 
     def _relax(self, name: str, args: Sequence[HostValue], tail: bool) -> HostValue:

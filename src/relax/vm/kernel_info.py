@@ -6,21 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..ir import IRModule
-from ..prim import (
-    Add,
-    BinaryExpr,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Sub,
-    Var,
-    simplify,
-)
+from ..prim import Add, BinaryExpr, Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub, Var, simplify
 from ..runtime.debug_info import KernelInfo
 from ..tir import PrimFunc
 from ..tir.analysis import operation_count
@@ -77,6 +63,3 @@ def _append(expr: PrimExpr, sources: Mapping[Var, str], words: list[str]) -> boo
         case _:
             return False
     return True
-
-
-__all__ = ["kernel_infos"]

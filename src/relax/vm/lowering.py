@@ -46,10 +46,7 @@ The estimate is used before kernels are known: it starts a worker process in tim
 
 
 def built(
-    module: IRModule,
-    where: Target,
-    pipeline: str | Pass | Callable[[IRModule], IRModule] | None,
-    exec_mode: str,
+    module: IRModule, where: Target, pipeline: str | Pass | Callable[[IRModule], IRModule] | None, exec_mode: str
 ) -> Executable:
     """Executable of a module for a resolved target, built by all passes."""
     kernels = CompiledKernels(where) if executes(where) else None
@@ -186,9 +183,7 @@ class _Lowering:
         return _kernels(self._lower(mod))
 
 
-def _program(
-    mod: IRModule, compiled: bool, infos: Mapping[str, KernelInfo]
-) -> tuple[ExecBuilder, LaterFunctions]:
+def _program(mod: IRModule, compiled: bool, infos: Mapping[str, KernelInfo]) -> tuple[ExecBuilder, LaterFunctions]:
     """Functions of a module with kernels not yet lowered, and compiled forms of functions that have one."""
     builder = ExecBuilder()
     origins = cast(Mapping[str, str], mod.attrs.get(PACKED_KERNELS, {}))
@@ -199,6 +194,3 @@ def _program(
             builder.describe_kernel(name, replace(info, written=tuple(sorted(written_params(func)))))
     constants = generate(builder, mod)
     return builder, compile_functions(builder, mod, constants) if compiled else NONE_LATER
-
-
-__all__ = ["bind", "built"]

@@ -46,6 +46,3 @@ class ProgramTable:
 
     def _cell(self, kind: str, operand: Operand) -> int:
         return self._cells.setdefault((kind, operand), FIRST_CELL + len(self._cells))
-
-
-__all__ = ["ProgramTable"]

@@ -207,12 +207,7 @@ def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str,
     files = compiler_files(_rooms())
     if files is None:
         raise NotDescribed("the compiler's files were edited since they were loaded")
-    options = (
-        context.opt_level,
-        context.required_pass,
-        context.disabled_pass,
-        sorted(context.config.items()),
-    )
+    options = (context.opt_level, context.required_pass, context.disabled_pass, sorted(context.config.items()))
     versions = [platform.python_version(), *map(version, ("numpy", "ml_dtypes", "apache-tvm-ffi"))]
     return (
         files,
@@ -226,9 +221,7 @@ def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str,
 
 def _rooms() -> tuple[str, ...]:
     """Return the package's files that determine the result of a build."""
-    names = (
-        path.name for path in Path(__file__).parent.parent.iterdir() if path.is_dir() or path.suffix == ".py"
-    )
+    names = (path.name for path in Path(__file__).parent.parent.iterdir() if path.is_dir() or path.suffix == ".py")
     return tuple(sorted(name for name in names if name not in _HIGHER))
 
 
@@ -243,9 +236,7 @@ def _described(mod: IRModule) -> list[Constant]:
     size = 0
     checked: set[type[Node]] = set()
     infos: set[int] = set()
-    operators = {
-        name for name in Op.list_loaded_names() if name.startswith("relax.") and _is_own_operator(name)
-    }
+    operators = {name for name in Op.list_loaded_names() if name.startswith("relax.") and _is_own_operator(name)}
 
     def see(node: Node) -> None:
         nonlocal size
@@ -261,9 +252,7 @@ def _described(mod: IRModule) -> list[Constant]:
             operators.add(node.name)
         elif isinstance(node, FuncStructInfo) and node.derive_func not in (None, DEFAULT_DERIVATION):
             raise NotDescribed(f"{node.derive_func} may derive anything")
-        elif (
-            isinstance(node, Var) and id(node.struct_info_) not in infos
-        ):  # a label, which `walk` passes over
+        elif isinstance(node, Var) and id(node.struct_info_) not in infos:  # a label, which `walk` passes over
             infos.add(id(node.struct_info_))
             if node.struct_info_ is not None:
                 walk(node.struct_info_, see)
@@ -322,6 +311,3 @@ def _place(array: Content) -> _Place:
     """Location of an array: (address of the elements or identity of the stored array, shape, dtype name)."""
     address = id(array) if isinstance(array, StoredArray) else array.ctypes.data
     return address, array.shape, array.dtype.name
-
-
-__all__ = ["NotDescribed", "ProgramMemory", "recall_program"]

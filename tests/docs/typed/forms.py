@@ -28,15 +28,11 @@ class Model:
                 B[i, j] = C[i, j] + T.cast(k, "float32") + B.vload([i, j])
 
     @R.function
-    def main(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["n", 4]), o: R.Object) -> R.Tensor(
-        ("n", 4), "float32"
-    ):
+    def main(x: R.Tensor(("n", 4), "float32"), s: R.Shape(["n", 4]), o: R.Object) -> R.Tensor(("n", 4), "float32"):
         n = T.int64()
         cls = Model
         with R.dataflow():
-            y: R.Tensor(("n", 4), "float32") = R.call_tir(
-                cls.halve, (x,), out_sinfo=R.Tensor((n, 4), "float32")
-            )
+            y: R.Tensor(("n", 4), "float32") = R.call_tir(cls.halve, (x,), out_sinfo=R.Tensor((n, 4), "float32"))
             z = R.nn.relu(R.matmul(y, R.const(np.ones((4, 4), "float32"))) + 1.0)
             w = R.match_cast(R.image.resize2d(z, (2, 2)), R.Tensor((n, 4), "float32"))
             R.output(w)

@@ -54,9 +54,7 @@ def agrees() -> Callable[..., relax.IRModule]:
     `inputs` is one array, a tuple of them in the order of the graph's inputs, or a dict. Returns the imported module.
     """
 
-    def compare(
-        text: str, *calls: object, opset: int = 18, rtol: float = 1e-5, atol: float = 1e-6
-    ) -> relax.IRModule:
+    def compare(text: str, *calls: object, opset: int = 18, rtol: float = 1e-5, atol: float = 1e-6) -> relax.IRModule:
         model = parse(text, opset)
         mod = from_onnx(model)
         vm = relax.VirtualMachine(relax.build(mod, "llvm -opt-level=1"), relax.cpu())

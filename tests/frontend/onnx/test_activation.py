@@ -41,10 +41,7 @@ def test_slopes_of_prelu(agrees):
       o = Unsqueeze(other, axes)
       c = PRelu(z, o)
     }""".replace("a = PRelu", "axes = Constant<value_ints = [2]>()\n a = PRelu"),
-        *(
-            (np.resize(X, (n, 4)), slope, slope[:1], slope[:2, None], np.resize(X, (2, n, 4)))
-            for n in (0, 1, 3)
-        ),
+        *((np.resize(X, (n, 4)), slope, slope[:1], slope[:2, None], np.resize(X, (2, n, 4))) for n in (0, 1, 3)),
     )
 
 

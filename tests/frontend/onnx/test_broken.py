@@ -99,8 +99,7 @@ def test_external_data_is_read(external):
 
 
 @pytest.mark.parametrize(
-    "location",
-    ["../secret.bin", "/etc/passwd", "a/../../secret.bin", "link.bin", "folder/secret.bin", ".", ""],
+    "location", ["../secret.bin", "/etc/passwd", "a/../../secret.bin", "link.bin", "folder/secret.bin", ".", ""]
 )
 def test_external_data_outside_of_the_folder_is_not_read(external, tmp_path, location):
     path = external(location)
@@ -145,9 +144,7 @@ def test_external_data_that_does_not_fit(external, entries, text):
 def test_external_data_of_a_message_is_not_looked_for(external, monkeypatch):
     path = external("weights.bin")
     monkeypatch.chdir(path.parent)  # where onnx would look
-    refused(
-        onnx.load(path, load_external_data=False), "E6002", "is in another file", "give the path of the model"
-    )
+    refused(onnx.load(path, load_external_data=False), "E6002", "is in another file", "give the path of the model")
 
 
 def test_one_file_does_not_stand_for_memory_without_end(external):
@@ -349,9 +346,7 @@ def test_an_argument_that_is_no_size(dim):
 
 @pytest.mark.parametrize("shape", ["n", 5, None])
 def test_an_argument_that_is_no_shape(shape):
-    refused(
-        relu(), "E6003", f"shape_dict gives {shape!r} for 'x'", "a shape is a list", shape_dict={"x": shape}
-    )
+    refused(relu(), "E6003", f"shape_dict gives {shape!r} for 'x'", "a shape is a list", shape_dict={"x": shape})
 
 
 def test_arguments_that_are_no_dtype_and_no_opset():
@@ -415,9 +410,7 @@ def not_utf8(model: ModelProto, name: str) -> ModelProto:
     data = model.SerializeToString()
     assert name.encode() in data
     changed = ModelProto()
-    changed.ParseFromString(
-        data.replace(name.encode(), b"\xff\xfe\xfd"[: len(name)].ljust(len(name), b"\xff"))
-    )
+    changed.ParseFromString(data.replace(name.encode(), b"\xff\xfe\xfd"[: len(name)].ljust(len(name), b"\xff")))
     return changed
 
 
@@ -568,9 +561,7 @@ def test_elements_of_great_tensors_are_not_listed(nodes):
 
 
 def test_long_shape_arithmetic_is_computed_by_tensors():
-    steps = "".join(
-        f"d{i} = Div(v{i - 1}, m)  q{i} = Add(d{i}, n)  v{i} = Max(q{i}, v{i - 1})\n" for i in range(1, 14)
-    )
+    steps = "".join(f"d{i} = Div(v{i - 1}, m)  q{i} = Add(d{i}, n)  v{i} = Max(q{i}, v{i - 1})\n" for i in range(1, 14))
     text = f"""g (float[N, M] x) => (float[K] y) <int64 zero = {{0}}, int64 one = {{1}}, int64[1] first = {{0}}> {{
       s = Shape(x)
       n = Gather(s, zero)

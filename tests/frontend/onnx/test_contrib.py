@@ -99,9 +99,7 @@ def test_embeddings():
     g = Graph("embed")
     ids, segments, mask = (g.input(name, "int32", "b", "s") for name in ("ids", "segments", "mask"))
     tables = [g.weight(n, 8, scale=1.0) for n in (20, 10, 2)]
-    y, counts = g.EmbedLayerNormalization(
-        ids, segments, *tables, g.weight(8), g.weight(8), mask, outputs=2, domain=MS
-    )
+    y, counts = g.EmbedLayerNormalization(ids, segments, *tables, g.weight(8), g.weight(8), mask, outputs=2, domain=MS)
     model = g.model(y=(y, "float32", "b", "s", 8), counts=(counts, "int32", "b"))
     equal(
         model,
@@ -141,9 +139,7 @@ def test_weights_of_few_bits(bits, zeros):
     assert len(mod["main"].body.blocks[0].bindings) == 1  # a product with a constant
 
 
-@pytest.mark.parametrize(
-    ("bits", "zeros", "dtype"), [(4, False, "int4"), (4, True, "int8"), (8, False, "int8")]
-)
+@pytest.mark.parametrize(("bits", "zeros", "dtype"), [(4, False, "int4"), (4, True, "int8"), (8, False, "int8")])
 def test_many_weights_of_few_bits_stay_narrow(bits, zeros, dtype):
     rng = np.random.default_rng(0)
     n, k, block = 300, 1024, 32
@@ -162,9 +158,7 @@ def test_many_weights_of_few_bits_stay_narrow(bits, zeros, dtype):
         bits=bits,
         block_size=block,
     )
-    mod = equal(
-        g.model(y=(y, "float32", "m", n)), *({"x": r(m, k)} for m in (1, 3, 20)), rtol=1e-3, atol=1e-2
-    )
+    mod = equal(g.model(y=(y, "float32", "m", n)), *({"x": r(m, k)} for m in (1, 3, 20)), rtol=1e-3, atol=1e-2)
     assert f'"{dtype}"' in relax.transform.DequantizeInProducts()(mod).script(show_meta=True)
 
 
@@ -230,22 +224,11 @@ def test_attention_with_a_past(one_way):
     x, mask = g.input("x", "float32", "b", "s", 8), g.input("mask", "int32", "b", "past + s")
     past = g.input("past", "float32", 2, "b", 2, "past", 4)
     y, present = g.Attention(
-        x,
-        g.weight(8, 24),
-        g.weight(24),
-        mask,
-        past,
-        outputs=2,
-        domain=MS,
-        num_heads=2,
-        unidirectional=one_way,
+        x, g.weight(8, 24), g.weight(24), mask, past, outputs=2, domain=MS, num_heads=2, unidirectional=one_way
     )
     model = g.model(y=(y, "float32", "b", "s", 8), present=(present, "float32", 2, "b", 2, "past + s", 4))
     sizes = ((1, 1, 0), (2, 3, 4)) if one_way else ((2, 1, 5), (3, 4, 1))
-    equal(
-        model,
-        *({"x": r(b, s, 8), "mask": mask_of(b, p + s), "past": r(2, b, 2, p, 4)} for b, s, p in sizes),
-    )
+    equal(model, *({"x": r(b, s, 8), "mask": mask_of(b, p + s), "past": r(2, b, 2, p, 4)} for b, s, p in sizes))
 
 
 def test_lengths_as_a_mask():
@@ -307,9 +290,7 @@ def test_packed_projections():
     q = g.Reshape(g.Slice(qkv, [0], [1], [3]), [0, 0, 8])
     z = g.MultiHeadAttention(q, kv, domain=MS, num_heads=2)
     k, v = (g.Transpose(g.Squeeze(g.Slice(qkv, [i], [i + 1], [3]), [3]), perm=[0, 2, 1, 3]) for i in (1, 2))
-    separate = g.MultiHeadAttention(
-        q, k, v, domain=MS, num_heads=2
-    )  # keys and values with their heads second
+    separate = g.MultiHeadAttention(q, k, v, domain=MS, num_heads=2)  # keys and values with their heads second
     outputs = {name: (value, "float32", "b", "s", 8) for name, value in (("y", y), ("z", z), ("s", separate))}
     vm = relax.VirtualMachine(relax.build(from_onnx(g.model(**outputs)), "llvm"), relax.cpu())
     x = r(2, 3, 2, 3, 4)
@@ -342,9 +323,7 @@ def test_other_masks(form):
 def test_group_query_attention(window):
     """Prompts, and single new words behind pasts of different lengths."""
     g = Graph("gqa")
-    q, k, v = (
-        g.input(name, "float32", "b", "s", heads * 16) for name, heads in (("q", 4), ("k", 2), ("v", 2))
-    )
+    q, k, v = (g.input(name, "float32", "b", "s", heads * 16) for name, heads in (("q", 4), ("k", 2), ("v", 2)))
     pasts = [g.input(f"past_{name}", "float32", "b", 2, "past", 16) for name in "kv"]
     lengths, total = g.input("lengths", "int32", "b"), g.input("total", "int32", 1)
     angles = np.outer(np.arange(32), 0.5 ** np.arange(8)).astype("float32")
@@ -404,9 +383,7 @@ def test_rotary_embedding_of_a_part_of_each_head():
     tables = g.parameter(np.cos(angles)), g.parameter(np.sin(angles))
     y = g.RotaryEmbedding(x, first, *tables, domain=MS, num_heads=2, rotary_embedding_dim=4)
     shape = ("float32", "b", 2, "s", 8)
-    equal(
-        g.model(y=(y, *shape)), *({"x": r(b, 2, s, 8), "first": np.array([b])} for b, s in ((1, 1), (3, 4)))
-    )
+    equal(g.model(y=(y, *shape)), *({"x": r(b, 2, s, 8), "first": np.array([b])} for b, s in ((1, 1), (3, 4))))
 
 
 def test_sums_with_biases():
@@ -447,9 +424,7 @@ def test_refused():
         lambda g, x: g.Attention(x, g.weight(8, 24), domain=MS, num_heads=2, do_rotary=1)
     )
     assert "a mask of 4 dimensions (1, 2 and 3 are) is not supported" in refused(
-        lambda g, x: g.Attention(
-            x, g.weight(8, 24), None, g.input("m", "int32", 1, 1, 4, 4), domain=MS, num_heads=2
-        )
+        lambda g, x: g.Attention(x, g.weight(8, 24), None, g.input("m", "int32", 1, 1, 4, 4), domain=MS, num_heads=2)
     )
     lengths = np.zeros(1, np.int32), np.array(3, np.int32)
     heads = {"domain": MS, "num_heads": 2, "kv_num_heads": 2}

@@ -140,8 +140,7 @@ SCAN = """
 
 
 @pytest.mark.parametrize(
-    "options",
-    ["", ", scan_input_directions = [1]", ", scan_output_directions = [1]", ", scan_output_axes = [1]"],
+    "options", ["", ", scan_input_directions = [1]", ", scan_output_directions = [1]", ", scan_output_axes = [1]"]
 )
 def test_scan(agrees, options: str):
     values = [np.arange(3 * t, dtype="float32").reshape(t, 3) for t in (1, 2, 5)]

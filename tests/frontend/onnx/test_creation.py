@@ -31,9 +31,7 @@ def test_sparse_constants():
         "Constant", [], ["y"], sparse_value=onnx.helper.make_sparse_tensor(values, places, [2, 2])
     )
     y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, 2])
-    mod = relax.frontend.onnx.from_onnx(
-        onnx.helper.make_model(onnx.helper.make_graph([node], "sparse", [], [y]))
-    )
+    mod = relax.frontend.onnx.from_onnx(onnx.helper.make_model(onnx.helper.make_graph([node], "sparse", [], [y])))
     vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     assert vm["main"]().numpy().tolist() == [[0, 1.5], [0, 2.5]]
 
@@ -68,8 +66,7 @@ def test_ranges_of_inputs(agrees):
 
 def test_ranges_of_narrow_floats_are_rounded_once(imported):
     mod = imported(
-        "agraph (float16 a, float16 b, float16 c) => (float16[N] y) { y = Range<stash_type = 1>(a, b, c) }",
-        opset=27,
+        "agraph (float16 a, float16 b, float16 c) => (float16[N] y) { y = Range<stash_type = 1>(a, b, c) }", opset=27
     )
     vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     bounds = [np.array(v, "float16") for v in (0, 100, 0.1)]

@@ -40,9 +40,7 @@ def test_resize_to_the_size_of_another_image(agrees):
       g = Slice (t, a, e)
       s = Concat <axis = 0> (f, g)
       y = Resize <mode = "linear"> (x, , , s) }"""
-    mod = agrees(
-        text, (IMAGES[0], np.ones((1, 2, 7, 5), "float32")), (IMAGES[1], np.ones((2, 2, 4, 9), "float32"))
-    )
+    mod = agrees(text, (IMAGES[0], np.ones((1, 2, 7, 5), "float32")), (IMAGES[1], np.ones((2, 2, 4, 9), "float32")))
     assert "R.shape([K, L])" in mod.script()
 
 
@@ -73,9 +71,9 @@ def test_suppression_gives_as_many_boxes_as_the_data_tell(agrees):
     def boxes(count: int) -> tuple[np.ndarray, np.ndarray]:
         corners = rng.uniform(0, 1, (1, count, 2))
         sides = rng.uniform(0.2, 0.6, (1, count, 2))
-        return np.concatenate([corners, corners + sides], 2).astype("float32"), rng.uniform(
-            0, 1, (1, 2, count)
-        ).astype("float32")
+        return np.concatenate([corners, corners + sides], 2).astype("float32"), rng.uniform(0, 1, (1, 2, count)).astype(
+            "float32"
+        )
 
     agrees(text, boxes(1), boxes(6), boxes(20))
 

@@ -68,11 +68,7 @@ def test_one_hot(agrees, kind, dtype):
       b = OneHot<axis = 0>(i, depth, values)
     }}""",
         *(
-            (
-                np.resize(np.array([0, -1, 2, 7], dtype), n),
-                np.array(depth, dtype),
-                np.array([-1, 2], "float32"),
-            )
+            (np.resize(np.array([0, -1, 2, 7], dtype), n), np.array(depth, dtype), np.array([-1, 2], "float32"))
             for n, depth in ((4, 3), (1, 1))
         ),
     )

@@ -151,10 +151,7 @@ def test_einsum_and_determinant(agrees):
       b = Einsum<equation = "...ii->...i">(x)
       d = Det(x)
     }""",
-        *(
-            (rng.random((b, 3, 3), "float32"), rng.random((b, 3, n), "float32"))
-            for b, n in ((1, 1), (2, 4), (3, 0))
-        ),
+        *((rng.random((b, 3, 3), "float32"), rng.random((b, 3, n), "float32")) for b, n in ((1, 1), (2, 4), (3, 0))),
     )
 
 

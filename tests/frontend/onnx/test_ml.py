@@ -17,14 +17,11 @@ def rows(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(-3, 4, shape).astype("float32") / 2
 
 
-def forest(
-    trees: int, depth: int, targets: int, modes: list[str], seed: int = 1, low: float = -1
-) -> dict[str, list]:
+def forest(trees: int, depth: int, targets: int, modes: list[str], seed: int = 1, low: float = -1) -> dict[str, list]:
     """Attributes of random complete trees, each of another depth; a weight for each leaf and target."""
     rng = np.random.default_rng(seed)
     nodes: dict[str, list] = {
-        name: []
-        for name in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
+        name: [] for name in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
     }
     weights: dict[str, list] = {"treeids": [], "nodeids": [], "ids": [], "weights": []}
     for tree in range(trees):
@@ -34,15 +31,7 @@ def forest(
             row = (tree, node, 0, 0.0, "LEAF", 0, 0)
             if not is_leaf:
                 value = float(rng.integers(-3, 4)) / 2
-                row = (
-                    tree,
-                    node,
-                    int(rng.integers(4)),
-                    value,
-                    modes[node % len(modes)],
-                    2 * node + 1,
-                    2 * node + 2,
-                )
+                row = (tree, node, int(rng.integers(4)), value, modes[node % len(modes)], 2 * node + 1, 2 * node + 2)
             for name, item in zip(nodes, row, strict=True):
                 nodes[name].append(item)
             for target in range(targets) if is_leaf else ():
@@ -74,11 +63,7 @@ BATCHES = [rows(n, 4, seed=n) for n in (0, 1, 9)]
 
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 def test_regression_trees(agrees, aggregate):
-    attributes = forest(5, 3, 2, MODES) | {
-        "n_targets": 2,
-        "aggregate_function": aggregate,
-        "base_values": [0.5, -1.0],
-    }
+    attributes = forest(5, 3, 2, MODES) | {"n_targets": 2, "aggregate_function": aggregate, "base_values": [0.5, -1.0]}
     agrees(tree_model("TreeEnsembleRegressor", attributes, "float y"), *BATCHES)
 
 
@@ -122,9 +107,7 @@ def test_a_tree_ensemble_with_sets():
         ["y"],
         domain="ai.onnx.ml",
         n_targets=2,
-        membership_values=helper.make_tensor(
-            "m", TensorProto.FLOAT, (6,), [1.0, 0.5, -1.0, np.nan, 0.0, np.nan]
-        ),
+        membership_values=helper.make_tensor("m", TensorProto.FLOAT, (6,), [1.0, 0.5, -1.0, np.nan, 0.0, np.nan]),
         nodes_modes=helper.make_tensor("k", TensorProto.UINT8, (3,), [6, 0, 6]),
         nodes_splits=helper.make_tensor("s", TensorProto.FLOAT, (3,), [0.0, 0.25, 0.0]),
         nodes_featureids=[0, 1, 2],
@@ -153,10 +136,7 @@ FEATURES = {
     "Imputer": ("float[N, 3] x", "imputed_value_floats = [7.0, 8.0, 9.0], replaced_value_float = 0.5"),
     "Binarizer": ("float[N, 3] x", "threshold = 0.5"),
     "OneHotEncoder": ("float[N, 3] x", "cats_int64s = [1, -1, 0]"),
-    "LinearRegressor": (
-        "float[N, 3] x",
-        f"coefficients = {[0.5] * 5 + [2.0]}, intercepts = [1.0, 2.0], targets = 2",
-    ),
+    "LinearRegressor": ("float[N, 3] x", f"coefficients = {[0.5] * 5 + [2.0]}, intercepts = [1.0, 2.0], targets = 2"),
     "SVMRegressor": (
         "float[N, 3] x",
         f"coefficients = [0.5, -1.0], support_vectors = {[0.5, 1.0, 0.0, -1.0, 2.0, 0.5]}, n_supports = 2, "
@@ -190,7 +170,9 @@ def test_linear_classifier(agrees, transform, models):
         "post_transform": transform,
         "classlabels_ints": [4, 7] if models == 1 else [4, 7, 2],
     }
-    text = f"agraph (float[N, 3] x) => (int64 l, float s) {{ l, s = ai.onnx.ml.LinearClassifier<{text_of(options)}>(x) }}"
+    text = (
+        f"agraph (float[N, 3] x) => (int64 l, float s) {{ l, s = ai.onnx.ml.LinearClassifier<{text_of(options)}>(x) }}"
+    )
     agrees(text, *(rows(n, 3, seed=n) for n in (1, 6)))
 
 
@@ -251,16 +233,11 @@ def test_support_vector_machines_without_vectors(agrees, classes, negative):
 
 
 BROKEN_SVM = {
-    "E6002.*7 coefficients and 1 of rho do not go with 5 support vectors of 2 classes": {
-        "coefficients": [1.0] * 7
-    },
+    "E6002.*7 coefficients and 1 of rho do not go with 5 support vectors of 2 classes": {"coefficients": [1.0] * 7},
     "E6002.*it has 4 numbers of 5 support vectors, 3 kernel_params": {"support_vectors": [1.0] * 4},
     "E6003.*prob_b has 0 elements, expected 1": {"prob_a": [1.0]},
     "E6002.*'COSINE' is no kernel": {"kernel_type": "COSINE"},
-    "E6002.*it has 2 of rho, expected 1 without support vectors": {
-        "vectors_per_class": [],
-        "rho": [0.5, 1.0],
-    },
+    "E6002.*it has 2 of rho, expected 1 without support vectors": {"vectors_per_class": [], "rho": [0.5, 1.0]},
 }
 
 
@@ -284,9 +261,7 @@ def test_labels_of_scores_must_be_as_many(imported):
     vm = relax.VirtualMachine(relax.build(imported(text), "llvm"), relax.cpu())
     with pytest.raises(ValueError, match="zip_map: 1 labels do not go with rows of 2 scores"):
         vm["main"](rows(3, 2))
-    with pytest.raises(
-        relax.DiagnosticError, match="E6002.*one of classlabels_int64s and classlabels_strings"
-    ):
+    with pytest.raises(relax.DiagnosticError, match="E6002.*one of classlabels_int64s and classlabels_strings"):
         imported(text.replace("<classlabels_int64s = [1]>", ""))
 
 

@@ -40,16 +40,11 @@ def test_conv_of_sequences_and_groups(agrees):
     agraph (float[N, 4, T] x, float[6, 2, 3] w) => (float[N, 6, U] y) {
       y = Conv <group = 2, pads = [1, 1]> (x, w) }"""
     weight = rng.standard_normal((6, 2, 3)).astype("float32")
-    agrees(
-        text,
-        *((rng.standard_normal((n, 4, t)).astype("float32"), weight) for n, t in ((1, 3), (2, 9))),
-        rtol=1e-4,
-    )
+    agrees(text, *((rng.standard_normal((n, 4, t)).astype("float32"), weight) for n, t in ((1, 3), (2, 9))), rtol=1e-4)
 
 
 @pytest.mark.parametrize(
-    "options",
-    ["strides = [2, 2], output_padding = [1, 0]", "pads = [1, 0, 1, 2]", "dilations = [2, 1], group = 1"],
+    "options", ["strides = [2, 2], output_padding = [1, 0]", "pads = [1, 0, 1, 2]", "dilations = [2, 1], group = 1"]
 )
 def test_conv_transpose(agrees, options: str):
     text = f"""
@@ -74,9 +69,7 @@ def test_conv_transpose(agrees, options: str):
     ],
 )
 def test_pools(agrees, node: str):
-    agrees(
-        f"agraph (float[N, 3, H, W] x) => (float[N, 3, I, J] y) {{ y = {node} (x) }}", *IMAGES[:2], rtol=1e-4
-    )
+    agrees(f"agraph (float[N, 3, H, W] x) => (float[N, 3, I, J] y) {{ y = {node} (x) }}", *IMAGES[:2], rtol=1e-4)
 
 
 def test_indices_of_a_pool_and_their_use(agrees):
@@ -102,9 +95,7 @@ def test_layer_normalisation_is_one_operator(agrees):
     text = """
     agraph (float[N, T, 8] x, float[8] s, float[8] b) => (float[N, T, 8] y) { y = LayerNormalization (x, s, b) }"""
     scale, shift = rng.standard_normal((2, 8)).astype("float32")
-    calls = [
-        (rng.standard_normal((n, t, 8)).astype("float32"), scale, shift) for n, t in ((1, 1), (2, 5), (0, 3))
-    ]
+    calls = [(rng.standard_normal((n, t, 8)).astype("float32"), scale, shift) for n, t in ((1, 1), (2, 5), (0, 3))]
     assert "R.nn.layer_norm" in agrees(text, *calls, rtol=1e-4, atol=1e-5).script()
 
 

@@ -91,9 +91,7 @@ def test_quantised_depthwise_convolution(agrees, imported, zero, bias):
       z = QLinearConv <pads = [0, 1, 0, 1]> (x, s, p, k, r, o, v, q, c) }}"""
     agrees(text, *(small("uint8", n, 2, h, w) for n, h, w in ((1, 3, 4), (2, 5, 3), (0, 3, 3), (3, 16, 17))))
     script = imported(text).script()
-    narrowed = [
-        line for line in script.splitlines() if "R.astype(" in line and line.endswith('dtype="int32")')
-    ]
+    narrowed = [line for line in script.splitlines() if "R.astype(" in line and line.endswith('dtype="int32")')]
     assert script.count("R.add(") == 2
     assert len(narrowed) == (bias >= 2**23)
 

@@ -84,14 +84,7 @@ def test_kind_of_file_keeps_its_batch():
 @pytest.mark.slow
 def test_text_detection():
     model = built("ocr_detection")
-    for batch, height, width in (
-        (0, 32, 32),
-        (1, 32, 32),
-        (1, 64, 96),
-        (2, 32, 64),
-        (1, 96, 32),
-        (3, 32, 32),
-    ):
+    for batch, height, width in ((0, 32, 32), (1, 32, 32), (1, 64, 96), (2, 32, 64), (1, 96, 32), (3, 32, 32)):
         model.compare({"x": normal(batch, 3, height, width)})
     # Sizes that are no multiples of 32: what is enlarged again differs from what it is added to.
     with pytest.raises(AssertionError) as error:
@@ -144,11 +137,7 @@ def test_voice_activity():
 
 def speech(batch: int, samples: int, rate: int) -> Inputs:
     """Inputs of the models that detect voices."""
-    return {
-        "input": 0.1 * normal(batch, samples),
-        "sr": np.array(rate, "int64"),
-        "state": normal(2, batch, 128),
-    }
+    return {"input": 0.1 * normal(batch, samples), "sr": np.array(rate, "int64"), "state": normal(2, batch, 128)}
 
 
 @pytest.mark.slow

@@ -28,9 +28,7 @@ def inputs(gates: int, directions: int, time: int, batch: int) -> tuple[np.ndarr
 @pytest.mark.parametrize(("name", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 def test_recurrent_layers(agrees, name: str, gates: int, direction: str):
     directions = 2 if direction == "bidirectional" else 1
-    sizes = (
-        f"float[{directions}, {gates * HIDDEN}, {INPUT}] w, float[{directions}, {gates * HIDDEN}, {HIDDEN}] r"
-    )
+    sizes = f"float[{directions}, {gates * HIDDEN}, {INPUT}] w, float[{directions}, {gates * HIDDEN}, {HIDDEN}] r"
     cell = ", c" if name == "LSTM" else ""
     outputs = f"float[T, {directions}, N, {HIDDEN}] y, float[{directions}, N, {HIDDEN}] h"
     outputs += f", float[{directions}, N, {HIDDEN}] c" if cell else ""

@@ -19,8 +19,7 @@ def test_reductions(agrees, axes, keepdims):
     shape = ", ".join("NABC"[i] for i in range(rank))
     outputs = ", ".join(f"float[{shape}] y{i}" for i in range(len(NAMES)))
     nodes = "\n".join(
-        f"y{i} = Reduce{name}<keepdims = {keepdims}>(x{', axes' if axes else ''})"
-        for i, name in enumerate(NAMES)
+        f"y{i} = Reduce{name}<keepdims = {keepdims}>(x{', axes' if axes else ''})" for i, name in enumerate(NAMES)
     )
     given = f"axes = Constant<value_ints = {list(axes)}>()" if axes else ""
     agrees(

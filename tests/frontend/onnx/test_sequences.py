@@ -162,6 +162,4 @@ def test_an_optional_value_that_is_known_leaves_no_trace(agrees):
 )
 def test_what_is_wrong_with_a_sequence_is_said_at_import(imported, nodes, message):
     with pytest.raises(relax.DiagnosticError, match=message):
-        imported(
-            f"agraph (float[N] x) => (float[N] y) <int64 two = {{2}}> {{ s = SequenceConstruct(x)\n {nodes} }}"
-        )
+        imported(f"agraph (float[N] x) => (float[N] y) <int64 two = {{2}}> {{ s = SequenceConstruct(x)\n {nodes} }}")

@@ -38,11 +38,7 @@ def test_short_time_transform(agrees):
     agraph (float[N, T, 1] x, float[8] w) => (float[N, F, 5, 2] y) <int64 step = {3}, int64 size = {8}> {
       y = STFT (x, step, w, size) }"""
     window = np.hanning(8).astype("float32")
-    agrees(
-        text,
-        *((rng.standard_normal((n, t, 1)).astype("float32"), window) for n, t in ((1, 8), (2, 20))),
-        atol=1e-4,
-    )
+    agrees(text, *((rng.standard_normal((n, t, 1)).astype("float32"), window) for n, t in ((1, 8), (2, 20))), atol=1e-4)
 
 
 def test_writing_into_a_cache():

@@ -43,10 +43,7 @@ def model(weights=WEIGHTS, external=None):
     kind = helper.np_dtype_to_tensor_dtype(weights.dtype)
     x = helper.make_tensor_value_info("x", kind, ["n", weights.shape[0]])
     y = helper.make_tensor_value_info("y", kind, ["n", weights.shape[1]])
-    stored = [
-        numpy_helper.from_array(np.resize(SMALL, weights.shape[1]).astype(weights.dtype), "small"),
-        large,
-    ]
+    stored = [numpy_helper.from_array(np.resize(SMALL, weights.shape[1]).astype(weights.dtype), "small"), large]
     return helper.make_model(
         helper.make_graph(nodes, "g", [x], [y], stored), opset_imports=[helper.make_opsetid("", 17)]
     )
@@ -63,10 +60,7 @@ def path(tmp_path):
 def constants(module):
     """The constants of a module by their shapes."""
     found = {}
-    walk(
-        module,
-        lambda node: found.setdefault(node.content.shape, node) if isinstance(node, Constant) else None,
-    )
+    walk(module, lambda node: found.setdefault(node.content.shape, node) if isinstance(node, Constant) else None)
     return found
 
 
@@ -189,9 +183,7 @@ def test_external_data_stay_in_their_file(tmp_path):
 def test_external_data_that_are_too_short(tmp_path):
     (tmp_path / "model.onnx").write_bytes(model(external="weights.bin").SerializeToString())
     (tmp_path / "weights.bin").write_bytes(WEIGHTS.tobytes())
-    with pytest.raises(
-        relax.DiagnosticError, match=f"has {WEIGHTS.nbytes - 3} bytes, {WEIGHTS.nbytes} are declared"
-    ):
+    with pytest.raises(relax.DiagnosticError, match=f"has {WEIGHTS.nbytes - 3} bytes, {WEIGHTS.nbytes} are declared"):
         from_onnx(tmp_path / "model.onnx")
 
 
@@ -267,9 +259,7 @@ def test_a_graph_in_two_parts_is_one(path):
     second.CopyFrom(whole.graph)
     del second.initializer[0]
     whole.ClearField("graph")
-    data = (
-        whole.SerializeToString() + field(7, first.SerializeToString()) + field(7, second.SerializeToString())
-    )
+    data = whole.SerializeToString() + field(7, first.SerializeToString()) + field(7, second.SerializeToString())
     path.write_bytes(data)
     assert structural_equal(from_onnx(path), from_onnx(onnx.load_model_from_string(data)))
     assert stored(from_onnx(path)).shape == WEIGHTS.shape
@@ -294,9 +284,7 @@ def test_a_file_that_is_cut_off_is_left_to_the_parser(path, cut):
         from_onnx(path)
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\x00", b"\x80" * 11, b"\x0b\x0c", b"\x3f", b"\x3d\0\0", field(7, b"\x2a\x05")]
-)
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\x80" * 11, b"\x0b\x0c", b"\x3f", b"\x3d\0\0", field(7, b"\x2a\x05")])
 def test_bytes_that_are_no_message_are_left_to_the_parser(path, data):
     assert shortened(path, data) == (data, {})
 

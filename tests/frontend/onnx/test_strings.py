@@ -80,9 +80,7 @@ def test_a_split_at_white_space():
     assert counts.numpy().tolist() == [2, 0, 1]
 
 
-@pytest.mark.parametrize(
-    "options", ['case_change_action = "UPPER"', 'is_case_sensitive = 1, stopwords = ["a", "B"]']
-)
+@pytest.mark.parametrize("options", ['case_change_action = "UPPER"', 'is_case_sensitive = 1, stopwords = ["a", "B"]'])
 def test_normalised_strings(agrees, options):
     text = f'agraph (string[N] x) => (string[M] y) {{ y = StringNormalizer<locale = "C", {options}>(x) }}'
     agrees(text, texts("a", "b", "A c"), texts("a"), texts("A", "B"))
@@ -97,11 +95,7 @@ NGRAMS = """
 
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
 def test_counts_of_n_grams(agrees, mode):
-    text = (
-        NGRAMS.replace("TYPE", "int64")
-        .replace("MODE", mode)
-        .replace("POOL", "pool_int64s = [2, 3, 5, 2, 3, 5, 2]")
-    )
+    text = NGRAMS.replace("TYPE", "int64").replace("MODE", mode).replace("POOL", "pool_int64s = [2, 3, 5, 2, 3, 5, 2]")
     agrees(text, np.array([[2, 3, 5, 2, 3]]), np.array([[5, 5, 2], [9, 2, 3]]))
 
 
@@ -135,9 +129,7 @@ def test_branches_and_loops_hold_strings(agrees):
 
 
 def test_strings_where_numbers_are_wanted_are_refused(imported):
-    with pytest.raises(
-        relax.DiagnosticError, match="E6001.*Flatten.*a tensor of strings as data is not supported"
-    ):
+    with pytest.raises(relax.DiagnosticError, match="E6001.*Flatten.*a tensor of strings as data is not supported"):
         imported("agraph (string[N, 2] x) => (string[N, 2] y) { y = Flatten(x) }")
     with pytest.raises(relax.DiagnosticError, match="E6003.*the pattern '\\(' cannot be read"):
         imported('agraph (string[N] x) => (bool[N] y) { y = RegexFullMatch<pattern = "(">(x) }', opset=20)
@@ -163,9 +155,7 @@ def test_a_constant_and_a_shape_of_strings(imported):
     text = 'agraph (string[N] x) => (string[2] y, string[M] z) <string[2] c = {"a", "b"}> { y = Identity(c)\n z = Concat<axis=0>(c, x) }'
     vm = relax.VirtualMachine(relax.build(imported(text), PLAIN_LOOPS), relax.cpu())
     assert [part.numpy().tolist() for part in vm["main"](texts("c"))] == [["a", "b"], ["a", "b", "c"]]
-    with pytest.raises(
-        relax.DiagnosticError, match="E6003.*shape_dict names 'x', which is no tensor of numbers"
-    ):
+    with pytest.raises(relax.DiagnosticError, match="E6003.*shape_dict names 'x', which is no tensor of numbers"):
         imported(text, shape_dict={"x": [3]})
 
 
@@ -175,9 +165,7 @@ def test_arrays_that_are_no_strings_are_refused():
         vm["main"](texts("a", 1), np.zeros(2, "float32"))
     with pytest.raises(TypeError, match="expected a tensor, found a tensor of strings of shape \\(1,\\)"):
         vm["main"](texts("a"), texts("b"))
-    with pytest.raises(
-        (TypeError, ValueError), match="cannot make a tensor of ndarray: its elements are no numbers"
-    ):
+    with pytest.raises((TypeError, ValueError), match="cannot make a tensor of ndarray: its elements are no numbers"):
         relax.nd.array(texts("a"))
     vm = machine("agraph (string[N] x, string[N] y) => (string[N] z) { z = StringConcat(x, y) }")
     with pytest.raises(TypeError, match="strings_concat: expected a tensor of strings, found a tensor"):

@@ -35,9 +35,7 @@ def test_joining_and_cutting(agrees):
 
 def test_uneven_parts(agrees):
     """Since opset 18 the last part is smaller; before 13 the sizes are an attribute."""
-    text = (
-        "agraph (float[N, 7] x) => (float[N, 3] a, float[N, 3] b, float[N, 1] c) { a, b, c = Split<%s>(x) }"
-    )
+    text = "agraph (float[N, 7] x) => (float[N, 3] a, float[N, 3] b, float[N, 1] c) { a, b, c = Split<%s>(x) }"
     agrees(text % "axis = 1, num_outputs = 3", x(2, 7), x(0, 7))
     agrees(text % "axis = 1, split = [3, 3, 1]", x(2, 7), x(1, 7), opset=11)
 

@@ -43,10 +43,7 @@ def test_bags_of_embeddings(agrees, mode, padding):
         torch.tensor([1, 2, 9, 9, 0, 2]),
         torch.tensor([0, 2, 2, 5]),
         dynamic=[[0], [0]],
-        others=[
-            (torch.tensor([3]), torch.tensor([0])),
-            (torch.arange(10), torch.tensor([0, 0, 9])),
-        ],
+        others=[(torch.tensor([3]), torch.tensor([0])), (torch.arange(10), torch.tensor([0, 0, 9]))],
     )
 
 
@@ -71,9 +68,6 @@ def test_repeats(agrees):
         lambda x, n: torch.repeat_interleave(x, n, dim=0) * 2,
         torch.randn(4, 3),
         torch.tensor([2, 0, 1, 3]),
-        others=[
-            (torch.randn(4, 3), torch.tensor([0, 0, 0, 0])),
-            (torch.randn(4, 3), torch.tensor([1, 1, 0, 9])),
-        ],
+        others=[(torch.randn(4, 3), torch.tensor([0, 0, 0, 0])), (torch.randn(4, 3), torch.tensor([1, 1, 0, 9]))],
     )
     agrees(lambda x, n: torch.repeat_interleave(x, n, output_size=6), torch.randn(3), torch.tensor([1, 3, 2]))

@@ -8,23 +8,7 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 HARD = torch.tensor(
-    [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        0.5,
-        -2.5,
-        3.5,
-        30.0,
-        -100.0,
-        1e-8,
-        -1e-8,
-        1e30,
-        float("inf"),
-        -float("inf"),
-        float("nan"),
-    ]
+    [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, 30.0, -100.0, 1e-8, -1e-8, 1e30, float("inf"), -float("inf"), float("nan")]
 )
 
 FUNCTIONS = [
@@ -164,13 +148,10 @@ def test_masks_and_fills(agrees):
 
 
 @pytest.mark.parametrize(
-    "dtype",
-    [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool],
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool]
 )
 def test_conversions(agrees, dtype):
-    agrees(
-        lambda x: (x.to(dtype), x.int().to(dtype), x.to(dtype).float()), torch.tensor([0.0, 1.0, 2.5, 100.25])
-    )
+    agrees(lambda x: (x.to(dtype), x.int().to(dtype), x.to(dtype).float()), torch.tensor([0.0, 1.0, 2.5, 100.25]))
 
 
 def test_softmax(agrees):
@@ -199,9 +180,7 @@ def test_angles(agrees, dtype):
         angle = torch.atan2(y, x)
         return angle, torch.copysign(torch.ones_like(angle), torch.nan_to_num(angle, 1))
 
-    agrees(
-        angles, y, x, dynamic=[[0], [0]], others=others, tolerance=1e-3 if dtype == torch.float16 else 1e-6
-    )
+    agrees(angles, y, x, dynamic=[[0], [0]], others=others, tolerance=1e-3 if dtype == torch.float16 else 1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

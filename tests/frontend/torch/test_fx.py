@@ -70,9 +70,7 @@ def test_layers_of_an_encoder(norm_first, activation, masked):
     """In eval mode torch.compile meets a layer as one operator."""
     torch.compiler.reset()
     torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(
-        24, 4, 40, activation=activation, norm_first=norm_first, batch_first=True
-    ).eval()
+    layer = nn.TransformerEncoderLayer(24, 4, 40, activation=activation, norm_first=norm_first, batch_first=True).eval()
     compiled = torch.compile(layer, backend=relax_dynamo())
     for batch, length in ((2, 5), (3, 7), (1, 1)):
         x = torch.randn(batch, length, 24)

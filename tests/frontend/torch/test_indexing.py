@@ -28,24 +28,14 @@ def test_reading(agrees):
 
 
 def test_gather(agrees):
-    agrees(
-        lambda x, i: (x.gather(1, i), x.gather(0, i)),
-        torch.randn(3, 4),
-        torch.tensor([[0, 2], [1, 1]]),
-    )
+    agrees(lambda x, i: (x.gather(1, i), x.gather(0, i)), torch.randn(3, 4), torch.tensor([[0, 2], [1, 1]]))
 
 
 def test_masks(agrees):
     """The number of elements that are chosen is known when the program runs."""
 
     def chosen(x):
-        return (
-            x[x > 0],
-            x[(x > 0).any(1)],
-            x.masked_select(x < 0),
-            (x > 0).nonzero(),
-            x.masked_scatter(x > 0, -x),
-        )
+        return (x[x > 0], x[(x > 0).any(1)], x.masked_select(x < 0), (x > 0).nonzero(), x.masked_scatter(x > 0, -x))
 
     agrees(chosen, torch.randn(5, 3), dynamic=[[0]], others=[(torch.ones(2, 3),), (-torch.ones(2, 3),)])
 
@@ -86,14 +76,7 @@ def test_scattering(agrees):
 def test_sorting(agrees):
     def ordered(x):
         values, places = x.sort(1, descending=True)
-        return (
-            values,
-            places,
-            *x.topk(2, 1),
-            *x.topk(3, 0, largest=False),
-            x.argsort(-1),
-            *x.sort(dim=0, stable=True),
-        )
+        return (values, places, *x.topk(2, 1), *x.topk(3, 0, largest=False), x.argsort(-1), *x.sort(dim=0, stable=True))
 
     agrees(ordered, torch.randn(4, 5), dynamic=[[0]], others=[(torch.randn(3, 5),), (torch.randn(9, 5),)])
 

@@ -45,12 +45,7 @@ def test_products_with_a_sum(agrees):
 
 
 @pytest.mark.parametrize(
-    "module",
-    [
-        nn.Linear(4, 3),
-        nn.Linear(4, 3, bias=False),
-        nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2)),
-    ],
+    "module", [nn.Linear(4, 3), nn.Linear(4, 3, bias=False), nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))]
 )
 def test_linear(agrees, module):
     agrees(
@@ -73,18 +68,9 @@ def test_attention(agrees):
             F.scaled_dot_product_attention(q, k, v, scale=0.3),
         )
 
-    others = [
-        (heads(1, 4, 1), heads(1, 4, 1), heads(1, 4, 1)),
-        (heads(3, 4, 9), heads(3, 4, 17), heads(3, 4, 17)),
-    ]
+    others = [(heads(1, 4, 1), heads(1, 4, 1), heads(1, 4, 1)), (heads(3, 4, 9), heads(3, 4, 17), heads(3, 4, 17))]
     agrees(
-        attended,
-        heads(2, 4, 6),
-        heads(2, 4, 7),
-        heads(2, 4, 7),
-        dynamic=[[0, 2]] * 3,
-        others=others,
-        tolerance=1e-5,
+        attended, heads(2, 4, 6), heads(2, 4, 7), heads(2, 4, 7), dynamic=[[0, 2]] * 3, others=others, tolerance=1e-5
     )
 
 

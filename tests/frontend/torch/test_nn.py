@@ -73,10 +73,7 @@ def test_pools_to_a_size(agrees):
 
 
 def test_pools_of_sequences(agrees):
-    agrees(
-        lambda x: (F.max_pool1d(x, 2), F.avg_pool1d(x, 3, 1, 1), F.adaptive_avg_pool1d(x, 1)),
-        torch.randn(2, 3, 10),
-    )
+    agrees(lambda x: (F.max_pool1d(x, 2), F.avg_pool1d(x, 3, 1, 1), F.adaptive_avg_pool1d(x, 1)), torch.randn(2, 3, 10))
 
 
 def warmed(module):
@@ -132,6 +129,4 @@ def test_patches(agrees):
 def test_batch_norm_of_the_batch(agrees):
     """A module without running statistics takes those of the batch in the mode eval, too."""
     norm = nn.BatchNorm2d(3, track_running_stats=False)
-    agrees(
-        norm, torch.randn(2, 3, 4, 5), dynamic=[[0, 2]], others=[(torch.randn(1, 3, 7, 5),)], tolerance=1e-5
-    )
+    agrees(norm, torch.randn(2, 3, 4, 5), dynamic=[[0, 2]], others=[(torch.randn(1, 3, 7, 5),)], tolerance=1e-5)

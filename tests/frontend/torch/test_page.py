@@ -15,9 +15,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "import-torch.md"
 
 def test_the_examples_run(without, agrees):
     names = {}
-    for block in re.findall(
-        r"^```python no-run\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
-    ):
+    for block in re.findall(r"^```python no-run\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL):
         exec(compile(block, str(PAGE), "exec"), names)
     expected = names["module"](torch.ones(5, 4)).detach().numpy()
     np.testing.assert_allclose(names["y"].numpy(), expected, 1e-5)

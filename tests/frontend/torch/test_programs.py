@@ -48,9 +48,7 @@ def test_one_output_without_a_tuple():
 
 def test_parameters_as_inputs():
     module = Mlp()
-    mod = from_exported_program(
-        exported(module, [torch.randn(2, 4)], dynamic=[[0]]), keep_params_as_input=True
-    )
+    mod = from_exported_program(exported(module, [torch.randn(2, 4)], dynamic=[[0]]), keep_params_as_input=True)
     mod, params = detach_params(mod)
     assert [p.name_hint for p in mod["main"].params] == [
         "x",
@@ -85,9 +83,7 @@ def test_tied_parameters_are_one_constant():
 
     text = from_exported_program(exported(Tied(), [torch.tensor([1, 2])]))["main"]
     constants = set()
-    relax.analysis.post_order_visit(
-        text, lambda e: constants.add(e) if isinstance(e, relax.Constant) else None
-    )
+    relax.analysis.post_order_visit(text, lambda e: constants.add(e) if isinstance(e, relax.Constant) else None)
     assert len(constants) == 1
 
 
@@ -108,9 +104,7 @@ def test_inputs_in_containers_and_constants(agrees):
             return {"sum": pair[0] + pair[1], "more": [named["z"] * 2, pair[0]]}
 
     program = torch.export.export(Nested(), ((torch.ones(2), torch.ones(2)), {"z": torch.ones(3)}, None))
-    found = run(
-        from_exported_program(program), np.ones(2, "float32"), np.ones(2, "float32"), np.ones(3, "float32")
-    )
+    found = run(from_exported_program(program), np.ones(2, "float32"), np.ones(2, "float32"), np.ones(3, "float32"))
     assert [part.numpy().tolist() for part in found] == [[2, 2], [2, 2, 2], [1, 1]]
 
 
@@ -172,9 +166,7 @@ def test_what_has_no_converter_is_listed():
     assert "error[E6001]: the operator aten.special_bessel_j0.default is not supported" in text
     assert "nodes: special_bessel_j0, special_bessel_j0_1" in text
     assert "error[E6001]: the operator aten.special_airy_ai.default is not supported" in text
-    assert (
-        "help: register a converter: relax.frontend.torch.converter('aten.special_airy_ai.default')" in text
-    )
+    assert "help: register a converter: relax.frontend.torch.converter('aten.special_airy_ai.default')" in text
 
 
 def test_converter_of_ones_own(without, agrees):
@@ -194,14 +186,9 @@ def test_operator_that_torch_takes_apart(without, agrees):
 
 def test_operator_in_a_form_that_is_not_imported():
     with pytest.raises(relax.DiagnosticError) as raised:
-        from_exported_program(
-            exported(lambda x: F.avg_pool2d(x, 2, divisor_override=3), [torch.ones(1, 1, 4, 4)])
-        )
+        from_exported_program(exported(lambda x: F.avg_pool2d(x, 2, divisor_override=3), [torch.ones(1, 1, 4, 4)]))
     text = str(raised.value)
-    assert (
-        "error[E6001]: aten.avg_pool2d.default 'avg_pool2d': a pool with a divisor_override is not supported"
-        in text
-    )
+    assert "error[E6001]: aten.avg_pool2d.default 'avg_pool2d': a pool with a divisor_override is not supported" in text
     assert "--> program: avg_pool2d:" in text
     assert "torch_programs.py" in text or "test_programs.py" in text  # the line of the module
 

@@ -33,9 +33,9 @@ def test_uniform_numbers():
 
 
 def test_normal_numbers():
-    x = drawn(
-        lambda x: torch.randn(x.shape[0], 8, dtype=torch.float64) + x, torch.zeros(4, 8), dynamic=[[0]]
-    )(torch.zeros(3000, 8))
+    x = drawn(lambda x: torch.randn(x.shape[0], 8, dtype=torch.float64) + x, torch.zeros(4, 8), dynamic=[[0]])(
+        torch.zeros(3000, 8)
+    )
     assert x.dtype == "float64"
     assert abs(x.mean()) < 0.03
     assert abs(x.std() - 1) < 0.03

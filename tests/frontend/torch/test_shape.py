@@ -34,15 +34,7 @@ def test_views(agrees):
 
 def test_orders(agrees):
     def orders(x):
-        return (
-            x.permute(2, 0, 1),
-            x.transpose(0, -1),
-            x.mT,
-            x[0].t(),
-            x.movedim(0, 2),
-            x.flip(0, 2),
-            x.swapaxes(0, 1),
-        )
+        return (x.permute(2, 0, 1), x.transpose(0, -1), x.mT, x[0].t(), x.movedim(0, 2), x.flip(0, 2), x.swapaxes(0, 1))
 
     agrees(orders, X, dynamic=[[0, 2]], others=OTHERS)
 
@@ -73,13 +65,7 @@ def test_slice_of_a_buffer_to_a_dynamic_length(agrees):
 
 def test_pieces(agrees):
     def pieces(x):
-        return (
-            *x.chunk(2, 1),
-            *x.split(4, 1),
-            *x.split([1, 2, 3], 1),
-            *x.unbind(1),
-            *torch.tensor_split(x, 3, dim=1),
-        )
+        return (*x.chunk(2, 1), *x.split(4, 1), *x.split([1, 2, 3], 1), *x.unbind(1), *torch.tensor_split(x, 3, dim=1))
 
     agrees(pieces, X, dynamic=[[0]], others=sizes((1, 6, 4), (0, 6, 4)))
 

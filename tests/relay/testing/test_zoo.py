@@ -15,33 +15,17 @@ IMAGE = (3, 32, 32)
 LARGE = {
     "resnet50": (lambda: testing.resnet.get_net(1, 1000, 50), 260, "(1, 1000)"),
     "resnet20, small images": (lambda: testing.resnet.get_net(ANY, 10, 20, (3, 28, 28)), 105, "(?, 10)"),
-    "resnet18 NHWC": (
-        lambda: testing.resnet.get_net(2, 9, 18, (224, 224, 3), layout="NHWC"),
-        100,
-        "(2, 9)",
-    ),
+    "resnet18 NHWC": (lambda: testing.resnet.get_net(2, 9, 18, (224, 224, 3), layout="NHWC"), 100, "(2, 9)"),
     "mobilenet": (lambda: testing.mobilenet.mobile_net(data_shape=(ANY, 3, 224, 224)), 138, "(?, 1000)"),
     "mobilenet NHWC": (
         lambda: testing.mobilenet.mobile_net(data_shape=(1, 224, 224, 3), layout="NHWC", is_shallow=True),
         88,
         "(1, 1000)",
     ),
-    "vgg16": (
-        lambda: testing.vgg.get_net(ANY, (3, 224, 224), 1000, "float32", 16, batch_norm=True),
-        85,
-        "(?, 1000)",
-    ),
-    "inception_v3": (
-        lambda: testing.inception_v3.get_net(ANY, 1000, (3, 299, 299), "float32"),
-        473,
-        "(?, 1000)",
-    ),
+    "vgg16": (lambda: testing.vgg.get_net(ANY, (3, 224, 224), 1000, "float32", 16, batch_norm=True), 85, "(?, 1000)"),
+    "inception_v3": (lambda: testing.inception_v3.get_net(ANY, 1000, (3, 299, 299), "float32"), 473, "(?, 1000)"),
     "densenet121": (lambda: testing.densenet.get_net(batch_size=ANY), 607, "(?, 1000)"),
-    "squeezenet 1.0": (
-        lambda: testing.squeezenet.get_net(ANY, (3, 224, 224), 1000, "1.0", "float32"),
-        53,
-        "(?, 1000)",
-    ),
+    "squeezenet 1.0": (lambda: testing.squeezenet.get_net(ANY, (3, 224, 224), 1000, "1.0", "float32"), 53, "(?, 1000)"),
     "dqn": (lambda: testing.dqn.get_net(ANY, layout="NHWC"), 11, "(?, 18)"),
     "dcgan": (lambda: testing.dcgan.get_net(ANY), 18, "(?, 3, 64, 64)"),
 }
@@ -62,14 +46,8 @@ SMALL = {
         lambda batch: testing.resnet.resnet((1, 1), 2, (4, 8, 8), 5, (batch, 3, 16, 16), bottle_neck=False),
         (3, 16, 16),
     ),
-    "mobilenet": (
-        lambda batch: testing.mobilenet.mobile_net(5, (batch, *IMAGE), alpha=0.25, is_shallow=True),
-        IMAGE,
-    ),
-    "densenet": (
-        lambda batch: testing.densenet.dense_net(8, 4, (2, 1), (batch, 3, 16, 16), classes=5),
-        (3, 16, 16),
-    ),
+    "mobilenet": (lambda batch: testing.mobilenet.mobile_net(5, (batch, *IMAGE), alpha=0.25, is_shallow=True), IMAGE),
+    "densenet": (lambda batch: testing.densenet.dense_net(8, 4, (2, 1), (batch, 3, 16, 16), classes=5), (3, 16, 16)),
     "dcgan": (lambda batch: testing.dcgan.get_net(batch, 10, (3, 64, 64), ngf=1), (10,)),
     "lstm": (lambda batch: testing.lstm.get_net(2, 4, batch), (4,)),
 }
@@ -122,11 +100,7 @@ def test_tree_lstm():
         return 1 / (1 + np.exp(-x))
 
     def gate(letter, x, h):
-        return (
-            x @ weights[f"{letter}_weight"].T
-            + h @ weights[f"{letter}_hidden_weight"].T
-            + weights[f"{letter}_bias"]
-        )
+        return x @ weights[f"{letter}_weight"].T + h @ weights[f"{letter}_hidden_weight"].T + weights[f"{letter}_bias"]
 
     def node(x, *states):
         h = sum((s[0] for s in states), np.zeros((1, 2)))
@@ -161,13 +135,7 @@ def test_initializers():
     assert 0.4 < array.std() < 1.1
     testing.init.Constant(3)("w_weight", array)
     assert (array == 3).all()
-    for name, value in (
-        ("bn_gamma", 1),
-        ("bn_beta", 0),
-        ("bn_moving_mean", 0),
-        ("bn_moving_var", 1),
-        ("b_bias", 0),
-    ):
+    for name, value in (("bn_gamma", 1), ("bn_beta", 0), ("bn_moving_mean", 0), ("bn_moving_var", 1), ("b_bias", 0)):
         testing.init.Xavier()(name, array)
         assert (array == value).all()
     with pytest.raises(ValueError, match="'speed': the name of a parameter ends in weight"):
@@ -188,7 +156,5 @@ def test_run_opt_pass():
     x = relay.var("x", shape=(2,))
     function = testing.run_opt_pass(relay.Function([x], relay.nn.relu(x)), relay.transform.InferType())
     assert str(function.body.checked_type) == "Tensor[(2), float32]"
-    body = testing.run_opt_pass(
-        relay.const(1) + relay.const(2), relay.transform.InferType(), import_prelude=True
-    )
+    body = testing.run_opt_pass(relay.const(1) + relay.const(2), relay.transform.InferType(), import_prelude=True)
     assert str(testing.run_infer_type(body).checked_type) == "int32"

@@ -82,17 +82,11 @@ def test_a_filled_constant():
 
 def test_a_dtype_is_the_type_of_a_scalar():
     function = relay.parse_expr("fn(%x: Tensor[(), float32], %y: float32) { %x }")
-    assert (
-        function.params[0].type_annotation
-        == function.params[1].type_annotation
-        == relay.scalar_type("float32")
-    )
+    assert function.params[0].type_annotation == function.params[1].type_annotation == relay.scalar_type("float32")
 
 
 def test_type_parameters_are_in_scope_in_the_function():
-    function = relay.parse_expr(
-        "fn<s: Shape, t: BaseType>(%x: Tensor[s, t]) -> Tensor[s, t] where Broadcast { %x }"
-    )
+    function = relay.parse_expr("fn<s: Shape, t: BaseType>(%x: Tensor[s, t]) -> Tensor[s, t] where Broadcast { %x }")
     shape, dtype = function.type_params
     assert (shape.kind, dtype.kind) == (relay.TypeKind.ShapeVar, relay.TypeKind.BaseType)
     assert function.ret_type == relay.TensorType(shape, dtype)
@@ -114,9 +108,7 @@ def test_symbolic_dimensions_of_a_definition_are_one_variable():
 
 
 def test_a_constructor_without_arguments_is_a_value():
-    mod = relay.parse(
-        "type List[A] { Cons(A, List[A]), Nil } def @f() { (Nil, Nil(), Cons, constructor(Nil)) }"
-    )
+    mod = relay.parse("type List[A] { Cons(A, List[A]), Nil } def @f() { (Nil, Nil(), Cons, constructor(Nil)) }")
     _, cons, nil = mod.get_type("List")
     bare, called, *functions = mod["f"].body.fields
     assert (bare.op, called.op) == (nil, nil)
@@ -124,15 +116,8 @@ def test_a_constructor_without_arguments_is_a_value():
 
 
 def test_attributes_are_those_of_the_operator():
-    call = relay.parse_expr(
-        f'fn(%x) {{ {OPERATOR}(%x, %x, newshape=[2, -1], layout="NHWC", keepdims=True) }}'
-    ).body
-    assert (call.attrs.newshape, call.attrs.layout, call.attrs.keepdims, call.attrs.axis) == (
-        (2, -1),
-        "NHWC",
-        True,
-        -1,
-    )
+    call = relay.parse_expr(f'fn(%x) {{ {OPERATOR}(%x, %x, newshape=[2, -1], layout="NHWC", keepdims=True) }}').body
+    assert (call.attrs.newshape, call.attrs.layout, call.attrs.keepdims, call.attrs.axis) == ((2, -1), "NHWC", True, -1)
 
 
 def test_a_function_may_have_attributes():

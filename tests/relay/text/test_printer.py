@@ -43,9 +43,7 @@ def test_calls_are_graph_bindings_in_the_scope_where_they_are_evaluated():
 
 
 def test_modules_have_types_first_and_a_blank_line_between_definitions():
-    mod = relay.parse(
-        "def @f[A](%x: List[A]) { match? (%x) { Nil => 1 } } type List[A] { Cons(A, List[A]), Nil }"
-    )
+    mod = relay.parse("def @f[A](%x: List[A]) { match? (%x) { Nil => 1 } } type List[A] { Cons(A, List[A]), Nil }")
     assert (
         mod.script()
         == str(mod)
@@ -88,17 +86,11 @@ def test_tensors_stand_in_the_metadata():
     assert "#[metadata]" not in pair.astext(show_meta_data=False)
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "int4", "uint64"]
-)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "int4", "uint64"])
 def test_scalars_keep_their_value(dtype):
     rng = np.random.default_rng(0)
     kind = relay.const(0, dtype).data.dtype
-    values = (
-        rng.integers(0, 8, 50)
-        if "int" in dtype
-        else rng.standard_normal(50) * 10.0 ** rng.integers(-3, 2, 50)
-    )
+    values = rng.integers(0, 8, 50) if "int" in dtype else rng.standard_normal(50) * 10.0 ** rng.integers(-3, 2, 50)
     for value in np.asarray(values).astype(kind):
         again = relay.parse_expr(relay.Constant(value).astext())
         assert again.data.dtype == kind

@@ -66,9 +66,7 @@ def test_calls_of_two_branches_stay_apart():
 
 @pytest.mark.parametrize("transposed", [True, False])
 def test_batch_matmul(transposed):
-    shapes = (
-        ["(2, 3, 4)", "(2, 5, 4)", "(2, 6, 4)"] if transposed else ["(2, 3, 4)", "(2, 4, 5)", "(2, 4, 6)"]
-    )
+    shapes = ["(2, 3, 4)", "(2, 5, 4)", "(2, 6, 4)"] if transposed else ["(2, 3, 4)", "(2, 4, 5)", "(2, 4, 6)"]
     params = ", ".join(f"%x{i}: Tensor[{shape}, float32]" for i, shape in enumerate(shapes))
     calls = ", ".join(f"nn.batch_matmul(%x0, %x{i}, transpose_b={transposed})" for i in (1, 2))
     mod = module(f"fn({params}) {{ ({calls}) }}")
@@ -82,9 +80,7 @@ def test_batch_matmul(transposed):
 def test_conv2d(data, kernel):
     sizes = {"N": 1, "C": 3, "H": 5, "W": 5}
     x = tuple(sizes[letter] for letter in data)
-    weights = [
-        tuple({"O": outputs, "I": 3, "H": 3, "W": 3}[letter] for letter in kernel) for outputs in (2, 4, 1)
-    ]
+    weights = [tuple({"O": outputs, "I": 3, "H": 3, "W": 3}[letter] for letter in kernel) for outputs in (2, 4, 1)]
     params = ", ".join(f"%x{i}: Tensor[{shape}, float32]" for i, shape in enumerate((x, *weights)))
     calls = [
         f'nn.conv2d(%x0, %x{i + 1}, channels={shape[kernel.index("O")]}, data_layout="{data}", kernel_layout="{kernel}")'

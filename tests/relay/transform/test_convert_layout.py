@@ -95,9 +95,7 @@ def test_alter_op_layout():
     def alter(attrs, inputs, tinfos, out_type):
         assert [str(t) for t in tinfos] == ["Tensor[(1, 3, 6, 6), float32]", "Tensor[(4, 3, 3, 3), float32]"]
         assert str(out_type) == "Tensor[(1, 4, 4, 4), float32]"
-        return relay.nn.conv2d(
-            *inputs, **{**dict(attrs.items()), "data_layout": "NHWC", "kernel_layout": "HWIO"}
-        )
+        return relay.nn.conv2d(*inputs, **{**dict(attrs.items()), "data_layout": "NHWC", "kernel_layout": "HWIO"})
 
     try:
         result = run(AlterOpLayout(), mod)

@@ -36,12 +36,7 @@ WRITES = """fn(%x: int32) {
 
 
 def test_writes_and_calls_that_write_stay_and_unused_reads_go():
-    check(
-        DeadCodeElimination(),
-        WRITES,
-        WRITES.replace("let %v = ref_read(%r);", ""),
-        3,
-    )
+    check(DeadCodeElimination(), WRITES, WRITES.replace("let %v = ref_read(%r);", ""), 3)
 
 
 def test_a_call_of_a_global_function_that_writes_stays():

@@ -79,10 +79,7 @@ def test_a_function_and_its_module():
         ("def @main(%f: fn(int32) -> int32) -> int32 { %f(1) }", "@main takes or returns functions"),
         ("def @id[A](%x: A) -> A { %x }\ndef @main(%x: int32) -> int32 { @id(%x) }", "@id is polymorphic"),
         ("def @main(%x: int32) -> int32 { let %f = negative; %f(%x) }", "negative is used as a value"),
-        (
-            "type Box { Box(fn(int32) -> int32) }\ndef @main(%x: int32) -> int32 { %x }",
-            "values of Box hold functions",
-        ),
+        ("type Box { Box(fn(int32) -> int32) }\ndef @main(%x: int32) -> int32 { %x }", "values of Box hold functions"),
     ],
 )
 def test_what_is_refused(text, message):

@@ -11,9 +11,7 @@ TWICE = "def @twice(%x: int32) -> int32 { %x * 2 }\n"
 
 
 def test_constructors():
-    main = (
-        "def @main(%x: bool) -> (Box[bool], Box[bool], Box[bool]) {{ (@call({0}, %x), Box(%x, 2), Empty) }}"
-    )
+    main = "def @main(%x: bool) -> (Box[bool], Box[bool], Box[bool]) {{ (@call({0}, %x), Box(%x, 2), Empty) }}"
     check(
         EtaExpand(expand_constructor=True),
         CELL + main.format("Box"),

@@ -60,7 +60,5 @@ def test_one_after_the_other(name):
 def test_the_list_has_every_pass():
     tried = {step.info.name.removeprefix("relay.") for step in PASSES}
     others = {"InferType", "ToCPS", "Defunctionalization"}  # they take other programs, or make them
-    factories = {
-        name for name in transform.__all__ if name[0].isupper() and callable(getattr(transform, name))
-    }
+    factories = {name for name in transform.__all__ if name[0].isupper() and callable(getattr(transform, name))}
     assert factories - tried - others == {"Effect", "Effects", "MixedTypeConversionCategory"}

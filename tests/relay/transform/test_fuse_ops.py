@@ -23,9 +23,7 @@ def test_elementwise_calls_are_one_function():
 
 
 def test_a_result_that_others_see_ends_a_function():
-    result = run(
-        FuseOps(), module("fn(%x: Tensor[(4), float32]) { %1 = exp(%x); %2 = %1 * 2f; (%1, %2 + 1f) }")
-    )
+    result = run(FuseOps(), module("fn(%x: Tensor[(4), float32]) { %1 = exp(%x); %2 = %1 * 2f; (%1, %2 + 1f) }"))
     assert primitives(result) == [["exp"], ["multiply", "add"]]
 
 
@@ -33,9 +31,7 @@ def primitives(mod):
     """The operators of each primitive function of main."""
     order = relay.scopes.nodes_with_parts(mod["main"])
     functions = [n for n in order if isinstance(n, relay.Function) and n.attrs.get("Primitive")]
-    return sorted(
-        [n.op.name for n in relay.scopes.nodes_with_parts(f) if isinstance(n, relay.Call)] for f in functions
-    )
+    return sorted([n.op.name for n in relay.scopes.nodes_with_parts(f) if isinstance(n, relay.Call)] for f in functions)
 
 
 CONV = """fn(%x: Tensor[(1, 3, 6, 6), float32], %w: Tensor[(4, 3, 3, 3), float32], %b: Tensor[(4, 1, 1), float32]) {
@@ -60,9 +56,7 @@ def test_branches_are_fused_by_themselves():
     assert primitives(run(FuseOps(), module(text))) == [["exp"], ["negative"]]
 
 
-@pytest.mark.parametrize(
-    "text", ["fn(%x: Tensor[(4), float32]) { sort(%x) }", "fn(%f: fn(int32) -> int32) { %f(1) }"]
-)
+@pytest.mark.parametrize("text", ["fn(%x: Tensor[(4), float32]) { sort(%x) }", "fn(%f: fn(int32) -> int32) { %f(1) }"])
 def test_operators_without_a_pattern_stay(text):
     mod = module(text)
     assert run(FuseOps(), mod) is mod
@@ -78,9 +72,7 @@ def test_effects_stay():
     )
 
 
-@pytest.mark.parametrize(
-    "text", [CONV, "fn(%x: Tensor[(4), float32]) { %1 = exp(%x * 2f); concatenate((%1, %1)) }"]
-)
+@pytest.mark.parametrize("text", [CONV, "fn(%x: Tensor[(4), float32]) { %1 = exp(%x * 2f); concatenate((%1, %1)) }"])
 def test_defuse_is_the_inverse(text):
     mod = module(text)
     fused = run(FuseOps(), mod)

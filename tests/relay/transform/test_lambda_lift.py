@@ -33,9 +33,7 @@ def test_a_function_of_its_parameters_becomes_global():
 
 def test_a_closure_is_handed_its_variables():
     expect(
-        lifted(
-            "def @main(%x: int32) -> int32 { %1 = %x * 2; let %f = fn(%y: int32) { %1 + %y }; %f(%1) }", 3
-        ),
+        lifted("def @main(%x: int32) -> int32 { %1 = %x * 2; let %f = fn(%y: int32) { %1 + %y }; %f(%1) }", 3),
         """
 def @main(%x: int32) -> int32 { let %b = %x * 2; let %f = @main_f(%b); %f(%b) }
 def @main_f(%a: int32, Closure=1) { fn(%y: int32) { %a + %y } }""",

@@ -32,9 +32,7 @@ def test_batch_norm():
 
 
 def test_dropout_is_the_data_itself():
-    check(
-        SimplifyInference(), "fn(%x: float32) { nn.dropout(%x).0 * 2f }", "fn(%x: float32) { %x * 2f }", 3.0
-    )
+    check(SimplifyInference(), "fn(%x: float32) { nn.dropout(%x).0 * 2f }", "fn(%x: float32) { %x * 2f }", 3.0)
 
 
 @pytest.mark.parametrize(

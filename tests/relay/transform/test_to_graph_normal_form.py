@@ -29,9 +29,7 @@ def test_a_value_that_only_functions_use_stays_bound():
 
 
 def test_recursive_and_polymorphic_functions_stay_bound():
-    text = (
-        "fn(%x: int32) { let %f = fn(%n: int32) -> int32 { if (%n == 0) { 1 } else { %f(%n - 1) } }; %f(%x) }"
-    )
+    text = "fn(%x: int32) { let %f = fn(%n: int32) -> int32 { if (%n == 0) { 1 } else { %f(%n - 1) } }; %f(%x) }"
     check(ToGraphNormalForm(), text, None, 3)
     check(ToGraphNormalForm(), "fn(%x: int32) { let %id = fn(%y) { %y }; (%id(%x), %id(True)) }", None, 3)
 
@@ -46,12 +44,7 @@ def test_unused_values_go_unless_they_write():
 
 
 def test_what_only_unused_values_mention_goes_with_them():
-    check(
-        ToGraphNormalForm(),
-        "fn(%x: int32) { let %a = %x + 1; let %f = fn() { %a }; %x }",
-        "fn(%x: int32) { %x }",
-        3,
-    )
+    check(ToGraphNormalForm(), "fn(%x: int32) { let %a = %x + 1; let %f = fn() { %a }; %x }", "fn(%x: int32) { %x }", 3)
     check(
         ToGraphNormalForm(),
         "fn(%x: int32) { let %f = fn(%y) { %y }; let %unused = %f(1f); %f(%x) }",

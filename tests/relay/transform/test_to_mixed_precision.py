@@ -7,11 +7,7 @@ import pytest
 from pass_checks import assert_same_values, check, module, run
 
 from relax import relay
-from relax.relay.transform import (
-    MixedTypeConversionCategory,
-    ToMixedPrecision,
-    register_mixed_precision_conversion,
-)
+from relax.relay.transform import MixedTypeConversionCategory, ToMixedPrecision, register_mixed_precision_conversion
 from relax.relay.transform.to_mixed_precision import CONVERSION
 
 RNG = np.random.default_rng(0)

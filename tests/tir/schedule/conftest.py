@@ -111,10 +111,7 @@ def check() -> Callable[..., PrimFunc]:
     """
 
     def run(
-        func: PrimFunc,
-        steps: Callable[[Schedule], Any],
-        expected: PrimFunc | None = None,
-        sizes: Iterable[int] = SIZES,
+        func: PrimFunc, steps: Callable[[Schedule], Any], expected: PrimFunc | None = None, sizes: Iterable[int] = SIZES
     ) -> PrimFunc:
         sch = Schedule(func, debug_mask="all")
         steps(sch)

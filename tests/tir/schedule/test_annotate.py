@@ -86,9 +86,7 @@ def test_unannotate(parse, check):
 
 def test_refusals(parse, refuse):
     func = parse(FUNC)
-    text = refuse(
-        func, lambda sch: sch.annotate(on_loop(sch), "a", 1), lambda sch: sch.annotate(on_loop(sch), "a", 2)
-    )
+    text = refuse(func, lambda sch: sch.annotate(on_loop(sch), "a", 1), lambda sch: sch.annotate(on_loop(sch), "a", 2))
     assert "annotate: there is an annotation 'a' already" in text
     assert "unannotate it first" in text
     assert "there is no annotation 'a'" in refuse(func, lambda sch: sch.unannotate(on_loop(sch), "a"))

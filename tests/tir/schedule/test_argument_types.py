@@ -127,15 +127,9 @@ def test_hints(parse, refuse):
 @pytest.mark.parametrize(
     "call, message",
     [
-        (
-            lambda s: s.split(),
-            "split: missing a required argument: 'loop'; the arguments are (loop, factors,",
-        ),
+        (lambda s: s.split(), "split: missing a required argument: 'loop'; the arguments are (loop, factors,"),
         (lambda s: s.get_block("B", block="B"), "get_block: got an unexpected keyword argument 'block'"),
-        (
-            lambda s: s.enter_postproc(1),
-            "enter_postproc: too many positional arguments; the arguments are ()",
-        ),
+        (lambda s: s.enter_postproc(1), "enter_postproc: too many positional arguments; the arguments are ()"),
     ],
 )
 def test_number_of_arguments(parse, call, message):
@@ -175,10 +169,7 @@ def test_get_and_get_sref_of_other_values(parse, refuse):
 def test_numbers_of_numpy_are_integers(parse):
     """They are in the trace as integers, too."""
     plain, typed = Schedule(parse(FUNC)), Schedule(parse(FUNC))
-    for sch, factors, index in (
-        (plain, [None, 4], 0),
-        (typed, np.array([-1, 4]), np.int64(0)),
-    ):
+    for sch, factors, index in ((plain, [None, 4], 0), (typed, np.array([-1, 4]), np.int64(0))):
         factors = [None, *factors[1:]]
         block = sch.get_block("C")
         sch.split(sch.get_loops(block)[1], factors)

@@ -251,9 +251,7 @@ def test_blocks_of_nests_of_their_own(parse, check, refuse):
     check(parse(TWO), lambda sch: sch.blockize([sch.get_block("B"), sch.get_block("C")]))
     text = refuse(parse(TWO), lambda sch: sch.blockize([sch.get_block("C"), sch.get_block("B")]))
     assert "the blocks do not stand directly behind each other, in this order" in text
-    assert "target must be a loop, or a list of one block or more" in refuse(
-        parse(TWO), lambda sch: sch.blockize([])
-    )
+    assert "target must be a loop, or a list of one block or more" in refuse(parse(TWO), lambda sch: sch.blockize([]))
 
 
 def test_a_loop_with_two_blocks_is_refused(parse, refuse):
@@ -300,10 +298,7 @@ def main(A: T.Buffer((10,), "float32"), B: T.Buffer((1,), "float32")):
             B[0] = B[0] + A[vk]
 """)
     text = refuse(func, loop("B", 1))
-    assert (
-        "variable vk of block B is 2 where its loops begin, which need not be the start 0 of its domain"
-        in text
-    )
+    assert "variable vk of block B is 2 where its loops begin, which need not be the start 0 of its domain" in text
 
 
 def test_inner_loops_outside_are_refused(parse, refuse):

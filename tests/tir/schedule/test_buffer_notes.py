@@ -43,9 +43,7 @@ def test_a_scope(parse, check):
 def test_a_scope_of_another_machine_is_kept_and_refused_by_the_compiler(parse, check):
     after = check(parse(text()), on("B", "set_scope", 0, "shared"))
     assert 'B = T.alloc_buffer((n, 2), scope="shared")' in after.script()
-    with pytest.raises(
-        DiagnosticError, match="buffer B is allocated in scope 'shared', which a CPU does not"
-    ):
+    with pytest.raises(DiagnosticError, match="buffer B is allocated in scope 'shared', which a CPU does not"):
         codegen.build_module({"main": tir.lower(after)})
 
 
@@ -100,10 +98,7 @@ def test_alignments(parse, check):
 @pytest.mark.parametrize(
     "steps, message",
     [
-        (
-            on("C", "set_scope", 0, "local"),
-            "set_scope: buffer C is a parameter: it must be allocated in a block",
-        ),
+        (on("C", "set_scope", 0, "local"), "set_scope: buffer C is a parameter: it must be allocated in a block"),
         (on("C", "unsafe_set_dtype", 0, "float16"), "buffer C is a parameter"),
         (on("B", "unsafe_set_dtype", 0, "float99"), "dtype must be that of a scalar, found 'float99'"),
         (on("B", "unsafe_set_dtype", 0, "float32x4"), "dtype must be that of a scalar, found 'float32x4'"),
@@ -113,10 +108,7 @@ def test_alignments(parse, check):
         (on("B", "storage_align", 1, 0, 16, 1), "block B writes no buffer of index 1"),
         (on("B", "unsafe_hide_buffer_access", "read", [1]), "block B has 1 reads, there is none of index 1"),
         (on("B", "unsafe_hide_buffer_access", "both", [0]), 'buf_type must be "read" or "write" or "opaque"'),
-        (
-            on("B", "annotate_buffer_access", 0, "opaque", lambda i, j: (i, j)),
-            'buf_type must be "read" or "write"',
-        ),
+        (on("B", "annotate_buffer_access", 0, "opaque", lambda i, j: (i, j)), 'buf_type must be "read" or "write"'),
         (on("B", "annotate_buffer_access", 0, "read", lambda i, j: i), "gen_new_ranges gives 1 ranges"),
         (
             on("B", "annotate_buffer_access", 0, "read", lambda i, j: ((i, i, i), j)),
@@ -140,9 +132,7 @@ def test_regions_that_blocks_name(parse, check):
     after = check(parse(text()), on("B", "annotate_buffer_access", 0, "read", lambda i, j: (i, (0, 2))))
     assert "T.reads(A[vi, 0:2])" in after.script()
     assert 'T.block_attr({"explicit_read_region": 0})' in after.script()
-    after = check(
-        parse(text()), on("B", "annotate_buffer_access", 0, "write", lambda i, j: ((i, i + 1), (0, 2)))
-    )
+    after = check(parse(text()), on("B", "annotate_buffer_access", 0, "write", lambda i, j: ((i, i + 1), (0, 2))))
     assert "T.writes(B[vi, 0:2])" in after.script()
 
 

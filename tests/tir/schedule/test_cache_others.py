@@ -120,9 +120,7 @@ def test_indices(parse, check):
     after = check(parse(RESIZE), steps)
     script = after.script()
     assert "index_var_0[v0, v1] = v0 // 4 + v1 // 4" in script
-    assert (
-        "A[n, c, index_var_0[vi, vj], index_var_1[vj]] + A[n, c, index_var_2[vi], index_var_1[vj]]" in script
-    )
+    assert "A[n, c, index_var_0[vi, vj], index_var_1[vj]] + A[n, c, index_var_2[vi], index_var_1[vj]]" in script
     after = check(parse(RESIZE), on("A", "cache_index", "local", 2))
     assert "A[n, c, vi // 4 + vj // 4, index_var_0[vj]]" in after.script()
 
@@ -217,10 +215,7 @@ def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
     assert "block C reads buffer B in loop i, before it is copied back" in text
     text = refuse(parse(TILED), at(2, "write_at", 0, "local"))
     assert "the copy would stand in loop k, over which block C sums up" in text
-    text = refuse(
-        func,
-        lambda sch: sch.read_at(sch.get_loops(sch.get_block("B"))[1], sch.get_block("C"), 0, "local"),
-    )
+    text = refuse(func, lambda sch: sch.read_at(sch.get_loops(sch.get_block("B"))[1], sch.get_block("C"), 0, "local"))
     assert "block C is not below loop j, in one scope with it" in text
 
 

@@ -156,9 +156,7 @@ def test_parameters_are_apart_only_where_copies_need_it(parse):
         assert sch.mod["main"].attrs["tir.noalias"]
 
 
-@pytest.mark.parametrize(
-    "steps", [read("B", "A"), read("C", "B"), write("B", "B"), write("C", "C"), write("D", "D")]
-)
+@pytest.mark.parametrize("steps", [read("B", "A"), read("C", "B"), write("B", "B"), write("C", "C"), write("D", "D")])
 def test_arguments_that_overlap_are_refused_or_mean_what_they_meant(parse, steps):
     func = parse(FUSED.replace('    T.func_attr({"tir.noalias": True})\n', ""))
     sch = Schedule(func)

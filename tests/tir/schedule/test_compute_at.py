@@ -323,14 +323,11 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((8,), "float32")):
     text = refuse(program("vi = T.axis.spatial(4, i)\n            P[vi] = A[vi]"), at("B", 0))
     assert "block P may be run for values outside of the domains of its variables" in text
     text = refuse(
-        program("vi = T.axis.spatial(8, i)\n            T.where(i < 4)\n            P[vi] = A[vi + 12]"),
-        at("B", 0),
+        program("vi = T.axis.spatial(8, i)\n            T.where(i < 4)\n            P[vi] = A[vi + 12]"), at("B", 0)
     )
     assert "block P may not run over the whole of its variables' domains" in text
     text = refuse(
-        program(
-            "vi = T.axis.spatial(8, i)\n            P[vi] = A[vi]", "for i in range(8):\n      if i < 7:"
-        ),
+        program("vi = T.axis.spatial(8, i)\n            P[vi] = A[vi]", "for i in range(8):\n      if i < 7:"),
         at("B", 0),
     )
     assert "block P stands below a statement that is no loop" in text
@@ -430,10 +427,7 @@ def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
                 B[vi, vj] = P[7 - vi, vj]
 """)
     text = refuse(func, at("B", 1))
-    assert (
-        "block B may read elements of buffer P that block P has not written before in the same iterations"
-        in text
-    )
+    assert "block B may read elements of buffer P that block P has not written before in the same iterations" in text
 
 
 def test_a_sum_over_a_halo_moves_twice(parse, check):

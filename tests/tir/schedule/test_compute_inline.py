@@ -329,8 +329,7 @@ def test_reverse_refusals(parse, refuse):
     text = refuse(parse(TWO), reverse("B"))
     assert "block B is not complete" in text
     text = refuse(
-        parse(SIMPLE.replace("            B[vi] =", "            T.where(vi != 2)\n            B[vi] =")),
-        reverse(),
+        parse(SIMPLE.replace("            B[vi] =", "            T.where(vi != 2)\n            B[vi] =")), reverse()
     )
     assert "block B may not run for just the values in its variables' domains" in text
 

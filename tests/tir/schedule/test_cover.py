@@ -89,10 +89,7 @@ def test_covered(parse, write, read):
         (writes(where="A[0] > T.float32(0)"), reads()),
         (writes(store="if A[v] > T.float32(0):\n            P[v] = A[v]"), reads()),
         (writes(loop="for j in range(m):"), reads()),
-        (
-            writes(loop="for j in range(T.int64(4) - i):", value="i * 4 + j"),
-            reads(loop="for j in range(T.int64(1)):"),
-        ),
+        (writes(loop="for j in range(T.int64(4) - i):", value="i * 4 + j"), reads(loop="for j in range(T.int64(1)):")),
         (writes(), reads(value="i * i + j")),
         (writes(store="P[v // 2] = A[v]"), reads()),
     ],
@@ -119,11 +116,7 @@ def main(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
                 B[vj] = P[vj]
 """
     assert is_covered(
-        parse(
-            text.format("u", "1", "i, k", "8, 4").replace(
-                "for i, k in range(8, 4)", "for i, k in T.grid(8, 4)"
-            )
-        )
+        parse(text.format("u", "1", "i, k", "8, 4").replace("for i, k in range(8, 4)", "for i, k in T.grid(8, 4)"))
     )
     assert not is_covered(parse(text.format("k", "4", "i", "8")))
 

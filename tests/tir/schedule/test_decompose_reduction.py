@@ -258,9 +258,7 @@ def test_a_condition_that_may_fail_at_the_start_is_refused(parse, refuse):
     symbolic = CONDITION.replace("n: T.int32", "n: T.int32, m: T.int32").replace("grid(4, 6)", "grid(4, m)")
     text = refuse(parse(symbolic.replace("reduce(6", "reduce(m")), decompose(0))
     assert "the condition i + k >= n of block B may fail where its reduction starts" in text
-    fused = CONDITION.replace("for i, k in T.grid(4, 6)", "for f in range(24)").replace(
-        "i + k >= n", "f >= n"
-    )
+    fused = CONDITION.replace("for i, k in T.grid(4, 6)", "for f in range(24)").replace("i + k >= n", "f >= n")
     fused = fused.replace(
         'vi, vk = T.axis.remap("SR", [i, k])',
         """vi = T.axis.spatial(4, f // 6)

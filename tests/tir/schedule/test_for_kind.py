@@ -236,6 +236,4 @@ def main(A: T.Buffer((4, 6), "int32"), B: T.Buffer((4, 6), "int32"), C: T.Buffer
             C[vi, vj] = T.if_then_else(vi == 0, 0, B[T.max(vi - 1, 0), vj])
 """)
     text = refuse(func, lambda sch: sch.fuse(*loops(sch)), lambda sch: sch.parallel(loops(sch)[0]))
-    assert (
-        "block C may touch elements of B that block B writes in another iteration of loop i_j_fused" in text
-    )
+    assert "block C may touch elements of B that block B writes in another iteration of loop i_j_fused" in text

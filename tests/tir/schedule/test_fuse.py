@@ -133,9 +133,7 @@ def main(A: T.Buffer((8, 8), "int32")):
                 vi, vj = T.axis.remap("SS", [i, j])
                 A[vi, vj] = 1
 """)
-    assert "fuse: the bounds of loop j depend on loop i" in refuse(
-        func, lambda sch: sch.fuse(*loops(sch, "A"))
-    )
+    assert "fuse: the bounds of loop j depend on loop i" in refuse(func, lambda sch: sch.fuse(*loops(sch, "A")))
 
 
 SUMS = """
@@ -170,15 +168,11 @@ def test_a_sum_over_nothing_is_still_started(parse, refuse):
     text = refuse(parse(SUMS), lambda sch: sch.fuse(*loops(sch)))
     assert "fuse: loop k, over which block B sums up, may have no iteration" in text
     text = refuse(
-        parse(SUMS),
-        lambda sch: sch.reorder(loops(sch)[1], loops(sch)[0]),
-        lambda sch: sch.fuse(*loops(sch)[1:]),
+        parse(SUMS), lambda sch: sch.reorder(loops(sch)[1], loops(sch)[0]), lambda sch: sch.fuse(*loops(sch)[1:])
     )
     assert "fuse: loop k, over which block B sums up, may have no iteration" in text
 
 
 def test_loops_that_reduce_over_nothing(parse, check):
-    text = SUMS.replace("(n, m, 3)", "(n, 3, m)").replace(
-        "T.grid(n, m, T.int64(3))", "T.grid(n, T.int64(3), m)"
-    )
+    text = SUMS.replace("(n, m, 3)", "(n, 3, m)").replace("T.grid(n, m, T.int64(3))", "T.grid(n, T.int64(3), m)")
     check(parse(text), lambda sch: sch.fuse(*loops(sch)[1:]))

@@ -93,9 +93,7 @@ def test_refusals(parse, refuse):
     func = parse(STATIC)
     assert "the factor 0 is not known to be 1 or more" in refuse(func, partitioned(0, 0, None))
     assert "at most one of them None" in refuse(func, partitioned(0, None, None))
-    assert "the sum of the factors [8, 8] may be more than the extent 12" in refuse(
-        func, partitioned(0, 8, 8)
-    )
+    assert "the sum of the factors [8, 8] may be more than the extent 12" in refuse(func, partitioned(0, 8, 8))
     assert "may be more than the extent n of the loop" in refuse(parse(REDUCTION), partitioned(0, 4, None))
     text = refuse(func, lambda sch: sch.parallel(sch.get_loops(sch.get_block("B"))[0]), partitioned(0, 4))
     assert "loop i is parallel" in text
@@ -118,7 +116,4 @@ def test_inside_of_a_loop_that_reduces(parse, check, refuse):
     text = refuse(
         symbolic, lambda sch: sch.split(sch.get_loops(sch.get_block("B"))[1], [3, 2, None]), partitioned(2, 1)
     )
-    assert (
-        "loop k_2, over which block B sums up, may have no iteration, in which case the parts would not"
-        in text
-    )
+    assert "loop k_2, over which block B sums up, may have no iteration, in which case the parts would not" in text

@@ -59,10 +59,7 @@ def main(a: T.handle, b: T.handle, c: T.handle):
 
 def test_inner_loops_with_those_around_them(parse, check):
     after = check(parse(pair()), merged(1))
-    assert (
-        "for i_m, j_m in T.grid(n, T.int64(6))" in after.script()
-        or "for i_m, j_m in T.grid(n, 6)" in after.script()
-    )
+    assert "for i_m, j_m in T.grid(n, T.int64(6))" in after.script() or "for i_m, j_m in T.grid(n, 6)" in after.script()
 
 
 @pytest.mark.parametrize("depth", [0, 1])
@@ -74,9 +71,7 @@ def test_what_is_read_across_the_inner_loop(parse, check, refuse):
     func = parse(pair("B[vi, 5 - vj] * 2"))
     check(func, merged(0))
     text = refuse(func, merged(1))
-    assert (
-        "merge: block C may touch elements of B that block B writes in another iteration of loop j_m" in text
-    )
+    assert "merge: block C may touch elements of B that block B writes in another iteration of loop j_m" in text
 
 
 def test_what_is_overwritten(parse, refuse, check):

@@ -101,8 +101,7 @@ def test_a_buffer_that_is_two_factors(parse, check, refuse):
     assert "A_pad = T.alloc_buffer((8, 8))" in after.script()
     text = refuse(parse(SQUARE), pad(1, 4, 4))
     assert (
-        "buffer A is two factors of the product, and vi and vk, which index the same dimension, get different"
-        in text
+        "buffer A is two factors of the product, and vi and vk, which index the same dimension, get different" in text
     )
     assert "cache_read one of the two first" in text
 

@@ -289,10 +289,7 @@ TWO = "B[vi, 0] = T.float32(0); C[vi, 0] = T.float32(0)"
         (
             function(COPY),
             lambda sch: sch.transform_layout(
-                sch.get_block("B"),
-                ("write", 0),
-                lambda i, j: (i, j // 3, j % 3),
-                pad_value=lambda i, j, k: a_load(sch),
+                sch.get_block("B"), ("write", 0), lambda i, j: (i, j // 3, j % 3), pad_value=lambda i, j, k: a_load(sch)
             ),
             "pad_value must not read a buffer",
         ),
@@ -320,11 +317,7 @@ TWO = "B[vi, 0] = T.float32(0); C[vi, 0] = T.float32(0)"
             on("B", "transform_block_layout", lambda i, j: (j, i)),
             "block B has a condition, which the new variables could not express",
         ),
-        (
-            function(SEVERAL, local="S R"),
-            on("S", "rolling_buffer", 0),
-            "block S writes several buffers",
-        ),
+        (function(SEVERAL, local="S R"), on("S", "rolling_buffer", 0), "block S writes several buffers"),
         (
             function(COPY),
             on("B", "transform_layout", ("read", 0), lambda i, j: (j, tir.IndexMap.AXIS_SEPARATOR, i)),
@@ -336,15 +329,9 @@ TWO = "B[vi, 0] = T.float32(0); C[vi, 0] = T.float32(0)"
             "block B has buffers of its own",
         ),
         (function(reduction(TWO), "A B C"), FACTOR, "its init and its body write different buffers"),
+        (function(reduction("B[vi, 1] = T.float32(0)")), FACTOR, "its init and its body write at different indices"),
         (
-            function(reduction("B[vi, 1] = T.float32(0)")),
-            FACTOR,
-            "its init and its body write at different indices",
-        ),
-        (
-            function(
-                reduction(step="if B[vi, 0] < A[vi, vk]:; ____B[vi, 0] = A[vi, vk]".replace("____", "    "))
-            ),
+            function(reduction(step="if B[vi, 0] < A[vi, vk]:; ____B[vi, 0] = A[vi, vk]".replace("____", "    "))),
             FACTOR,
             "the condition in its body reads a result",
         ),
@@ -354,9 +341,7 @@ TWO = "B[vi, 0] = T.float32(0); C[vi, 0] = T.float32(0)"
             "its body is more than one store into each result",
         ),
         (
-            function(
-                reduction(TWO, "B[vi, 0] = B[vi, 0] + A[vi, vk]; C[vi, 0] = C[vi, 0] + B[vi, 0]"), "A B C"
-            ),
+            function(reduction(TWO, "B[vi, 0] = B[vi, 0] + A[vi, vk]; C[vi, 0] = C[vi, 0] + B[vi, 0]"), "A B C"),
             FACTOR,
             "its body reads a result that it has just stored",
         ),
@@ -487,32 +472,16 @@ def both(sch):
     "program, step, message",
     [
         (function(LOOSE, local="S"), on("S", "cache_inplace", 0, "local"), "a statement outside of blocks"),
-        (
-            function(LOOSE, local="S"),
-            into("B", "S", 0, "reverse_compute_at"),
-            "a statement outside of blocks",
-        ),
+        (function(LOOSE, local="S"), into("B", "S", 0, "reverse_compute_at"), "a statement outside of blocks"),
         (
             function(LOOSE_INSIDE, "A B C"),
             at("B", 0, "split", [None, 2]),
             "loop i needs a condition, which a statement outside of blocks cannot get",
         ),
-        (
-            function(TRIANGLE),
-            at("B", 1, "blockize"),
-            "the bounds of loop j depend on a loop outside of the new block",
-        ),
+        (function(TRIANGLE), at("B", 1, "blockize"), "the bounds of loop j depend on a loop outside of the new block"),
         (function(SCOPES, "A B C"), lambda sch: sch.blockize(both(sch)), "the blocks are not in one scope"),
-        (
-            function(SCOPES, "A B C"),
-            merged(("I", 0), ("C", 0)),
-            "the loops are not in the same block",
-        ),
-        (
-            function(COPY),
-            lambda sch: sch.blockize([]),
-            "target must be a loop, or a list of one block or more",
-        ),
+        (function(SCOPES, "A B C"), merged(("I", 0), ("C", 0)), "the loops are not in the same block"),
+        (function(COPY), lambda sch: sch.blockize([]), "target must be a loop, or a list of one block or more"),
         (
             function(HALF, "A B C"),
             lambda sch: sch.cache_write(sch.get_block("B"), 0, "local", consumer_blocks=["C"]),
@@ -539,11 +508,7 @@ def both(sch):
             lambda sch: sch.decompose_reduction(sch.get_block("B"), sch.get_loops(sch.get_block("B"))[0]),
             "loop t is bound to no variable of block B",
         ),
-        (
-            function(TWO_IN_ROW, "A B C"),
-            at("B", 0, "rfactor", 0),
-            "loop i must have one block inside, found B, C",
-        ),
+        (function(TWO_IN_ROW, "A B C"), at("B", 0, "rfactor", 0), "loop i must have one block inside, found B, C"),
         (
             function(TWO_IN_ROW, "A B C"),
             on("B", "transform_block_layout", lambda i, k: (i, k)),
@@ -558,11 +523,7 @@ def both(sch):
             ),
             "the root block cannot be replaced by something else",
         ),
-        (
-            function(COPY),
-            lambda sch: sch.state.placed(BlockRV("main", "gone")),
-            "the block gone is no longer there",
-        ),
+        (function(COPY), lambda sch: sch.state.placed(BlockRV("main", "gone")), "the block gone is no longer there"),
     ],
 )
 def test_a_condition_on_what_stands_around(parse, refuse, program, step, message):

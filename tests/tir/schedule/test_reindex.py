@@ -74,11 +74,7 @@ def main(a: T.handle, b: T.handle):
             vi, vj = T.axis.remap("SS", [i, j])
             B[vi, vj] = A_shared[vj // 2, vi, vj % 2] * T.float32(2)
 """)
-    check(
-        parse(TRANSPOSE),
-        on("B", "reindex_cache_read", 0, "shared", lambda i, j: (j // 2, i, j % 2)),
-        expected,
-    )
+    check(parse(TRANSPOSE), on("B", "reindex_cache_read", 0, "shared", lambda i, j: (j // 2, i, j % 2)), expected)
 
 
 def test_a_reduction_and_its_operands(parse, check):
@@ -133,11 +129,7 @@ def main(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4, 4), "float32")):
             on("C", "reindex_cache_read", "C", "local", lambda i, j, k: (i, j)),
             "block C reads no buffer called C",
         ),
-        (
-            PRODUCT,
-            on("C", "reindex_cache_read", "A", "local", lambda i, j: (i, j)),
-            "the index map takes 2 indices",
-        ),
+        (PRODUCT, on("C", "reindex_cache_read", "A", "local", lambda i, j: (i, j)), "the index map takes 2 indices"),
         (
             PRODUCT,
             on("C", "reindex_cache_read", "A", "local", lambda i, j, k: (i, k // 2)),

@@ -78,11 +78,7 @@ def test_split_and_reordered(parse, check):
 
 @pytest.mark.parametrize(
     "dtype, update",
-    [
-        ("float32", "A[vi, vk] + B[vi]"),
-        ("float32", "T.max(B[vi], A[vi, vk])"),
-        ("int32", "B[vi] * A[vi, vk]"),
-    ],
+    [("float32", "A[vi, vk] + B[vi]"), ("float32", "T.max(B[vi], A[vi, vk])"), ("int32", "B[vi] * A[vi, vk]")],
 )
 def test_the_order_of_sums_is_free(parse, check, dtype, update):
     def steps(sch):
@@ -94,8 +90,7 @@ def test_the_order_of_sums_is_free(parse, check, dtype, update):
 
 
 @pytest.mark.parametrize(
-    "dtype, update",
-    [("float32", "B[vi] * A[vi, vk]"), ("int32", "B[vi] * 2 + A[vi, vk]"), ("int32", "A[vi, vk]")],
+    "dtype, update", [("float32", "B[vi] * A[vi, vk]"), ("int32", "B[vi] * 2 + A[vi, vk]"), ("int32", "A[vi, vk]")]
 )
 def test_the_order_of_other_updates_is_kept(parse, refuse, check, dtype, update):
     func = parse(REDUCE.format(dtype=dtype, update=update))
@@ -113,10 +108,7 @@ def test_blocks_that_meet_in_an_iteration(parse, check):
 def test_blocks_that_depend_across_iterations(parse, refuse):
     func = parse(TWO.format(value="B[T.max(vi - 1, 0), T.min(vj + 1, 5)]"))
     text = refuse(func, ordered("B", 1, 0))
-    assert (
-        "error[E8104]: reorder: block C may touch elements of B that block B writes in other iterations"
-        in text
-    )
+    assert "error[E8104]: reorder: block C may touch elements of B that block B writes in other iterations" in text
     assert "of the loops i, j" in text
 
 

@@ -46,9 +46,7 @@ def apart(which, axis=0, factors=(None, 4), name="B"):
 
 def test_parts_are_computed_and_combined(parse, check):
     func = parse(
-        STATIC.replace("DTYPE", "float32")
-        .replace("INIT", "T.float32(0)")
-        .replace("UPDATE", "B[vi] + A[vi, vk]")
+        STATIC.replace("DTYPE", "float32").replace("INIT", "T.float32(0)").replace("UPDATE", "B[vi] + A[vi, vk]")
     )
     expected = parse("""
 @T.prim_func
@@ -155,10 +153,7 @@ UNKNOWN = [
     ("B[vi] + B[vi]", "is no sum, product, maximum"),
     ("A[vi, vk]", "is no sum, product, maximum"),
     ("T.if_then_else(B[vi] > T.float32(5), B[vi], B[vi] + A[vi, vk])", "is no sum, product, maximum"),
-    (
-        "T.Select(B[vi] > T.float32(1), B[vi], A[vi, vk])",
-        "it is not proved that its selection may be done in parts",
-    ),
+    ("T.Select(B[vi] > T.float32(1), B[vi], A[vi, vk])", "it is not proved that its selection may be done in parts"),
 ]
 
 
@@ -205,9 +200,7 @@ def test_the_first_of_equals_is_kept_by_the_outermost_loop(check, refuse):
 
 
 def test_the_last_of_equals(check, refuse):
-    assert "it is not proved that its selection may be done in parts" in refuse(
-        LAST, *apart(0, 0, (None, 4), "best")
-    )
+    assert "it is not proved that its selection may be done in parts" in refuse(LAST, *apart(0, 0, (None, 4), "best"))
 
 
 def test_argmax_of_the_library(same_values):
@@ -227,9 +220,7 @@ def test_argmax_of_the_library(same_values):
 
 def test_two_sums(check):
     total = te.comm_reducer(
-        lambda x, y: (x[0] + y[0], x[1] + y[1]),
-        lambda *kinds: tuple(tir.const(0, kind) for kind in kinds),
-        "total",
+        lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda *kinds: tuple(tir.const(0, kind) for kind in kinds), "total"
     )
     value = te.placeholder((3, 8), "float32", "value")
     k = te.reduce_axis((0, 8), "k")
@@ -246,10 +237,7 @@ def test_two_sums(check):
 def test_loops_that_cannot_be_factored(parse, refuse):
     func = parse(SUMS_OF_ROWS)
     text = refuse(func, lambda sch: sch.rfactor(sch.get_loops(sch.get_block("B"))[0], 0))
-    assert (
-        "rfactor: loop i is bound to a data-parallel variable of block B; only loops of a reduction alone"
-        in text
-    )
+    assert "rfactor: loop i is bound to a data-parallel variable of block B; only loops of a reduction alone" in text
     text = refuse(func, *apart(0, 2))
     assert "factor_axis must be from -2 to 1, found 2" in text
 
@@ -284,9 +272,7 @@ def test_no_init_is_refused(parse, refuse):
         sch.decompose_reduction(block, sch.get_loops(block)[0])
 
     text = refuse(
-        parse(SUMS_OF_ROWS),
-        decomposed,
-        lambda sch: sch.rfactor(sch.get_loops(sch.get_block("B_update"))[1], 0),
+        parse(SUMS_OF_ROWS), decomposed, lambda sch: sch.rfactor(sch.get_loops(sch.get_block("B_update"))[1], 0)
     )
     assert "block B_update is not a reduction block: it has no init" in text
 

@@ -48,10 +48,7 @@ def test_categorical(parse):
 
 def test_perfect_tiles_are_all_there_is(parse):
     every = {
-        (a, b, 24 // (a * b))
-        for a in range(1, 25)
-        for b in range(1, 25)
-        if 24 % (a * b) == 0 and 24 // (a * b) <= 6
+        (a, b, 24 // (a * b)) for a in range(1, 25) for b in range(1, 25) if 24 % (a * b) == 0 and 24 // (a * b) <= 6
     }
     drawn = Counter(draw(parse, 24, 2000, n=3, max_innermost_factor=6))
     assert set(drawn) == every
@@ -116,12 +113,7 @@ def test_tiles_split_a_loop(parse, check):
 
 @pytest.mark.parametrize(
     "extent, decision, tiles",
-    [
-        (48, [4, 3, 4], [4, 3, 4]),
-        (24, [4, 3, 4], [2, 3, 4]),
-        (7, [4, 3, 4], [1, 1, 7]),
-        (1, [4, 3, 4], [1, 1, 1]),
-    ],
+    [(48, [4, 3, 4], [4, 3, 4]), (24, [4, 3, 4], [2, 3, 4]), (7, [4, 3, 4], [1, 1, 7]), (1, [4, 3, 4], [1, 1, 1])],
 )
 def test_decisions_are_adapted(parse, extent, decision, tiles):
     sch = schedule(parse, extent)
@@ -152,25 +144,16 @@ def test_marks():
         (lambda s: s.sample_categorical([1, 2], [2, -1]), "probs must be 0 or more"),
         (lambda s: s.sample_categorical([1, 2], [1, float("nan")]), "probs must be 0 or more"),
         (lambda s: s.sample_categorical([1, 2], [1, "a"]), "probs[1] must be a number, found 'a'"),
-        (
-            lambda s: s.sample_categorical([1, 2], [1, 1], decision=2),
-            "the decision 2 is no index of 2 candidates",
-        ),
+        (lambda s: s.sample_categorical([1, 2], [1, 1], decision=2), "the decision 2 is no index of 2 candidates"),
         (lambda s: s.sample_perfect_tile(loop(s), 0), "must be 1 or more, found 0 and 16"),
         (lambda s: s.sample_perfect_tile(loop(s), 2, decision=[3]), "must be a list of 2 tiles, found [3]"),
         (lambda s: s.sample_partitioned_tile(loop(s), 2, 2), "partition_pos must be from 0 to 1, found 2"),
-        (
-            lambda s: s.sample_partitioned_tile(loop(s), 2, 1, 7),
-            "innerpart_factor 7 does not divide the extent 48",
-        ),
+        (lambda s: s.sample_partitioned_tile(loop(s), 2, 1, 7), "innerpart_factor 7 does not divide the extent 48"),
         (
             lambda s: s.sample_partitioned_tile(loop(s), 2, 1, 6, decision=[16, 3]),
             "the inner tiles of [16, 3] are no multiple of 6",
         ),
-        (
-            lambda s: s.sample_compute_location(s.get_block("C"), decision=5),
-            "the decision 5 is no place at which",
-        ),
+        (lambda s: s.sample_compute_location(s.get_block("C"), decision=5), "the decision 5 is no place at which"),
     ],
 )
 def test_refusals(parse, refuse, step, message):

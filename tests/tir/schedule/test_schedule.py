@@ -29,9 +29,7 @@ def test_random_variables_and_their_values(sch):
     assert sch.get(block).name_hint == "B"
     v = sch.sample_categorical([3], [1.0])
     assert (sch.get(v), sch.get(v * 2 + 1), sch.get(5)) == (3, 7, 5)
-    with pytest.raises(
-        ScheduleError, match="an integer or an expression of random integers is needed, found 'x'"
-    ):
+    with pytest.raises(ScheduleError, match="an integer or an expression of random integers is needed, found 'x'"):
         sch.get("x")
 
 
@@ -62,12 +60,7 @@ def test_forgotten_random_variables(sch):
     v = sch.sample_categorical([4], [1.0])
     for value in (block, loop, v):
         sch.remove_rv(value)
-    for use in (
-        lambda: sch.get_loops(block),
-        lambda: sch.parallel(loop),
-        lambda: sch.get(loop),
-        lambda: sch.get(v),
-    ):
+    for use in (lambda: sch.get_loops(block), lambda: sch.parallel(loop), lambda: sch.get(loop), lambda: sch.get(v)):
         with pytest.raises(ScheduleError):
             use()
     with pytest.raises(ScheduleError, match="is no random variable of this schedule"):

@@ -154,9 +154,7 @@ def NAME(c: T.handle):
                 C[0, vj] = T.float32(0)"""
     vector = "C[0, 0:5] = T.Broadcast(T.float32(0), 5)"
     intrin = registered(
-        parse,
-        fill.replace("NAME", "desc").replace("BODY", loops),
-        fill.replace("NAME", "impl").replace("BODY", vector),
+        parse, fill.replace("NAME", "desc").replace("BODY", loops), fill.replace("NAME", "impl").replace("BODY", vector)
     )
 
     def steps(sch):
@@ -292,9 +290,7 @@ def test_symbolic_sizes_around(parse):
     tensorized(registered(parse, DOT, DOT_VECTOR))(after)
     generator = np.random.default_rng(0)
     for n, m, d in ((2, 3, 2), (1, 1, 1), (0, 2, 1)):
-        arrays = [
-            generator.integers(-4, 5, shape).astype("float32") for shape in ((n, 4 * d), (m, 4 * d), (n, m))
-        ]
+        arrays = [generator.integers(-4, 5, shape).astype("float32") for shape in ((n, 4 * d), (m, 4 * d), (n, m))]
         tir.interpret(after.mod["main"], *arrays, np.zeros(d, "float32"))
         np.testing.assert_array_equal(arrays[2], arrays[0] @ arrays[1].T)
 
@@ -335,9 +331,7 @@ def test_a_buffer_that_the_description_leaves_alone(parse, refuse):
     head = "def {}(a: T.handle, b: T.handle, c: T.handle):\n"
     more = '    D = T.match_buffer(d, (4,), "float32", offset_factor=1)\n'
     desc, impl = (
-        text.replace(
-            head.format(name), head.format(name).replace("c: T.handle)", "c: T.handle, d: T.handle)") + more
-        )
+        text.replace(head.format(name), head.format(name).replace("c: T.handle)", "c: T.handle, d: T.handle)") + more)
         for text, name in ((DOT, "desc"), (DOT_VECTOR, "impl"))
     )
     text = dot_refused(parse, refuse, desc=desc, impl=impl)
@@ -362,9 +356,7 @@ def test_stores_of_some_lanes_are_differences(parse, refuse):
             return node.replace(predicate=Broadcast(const(1, "bool"), 4))
 
     func, intrin = parse(LANES), registered(parse, LANES, LANES)
-    text = refuse(
-        func.replace(body=Masked().visit(func.body)), lambda sch: sch.tensorize(sch.get_block("C"), intrin)
-    )
+    text = refuse(func.replace(body=Masked().visit(func.body)), lambda sch: sch.tensorize(sch.get_block("C"), intrin))
     assert "is of some lanes only" in text
 
 
@@ -409,9 +401,7 @@ def test_pointers_need_offsets_and_strides(parse, refuse):
         .replace("B[vi]", "B[vi, 0]")
         .replace("B[0:4]", "B[0:4, 0]")
     )
-    call = DOT_CALL.replace("B = T.match_buffer(b, (4,)", "B = T.match_buffer(b, (4, 1)").replace(
-        "B[0:4]", "B[0:4, 0]"
-    )
+    call = DOT_CALL.replace("B = T.match_buffer(b, (4,)", "B = T.match_buffer(b, (4, 1)").replace("B[0:4]", "B[0:4, 0]")
     text = dot_refused(parse, refuse, desc=wide, impl=call, func=across)
     assert "dimension 0 of buffer B of the intrinsic test.intrin has stride 1, of the region of B 5" in text
     assert "say strides=[...] with variables" in text
@@ -428,9 +418,7 @@ def test_offsets_must_be_multiples_of_the_factor(parse, refuse):
 
 def test_a_region_must_be_inside(parse, refuse):
     """The description has 6 elements of A, of which it uses 4."""
-    wide = [
-        text.replace("A = T.match_buffer(a, (4,)", "A = T.match_buffer(a, (6,)") for text in (DOT, DOT_VECTOR)
-    ]
+    wide = [text.replace("A = T.match_buffer(a, (4,)", "A = T.match_buffer(a, (6,)") for text in (DOT, DOT_VECTOR)]
     text = dot_refused(parse, refuse, *wide)
     assert "the region [vk_o * 4, vk_o * 4 + 6) of dimension 1 of A, for buffer A of the intrinsic" in text
     assert "may be outside of its 8 elements" in text
@@ -477,6 +465,4 @@ def impl(a: T.handle):
 """),
         )
     with pytest.raises(DiagnosticError, match=r"buffer A of the description is \(4\) of float32"):
-        TensorIntrin(
-            parse(DOT), parse(DOT_VECTOR.replace("A = T.match_buffer(a, (4,)", "A = T.match_buffer(a, (8,)"))
-        )
+        TensorIntrin(parse(DOT), parse(DOT_VECTOR.replace("A = T.match_buffer(a, (4,)", "A = T.match_buffer(a, (8,)")))

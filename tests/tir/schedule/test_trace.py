@@ -281,9 +281,7 @@ def test_values_of_the_wrong_kind_are_refused_by_primitives(func):
         ),
     ):
         with pytest.raises(ScheduleError, match=message):
-            Trace.apply_json_to_schedule(
-                [[GET, LOOPS, ["Split", arguments, ["l4", "l5"]]], []], Schedule(func)
-            )
+            Trace.apply_json_to_schedule([[GET, LOOPS, ["Split", arguments, ["l4", "l5"]]], []], Schedule(func))
 
 
 def test_as_a_list(func, sch):
@@ -356,9 +354,7 @@ def test_a_module_of_several_functions(parse):
 def test_values_of_all_kinds(func, sch):
     value = [1, -2.5, float("inf"), True, None, "a'b", [1, [2]], {"k": (1, "x")}]
     block = sch.trace.insts[0].outputs[0]
-    inst = Instruction(
-        InstructionKind.get("Annotate"), {"block_or_loop": block, "ann_key": "a", "ann_val": value}
-    )
+    inst = Instruction(InstructionKind.get("Annotate"), {"block_or_loop": block, "ann_key": "a", "ann_val": value})
     trace = Trace([sch.trace.insts[0], inst])
     assert '[1, -2.5, float("inf"), True, None, ' in str(trace)
     names = {"block": None}
@@ -375,9 +371,7 @@ def test_nodes_and_index_maps_are_saved(func):
     }
     sch = Schedule(func)
     block = sch.get_block("C")
-    inst = Instruction(
-        InstructionKind.get("Annotate"), {"block_or_loop": block, "ann_key": "a", "ann_val": nodes}
-    )
+    inst = Instruction(InstructionKind.get("Annotate"), {"block_or_loop": block, "ann_key": "a", "ann_val": nodes})
     trace = Trace([*sch.trace.insts, inst])
     text = str(trace)
     assert "'map': lambda i, j: (j, i // 4, i % 4)" in text.replace('"', "'")
@@ -391,18 +385,11 @@ def test_nodes_and_index_maps_are_saved(func):
     json.dumps(trace.as_json())
 
 
-@pytest.mark.parametrize(
-    "value, message",
-    [
-        (object(), "a object cannot be (written|saved)"),
-    ],
-)
+@pytest.mark.parametrize("value, message", [(object(), "a object cannot be (written|saved)")])
 def test_what_cannot_be_written(func, value, message):
     sch = Schedule(func)
     block = sch.get_block("C")
-    inst = Instruction(
-        InstructionKind.get("Annotate"), {"block_or_loop": block, "ann_key": "a", "ann_val": value}
-    )
+    inst = Instruction(InstructionKind.get("Annotate"), {"block_or_loop": block, "ann_key": "a", "ann_val": value})
     trace = Trace([*sch.trace.insts, inst])
     for write in (trace.as_python, trace.as_json):
         with pytest.raises(ScheduleError, match=message) as raised:
@@ -431,7 +418,9 @@ def test_functions_become_index_maps(func, monkeypatch):
     try:
         sch = Schedule(func)
         sch.move(sch.get_block("C"), lambda i, j: (j, i), other=lambda *indices: indices[::-1])
-        last = "sch.move(block=b0, index_map=lambda i, j: (j, i), other=lambda indices0, indices1: (indices1, indices0))"
+        last = (
+            "sch.move(block=b0, index_map=lambda i, j: (j, i), other=lambda indices0, indices1: (indices1, indices0))"
+        )
         assert sch.trace.as_python()[-1] == last
         for other in (Schedule(func), Schedule(func)):
             Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), other)

@@ -118,17 +118,11 @@ def main(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
         ([by("C", lambda i, j, k: (i, j // 2, k))], "moves two elements to one place"),
         ([by("C", lambda i, j: (i, j))], "the index map takes 2 indices, expected 3"),
         (
-            [
-                lambda sch: sch.split(sch.get_loops(sch.get_block("C"))[1], [2, 2]),
-                by("C", lambda i, j, k: (i, k, j)),
-            ],
+            [lambda sch: sch.split(sch.get_loops(sch.get_block("C"))[1], [2, 2]), by("C", lambda i, j, k: (i, k, j))],
             "the loops directly around block C are not one for each of its variables",
         ),
         (
-            [
-                lambda sch: sch.parallel(sch.get_loops(sch.get_block("C"))[0]),
-                by("C", lambda i, j, k: (i, k, j)),
-            ],
+            [lambda sch: sch.parallel(sch.get_loops(sch.get_block("C"))[0]), by("C", lambda i, j, k: (i, k, j))],
             "loop i is parallel",
         ),
         (

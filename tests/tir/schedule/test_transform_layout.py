@@ -89,12 +89,7 @@ def main(a: T.handle, c: T.handle):
 
 @pytest.mark.parametrize(
     "mapping",
-    [
-        lambda i, j: (j, i),
-        lambda i, j: (i * 16 + j,),
-        lambda *axes: axes[::-1],
-        lambda i, j: (i, j // 8, j % 8),
-    ],
+    [lambda i, j: (j, i), lambda i, j: (i * 16 + j,), lambda *axes: axes[::-1], lambda i, j: (i, j // 8, j % 8)],
 )
 def test_maps(parse, check, mapping):
     check(parse(CHAIN), relayout("B", "B", mapping))
@@ -182,17 +177,11 @@ def test_a_promise_that_parameters_are_apart(parse):
 @pytest.mark.parametrize(
     "steps, message",
     [
-        (
-            relayout("B", "B", lambda i, j: (i, j // 2)),
-            "moves two elements to one place, or splits j unevenly",
-        ),
+        (relayout("B", "B", lambda i, j: (i, j // 2)), "moves two elements to one place, or splits j unevenly"),
         (relayout("B", "B", lambda i, j: (i, j // 5, j % 5)), "has places to which nothing moves, where"),
         (relayout("B", "B", lambda i: i), "the index map takes 1 indices, expected 2"),
         (relayout("B", "B", 3), "index_map must be an IndexMap or a function, found 3"),
-        (
-            relayout("B", 0, lambda i, j: (j, i)),
-            "an index alone does not say whether reads or writes are meant",
-        ),
+        (relayout("B", 0, lambda i, j: (j, i)), "an index alone does not say whether reads or writes are meant"),
         (relayout("B", ("both", 0), lambda i, j: (j, i)), 'buffer must be like ("read", 0) or ("write", 0)'),
         (relayout("B", "D", lambda i, j: (j, i)), "block B reads no buffer called D"),
         (

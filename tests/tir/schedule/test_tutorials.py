@@ -85,9 +85,7 @@ def test_loops_change_places_and_are_bound_to_threads():
 @I.ir_module
 class MatmulRelu:
     @T.prim_func
-    def main(
-        A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")
-    ):
+    def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")):
         T.func_attr({"global_symbol": "main", "tir.noalias": True})
         Y = T.alloc_buffer((16, 16), dtype="float32")
         for i, j, k in T.grid(16, 16, 16):
@@ -276,14 +274,7 @@ def gemv(name, call):
             T.writes(C[0:WIDTH])
             T.evaluate(
                 T.call_extern(
-                    "int32",
-                    "gemv_update",
-                    C.access_ptr("w"),
-                    A.access_ptr("r"),
-                    B.access_ptr("r"),
-                    WIDTH,
-                    L,
-                    stride,
+                    "int32", "gemv_update", C.access_ptr("w"), A.access_ptr("r"), B.access_ptr("r"), WIDTH, L, stride
                 )
             )
 
@@ -382,9 +373,7 @@ def test_a_convolution_by_blocks_of_channels():
     w = te.placeholder((8, 8, 3, 3), name="W")
     rc, ry, rx = (te.reduce_axis((0, n), name) for n, name in ((8, "rc"), (3, "ry"), (3, "rx")))
     y = te.compute(
-        (1, 8, 4, 4),
-        lambda n, f, h, v: te.sum(x[n, rc, h + ry, v + rx] * w[f, rc, ry, rx], axis=[rc, ry, rx]),
-        "Y",
+        (1, 8, 4, 4), lambda n, f, h, v: te.sum(x[n, rc, h + ry, v + rx] * w[f, rc, ry, rx], axis=[rc, ry, rx]), "Y"
     )
     func = te.create_prim_func([x, w, y])
     sch = tir.Schedule(func)
@@ -397,10 +386,7 @@ def test_a_convolution_by_blocks_of_channels():
         sch.transform_layout(block, which, layout)
     sch.cache_write(block, 0, "global")
     sch.transform_layout(block, ("write", 0), lambda n, f, h, v: (n, f // 4, h, v, f % 4))
-    sch.transform_block_layout(
-        block,
-        lambda n, f, h, v, c, r, s: (n, f // 4, h, v, f % 4, c // 4, r, s, c % 4),
-    )
+    sch.transform_block_layout(block, lambda n, f, h, v, c, r, s: (n, f // 4, h, v, f % 4, c // 4, r, s, c % 4))
     loops = sch.get_loops(block)
     assert [sch.get(loop).extent.value for loop in loops] == [1, 2, 4, 4, 4, 2, 3, 3, 4]
     sch.reorder(*loops[:4], *loops[5:], loops[4])

@@ -54,21 +54,14 @@ def test_at_the_outermost_statement_that_can_compute_it(check):
 )
 def test_what_stays(check, body):
     calls = []
-    check(
-        CommonSubexprElimTIR, HEAD + "    " + body, None, *RUNS, externs={"g": lambda n: calls.append(n) or n}
-    )
+    check(CommonSubexprElimTIR, HEAD + "    " + body, None, *RUNS, externs={"g": lambda n: calls.append(n) or n})
 
 
 def test_terms_of_the_same_value(check):
     before = "    A[0] = n * 2 + n\n    B[0] = n * 3"
     after = "    with T.LetStmt(n * 2 + n) as x:\n        A[0] = x\n        B[0] = x"
     check(lambda: CommonSubexprElimTIR(True, identify_equiv_terms=True), HEAD + before, HEAD + after, *RUNS)
-    check(
-        lambda: CommonSubexprElimTIR(enable_cse_tir=False, identify_equiv_terms=True),
-        HEAD + before,
-        None,
-        *RUNS,
-    )
+    check(lambda: CommonSubexprElimTIR(enable_cse_tir=False, identify_equiv_terms=True), HEAD + before, None, *RUNS)
 
 
 def test_messages_stay(check):

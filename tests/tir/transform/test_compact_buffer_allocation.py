@@ -129,8 +129,7 @@ def test_refusals(check, body):
 
 def test_a_size_that_may_be_wrong_stays(check):
     text = (
-        HEAD
-        + "    with T.allocate((T.Cast('int64', m) - 3,), 'int32') as t:\n        if m > 4:\n            t[0] = 1"
+        HEAD + "    with T.allocate((T.Cast('int64', m) - 3,), 'int32') as t:\n        if m > 4:\n            t[0] = 1"
     )
     outcomes = check(CompactBufferAllocation, text, None, *RUNS)
     assert outcomes[0][0] == "ValueError"

@@ -16,8 +16,7 @@ def test_a_loop_twice(check, parse):
     func = parse(HEAD + "    for i in range(4):\n        A[i] = B[i] + i")
     twice = func.replace(body=tir.SeqStmt((func.body, func.body)))
     other = parse(
-        HEAD
-        + "    for i in range(4):\n        A[i] = B[i] + i\n    for i in range(4):\n        A[i] = B[i] + i"
+        HEAD + "    for i in range(4):\n        A[i] = B[i] + i\n    for i in range(4):\n        A[i] = B[i] + i"
     )
     assert not tir.analysis.verify_ssa(twice)
     check(ConvertSSA, twice, other)
@@ -38,8 +37,7 @@ def test_shadowing(check, parse):
     func = tir.PrimFunc((p, q), body, buffer_map={p: a, q: b})
     assert not tir.verify_well_formed(func, assert_mode=False)
     expected = parse(
-        HEAD
-        + "    for i in range(4):\n        for j in range(4):\n            B[j] = j + 1\n        A[i] = i"
+        HEAD + "    for i in range(4):\n        for j in range(4):\n            B[j] = j + 1\n        A[i] = i"
     )
     result = ConvertSSA()(IRModule({"f": func}))["f"]
     assert_structural_equal(result, expected.replace(attrs={}))
@@ -77,9 +75,6 @@ def test_functions_of_a_module(parse):
     assert result["f"] is func
     assert result["g"] is not func
     assert_structural_equal(result["g"], func)
-    bound = [
-        {*f.params, *f.buffer_map.values(), *f.buffer_map[f.params[0]].shape}
-        for f in result.functions.values()
-    ]
+    bound = [{*f.params, *f.buffer_map.values(), *f.buffer_map[f.params[0]].shape} for f in result.functions.values()]
     assert not bound[0] & bound[1]
     assert ConvertSSA()(result) is result

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relax.ir.transform import PassContext
-from relax.tir.transform import (
-    HoistedConditionals,
-    HoistedLetBindings,
-    HoistExpression,
-    HoistIfThenElse,
-)
+from relax.tir.transform import HoistedConditionals, HoistedLetBindings, HoistExpression, HoistIfThenElse
 
 HEAD = """
 @T.prim_func
@@ -118,10 +113,7 @@ def test_what_the_config_leaves_in_place(check):
         with T.LetStmt(n * 4) as x:
             A[j] = T.if_then_else(n > 3, B[j], x + 1)
 """
-    config = {
-        "hoisted_conditionals": HoistedConditionals.IfElseStmt,
-        "hoisted_let_bindings": HoistedLetBindings.Never,
-    }
+    config = {"hoisted_conditionals": HoistedConditionals.IfElseStmt, "hoisted_let_bindings": HoistedLetBindings.Never}
     with PassContext(config={"tir.HoistExpression": config}):
         check(HoistExpression, HEAD + body, None, *RUNS)
 

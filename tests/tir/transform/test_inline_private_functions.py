@@ -73,10 +73,7 @@ def test_calls_in_calls_and_loops():
     [
         ("cls.scaled(A.data, D.data, m)", CALLEE),  # D is not of shape (16,)
         ("cls.scaled(D.data, A.data, m)", CALLEE.replace("(private=True)", "")),
-        (
-            "cls.scaled(D.data, A.data, m)",
-            CALLEE.replace("n = T.int64()", "n = T.int64(); T.func_attr({'x': 1})"),
-        ),
+        ("cls.scaled(D.data, A.data, m)", CALLEE.replace("n = T.int64()", "n = T.int64(); T.func_attr({'x': 1})")),
         ("cls.scaled(A.data, A.data, m)", CALLEE.replace("n = ", "T.func_attr({'tir.noalias': True}); n = ")),
         (
             "cls.scaled(D.data, A.data, m)",

@@ -75,12 +75,7 @@ def test_values_chosen_by_a_likely_condition(check):
     for i in T.parallel(T.min(n, T.int64(2)), n):
         A[i] = A[i - 2]
 """
-    check(
-        LoopPartition,
-        HEAD + before,
-        HEAD + after.replace("T.min(n, T.int64(2))", "T.min(T.int64(2), n)"),
-        *RUNS,
-    )
+    check(LoopPartition, HEAD + before, HEAD + after.replace("T.min(n, T.int64(2))", "T.min(T.int64(2), n)"), *RUNS)
 
 
 CONSTANT = """

@@ -114,9 +114,7 @@ def test_forced_where_it_does_not_fit(parse):
 
 
 def test_a_dimension_that_does_not_fit_is_an_error(parse):
-    func = parse(
-        "@T.prim_func\ndef f(A: T.Buffer(('n', 0), 'float32')):\n    n = T.int64()\n    T.evaluate(n)"
-    )
+    func = parse("@T.prim_func\ndef f(A: T.Buffer(('n', 0), 'float32')):\n    n = T.int64()\n    T.evaluate(n)")
     forced = ForceNarrowIndexToInt32()(IRModule({"f": func}))["f"]
     large = np.zeros((2**31, 0), "float32")
     tir.interpret(func, large)

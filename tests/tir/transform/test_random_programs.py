@@ -56,9 +56,7 @@ class Writer:
         return f"{name}[({i}) // 4, ({i}) % 4]" if name[0] == "q" else f"{name}[{i}]"
 
     def value(self, i, ready):
-        terms = [
-            self.place(self.random.choice(ready), self.index(i)) for _ in range(self.random.randint(1, 2))
-        ]
+        terms = [self.place(self.random.choice(ready), self.index(i)) for _ in range(self.random.randint(1, 2))]
         if self.random.random() < 0.3:
             first = self.place(self.random.choice(ready), i)
             condition = self.random.choice(["m > 2", f"{i} < m", f"{i} // 2 + m < 9"])
@@ -82,9 +80,7 @@ class Writer:
     def update(self, depth, target, ready):
         """A loop that writes some of a buffer."""
         i = self.name("i")
-        condition = self.random.choice(
-            [f"{i} < m", f"{i} * 2 + 1 < m + 3", "m > 3", f"{i} >= 2 and {i} < 12"]
-        )
+        condition = self.random.choice([f"{i} < m", f"{i} * 2 + 1 < m + 3", "m > 3", f"{i} >= 2 and {i} < 12"])
         self.line(depth, f"for {i} in range(16):")
         self.line(depth + 1, f"if T.likely({condition}):")
         self.line(depth + 2, f"{self.place(target, i)} = {self.value(i, ready)}")

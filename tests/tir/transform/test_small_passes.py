@@ -38,9 +38,7 @@ def test_split_patterns(check):
 
 
 def test_assumptions(check):
-    before = (
-        "    T.evaluate(T.assume(m < 8))\n    A[0] = m\n    if m > 0:\n        T.evaluate(T.assume(m < 9))"
-    )
+    before = "    T.evaluate(T.assume(m < 8))\n    A[0] = m\n    if m > 0:\n        T.evaluate(T.assume(m < 9))"
     after = "    A[0] = m\n    if m > 0:\n        pass"
     check(RemoveAssume, HEAD + before, HEAD + after, *RUNS)
 
@@ -52,9 +50,7 @@ def test_serial_loops(check):
 
 
 def module_of_two(parse):
-    return IRModule(
-        {"f": parse(HEAD + "    A[0] = m"), "g": parse(HEAD.replace("f(", "g(") + "    A[1] = m")}
-    )
+    return IRModule({"f": parse(HEAD + "    A[0] = m"), "g": parse(HEAD.replace("f(", "g(") + "    A[1] = m")})
 
 
 def test_apply_and_filter(parse):

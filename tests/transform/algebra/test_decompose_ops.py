@@ -70,18 +70,14 @@ def test_batch_norm_for_training_uses_the_batch(dtype):
     for got, expected in zip(results(after, args), results(training, args), strict=True):
         assert got.dtype == expected.dtype
         np.testing.assert_allclose(got, expected, rtol=2e-3 if dtype == "float16" else 1e-5, atol=1e-6)
-    for got, expected in zip(
-        results(DecomposeOpsForInference()(training), args), results(after, args), strict=True
-    ):
+    for got, expected in zip(results(DecomposeOpsForInference()(training), args), results(after, args), strict=True):
         np.testing.assert_array_equal(got, expected)
 
 
 @I.ir_module
 class Norm:
     @R.function
-    def main(
-        x: R.Tensor(("n", 4, 3), "float32"), g: R.Tensor((3, 4), "float32"), b: R.Tensor((3, 4), "float32")
-    ):
+    def main(x: R.Tensor(("n", 4, 3), "float32"), g: R.Tensor((3, 4), "float32"), b: R.Tensor((3, 4), "float32")):
         with R.dataflow():
             y = R.nn.layer_norm(x, g, b, axes=[2, 1])
             R.output(y)

@@ -76,9 +76,7 @@ def test_projections_with_bias_and_activation_are_combined(check, keeps):
 @I.ir_module
 class SymbolicWidths:
     @R.function
-    def main(
-        x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, "m"), "float32"), v: R.Tensor((4, "k"), "float32")
-    ):
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, "m"), "float32"), v: R.Tensor((4, "k"), "float32")):
         with R.dataflow():
             p = R.matmul(x, w)
             q = R.matmul(x, v)
@@ -91,11 +89,7 @@ def test_symbolic_widths_are_taken_apart_by_slices(check, keeps):
     @I.ir_module
     class Expected:
         @R.function
-        def main(
-            x: R.Tensor(("n", 4), "float32"),
-            w: R.Tensor((4, "m"), "float32"),
-            v: R.Tensor((4, "k"), "float32"),
-        ):
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, "m"), "float32"), v: R.Tensor((4, "k"), "float32")):
             m, k = T.int64(), T.int64()
             with R.dataflow():
                 weights = R.concat((w, v), axis=1)
@@ -148,9 +142,7 @@ def test_batches_of_weights_are_combined(keeps):
     class Before:
         @R.function
         def main(
-            x: R.Tensor(("n", 4), "float32"),
-            w: R.Tensor((2, 4, 3), "float32"),
-            v: R.Tensor((2, 4, 3), "float32"),
+            x: R.Tensor(("n", 4), "float32"), w: R.Tensor((2, 4, 3), "float32"), v: R.Tensor((2, 4, 3), "float32")
         ):
             with R.dataflow():
                 p = R.matmul(x, w)
@@ -210,9 +202,7 @@ def test_terms_that_broadcast_stay(check):
     @I.ir_module
     class Before:
         @R.function
-        def main(
-            x: R.Tensor(("n", 4), "float32"), a: R.Tensor((4, 4), "float32"), b: R.Tensor((4,), "float32")
-        ):
+        def main(x: R.Tensor(("n", 4), "float32"), a: R.Tensor((4, 4), "float32"), b: R.Tensor((4,), "float32")):
             with R.dataflow():
                 y = R.matmul(x, R.add(a, b))
                 R.output(y)
@@ -276,9 +266,7 @@ def test_the_prover_chooses(dims, left_is_better):
 def product_of_three(first, middle, last, inner_is_left):
     """A module that multiplies tensors of these shapes, the first two or the last two first."""
     bb = relax.BlockBuilder()
-    a, b, c = (
-        relax.Var(n, R.Tensor(s, "float32")) for n, s in zip("abc", (first, middle, last), strict=True)
-    )
+    a, b, c = (relax.Var(n, R.Tensor(s, "float32")) for n, s in zip("abc", (first, middle, last), strict=True))
     with bb.function("main", [a, b, c]):
         with bb.dataflow():
             inner = bb.emit(relax.op.matmul(a, b) if inner_is_left else relax.op.matmul(b, c))
@@ -297,11 +285,7 @@ def product_of_three(first, middle, last, inner_is_left):
         (((16,), (16, 2), (2,)), True, False),
         (((16,), (16, 2), (3, 2, 32)), False, True),
         (((1,), (1, 0), (0,)), False, True),
-        (
-            ((2,), (3, 2, 8), (3, 8, 1)),
-            False,
-            False,
-        ),  # a vector beside a batch of matrices is a matrix of rows
+        (((2,), (3, 2, 8), (3, 8, 1)), False, False),  # a vector beside a batch of matrices is a matrix of rows
         (((2, 8), (3, 8, 8), (8,)), True, False),
         (((16, 2), (2,), (16,)), True, False),
     ],
@@ -325,11 +309,7 @@ def test_an_inner_product_that_others_read_stays(check):
     @I.ir_module
     class Before:
         @R.function
-        def main(
-            x: R.Tensor(("n", 64), "float32"),
-            a: R.Tensor((64, 2), "float32"),
-            b: R.Tensor((2, 64), "float32"),
-        ):
+        def main(x: R.Tensor(("n", 64), "float32"), a: R.Tensor((64, 2), "float32"), b: R.Tensor((2, 64), "float32")):
             with R.dataflow():
                 ab = R.matmul(a, b)
                 y = R.matmul(x, ab)
@@ -346,9 +326,7 @@ def test_an_inner_product_that_others_read_stays(check):
 @I.ir_module
 class Columns:
     @R.function
-    def main(
-        x: R.Tensor(("n", 6), "float32"), table: R.Tensor((6, 9), "float32"), i: R.Tensor(("k",), "int64")
-    ):
+    def main(x: R.Tensor(("n", 6), "float32"), table: R.Tensor((6, 9), "float32"), i: R.Tensor(("k",), "int64")):
         with R.dataflow():
             w = R.take(table, i, axis=1)
             y = R.matmul(x, w)
@@ -360,9 +338,7 @@ def test_columns_are_taken_from_the_product(check, keeps):
     @I.ir_module
     class Expected:
         @R.function
-        def main(
-            x: R.Tensor(("n", 6), "float32"), table: R.Tensor((6, 9), "float32"), i: R.Tensor(("k",), "int64")
-        ):
+        def main(x: R.Tensor(("n", 6), "float32"), table: R.Tensor((6, 9), "float32"), i: R.Tensor(("k",), "int64")):
             with R.dataflow():
                 lv = R.matmul(x, table)
                 y = R.take(lv, i, axis=1)
@@ -402,11 +378,7 @@ def test_tables_that_may_have_no_rows_stay(check):
     @I.ir_module
     class Before:
         @R.function
-        def main(
-            x: R.Tensor(("n", "k"), "float32"),
-            table: R.Tensor(("k", 9), "float32"),
-            i: R.Tensor((2,), "int64"),
-        ):
+        def main(x: R.Tensor(("n", "k"), "float32"), table: R.Tensor(("k", 9), "float32"), i: R.Tensor((2,), "int64")):
             with R.dataflow():
                 y = R.matmul(x, R.take(table, i, axis=1))
                 R.output(y)

@@ -152,9 +152,7 @@ def test_nothing_is_done_at_level_0():
 
 def test_kernels_of_other_shape_are_no_chains():
     kernels = graph(Network().module(two))
-    chains = [
-        chain for f in kernels.functions.values() if isinstance(f, tir.PrimFunc) and (chain := chain_of(f))
-    ]
+    chains = [chain for f in kernels.functions.values() if isinstance(f, tir.PrimFunc) and (chain := chain_of(f))]
     assert len(chains) == 2
     assert all(len(chain.weights) == 3 and not chain.is_first and not chain.beside for chain in chains)
     a = te.placeholder((1, 4, 5, 5), name="A")

@@ -11,14 +11,7 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.tir.attention import attention_of
-from relax.transform import (
-    AnnotateTIROpPattern,
-    FuseAttention,
-    FuseTIR,
-    LegalizeOps,
-    PassContext,
-    ToMixedPrecision,
-)
+from relax.transform import AnnotateTIROpPattern, FuseAttention, FuseTIR, LegalizeOps, PassContext, ToMixedPrecision
 
 
 @I.ir_module
@@ -120,10 +113,7 @@ def test_one_kernel_computes_the_same(module, operands):
 
 @pytest.mark.parametrize(
     ("module", "operands"),
-    [
-        (Cached, [*CACHED, cached(7, 130)]),
-        pytest.param(Bert, [*BERT, bert(1, 70, 9)], marks=pytest.mark.slow),
-    ],
+    [(Cached, [*CACHED, cached(7, 130)]), pytest.param(Bert, [*BERT, bert(1, 70, 9)], marks=pytest.mark.slow)],
 )
 def test_built(module, operands):
     same(relax.VirtualMachine(relax.build(module))["main"], module, operands)

@@ -57,11 +57,7 @@ def block(stride=1, residual=True, gives=(), dtype="float32", known=True, dilati
             second = conv(first, 18, 1, 3, 3, strides=stride, padding=dilation, groups=18, dilation=dilation)
             second = normalized(bb, second, generator) if dtype == "float32" else second
             third = conv(second, 3, 18, 1, 1)
-            values = {
-                "first": first,
-                "second": second,
-                "result": bb.emit(R.add(third, x)) if residual else third,
-            }
+            values = {"first": first, "second": second, "result": bb.emit(R.add(third, x)) if residual else third}
             results = [bb.emit_output(values[name]) for name in (*gives, "result")]
         bb.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
     return bb.get()
@@ -207,10 +203,6 @@ def test_windows_with_dilation_compute_the_same():
 def test_kinds_of_convolutions(dilation):
     kernels = graph(block(dilation=dilation))
     found = [convolution_of(f) for f in kernels.functions.values() if isinstance(f, relax.tir.PrimFunc)]
-    assert sorted((c.is_of_elements, c.is_depthwise) for c in found) == [
-        (False, True),
-        (True, False),
-        (True, False),
-    ]
+    assert sorted((c.is_of_elements, c.is_depthwise) for c in found) == [(False, True), (True, False), (True, False)]
     assert all(c.data is not c.weights for c in found)
     assert all(c.is_dense == (dilation == 1 or c.is_of_elements) for c in found)

@@ -241,9 +241,7 @@ def test_nothing_is_fused_over_a_write():
             with R.dataflow():
                 z = R.call_tir(Mod.double, (x,), R.Tensor((4,), "float32"))
                 a = R.call_tir(Mod.double, (z,), R.Tensor((4,), "float32"))
-                b = R.call_tir_inplace(
-                    Mod.clear, (z,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32")
-                )
+                b = R.call_tir_inplace(Mod.clear, (z,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32"))
                 c = R.call_tir(Mod.add, (a, b), R.Tensor((4,), "float32"))
                 R.output(c)
             return c

@@ -31,9 +31,7 @@ ADD = is_op("relax.add")(wildcard(), is_const())
 @I.ir_module
 class Model:
     @R.function
-    def main(
-        x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32"), v: R.Tensor((8, 8), "float32")
-    ):
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32"), v: R.Tensor((8, 8), "float32")):
         with R.dataflow():
             a = R.matmul(x, w)
             b = R.nn.relu(a)
@@ -72,9 +70,7 @@ def test_matches_become_functions():
     @I.ir_module
     class Expected:
         @R.function
-        def main(
-            x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32"), v: R.Tensor((8, 8), "float32")
-        ):
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32"), v: R.Tensor((8, 8), "float32")):
             cls = Expected
             with R.dataflow():
                 b = cls.fused_relax_matmul_relax_nn_relu(x, w)
@@ -86,9 +82,7 @@ def test_matches_become_functions():
             return y
 
         @R.function(private=True)
-        def fused_relax_matmul_relax_nn_relu(
-            x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32")
-        ):
+        def fused_relax_matmul_relax_nn_relu(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32")):
             R.func_attr({"Composite": "lib.dense", "Primitive": 1})
             with R.dataflow():
                 a = R.matmul(x, w)
@@ -135,11 +129,7 @@ def test_a_check_sees_the_match():
         return context.annotated_expr["w"].name_hint == "v"
 
     pattern = FusionPattern(
-        "lib.matmul",
-        PRODUCT,
-        {"x": x, "w": w, "root": PRODUCT},
-        check,
-        lambda parts: {"inputs": sorted(parts)},
+        "lib.matmul", PRODUCT, {"x": x, "w": w, "root": PRODUCT}, check, lambda parts: {"inputs": sorted(parts)}
     )
     after = FuseOpsByPattern([pattern])(Model)
     assert called(after)["c"] == "fused_relax_matmul"
@@ -163,9 +153,7 @@ def test_tuples_and_fields_are_members():
     @I.ir_module
     class Before:
         @R.function
-        def main(
-            x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32"), v: R.Tensor((8, 8), "float32")
-        ):
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32"), v: R.Tensor((8, 8), "float32")):
             with R.dataflow():
                 parts = R.split(v, 2, axis=1)
                 first = parts[0]
@@ -182,9 +170,7 @@ def test_sizes_that_no_argument_tells_are_passed():
     @I.ir_module
     class Before:
         @R.function
-        def main(
-            x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32"), v: R.Tensor((8, 8), "float32")
-        ):
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32"), v: R.Tensor((8, 8), "float32")):
             n = T.int64()
             with R.dataflow():
                 ones = R.full(R.shape([n, 2]), R.const(1, "float32"), "float32")
@@ -249,9 +235,7 @@ def test_a_group_never_depends_on_itself_over_others():
     @I.ir_module
     class Before:
         @R.function
-        def main(
-            x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32"), v: R.Tensor((8, 8), "float32")
-        ):
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 8), "float32"), v: R.Tensor((8, 8), "float32")):
             with R.dataflow():
                 a = R.matmul(x, w)
                 b = R.exp(a)

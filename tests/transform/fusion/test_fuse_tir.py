@@ -133,11 +133,7 @@ def test_what_is_left_alone(check, name):
 def test_a_function_with_two_results():
     pair = ' -> R.Tuple(R.Tensor(("n", 4), "float16"), R.Tensor(("n", 4), "float16")):'
     one = ' -> R.Tensor(("n", 4), "float16"):'
-    text = (
-        PRIMITIVE.replace(one, pair)
-        .replace("            lv =", "            both =")
-        .replace("(lv,)", "(both,)")
-    )
+    text = PRIMITIVE.replace(one, pair).replace("            lv =", "            both =").replace("(lv,)", "(both,)")
     text = text.replace("R.output(gv)", "R.output(both, gv)").replace("return gv", "return (gv, both)")
     before = module(MAIN.replace(one, pair), text, ADD, SQUARE)
     after = FuseTIR()(before)

@@ -55,9 +55,7 @@ class Graph:
         if self.dtype != "int32":
             self.add(
                 kind,
-                self.random.choice([op.exp, op.nn.gelu, op.nn.silu, op.tanh])(
-                    op.minimum(self.pick(kind), self.one)
-                ),
+                self.random.choice([op.exp, op.nn.gelu, op.nn.silu, op.tanh])(op.minimum(self.pick(kind), self.one)),
             )
 
     @property
@@ -68,9 +66,7 @@ class Graph:
         a, b = (self.pick(self.random.choice(["matrix", "matrix", "row", "column"])) for _ in "ab")
         self.add(
             "matrix",
-            self.random.choice([op.add, op.multiply, op.subtract, op.maximum])(
-                op.add(self.pick("matrix"), a), b
-            ),
+            self.random.choice([op.add, op.multiply, op.subtract, op.maximum])(op.add(self.pick("matrix"), a), b),
         )
 
     def turn(self):

@@ -70,9 +70,7 @@ def test_convolution_normalization_and_activation(keeps):
                 R.output(m)
             return m
 
-    after = keeps(
-        Mod, *[(data(1, 3, h, 8), data(4, 3, 3, 3), data(1, 4, 1, 1), data(4)) for h in (2, 5)], exact=False
-    )
+    after = keeps(Mod, *[(data(1, 3, h, 8), data(4, 3, 3, 3), data(1, 4, 1, 1), data(4)) for h in (2, 5)], exact=False)
     assert kernels(after) == ["fused_conv2d_add_abs_batch_norm_relu", "fused_max_pool2d_exp", "mean"]
 
 
@@ -191,10 +189,7 @@ def test_sizes_that_only_outputs_mention(keeps):
                 R.output(b, d)
             return (b, d)
 
-    after = keeps(
-        Mod,
-        *[(data(1, 4), relax.ShapeTuple([n])) for n in (0, 1, 3)],
-    )
+    after = keeps(Mod, *[(data(1, 4), relax.ShapeTuple([n])) for n in (0, 1, 3)])
     assert any(name.startswith("fused") for name in kernels(after))
 
 

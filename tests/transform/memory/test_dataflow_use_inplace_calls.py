@@ -103,17 +103,12 @@ def block(*lines, result):
 @pytest.mark.parametrize(
     "body, params, expected",
     [
-        pytest.param(
-            block("a = R.exp(x)", "b = R.add(a, x)", result="b"), X, ["add_inplace"], id="element-wise"
-        ),
+        pytest.param(block("a = R.exp(x)", "b = R.add(a, x)", result="b"), X, ["add_inplace"], id="element-wise"),
         pytest.param(block("a = R.exp(x)", "b = R.add(a, a)", result="b"), X, [], id="given twice"),
         pytest.param(block("a = R.exp(x)", "b = R.sin(a)", result="a, b"), X, [], id="returned as well"),
         pytest.param(block("b = R.exp(x)", result="b"), X, [], id="a parameter"),
         pytest.param(
-            block("a = R.exp(x)", "b = R.sin(a)", "c = R.add(a, b)", result="c"),
-            X,
-            ["add_inplace"],
-            id="used later",
+            block("a = R.exp(x)", "b = R.sin(a)", "c = R.add(a, b)", result="c"), X, ["add_inplace"], id="used later"
         ),
         pytest.param(
             block("a = R.exp(x)", "b = R.sum(a, axis=1, keepdims=True)", "c = R.add(a, b)", result="c"),
@@ -156,8 +151,7 @@ def test_calls_in_place(body, params, expected):
         args = []
         for param in mod["main"].params:
             shape = tuple(
-                n if not isinstance(dim, relax.tir.IntImm) else int(dim)
-                for dim in param.struct_info.shape.values
+                n if not isinstance(dim, relax.tir.IntImm) else int(dim) for dim in param.struct_info.shape.values
             )
             integer = param.struct_info.dtype == "int64"
             args.append(rng.integers(0, n, shape) if integer else rng.normal(size=shape).astype("float32"))

@@ -29,14 +29,10 @@ class Lowered:
     def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
         cls = Lowered
         n = T.int64()
-        storage = R.memory.alloc_storage(
-            R.shape([n * 8 + 64]), R.prim_value(0), R.str("global"), R.dtype("uint8")
-        )
+        storage = R.memory.alloc_storage(R.shape([n * 8 + 64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
         a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n]), R.dtype("float32"))
         _ = cls.scale(x, a)
-        b = R.memory.alloc_tensor(
-            storage, R.prim_value((n * 4 + 63) // 64 * 64), R.shape([n]), R.dtype("float32")
-        )
+        b = R.memory.alloc_tensor(storage, R.prim_value((n * 4 + 63) // 64 * 64), R.shape([n]), R.dtype("float32"))
         _1 = cls.scale(a, b)
         v = R.reshape(b, R.shape([n, 1]))
         o = R.call_packed("vm.builtin.shape_of", x, sinfo_args=R.Object)
@@ -152,9 +148,7 @@ def test_storages_of_single_tensors():
         @R.function(pure=False)
         def main(x: R.Tensor(("n", 3), "float32")):
             n = T.int64()
-            storage = R.memory.alloc_storage(
-                R.shape([n * 3]), R.prim_value(0), R.str("global"), R.dtype("uint8")
-            )
+            storage = R.memory.alloc_storage(R.shape([n * 3]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
             a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n, 3]), R.dtype("int8"))
             return a
 

@@ -117,9 +117,7 @@ def test_a_chain_of_kernels():
         def main(x: R.Tensor(("n", 16), "float32")) -> R.Tensor(("n", 16), "float32"):
             cls = Expected
             n = T.int64()
-            storage = R.memory.alloc_storage(
-                R.shape([n * 128]), R.prim_value(0), R.str("global"), R.dtype("uint8")
-            )
+            storage = R.memory.alloc_storage(R.shape([n * 128]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
             a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n, 16]), R.dtype("float32"))
             _ = cls.scale(x, a)
             b = R.memory.alloc_tensor(storage, R.prim_value(n * 64), R.shape([n, 16]), R.dtype("float32"))
@@ -259,9 +257,7 @@ def test_recursion_holds_only_what_is_needed_after_the_call():
     """What dies before the call is not in the storage of what is needed after it, nor is what is made after it."""
     mod = main("return Module.down(x, k)", f'{X}, k: R.Tensor((), "int64")', RECURSION)
     after = planned(mod)
-    call = (
-        next(t for t in memory_plan(after, "down", {"n": 4}).tensors if t.shape == () and t.escapes).first + 2
-    )
+    call = next(t for t in memory_plan(after, "down", {"n": 4}).tensors if t.shape == () and t.escapes).first + 2
     for tensor in memory_plan(after, "down", {"n": 4}).tensors:
         if tensor.storage is not None:
             assert tensor.last < call or tensor.first > call

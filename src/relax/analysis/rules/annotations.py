@@ -31,15 +31,10 @@ def rule_10(program: ProgramFacts) -> Iterator[Violation]:
                 found = item.info.ndim
                 if found != len(values):
                     yield Violation(
-                        10,
-                        f"ndim is {found}, and the shape has {len(values)} dimensions",
-                        item.place,
-                        "leave ndim out",
+                        10, f"ndim is {found}, and the shape has {len(values)} dimensions", item.place, "leave ndim out"
                     )
             case TensorStructInfo(ndim=ndim) | ShapeStructInfo(ndim=ndim) if not -1 <= ndim < 2**31:
-                yield Violation(
-                    10, f"ndim is {ndim}, which is no number of dimensions", item.place, "leave ndim out"
-                )
+                yield Violation(10, f"ndim is {ndim}, which is no number of dimensions", item.place, "leave ndim out")
             case _:
                 pass
 
@@ -61,9 +56,7 @@ def rule_14(program: ProgramFacts) -> Iterator[Violation]:
             case TensorStructInfo(ShapeExpr(values)):
                 for d, size in enumerate(values):
                     if isinstance(size, IntImm) and size.value < 0:
-                        message = (
-                            f"dimension {d} of a tensor annotation is {size.value}, and no size is negative"
-                        )
+                        message = f"dimension {d} of a tensor annotation is {size.value}, and no size is negative"
                         yield Violation(14, message, item.place, "sizes are 0 or more")
             case _:
                 pass

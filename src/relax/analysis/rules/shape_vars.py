@@ -28,10 +28,7 @@ def rule_5(program: ProgramFacts) -> Iterator[Violation]:
         name = use.var.name
         if is_bound_later(program, use):
             yield Violation(
-                5,
-                f"the shape variable {name} is used before it is bound",
-                use.place,
-                "move the match_cast up",
+                5, f"the shape variable {name} is used before it is bound", use.place, "move the match_cast up"
             )
         elif use.position == "expression":
             yield Violation(

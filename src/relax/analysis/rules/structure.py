@@ -23,9 +23,7 @@ def rule_7(program: ProgramFacts) -> Iterator[Violation]:
         callee = call.op.name_hint
         if program.recursive[callee] == program.recursive.get(caller):
             kind = "recursive" if callee == caller else "mutually recursive"
-            yield Violation(
-                7, f"a dataflow block has no {kind} calls, found one of {callee}", item.place, hint
-            )
+            yield Violation(7, f"a dataflow block has no {kind} calls, found one of {callee}", item.place, hint)
     for item in program.recursive_calls:
         name = item.node.name_hint
         yield Violation(7, f"a dataflow block has no recursive calls, found one of {name}", item.place, hint)
@@ -52,8 +50,5 @@ def rule_9(program: ProgramFacts) -> Iterator[Violation]:
     """Op occurs only as a Call's op."""
     for item in program.ops_as_values:
         yield Violation(
-            9,
-            f"the operator {item.node.name} is used as a value",
-            item.place,
-            "call it, or wrap it into a function",
+            9, f"the operator {item.node.name} is used as a value", item.place, "call it, or wrap it into a function"
         )

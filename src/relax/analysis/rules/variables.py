@@ -53,10 +53,7 @@ def rule_2(program: ProgramFacts) -> Iterator[Violation]:
         name = use.var.name_hint
         if use.var not in program.definitions:
             yield Violation(
-                2,
-                f"the variable {name} is used but never bound",
-                use.place,
-                "bind it before, or make it a parameter",
+                2, f"the variable {name} is used but never bound", use.place, "bind it before, or make it a parameter"
             )
         elif not isinstance(use.var, DataflowVar) and _is_over(program, use):
             yield Violation(
@@ -73,10 +70,7 @@ def rule_3(program: ProgramFacts) -> Iterator[Violation]:
         if use.var in program.definitions and not _is_over(program, use):
             name = use.var.name_hint
             yield Violation(
-                3,
-                f"the variable {name} is used before it is bound",
-                use.place,
-                f"move the binding of {name} up",
+                3, f"the variable {name} is used before it is bound", use.place, f"move the binding of {name} up"
             )
 
 

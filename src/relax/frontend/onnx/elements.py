@@ -46,9 +46,7 @@ _LONGEST = 100
 class Operands:
     """The inputs of a node, all of them elements (None where left out), and its attributes."""
 
-    def __init__(
-        self, g: Emitter, inputs: Sequence[Elements | None], attributes: Attributes, outputs: int
-    ) -> None:
+    def __init__(self, g: Emitter, inputs: Sequence[Elements | None], attributes: Attributes, outputs: int) -> None:
         self.g, self.inputs, self.attributes, self.outputs = g, inputs, attributes, outputs
         self.dtype = next((x.dtype for x in inputs if x is not None), "int64")
 
@@ -243,11 +241,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "LessOrEqual": lambda a, b: a <= b,
     "GreaterOrEqual": lambda a, b: a >= b,
 }
-_VARIADIC: dict[str, Callable[[Any, Any], Any]] = {
-    "Min": intrin.min,
-    "Max": intrin.max,
-    "Sum": lambda a, b: a + b,
-}
+_VARIADIC: dict[str, Callable[[Any, Any], Any]] = {"Min": intrin.min, "Max": intrin.max, "Sum": lambda a, b: a + b}
 
 
 def _binary(function: Callable[[Any, Any], Any]) -> Rule:
@@ -414,9 +408,7 @@ def _reshape(x: Operands) -> Array:
     if sizes is None:
         raise NotKnownError
     data = x[0]
-    return data.reshape(
-        [data.shape[i] if size == 0 and i < data.ndim else size for i, size in enumerate(sizes)]
-    )
+    return data.reshape([data.shape[i] if size == 0 and i < data.ndim else size for i, size in enumerate(sizes)])
 
 
 @rule("Flatten")
@@ -506,5 +498,3 @@ _RULES.update(
     ReduceMax=_reduced(intrin.max),
     ReduceMin=_reduced(intrin.min),
 )
-
-__all__ = ["apply_rule"]

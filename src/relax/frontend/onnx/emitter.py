@@ -27,14 +27,7 @@ from ...op.qdq import Dequantize
 from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from ...transform.fold_constant import (
-    as_leaf,
-    by_reference,
-    byte_size,
-    constants_in,
-    has_exact_reference,
-    is_bounded,
-)
+from ...transform.fold_constant import as_leaf, by_reference, byte_size, constants_in, has_exact_reference, is_bounded
 from ..building import Branch, branch_of, sized
 from .model import dtype_name
 from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, Subgraph, TensorType, Value
@@ -94,13 +87,9 @@ class Emitter:
         finally:
             self.title, self.span, self.outputs, self.opset, self.builder.span = outer
 
-    def error(
-        self, message: str, *, code: str = "E6004", hint: str = "", notes: Sequence[str] = ()
-    ) -> DiagnosticError:
+    def error(self, message: str, *, code: str = "E6004", hint: str = "", notes: Sequence[str] = ()) -> DiagnosticError:
         """An error at the node being converted, to be raised."""
-        return DiagnosticError(
-            Diagnostic(code, f"{self.title}: {message}", self.span, "", tuple(notes), hint)
-        )
+        return DiagnosticError(Diagnostic(code, f"{self.title}: {message}", self.span, "", tuple(notes), hint))
 
     def unsupported(self, what: str, hint: str = "") -> NoReturn:
         """Raise the diagnostic for a valid node that is not supported."""
@@ -147,9 +136,7 @@ class Emitter:
         info = known_struct_info(call)
         if info is None or not has_exact_reference(operator, operands) or not is_bounded(info, operands):
             return None
-        stored = any(
-            isinstance(c.content, StoredArray) for operand in operands for c in constants_in(operand)
-        )
+        stored = any(isinstance(c.content, StoredArray) for operand in operands for c in constants_in(operand))
         if stored and (byte_size(info) or 0) >= LARGE:  # not while importing: `build` does it, once
             return None
         result = by_reference(operator, call, operands)
@@ -160,10 +147,7 @@ class Emitter:
         new = identifier(name)
 
         def dims(info: TensorStructInfo) -> list[PrimExpr]:
-            return [
-                sizes[axis] if axis in sizes else self.fresh_dim(new or "d", axis)
-                for axis in range(info.ndim)
-            ]
+            return [sizes[axis] if axis in sizes else self.fresh_dim(new or "d", axis) for axis in range(info.ndim)]
 
         return sized(self.builder, value, dims, lambda field: self.emit(field, sizes=sizes), new)
 
@@ -267,9 +251,7 @@ class Emitter:
 
     def const(self, value: Any, dtype: str | None = None) -> Constant:
         """A constant; numbers need a dtype."""
-        return Constant(
-            np.asarray(value) if dtype is None else np.asarray(value).astype(DataType(dtype).numpy())
-        )
+        return Constant(np.asarray(value) if dtype is None else np.asarray(value).astype(DataType(dtype).numpy()))
 
     def tensor(self, value: Value | None, name: str = "input") -> RelaxExpr:
         """A value as a tensor of the program."""
@@ -285,9 +267,7 @@ class Emitter:
             case Object(_, TensorType()):
                 self.unsupported(f"a tensor of strings as {name}")
             case Object():
-                raise self.error(
-                    f"{name} must be a tensor, found an optional value", hint="OptionalGetElement"
-                )
+                raise self.error(f"{name} must be a tensor, found an optional value", hint="OptionalGetElement")
             case Optional(inner) if inner is not None:
                 return self.tensor(inner, name)
             case _:
@@ -298,11 +278,7 @@ class Emitter:
         if numbers is not None:
             return Constant(numbers)
         dtype, shape = elements.dtype, elements.array.shape
-        if (
-            dtype in ("int64", "int32")
-            and len(shape) == 1
-            and all(self.is_true(e >= 0) for e in elements.flat)
-        ):
+        if dtype in ("int64", "int32") and len(shape) == 1 and all(self.is_true(e >= 0) for e in elements.flat):
             vector: RelaxExpr = op.shape_to_tensor(ShapeExpr(elements.flat))
             return self.emit(vector if dtype == "int64" else op.astype(vector, dtype))
         scalars = [op.full(ShapeExpr([] if not shape else [1]), PrimValue(e), dtype) for e in elements.flat]

@@ -13,17 +13,7 @@ from ...expr import Constant
 from ...ir import DataType, RelaxExpr
 from ...prim import IntImm
 from ...struct_info import TensorStructInfo
-from .values import (
-    Elements,
-    MapType,
-    Object,
-    Optional,
-    OptionalType,
-    SequenceType,
-    Strings,
-    TensorType,
-    ValueType,
-)
+from .values import Elements, MapType, Object, Optional, OptionalType, SequenceType, Strings, TensorType, ValueType
 from .values import Sequence as SequenceValue
 
 
@@ -36,11 +26,7 @@ def schema_of(domain: str, name: str, opset: int) -> Any:
 
 
 def standard_function(
-    domain: str,
-    name: str,
-    opset: int,
-    node: NodeProto | None = None,
-    input_types: Callable[[], list[bytes]] = list,
+    domain: str, name: str, opset: int, node: NodeProto | None = None, input_types: Callable[[], list[bytes]] = list
 ) -> FunctionProto | None:
     """The body of an operator of the standard; None if it has none.
 

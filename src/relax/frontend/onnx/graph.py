@@ -42,11 +42,7 @@ class GraphReader:
     """
 
     def __init__(
-        self,
-        emitter: Emitter,
-        name: str,
-        opsets: Mapping[str, int],
-        functions: Mapping[tuple[str, str], FunctionProto],
+        self, emitter: Emitter, name: str, opsets: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]
     ) -> None:
         self.emitter, self.name, self.opsets, self.functions = emitter, name, dict(opsets), dict(functions)
         self.signatures = Signatures()
@@ -75,16 +71,12 @@ class GraphReader:
                 )
                 for problem in () if signature is None else signature.problems(node):
                     broken_nodes.append(
-                        Diagnostic(
-                            "E6002", f"{node_title(node)}: {problem}", node_span(self.name, index, node)
-                        )
+                        Diagnostic("E6002", f"{node_title(node)}: {problem}", node_span(self.name, index, node))
                     )
                 if key in self.functions:
                     if key not in seen:
                         seen.add(key)
-                        pending.append(
-                            (self.functions[key].node, opsets_of(self.functions[key].opset_import))
-                        )
+                        pending.append((self.functions[key].node, opsets_of(self.functions[key].opset_import)))
                 elif not self._importable(key, opsets):
                     missing.setdefault(key, []).append((index, node))
         unsupported = [self._missing(key, nodes) for key, nodes in missing.items()]
@@ -104,9 +96,7 @@ class GraphReader:
         index, node = nodes[0]
         return Diagnostic(
             "E6001",
-            f"the operator {shown} is not supported"
-            if known
-            else f"the operator {shown} is of an unknown domain",
+            f"the operator {shown} is not supported" if known else f"the operator {shown} is of an unknown domain",
             node_span(self.name, index, node),
             "",
             (f"nodes: {', '.join(titles)}{more}",),
@@ -138,9 +128,7 @@ class GraphReader:
         for sparse in graph.sparse_initializer:
             if sparse.values.name not in own:
                 names[sparse.values.name] = self.emitter.const(sparse_to_array(sparse, self.name))
-        for index, node in in_order(
-            graph.node, {*initialized, *(item.name for item in graph.input)}, self.name
-        ):
+        for index, node in in_order(graph.node, {*initialized, *(item.name for item in graph.input)}, self.name):
             self._place = node_span(self.name, index, node) if not self._expanding else self._place
             self.node(node, names, self.opsets)
         return [self._output(output.name, names) for output in graph.output]
@@ -161,9 +149,7 @@ class GraphReader:
         inner: dict[str, Value | None] = {}
         names: Names = ChainMap(inner, cast("dict[str, Value | None]", subgraph.names))
         if len(graph.input) != len(inputs):
-            raise self.emitter.error(
-                f"its graph has {len(graph.input)} inputs, {len(inputs)} are passed", code="E6002"
-            )
+            raise self.emitter.error(f"its graph has {len(graph.input)} inputs, {len(inputs)} are passed", code="E6002")
         inner.update({item.name: value for item, value in zip(graph.input, inputs, strict=True)})
         place = self._place
         try:
@@ -256,9 +242,7 @@ class GraphReader:
                 raise emitter.error(f"the input {item.name} is missing", code="E6002")
             arguments.append(None if value is None else self._argument(item, value))
         if any(value is not None for value in rest):
-            raise emitter.error(
-                f"it has {len(inputs)} inputs, at most {len(entry.inputs)} are expected", code="E6002"
-            )
+            raise emitter.error(f"it has {len(inputs)} inputs, at most {len(entry.inputs)} are expected", code="E6002")
         options = {
             name: value
             for name, value in attributes.items()
@@ -386,9 +370,7 @@ def _bind_attributes(node: NodeProto, given: Mapping[str, Any]) -> None:
             value = onnx.AttributeProto()
             value.CopyFrom(given[attribute.ref_attr_name])
             if attribute.type not in (value.type, onnx.AttributeProto.UNDEFINED):
-                raise broken(
-                    f"the attribute {attribute.ref_attr_name} of the function's call has another type"
-                )
+                raise broken(f"the attribute {attribute.ref_attr_name} of the function's call has another type")
             value.name = attribute.name
             bound.append(value)
     del node.attribute[:]
@@ -408,8 +390,7 @@ def in_order(nodes: Sequence[NodeProto], inputs: Set[str], model: str) -> list[t
                 raise broken(f"{node_title(node)} computes {output!r}, which is an input of its graph", model)
             if output and makers.setdefault(output, index) != index:
                 raise broken(
-                    f"two nodes compute {output!r}: {node_title(nodes[makers[output]])} and {node_title(node)}",
-                    model,
+                    f"two nodes compute {output!r}: {node_title(nodes[makers[output]])} and {node_title(node)}", model
                 )
     reads = [{makers[name] for name in _reads(node) if name in makers} for node in nodes]
     if all(max(earlier, default=-1) < index for index, earlier in enumerate(reads)):

@@ -105,9 +105,7 @@ def from_onnx(
     if isinstance(model, GraphProto):
         model = onnx.helper.make_model(model)
     if not isinstance(model, ModelProto):  # type: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(
-            f"from_onnx: expected a ModelProto, a GraphProto or a path, found {type(model).__name__}"
-        )
+        raise TypeError(f"from_onnx: expected a ModelProto, a GraphProto or a path, found {type(model).__name__}")
     _check_types(shape_dict, dtype_dict, opset)
     importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset)
     if not keep_params_in_input:
@@ -155,9 +153,7 @@ class _Importer:
             raise broken("two inputs have one name", self.name)
         newest = onnx.defs.onnx_opset_version()
         if not 1 <= self.opsets[""] <= newest:
-            raise self._misfit(
-                f"opset is {self.opsets['']}", f"the versions that are known are 1 to {newest}"
-            )
+            raise self._misfit(f"opset is {self.opsets['']}", f"the versions that are known are 1 to {newest}")
         shapes: Mapping[str, Any] = self.shapes
         for key, shape in shapes.items():
             if key not in names:
@@ -182,9 +178,7 @@ class _Importer:
             if item.name in self.dtypes and tensor.elem_type:
                 declared = dtype_name(tensor.elem_type, f"{self.name}: input {item.name!r}")
                 if self._default_dtype(item.name) != declared:
-                    message = (
-                        f"dtype_dict gives {self.dtypes[item.name]!r} for {item.name!r}, which is {declared}"
-                    )
+                    message = f"dtype_dict gives {self.dtypes[item.name]!r} for {item.name!r}, which is {declared}"
                     raise self._misfit(message, "leave it out: the model declares the dtype of this input")
 
     def _misfit(self, message: str, hint: str) -> DiagnosticError:
@@ -198,9 +192,7 @@ class _Importer:
         reader.check_supported(self.graph)
         self._declare_sizes()
         inputs = [self._parameter(item, sanitize) for item in self.inputs]
-        names: Names = {
-            item.name: self._value(item, var) for item, var in zip(self.inputs, inputs, strict=True)
-        }
+        names: Names = {item.name: self._value(item, var) for item, var in zip(self.inputs, inputs, strict=True)}
         names.update((key, Constant(array)) for key, array in self.stored.items())
         params = self._kept(names) if keep_params else {}
         attrs: dict[str, Any] = {"num_input": len(inputs)}
@@ -264,9 +256,7 @@ class _Importer:
             raise self._misfit(message, "leave it out: such an input has no shape")
         kind = type_of_proto(item.type, f"{self.name}: input {item.name!r}")
         if kind is None:
-            raise broken(
-                f"the input {item.name!r} has a type that is none of a tensor, a sequence and an optional"
-            )
+            raise broken(f"the input {item.name!r} has a type that is none of a tensor, a sequence and an optional")
         return Object(var, kind)
 
     def _parameter(self, item: ValueInfoProto, sanitize: bool) -> Var:
@@ -282,9 +272,7 @@ class _Importer:
             return ObjectStructInfo()
         if item.name not in self.shapes and not tensor.HasField("shape"):
             return TensorStructInfo(None, dtype)
-        dims = [
-            self._dim(dim, f"{identifier(item.name)}_{axis}") for axis, dim in enumerate(self._declared(item))
-        ]
+        dims = [self._dim(dim, f"{identifier(item.name)}_{axis}") for axis, dim in enumerate(self._declared(item))]
         return TensorStructInfo(ShapeExpr(dims), dtype)
 
     def _default_dtype(self, name: str) -> str:

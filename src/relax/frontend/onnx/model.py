@@ -93,9 +93,7 @@ def _load_external(model: ModelProto, path: Path) -> Stored:
         try:
             file = files[place] if place in files else files.setdefault(place, StoredFile(place))
             if file.size < offset + size:
-                raise broken(
-                    f"external data has {max(file.size - offset, 0)} bytes, {size} are declared", where
-                )
+                raise broken(f"external data has {max(file.size - offset, 0)} bytes, {size} are declared", where)
             read[place] = read.get(place, 0) + size
             if read[place] > _MOST_OVERLAP * file.size:
                 raise broken("the external data of many tensors is the same", where)

@@ -90,20 +90,13 @@ def converter(
 
 
 def register(
-    name: str,
-    function: Callable[..., Any],
-    since: int = 1,
-    domain: str = "",
-    pure: bool = True,
-    objects: bool = False,
+    name: str, function: Callable[..., Any], since: int = 1, domain: str = "", pure: bool = True, objects: bool = False
 ) -> None:
     """Make a converter known, in the place of one for the same operator and opset."""
     inputs, attributes, annotations, takes_all = _signature(function)
     first = next(iter(inspect.signature(function).parameters))
     positional = frozenset([first, *(item.name for item in inputs)])
-    entry = Converter(
-        name, domain, since, function, inputs, attributes, annotations, takes_all, positional, pure
-    )
+    entry = Converter(name, domain, since, function, inputs, attributes, annotations, takes_all, positional, pure)
     versions = (_FOR_OBJECTS if objects else _CONVERTERS).setdefault((domain, name), [])
     versions[:] = sorted([v for v in versions if v.since != since] + [entry], key=lambda v: -v.since)
 
@@ -119,9 +112,7 @@ def names_in(domain: str) -> list[str]:
     return sorted(name for d, name in _CONVERTERS if d == domain)
 
 
-def _signature(
-    function: Callable[..., Any],
-) -> tuple[tuple[Input, ...], dict[str, Any], dict[str, str], bool]:
+def _signature(function: Callable[..., Any]) -> tuple[tuple[Input, ...], dict[str, Any], dict[str, str], bool]:
     inputs: list[Input] = []
     attributes: dict[str, Any] = {}
     annotations: dict[str, str] = {}
@@ -150,6 +141,3 @@ def _input(function: Callable[..., Any], parameter: inspect.Parameter) -> Input:
         raise TypeError(f"{where} must be annotated with one of {', '.join(KINDS)}, found {written!r}{hint}")
     variadic = parameter.kind is parameter.VAR_POSITIONAL
     return Input(parameter.name, kind.strip(), optional or variadic, variadic)  # type: ignore[arg-type]
-
-
-__all__ = ["ALIASES", "Converter", "Input", "converter", "find", "names_in", "register"]

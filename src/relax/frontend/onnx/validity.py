@@ -64,9 +64,7 @@ def _check_opsets(imports: Iterable[Any], where: str) -> None:
             raise broken(f"two versions of the domain {item.domain!r} are imported", where)
     newest = onnx_opset_version()
     if versions.get("", 1) > newest:
-        message = (
-            f"version {versions['']} of ONNX's operators is newer than {newest}, the newest that is known"
-        )
+        message = f"version {versions['']} of ONNX's operators is newer than {newest}, the newest that is known"
         hint = "update the package onnx"
         raise DiagnosticError(Diagnostic("E6001", message, None, where, (), hint))
 
@@ -117,9 +115,7 @@ def _check_nodes(nodes: Sequence[NodeProto], where: str, depth: int) -> None:
             texts = node.op_type, node.domain, node.name, *node.input, *node.output
             _check_text(where, "a name in a node", texts)
             for attribute in node.attribute:
-                _check_text(
-                    where, f"an attribute of {node_title(node)}", (attribute.name, attribute.ref_attr_name)
-                )
+                _check_text(where, f"an attribute of {node_title(node)}", (attribute.name, attribute.ref_attr_name))
                 for graph in subgraphs_of(attribute):
                     _check_graph_texts(graph, where)
                     pending.append((graph.node, depth + 1))
@@ -144,9 +140,7 @@ class _Work:
         for node in nodes:
             times = LOOPED if node.op_type in ("Loop", "Scan") else 1
             inner = [self.of_nodes(g.node, calls) for a in node.attribute for g in subgraphs_of(a)]
-            inner += [
-                self._of_function((registry.ALIASES.get(node.domain, node.domain), node.op_type), calls)
-            ]
+            inner += [self._of_function((registry.ALIASES.get(node.domain, node.domain), node.op_type), calls)]
             for size, depth in inner:
                 total, deepest = total + times * size, max(deepest, depth)
         if total > MOST_NODES:
@@ -209,13 +203,7 @@ class OperatorSignature:
             (len(node.output), self.outputs, "output"),
         ):
             if not least <= count <= most:
-                expected = (
-                    f"{least}"
-                    if least == most
-                    else f"at least {least}"
-                    if count < least
-                    else f"at most {most}"
-                )
+                expected = f"{least}" if least == most else f"at least {least}" if count < least else f"at most {most}"
                 found.append(f"it has {counted(count, kind)}, expected {expected}")
         for attribute in node.attribute:
             types = self.attributes.get(attribute.name, ())
@@ -274,6 +262,3 @@ def _of_converter(entry: registry.Converter) -> OperatorSignature:
         {name: _TYPES.get(text, ()) for name, text in entry.annotations.items()},
         frozenset(name for name, default in entry.attributes.items() if default is Parameter.empty),
     )
-
-
-__all__ = ["DEEPEST", "Signatures", "check_structure", "counted"]

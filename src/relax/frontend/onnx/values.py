@@ -159,24 +159,3 @@ class Subgraph:
 
     graph: onnx.GraphProto
     names: Mapping[str, Value | None]
-
-
-__all__ = [
-    "Array",
-    "Dims",
-    "Elements",
-    "Ints",
-    "MapType",
-    "Object",
-    "Optional",
-    "OptionalType",
-    "Sequence",
-    "SequenceType",
-    "Signed",
-    "Strings",
-    "Subgraph",
-    "Tensor",
-    "TensorType",
-    "Value",
-    "ValueType",
-]

@@ -100,20 +100,13 @@ class _Reader:
         before = self._bytes(field.value, left_out.start)
         return before + self._bytes(left_out.end, field.end)
 
-    def _message(
-        self, start: int, end: int, number: int, shortened: Callable[[_Field], bytes | None]
-    ) -> bytes:
+    def _message(self, start: int, end: int, number: int, shortened: Callable[[_Field], bytes | None]) -> bytes:
         """The bytes of a message. Fields of a number have the values that `shortened` gives, unless that is None."""
         pieces: list[bytes] = []
         for field in self._fields(start, end):
             value = shortened(field) if (field.number, field.kind) == (number, _BYTES) else None
             if value is not None:
-                pieces += [
-                    self._bytes(start, field.start),
-                    _varint(number << 3 | _BYTES),
-                    _varint(len(value)),
-                    value,
-                ]
+                pieces += [self._bytes(start, field.start), _varint(number << 3 | _BYTES), _varint(len(value)), value]
                 start = field.end
         return b"".join([*pieces, self._bytes(start, end)])
 
@@ -166,6 +159,3 @@ def _varint(value: int) -> bytes:
         data.append(value & 127 | 128)
         value >>= 7
     return bytes([*data, value])
-
-
-__all__ = ["LARGE", "without_elements"]

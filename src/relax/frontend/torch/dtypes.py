@@ -60,6 +60,3 @@ def _joined(a: str, b: str) -> str:
         return a if x.bits > y.bits else b
     signed, unsigned = (y, x) if x.is_uint else (x, y)
     return str(signed) if signed.bits > unsigned.bits else f"int{min(2 * unsigned.bits, 64)}"
-
-
-__all__ = ["Operand", "dtype_name", "promoted_dtype"]

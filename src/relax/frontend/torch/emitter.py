@@ -16,15 +16,7 @@ import numpy as np
 from ... import op
 from ...block_builder import BlockBuilder
 from ...expr import Call, Constant, If, PrimValue, ShapeExpr, Tuple, TupleGetItem, is_leaf
-from ...ir import (
-    DataType,
-    Diagnostic,
-    DiagnosticError,
-    RelaxExpr,
-    Source,
-    Span,
-    structural_equal,
-)
+from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Source, Span, structural_equal
 from ...op.known import known_struct_info
 from ...prim import FloatImm, IntImm, PrimExpr, const, prove, simplify
 from ...prim.expr import Var as PrimVar
@@ -98,8 +90,7 @@ class Emitter:
             return translate(number.node.expr, self.symbols)
         except UnknownSymbol as error:
             raise self.error(
-                f"the size {error.name} depends on the data, and no operator that was imported gives it",
-                code="E6005",
+                f"the size {error.name} depends on the data, and no operator that was imported gives it", code="E6005"
             ) from None
         except UnknownFunction as error:
             self.unsupported(str(error))
@@ -336,6 +327,3 @@ def _origin(node: Any) -> tuple[str, ...]:
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     places = [index for index, line in enumerate(lines) if line.startswith("File ")]
     return (" ".join(lines[places[-1] : places[-1] + 2]),) if places else ()
-
-
-__all__ = ["Dim", "Emitter", "as_dim", "node_span", "number_dtype", "product"]

@@ -207,6 +207,3 @@ def _as_returned(output: Any, value: Any) -> Any:
     if not hasattr(output, "meta"):
         return output
     return value if hasattr(output.meta.get("example_value"), "shape") else value.item()
-
-
-__all__ = ["from_fx", "relax_dynamo"]

@@ -166,9 +166,7 @@ def _complex(nodes: Sequence[Any]) -> Diagnostic:
 def _refused(message: str, nodes: Sequence[Any], hint: str) -> Diagnostic:
     names = ", ".join(node.name for node in nodes[:5])
     more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
-    return Diagnostic(
-        "E6001", message, node_span("program", 0, nodes[0]), "", (f"nodes: {names}{more}",), hint
-    )
+    return Diagnostic("E6001", message, node_span("program", 0, nodes[0]), "", (f"nodes: {names}{more}",), hint)
 
 
 def _is_complex(value: Any) -> bool:
@@ -259,9 +257,7 @@ class _Importer:
                     self._read_param(node, self._tensor_of(spec), is_param or is_mutated)
             else:
                 raise DiagnosticError(
-                    Diagnostic(
-                        "E6001", f"an input of the kind {spec.kind.name} is not supported: {node.name}"
-                    )
+                    Diagnostic("E6001", f"an input of the kind {spec.kind.name} is not supported: {node.name}")
                 )
 
     def _declare(self, value: Any) -> None:
@@ -387,8 +383,7 @@ class _Importer:
             expected = dtype_name(value.dtype)
             if str(info.dtype) != expected or info.ndim != len(value.shape):
                 raise self.emitter.error(
-                    f"the import gives {info.dtype} of {info.ndim} dimensions, torch {expected} of "
-                    f"{len(value.shape)}"
+                    f"the import gives {info.dtype} of {info.ndim} dimensions, torch {expected} of {len(value.shape)}"
                 )
         return leaf
 
@@ -422,6 +417,3 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any]:
         bits = plain.view(torch.int16 if dtype == "bfloat16" else torch.uint8)
         return bits.numpy().view(DataType(dtype).numpy())
     return plain.numpy()
-
-
-__all__ = ["as_array", "from_exported_program"]

@@ -54,6 +54,3 @@ def find(name: str) -> Converter | None:
 def is_pure(name: str) -> bool:
     """False for an overload whose results differ from call to call."""
     return name not in _IMPURE
-
-
-__all__ = ["Converter", "converter", "find", "is_pure", "register"]

@@ -6,14 +6,6 @@ from . import commands, compiling, importing, programs, relay, scheduling
 from .code import CODES, Code, explain, explanation
 
 __all__ = [
-    "CODES",
-    "Code",
-    "commands",
-    "compiling",
-    "explain",
-    "explanation",
-    "importing",
-    "programs",
-    "relay",
+    "CODES", "Code", "commands", "compiling", "explain", "explanation", "importing", "programs", "relay",
     "scheduling",
-]
+]  # fmt: skip

@@ -58,6 +58,3 @@ def explanation(code: str) -> str:
         raise ValueError(f"{code!r} is no diagnostic code{hint}")
     meaning, way_out = (textwrap.fill(text, 88) for text in (known.meaning, known.way_out))
     return f"{known.code}: {known.title}\n\n{meaning}\n\n{way_out}\n"
-
-
-__all__ = ["CODES", "Code", "declare", "explain", "explanation"]

@@ -133,15 +133,13 @@ declare(
 declare(
     "E4102",
     "an expression that bytecode cannot hold",
-    "When bytecode is made, something is left that a pass should have removed: a local function, a "
-    "nested block.",
+    "When bytecode is made, something is left that a pass should have removed: a local function, a nested block.",
     "Use the default pipeline, or run Normalize and LambdaLift in your own.",
 )
 declare(
     "E4103",
     "no Relax function to call",
-    "`relax.build` makes a program for the virtual machine, which calls Relax functions; the module has "
-    "no public one.",
+    "`relax.build` makes a program for the virtual machine, which calls Relax functions; the module has no public one.",
     "Add a Relax function, or compile the PrimFuncs by themselves with `relax.codegen.build_module`.",
 )
 declare(
@@ -193,8 +191,7 @@ declare(
     "E5012",
     "a block that is not opaque",
     "LowerOpaqueBlock was given a block with variables, an init or views.",
-    "Run LowerInitBlock, LowerMatchBuffer and ConvertBlocksToOpaque first; `tir.lower` runs all passes "
-    "in order.",
+    "Run LowerInitBlock, LowerMatchBuffer and ConvertBlocksToOpaque first; `tir.lower` runs all passes in order.",
 )
 declare(
     "E5020",
@@ -226,8 +223,7 @@ declare(
 declare(
     "E5102",
     "a buffer without storage",
-    "A buffer is used outside of the scope of its storage: no parameter holds it and no block around "
-    "allocates it.",
+    "A buffer is used outside of the scope of its storage: no parameter holds it and no block around allocates it.",
     "Match it to a parameter, or allocate it in a block around every use.",
 )
 declare(
@@ -253,8 +249,7 @@ declare(
 declare(
     "E5106",
     "an init that uses a reduction variable",
-    "The init of a block runs once per result, before the reduction, when its reduction variables have "
-    "no value.",
+    "The init of a block runs once per result, before the reduction, when its reduction variables have no value.",
     "Index the init's store with the spatial variables only.",
 )
 declare(

@@ -150,8 +150,7 @@ declare(
 declare(
     "E2010",
     "rule 10: ndim agrees with the shape",
-    "Both the dimensions and their number are given, and they disagree; or the number is none (-1 stands "
-    "for unknown).",
+    "Both the dimensions and their number are given, and they disagree; or the number is none (-1 stands for unknown).",
     "Leave `ndim` out where dimensions are given.",
 )
 declare(
@@ -214,8 +213,7 @@ declare(
 declare(
     "E2020",
     "rule 20: supported dtypes",
-    "The dtype has a width that is not supported, or more than one lane. Vectors exist inside PrimFuncs "
-    "only.",
+    "The dtype has a width that is not supported, or more than one lane. Vectors exist inside PrimFuncs only.",
     "Use int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, an 8-bit float or bool.",
 )
 declare(
@@ -305,8 +303,7 @@ declare(
     "an impure call in a dataflow block",
     "What stands in a dataflow block may be reordered, duplicated or removed, so a call with visible "
     "effects cannot stand there.",
-    "Move the call out of the block. A packed function without visible effects is called by "
-    "`R.call_pure_packed`.",
+    "Move the call out of the block. A packed function without visible effects is called by `R.call_pure_packed`.",
 )
 declare(
     "E3005",
@@ -319,8 +316,7 @@ declare(
 declare(
     "E3006",
     "a value that does not fit its annotation",
-    "The struct info derived for a value is proved incompatible with the annotation of the variable it "
-    "is bound to.",
+    "The struct info derived for a value is proved incompatible with the annotation of the variable it is bound to.",
     "Correct the annotation, or leave it out: it is derived.",
 )
 declare(
@@ -332,8 +328,7 @@ declare(
 declare(
     "E3008",
     "a match_cast that never succeeds",
-    "A match_cast checks at run time what is not known before. Here it is known before, and the check "
-    "would fail.",
+    "A match_cast checks at run time what is not known before. Here it is known before, and the check would fail.",
     "Correct the dimensions or the dtype. To change a shape use `R.reshape`; to change a dtype, `R.astype`.",
 )
 declare(
@@ -405,8 +400,7 @@ declare(
 declare(
     "E3102",
     "shapes that do not fit each other",
-    "The shapes of an operator's operands are proved to disagree. The notes say which dimension of which "
-    "operand.",
+    "The shapes of an operator's operands are proved to disagree. The notes say which dimension of which operand.",
     "Reshape, transpose or broadcast an operand. A dimension that is only known at run time may be a "
     "variable, which is checked then.",
 )
@@ -444,8 +438,7 @@ declare(
 declare(
     "E3110",
     "an output that cannot be allocated",
-    "A call in destination-passing style allocates its outputs, so their shapes and dtypes must be given "
-    "in full.",
+    "A call in destination-passing style allocates its outputs, so their shapes and dtypes must be given in full.",
     "Give every dimension, as an integer or as an expression over shape variables in scope, and the dtype.",
 )
 declare(
@@ -472,21 +465,18 @@ declare(
 declare(
     "W3006",
     "an annotation that claims more than is known",
-    "An annotation describes; this one says more than was derived of the value. A check at run time is "
-    "added.",
+    "An annotation describes; this one says more than was derived of the value. A check at run time is added.",
     "Write the check: `R.match_cast`. Or leave the annotation out.",
 )
 declare(
     "W3007",
     "a result that may not fit the return annotation",
-    "Whether the result fits the return annotation cannot be decided at compile time. It is checked "
-    "before returning.",
+    "Whether the result fits the return annotation cannot be decided at compile time. It is checked before returning.",
     "Match_cast what is returned, or annotate less.",
 )
 declare(
     "W3010",
     "a condition that may be no bool scalar",
-    "It is not known whether the condition of an `if` is a bool of rank 0. It is checked when the `if` "
-    "is reached.",
+    "It is not known whether the condition of an `if` is a bool of rank 0. It is checked when the `if` is reached.",
     'Match_cast the condition to `R.Tensor((), "bool")`.',
 )

@@ -23,17 +23,8 @@ if TYPE_CHECKING:
     from .table import Namespace, Row
 
 __all__ = [
-    "NAMESPACES",
-    "MissingImportError",
-    "MissingNameError",
-    "Namespace",
-    "Row",
-    "answer_missing",
-    "missing",
-    "missing_module",
-    "reason",
-    "row_of",
-    "rows",
-]
+    "NAMESPACES", "MissingImportError", "MissingNameError", "Namespace", "Row", "answer_missing", "missing",
+    "missing_module", "reason", "row_of", "rows",
+]  # fmt: skip
 
 load_when_used(__name__, HOMES)

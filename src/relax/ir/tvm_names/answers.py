@@ -110,6 +110,3 @@ def _is_importing(frame: types.FrameType) -> bool:
     """True if a frame executes the import of a name in ``from module import name``."""
     code = frame.f_code.co_code
     return 0 <= frame.f_lasti < len(code) and code[frame.f_lasti] == _IMPORT_FROM
-
-
-__all__ = ["MissingImportError", "MissingNameError", "answer_missing", "missing", "missing_module", "reason"]

@@ -56,9 +56,8 @@ NAMESPACES: Final = (
         """,
         differs={
             "structural_equal": (
-                "Relay's expressions are compared as trees; `relax.relay.alpha_equal` minds sharing, "
-                "as in TVM"
-            ),
+                "Relay's expressions are compared as trees; `relax.relay.alpha_equal` minds sharing, as in TVM"
+            )
         },
         elsewhere={
             "Constructor": "relax.relay.Constructor",
@@ -77,8 +76,7 @@ NAMESPACES: Final = (
         missing={
             "Array Map container": "use tuples and dictionaries of Python",
             "Attrs DictAttrs attrs": (
-                "attributes of functions are dictionaries (`func.attrs`), those of calls are fields "
-                "(`call.attrs`)"
+                "attributes of functions are dictionaries (`func.attrs`), those of calls are fields (`call.attrs`)"
             ),
             "CallingConv": "functions follow tvm-ffi's ABI",
             "PoolInfo WorkspaceMemoryPools ConstantMemoryPools memory_pools": (
@@ -93,14 +91,10 @@ NAMESPACES: Final = (
                 "use `relax.TensorStructInfo` and its kin; Relay's types are in `relax.relay`"
             ),
             "make_node": "call the class of the node",
-            "register_intrin_lowering": (
-                "intrinsics are declared with their lowering in `relax.prim.intrin`"
-            ),
+            "register_intrin_lowering": ("intrinsics are declared with their lowering in `relax.prim.intrin`"),
             "register_op_attr": "an operator's class holds its facts: docs/add-an-operator.md",
             "SourceName SequentialSpan": "use `relax.ir.Source`, `relax.ir.Span`",
-            "json_compat type_functor type_relation": (
-                "there are no older files to read; types are structural"
-            ),
+            "json_compat type_functor type_relation": ("there are no older files to read; types are structural"),
             "base function": "use `relax.ir`",
         },
     ),
@@ -108,13 +102,11 @@ NAMESPACES: Final = (
         "tvm.transform",
         "relax.transform",
         works="ModulePass Pass PassContext PassInfo Sequential module_pass",
-        elsewhere={
-            "PrintIR": "relax.ir.instrument.PrintAfterAll",
-        },
+        elsewhere={"PrintIR": "relax.ir.instrument.PrintAfterAll"},
         missing={
             "ApplyPassToFunction": (
                 "run the pass on a module of the functions chosen, and `mod.update` with the result"
-            ),
+            )
         },
     ),
     Namespace(
@@ -130,9 +122,7 @@ NAMESPACES: Final = (
         "tvm.runtime",
         "relax.runtime",
         works="Device NDArray PackedFunc ShapeTuple cpu device load_module vm",
-        differs={
-            "num_threads": "reads `RELAX_NUM_THREADS`; results do not depend on the number",
-        },
+        differs={"num_threads": "reads `RELAX_NUM_THREADS`; results do not depend on the number"},
         elsewhere={
             "DataType": "relax.DataType",
             "Module": "relax.runtime.Executable",
@@ -141,18 +131,13 @@ NAMESPACES: Final = (
             "relax_vm": "relax.runtime.VirtualMachine",
         },
         missing={
-            "cuda rocm metal opencl vulkan webgpu vpi ext_dev": (
-                "there is no device but the CPU; use `relax.cpu()`"
-            ),
+            "cuda rocm metal opencl vulkan webgpu vpi ext_dev": ("there is no device but the CPU; use `relax.cpu()`"),
             "disco": "programs run on one worker",
             "executor": "use `relax.VirtualMachine`",
-            (
-                "load_param_dict save_param_dict load_param_dict_from_file save_param_dict_to_file "
-                "name_transforms"
-            ): ("keep weights in the executable (`relax.build(mod, params=...)`), or with `numpy.savez`"),
-            "load_static_library system_lib": (
-                "use `executable.export_library`, `relax.runtime.load_module`"
+            ("load_param_dict save_param_dict load_param_dict_from_file save_param_dict_to_file name_transforms"): (
+                "keep weights in the executable (`relax.build(mod, params=...)`), or with `numpy.savez`"
             ),
+            "load_static_library system_lib": ("use `executable.export_library`, `relax.runtime.load_module`"),
             "DataTypeCode TVMByteArray String ObjectGeneric ObjectTypes Object convert_to_object": (
                 "values of Python are converted when they are passed"
             ),
@@ -173,12 +158,8 @@ NAMESPACES: Final = (
         "tvm.nd",
         "relax.nd",
         works="NDArray array cpu device empty from_dlpack",
-        elsewhere={
-            "numpyasarray": "relax.nd.array",
-        },
-        missing={
-            "cuda gpu rocm metal opencl vulkan webgpu": "there is no device but the CPU; use `relax.cpu()`",
-        },
+        elsewhere={"numpyasarray": "relax.nd.array"},
+        missing={"cuda gpu rocm metal opencl vulkan webgpu": "there is no device but the CPU; use `relax.cpu()`"},
     ),
     Namespace(
         "tvm.target",
@@ -214,15 +195,12 @@ NAMESPACES: Final = (
         """,
         differs={
             "detect_iter_map": (
-                "claims hold for all sizes, 0 included; what may be empty is refused, unless "
-                "`analyzer=` knows better"
+                "claims hold for all sizes, 0 included; what may be empty is refused, unless `analyzer=` knows better"
             ),
             "subspace_divide": "a predicate over outer and inner loops becomes part of the inner condition",
         },
         missing={
-            "CompareResult ProofStrength": (
-                "`relax.arith.Analyzer.can_prove` answers True or False, at full strength"
-            ),
+            "CompareResult ProofStrength": ("`relax.arith.Analyzer.can_prove` answers True or False, at full strength"),
             "Extension": "rules of the prover are switched by no flag",
             "IntGroupBounds": "use `relax.arith.solve_linear_inequalities`",
             "PresburgerSet": "use `relax.arith.IntSet`",
@@ -241,9 +219,7 @@ NAMESPACES: Final = (
         "tvm.dlight",
         "relax.schedules",
         works="ApplyDefaultSchedule ScheduleRule cpu",
-        elsewhere={
-            "base": "relax.schedules",
-        },
+        elsewhere={"base": "relax.schedules"},
         missing={
             "gpu adreno roller": "there is no GPU back end; the rules are `relax.schedules.cpu`",
             (
@@ -251,9 +227,7 @@ NAMESPACES: Final = (
                 "collect_vars_used_in_prim_expr detect_dominant_read get_bytes get_root_block "
                 "is_broadcast_epilogue normalize_prim_func"
             ): ("a rule asks its schedule: `sch.get_loops`, `sch.get_consumers`, `relax.tir.analysis`"),
-            "try_inline try_inline_contiguous_spatial": (
-                "use `sch.compute_inline`, `sch.reverse_compute_inline`"
-            ),
+            "try_inline try_inline_contiguous_spatial": ("use `sch.compute_inline`, `sch.reverse_compute_inline`"),
             "benchmark": "use the command `relax bench`",
         },
     ),
@@ -261,12 +235,8 @@ NAMESPACES: Final = (
         "tvm.contrib",
         "relax.contrib",
         missing={
-            "cc clang emcc ndk nvcc msc xcode tar spirv": (
-                "`executable.export_library` links without a compiler of C"
-            ),
-            "graph_executor graph_runtime debugger pipeline_executor cuda_graph": (
-                "use `relax.VirtualMachine`"
-            ),
+            "cc clang emcc ndk nvcc msc xcode tar spirv": ("`executable.export_library` links without a compiler of C"),
+            "graph_executor graph_runtime debugger pipeline_executor cuda_graph": ("use `relax.VirtualMachine`"),
             (
                 "cblas cublas cublaslt cudnn cutlass dnnl hipblas hipblaslt mkl mps nnpack thrust "
                 "vllm rocm random ethosu hexagon coreml_runtime tflite_runtime"
@@ -275,9 +245,7 @@ NAMESPACES: Final = (
             "torch mxnet": "use `relax.nd.from_dlpack` for tensors, ONNX for models",
             "relay_viz tedd": "use the command `relax show`",
             "sparse": "there are no sparse tensors",
-            "tvmjs": (
-                "keep weights in the executable (`relax.build(mod, params=...)`), or with `numpy.savez`"
-            ),
+            "tvmjs": ("keep weights in the executable (`relax.build(mod, params=...)`), or with `numpy.savez`"),
             "popen_pool pickle_memoize download rpc utils": "use the standard library of Python",
         },
     ),

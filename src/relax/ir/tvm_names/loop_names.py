@@ -52,10 +52,7 @@ NAMESPACES: Final = (
                 "tvm_throw_last_error tvm_tuple tvm_check_return lookup_param anylist_getitem "
                 "anylist_resetitem anylist_setitem_call_cpacked anylist_setitem_call_packed "
                 "call_cpacked call_cpacked_lowered call_packed_lowered"
-            ): (
-                "calls follow tvm-ffi's ABI, which the code generator writes itself; use "
-                "`relax.tir.call_packed`"
-            ),
+            ): ("calls follow tvm-ffi's ABI, which the code generator writes itself; use `relax.tir.call_packed`"),
             "add subtract multiply": "use the operators `+`, `-`, `*` of Python",
             "build": "use `relax.build`, or `relax.codegen.build_module` for PrimFuncs alone",
             "call_llvm_intrin call_llvm_pure_intrin": (
@@ -185,9 +182,7 @@ NAMESPACES: Final = (
                 "of a combination that keeps the first of equals, as argmax, only the outermost loop "
                 "of the reduction may be factored"
             ),
-            "tensorize": (
-                "compares with the prover, operands in either order; strides and offsets are checked"
-            ),
+            "tensorize": ("compares with the prover, operands in either order; strides and offsets are checked"),
         },
         missing={
             "can_decompose_padding": "try `sch.decompose_padding`, and catch `relax.tir.ScheduleError`",
@@ -205,7 +200,7 @@ NAMESPACES: Final = (
         missing={
             "arm_cpu cuda dot_product_common hexagon metal rocm x86": (
                 "intrinsics are your own: `relax.tir.TensorIntrin.register`"
-            ),
+            )
         },
     ),
     Namespace(
@@ -219,19 +214,14 @@ NAMESPACES: Final = (
             rsqrt sigmoid sin sinh size_var sqrt sum tan tanh trunc truncdiv truncmod var
         """,
         missing={
-            (
-                "InferBound Schedule Stage SpecializedCondition create_schedule schedule thread_axis "
-                "tag tag_scope"
-            ): ("loops are scheduled as TIR: `relax.tir.Schedule(relax.te.create_prim_func([A, B]))`"),
-            "ScanOp scan": "write the loop as TIR: `T.prim_func`",
-            "TensorComputeOp tensor_intrin decl_tensor_intrin": (
-                "use `sch.tensorize` with a `relax.tir.TensorIntrin`"
+            ("InferBound Schedule Stage SpecializedCondition create_schedule schedule thread_axis tag tag_scope"): (
+                "loops are scheduled as TIR: `relax.tir.Schedule(relax.te.create_prim_func([A, B]))`"
             ),
+            "ScanOp scan": "write the loop as TIR: `T.prim_func`",
+            "TensorComputeOp tensor_intrin decl_tensor_intrin": ("use `sch.tensorize` with a `relax.tir.TensorIntrin`"),
             "CommReducer": "use `relax.te.comm_reducer`",
             "add subtract multiply": "use the operators `+`, `-`, `*` of Python",
-            "autodiff gradient": (
-                "tensor expressions are not differentiated; use `relax.relay.transform.gradient`"
-            ),
+            "autodiff gradient": ("tensor expressions are not differentiated; use `relax.relay.transform.gradient`"),
             "hybrid": "write TVMScript: `T.prim_func`",
             "create_relax_prim_func create_prim_func_from_outputs": (
                 "use `relax.te.create_prim_func`, or `relax.BlockBuilder.emit_te`"
@@ -313,8 +303,7 @@ NAMESPACES: Final = (
             "batch_flatten": "use `relax.op.nn.batch_flatten`",
             "batch_matmul": "use `relax.topi.matmul`",
             (
-                "binarize_pack binary_dense bitpack bitserial_conv2d_nchw bitserial_conv2d_nhwc "
-                "bitserial_dense"
+                "binarize_pack binary_dense bitpack bitserial_conv2d_nchw bitserial_conv2d_nhwc bitserial_dense"
             ): "there are no tensors of single bits",
             (
                 "conv1d conv1d_transpose_ncw conv2d_hwcn conv2d_nchw conv2d_nhwc "
@@ -326,14 +315,12 @@ NAMESPACES: Final = (
                 "dimensions, layouts and groups"
             ),
             (
-                "conv2d_NCHWc depthwise_conv2d_NCHWc unpack_NCHWc_to_nchw conv2d_winograd_nchw "
-                "conv2d_winograd_nhwc"
+                "conv2d_NCHWc depthwise_conv2d_NCHWc unpack_NCHWc_to_nchw conv2d_winograd_nchw conv2d_winograd_nhwc"
             ): "schedule rules pack and transform operands: `relax.schedules`",
             "deformable_conv2d_nchw deformable_conv2d_nhwc": "use `relax.op.vision.deform_conv2d`",
             "correlation_nchw fifo_buffer dilate softmax_common": "write it with `relax.te.compute`",
             "depth_to_space space_to_depth batch_to_space_nd space_to_batch_nd": (
-                "use `relax.topi.nn.pixel_shuffle`, `relax.topi.nn.pixel_unshuffle`, or `reshape` and "
-                "`transpose`"
+                "use `relax.topi.nn.pixel_shuffle`, `relax.topi.nn.pixel_unshuffle`, or `reshape` and `transpose`"
             ),
             "fast_softmax": "use `relax.topi.nn.softmax`",
             "lstm": "use `relax.op.nn.lstm`",
@@ -348,9 +335,7 @@ NAMESPACES: Final = (
         "relax.topi.image",
         missing={
             "affine_grid grid_sample": "use `relax.op.image.affine_grid`, `relax.op.image.grid_sample`",
-            "resize1d resize2d resize3d": (
-                "use `relax.topi.image.resize`, which takes any number of dimensions"
-            ),
+            "resize1d resize2d resize3d": ("use `relax.topi.image.resize`, which takes any number of dimensions"),
             "crop_and_resize": "use `relax.topi.image.resize` of a `relax.topi.strided_slice`",
             "dilation2d_nchw dilation2d_nhwc": "write it with `relax.te.compute`",
         },

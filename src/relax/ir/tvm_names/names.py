@@ -35,6 +35,3 @@ def _by_place() -> dict[tuple[str, str], Row]:
         for row in namespace.rows():
             found.setdefault((namespace.here, row.name), row)
     return found
-
-
-__all__ = ["NAMESPACES", "row_of", "rows"]

@@ -34,16 +34,12 @@ NAMESPACES: Final = (
             ),
             "Id": "variables are identified as objects; compare with `is` or `same_as`",
             "SourceSpan global_info": "use `relax.ir.Span`, `relax.ir.VDevice`",
-            "DataflowBlockRewrite binding_rewrite": (
-                "use `relax.dpl.rewrite_bindings`, or a `relax.PyExprMutator`"
-            ),
+            "DataflowBlockRewrite binding_rewrite": ("use `relax.dpl.rewrite_bindings`, or a `relax.PyExprMutator`"),
             "backend": (
-                "patterns for outside libraries are not dispatched; "
-                "`relax.transform.FuseOpsByPattern` groups operators"
+                "patterns for outside libraries are not dispatched; `relax.transform.FuseOpsByPattern` groups operators"
             ),
             "base_py_module BasePyModule": (
-                "register Python functions with `relax.register_func`, and call them with "
-                "`relax.op.call_pure_packed`"
+                "register Python functions with `relax.register_func`, and call them with `relax.op.call_pure_packed`"
             ),
             "distributed": "programs run on one worker; the collectives of `relax.op.ccl` are copies",
         },
@@ -106,9 +102,7 @@ NAMESPACES: Final = (
         "tvm.relax.op.image",
         "relax.op.image",
         works="affine_grid grid_sample resize2d",
-        missing={
-            "resize3d": "use `relax.BlockBuilder.emit_te` with your own tensor expression",
-        },
+        missing={"resize3d": "use `relax.BlockBuilder.emit_te` with your own tensor expression"},
     ),
     Namespace(
         "tvm.relax.op.vision",
@@ -138,33 +132,19 @@ NAMESPACES: Final = (
         },
         missing={"ensure_zero_offset": "tensors begin at their first byte; leave it out"},
     ),
-    Namespace(
-        "tvm.relax.op.vm",
-        "relax.op.vm",
-        works="alloc_storage alloc_tensor call_tir_dyn kill_object",
-    ),
-    Namespace(
-        "tvm.relax.op.builtin",
-        "relax.op.builtin",
-        works="alloc_tensor stop_lift_params",
-    ),
+    Namespace("tvm.relax.op.vm", "relax.op.vm", works="alloc_storage alloc_tensor call_tir_dyn kill_object"),
+    Namespace("tvm.relax.op.builtin", "relax.op.builtin", works="alloc_tensor stop_lift_params"),
     Namespace(
         "tvm.relax.op.ccl",
         "relax.op.ccl",
-        differs={
-            "allreduce allgather broadcast_from_worker0 scatter_from_worker0": (
-                "one worker: results are copies"
-            ),
-        },
+        differs={"allreduce allgather broadcast_from_worker0 scatter_from_worker0": ("one worker: results are copies")},
     ),
     Namespace(
         "tvm.relax.op.distributed",
         "relax.op.distributed",
         works="redistribute_replica_to_shard",
         missing={
-            "annotate_sharding call_tir_local_view redistribute": (
-                "programs run on one worker; there are no meshes"
-            ),
+            "annotate_sharding call_tir_local_view redistribute": ("programs run on one worker; there are no meshes")
         },
     ),
     Namespace(
@@ -201,9 +181,7 @@ NAMESPACES: Final = (
                 "a match whose inner results are read outside is left alone; patterns are tried from "
                 "the last binding on"
             ),
-            "LazyGetInput LazySetOutput": (
-                "the functions passed are packed functions, such as those of Python"
-            ),
+            "LazyGetInput LazySetOutput": ("the functions passed are packed functions, such as those of Python"),
             "RunCodegen": (
                 "the code generator registers packed functions under the functions' symbols; what it "
                 "returns is not used"
@@ -216,15 +194,11 @@ NAMESPACES: Final = (
         },
         missing={
             "AllocateWorkspace": "outside code generators allocate what they need themselves",
-            "AttachExternModules": (
-                "there are no outside code generators; call functions of `relax.register_func`"
-            ),
+            "AttachExternModules": ("there are no outside code generators; call functions of `relax.register_func`"),
             "SplitLayoutRewritePreproc": (
                 "use `relax.transform.ConvertLayout`, and `relax.schedules.PackConstants` for packed weights"
             ),
-            "ComputePrimValue": (
-                "values of shape variables are computed by `relax.build`; nothing has to be run"
-            ),
+            "ComputePrimValue": ("values of shape variables are computed by `relax.build`; nothing has to be run"),
             "FewShotTuning MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR": (
                 "nothing is tuned by measuring; use `relax.schedules.ApplyDefaultSchedule`"
             ),
@@ -261,9 +235,7 @@ NAMESPACES: Final = (
         "tvm.relax.frontend",
         "relax.frontend",
         works="detach_params onnx torch",
-        elsewhere={
-            "common": "relax.frontend.detach_params",
-        },
+        elsewhere={"common": "relax.frontend.detach_params"},
         missing={
             "nn": (
                 "write modules in TVMScript or with `relax.BlockBuilder`, or import them with "
@@ -279,7 +251,7 @@ NAMESPACES: Final = (
             "from_onnx": (
                 "lists every operator that is not supported, not the first; external data of a "
                 "`ModelProto` must be loaded before"
-            ),
+            )
         },
     ),
     Namespace(
@@ -298,7 +270,7 @@ NAMESPACES: Final = (
         missing={
             "dynamo_capture_subgraphs": (
                 "use `relax.frontend.torch.relax_dynamo` with a pipeline that keeps the modules it gets"
-            ),
+            )
         },
     ),
     Namespace(
@@ -317,7 +289,7 @@ NAMESPACES: Final = (
             "rewrite_call": (
                 "bindings are looked through where their values still mean the same; operands of "
                 "commutative operators match in either order"
-            ),
+            )
         },
         missing={
             "PatternMatchingRewriter ExprPatternRewriter OrRewriter": (
@@ -330,42 +302,22 @@ NAMESPACES: Final = (
         "tvm.relax.utils",
         "relax.utils",
         works="copy_with_new_vars",
-        elsewhere={
-            "convert_to_expr": "relax.const",
-        },
+        elsewhere={"convert_to_expr": "relax.const"},
         missing={
             "args_converter": "operators convert Python values themselves",
             "gen_call_tir_inputs": "use `relax.BlockBuilder.call_te`",
             "metadata_partitioner": "`mod.script()` prints the constants' metadata with the program",
         },
     ),
-    Namespace(
-        "tvm.relax.training",
-        "relax.training",
-        works="AppendLoss SetupTrainer Trainer loss optimizer utils",
-    ),
+    Namespace("tvm.relax.training", "relax.training", works="AppendLoss SetupTrainer Trainer loss optimizer utils"),
     Namespace(
         "tvm.relax.training.loss",
         "relax.training.loss",
         works="CrossEntropyLoss L1Loss Loss MSELoss",
-        differs={
-            "CategoricalCrossEntropyLoss": "the mean is over samples, as in `CrossEntropyLoss` of their classes",
-        },
+        differs={"CategoricalCrossEntropyLoss": "the mean is over samples, as in `CrossEntropyLoss` of their classes"},
     ),
-    Namespace(
-        "tvm.relax.training.optimizer",
-        "relax.training.optimizer",
-        works="Adam MomentumSGD Optimizer SGD",
-    ),
-    Namespace(
-        "tvm.relax.training.utils",
-        "relax.training.utils",
-        works="AppendLoss register_te_gradient",
-    ),
-    Namespace(
-        "tvm.relax.vm",
-        "relax.vm",
-        works="Executable VMInstrumentReturnKind VirtualMachine build",
-    ),
+    Namespace("tvm.relax.training.optimizer", "relax.training.optimizer", works="Adam MomentumSGD Optimizer SGD"),
+    Namespace("tvm.relax.training.utils", "relax.training.utils", works="AppendLoss register_te_gradient"),
+    Namespace("tvm.relax.vm", "relax.vm", works="Executable VMInstrumentReturnKind VirtualMachine build"),
 )
 """See `table`."""

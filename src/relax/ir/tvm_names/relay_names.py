@@ -37,9 +37,7 @@ NAMESPACES: Final = (
             "segment_sum": "the number of segments must be given",
             "vision": "has `roi_align`; Relax has others in `relax.op.vision`",
         },
-        elsewhere={
-            "Span": "relax.ir.Span",
-        },
+        elsewhere={"Span": "relax.ir.Span"},
         missing={
             "SequentialSpan": "use `relax.ir.Span`",
             "ScopeBuilder scope_builder": (
@@ -56,13 +54,9 @@ NAMESPACES: Final = (
             "base function expr_functor parser op": "the names are in `relax.relay` itself",
             "bind": "use `relax.relay.Let`, or call the function with the values",
             "dataflow_pattern": "translate with `relax.relay.to_relax`, and use `relax.dpl`",
-            "debug loops memory setrecursionlimit": (
-                "programs of any depth are read; print with `relax.relay.astext`"
-            ),
+            "debug loops memory setrecursionlimit": ("programs of any depth are read; print with `relax.relay.astext`"),
             "device_copy": "programs run on one device",
-            "frontend": (
-                "use `relax.frontend.onnx.from_onnx`, which imports to Relax; no model is imported to Relay"
-            ),
+            "frontend": ("use `relax.frontend.onnx.from_onnx`, which imports to Relax; no model is imported to Relay"),
             "random": "use `relax.op.random` in Relax",
             "reinterpret": "Relax has no operator that reads the bits of a number as another dtype",
             "strided_set": "use `where`, or `scatter_nd`",
@@ -99,8 +93,7 @@ NAMESPACES: Final = (
             "FakeQuantizationToInteger": "done in Relax: `relax.transform.FakeQuantizationToInteger`",
             "FirstOrderGradient LazyGradientInit": "use `relax.relay.transform.gradient`",
             "FoldScaleAxis": (
-                "use `relax.relay.transform.ForwardFoldScaleAxis` and `BackwardFoldScaleAxis`, or "
-                "`fold_scale_axis`"
+                "use `relax.relay.transform.ForwardFoldScaleAxis` and `BackwardFoldScaleAxis`, or `fold_scale_axis`"
             ),
             "FoldConstantExpr ToANormalFormExpr InferTypeLocal": (
                 "run the pass on a module: `relax.relay.transform.fold_constant`, `to_a_normal_form`, "
@@ -108,8 +101,7 @@ NAMESPACES: Final = (
             ),
             "FunctionPass function_pass": "use `relax.transform.module_pass`",
             (
-                "DivToMul FlattenAtrousConv FoldExplicitPadding "
-                "SimplifyExprPostAlterOp SimplifyFCTranspose SplitArgs"
+                "DivToMul FlattenAtrousConv FoldExplicitPadding SimplifyExprPostAlterOp SimplifyFCTranspose SplitArgs"
             ): "use `relax.relay.transform.SimplifyExpr`; the rest is done in Relax",
             "Legalize": "operators are lowered in Relax: `relax.transform.LegalizeOps`",
             "build_config recast": "use `relax.relay.build`, `relax.relay.transform.ToMixedPrecision`",
@@ -167,9 +159,7 @@ NAMESPACES: Final = (
         "tvm.relay.image",
         "relax.relay.image",
         works="affine_grid grid_sample resize1d resize2d resize3d",
-        missing={
-            "crop_and_resize dilation2d": ("use `relax.op.image.resize2d` or `relax.te.compute` in Relax"),
-        },
+        missing={"crop_and_resize dilation2d": ("use `relax.op.image.resize2d` or `relax.te.compute` in Relax")},
     ),
 )
 """See `table`."""

@@ -56,6 +56,3 @@ class Namespace:
         for names, note in self.missing.items():
             for name in names.split():
                 yield Row(self.tvm, name, "", "not yet", note)
-
-
-__all__ = ["Namespace", "Row", "Status"]

@@ -269,7 +269,5 @@ define i32 @<P>give_back(ptr %self, ptr %args, i32 %count, ptr %result) nounwind
 """
 
 KEPT: Final = (
-    _KEPT.replace("<SLOTS>", str(_SLOTS))
-    .replace("<PATIENCE>", str(PATIENCE))
-    .replace("<MOST_KEPT>", str(MOST_KEPT))
+    _KEPT.replace("<SLOTS>", str(_SLOTS)).replace("<PATIENCE>", str(PATIENCE)).replace("<MOST_KEPT>", str(MOST_KEPT))
 )

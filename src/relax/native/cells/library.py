@@ -276,6 +276,3 @@ def _filled(module: ModuleBuilder, text: str, values: dict[str, str]) -> str:
     parts = text.split('<"')
     rest = [part.split('">', 1) for part in parts[1:]]
     return parts[0] + "".join(module.string(string) + after for string, after in rest)
-
-
-__all__ = ["library_text"]

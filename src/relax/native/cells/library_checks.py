@@ -111,5 +111,3 @@ FORMS: Final = "\n".join(
         builtin("on_heap", 6, _ON_HEAP, last=True),
     ]
 )
-
-__all__ = ["FORMS", "shape_refusal"]

@@ -18,8 +18,7 @@ _UINT64: Final = -1
 
 _CASES: Final = " ".join(f"i32 {kind}, label %k{kind}" for kind in _KINDS)
 _NAMED: Final = "".join(
-    f'k{kind}:\n  call void @<L>put(ptr %text, ptr <"{words}">)\n  ret void\n'
-    for kind, words in _KINDS.items()
+    f'k{kind}:\n  call void @<L>put(ptr %text, ptr <"{words}">)\n  ret void\n' for kind, words in _KINDS.items()
 )
 
 TEXTS: Final = f"""

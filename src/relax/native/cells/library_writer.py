@@ -21,10 +21,7 @@ def builtin(name: str, arguments: int, body: str, last: bool = False) -> str:
 
     With `last`, ``%context`` is the address of the last argument.
     """
-    lines = [
-        f"define hidden i32 @<L>{name}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{",
-        "entry:",
-    ]
+    lines = [f"define hidden i32 @<L>{name}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{", "entry:"]
     lines.append("  %text = alloca [1040 x i8], align 8\n  store i64 0, ptr %text")
     for i in range(arguments):
         lines.append(f"  %a{i} = getelementptr <ANY>, ptr %args, i64 {i}")
@@ -89,8 +86,3 @@ def dtype(operand: str) -> tuple[str, str]:
 def slot(operand: str) -> tuple[str, str]:
     """Message part: a slot of the shape heap ``%slots``, described by its note."""
     return "put_expected", f"ptr %notes, i64 {operand}, ptr %slots"
-
-
-__all__ = [
-    "Part", "builtin", "dims", "dtype", "fail", "integer", "kind", "refuse", "scalar", "slot", "string",
-]  # fmt: skip

@@ -22,19 +22,7 @@ from typing import Final
 
 from ...runtime.limits import DIMENSION_LIMIT
 from ...runtime.match import ASSERT_IMM, ASSERT_SLOT, STORE, STORE_SIZE
-from ...runtime.messages import (
-    DEVICE,
-    DIMENSIONS,
-    DTYPE,
-    IS,
-    KIND,
-    LENGTH,
-    NO_SIZE,
-    NO_TUPLE,
-    RANK,
-    SCALAR,
-    Message,
-)
+from ...runtime.messages import DEVICE, DIMENSIONS, DTYPE, IS, KIND, LENGTH, NO_SIZE, NO_TUPLE, RANK, SCALAR, Message
 from ..builder import ModuleBuilder, Operand
 from ..checks import CheckWriter, fits_integer
 from ..ffi_layouts import BOOL, FLOAT, INT, NONE, TENSOR
@@ -217,6 +205,3 @@ def checks_text(module: ModuleBuilder, raises: bool) -> str:
         write(check)
         texts.append(check.text())
     return "\n".join(texts)
-
-
-__all__ = ["CHECKS", "KINDS", "checks_text"]

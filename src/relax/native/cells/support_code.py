@@ -81,16 +81,7 @@ def cells_text() -> str:
     module = ModuleBuilder()
     _declare_functions(module)
     values = _placeholders(module)
-    for text in (
-        VALUES,
-        QUESTIONS,
-        checks_text(module, raises=False),
-        KEPT,
-        OBJECTS,
-        OVERLAPS,
-        MAKERS,
-        TABLES,
-    ):
+    for text in (VALUES, QUESTIONS, checks_text(module, raises=False), KEPT, OBJECTS, OVERLAPS, MAKERS, TABLES):
         for name, value in values.items():
             text = text.replace(f"<{name}>", value)
         module.add_text(text.strip())
@@ -159,6 +150,3 @@ def cell_function(module: ModuleBuilder, name: str) -> tuple[str, str]:
     """Result type and symbol of a function of the support code."""
     result, parameters = FUNCTIONS[name]
     return result, module.declare(f"{CELLS}{name}", result, parameters)
-
-
-__all__ = ["FUNCTIONS", "TABLE_MARK", "cell_function", "cells_text"]

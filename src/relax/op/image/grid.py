@@ -63,9 +63,7 @@ class GridSample(Operator):
         vectors = 1 if first else rank - 1
         require_dim("grid", grid, vectors, rank - 2, "the length of its vectors")
         require_dim("grid", grid, 0, data.dims[self.layout.index("N")], "the batch size of data")
-        sizes = dict(
-            zip(topi.grid.spatial_letters(rank), grid.dims[2:] if first else grid.dims[1:-1], strict=True)
-        )
+        sizes = dict(zip(topi.grid.spatial_letters(rank), grid.dims[2:] if first else grid.dims[1:-1], strict=True))
         sizes |= {letter: data.dims[self.layout.index(letter)] for letter in "NC"}
         for d, letter in enumerate(self.layout):
             if letter not in "NC" and self.padding_mode != "zeros":

@@ -220,11 +220,7 @@ class Resize(Resizing):
     compute = topi.image.resize
 
     def reference(
-        self,
-        data: Array,
-        size: Sequence[int],
-        scales: Array | None = None,
-        roi: Array | None = None,
+        self, data: Array, size: Sequence[int], scales: Array | None = None, roi: Array | None = None
     ) -> Array:
         axes = [a % data.ndim for a in self.numbered(data.ndim)]
         return self.numbers(data, size, axes, scales, roi, self.antialias)

@@ -128,9 +128,7 @@ class AnyConvolution(Windowed):
     def differentiable(self, data: Term, weight: Term) -> bool:
         """True if a gradient is defined: for floats of one dtype, static dimensions, and one group."""
         infos = [tensor_info(data), tensor_info(weight)]
-        static = all(
-            info.dims is not None and all(isinstance(d, IntImm) for d in info.dims) for info in infos
-        )
+        static = all(info.dims is not None and all(isinstance(d, IntImm) for d in info.dims) for info in infos)
         plain = self.out_dtype in (VOID, infos[0].dtype) and infos[0].dtype == infos[1].dtype
         return static and plain and self.groups == 1 and is_float(data)
 
@@ -229,9 +227,7 @@ class Convolution(AnyConvolution):
             kernel_layout=self.kernel_layout.translate(str.maketrans("IO", "OI")),
             out_layout=self.data_layout,
         )
-        by_weight = self.weight_gradient(
-            data, self.data_layout, grad, self.result_letters, ("I", "O"), weight
-        )
+        by_weight = self.weight_gradient(data, self.data_layout, grad, self.result_letters, ("I", "O"), weight)
         return by_data, by_weight
 
 
@@ -279,9 +275,7 @@ class TransposedConvolution(AnyConvolution):
 
     def convolved(self, x: Array, w: Array) -> Array:
         counts, each, per_group = x.shape[2:], w.shape[0], x.shape[1] // self.groups
-        sizes: list[Any] = [
-            self.extent(n, k, j) for j, (n, k) in enumerate(zip(counts, w.shape[2:], strict=True))
-        ]
+        sizes: list[Any] = [self.extent(n, k, j) for j, (n, k) in enumerate(zip(counts, w.shape[2:], strict=True))]
         whole = [size + sum(pads) for size, pads in zip(sizes, self.pads, strict=True)]
         # Where there is nothing, or no room for a whole element, the last tap may lie outside.
         room = [n + s for n, s in zip(whole, self.strides, strict=True)]
@@ -310,9 +304,7 @@ class TransposedConvolution(AnyConvolution):
             kernel_layout=self.kernel_layout.translate(str.maketrans("IO", "OI")),
             out_layout=self.data_layout,
         )
-        by_weight = self.weight_gradient(
-            grad, self.result_letters, data, self.data_layout, ("O", "I"), weight
-        )
+        by_weight = self.weight_gradient(grad, self.result_letters, data, self.data_layout, ("O", "I"), weight)
         return by_data, by_weight
 
 

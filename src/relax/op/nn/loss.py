@@ -37,13 +37,8 @@ class CrossEntropyWithLogits(Operator):
             message = f"predictions have {predictions.ndim} dimensions, labels {labels.ndim}"
             raise OperatorError(SHAPES, message, operand="labels")
         for d, (a, b) in enumerate(zip(predictions.dims or (), labels.dims or (), strict=False)):
-            remarks = {
-                "predictions": f"dimension {d} is {prim_text(a)}",
-                "labels": f"dimension {d} is {prim_text(b)}",
-            }
-            require_same_dim(
-                a, b, OperatorError(SHAPES, "the sizes of predictions and labels differ", remarks=remarks)
-            )
+            remarks = {"predictions": f"dimension {d} is {prim_text(a)}", "labels": f"dimension {d} is {prim_text(b)}"}
+            require_same_dim(a, b, OperatorError(SHAPES, "the sizes of predictions and labels differ", remarks=remarks))
         return tensor((), dtype)
 
     def reference(self, predictions: Array, labels: Array) -> Array:
@@ -77,10 +72,7 @@ class NLLLoss(Operator):
     compute = topi.nn.nll_loss
 
     def infer(
-        self,
-        predictions: TensorStructInfo,
-        targets: TensorStructInfo,
-        weights: TensorStructInfo | None = None,
+        self, predictions: TensorStructInfo, targets: TensorStructInfo, weights: TensorStructInfo | None = None
     ) -> TensorStructInfo:
         self.require_dtype(predictions, "predictions", "float")
         self.require_dtype(targets, "targets", "int", "uint")
@@ -92,15 +84,11 @@ class NLLLoss(Operator):
             classes, *rest = predictions.dims[1:] if predictions.ndim > 1 else predictions.dims
             kept = [*predictions.dims[:1], *rest] if predictions.ndim > 1 else []
             for d, (a, b) in enumerate(zip(kept, targets.dims or (), strict=False)):
-                message = (
-                    f"dimension {d} of targets is {prim_text(b)}, expected {prim_text(a)} as in predictions"
-                )
+                message = f"dimension {d} of targets is {prim_text(b)}, expected {prim_text(a)} as in predictions"
                 require_same_dim(a, b, OperatorError(SHAPES, message, operand="targets"))
             if weights is not None and weights.dims is not None:
                 (count,) = weights.dims
-                message = (
-                    f"weights must have one element per class, {prim_text(classes)}, found {prim_text(count)}"
-                )
+                message = f"weights must have one element per class, {prim_text(classes)}, found {prim_text(count)}"
                 require_same_dim(classes, count, OperatorError(SHAPES, message, operand="weights"))
         if self.reduction != "none":
             return tensor((), dtype)

@@ -28,9 +28,7 @@ def _require_sizes(
     """Raise OperatorError if a parameter is proved not to have the sizes of the normalised axes."""
     if info.ndim not in (-1, count):
         plural = "" if count == 1 else "s"
-        raise OperatorError(
-            SHAPES, f"{name} must have {count} dimension{plural}, found {info.ndim}", operand=name
-        )
+        raise OperatorError(SHAPES, f"{name} must have {count} dimension{plural}, found {info.ndim}", operand=name)
     if info.dims is None or expected is None:
         return
     for d, (found, size) in enumerate(zip(info.dims, expected, strict=True)):
@@ -102,9 +100,7 @@ class LayerNorm(OverAxes):
     scale: bool = True
     compute = topi.nn.layer_norm
 
-    def infer(
-        self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo
-    ) -> TensorStructInfo:
+    def infer(self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo) -> TensorStructInfo:
         return self.normalised(data, {"gamma": gamma, "beta": beta})
 
     def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
@@ -212,9 +208,7 @@ class OfChannels(Operator):
             _require_sizes(name, info, None if channels is None else (channels,), 1, "the number of channels")
         return data if data.dtype == dtype else data.replace(dtype=dtype), channels
 
-    def channels_gradient(
-        self, operands: Sequence[Term], grad: Term, standard: Term, slopes: Term
-    ) -> Gradients | None:
+    def channels_gradient(self, operands: Sequence[Term], grad: Term, standard: Term, slopes: Term) -> Gradients | None:
         """Gradients with respect to data (`slopes`), and to γ and β: sums over all axes but the channels'."""
         ndim = tensor_info(operands[0]).ndim
         others = [d for d in range(ndim) if d != self.channel_axis % ndim]
@@ -258,9 +252,7 @@ class GroupNorm(OfChannels):
     scale: bool = True
     compute = topi.nn.group_norm
 
-    def infer(
-        self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo
-    ) -> TensorStructInfo:
+    def infer(self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo) -> TensorStructInfo:
         self.require_attribute(self.num_groups >= 1, "num_groups", "at least 1")
         result, channels = self.normalised(data, gamma, beta)
         if channels is not None:
@@ -272,9 +264,7 @@ class GroupNorm(OfChannels):
     def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
         axis = self.channel_axis % data.ndim
         shape = data.shape
-        x = wide(data).reshape(
-            *shape[:axis], self.num_groups, shape[axis] // self.num_groups, *shape[axis + 1 :]
-        )
+        x = wide(data).reshape(*shape[:axis], self.num_groups, shape[axis] // self.num_groups, *shape[axis + 1 :])
         folded = [a % data.ndim for a in self.axes]
         out = _standardised(x, [axis + 1, *(a if a < axis else a + 1 for a in folded)], self.epsilon)
         return self.affine(out.reshape(shape), gamma, beta).astype(data.dtype)
@@ -309,9 +299,7 @@ class InstanceNorm(OfChannels):
     scale: bool = True
     compute = topi.nn.instance_norm
 
-    def infer(
-        self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo
-    ) -> TensorStructInfo:
+    def infer(self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo) -> TensorStructInfo:
         return self.normalised(data, gamma, beta)[0]
 
     def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
@@ -367,9 +355,7 @@ class BatchNorm(Operator):
             dtype = same_dtype(dtype, info.dtype, ("data", name))
         return TupleStructInfo((data, moving_mean, moving_var))
 
-    def reference(
-        self, data: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array
-    ) -> list[Array]:
+    def reference(self, data: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array) -> list[Array]:
         x, axis = wide(data), self.axis % data.ndim
         shape = [-1 if d == axis else 1 for d in range(data.ndim)]
         mean, variance = wide(moving_mean), wide(moving_var)

@@ -46,8 +46,7 @@ class Pad(Move):
             return tensor(None, data.dtype, data.ndim)
         pairs = zip(widths[::2], widths[1::2], strict=True)
         dims = [
-            self._padded(d, size, low, high)
-            for d, (size, (low, high)) in enumerate(zip(data.dims, pairs, strict=True))
+            self._padded(d, size, low, high) for d, (size, (low, high)) in enumerate(zip(data.dims, pairs, strict=True))
         ]
         return tensor(dims, data.dtype)
 
@@ -70,16 +69,12 @@ class Pad(Move):
         """Size of dimension d of the result; undecided conditions are checked at run time."""
         result = simplify_dim(size + low + high)
         if isinstance(result, IntImm) and result.value < 0:
-            message = (
-                f"dimension {d} of data has fewer than {prim_text(simplify(-low - high))} elements to drop"
-            )
+            message = f"dimension {d} of data has fewer than {prim_text(simplify(-low - high))} elements to drop"
             raise OperatorError(SHAPES, message, operand="data")
         added = not all(isinstance(width, IntImm) and width.value <= 0 for width in (low, high))
         if self.pad_mode != "constant" and added:
             answer = prove_equal(size, const(0, "int64"))
-            message = (
-                f"dimension {d} of data must have an element to pad it with (pad_mode {self.pad_mode!r})"
-            )
+            message = f"dimension {d} of data must have an element to pad it with (pad_mode {self.pad_mode!r})"
             if answer is Verdict.YES:
                 raise OperatorError(SHAPES, message, operand="data")
             if answer is Verdict.POSSIBLY:
@@ -215,10 +210,7 @@ class PixelUnshuffle(PixelMove):
         if dims is None:
             return tensor(None, data.dtype, data.ndim)
         *outer, channels, height, width = dims
-        fewer = [
-            _require_multiple(height, r, "the height of data"),
-            _require_multiple(width, r, "the width of data"),
-        ]
+        fewer = [_require_multiple(height, r, "the height of data"), _require_multiple(width, r, "the width of data")]
         return tensor([*outer, simplify_dim(channels * (r * r)), *fewer], data.dtype)
 
     def reference(self, data: Array) -> Array:

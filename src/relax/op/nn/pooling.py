@@ -101,20 +101,9 @@ class Pool(Windowed):
             out[(..., *place)] = fold(x[index].reshape(*x.shape[:2], count), places)
         return self.in_result_layout(out)
 
-    def pool_gradient(
-        self, name: str, operands: Sequence[Term], grad: Term, *attributes: str
-    ) -> Gradients | None:
+    def pool_gradient(self, name: str, operands: Sequence[Term], grad: Term, *attributes: str) -> Gradients | None:
         """Gradient as a call of operator `name`, with the pooling attributes and further `attributes`."""
-        names = (
-            "pool_size",
-            "strides",
-            "padding",
-            "dilation",
-            "ceil_mode",
-            "layout",
-            "out_layout",
-            *attributes,
-        )
+        names = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout", "out_layout", *attributes)
         (data,) = operands
         return (apply(name, grad, data, **{attribute: getattr(self, attribute) for attribute in names}),)
 

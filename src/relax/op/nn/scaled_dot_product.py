@@ -183,10 +183,7 @@ class AttentionVarLen(AnyAttention):
         result = self.attended({"queries": queries, "keys": keys, "values": values})
         starts = {"seqstart_q": seqstart_q, "seqstart_k": seqstart_k}
         longest = {"max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k}
-        for infos, ndims, what in (
-            (starts, (-1, 1), "1 dimension"),
-            (longest, (-1, 0, 1), "at most 1 dimension"),
-        ):
+        for infos, ndims, what in ((starts, (-1, 1), "1 dimension"), (longest, (-1, 0, 1), "at most 1 dimension")):
             for name, info in infos.items():
                 if info is None:
                     continue
@@ -202,9 +199,7 @@ class AttentionVarLen(AnyAttention):
         """Raise OperatorError for a batch that is not 1, or if queries and keys have different numbers of sequences."""
         if queries.dims is not None:
             message = f"the batch of queries must be 1, found {prim_text(queries.dims[0])}"
-            require_same_dim(
-                queries.dims[0], const(1, "int64"), OperatorError(SHAPES, message, operand="queries")
-            )
+            require_same_dim(queries.dims[0], const(1, "int64"), OperatorError(SHAPES, message, operand="queries"))
         if seqstart_k is not None and seqstart_q.dims and seqstart_k.dims:
             remarks = {
                 name: f"of size {prim_text(dims[0])}"

@@ -120,9 +120,7 @@ class Windowed(Operator):
         """Simplified size of the result. Raises OperatorError if it is proved that no window fits."""
         result = simplify(size)
         if isinstance(result, IntImm) and result.value < 0:
-            raise OperatorError(
-                SHAPES, f"the window is larger than the padded data along {axis}", operand="data"
-            )
+            raise OperatorError(SHAPES, f"the window is larger than the padded data along {axis}", operand="data")
         return result
 
     def canonical(self, data: Array) -> Array:
@@ -168,9 +166,7 @@ class Windowed(Operator):
                 return None
         axes = [tuple(map(old.index, new)) for old, new in zip(present, layouts, strict=True)]
         return Permuted(
-            moved,
-            (*axes, *[None] * (len(infos) - len(axes))),
-            (tuple(map(self.result_letters.index, result)),),
+            moved, (*axes, *[None] * (len(infos) - len(axes))), (tuple(map(self.result_letters.index, result)),)
         )
 
 

@@ -68,10 +68,7 @@ class DeformConv2d(Windowed):
         batch, channels, *sizes = data.dims
         outputs, per_group, *window = weight.dims
         require_dim("data", data, 1, simplify(per_group * self.groups), "the channels of all groups")
-        for name, number, count in (
-            ("data", channels, self.offset_groups),
-            ("weight", outputs, self.groups),
-        ):
+        for name, number, count in (("data", channels, self.offset_groups), ("weight", outputs, self.groups)):
             if isinstance(number, IntImm) and number.value % count:
                 message = f"{number.value} channels cannot be split into {count} groups"
                 raise OperatorError(SHAPES, message, operand=name)
@@ -99,12 +96,7 @@ class DeformConv2d(Windowed):
         return Operator.in_layouts(self, layouts, infos)
 
     def reference(
-        self,
-        data: Array,
-        offset: Array,
-        weight: Array,
-        bias: Array | None = None,
-        mask: Array | None = None,
+        self, data: Array, offset: Array, weight: Array, bias: Array | None = None, mask: Array | None = None
     ) -> Array:
         x, moved, w = wide(data), wide(offset), wide(weight)
         (sy, sx), (dy, dx) = self.strides, self.dilation
@@ -209,16 +201,11 @@ class Col2Im(Operator):
             (image_shape[a] + sum(pads[a]) - dilation[a] * (block_shape[a] - 1) - 1) // strides[a] + 1
             for a in range(rank)
         ]
-        blocks = x.reshape(
-            x.shape[0], -1 if x.size else x.shape[1] // int(np.prod(block_shape)), *block_shape, *counts
-        )
-        padded = np.zeros(
-            (*blocks.shape[:2], *(n + sum(p) for n, p in zip(image_shape, pads, strict=True))), x.dtype
-        )
+        blocks = x.reshape(x.shape[0], -1 if x.size else x.shape[1] // int(np.prod(block_shape)), *block_shape, *counts)
+        padded = np.zeros((*blocks.shape[:2], *(n + sum(p) for n, p in zip(image_shape, pads, strict=True))), x.dtype)
         for k in np.ndindex(*block_shape):
             at = tuple(
-                slice(k[a] * dilation[a], k[a] * dilation[a] + strides[a] * counts[a], strides[a])
-                for a in range(rank)
+                slice(k[a] * dilation[a], k[a] * dilation[a] + strides[a] * counts[a], strides[a]) for a in range(rank)
             )
             target = padded[(slice(None), slice(None), *at)]
             target += blocks[(slice(None), slice(None), *k)]

@@ -75,9 +75,7 @@ class Suppression(Operator):
                 fits = any(getattr(info.dtype, f"is_{c}") for c in classes)
                 self.require(fits, name, "an integer" if "int" in classes else "a floating-point number")
 
-    def selected(
-        self, boxes: Array, scores: Array, most: Any, iou: Any, least: Any
-    ) -> list[tuple[int, int, int]]:
+    def selected(self, boxes: Array, scores: Array, most: Any, iou: Any, least: Any) -> list[tuple[int, int, int]]:
         """Compute the rows (image, class, box) in NumPy."""
         boxes, scores = wide(boxes), wide(scores)
         limit = np.asarray(iou).reshape(()).astype(boxes.dtype)

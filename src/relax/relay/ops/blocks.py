@@ -38,9 +38,7 @@ def _space_to_batch(a: Any, x: RelaxExpr) -> RelaxExpr:
             raise ValueError(f"{size.value} padded elements are no multiple of a block of {block}")
     padded = op.nn.pad(x, widths, "constant", a.pad_value) if any(widths) else x
     split = [(size // const(b, "int64"), b) for size, b in zip(sizes[1:], blocks, strict=False)]
-    parts = op.reshape(
-        padded, ShapeExpr([sizes[0], *(s for pair in split for s in pair), *sizes[1 + count :]])
-    )
+    parts = op.reshape(padded, ShapeExpr([sizes[0], *(s for pair in split for s in pair), *sizes[1 + count :]]))
     rest = range(1 + 2 * count, rank(x) + count)
     order = [*range(2, 2 + 2 * count, 2), 0, *range(1, 1 + 2 * count, 2), *rest]
     product = _product(blocks)

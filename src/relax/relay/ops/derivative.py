@@ -157,6 +157,3 @@ def register_derivatives() -> None:
     """Register the ``.grad`` operator of each declared operator."""
     for name in list_operators():
         derivative(Op.get(name))
-
-
-__all__ = ["NO_GRADIENT", "derivative", "register_derivatives"]

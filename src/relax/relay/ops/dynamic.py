@@ -391,6 +391,3 @@ _dynamic(
     "image.resize2d", "data size roi", {"size": 1, "roi": 2}, *resize_attrs("NCHW"),
     means=_resize2d,
 )  # fmt: skip
-
-
-__all__ = ["StaticForm", "dynamic_form", "plain_attr", "static_form"]

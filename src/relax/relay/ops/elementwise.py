@@ -35,9 +35,7 @@ def _same(name: str) -> Any:
 for _name in (*_UNARY, *_NARROW_UNARY):
     declare(_name, 1, pattern=ELEMWISE, mixed=FOLLOW if _name in _NARROW_UNARY else None, means=_same(_name))
 for _name in (*_BINARY, *_NARROW_BINARY):
-    declare(
-        _name, 2, pattern=BROADCAST, mixed=FOLLOW if _name in _NARROW_BINARY else None, means=_same(_name)
-    )
+    declare(_name, 2, pattern=BROADCAST, mixed=FOLLOW if _name in _NARROW_BINARY else None, means=_same(_name))
 
 declare("fast_exp", 1, pattern=ELEMWISE, means=lambda a, x: op.exp(x))
 declare("fast_erf", 1, pattern=ELEMWISE, means=lambda a, x: op.erf(x))
@@ -67,11 +65,7 @@ declare(
 )
 declare("cast", 1, attr("dtype", "dtype"), pattern=ELEMWISE, means=lambda a, x: op.astype(x, str(a.dtype)))
 declare(
-    "cast_like",
-    2,
-    pattern=ELEMWISE,
-    means=lambda a, x, like: op.astype(x, dtype(like)),
-    operands="data dtype_like",
+    "cast_like", 2, pattern=ELEMWISE, means=lambda a, x, like: op.astype(x, dtype(like)), operands="data dtype_like"
 )
 
 
@@ -80,6 +74,4 @@ def _clip(a: Any, x: RelaxExpr) -> RelaxExpr:
     return op.clip(x, kind(a.a_min), kind(a.a_max))
 
 
-declare(
-    "clip", 1, attr("a_min", "float"), attr("a_max", "float"), pattern=ELEMWISE, mixed=FOLLOW, means=_clip
-)
+declare("clip", 1, attr("a_min", "float"), attr("a_max", "float"), pattern=ELEMWISE, mixed=FOLLOW, means=_clip)

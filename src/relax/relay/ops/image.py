@@ -69,5 +69,3 @@ declare(
     "image.affine_grid", 1, attr("target_shape", "any"),
     means=lambda a, x: op.image.affine_grid(x, list(a.target_shape)),
 )  # fmt: skip
-
-__all__ = ["resize_attrs", "resized"]

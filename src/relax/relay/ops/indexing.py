@@ -78,11 +78,7 @@ def _sliding_window(a: Any, x: RelaxExpr) -> RelaxExpr:
         places = op.add(op.expand_dims(starts, 1), Constant(np.arange(window, dtype="int64")))
         x = op.take(x, places, first + 2 * i)
     windows = count - first
-    order = [
-        *range(first),
-        *(first + 2 * i for i in range(windows)),
-        *(first + 2 * i + 1 for i in range(windows)),
-    ]
+    order = [*range(first), *(first + 2 * i for i in range(windows)), *(first + 2 * i + 1 for i in range(windows))]
     return op.permute_dims(x, order)
 
 
@@ -97,9 +93,7 @@ def _matrix_set_diag(a: Any, x: RelaxExpr, diagonal: RelaxExpr) -> RelaxExpr:
     """Replace the bands k1 to k2. A shorter band is aligned left or right in its row of `diagonal`."""
     rows, columns = _fixed(x, (rank(x) - 2, rank(x) - 1), "the matrices")
     if a.k1 > a.k2 or not -rows < a.k1 <= a.k2 < columns:
-        raise ValueError(
-            f"the bands {a.k1} to {a.k2} are not in matrices of {rows} rows and {columns} columns"
-        )
+        raise ValueError(f"the bands {a.k1} to {a.k2} are not in matrices of {rows} rows and {columns} columns")
     lengths = {k: min(rows + min(k, 0), columns - max(k, 0)) for k in range(a.k1, a.k2 + 1)}
     longest = max(lengths.values())
     i, j = np.indices((rows, columns))

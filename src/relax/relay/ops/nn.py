@@ -42,9 +42,7 @@ def _require(value: Any, size: Any, what: str, where: str) -> None:
 
 
 _UNITS = (attr("units", "int?", None), attr("out_dtype", "dtype?", None))
-declare(
-    "nn.dense", 2, *_UNITS, pattern=OUT_ELEMWISE_FUSABLE, mixed=ALWAYS, means=_dense, operands="data weight"
-)
+declare("nn.dense", 2, *_UNITS, pattern=OUT_ELEMWISE_FUSABLE, mixed=ALWAYS, means=_dense, operands="data weight")
 
 
 def _turned(x: RelaxExpr, transposed: bool) -> RelaxExpr:
@@ -83,13 +81,7 @@ def _bias_add(a: Any, x: RelaxExpr, bias: RelaxExpr) -> RelaxExpr:
 
 
 declare(
-    "nn.bias_add",
-    2,
-    attr("axis", "int", 1),
-    pattern=BROADCAST,
-    mixed=FOLLOW,
-    means=_bias_add,
-    operands="data bias",
+    "nn.bias_add", 2, attr("axis", "int", 1), pattern=BROADCAST, mixed=FOLLOW, means=_bias_add, operands="data bias"
 )
 
 # -- convolutions
@@ -278,20 +270,10 @@ def _dropout(a: Any, x: RelaxExpr) -> RelaxExpr:
 
 
 declare("nn.dropout", 1, attr("rate", "float", 0.5), mixed=FOLLOW, means=_dropout)
-declare(
-    "nn.cross_entropy_with_logits",
-    2,
-    means=lambda a, x, y: _cross_entropy(x, y),
-    operands="predictions targets",
-)
+declare("nn.cross_entropy_with_logits", 2, means=lambda a, x, y: _cross_entropy(x, y), operands="predictions targets")
 
 
-declare(
-    "nn.cross_entropy",
-    2,
-    means=lambda a, x, y: _cross_entropy(op.log(x), y),
-    operands="predictions targets",
-)
+declare("nn.cross_entropy", 2, means=lambda a, x, y: _cross_entropy(op.log(x), y), operands="predictions targets")
 
 
 def _cross_entropy(predictions: RelaxExpr, targets: RelaxExpr) -> RelaxExpr:
@@ -424,20 +406,8 @@ def _nchw(x: RelaxExpr, layout: str, name: str) -> tuple[Any, ...]:
 
 _BLOCKS = (attr("block_size", "int"), attr("layout", "str", "NCHW"))
 declare(
-    "nn.depth_to_space",
-    1,
-    *_BLOCKS,
-    attr("mode", "str", "DCR"),
-    pattern=INJECTIVE,
-    mixed=FOLLOW,
-    means=_depth_to_space,
+    "nn.depth_to_space", 1, *_BLOCKS, attr("mode", "str", "DCR"), pattern=INJECTIVE, mixed=FOLLOW, means=_depth_to_space
 )
 declare(
-    "nn.space_to_depth",
-    1,
-    *_BLOCKS,
-    attr("mode", "str", "DCR"),
-    pattern=INJECTIVE,
-    mixed=FOLLOW,
-    means=_space_to_depth,
+    "nn.space_to_depth", 1, *_BLOCKS, attr("mode", "str", "DCR"), pattern=INJECTIVE, mixed=FOLLOW, means=_space_to_depth
 )

@@ -75,6 +75,3 @@ def register_rules() -> None:
     """Register the rules on their operators."""
     for name, rule in _RULES.items():
         Op.get(name).set_attr(PARAMETERS, rule)
-
-
-__all__ = ["PARAMETERS", "parameter_shapes", "register_rules"]

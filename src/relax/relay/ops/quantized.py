@@ -41,10 +41,7 @@ def _per_axis(a: Any, x: RelaxExpr, *parameters: RelaxExpr) -> RelaxExpr:
     behind = rank(x) - 1 - a.axes[0] % rank(x)
     multiplier, left, right = (_along(p, behind) for p in parameters)
     return _fixed_point(
-        x,
-        multiplier,
-        left if a.is_lshift_required else _number(0),
-        right if a.is_rshift_required else _number(0),
+        x, multiplier, left if a.is_lshift_required else _number(0), right if a.is_rshift_required else _number(0)
     )
 
 

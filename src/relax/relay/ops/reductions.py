@@ -53,14 +53,7 @@ def _selection(name: str) -> Any:
 
 
 for _name in ("argmax", "argmin"):
-    declare(
-        _name,
-        1,
-        *_REDUCED,
-        attr("select_last_index", "bool", False),
-        pattern=COMM_REDUCE,
-        means=_selection(_name),
-    )
+    declare(_name, 1, *_REDUCED, attr("select_last_index", "bool", False), pattern=COMM_REDUCE, means=_selection(_name))
 
 
 def _variance(a: Any, x: RelaxExpr, mean: RelaxExpr) -> RelaxExpr:
@@ -95,9 +88,7 @@ declare("logsumexp", 1, *_REDUCED, means=_logsumexp)
 
 _SCANNED = (attr("axis", "int?", None), attr("dtype", "dtype?", None), attr("exclusive", "bool", False))
 declare("cumsum", 1, *_SCANNED, means=lambda a, x: op.cumsum(x, a.axis, optional_dtype(a.dtype), a.exclusive))
-declare(
-    "cumprod", 1, *_SCANNED, means=lambda a, x: op.cumprod(x, a.axis, optional_dtype(a.dtype), a.exclusive)
-)
+declare("cumprod", 1, *_SCANNED, means=lambda a, x: op.cumprod(x, a.axis, optional_dtype(a.dtype), a.exclusive))
 
 _SORTED = (attr("axis", "int", -1), attr("is_ascend", "bool", True))
 declare("sort", 1, *_SORTED, means=lambda a, x: op.sort(x, a.axis, not a.is_ascend))

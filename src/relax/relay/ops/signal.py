@@ -14,9 +14,7 @@ from ...prim import IntImm, const
 from .declare import attr, declare, dims, dtype, rank
 
 
-def _roots(
-    count: int, kind: str, inverse: bool = False, kept: int | None = None
-) -> tuple[RelaxExpr, RelaxExpr]:
+def _roots(count: int, kind: str, inverse: bool = False, kept: int | None = None) -> tuple[RelaxExpr, RelaxExpr]:
     """Real and imaginary parts of the first `kept` columns of the matrix e^(∓2πi jk / count)."""
     # j·k modulo the count, so that the angles are small and their roots exact to the last digits.
     turns = np.outer(np.arange(count), np.arange(count if kept is None else kept)) % max(count, 1)

@@ -9,19 +9,7 @@ from ... import op
 from ...expr import ShapeExpr
 from ...ir import RelaxExpr
 from ...prim import PrimExpr, const
-from .declare import (
-    BROADCAST,
-    ELEMWISE,
-    FOLLOW,
-    INJECTIVE,
-    attr,
-    declare,
-    dims,
-    dtype,
-    number,
-    optional_dtype,
-    rank,
-)
+from .declare import BROADCAST, ELEMWISE, FOLLOW, INJECTIVE, attr, declare, dims, dtype, number, optional_dtype, rank
 
 Dim = Any
 
@@ -114,13 +102,7 @@ def _expand(a: Any, x: RelaxExpr) -> RelaxExpr:
 
 
 declare(
-    "expand_dims",
-    1,
-    attr("axis", "int"),
-    attr("num_newaxis", "int", 1),
-    pattern=BROADCAST,
-    mixed=FOLLOW,
-    means=_expand,
+    "expand_dims", 1, attr("axis", "int"), attr("num_newaxis", "int", 1), pattern=BROADCAST, mixed=FOLLOW, means=_expand
 )
 declare(
     "squeeze", 1, attr("axis", "int|ints?", None),
@@ -153,9 +135,7 @@ declare(
         a.indices_or_sections if isinstance(a.indices_or_sections, int) else len(a.indices_or_sections) + 1
     ),
 )  # fmt: skip
-declare(
-    "reverse", 1, attr("axis", "int"), pattern=INJECTIVE, mixed=FOLLOW, means=lambda a, x: op.flip(x, a.axis)
-)
+declare("reverse", 1, attr("axis", "int"), pattern=INJECTIVE, mixed=FOLLOW, means=lambda a, x: op.flip(x, a.axis))
 declare(
     "reverse_sequence", 2, attr("seq_axis", "int", 1), attr("batch_axis", "int", 0),
     means=lambda a, x, lengths: op.reverse_sequence(x, lengths, a.seq_axis, a.batch_axis), operands="data seq_lengths",
@@ -169,14 +149,7 @@ declare(
     mixed=FOLLOW,
     means=lambda a, x: op.repeat(x, a.repeats, a.axis),
 )
-declare(
-    "tile",
-    1,
-    attr("reps", "ints"),
-    pattern=INJECTIVE,
-    mixed=FOLLOW,
-    means=lambda a, x: op.tile(x, list(a.reps)),
-)
+declare("tile", 1, attr("reps", "ints"), pattern=INJECTIVE, mixed=FOLLOW, means=lambda a, x: op.tile(x, list(a.reps)))
 declare(
     "broadcast_to",
     1,
@@ -190,15 +163,8 @@ declare(
     pattern=BROADCAST,
     means=lambda a, x, like: op.broadcast_to(x, _shape(dims(like))), operands="data broadcast_type",
 )  # fmt: skip
-declare(
-    "collapse_sum_like",
-    2,
-    means=lambda a, x, like: op.collapse_sum_like(x, like),
-    operands="data collapse_type",
-)
-declare(
-    "collapse_sum_to", 1, attr("shape", "any"), means=lambda a, x: op.collapse_sum_to(x, _listed(a.shape))
-)
+declare("collapse_sum_like", 2, means=lambda a, x, like: op.collapse_sum_like(x, like), operands="data collapse_type")
+declare("collapse_sum_to", 1, attr("shape", "any"), means=lambda a, x: op.collapse_sum_to(x, _listed(a.shape)))
 
 # -- choosing
 
@@ -340,13 +306,7 @@ declare(
     means=lambda a, value: op.full(_listed(a.shape), value, optional_dtype(a.dtype) or dtype(value)),
     operands="fill_value",
 )  # fmt: skip
-declare(
-    "full_like",
-    2,
-    pattern=ELEMWISE,
-    means=lambda a, x, value: op.full_like(x, value),
-    operands="data fill_value",
-)
+declare("full_like", 2, pattern=ELEMWISE, means=lambda a, x, value: op.full_like(x, value), operands="data fill_value")
 for _name, _function in (("zeros", op.zeros), ("ones", op.ones)):
     declare(
         _name, 0, attr("shape", "any"), attr("dtype", "dtype", "float32"),
@@ -381,6 +341,3 @@ def _permuted(x: RelaxExpr, source: str, target: str) -> RelaxExpr:
     if sorted(source) != sorted(target) or not source.isalpha():
         raise ValueError(f"layout_transform: {target} is no permutation of {source}")
     return op.permute_dims(x, [source.index(letter) for letter in target])
-
-
-__all__ = ["dense_from_sparse", "new_shape", "one_hot_of"]

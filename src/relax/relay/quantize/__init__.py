@@ -14,11 +14,6 @@ from .config import QConfig, current_qconfig, qconfig
 from .convert import prerequisite_optimize, quantize
 
 __all__ = [
-    "QConfig",
-    "current_qconfig",
-    "prerequisite_optimize",
-    "qconfig",
-    "quantize",
-    "threshold_by_kl",
+    "QConfig", "current_qconfig", "prerequisite_optimize", "qconfig", "quantize", "threshold_by_kl",
     "threshold_by_percentile",
-]
+]  # fmt: skip

@@ -126,11 +126,7 @@ def _is_quantizable(call: Call, config: QConfig) -> bool:
     out_dtype = cast(Any, call.attrs).out_dtype
     if not isinstance(type_, TensorType) or str(type_.dtype) != "float32":
         return False
-    if (
-        not isinstance(weight, Constant)
-        or weight.data.dtype != "float32"
-        or not np.isfinite(weight.data).all()
-    ):
+    if not isinstance(weight, Constant) or weight.data.dtype != "float32" or not np.isfinite(weight.data).all():
         return False
     if out_dtype is not None and not out_dtype.is_void and str(out_dtype) != "float32":
         return False
@@ -255,9 +251,7 @@ class _Realizer(Rewriter):
         attrs = {**dict(cast(Any, call.attrs).items()), "out_dtype": config.dtype_activation}
         total = call_operator(cast(Any, call.op).name, *operands, **attrs)
         return call_operator(
-            "multiply",
-            call_operator("cast", total, dtype="float32"),
-            const(data.step * weight.step, "float32"),
+            "multiply", call_operator("cast", total, dtype="float32"), const(data.step * weight.step, "float32")
         )
 
     def _quantize(self, data: Expr, numbers: _Numbers) -> Expr:
@@ -277,10 +271,7 @@ class _Realizer(Rewriter):
     def _rounded(self, data: Expr, numbers: _Numbers) -> Expr:
         scaled = call_operator("multiply", data, const(1 / numbers.step, "float32"))
         return call_operator(
-            "clip",
-            call_operator("round", scaled),
-            a_min=-float(numbers.largest),
-            a_max=float(numbers.largest),
+            "clip", call_operator("round", scaled), a_min=-float(numbers.largest), a_max=float(numbers.largest)
         )
 
 

@@ -29,22 +29,6 @@ from .checks import check_grad, run_infer_type, run_opt_pass
 from .init import create_workload
 
 __all__ = [
-    "check_grad",
-    "create_workload",
-    "dcgan",
-    "densenet",
-    "dqn",
-    "inception_v3",
-    "init",
-    "layers",
-    "lenet",
-    "lstm",
-    "mlp",
-    "mobilenet",
-    "resnet",
-    "run_infer_type",
-    "run_opt_pass",
-    "squeezenet",
-    "tree_lstm",
-    "vgg",
-]
+    "check_grad", "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "init", "layers", "lenet", "lstm",
+    "mlp", "mobilenet", "resnet", "run_infer_type", "run_opt_pass", "squeezenet", "tree_lstm", "vgg",
+]  # fmt: skip

@@ -94,6 +94,3 @@ def _random(func: Function, scale: float, mean: float) -> list[Array]:
     rng = np.random.default_rng(0)
     types = [static_type(param.name_hint, param.checked_type) for param in func.params]
     return [np.asarray(rng.normal(mean, scale, shape)).astype(dtype) for shape, dtype in types]
-
-
-__all__ = ["check_grad", "run_infer_type", "run_opt_pass"]

@@ -46,9 +46,7 @@ def get_net(
     axis = layout.index("C")
     data = var("data", shape=(batch_size, random_len), dtype=dtype) if code is None else code
     dense: Any = nn.dense(data, layers.param(None, "dense", "weight"), units=4 * 4 * ngf * 8)
-    net = operator_function("reshape")(
-        nn.relu(dense), newshape=(-1, *layers.image_layout((ngf * 8, 4, 4), layout))
-    )
+    net = operator_function("reshape")(nn.relu(dense), newshape=(-1, *layers.image_layout((ngf * 8, 4, 4), layout)))
     for i, scale in enumerate((4, 2, 1)):
         name = f"g{i + 2}"
         net = deconv2d(net, ngf * scale, layout, f"{name}_deconv")
@@ -67,6 +65,3 @@ def get_workload(
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """Return the module of the network, and random parameters."""
     return create_workload(get_net(batch_size, random_len, oshape, ngf, layout=layout, dtype=dtype))
-
-
-__all__ = ["deconv2d", "get_net", "get_workload"]

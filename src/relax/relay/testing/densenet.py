@@ -61,9 +61,7 @@ def dense_net(
         if block < len(block_config) - 1:
             features //= 2
             net = _activated(net, f"transition{block + 1}_batch_norm")
-            net = layers.conv2d(
-                net, channels=features, kernel_size=(1, 1), name=f"transition{block + 1}_conv"
-            )
+            net = layers.conv2d(net, channels=features, kernel_size=(1, 1), name=f"transition{block + 1}_conv")
             net = nn.avg_pool2d(net, pool_size=(2, 2), strides=(2, 2))
     net = nn.batch_flatten(nn.global_avg_pool2d(_activated(net, "batch_norm_last")))
     net = layers.dense_add_bias(net, units=classes, name="dense1")
@@ -92,6 +90,3 @@ def get_workload(
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """Return the module of the network, and random parameters."""
     return create_workload(get_net(densenet_size, classes, batch_size, image_shape, dtype))
-
-
-__all__ = ["SIZES", "dense_layer", "dense_net", "get_net", "get_workload"]

@@ -46,6 +46,3 @@ def get_workload(
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """Return the module of the network, and random parameters."""
     return create_workload(get_net(batch_size, num_actions, image_shape, dtype, layout))
-
-
-__all__ = ["get_net", "get_workload"]

@@ -24,9 +24,7 @@ Kernel = tuple[int, int, int]
 Branch = tuple[Kernel, ...]
 
 
-def convolution(
-    data: Expr, kernel: Kernel, name: str, stride: int = 1, padding: tuple[int, int] | None = None
-) -> Any:
+def convolution(data: Expr, kernel: Kernel, name: str, stride: int = 1, padding: tuple[int, int] | None = None) -> Any:
     """Convolution, batch normalisation and relu; by default it keeps the image size."""
     channels, height, width = kernel
     net = layers.conv2d(
@@ -44,9 +42,7 @@ def _row(data: Expr, kernels: Sequence[Kernel], name: str, halves: bool = False)
     return net
 
 
-def same_size(
-    data: Expr, branches: Sequence[Branch], pool: str, projection: int, name: str, forked: int = 0
-) -> Any:
+def same_size(data: Expr, branches: Sequence[Branch], pool: str, projection: int, name: str, forked: int = 0) -> Any:
     """Block that keeps the size: branches, and pooling with a 1×1 convolution.
 
     The last `forked` branches end in parallel 1×3 and 3×1 convolutions.
@@ -57,9 +53,7 @@ def same_size(
         net = _row(data, branch[:-1] if fork else branch, f"{name}_branch{i}")
         if fork:
             channels = branch[-1][0]
-            outputs += [
-                convolution(net, (channels, h, w), f"{name}_branch{i}_{h}x{w}") for h, w in ((1, 3), (3, 1))
-            ]
+            outputs += [convolution(net, (channels, h, w), f"{name}_branch{i}_{h}x{w}") for h, w in ((1, 3), (3, 1))]
         else:
             outputs.append(net)
     more = {"count_include_pad": True} if pool == "avg" else {}
@@ -75,21 +69,10 @@ def half_size(data: Expr, branches: Sequence[Branch], name: str) -> Any:
     return operator_function("concatenate")(outputs, axis=1)
 
 
-_A: Final[tuple[Branch, ...]] = (
-    ((64, 1, 1),),
-    ((48, 1, 1), (64, 5, 5)),
-    ((64, 1, 1), (96, 3, 3), (96, 3, 3)),
-)
+_A: Final[tuple[Branch, ...]] = (((64, 1, 1),), ((48, 1, 1), (64, 5, 5)), ((64, 1, 1), (96, 3, 3), (96, 3, 3)))
 _B: Final[tuple[Branch, ...]] = (((384, 3, 3),), ((64, 1, 1), (96, 3, 3), (96, 3, 3)))
-_D: Final[tuple[Branch, ...]] = (
-    ((192, 1, 1), (320, 3, 3)),
-    ((192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3)),
-)
-_E: Final[tuple[Branch, ...]] = (
-    ((320, 1, 1),),
-    ((384, 1, 1), (384, 0, 0)),
-    ((448, 1, 1), (384, 3, 3), (384, 0, 0)),
-)
+_D: Final[tuple[Branch, ...]] = (((192, 1, 1), (320, 3, 3)), ((192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3)))
+_E: Final[tuple[Branch, ...]] = (((320, 1, 1),), ((384, 1, 1), (384, 0, 0)), ((448, 1, 1), (384, 3, 3), (384, 0, 0)))
 
 
 def _c(channels: int) -> tuple[Branch, ...]:
@@ -132,6 +115,3 @@ def get_workload(
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """Return the module of the network, and random parameters."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))
-
-
-__all__ = ["convolution", "get_net", "get_workload", "half_size", "same_size"]

@@ -125,6 +125,3 @@ def static_type(name: str, type_: Any) -> tuple[tuple[int, ...], str]:
         if isinstance(dims, tuple) and all(isinstance(dim, IntImm) for dim in dims):  # pyright: ignore[reportUnknownVariableType]
             return tuple(int(dim.value) for dim in dims), str(type_.dtype)  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType,reportUnknownArgumentType]
     raise ValueError(f"the parameter {name!r} has no static shape: {type_}")
-
-
-__all__ = ["Constant", "Initializer", "Xavier", "create_workload", "static_type"]

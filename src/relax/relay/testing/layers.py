@@ -71,8 +71,3 @@ def image_layout(shape: tuple[Any, ...], layout: str) -> tuple[Any, ...]:
     """Permute a shape (channels, height, width) to the layout NCHW or NHWC, without the batch."""
     sizes = dict(zip("CHW", shape, strict=True))
     return tuple(sizes[letter] for letter in layout if letter != "N")
-
-
-__all__ = [
-    "batch_norm_infer", "conv2d", "conv2d_transpose", "conv_kernel_layout", "dense_add_bias", "image_layout", "param",
-]  # fmt: skip

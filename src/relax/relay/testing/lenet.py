@@ -17,10 +17,7 @@ nn = calls.Namespace("nn")
 
 
 def get_net(
-    batch_size: Any = 1,
-    num_classes: int = 10,
-    image_shape: tuple[int, int, int] = (1, 28, 28),
-    dtype: str = "float32",
+    batch_size: Any = 1, num_classes: int = 10, image_shape: tuple[int, int, int] = (1, 28, 28), dtype: str = "float32"
 ) -> Function:
     """The network as a function of %data and the parameters."""
     tanh = operator_function("tanh")
@@ -35,13 +32,7 @@ def get_net(
 
 
 def get_workload(
-    batch_size: Any = 1,
-    num_classes: int = 10,
-    image_shape: tuple[int, int, int] = (1, 28, 28),
-    dtype: str = "float32",
+    batch_size: Any = 1, num_classes: int = 10, image_shape: tuple[int, int, int] = (1, 28, 28), dtype: str = "float32"
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The module of the network, and random parameters."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))
-
-
-__all__ = ["get_net", "get_workload"]

@@ -59,9 +59,7 @@ def get_net(iterations: int, num_hidden: int, batch_size: Any = 1, dtype: str = 
             for role, type_ in (("weight", types.weight), ("bias", types.bias))
         ]
         call = Var(f"call_{i}", TupleType([types.batch, types.state]))
-        bindings.append(
-            (call, Call(lstm_cell(num_hidden, batch_size, dtype, f"lstm_{i}"), [data, states, *weights]))
-        )
+        bindings.append((call, Call(lstm_cell(num_hidden, batch_size, dtype, f"lstm_{i}"), [data, states, *weights])))
         out, states = TupleGetItem(call, 0), TupleGetItem(call, 1)
     body = out
     for var, value in reversed(bindings):
@@ -74,6 +72,3 @@ def get_workload(
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The module of the network, and random parameters."""
     return create_workload(get_net(iterations, num_hidden, batch_size, dtype))
-
-
-__all__ = ["get_net", "get_workload", "lstm_cell"]

@@ -32,6 +32,3 @@ def get_workload(
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The module of the network, and random parameters."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))
-
-
-__all__ = ["get_net", "get_workload"]

@@ -95,6 +95,3 @@ def get_workload(
     """The module of the network, and random parameters. `image_shape` is channels, height, width."""
     shape = (batch_size, *layers.image_layout(image_shape, layout))
     return create_workload(mobile_net(num_classes, shape, dtype, layout=layout))
-
-
-__all__ = ["BLOCKS", "conv_block", "get_workload", "mobile_net", "separable_conv_block"]

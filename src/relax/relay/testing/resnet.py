@@ -86,18 +86,14 @@ def resnet(
     net: Any = var("data", shape=data_shape, dtype=dtype)
     net = layers.batch_norm_infer(net, epsilon=2e-5, axis=axis, scale=False, name="bn_data")
     if int(sizes["H"]) <= 32:
-        net = layers.conv2d(
-            net, channels=filter_list[0], kernel_size=(3, 3), padding=(1, 1), name="conv0", **options
-        )
+        net = layers.conv2d(net, channels=filter_list[0], kernel_size=(3, 3), padding=(1, 1), name="conv0", **options)
     else:
         net = layers.conv2d(
             net, channels=filter_list[0], kernel_size=(7, 7), strides=(2, 2), padding=(3, 3), name="conv0", **options
         )  # fmt: skip
         net = nn.relu(layers.batch_norm_infer(net, epsilon=2e-5, axis=axis, name="bn0"))
         net = nn.max_pool2d(net, pool_size=(3, 3), strides=(2, 2), padding=(1, 1), layout=layout)
-    for stage, (count, filters) in enumerate(
-        zip(units[:num_stages], filter_list[1 : num_stages + 1], strict=True)
-    ):
+    for stage, (count, filters) in enumerate(zip(units[:num_stages], filter_list[1 : num_stages + 1], strict=True)):
         for unit in range(count):
             stride = (2, 2) if unit == 0 and stage > 0 else (1, 1)
             name = f"stage{stage + 1}_unit{unit + 1}"
@@ -131,9 +127,7 @@ def get_net(
         filters = [16, 64, 128, 256] if bottle_neck else [16, 16, 32, 64]
     else:
         if num_layers not in UNITS:
-            raise ValueError(
-                f"resnet: the number of layers is {', '.join(map(str, UNITS))}; found {num_layers}"
-            )
+            raise ValueError(f"resnet: the number of layers is {', '.join(map(str, UNITS))}; found {num_layers}")
         bottle_neck = num_layers >= 50
         units = UNITS[num_layers]
         filters = [64, 256, 512, 1024, 2048] if bottle_neck else [64, 64, 128, 256, 512]
@@ -152,6 +146,3 @@ def get_workload(
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The module of the network, and random parameters."""
     return create_workload(get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype, **kwargs))
-
-
-__all__ = ["UNITS", "get_net", "get_workload", "residual_unit", "resnet"]

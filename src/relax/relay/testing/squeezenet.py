@@ -17,10 +17,7 @@ nn = calls.Namespace("nn")
 
 STEM: Final = {"1.0": (96, 7), "1.1": (64, 3)}
 """Channels and kernel size of the first convolution, by version."""
-FIRES: Final = {
-    "1.0": ((16, 16, 32), (32, 48, 48, 64), (64,)),
-    "1.1": ((16, 16), (32, 32), (48, 48, 64, 64)),
-}
+FIRES: Final = {"1.0": ((16, 16, 32), (32, 48, 48, 64), (64,)), "1.1": ((16, 16), (32, 32), (48, 48, 64, 64))}
 """Squeezed channels of the fire modules between poolings, by version; each expands to eight times as many."""
 
 
@@ -41,9 +38,7 @@ def fire(data: Expr, squeeze: int, name: str) -> Any:
     return operator_function("concatenate")((left, right), axis=1)
 
 
-def get_net(
-    batch_size: Any, image_shape: tuple[int, int, int], num_classes: int, version: str, dtype: str
-) -> Function:
+def get_net(batch_size: Any, image_shape: tuple[int, int, int], num_classes: int, version: str, dtype: str) -> Function:
     """SqueezeNet of version "1.0" or "1.1". Raises ValueError for another version."""
     if version not in STEM:
         raise ValueError(f"squeezenet: the version is {', '.join(STEM)}; found {version!r}")
@@ -70,6 +65,3 @@ def get_workload(
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The module of the network, and random parameters."""
     return create_workload(get_net(batch_size, image_shape, num_classes, version, dtype))
-
-
-__all__ = ["FIRES", "STEM", "convolution", "fire", "get_net", "get_workload"]

@@ -84,6 +84,3 @@ def get_workload(
         fill(var.name_hint, arr)
         params[var.name_hint] = runtime.nd.array(arr)
     return mod, params
-
-
-__all__ = ["get_net", "get_workload"]

@@ -20,9 +20,7 @@ LAYERS: Final = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 
 FILTERS: Final = (64, 128, 256, 512, 512)
 
 
-def get_feature(
-    internal_layer: Expr, layers_: Sequence[int], filters: Sequence[int], batch_norm: bool = False
-) -> Any:
+def get_feature(internal_layer: Expr, layers_: Sequence[int], filters: Sequence[int], batch_norm: bool = False) -> Any:
     """Stages of `layers_` convolutions with `filters` channels each, and max pooling."""
     net: Any = internal_layer
     for stage, (count, channels) in enumerate(zip(layers_, filters, strict=True)):
@@ -73,6 +71,3 @@ def get_workload(
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The module of the network, and random parameters."""
     return create_workload(get_net(batch_size, image_shape, num_classes, dtype, num_layers, batch_norm))
-
-
-__all__ = ["FILTERS", "LAYERS", "get_classifier", "get_feature", "get_net", "get_workload"]

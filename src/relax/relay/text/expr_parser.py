@@ -24,20 +24,7 @@ from typing import Any, Final, NamedTuple
 from ...ir import DiagnosticError, GlobalVar, Op, Span
 from ..adt import Clause, Match
 from ..attrs import Attrs
-from ..expr import (
-    Call,
-    Expr,
-    Function,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-    const,
-)
+from ..expr import Call, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var, const
 from ..operators import make_attrs, operator_spec, unknown_operator
 from ..types import Type, TypeRelation
 from . import literals
@@ -60,9 +47,7 @@ BINARY: Final[dict[str, tuple[int, str]]] = {
     "/": (6, "divide"),
 }
 """(Precedence, operator) of each binary symbol."""
-_TYPE_TOKENS: Final = frozenset(
-    ("name", "number", "(", ")", "[", "]", ",", "->", ":", "?", "+", "-", "*", "/")
-)
+_TYPE_TOKENS: Final = frozenset(("name", "number", "(", ")", "[", "]", ",", "->", ":", "?", "+", "-", "*", "/"))
 _PREFIXES: Final = {"-": "negative", "!": "logical_not"}
 
 
@@ -304,9 +289,7 @@ class ExprParser(LeafParser):
                 node = self.graph.get(token.text)
                 if node is None:
                     hint = f"bind it first: `{token.text} = …;`"
-                    self.complain(
-                        "E9003", f"the graph binding {token.text} is not defined before", token, hint
-                    )
+                    self.complain("E9003", f"the graph binding {token.text} is not defined before", token, hint)
                     return Tuple(())
                 return node
             case "number":
@@ -485,9 +468,7 @@ class ExprParser(LeafParser):
             cond = self._body_in(opening)
             self.expect(")", "behind the condition")
             arms.append((start, cond, self.block("before the branch of `if`")))
-            self.expect_word(
-                "else", "behind the branch of `if`: an `if` is an expression, and has two branches"
-            )
+            self.expect_word("else", "behind the branch of `if`: an `if` is an expression, and has two branches")
             if not self.at_word("if"):
                 break
         result = self.block("before the branch of `else`")

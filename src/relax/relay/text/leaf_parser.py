@@ -78,9 +78,7 @@ class LeafParser(TypeParser):
         if math.prod(shape) * dtype.itemsize > LARGEST_FILL or len(shape) > 32:
             self.abort("E9005", f"a constant takes at most {LARGEST_FILL} bytes", self.items[start])
         try:
-            value = (
-                float("-" * negative + token.text) if dtype.is_float else _int_or_bool(token.text, negative)
-            )
+            value = float("-" * negative + token.text) if dtype.is_float else _int_or_bool(token.text, negative)
             scalar = const(value, str(dtype))
         except (ValueError, OverflowError):
             self.abort("E9005", f"{token.text} is not a value of the dtype {dtype}", token)

@@ -18,9 +18,7 @@ from ...expr import ConstantData
 from ...ir import DataType
 from ..expr import const
 
-_NUMBER: Final = re.compile(
-    r"(?P<digits>\d+(?P<real>(?:\.\d*)?(?:[eE][+-]?\d+)?))(?P<suffix>\D\w*)?", re.ASCII
-)
+_NUMBER: Final = re.compile(r"(?P<digits>\d+(?P<real>(?:\.\d*)?(?:[eE][+-]?\d+)?))(?P<suffix>\D\w*)?", re.ASCII)
 _SPECIAL: Final = re.compile(r"(?P<digits>inf|nan)(?P<suffix>(?:f|bf|bfloat|float)\w*)", re.ASCII)
 _SHORT: Final = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat"}
 _SUFFIX: Final = re.compile(r"(f|i|u|bf)(\d*)")

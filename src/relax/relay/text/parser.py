@@ -113,9 +113,7 @@ class _Parser(ExprParser):
         self.type_definitions: dict[GlobalTypeVar, TypeData] = {}
         version = self.tokens.version
         if version is not None and unquote(version.text[version.text.index('"') : -1].rstrip()) != VERSION:
-            self.complain(
-                "E9008", "the version of the text is not supported", version, f'supported: "{VERSION}"'
-            )
+            self.complain("E9008", "the version of the text is not supported", version, f'supported: "{VERSION}"')
         self.metadata = {key: tuple(nodes) for key, nodes in (meta_table or {}).items()}
         if self.tokens.metadata is not None:
             self.metadata = self._read_metadata(self.tokens.metadata)

@@ -18,16 +18,7 @@ from typing import Any, Final, TypeAlias, cast
 from ...ir import GlobalVar, IRModule, Node, Op
 from ...ir import printing as ir_printing
 from ...ir.deep import run_deep
-from ..adt import (
-    Clause,
-    Constructor,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
-)
+from ..adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
 from ..attrs import Attrs
 from ..expr import (
     Call,
@@ -143,9 +134,7 @@ class _Definition:
         for node in self.placement.order[:-1]:
             self._write(node)
         if self.statements.get(self.placement.root) or self.free:
-            raise ValueError(
-                "a function of a module has a part that is evaluated outside of it, or a free variable"
-            )
+            raise ValueError("a function of a module has a part that is evaluated outside of it, or a free variable")
         return self._function(function, head)
 
     def _name_variables(self) -> None:
@@ -185,11 +174,7 @@ class _Definition:
     def _type_comment(self, node: Expr) -> str:
         if not isinstance(node, RelayExpr) or isinstance(node, (Function, Let)) or node.checked_type_ is None:
             return ""
-        return (
-            f"ty={self.types.type_(node.checked_type_)}"
-            if self._sizes.of(node.checked_type_) <= SHOWN_PARTS
-            else ""
-        )
+        return f"ty={self.types.type_(node.checked_type_)}" if self._sizes.of(node.checked_type_) <= SHOWN_PARTS else ""
 
     def _scope(self, scope: EvaluationScope, end: Expr) -> Piece:
         """Print the bindings of a scope and its result."""
@@ -263,10 +248,7 @@ class _Definition:
                 head = [f"let {self.declaration(node.var)} = ", value, ";"]
                 return _Lines([head, self._scope(opened[0], node.body)])
             case If():
-                branches = (
-                    self._block(opened[0], node.true_branch),
-                    self._block(opened[1], node.false_branch),
-                )
+                branches = (self._block(opened[0], node.true_branch), self._block(opened[1], node.false_branch))
                 return ["if (", self.reference(node.cond), ") ", branches[0], " else ", branches[1]]
             case Match():
                 return self._match(node, opened)
@@ -358,9 +340,7 @@ def _separated(pieces: Iterable[Piece]) -> list[Piece]:
 # ------------------------------------------------------------------------------------------- whole texts
 
 
-def astext(
-    node: Node, show_meta_data: bool = True, annotate: Annotate = None, *, version: bool = True
-) -> str:
+def astext(node: Node, show_meta_data: bool = True, annotate: Annotate = None, *, version: bool = True) -> str:
     """Return a module, expression, type or pattern as Relay text.
 
     Raises ValueError for other nodes, and DiagnosticError for types nested too deeply.

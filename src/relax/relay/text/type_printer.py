@@ -39,11 +39,7 @@ _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _RESERVED_TYPES: Final = frozenset(("_", "fn", "Tensor", "ref", "meta", "where"))
 _DIM_FUNCTION_NAMES: Final = {function: name for name, function in DIM_FUNCTIONS.items()}
 _KIND_NAMES: Final = {kind: name for name, kind in reversed(KINDS.items())}
-_SYMBOLS: Final[dict[type, tuple[str, int]]] = {
-    prim.Add: ("+", 1),
-    prim.Sub: ("-", 1),
-    prim.Mul: ("*", 2),
-}
+_SYMBOLS: Final[dict[type, tuple[str, int]]] = {prim.Add: ("+", 1), prim.Sub: ("-", 1), prim.Mul: ("*", 2)}
 
 
 class Names:
@@ -188,8 +184,7 @@ class TypePrinter:
         if not definition.constructors:
             return f"extern {head};"
         lines = (
-            f"  {c.name_hint}{f'({self.types(c.inputs)})' if c.inputs else ''},\n"
-            for c in definition.constructors
+            f"  {c.name_hint}{f'({self.types(c.inputs)})' if c.inputs else ''},\n" for c in definition.constructors
         )
         return f"{head} {{\n{''.join(lines)}}}"
 
@@ -217,11 +212,7 @@ class TypePrinter:
 
     def _dim_name(self, var: prim.Var) -> str:
         suffix = "" if var.dtype == prim.INT64 else f".{var.dtype}"
-        hint = (
-            var.name
-            if IDENTIFIER.fullmatch(var.name)
-            else "n_" + re.sub(r"\W", "_", var.name, flags=re.ASCII)
-        )
+        hint = var.name if IDENTIFIER.fullmatch(var.name) else "n_" + re.sub(r"\W", "_", var.name, flags=re.ASCII)
         return self.dims.of(var, hint) + suffix
 
     # -------------------------------------------------------------------------- attributes and metadata

@@ -38,9 +38,7 @@ def _chosen(call: Call) -> tuple[str, str] | None:
     alter = cast(Op, call.op).get_attr(ALTER)
     if alter is None:
         return None
-    types = [
-        arg.type if isinstance(arg, Constant) else getattr(arg, "checked_type_", None) for arg in call.args
-    ]
+    types = [arg.type if isinstance(arg, Constant) else getattr(arg, "checked_type_", None) for arg in call.args]
     altered = alter(call.attrs, list(call.args), types, call.checked_type_)
     if not isinstance(altered, Call) or altered.op is not call.op:
         return None
@@ -53,6 +51,3 @@ def _chosen(call: Call) -> tuple[str, str] | None:
 def AlterOpLayout(function: Function, program: Program) -> Expr:
     """Apply the layouts chosen by registered functions, in every function."""
     return ordered_rewrite(function, program, lambda expr: Layouts(_chosen).visit(expr))
-
-
-__all__ = ["ALTER", "AlterOpLayout", "register_alter_op_layout"]

@@ -37,9 +37,7 @@ def canonicalize_cast(expr: Expr) -> Expr:
         own: dict[Expr, Expr] = {}
         for part in dict.fromkeys(parts_of(node)):
             standing = memo.get(part, part)
-            own[part] = (
-                fresh_node(standing, parts_of(standing)) if part in shared and part in taken else standing
-            )
+            own[part] = fresh_node(standing, parts_of(standing)) if part in shared and part in taken else standing
             taken.add(part)
         memo[node] = with_parts(node, [own[part] for part in parts_of(node)])
     return memo.get(expr, expr)
@@ -59,6 +57,3 @@ def CanonicalizeCast(function: Function, program: Program) -> Expr:
     """Duplicate widening casts for each user, in every function."""
     del program
     return canonicalize_cast(function)
-
-
-__all__ = ["CanonicalizeCast", "canonicalize_cast"]

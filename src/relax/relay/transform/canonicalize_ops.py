@@ -41,6 +41,3 @@ def CanonicalizeOps(function: Function, program: Program) -> Expr:
     """Replace operators by simpler ones, in every function."""
     del program
     return canonicalize_ops(function)
-
-
-__all__ = ["CanonicalizeOps", "canonicalize_ops"]

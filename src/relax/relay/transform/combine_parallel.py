@@ -34,9 +34,7 @@ class Combination(NamedTuple):
     combine: Callable[[Expr, Sequence[Call]], list[Expr]]
 
 
-def combine_parallel(
-    function: Function, program: Program, combination: Combination, min_num_branches: int
-) -> Expr:
+def combine_parallel(function: Function, program: Program, combination: Combination, min_num_branches: int) -> Expr:
     """Return the typed function with calls combined; itself if there are too few."""
     return ordered_rewrite(function, program, lambda expr: _combined(expr, combination, min_num_branches))
 
@@ -89,11 +87,6 @@ def joined(data: Expr, calls: Sequence[Call], weight_axis: int, axis: int, **cha
     begin = 0
     for call in calls:
         end = begin + cast("tuple[int, ...]", shape_of(call.args[1]))[weight_axis]
-        slices.append(
-            call_operator("strided_slice", whole, begin=[begin], end=[end], strides=[1], axes=[axis])
-        )
+        slices.append(call_operator("strided_slice", whole, begin=[begin], end=[end], strides=[1], axes=[axis]))
         begin = end
     return slices
-
-
-__all__ = ["Combination", "attrs_but", "combine_parallel", "joined", "shape_of"]

@@ -34,9 +34,4 @@ def _combined(data: Expr, calls: Sequence[Call]) -> list[Expr]:
 @relay_pass("CombineParallelBatchMatmul", opt_level=4, required=["InferType"])
 def CombineParallelBatchMatmul(function: Function, program: Program, min_num_branches: int = 3) -> Expr:
     """Combine calls of `nn.batch_matmul` with the same left operand, in every function."""
-    return combine_parallel(
-        function, program, Combination("nn.batch_matmul", _key, _combined), min_num_branches
-    )
-
-
-__all__ = ["CombineParallelBatchMatmul"]
+    return combine_parallel(function, program, Combination("nn.batch_matmul", _key, _combined), min_num_branches)

@@ -42,6 +42,3 @@ def _combined(data: Expr, calls: Sequence[Call]) -> list[Expr]:
 def CombineParallelConv2D(function: Function, program: Program, min_num_branches: int = 3) -> Expr:
     """Combine convolutions of the same data, in every function."""
     return combine_parallel(function, program, Combination("nn.conv2d", _key, _combined), min_num_branches)
-
-
-__all__ = ["CombineParallelConv2D"]

@@ -56,6 +56,3 @@ def CombineParallelDense(
     """Combine calls of `nn.dense` on the same data, in every function."""
     how = Combination("nn.dense", _batch_key if to_batch else _key, _batched if to_batch else _sliced)
     return combine_parallel(function, program, how, min_num_branches)
-
-
-__all__ = ["CombineParallelDense"]

@@ -69,6 +69,3 @@ def ConvertLayout(function: Function, program: Program, desired_layouts: Mapping
             hint = f"operators whose layout can be chosen: {', '.join(_CONVOLUTIONS)}"
             raise DiagnosticError(Diagnostic(BAD_LAYOUT, f"the layout of {name} cannot be chosen", hint=hint))
     return convert_layout(function, desired_layouts, program)
-
-
-__all__ = ["BAD_LAYOUT", "ConvertLayout", "convert_layout"]

@@ -19,9 +19,7 @@ from .to_graph_normal_form import kept_lets, lets_substituted
 from .unused_lets import without_unused
 
 
-def eliminate_dead_code(
-    expr: Expr, effects: Effects, inline_once: bool = False, ignore_impurity: bool = False
-) -> Expr:
+def eliminate_dead_code(expr: Expr, effects: Effects, inline_once: bool = False, ignore_impurity: bool = False) -> Expr:
     """Remove unused bindings of a sequenced expression; return it unchanged if there are none."""
     table = {} if ignore_impurity else effects.of(expr)
     expr = without_unused(expr, lambda let: table.get(let.value) is Effect.WRITES)
@@ -49,6 +47,3 @@ def DeadCodeElimination(
     return ordered_rewrite(
         function, program, lambda expr: eliminate_dead_code(expr, effects, inline_once, ignore_impurity)
     )
-
-
-__all__ = ["DeadCodeElimination", "eliminate_dead_code"]

@@ -51,9 +51,7 @@ class _Defunctionalizer(TypeMutator):
         self.mod = mod
         self.kinds: dict[FuncType, _Kind] = {}
         self.vars: dict[Var, Var] = {}
-        names = [g.name_hint for g in mod.functions] + [
-            cast(Any, key).name_hint for key in mod.type_definitions
-        ]
+        names = [g.name_hint for g in mod.functions] + [cast(Any, key).name_hint for key in mod.type_definitions]
         self.taken = {int(n) for name in names for n in re.findall(r"^(?:apply|Func)(\d+)$", name)}
         """Numbers already used by such function and type names."""
         self.number = 0
@@ -101,11 +99,7 @@ class _Defunctionalizer(TypeMutator):
             params += body.params
             body, result = body.body, cast(FuncType, result).ret_type
         return Function(
-            [self._var(p) for p in params],
-            self._expr(body),
-            self._data(result),
-            attrs=attrs,
-            span=function.span,
+            [self._var(p) for p in params], self._expr(body), self._data(result), attrs=attrs, span=function.span
         )
 
     def _var(self, var: Var) -> Var:
@@ -124,14 +118,10 @@ class _Defunctionalizer(TypeMutator):
             if isinstance(part, Var):
                 return self._var(part)
             if isinstance(part, GlobalVar):
-                return self._constructor(
-                    part, cast(FuncType, cast(Function, self.mod[part]).checked_type), ()
-                )
+                return self._constructor(part, cast(FuncType, cast(Function, self.mod[part]).checked_type), ())
             if isinstance(part, Op) or (isinstance(part, Constructor) and part.inputs):
                 name = part.name if isinstance(part, Op) else part.name_hint
-                raise _refused(
-                    f"{name} is used as a value", "write a function around it: relay.transform.EtaExpand"
-                )
+                raise _refused(f"{name} is used as a value", "write a function around it: relay.transform.EtaExpand")
             return memo.get(part, part)
 
         for node in nodes_with_parts(expr):
@@ -240,6 +230,3 @@ def Defunctionalization(func: Function | None = None, mod: IRModule | None = Non
             module[name] = function
     module.type_definitions.update(changed.type_definitions)
     return changed["main"]
-
-
-__all__ = ["Defunctionalization", "defunctionalized"]

@@ -46,6 +46,3 @@ def defuse_ops(expr: Expr) -> Expr:
 def DefuseOps(function: Function, program: Program) -> Expr:
     """Inline primitive functions where they are called, in every function."""
     return ordered_rewrite(function, program, defuse_ops)
-
-
-__all__ = ["DefuseOps", "defuse_ops"]

@@ -160,6 +160,3 @@ def dynamic_to_static(expr: Expr, program: Program | None = None) -> Expr:
 def DynamicToStatic(function: Function, program: Program) -> Expr:
     """Make ``dyn`` operators with constant shapes static, in every function."""
     return dynamic_to_static(function, program)
-
-
-__all__ = ["DynamicToStatic", "dynamic_to_static"]

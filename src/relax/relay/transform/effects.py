@@ -27,11 +27,7 @@ class Effect(enum.IntEnum):
     """May write a reference: the node must be evaluated exactly once, in its position."""
 
 
-_DIRECT: Final[dict[type, Effect]] = {
-    RefCreate: Effect.READS,
-    RefRead: Effect.READS,
-    RefWrite: Effect.WRITES,
-}
+_DIRECT: Final[dict[type, Effect]] = {RefCreate: Effect.READS, RefRead: Effect.READS, RefWrite: Effect.WRITES}
 
 
 class Effects:
@@ -161,6 +157,3 @@ class _Analysis:
         if isinstance(callee, Function):
             return self.latent.get(callee, Effect.PURE)
         return self.worst
-
-
-__all__ = ["Effect", "Effects"]

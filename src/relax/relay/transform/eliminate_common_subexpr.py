@@ -67,11 +67,6 @@ def _operand_key(operand: Expr) -> Any:
 
 
 @relay_pass("EliminateCommonSubexpr", opt_level=3, required=["InferType"])
-def EliminateCommonSubexpr(
-    function: Function, program: Program, fskip: Callable[[Expr], bool] | None = None
-) -> Expr:
+def EliminateCommonSubexpr(function: Function, program: Program, fskip: Callable[[Expr], bool] | None = None) -> Expr:
     """Merge equal calls in every function."""
     return ordered_rewrite(function, program, lambda expr: eliminate_common_subexpr(expr, fskip))
-
-
-__all__ = ["EliminateCommonSubexpr", "eliminate_common_subexpr"]

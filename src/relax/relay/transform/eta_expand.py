@@ -21,9 +21,7 @@ from ..types import FuncType, Type, TypeCall, TypeData, TypeVar
 from .rewriting import Program, relay_pass
 
 
-def eta_expand(
-    expr: Expr, mod: IRModule, expand_constructor: bool = False, expand_global_var: bool = False
-) -> Expr:
+def eta_expand(expr: Expr, mod: IRModule, expand_constructor: bool = False, expand_global_var: bool = False) -> Expr:
     """Return the expression with constructors or global functions used as values wrapped in functions."""
     memo: dict[Expr, Expr] = {}
 
@@ -68,6 +66,3 @@ def EtaExpand(
     """Wrap constructors and global functions used as values in functions, in every function."""
     mod = IRModule() if program.mod is None else program.mod
     return eta_expand(function, mod, expand_constructor, expand_global_var)
-
-
-__all__ = ["EtaExpand", "eta_expand"]

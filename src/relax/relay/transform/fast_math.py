@@ -14,12 +14,7 @@ from ..expr import Call, Expr, Function
 from ..functor import MixedModeMutator
 from .rewriting import Program, is_call, relay_pass
 
-FASTER: Final = {
-    "exp": "fast_exp",
-    "erf": "fast_erf",
-    "tanh": "fast_tanh",
-    "nn.softmax": "nn.fast_softmax",
-}
+FASTER: Final = {"exp": "fast_exp", "erf": "fast_erf", "tanh": "fast_tanh", "nn.softmax": "nn.fast_softmax"}
 """Operators and their replacements."""
 
 
@@ -41,6 +36,3 @@ def FastMath(function: Function, program: Program) -> Expr:
     """Replace operators by faster, less accurate ones, in every function."""
     del program
     return fast_math(function)
-
-
-__all__ = ["FASTER", "FastMath", "fast_math"]

@@ -50,10 +50,7 @@ class Folder(Rewriter):
                 stack.append((node, 3))
                 stack.extend((part, 0) for part in reversed(parts_of(node)))
             else:
-                parts = [
-                    part if isinstance(part, Var) and part not in memo else memo[part]
-                    for part in parts_of(node)
-                ]
+                parts = [part if isinstance(part, Var) and part not in memo else memo[part] for part in parts_of(node)]
                 memo[node] = self._rewritten(node, with_parts(node, parts))
         return memo[expr]
 
@@ -121,9 +118,7 @@ def _constant(value: Any) -> Expr:
 
 
 def _count(value: Any) -> int:
-    return (
-        sum(map(_count, cast("tuple[Any, ...]", value))) if isinstance(value, tuple) else int(np.size(value))
-    )
+    return sum(map(_count, cast("tuple[Any, ...]", value))) if isinstance(value, tuple) else int(np.size(value))
 
 
 def fold_constant(expr: Expr, program: Program | None = None) -> Expr:
@@ -152,6 +147,3 @@ def FoldConstant(function: Function, program: Program, fold_qnn: bool = False) -
     """Evaluate constant expressions in every function. `fold_qnn` is accepted for compatibility."""
     del fold_qnn
     return fold_constant(function, program)
-
-
-__all__ = ["MOST_ELEMENTS", "FoldConstant", "Folder", "fold_constant", "folded", "value_of_call"]

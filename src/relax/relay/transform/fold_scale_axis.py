@@ -182,6 +182,3 @@ def ForwardFoldScaleAxis(function: Function, program: Program) -> Expr:
 def BackwardFoldScaleAxis(function: Function, program: Program) -> Expr:
     """Fold scales of the results of convolutions and products into their weights, in every function."""
     return fold_scale_axis(function, False, program)
-
-
-__all__ = ["BackwardFoldScaleAxis", "ForwardFoldScaleAxis", "fold_scale_axis"]

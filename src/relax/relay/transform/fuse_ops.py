@@ -102,9 +102,7 @@ class _Fusion:
                 own[operand] = with_parts(operand, map(inside, operand.fields))
                 return own[operand]
             if operand not in params:
-                params[operand] = Var(
-                    f"p{len(params)}", getattr(operand, "checked_type_", None) or _type(operand)
-                )
+                params[operand] = Var(f"p{len(params)}", getattr(operand, "checked_type_", None) or _type(operand))
             return params[operand]
 
         for call in group:
@@ -146,6 +144,3 @@ def FuseOps(function: Function, program: Program, fuse_opt_level: int = -1) -> E
     level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
     most = int(context.config.get("relay.FuseOps.max_depth", _MOST_CALLS))
     return ordered_rewrite(function, program, lambda expr: fuse_ops(expr, level, most))
-
-
-__all__ = ["FuseOps", "fuse_ops"]

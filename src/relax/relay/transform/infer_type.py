@@ -13,6 +13,3 @@ def InferType(mod: IRModule) -> IRModule:
     errors.
     """
     return infer_module(mod)
-
-
-__all__ = ["InferType"]

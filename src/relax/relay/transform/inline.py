@@ -114,6 +114,3 @@ def Inline(mod: IRModule) -> IRModule:
         if len(group) == 1 and functions[name].attrs.get("Inline") and name not in calls[name]:
             bodies[name] = changed[name]
     return mod.with_functions({g: changed.get(g.name_hint, f) for g, f in mod.functions.items()})
-
-
-__all__ = ["Inline", "inlined"]

@@ -110,6 +110,3 @@ def LambdaLift(mod: IRModule) -> IRModule:
         else:
             updated[name] = function
     return mod.with_functions({**updated, **lifter.lifted})
-
-
-__all__ = ["LambdaLift"]

@@ -152,11 +152,7 @@ class Layouts:
     def _in_layout(self, expr: Expr, like: LaidOut) -> Expr | None:
         """Convert an operand that broadcasts with `like` to its layout; None if the operand's rank is unknown."""
         standing = self.standing[expr]
-        if (
-            isinstance(standing, LaidOut)
-            and standing.declared == like.declared
-            and standing.layout == like.layout
-        ):
+        if isinstance(standing, LaidOut) and standing.declared == like.declared and standing.layout == like.layout:
             return standing.value
         rank = _rank(expr)
         if rank is None or rank > len(like.layout):
@@ -198,9 +194,7 @@ class Layouts:
         if "axis" in attrs:
             attrs["axis"] = _axis(data, attrs["axis"])
         operands = [data.value, *(self.realized(arg) for arg in call.args[1:])]
-        return data.replace(
-            value=item.replace(tuple_value=call.replace(args=tuple(operands), attrs=Attrs(attrs)))
-        )
+        return data.replace(value=item.replace(tuple_value=call.replace(args=tuple(operands), attrs=Attrs(attrs))))
 
 
 def _rank(expr: Expr) -> int | None:
@@ -241,9 +235,7 @@ _POOLS: Final = [
     f"nn.{kind}{name}{d}d" for d in (1, 2, 3) for kind in ("", "global_") for name in ("max_pool", "avg_pool")
 ]
 _RULES: Final[dict[str, Callable[[Call, LaidOut], dict[str, Any] | None]]] = {
-    **dict.fromkeys(
-        ("nn.bias_add", "nn.prelu", "nn.softmax", "nn.log_softmax", "nn.fast_softmax"), _one_axis
-    ),
+    **dict.fromkeys(("nn.bias_add", "nn.prelu", "nn.softmax", "nn.log_softmax", "nn.fast_softmax"), _one_axis),
     **dict.fromkeys((*_POOLS, "nn.adaptive_avg_pool2d", "nn.upsampling", "image.resize2d"), _layout_attr),
     **dict.fromkeys(("sum", "mean", "max", "min", "prod"), _reduction),
     "nn.pad": _pad,
@@ -253,5 +245,3 @@ _RULES: Final[dict[str, Callable[[Call, LaidOut], dict[str, Any] | None]]] = {
 _FIRST_OF_TUPLE: Final = ("nn.batch_norm", "nn.dropout")
 _OTHERS: Final = ("nn.batch_flatten", "expand_dims", "broadcast_to", "broadcast_to_like", "full_like", "full")
 """Operators with an element-wise pattern whose operands have other axes than the result."""
-
-__all__ = ["Choice", "LaidOut", "Layouts", "transformed"]

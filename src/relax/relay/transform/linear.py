@@ -116,9 +116,7 @@ class _Linear:
         """Process a node, or return the scopes to process before it, the first one last."""
         opened = self.placement.opened.get(node, ())
         if not opened or (isinstance(node, Function) and node.attrs.get("Primitive")):
-            self._bind(
-                node, with_parts(node, map(self._standing, parts_of(node))) if not opened else node, chain
-            )
+            self._bind(node, with_parts(node, map(self._standing, parts_of(node))) if not opened else node, chain)
             return []
         if isinstance(node, Let):
             value = self.results.get(node.value, node.value)
@@ -165,6 +163,3 @@ class _Linear:
             self.standing[node] = var
         else:
             self.standing[node] = value
-
-
-__all__ = ["linearized", "sequenced", "typed_like"]

@@ -21,14 +21,7 @@ from typing import Any, Final, cast
 
 from ...derive.call_graph import components
 from ...ir import GlobalVar, IRModule, Op
-from ..adt import (
-    Constructor,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-)
+from ..adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from ..analysis import all_vars, free_type_vars
 from ..expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
 from ..parts import LEAVES, parts_of, pattern_vars, with_parts, with_pattern_vars
@@ -127,9 +120,7 @@ class _Evaluator:
         result: list[Expr] = []
         out: list[tuple[Var, Expr]] = []
         self.active[normal] = [-1]
-        self._push(
-            normal.body, _Environment(None), out, 0, lambda value: result.append(_closed(out, value.atom))
-        )
+        self._push(normal.body, _Environment(None), out, 0, lambda value: result.append(_closed(out, value.atom)))
         while self.stack:
             frame = self.stack[-1]
             if isinstance(frame.body, Let):
@@ -184,9 +175,7 @@ class _Evaluator:
         for name, function in functions.items():
             nodes = nodes_with_parts(function) if isinstance(function, Function) else []
             parts = (part for node in nodes for part in parts_of(node))
-            calls[name] = [
-                p.name_hint for p in parts if isinstance(p, GlobalVar) and p.name_hint in functions
-            ]
+            calls[name] = [p.name_hint for p in parts if isinstance(p, GlobalVar) and p.name_hint in functions]
         groups = components(calls)
         return {name for group in groups for name in group if len(group) > 1 or name in calls[name]}
 
@@ -241,9 +230,7 @@ class _Evaluator:
         def done(result: _Value) -> None:
             self.active[function].pop()
             ret_type = None if function.ret_type is None else _typed(function.ret_type, inner)
-            changed = function.replace(
-                params=tuple(params), body=_closed(out, result.atom), ret_type=ret_type
-            )
+            changed = function.replace(params=tuple(params), body=_closed(out, result.atom), ret_type=ret_type)
             frame.out.append((name, _own(changed)))
 
         self._push(function.body, inner, out, frame.level, done)
@@ -251,9 +238,7 @@ class _Evaluator:
     @staticmethod
     def _param(param: Var, environment: _Environment) -> Var:
         annotation = param.type_annotation
-        new = Var(
-            param.name_hint, None if annotation is None else _typed(annotation, environment), span=param.span
-        )
+        new = Var(param.name_hint, None if annotation is None else _typed(annotation, environment), span=param.span)
         environment.values[param] = _Value(new)
         return new
 
@@ -315,9 +300,7 @@ class _Evaluator:
                 frame.environment.values.update(cast("dict[Var, _Value]", matched))
                 self._inside(frame, var, clause.rhs)
                 return
-        renamed = [
-            tuple((v, Var(v.name_hint, span=v.span)) for v in pattern_vars(c.lhs)) for c in node.clauses
-        ]
+        renamed = [tuple((v, Var(v.name_hint, span=v.span)) for v in pattern_vars(c.lhs)) for c in node.clauses]
 
         def finish(bodies: list[Expr]) -> None:
             clauses = tuple(
@@ -392,11 +375,7 @@ def _computed(call: Call, args: list[_Value]) -> _Value | None:
     if any(operand is None for operand in operands):
         return None
     value = value_of_call(call, operands)
-    return (
-        _Value(Constant(value), Constant(value))
-        if value is not None and not isinstance(value, tuple)
-        else None
-    )
+    return _Value(Constant(value), Constant(value)) if value is not None and not isinstance(value, tuple) else None
 
 
 def _operand(value: _Value) -> Any:
@@ -461,6 +440,3 @@ def partial_evaluate(function: Function, program: Program | None = None) -> Expr
 def PartialEvaluate(function: Function, program: Program) -> Expr:
     """Evaluate what is known at compile time, in every function."""
     return partial_evaluate(function, program)
-
-
-__all__ = ["MOST_BINDINGS", "MOST_DEPTH", "PartialEvaluate", "partial_evaluate"]

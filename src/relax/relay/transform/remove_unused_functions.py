@@ -32,10 +32,5 @@ def RemoveUnusedFunctions(mod: IRModule, entry_functions: Sequence[str] = ("main
             if isinstance(part, GlobalVar) and part.name_hint not in needed and part.name_hint in mod:
                 needed.add(part.name_hint)
                 stack.append(mod[part.name_hint])
-    unused = [
-        g.name_hint for g, f in mod.functions.items() if isinstance(f, Function) and g.name_hint not in needed
-    ]
+    unused = [g.name_hint for g, f in mod.functions.items() if isinstance(f, Function) and g.name_hint not in needed]
     return mod.without(unused)
-
-
-__all__ = ["RemoveUnusedFunctions"]

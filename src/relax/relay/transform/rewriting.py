@@ -208,9 +208,3 @@ def static_shape(type_: Type | None) -> tuple[int, ...] | None:
 def is_call(expr: Expr, *names: str) -> TypeGuard[Call]:
     """True if an expression is a call of one of the named operators."""
     return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in names
-
-
-__all__ = [
-    "Program", "Rewriter", "copied", "fresh_node", "is_call", "is_optimized", "ordered_rewrite", "relay_module_pass",
-    "relay_pass", "static_shape", "substituted_vars",
-]  # fmt: skip

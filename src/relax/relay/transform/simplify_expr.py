@@ -61,10 +61,7 @@ def _no_change(simplifier: _Simplifier, call: Call) -> Expr | None:
 
 def _merged_reshape(simplifier: _Simplifier, call: Call) -> Expr | None:
     inner, shape = call.args[0], simplifier.shape(call)
-    if (
-        not is_call(inner, "reshape", "squeeze", "expand_dims", "nn.batch_flatten", "reshape_like")
-        or shape is None
-    ):
+    if not is_call(inner, "reshape", "squeeze", "expand_dims", "nn.batch_flatten", "reshape_like") or shape is None:
         return None
     return None if 0 in shape else call_operator("reshape", inner.args[0], newshape=shape)
 
@@ -201,6 +198,3 @@ def simplify_expr(expr: Expr, program: Program | None = None) -> Expr:
 def SimplifyExpr(function: Function, program: Program) -> Expr:
     """Simplify operator chains, in every function."""
     return simplify_expr(function, program)
-
-
-__all__ = ["SimplifyExpr", "simplify_expr"]

@@ -91,9 +91,7 @@ def _scaled(data: Expr, call: Call, axis: int, type_: TensorType) -> Expr:
 
 def _layer_norm(call: Call, type_: TensorType) -> Expr:
     attrs = cast(Any, call.attrs)
-    return _scaled(
-        _normalized(call.args[0], [attrs.axis], attrs.epsilon, _dtype(type_)), call, attrs.axis, type_
-    )
+    return _scaled(_normalized(call.args[0], [attrs.axis], attrs.epsilon, _dtype(type_)), call, attrs.axis, type_)
 
 
 def _instance_norm(call: Call, type_: TensorType) -> Expr:
@@ -143,6 +141,3 @@ def simplify_inference(expr: Expr, program: Program | None = None) -> Expr:
 def SimplifyInference(function: Function, program: Program) -> Expr:
     """Replace training operators and normalisations by arithmetic, in every function."""
     return simplify_inference(function, program)
-
-
-__all__ = ["SimplifyInference", "simplify_inference"]

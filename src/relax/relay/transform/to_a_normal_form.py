@@ -32,6 +32,3 @@ def ToANormalForm(function: Function, program: Program) -> Expr:
     """Bind every non-atomic node by a `let`, in every function."""
     del program
     return to_a_normal_form(function)
-
-
-__all__ = ["ToANormalForm", "to_a_normal_form"]

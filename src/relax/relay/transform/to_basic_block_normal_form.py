@@ -35,12 +35,7 @@ def to_basic_block_normal_form(expr: Expr, effects: Effects | None = None) -> Ex
 
 def _operands(placement: Placement) -> set[Expr]:
     """Nodes used other than as the result of a scope."""
-    return {
-        part
-        for node in placement.order
-        for part, scope in placement.positions(node)
-        if scope.owner is not node
-    }
+    return {part for node in placement.order for part, scope in placement.positions(node) if scope.owner is not node}
 
 
 def used_in_other_blocks(placement: Placement) -> set[Expr]:
@@ -68,6 +63,3 @@ def used_in_other_blocks(placement: Placement) -> set[Expr]:
 def ToBasicBlockNormalForm(function: Function, program: Program) -> Expr:
     """Bind by a `let` what several blocks use, in every function."""
     return to_basic_block_normal_form(function, program.effects)
-
-
-__all__ = ["ToBasicBlockNormalForm", "to_basic_block_normal_form", "used_in_other_blocks"]

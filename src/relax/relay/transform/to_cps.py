@@ -82,11 +82,7 @@ class _Converter:
         """Return the converted function, with the answer type as its last type parameter."""
         order = nodes_with_parts(function)
         for node in order:
-            if (
-                isinstance(node, Let)
-                and isinstance(node.value, Function)
-                and node.value.attrs.get("Primitive")
-            ):
+            if isinstance(node, Let) and isinstance(node.value, Function) and node.value.attrs.get("Primitive"):
                 self.primitives.add(node.var)
         for node in order:
             if isinstance(node, (If, Match)) and not self._is_plain(node):
@@ -115,9 +111,7 @@ class _Converter:
         return True
 
     def _is_closure_call(self, value: Expr) -> bool:
-        return isinstance(value, Call) and not (
-            isinstance(value.op, (Op, Constructor)) or value.op in self.primitives
-        )
+        return isinstance(value, Call) and not (isinstance(value.op, (Op, Constructor)) or value.op in self.primitives)
 
     # -- conversion
 
@@ -144,9 +138,7 @@ class _Converter:
                 return self._written_out(atom, len(atom.inputs))
             case Op():
                 spec = operator_spec(atom)
-                return self._written_out(
-                    atom, 1 if spec is None or spec.num_inputs is None else spec.num_inputs
-                )
+                return self._written_out(atom, 1 if spec is None or spec.num_inputs is None else spec.num_inputs)
             case GlobalVar():
                 return self.names.get(atom.name_hint, atom)
             case _:
@@ -180,9 +172,7 @@ class _Converter:
             return node.replace(cond=self._atom(node.cond), true_branch=branches[0], false_branch=branches[1])
         match = cast(Match, node)
         clauses = tuple(
-            clause.replace(
-                lhs=with_pattern_vars(clause.lhs, map(self._var, pattern_vars(clause.lhs))), rhs=branch
-            )
+            clause.replace(lhs=with_pattern_vars(clause.lhs, map(self._var, pattern_vars(clause.lhs))), rhs=branch)
             for clause, branch in zip(match.clauses, branches, strict=True)
         )
         return match.replace(data=self._atom(match.data), clauses=clauses)
@@ -217,9 +207,7 @@ def _check(mod: IRModule) -> None:
     for definition in mod.type_definitions.values():
         for constructor in cast(TypeData, definition).constructors:
             if any(has_function(part) for part in constructor.inputs):
-                message = (
-                    f"functions in values of {constructor.name_hint} cannot be converted to continuations"
-                )
+                message = f"functions in values of {constructor.name_hint} cannot be converted to continuations"
                 raise DiagnosticError(Diagnostic(UNSUPPORTED, message, constructor.span))
 
 
@@ -274,8 +262,7 @@ def un_cps(func: Function) -> Function:
     if result is not None:
         table[answer] = result
     own = [
-        Var(p.name_hint, None if p.type_annotation is None else substituted(p.type_annotation, table))
-        for p in params
+        Var(p.name_hint, None if p.type_annotation is None else substituted(p.type_annotation, table)) for p in params
     ]
     value = Var("x", result)
     return Function(own, Call(func, [*own, Function([value], value)]), result, own_params)
@@ -285,12 +272,7 @@ def un_cps(func: Function) -> Function:
 def ToCPS(mod: IRModule) -> IRModule:
     """Convert every function to continuation-passing style, keeping its name."""
     _check(mod)
-    functions = {
-        g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function) and is_optimized(f)
-    }
+    functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function) and is_optimized(f)}
     names = {name: mod.get_global_var(name) for name in functions}
     converted = _converted(functions, names)
     return mod.with_functions({g: converted.get(g.name_hint, f) for g, f in mod.functions.items()})
-
-
-__all__ = ["ToCPS", "to_cps", "un_cps"]

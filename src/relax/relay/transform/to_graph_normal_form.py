@@ -68,9 +68,7 @@ def kept_lets(placement: Placement, lets: list[Let], effects: Mapping[Expr, Effe
             continue
         if isinstance(value, Function):
             inside = placement.opened[value][0]
-            if any(inside.encloses(scope) for scope in scopes) or (
-                len(scopes) > 1 and _may_be_general(value)
-            ):
+            if any(inside.encloses(scope) for scope in scopes) or (len(scopes) > 1 and _may_be_general(value)):
                 kept.add(let)
         common = scopes[0]
         for scope in scopes[1:]:
@@ -96,9 +94,7 @@ class _Functions:
 
     def around(self, scope: EvaluationScope) -> EvaluationScope:
         path: list[EvaluationScope] = []
-        while (
-            scope not in self._around and scope.parent is not scope and not isinstance(scope.owner, Function)
-        ):
+        while scope not in self._around and scope.parent is not scope and not isinstance(scope.owner, Function):
             path.append(scope)
             scope = scope.parent
         result = self._around.get(scope, scope)
@@ -134,6 +130,3 @@ def lets_substituted(expr: Expr, kept: set[Let]) -> Expr:
 def ToGraphNormalForm(function: Function, program: Program) -> Expr:
     """Replace `let` variables by their values, in every function."""
     return to_graph_normal_form(function, program.effects)
-
-
-__all__ = ["ToGraphNormalForm", "kept_lets", "lets_substituted", "to_graph_normal_form", "without_lets"]

@@ -45,11 +45,7 @@ _ALWAYS, _FOLLOW, _NEVER = MixedTypeConversionCategory
 CONVERSION: Final = "FTVMMixedPrecisionConversionType"
 """Op attribute key of the conversion."""
 
-_DECLARED: Final = {
-    MixedPrecision.ALWAYS: _ALWAYS,
-    MixedPrecision.FOLLOW: _FOLLOW,
-    MixedPrecision.NEVER: _NEVER,
-}
+_DECLARED: Final = {MixedPrecision.ALWAYS: _ALWAYS, MixedPrecision.FOLLOW: _FOLLOW, MixedPrecision.NEVER: _NEVER}
 """Category of each value that a declaration may state (`ops.declare`)."""
 
 
@@ -115,9 +111,7 @@ class _Mixed:
             if (standing, "") in self._casts:
                 return self._casts[standing, ""]
             fields = [
-                self._raised(TupleGetItem(standing, i), field)
-                if _is_float(field)
-                else TupleGetItem(standing, i)
+                self._raised(TupleGetItem(standing, i), field) if _is_float(field) else TupleGetItem(standing, i)
                 for i, field in enumerate(type_.fields)
             ]
             return self._casts.setdefault((standing, ""), Tuple(fields))
@@ -199,16 +193,11 @@ def _is_float(type_: Type | None) -> bool:
 
 
 def to_mixed_precision(
-    expr: Expr,
-    mixed_precision_type: str = "float16",
-    missing_op_mode: int = 1,
-    program: Program | None = None,
+    expr: Expr, mixed_precision_type: str = "float16", missing_op_mode: int = 1, program: Program | None = None
 ) -> Expr:
     """Return the typed expression with operators in the mixed type; itself if there are none."""
     program = Program() if program is None else program
-    return ordered_rewrite(
-        expr, program, lambda ordered: _Mixed(mixed_precision_type, missing_op_mode).visit(ordered)
-    )
+    return ordered_rewrite(expr, program, lambda ordered: _Mixed(mixed_precision_type, missing_op_mode).visit(ordered))
 
 
 @relay_pass("ToMixedPrecision", opt_level=0, required=["InferType"])
@@ -223,8 +212,3 @@ def ToMixedPrecision(
     if mixed_precision_type not in ("float16", "bfloat16"):
         raise ValueError(f"ToMixedPrecision: the type is float16 or bfloat16, found {mixed_precision_type!r}")
     return to_mixed_precision(function, mixed_precision_type, missing_op_mode, program)
-
-
-__all__ = [
-    "MixedTypeConversionCategory", "ToMixedPrecision", "register_mixed_precision_conversion", "to_mixed_precision",
-]  # fmt: skip

@@ -71,6 +71,3 @@ def _without(expr: Expr, needed: set[Expr]) -> Expr:
         else:
             memo[node] = typed_like(with_parts(node, [memo[part] for part in parts]), node)
     return memo[expr]
-
-
-__all__ = ["without_unused"]

@@ -55,27 +55,8 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
 """Rules that `relax.build` tries on every PrimFunc, in this order."""
 
 __all__ = [
-    "RULES",
-    "Blocked",
-    "ByRows",
-    "BytePixels",
-    "Convolution",
-    "Depthwise",
-    "DotConvolution",
-    "DotProduct",
-    "FewChannels",
-    "Nests",
-    "Pointwise",
-    "Pooling",
-    "Product",
-    "ScaledProduct",
-    "Scans",
-    "StepProducts",
-    "StreamedAttention",
-    "StreamedProduct",
-    "WidenedProduct",
-    "Winograd",
-    "WordBlocked",
-    "WordColumns",
+    "RULES", "Blocked", "ByRows", "BytePixels", "Convolution", "Depthwise", "DotConvolution", "DotProduct",
+    "FewChannels", "Nests", "Pointwise", "Pooling", "Product", "ScaledProduct", "Scans", "StepProducts",
+    "StreamedAttention", "StreamedProduct", "WidenedProduct", "Winograd", "WordBlocked", "WordColumns",
     "WordPixels",
-]
+]  # fmt: skip

@@ -62,9 +62,7 @@ class AlongChannels(Writer):
         blocks_of_all = -(-pixels.channels // self.width)
         last = int64(blocks_of_all - 1)
 
-        def task(
-            values: Values, start: PrimExpr, inside: PrimExpr, first: PrimExpr, blocks: PrimExpr
-        ) -> Stmt:
+        def task(values: Values, start: PrimExpr, inside: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
             def copied(panel: Buffer, load: Load, ask: Ask, inside: PrimExpr, even: Tiles) -> Stmt:
                 vectors = simplify(ceildiv(even.pixels, lanes))
                 rows = self.depths[1]
@@ -76,13 +74,9 @@ class AlongChannels(Writer):
                     """
                     column = c if at is None else at - start
                     ahead = (
-                        ask(values, k, c)
-                        if pixels.steps
-                        else self.asked(values, k + rows, simplify(start + column))
+                        ask(values, k, c) if pixels.steps else self.asked(values, k + rows, simplify(start + column))
                     )
-                    return block(
-                        [ahead, vector_store(panel, (k, c), load(values, k, column, at is not None))]
-                    )
+                    return block([ahead, vector_store(panel, (k, c), load(values, k, column, at is not None))])
 
                 def begun(whole: PrimExpr) -> Stmt:
                     """Copy the first segment, and the vectors of later segments that tiles do not copy."""
@@ -318,6 +312,3 @@ class Chunk:
     """Number of pixel vectors copied by tiles."""
     copy: Callable[[PrimExpr, PrimExpr, PrimExpr], Stmt]
     """Copies a whole vector of pixels: (input channel, panel column, offset in the image)."""
-
-
-__all__ = ["AlongChannels"]

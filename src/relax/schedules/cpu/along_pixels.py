@@ -75,9 +75,7 @@ class AlongPixels(Writer):
 
         def written(part: Chunk) -> Stmt:
             if blocks == 1:
-                return self._blocks(
-                    packed, part, lambda jo, k, c: part.load(part.values, k, jo * self.width + c)
-                )
+                return self._blocks(packed, part, lambda jo, k, c: part.load(part.values, k, jo * self.width + c))
             shape = (most, self.inputs + self._apart, self.width)
             return scratch("copy", shape, self.factor, lambda buffer: self._with_copy(packed, part, buffer))
 
@@ -307,6 +305,3 @@ class Panels:
         others, last = simplify(self.count - self.wide), int64(self.most - 1)
         return block([wide, loop("jr", others, lambda jr: named("jo", minimum(
             self.wide + jr, last), lambda jo: body(jo, self.rest)))])  # fmt: skip
-
-
-__all__ = ["AlongPixels"]

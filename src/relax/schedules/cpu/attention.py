@@ -100,6 +100,3 @@ def _is_worth_it(one: Attention) -> bool:
             return True
         total *= size.value
     return total >= SMALL
-
-
-__all__ = ["StreamedAttention", "written_attention"]

@@ -10,18 +10,7 @@ from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, exp, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import (
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    ForKind,
-    IfThenElse,
-    IterVar,
-    LetStmt,
-    Stmt,
-)
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, IterVar, LetStmt, Stmt
 from ...tir.attention import Attention
 from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
@@ -340,9 +329,7 @@ class Streamed:
             body = LetStmt(factor, exp(BufferLoad(most, (i,)) - level), stores)
             return LetStmt(greatest, BufferLoad(new, (i,)), LetStmt(level, safe, body))
 
-        return self._summed(
-            memory, count, begun, lambda sums, i: BufferStore(total, BufferLoad(sums, (i,)), (i,))
-        )
+        return self._summed(memory, count, begun, lambda sums, i: BufferStore(total, BufferLoad(sums, (i,)), (i,)))
 
     def _summed(
         self, memory: Mapping[str, Buffer], count: PrimExpr,
@@ -389,8 +376,7 @@ class Streamed:
 
         segments = even_pieces(self.columns, -(-self.columns // self.tile.rows))
         return block(
-            loop("co", s.count, lambda co, s=s: tile(simplify(s.start + co * s.size), s.size))
-            for s in segments
+            loop("co", s.count, lambda co, s=s: tile(simplify(s.start + co * s.size), s.size)) for s in segments
         )
 
     # ------------------------------------------------------------------ results
@@ -398,9 +384,7 @@ class Streamed:
     def _results(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr) -> Stmt:
         """Store the results of a block of queries."""
         results, total, most = memory["results"], memory["total"], memory["most"]
-        copy = turned(
-            memory["sums"], results, int64(self.columns), int64(self.width), self.tile.lanes, lambda x: x
-        )
+        copy = turned(memory["sums"], results, int64(self.columns), int64(self.width), self.tile.lanes, lambda x: x)
         finish = Finish(self.one, values, inside)
         rows = loop("i", inside, lambda i: finish.row(
             i, BufferLoad(total, (i,)), BufferLoad(most, (i,)), lambda c: BufferLoad(results, (i, c))))  # fmt: skip
@@ -420,6 +404,3 @@ def _number(v: IterVar) -> int:
     size = size_of(v)
     assert isinstance(size, IntImm)
     return size.value
-
-
-__all__ = ["Streamed"]

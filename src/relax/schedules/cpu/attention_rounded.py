@@ -80,9 +80,7 @@ class Rounded(Streamed):
                 ])  # fmt: skip
 
             count = simplify(maximum(end - begin, int64(0)))
-            return named(
-                "begin", begin, lambda begin: named("seen", count, lambda count: steps(begin, count))
-            )
+            return named("begin", begin, lambda begin: named("seen", count, lambda count: steps(begin, count)))
 
         return self._allocated(shapes, of_memory)
 
@@ -105,9 +103,7 @@ class Rounded(Streamed):
 
         return loop(name, simplify(ceildiv(count, self.most_keys)), part)
 
-    def _scored_keys(
-        self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr, count: PrimExpr
-    ) -> Stmt:
+    def _scored_keys(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr, count: PrimExpr) -> Stmt:
         """Compute the scores of a block of keys and update each query's maximum."""
         one = self.one
         keys = part_of(one.keys, values, ((one.key.var, count), (one.depth.var, int64(self.depth))))
@@ -207,9 +203,7 @@ class Rounded(Streamed):
         tails = [IfThenElse(left.equal(inside), body(whole, inside)) for inside in range(1, group)]
         return block([loop("w", whole, lambda w: body(w, group)), *tails])
 
-    def _added(
-        self, sums: Buffer, heads: Buffer, weights: Buffer, depth: PrimExpr, words: Words | None
-    ) -> Stmt:
+    def _added(self, sums: Buffer, heads: Buffer, weights: Buffer, depth: PrimExpr, words: Words | None) -> Stmt:
         """Accumulate the products of values and weights."""
         lanes = self.tile.lanes
 
@@ -229,8 +223,7 @@ class Rounded(Streamed):
 
         segments = even_pieces(self.columns, -(-self.columns // self.tile.rows))
         return block(
-            loop("co", s.count, lambda co, s=s: tile(simplify(s.start + co * s.size), s.size))
-            for s in segments
+            loop("co", s.count, lambda co, s=s: tile(simplify(s.start + co * s.size), s.size)) for s in segments
         )
 
 
@@ -240,6 +233,3 @@ def _group(
     """Elements of packed group `w`, zero from element `inside` on."""
     numbers = [number(w * words.group + p, i) for p in range(inside)]
     return numbers + [const(0, str(numbers[0].dtype))] * (words.group - inside)
-
-
-__all__ = ["Rounded"]

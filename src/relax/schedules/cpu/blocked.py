@@ -195,9 +195,7 @@ class BlockedWriter:
             for name, size, axis in (("height", rows.size, rows), ("width", self.wide, columns)))  # fmt: skip
         self.blocks = self._blocks(high, wide)
         self.depth, taps = self.blocks.blocks, rows.taps * columns.taps
-        self.packing = TapPacking(
-            self.outputs, self.inputs, taps, self.vectors * self.lanes, self.blocks.block
-        )
+        self.packing = TapPacking(self.outputs, self.inputs, taps, self.vectors * self.lanes, self.blocks.block)
         self.items = named("items", ceildiv(self.lines, self.share))
         few = minimum(int64(self.packing.shape[0]), parts_of_tasks(self.items, cores))
         self.splits = named("splits", maximum(few, one))
@@ -303,9 +301,7 @@ class BlockedWriter:
         (panel, some), (line, batch, y, x), lanes, width = which, at, self.lanes, self.blocks.block
         rows, columns = self.windows.lines
 
-        def step(
-            tile: RegisterTile, left: Buffer, cb: Var, place: tuple[PrimExpr, PrimExpr, PrimExpr]
-        ) -> Stmt:
+        def step(tile: RegisterTile, left: Buffer, cb: Var, place: tuple[PrimExpr, PrimExpr, PrimExpr]) -> Stmt:
             tap, shift, c = place
             start = simplify(c * self.packing.width)
             ahead = (panel, cb + 1, tap, start + floormod(number, self.vectors) * lanes)
@@ -364,6 +360,3 @@ class BlockedWriter:
         for at, size in zip(outer, (*self.leading, int64(self.depth)), strict=True):
             offset = offset * size + at
         return simplify(offset * self.blocks.size + start)
-
-
-__all__ = ["DTYPE", "Blocked", "BlockedWriter", "TapPacking"]

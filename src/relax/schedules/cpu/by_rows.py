@@ -130,6 +130,3 @@ def _one_by_one(func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Non
         arranged = rule.apply(result, target, tunable)
         result = result if arranged is None else arranged
     return None if result is func else result
-
-
-__all__ = ["ByRows"]

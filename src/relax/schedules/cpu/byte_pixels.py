@@ -179,9 +179,7 @@ class _Writer:
         self.cores, self.cache = target.num_cores, target.machine.caches.l2
         self.count = self.sizes.named("count", merged.count)
         """Pixels of a result image."""
-        self.is_flat = (
-            all(axis.taps == axis.stride == 1 for axis in self.windows.axes) and self.windows.padding is None
-        )
+        self.is_flat = all(axis.taps == axis.stride == 1 for axis in self.windows.axes) and self.windows.padding is None
         """True if each pixel of the result reads exactly the same pixel of the data (1×1, stride 1, unpadded)."""
         self._set_tiles()
 
@@ -284,9 +282,7 @@ class _Writer:
             view = decl_buffer(shape, dtype, f"{source.name}_flat", data=source.data)
             return DeclBuffer(view, body(_Data(view, (1, 1))))
         rows, columns = windows.axes
-        height, width = (
-            self.sizes.named(name, _reached(axis)) for name, axis in (("height", rows), ("line", columns))
-        )
+        height, width = (self.sizes.named(name, _reached(axis)) for name, axis in (("height", rows), ("line", columns)))
         if self.is_flat:
             shape = (self.images, int64(1), self.count, int64(pitch))
         else:
@@ -375,11 +371,7 @@ class _Writer:
         width = self.width
 
         def tile(first: PrimExpr, pixels: Sequence[Buffer]) -> Stmt:
-            at = {
-                self.windows.batch[0].var: n,
-                self.finish.row: first,
-                self.finish.column: simplify(jo * width),
-            }
+            at = {self.windows.batch[0].var: n, self.finish.row: first, self.finish.column: simplify(jo * width)}
             inside = int64(height) if exact else simplify(
                 maximum(minimum(int64(height), self.count - first), int64(0)))  # fmt: skip
 
@@ -516,9 +508,7 @@ def _written_out(
             weight = vector_load(tile.right, (v * lanes,), lanes)
             return tile.store(int64(p), int64(v), tile.added(tile.load(int64(p), int64(v)), a, weight))
 
-        return let(
-            "a", spread(element(int64(p)), lanes), lambda a: block(sums(a, v) for v in range(tile.vectors))
-        )
+        return let("a", spread(element(int64(p)), lanes), lambda a: block(sums(a, v) for v in range(tile.vectors)))
 
     return block([*lines, *(row(p) for p in range(tile.height))])
 
@@ -527,6 +517,3 @@ def _reached(axis: Axis) -> PrimExpr:
     """Extent of the data along an axis from the first to the last element read."""
     reach = (axis.size - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1
     return simplify(maximum(reach, int64(0)))
-
-
-__all__ = ["BytePixels", "PixelBlocks"]

@@ -206,6 +206,3 @@ def weights_of(chain: Chain) -> tuple[Buffer, Buffer, Buffer]:
     """Weights of the three convolutions."""
     loads: list[BufferLoad] = [link.windows.weight for link in (chain.expand, chain.depthwise, chain.project)]
     return loads[0].buffer, loads[1].buffer, loads[2].buffer
-
-
-__all__ = ["DTYPE", "Chain", "Finish", "Link", "chain_of", "weights_of"]

@@ -100,9 +100,7 @@ class ChannelBlocks:
         return window(blocks, place, lanes * lanes, lambda part, at: transposed_square(
             lanes, str(blocks.dtype), load, lambda q, pixel: stored(part, at, q, pixel)))  # fmt: skip
 
-    def pixels(
-        self, channel: Sequence[PrimExpr], row: Var, at: PrimExpr, inside: PrimExpr, blocks: Buffer
-    ) -> PrimExpr:
+    def pixels(self, channel: Sequence[PrimExpr], row: Var, at: PrimExpr, inside: PrimExpr, blocks: Buffer) -> PrimExpr:
         """Load a vector of pixels of a row and channel, padded with zeros."""
         is_line = self.data.ndim == len(channel) + 1
         vector = BufferLoad(self.data, (*channel, at) if is_line else (*channel, row, at), inside)
@@ -151,6 +149,3 @@ def stored_line(
             stored(tile, x)])))  # fmt: skip
 
     return loop("v", ceildiv(count, lanes), vector)
-
-
-__all__ = ["ChannelBlocks", "part_of", "stored_line"]

@@ -87,6 +87,3 @@ def _copied(first: Buffer, own: Buffer, is_read: bool) -> Stmt:
 
     portion = whole(first.shape, [str(size.dtype) for size in first.shape])
     return element_nest(f"{first.name}_copied", first.shape, portion, copied, regions)
-
-
-__all__ = ["own_accesses", "with_channels_first", "with_copies"]

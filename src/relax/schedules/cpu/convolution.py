@@ -30,6 +30,3 @@ class Convolution(ScheduleRule):
             return direct(kernel, target)
 
         return rewritten_kernels(func, rewrite, is_large_sum)
-
-
-__all__ = ["Convolution"]

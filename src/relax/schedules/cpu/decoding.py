@@ -35,20 +35,7 @@ from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IterVar, LetStmt, Stmt
 from ...tir.attention import Attention
-from ..build import (
-    alloc,
-    block,
-    digits,
-    int64,
-    let,
-    loop,
-    named,
-    ramp,
-    scratch,
-    spread,
-    vector_load,
-    vector_store,
-)
+from ..build import alloc, block, digits, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from .finish import Finish
 from .operands import Values
@@ -155,9 +142,7 @@ class Decoded:
             least = spread(const(float("-inf"), self.dtype), lanes)
             scored = self.scores.with_parts(values, int64(1), count, None, lanes, lambda parts: self._scored(
                 values, head, keys, count, weights, greatest, parts))  # fmt: skip
-            new = maximum(
-                BufferLoad(state, (int64(0),)), vector_reduce_max(vector_load(greatest, (0,), lanes))
-            )
+            new = maximum(BufferLoad(state, (int64(0),)), vector_reduce_max(vector_load(greatest, (0,), lanes)))
             return block([
                 vector_store(greatest, (0,), least), scored,
                 let("new", new, lambda new: self._weighed(weights, heads, sums, state, count, new)),
@@ -167,9 +152,7 @@ class Decoded:
             "greatest", (lanes,), self.dtype, lambda greatest: body(weights, greatest)))  # fmt: skip
         return DeclBuffer(keys, DeclBuffer(heads, written))
 
-    def _groups(
-        self, count: PrimExpr, whole: Callable[[PrimExpr], Stmt], single: Callable[[PrimExpr], Stmt]
-    ) -> Stmt:
+    def _groups(self, count: PrimExpr, whole: Callable[[PrimExpr], Stmt], single: Callable[[PrimExpr], Stmt]) -> Stmt:
         """Return `whole(first key)` for each full vector of keys, and `single(key)` for each remaining key."""
         groups, left = simplify(floordiv(count, self.lanes)), simplify(floormod(count, self.lanes))
         parts = [loop("jo", groups, lambda jo: whole(jo * self.lanes))]
@@ -236,9 +219,7 @@ class Decoded:
 
     # ------------------------------------------------------------------ values
 
-    def _weighed(
-        self, weights: Buffer, heads: Buffer, sums: Buffer, state: Buffer, count: PrimExpr, new: Var
-    ) -> Stmt:
+    def _weighed(self, weights: Buffer, heads: Buffer, sums: Buffer, state: Buffer, count: PrimExpr, new: Var) -> Stmt:
         """Compute the softmax weights of a block of keys and their sum, and accumulate weight · value."""
         least, zero = const(float("-inf"), self.dtype), int64(0)
         safe = Select(new.equal(least), const(0, self.dtype), new)
@@ -275,9 +256,7 @@ class Decoded:
             lambda j: one(j, int64(0)),
         )
 
-    def _mixed(
-        self, weights: Buffer, heads: Buffer, sums: Buffer, state: Buffer, count: PrimExpr, old: Var
-    ) -> Stmt:
+    def _mixed(self, weights: Buffer, heads: Buffer, sums: Buffer, state: Buffer, count: PrimExpr, old: Var) -> Stmt:
         """Accumulate weight · value for a block of keys."""
         lanes, narrow = self.lanes, self.one.rounded
 
@@ -295,9 +274,7 @@ class Decoded:
 
                 def update(first: int, inside: PrimExpr | None) -> Stmt:
                     value = vector_load(heads, (j, first), lanes, inside).astype(self.vector)
-                    return vector_store(
-                        acc, (first,), Add(vector_load(acc, (first,), lanes), Mul(weight, value))
-                    )
+                    return vector_store(acc, (first,), Add(vector_load(acc, (first,), lanes), Mul(weight, value)))
 
                 return LetStmt(weight, spread(factor(j, inverse), lanes), self._vectors(self.columns, update))
 
@@ -316,6 +293,3 @@ def _number(v: IterVar) -> int:
     size = size_of(v)
     assert isinstance(size, IntImm)
     return size.value
-
-
-__all__ = ["FEW_QUERIES", "Decoded"]

@@ -141,9 +141,7 @@ class _Writer:
             return results(g)
         return loop("o", count, lambda o: let("co", simplify(g * count + o), results))
 
-    def _lines(
-        self, plane: Buffer, row: Buffer, leading: list[PrimExpr], ys: list[PrimExpr], at: PrimExpr
-    ) -> Stmt:
+    def _lines(self, plane: Buffer, row: Buffer, leading: list[PrimExpr], ys: list[PrimExpr], at: PrimExpr) -> Stmt:
         axes, planes = self.windows.axes, self.planes
         if len(ys) < len(axes) - 1:
             distance = planes.rows[len(ys)]
@@ -158,9 +156,7 @@ class _Writer:
 
         return let("line", simplify(at * planes.line), lambda start: self._with_taps(plane, start, vectors))
 
-    def _with_taps(
-        self, plane: Buffer, start: PrimExpr, body: Callable[[Buffer, dict[Tap, PrimExpr]], Stmt]
-    ) -> Stmt:
+    def _with_taps(self, plane: Buffer, start: PrimExpr, body: Callable[[Buffer, dict[Tap, PrimExpr]], Stmt]) -> Stmt:
         """Call `body` with a buffer and the offset of each tap for the row that begins at `start`.
 
         With dynamic sizes, the buffer is a view whose bounds are checked once for all vectors of the row.
@@ -192,6 +188,3 @@ class _Writer:
         """Store the results that are pixels of the row."""
 
         return self.results.vector(leading, start, self.lanes, lambda lane: BufferLoad(row, (lane,)))
-
-
-__all__ = ["Depthwise"]

@@ -29,17 +29,7 @@ from ...prim import Add, And, IntImm, Mul, PrimExpr, Var, const, is_const, simpl
 from ...prim.instructions import fma
 from ...prim.intrin import ceildiv
 from ...prim.intrin import min as minimum
-from ...tir import (
-    Broadcast,
-    Buffer,
-    BufferLoad,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    Ramp,
-    Shuffle,
-    Stmt,
-)
+from ...tir import Broadcast, Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Ramp, Shuffle, Stmt
 from ..build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
 from ..contraction import size_of
 from .planes import Sizes, digits
@@ -111,9 +101,7 @@ class LineWriter:
         self.taps = list(product(*(range(axis.taps) for axis in self.windows.axes)))
         self.pending = self.outer[-1].reach if self.outer else 0
         """Pending result rows: the rows after the current one that data rows contribute to."""
-        self.loads = list(
-            dict.fromkeys(load for tap in range(self.last.taps) for load in self._loads_of(tap))
-        )
+        self.loads = list(dict.fromkeys(load for tap in range(self.last.taps) for load in self._loads_of(tap)))
         """Vectors of a data row loaded per vector of pixels."""
         self.vectors = self.sizes.named("vectors", ceildiv(self.last.size, self.pixels))
         """Number of steps per result row."""
@@ -134,9 +122,7 @@ class LineWriter:
         total: PrimExpr = const(1, "int64")
         for _, size in radix:
             total = total * size
-        items = loop(
-            "image", simplify(total), lambda flat: digits(flat, radix, self._image), ForKind.PARALLEL
-        )
+        items = loop("image", simplify(total), lambda flat: digits(flat, radix, self._image), ForKind.PARALLEL)
         return self.sizes.around(items)
 
     def _image(self, at: list[PrimExpr]) -> Stmt:
@@ -171,9 +157,7 @@ class LineWriter:
         depth = [] if self.windows.depth is None else [const(0, "int64")]
         return BufferLoad(weights, (co, *depth, *map(int64, tap)))
 
-    def _blocks(
-        self, image: list[PrimExpr], channel: Channel, place: list[PrimExpr], ys: list[PrimExpr]
-    ) -> Stmt:
+    def _blocks(self, image: list[PrimExpr], channel: Channel, place: list[PrimExpr], ys: list[PrimExpr]) -> Stmt:
         """Compute all blocks of rows, for each index in the dimensions before the last two."""
         d = len(ys)
         if d < len(self.outer) - 1:
@@ -260,9 +244,7 @@ class LineWriter:
                 return block([*inside, added(xs)])
             nothing = spread(const(0, self.loaded), lanes)
             outside = [vector_store(xs, (i, 0), nothing) for i in range(len(accesses))]
-            parts = [
-                part for y, axis in zip(ys, self.outer, strict=True) for part in (y >= 0, y < axis.extent)
-            ]
+            parts = [part for y, axis in zip(ys, self.outer, strict=True) for part in (y >= 0, y < axis.extent)]
             return block([IfThenElse(reduce(And, parts), block(inside), block(outside)), added(xs)])
 
         def added(xs: Buffer) -> Stmt:
@@ -271,10 +253,7 @@ class LineWriter:
                          for q, tap in met.uses)  # fmt: skip
 
         result = alloc("xs", (len(accesses), lanes), self.loaded, "local", loaded)
-        distances = [
-            *(tap * axis.dilation for tap, axis in zip(met.outer, self.outer, strict=False)),
-            met.distance,
-        ]
+        distances = [*(tap * axis.dilation for tap, axis in zip(met.outer, self.outer, strict=False)), met.distance]
         for y, at, axis, distance in zip(ys, place, self.outer, distances, strict=False):
             result = LetStmt(y, simplify(at * axis.stride + distance - axis.before), result)
         return result
@@ -321,6 +300,3 @@ class LineWriter:
     @property
     def zero(self) -> PrimExpr:
         return spread(const(0, self.dtype), self.lanes)
-
-
-__all__ = ["Channel", "LineWriter", "Load"]

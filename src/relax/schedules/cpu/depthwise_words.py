@@ -156,6 +156,3 @@ class _Interleaved(WordLineWriter):
             alloc("line", (1, lanes), self.dtype, "local", lambda line, half=half: in_order(line, half))
             for half in range(self.parts)
         )
-
-
-__all__ = ["WordLineWriter", "words_writer"]

@@ -94,9 +94,7 @@ class Direct:
 
         return loop("item", simplify(total), item, ForKind.PARALLEL)
 
-    def _strip(
-        self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, strip: PrimExpr, io: PrimExpr
-    ) -> Stmt:
+    def _strip(self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, strip: PrimExpr, io: PrimExpr) -> Stmt:
         """Compute a channel block of a strip."""
         start = simplify(strip * self.strip)
         count = simplify(minimum(const(self.strip, "int64"), self.panels - start))
@@ -124,12 +122,7 @@ class Direct:
         return self.results.of_block(block_start, self.height, channels.value * groups, panels)
 
     def _panel(
-        self,
-        plane: Buffer,
-        batch: list[PrimExpr],
-        g: PrimExpr,
-        channel: Callable[[PrimExpr], PrimExpr],
-        base: Var,
+        self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, channel: Callable[[PrimExpr], PrimExpr], base: Var
     ) -> Stmt:
         """Accumulate some channels at the positions of a panel."""
         lanes = self.lanes
@@ -142,9 +135,7 @@ class Direct:
             ])  # fmt: skip
 
         def whole(results: Buffer) -> Stmt:
-            tile = alloc(
-                "acc", (self.height, self.width), self.dtype, "local", lambda acc: sums(acc, results)
-            )
+            tile = alloc("acc", (self.height, self.width), self.dtype, "local", lambda acc: sums(acc, results))
             return block([tile, self._results(results, batch, channel, base)])
 
         return scratch("results", (self.height, self.width), self.dtype, whole)
@@ -170,16 +161,12 @@ class Direct:
                 def add(p: PrimExpr, c: PrimExpr) -> Stmt:
                     left = spread(self._weight(channel(p), ci, taps), self.lanes)
                     right = vector_load(data, (*outer, first + c), self.lanes)
-                    return vector_store(
-                        acc, (p, c), self._sum(vector_load(acc, (p, c), self.lanes), left, right)
-                    )
+                    return vector_store(acc, (p, c), self._sum(vector_load(acc, (p, c), self.lanes), left, right))
 
                 return self._each(add)
 
             return let(
-                "at",
-                simplify(self.planes.tap(taps) + base),
-                lambda at: window(plane, (*source, at), self.width, step),
+                "at", simplify(self.planes.tap(taps) + base), lambda at: window(plane, (*source, at), self.width, step)
             )
 
         def tap(ci: PrimExpr, taps: list[PrimExpr]) -> Stmt:
@@ -210,9 +197,7 @@ class Direct:
 
     # ------------------------------------------------------------------ results
 
-    def _results(
-        self, tile: Buffer, batch: list[PrimExpr], channel: Callable[[PrimExpr], PrimExpr], base: Var
-    ) -> Stmt:
+    def _results(self, tile: Buffer, batch: list[PrimExpr], channel: Callable[[PrimExpr], PrimExpr], base: Var) -> Stmt:
         """Store the accumulators of a panel that belong to pixels, row by row."""
         axes, line = self.windows.axes, self.planes.line
         if len(axes) == 1:
@@ -229,12 +214,7 @@ class Direct:
         return let("first", first, lines)
 
     def _numbered(
-        self,
-        tile: Buffer,
-        batch: list[PrimExpr],
-        channel: Callable[[PrimExpr], PrimExpr],
-        number: Var,
-        base: Var,
+        self, tile: Buffer, batch: list[PrimExpr], channel: Callable[[PrimExpr], PrimExpr], number: Var, base: Var
     ) -> Stmt:
         """Store the pixels of one plane row, if it is a row of the result."""
         outer = self.windows.axes[:-1]
@@ -275,6 +255,3 @@ class Direct:
 
         return let("begin", start, lambda begin: vectors_of_line(
             begin, size, lanes, self.vectors, lambda c: rows(begin, c)))  # fmt: skip
-
-
-__all__ = ["Direct", "direct"]

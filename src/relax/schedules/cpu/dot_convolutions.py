@@ -224,9 +224,7 @@ class _Writer(Direct):
 
         def channel(co: Var) -> Stmt:
             def word(w: Var, at: list[PrimExpr]) -> Stmt:
-                value = self.words.word_below(
-                    lambda ci: BufferLoad(bits, (co, ci, *at)), w * group, inputs, False
-                )
+                value = self.words.word_below(lambda ci: BufferLoad(bits, (co, ci, *at)), w * group, inputs, False)
                 return BufferStore(words, value, (co, *at, w) if self.words.in_tiles else (co, w, *at))
 
             stmts = [each_word(word)]
@@ -239,9 +237,7 @@ class _Writer(Direct):
             total = BufferLoad(sums, (zero,))
 
             def add(w: Var, at: list[PrimExpr]) -> Stmt:
-                return BufferStore(
-                    sums, self.words.corrected(BufferLoad(words, (co, w, *at)), total), (zero,)
-                )
+                return BufferStore(sums, self.words.corrected(BufferLoad(words, (co, w, *at)), total), (zero,))
 
             corrected = total * self.words.scale_of_correction()
             place = (co, self.inputs, *(zero for _ in taps))
@@ -270,12 +266,7 @@ class _Writer(Direct):
     # ------------------------------------------------------------------ tiles of the machine
 
     def _panel(
-        self,
-        plane: Buffer,
-        batch: list[PrimExpr],
-        g: PrimExpr,
-        channel: Callable[[PrimExpr], PrimExpr],
-        base: Var,
+        self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, channel: Callable[[PrimExpr], PrimExpr], base: Var
     ) -> Stmt:
         if not self.words.in_tiles:
             return super()._panel(plane, batch, g, channel, base)
@@ -319,6 +310,3 @@ class _Writer(Direct):
             )  # fmt: skip
 
         return let("at", simplify(self.planes.tap(taps) + base), product)
-
-
-__all__ = ["WORD", "DotConvolution", "TapWords", "WordPlanes"]

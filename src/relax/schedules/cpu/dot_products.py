@@ -150,10 +150,7 @@ class _Writer(WordOperands):
                 return self._of_segments(segments, values, parts[-1], rows)
 
             return loop(
-                "task",
-                product_of_sizes(sizes),
-                lambda flat: digits(flat, names, sizes, task),
-                ForKind.PARALLEL,
+                "task", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, task), ForKind.PARALLEL
             )
 
         return with_panels(self.columns, self.tile, counted)
@@ -287,9 +284,7 @@ class _Writer(WordOperands):
     def _each_vector(self, panel: Panel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
         return loop("v", panel.vectors, lambda v: body(v * self.lanes), ForKind.UNROLLED)
 
-    def _step(
-        self, panel: Panel, view: Buffer, acc: Buffer, left: Buffer, right: Buffer, w: Var, height: int
-    ) -> Stmt:
+    def _step(self, panel: Panel, view: Buffer, acc: Buffer, left: Buffer, right: Buffer, w: Var, height: int) -> Stmt:
         """Accumulate the products of one packed group per row."""
         lanes, group = self.lanes, self.words.group
 
@@ -303,13 +298,9 @@ class _Writer(WordOperands):
                 total, b = vector_load(acc, (p, c), lanes), vector_load(right, (c,), lanes)
                 return vector_store(acc, (p, c), self.words.add(total, a, b))
 
-            return let(
-                "a", spread(word(p), lanes), lambda a: self._each_vector(panel, lambda c: update(a, c))
-            )
+            return let("a", spread(word(p), lanes), lambda a: self._each_vector(panel, lambda c: update(a, c)))
 
-        rights = self._each_vector(
-            panel, lambda c: vector_store(right, (c,), vector_load(view, (w, c), lanes))
-        )
+        rights = self._each_vector(panel, lambda c: vector_store(right, (c,), vector_load(view, (w, c), lanes)))
         return block([rights, loop("p", height, row, ForKind.UNROLLED)])
 
     # ------------------------------------------------------------------ results

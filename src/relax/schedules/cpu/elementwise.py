@@ -163,6 +163,3 @@ def guards_other_place(node: PrimExpr, var: Var) -> bool:
 
     post_order_visit(node, visit)
     return found
-
-
-__all__ = ["STRIP", "elementwise", "in_memory_order", "parallel_over", "runs_along_memory", "within"]

@@ -70,13 +70,7 @@ class Extremes(Lanes):
     """A pass that computes one maximum or minimum along memory."""
 
     def __init__(
-        self,
-        target: Target,
-        one: Pass,
-        element: Element,
-        vector: Axis,
-        fixed: list[Binding],
-        extreme: Extreme,
+        self, target: Target, one: Pass, element: Element, vector: Axis, fixed: list[Binding], extreme: Extreme
     ) -> None:
         self.plain = Lanes(target, one, element, vector, fixed)
         self.extreme = extreme
@@ -140,6 +134,3 @@ class Extremes(Lanes):
                 parts.append(bound(list(zip(names, vectors, strict=True)), stored))
             step *= 2
         return block(parts)
-
-
-__all__ = ["Extremes", "extreme_of"]

@@ -126,9 +126,7 @@ class _Writer:
         """Channels of a register tile; tiles are low, so that their stores overlap with the multiplications of the next
         tile.
         """
-        self.packing = WeightBlocks(
-            self.outputs, self.inputs * self.rows.taps * self.columns.taps, self.height, False
-        )
+        self.packing = WeightBlocks(self.outputs, self.inputs * self.rows.taps * self.columns.taps, self.height, False)
         self._set_panels(wide)
         self._set_lines(cores)
         reach = (self.columns.taps - 1) // self.columns.stride
@@ -334,6 +332,3 @@ class _Item:
         """Prefetch the result cache lines of a tile."""
         return loop("p", self.writer.height, lambda p: loop(
             "v", vectors, lambda v: result.asked(p, v * self.lanes, 2)))  # fmt: skip
-
-
-__all__ = ["LONGEST_SHUFFLE", "FewChannels"]

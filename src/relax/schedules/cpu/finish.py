@@ -45,12 +45,7 @@ class Finish:
 
         def results(whole: Var) -> Stmt:
             def stored(inverse: Var) -> Stmt:
-                return loop(
-                    "c",
-                    self.columns,
-                    lambda c: self._store(i, c, whole, inverse, sums(c)),
-                    ForKind.VECTORIZED,
-                )
+                return loop("c", self.columns, lambda c: self._store(i, c, whole, inverse, sums(c)), ForKind.VECTORIZED)
 
             return let("inverse", const(1, dtype) / whole, stored)
 
@@ -76,6 +71,3 @@ class _Inverse(StmtExprMutator):
     def visit_Div(self, node: Div) -> PrimExpr:
         node = self.visit_children(node)
         return Mul(node.a, self.inverse) if node.b is self.var else node
-
-
-__all__ = ["Finish"]

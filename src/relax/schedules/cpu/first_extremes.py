@@ -107,9 +107,7 @@ class FirstExtreme:
         """True if a value equals the extreme, which is NaN if any element is."""
         return Or(EQ(value, best), isnan(value)) if self.result.dtype.is_float else EQ(value, best)
 
-    def of(
-        self, at: PrimExpr, element: Element, inside: PrimExpr | None, body: Callable[[Var], Stmt]
-    ) -> Stmt:
+    def of(self, at: PrimExpr, element: Element, inside: PrimExpr | None, body: Callable[[Var], Stmt]) -> Stmt:
         """Call `body` with the value of element `at`, or with the worst value if `inside` is false."""
 
         def wrap(value: PrimExpr) -> PrimExpr:
@@ -144,14 +142,9 @@ class FirstExtreme:
         if not isinstance(extent, IntImm) or extent.value == 0:
             results = [
                 if_then_else(extent > 0, value.astype(str(buffer.dtype)), identity)
-                for value, buffer, identity in zip(
-                    results, combination.buffers, combination.identity, strict=True
-                )
+                for value, buffer, identity in zip(results, combination.buffers, combination.identity, strict=True)
             ]
-        values = [
-            value.astype(str(buffer.dtype))
-            for value, buffer in zip(results, combination.buffers, strict=True)
-        ]
+        values = [value.astype(str(buffer.dtype)) for value, buffer in zip(results, combination.buffers, strict=True)]
         return store_all(combination.buffers, combination.indices, values)
 
 
@@ -328,9 +321,7 @@ class _Row:
     def end(self, best: Buffer, blocks: Buffer, extent: PrimExpr) -> Stmt:
         """Combine all lanes into the row's results: the extreme, and the first index that holds it."""
         lanes = self.lanes
-        reduce, combine = (
-            (vector_reduce_max, maximum) if self.extreme.is_max else (vector_reduce_min, minimum)
-        )
+        reduce, combine = (vector_reduce_max, maximum) if self.extreme.is_max else (vector_reduce_min, minimum)
         vectors = [vector_load(best, (u, 0), lanes) for u in range(self.count)]
 
         def places(value: Var) -> PrimExpr:
@@ -348,9 +339,7 @@ class _Row:
             places(value), value, extent))  # fmt: skip
 
 
-def across_rows(
-    extreme: FirstExtreme, element: Element, each: Callable[[Stmt], Stmt], at: Var, width: int
-) -> Stmt:
+def across_rows(extreme: FirstExtreme, element: Element, each: Callable[[Stmt], Stmt], at: Var, width: int) -> Stmt:
     """Return the loops of a strip of adjacent rows; `each` makes a loop over the rows with variable `at`."""
     extent = extreme.axis.extent.astype("int64")
     here = (at,)
@@ -396,6 +385,3 @@ def across_rows(
     return alloc("best", shape, extreme.dtype, "global", lambda best: alloc(
         "numbers", shape, "int32", "global", lambda numbers: alloc(
             "places", shape, "int64", "global", lambda places: all_pieces(best, numbers, places))))  # fmt: skip
-
-
-__all__ = ["FirstExtreme", "across_rows", "along_elements", "first_extreme"]

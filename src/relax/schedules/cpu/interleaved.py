@@ -46,9 +46,7 @@ def interleaved(group: Group) -> Stmt | None:
         return None
     *outer, inner = axes
     size = 8 if store.value.dtype.bits > 32 else 16
-    if store.indices[-1] is not inner.var or any(
-        inner.var in free_vars(index) for index in store.indices[:-1]
-    ):
+    if store.indices[-1] is not inner.var or any(inner.var in free_vars(index) for index in store.indices[:-1]):
         return None
     if (inner.size is not None and inner.size < 2 * size) or not _is_halved(store.value, inner):
         return None
@@ -153,6 +151,3 @@ class _Divided(StmtExprMutator):
         """Constant distance of the dividend from `at` * 2, or None."""
         distance = simplify(node.a - self.place) if node.dtype == self.place.dtype else None
         return distance.value + self.k if isinstance(distance, IntImm) else None
-
-
-__all__ = ["interleaved"]

@@ -50,9 +50,7 @@ def nested(axes: Sequence[Axis], body: Stmt) -> Stmt:
 class Lanes:
     """Pass with reductions along memory, each with several accumulator vectors."""
 
-    def __init__(
-        self, target: Target, one: Pass, element: Element, vector: Axis, fixed: list[Binding]
-    ) -> None:
+    def __init__(self, target: Target, one: Pass, element: Element, vector: Axis, fixed: list[Binding]) -> None:
         self.one, self.element, self.vector = one, element, vector
         self.fixed = fixed
         """Bindings before the loops along memory."""
@@ -71,9 +69,7 @@ class Lanes:
         for part in (*(v for _, v in self.element.lets), *(s.body for s in self.element.updates)):
             post_order_visit(part, visit)
         several = any(len(stage.buffers) > 1 for stage in self.element.updates)
-        extremes = all(
-            operation_of(s.combination) in (Max, Min) for s in self.element.updates if s.combination
-        )
+        extremes = all(operation_of(s.combination) in (Max, Min) for s in self.element.updates if s.combination)
         most = 1 if several else 2 if calls else 8 if extremes else 4
         size = self.vector.size
         return most if size is None else min(most, max(-(-size // self.lanes), 1))
@@ -89,9 +85,7 @@ class Lanes:
         starts = [self._start(stage, accumulators) for stage in self.element.updates]
         ends = [self._end(stage, accumulators) for stage in self.element.updates]
         outer = [axis for axis in self.one.elements if axis is not self.vector]
-        body: Stmt = block(
-            [*starts, nested(outer, bound(self.fixed, block(self._filled(accumulators)))), *ends]
-        )
+        body: Stmt = block([*starts, nested(outer, bound(self.fixed, block(self._filled(accumulators)))), *ends])
         for buffer in accumulators.values():
             body = AllocBuffer(buffer, body)
         return body
@@ -124,15 +118,10 @@ class Lanes:
         if self.count == 1:
             return self._vector(start, accumulators, const(0, "int64"), None)
         return loop(
-            "u",
-            self.count,
-            lambda u: self._vector(start + u * self.lanes, accumulators, u, None),
-            ForKind.UNROLLED,
+            "u", self.count, lambda u: self._vector(start + u * self.lanes, accumulators, u, None), ForKind.UNROLLED
         )
 
-    def _vector(
-        self, start: PrimExpr, accumulators: dict[Buffer, Buffer], u: PrimExpr, end: PrimExpr | None
-    ) -> Stmt:
+    def _vector(self, start: PrimExpr, accumulators: dict[Buffer, Buffer], u: PrimExpr, end: PrimExpr | None) -> Stmt:
         """Accumulate one vector of elements; ignore elements from `end` on."""
 
         def lane(at: Var) -> Stmt:
@@ -189,18 +178,14 @@ class Lanes:
         self, combination: Combination, starts: tuple[PrimExpr, ...], accumulators: dict[Buffer, Buffer]
     ) -> Stmt:
         """Combine the lanes in a loop over a copy in memory, as registers cannot be indexed by a variable."""
-        copies = {
-            b: decl_buffer((self.count, self.lanes), str(b.dtype), f"{b.name}_all")
-            for b in combination.buffers
-        }
+        copies = {b: decl_buffer((self.count, self.lanes), str(b.dtype), f"{b.name}_all") for b in combination.buffers}
         parts: list[Stmt] = [
             vector_store(copies[b], (u, 0), vector_load(accumulators[b], (u, 0), self.lanes))
             for b in combination.buffers
             for u in range(self.count)
         ]
         parts += [
-            BufferStore(b, value, combination.indices)
-            for b, value in zip(combination.buffers, starts, strict=True)
+            BufferStore(b, value, combination.indices) for b, value in zip(combination.buffers, starts, strict=True)
         ]
         so_far = tuple(BufferLoad(b, combination.indices) for b in combination.buffers)
 
@@ -243,6 +228,3 @@ class _Guarded(StmtExprMutator):
     def _is_there(self, value: PrimExpr) -> bool:
         """True if the value can be computed whether or not the condition holds."""
         return all(load.buffer in self.accumulators for load in loads_in(value))
-
-
-__all__ = ["Lanes", "nested"]

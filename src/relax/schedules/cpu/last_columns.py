@@ -75,9 +75,7 @@ class LastColumns:
         total: PrimExpr = Select(self.count > 0, int64(1), int64(0))
         for size in sizes:
             total = total * size
-        return loop(
-            "task", simplify(total), lambda var: digits(var, names, sizes, self._task), ForKind.PARALLEL
-        )
+        return loop("task", simplify(total), lambda var: digits(var, names, sizes, self._task), ForKind.PARALLEL)
 
     def _task(self, parts: list[PrimExpr]) -> Stmt:
         """Copy the columns and compute them for some rows."""
@@ -118,9 +116,7 @@ class LastColumns:
 
         def of_rows(first: PrimExpr, held: PrimExpr) -> Stmt:
             at = {**values, self.operands.row: first}
-            view = tile_view(
-                self.operands.left, at, ((self.operands.row, held), (self.operands.k, self.depth))
-            )
+            view = tile_view(self.operands.left, at, ((self.operands.row, held), (self.operands.k, self.depth)))
 
             def column(c: Var, acc: Buffer) -> Stmt:
                 stored = self._stored(values, acc, (first, c), held)
@@ -167,6 +163,3 @@ class LastColumns:
             return IfThenElse(LT(p, held), result.made(p, c, total))
 
         return result.declared(loop("p", ROWS, row, ForKind.UNROLLED))
-
-
-__all__ = ["LastColumns", "number_of_last"]

@@ -78,9 +78,7 @@ def _group_from(statements: Sequence[Stmt]) -> tuple[int, Group | None]:
     return best
 
 
-def _cut_group_from(
-    statements: Sequence[Stmt], position: int, allocated: Sequence[Buffer]
-) -> tuple[int, Group | None]:
+def _cut_group_from(statements: Sequence[Stmt], position: int, allocated: Sequence[Buffer]) -> tuple[int, Group | None]:
     """Return the longest group of statements from `position` on with split axes, and its length, or (0, None)."""
     nests: list[Nest] = []
     for statement in statements[position:]:
@@ -140,9 +138,7 @@ def _is_small(group: Group) -> bool:
     return points < SMALL
 
 
-def _intermediates(
-    statements: Sequence[Stmt], position: int, count: int, allocated: Sequence[Buffer]
-) -> set[Buffer]:
+def _intermediates(statements: Sequence[Stmt], position: int, count: int, allocated: Sequence[Buffer]) -> set[Buffer]:
     """Return the allocated buffers used only by these statements."""
     others: set[object] = set()
     for number, statement in enumerate(statements):
@@ -161,6 +157,3 @@ def _with_body(func: PrimFunc, body: Stmt) -> PrimFunc:
     reads, writes = buffers_used(body)
     kept = tuple(buffer for buffer in block.alloc_buffers if buffer.data in reads | writes)
     return func.replace(body=root.replace(block=block.replace(body=body, alloc_buffers=kept)))
-
-
-__all__ = ["Nests"]

@@ -273,9 +273,7 @@ class OnePair:
         number = i + Select(i < PLAIN - 1, int64(0), int64(1))
         return named("start", simplify(number * (self.half * self.tile.columns)), of_panel)
 
-    def _tile(
-        self, part: _Part, i: Var, panel: Buffer, first: PrimExpr, height: int, number: PrimExpr
-    ) -> Stmt:
+    def _tile(self, part: _Part, i: Var, panel: Buffer, first: PrimExpr, height: int, number: PrimExpr) -> Stmt:
         """Accumulate one register tile of a product; prefetch its part of the next product's operands."""
         lanes, most = self.tile.lanes, MOST_ROWS // 2
 
@@ -283,9 +281,7 @@ class OnePair:
             def step(k: Var) -> Stmt:
                 ahead = (self.half + k, floormod(number, self.tile.vectors) * lanes)
                 asked = Evaluate(prefetch(BufferLoad(left, (int64(0), height * self.pitch + k * height))))
-                return block(
-                    [asked, tile.add(lambda p: BufferLoad(left, (p, k)), panel, (k, int64(0)), ahead)]
-                )
+                return block([asked, tile.add(lambda p: BufferLoad(left, (p, k)), panel, (k, int64(0)), ahead)])
 
             zero = spread(const(0, self.dtype), lanes)
             return block([
@@ -312,6 +308,3 @@ class OnePair:
         return let("row", minimum(row, operands.rows), lambda row: named(
             "count", simplify(count), lambda count: let("column", column, lambda column: IfThenElse(
                 count > 0, self.quarters.stored(part.sums, (q, int64(0)), (row, column), count)))))  # fmt: skip
-
-
-__all__ = ["OnePair", "PairPacking", "is_packed_pair", "is_worth_it", "packing_of_pair"]

@@ -9,18 +9,7 @@ from typing import Final, Protocol, TypeAlias
 from ...ir import DataType
 from ...prim import Call, FloatImm, IntImm, PrimExpr, Var, is_const, post_order, simplify
 from ...prim.instructions import prefetch
-from ...tir import (
-    Block,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    IterVar,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-)
+from ...tir import Block, Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, IterVar, LetStmt, PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of
@@ -35,9 +24,7 @@ Values: TypeAlias = Mapping[Var, PrimExpr]
 """Values of the batch variables."""
 
 
-def is_large_float_sum(
-    store: BufferStore, start: PrimExpr, factors: Sequence[BufferLoad], block: Block
-) -> bool:
+def is_large_float_sum(store: BufferStore, start: PrimExpr, factors: Sequence[BufferLoad], block: Block) -> bool:
     """True for a zero-initialised sum of float32 or float64 products, unless it is statically small."""
     dtype = store.buffer.dtype
     same = all(factor.dtype == dtype for factor in factors)
@@ -233,9 +220,7 @@ class DeclaredOperands:
         return body
 
 
-def tile_view(
-    access: BufferLoad | BufferStore, values: Values, axes: Sequence[tuple[Var, PrimExpr]]
-) -> Buffer:
+def tile_view(access: BufferLoad | BufferStore, values: Values, axes: Sequence[tuple[Var, PrimExpr]]) -> Buffer:
     """View of a compact buffer restricted to (start, extent) of some variables of an access.
 
     Variables without a value begin at 0. Bounds are checked once, where the view is declared; indices into it are

@@ -90,14 +90,9 @@ class RegisterTile:
         ])  # fmt: skip
 
 
-def register_tile(
-    height: int, vectors: int, lanes: int, dtype: str, body: Callable[[RegisterTile], Stmt]
-) -> Stmt:
+def register_tile(height: int, vectors: int, lanes: int, dtype: str, body: Callable[[RegisterTile], Stmt]) -> Stmt:
     """Call `body` with a register tile of `height` rows and `vectors` vectors."""
     width = vectors * lanes
     return alloc("acc", (height, width), dtype, "local", lambda acc: alloc(
         "right", (width,), dtype, "local",
         lambda right: body(RegisterTile(acc, right, height, vectors, lanes))))  # fmt: skip
-
-
-__all__ = ["RegisterTile", "register_tile", "register_tiles"]

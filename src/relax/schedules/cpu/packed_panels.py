@@ -145,10 +145,7 @@ def _packing(operands: Operands, right: BufferLoad, target: Target) -> _Plan | N
     batch = tuple(v.var for v in operands.batch if id(v.var) in places)
     order = tuple(places[id(var)] for var in (*batch, operands.k, operands.column))
     sizes = tuple(size for _, size in used)
-    covered: list[tuple[PrimExpr, int]] = [
-        (operands.depth, sizes[order[-2]]),
-        (operands.columns, sizes[order[-1]]),
-    ]
+    covered: list[tuple[PrimExpr, int]] = [(operands.depth, sizes[order[-2]]), (operands.columns, sizes[order[-1]])]
     covered += [(size_of(v), sizes[places[id(v.var)]]) for v in operands.batch if id(v.var) in places]
     if not all(isinstance(size, IntImm) and size.value == held for size, held in covered):
         return None
@@ -157,6 +154,3 @@ def _packing(operands: Operands, right: BufferLoad, target: Target) -> _Plan | N
     segments = panels(columns, tile)
     widths = tuple(segment.size * tile.lanes for segment in segments for _ in range(segment.number))
     return _Plan(PanelPacking(sizes, order, widths), batch, tuple(outer), depth)
-
-
-__all__ = ["PanelPacking", "Panels", "packed_products", "users_of"]

@@ -24,9 +24,7 @@ from .windows import Accepts, Kernel, rewritten_kernels
 class Declare(Protocol):
     """Declares packed weights of a given shape and dtype; their name contains `form`."""
 
-    def __call__(
-        self, packing: Packing, shape: Sequence[int], dtype: str, form: str = "packed"
-    ) -> Buffer: ...
+    def __call__(self, packing: Packing, shape: Sequence[int], dtype: str, form: str = "packed") -> Buffer: ...
 
 
 def packed_kernels(
@@ -60,6 +58,3 @@ def packed_kernels(
 
     arranged = rewritten_kernels(func, rewrite, accepts)
     return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
-
-
-__all__ = ["Declare", "packed_kernels"]

@@ -104,9 +104,7 @@ def _with_results_in_place(group: Group, own: set[Buffer]) -> Group:
         if first.is_reduction or first.buffers[0].data not in data or not group.elements(first):
             continue
         (store,) = first.stores
-        loads = [
-            (n, load) for n, s in enumerate(group.stages) for load in s.loads() if load.buffer is store.buffer
-        ]
+        loads = [(n, load) for n, s in enumerate(group.stages) for load in s.loads() if load.buffer is store.buffer]
         if not loads or not all(_same(load.indices, store.indices) for _, load in loads):
             continue
         last = group.stages[max(n for n, _ in loads)]
@@ -129,9 +127,7 @@ def _changed(stage: Stage, change: Callable[[Stmt], Stmt]) -> Stage:
     if combination is not None:
         buffers = {old.buffer: new for old, new in zip(stage.stores, stores_in(body), strict=True)}
         stores = tuple(buffers[buffer] for buffer in combination.buffers)
-        combination = replace(
-            combination, buffers=tuple(store.buffer for store in stores), indices=stores[0].indices
-        )
+        combination = replace(combination, buffers=tuple(store.buffer for store in stores), indices=stores[0].indices)
     return replace(stage, stores=stores_in(body), body=body, starts=starts, combination=combination)
 
 
@@ -183,10 +179,7 @@ class Rows:
         if all(buffer is not local for local in self.locals):
             return True
         return any(
-            load.buffer is buffer
-            for later in passes[position + 1 :]
-            for s in later.stages
-            for load in s.loads()
+            load.buffer is buffer for later in passes[position + 1 :] for s in later.stages for load in s.loads()
         )
 
 
@@ -285,9 +278,3 @@ def stores_in(stmt: Node) -> tuple[BufferStore, ...]:
     stores: list[BufferStore] = []
     post_order_visit(stmt, lambda node: stores.append(node) if isinstance(node, BufferStore) else None)
     return tuple(stores)
-
-
-__all__ = [
-    "Element", "Pass", "Place", "Redirect", "Rows", "element_of", "may_reorder", "operation_of", "passes_of",
-    "store_all", "stores_in", "without_invariants",
-]  # fmt: skip

@@ -110,9 +110,7 @@ def _part(stage: Stage, store: BufferStore, axis: Axis, piece: Piece) -> Stage:
     axes = tuple(own if other is axis else other for other in stage.axes)
     moved = substitute(store.replace(value=value), {axis.var: at})
     moved = moved.replace(value=simplify(moved.value), indices=tuple(map(simplify, moved.indices)))
-    return replace(
-        stage, axes=tuple(a for a in axes if a is not own or high - low > 1), stores=(moved,), body=moved
-    )
+    return replace(stage, axes=tuple(a for a in axes if a is not own or high - low > 1), stores=(moved,), body=moved)
 
 
 def _nest(group: Group, stage: Stage) -> Stmt:
@@ -123,6 +121,3 @@ def _nest(group: Group, stage: Stage) -> Stmt:
     for axis in reversed(stage.axes):
         body = For(axis.var, const(0, axis.var.dtype), axis.extent, ForKind.SERIAL, body)
     return within(group, body)
-
-
-__all__ = ["in_pieces"]

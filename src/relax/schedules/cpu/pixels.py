@@ -13,17 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from ...prim import PrimExpr, Var
-from ...tir import (
-    AllocBuffer,
-    Buffer,
-    BufferStore,
-    DeclBuffer,
-    ForKind,
-    IfThenElse,
-    IterVar,
-    LetStmt,
-    Stmt,
-)
+from ...tir import AllocBuffer, Buffer, BufferStore, DeclBuffer, ForKind, IfThenElse, IterVar, LetStmt, Stmt
 from ...tir.functor import substitute
 from ..build import block, loop
 from .windows import Axis
@@ -151,6 +141,3 @@ class TapVectors:
         result = np.zeros(self.shape, array.dtype)
         result[:, : self.channels] = np.transpose(np.reshape(array, (self.channels, self.taps)))
         return result
-
-
-__all__ = ["Pixels", "RowPacking", "Table", "TapVectors", "WeightBlocks"]

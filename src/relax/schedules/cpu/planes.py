@@ -58,9 +58,7 @@ class Sizes:
         return body
 
 
-def digits(
-    flat: PrimExpr, sizes: Sequence[tuple[str, PrimExpr]], body: Callable[[list[PrimExpr]], Stmt]
-) -> Stmt:
+def digits(flat: PrimExpr, sizes: Sequence[tuple[str, PrimExpr]], body: Callable[[list[PrimExpr]], Stmt]) -> Stmt:
     """Call `body` with the mixed-radix digits of `flat`, one per (name, size)."""
     results: list[PrimExpr] = [const(0, "int64")] * len(sizes)
     values: list[tuple[Var, PrimExpr, PrimExpr]] = []
@@ -80,10 +78,7 @@ def digits(
 
 
 def window(
-    buffer: Buffer,
-    place: Sequence[PrimExpr],
-    width: int | PrimExpr,
-    body: Callable[[Buffer, Sequence[PrimExpr]], Stmt],
+    buffer: Buffer, place: Sequence[PrimExpr], width: int | PrimExpr, body: Callable[[Buffer, Sequence[PrimExpr]], Stmt]
 ) -> Stmt:
     """Call `body` with a buffer and indices from which `width` elements of the last dimension are used.
 
@@ -145,9 +140,7 @@ class Planes:
             distance = simplify(at * axis.dilation)
             number = floordiv(floormod(distance, axis.stride), self.steps[d])
             phase = simplify(phase * self.phases[d] + number)
-            shift = shift * (self.rows[d] if d < len(self.rows) else self.line) + floordiv(
-                distance, axis.stride
-            )
+            shift = shift * (self.rows[d] if d < len(self.rows) else self.line) + floordiv(distance, axis.stride)
         return simplify(phase * self.area + shift)
 
     # ------------------------------------------------------------------ filling
@@ -159,29 +152,20 @@ class Planes:
         return block([self._phases(0, [], leading, source, plane), rest])
 
     def _phases(
-        self,
-        d: int,
-        phases: list[PrimExpr],
-        leading: Sequence[PrimExpr],
-        source: Sequence[PrimExpr],
-        plane: Buffer,
+        self, d: int, phases: list[PrimExpr], leading: Sequence[PrimExpr], source: Sequence[PrimExpr], plane: Buffer
     ) -> Stmt:
         if d == len(self.phases):
             return self._rows(0, phases, [], leading, source, plane)
         if self.phases[d] == 1:
             return self._phases(d + 1, [*phases, const(0, "int64")], leading, source, plane)
-        return loop(
-            f"a{d}", self.phases[d], lambda a: self._phases(d + 1, [*phases, a], leading, source, plane)
-        )
+        return loop(f"a{d}", self.phases[d], lambda a: self._phases(d + 1, [*phases, a], leading, source, plane))
 
     def _rows(
         self, d: int, phases: list[PrimExpr], rows: list[PrimExpr], leading: Sequence[PrimExpr],
         source: Sequence[PrimExpr], plane: Buffer,
     ) -> Stmt:  # fmt: skip
         if d < len(self.rows):
-            return loop(
-                f"r{d}", self.rows[d], lambda r: self._rows(d + 1, phases, [*rows, r], leading, source, plane)
-            )
+            return loop(f"r{d}", self.rows[d], lambda r: self._rows(d + 1, phases, [*rows, r], leading, source, plane))
         place: PrimExpr = const(0, "int64")
         for phase, count in zip(phases, self.phases, strict=True):
             place = simplify(place * count + phase)
@@ -193,9 +177,7 @@ class Planes:
             for row, phase, g, a in zip(rows, phases, self.steps, axes, strict=False)
         ]
         return let(
-            "at",
-            simplify(place * self.line),
-            lambda at: self._line_of(at, ys, phases[-1], leading, source, plane),
+            "at", simplify(place * self.line), lambda at: self._line_of(at, ys, phases[-1], leading, source, plane)
         )
 
     def _line_of(
@@ -231,9 +213,7 @@ class Planes:
 
     def _store(self, plane: Buffer, leading: Sequence[PrimExpr], at: PrimExpr, value: PrimExpr) -> Stmt:
         """Store a vector into a plane."""
-        return window(
-            plane, (*leading, simplify(at)), self.lanes, lambda part, place: vector_store(part, place, value)
-        )
+        return window(plane, (*leading, simplify(at)), self.lanes, lambda part, place: vector_store(part, place, value))
 
     def _stored(self, outer: Sequence[PrimExpr], start: PrimExpr, plane: Buffer) -> PrimExpr:
         """Strided vector of the data from `start` on, in the form stored in a plane."""
@@ -285,11 +265,6 @@ def filled(windows: Windows, planes: Planes, plane: Buffer, sizes: Sequence[Prim
     names = [(f"n{d}", size) for d, size in enumerate(sizes)]
 
     def image(flat: Var) -> Stmt:
-        return digits(
-            flat, names, lambda at: planes.fill(at, at if windows.depth is not None else at[:-1], plane)
-        )
+        return digits(flat, names, lambda at: planes.fill(at, at if windows.depth is not None else at[:-1], plane))
 
     return loop("image", simplify(total), image, ForKind.PARALLEL)
-
-
-__all__ = ["Planes", "Sizes", "digits", "filled", "window"]

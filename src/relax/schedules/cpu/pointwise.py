@@ -117,9 +117,7 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
     if merged is None:
         return None
     data, names = windows.data, list(merged.names)
-    area = (
-        _named_product("area", [axis.extent for axis in windows.axes], names) if is_strided else merged.count
-    )
+    area = _named_product("area", [axis.extent for axis in windows.axes], names) if is_strided else merged.count
     leading = data.shape[: data.ndim - len(windows.axes)]
     source = decl_buffer((*leading, area), str(data.dtype), f"{data.name}_pixels", data=data.data)
     return Pixels(
@@ -159,9 +157,7 @@ def merged_pixels(kernel: Kernel) -> Merged | None:
     return Merged(pixel.var, count, merged, total, tuple(merger.views.values()), tuple(names), tables)
 
 
-def with_tables(
-    store: BufferStore, channel: IterVar, varying: Sequence[Var]
-) -> tuple[BufferStore, tuple[Table, ...]]:
+def with_tables(store: BufferStore, channel: IterVar, varying: Sequence[Var]) -> tuple[BufferStore, tuple[Table, ...]]:
     """Move per-channel subexpressions of the store into tables; return the new store and the tables."""
     parts = CommonParts(varying)
     value = parts.visit(store.value)
@@ -223,8 +219,3 @@ class _Summed(StmtExprMutator):
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
         return self.total if node.buffer is self.buffer else self.visit_children(node)
-
-
-__all__ = [
-    "Merged", "Pointwise", "finished", "is_total", "merged_pixels", "pixels_of", "with_tables", "writer_for",
-]  # fmt: skip

@@ -39,29 +39,8 @@ from ...prim.intrin import ceildiv, floordiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import (
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    Evaluate,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    Stmt,
-)
-from ..build import (
-    alloc,
-    block,
-    digits,
-    int64,
-    loop,
-    named,
-    ramp,
-    scratch,
-    spread,
-    vector_load,
-    vector_store,
-)
+from ...tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
+from ..build import alloc, block, digits, int64, loop, named, ramp, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from .operands import Results, Values
 from .pixels import Pixels
@@ -146,9 +125,7 @@ def cost(
 
     def tiles(rows: PrimExpr, wide: int) -> float:
         if isinstance(rows, IntImm):
-            count, high, low = (
-                even_tiles(rows.value, height) if is_even else (-(-rows.value // height), 0, height)
-            )
+            count, high, low = even_tiles(rows.value, height) if is_even else (-(-rows.value // height), 0, height)
             return high * step(height, wide) + (count - high) * step(low, wide)
         is_wasted = not is_even or height * (height - 1) > SMALL
         return (1 / height + (1 / 96 if is_wasted else 0)) * step(height, wide)
@@ -179,8 +156,7 @@ def best(
 ) -> tuple[int, int]:
     """Shape of the tile with the fewest steps, with no more rows than exist."""
     most = max(
-        (max(part.value, 1) if isinstance(part, IntImm) else tile.rows * tile.vectors * 2 for part in rows),
-        default=1,
+        (max(part.value, 1) if isinstance(part, IntImm) else tile.rows * tile.vectors * 2 for part in rows), default=1
     )
     options = [shape for shape in reversed(shapes(tile)) if shape[0] <= most]
     return min(options, key=lambda shape: cost(rows, vectors, shape, is_even, row, crowded, cores))
@@ -236,9 +212,7 @@ class Writer:
         """Stall per row element and penalty per missing register (see `cost`)."""
         self.sharing = self._sharing(rows)
         """Cores that share the blocks of a row's vectors."""
-        self.height, self.vectors = best(
-            rows, vectors, self.tile, not self.rows_are_weights, *self.waits, self.sharing
-        )
+        self.height, self.vectors = best(rows, vectors, self.tile, not self.rows_are_weights, *self.waits, self.sharing)
         self.width = self.vectors * self.lanes
         self.bound: PrimExpr | None = None if self.is_filled() else pixels.count
         """Number of pixels, or None if every stored vector is full."""
@@ -311,9 +285,7 @@ class Writer:
         def grouped(chunks: PrimExpr) -> Stmt:
             others = _product([*(size_of(v) for v in batch), chunks])
             number = _groups(blocks, self.least_blocks(), others, self.cores)
-            return named(
-                "groups", number, lambda number: parallel([*(size_of(v) for v in batch), number, chunks])
-            )
+            return named("groups", number, lambda number: parallel([*(size_of(v) for v in batch), number, chunks]))
 
         def parallel(sizes: list[PrimExpr]) -> Stmt:
             names = [*(v.var.name for v in batch), "go", "ch"]
@@ -364,9 +336,7 @@ class Writer:
 
         sizes = [simplify(maximum(axis.size, int64(1))) for axis in pixels.steps]
 
-        def place(
-            d: int, rest: PrimExpr, distance: PrimExpr, at: PrimExpr, body: Callable[[PrimExpr], Stmt]
-        ) -> Stmt:
+        def place(d: int, rest: PrimExpr, distance: PrimExpr, at: PrimExpr, body: Callable[[PrimExpr], Stmt]) -> Stmt:
             """Call `body` with the data offset of pixel `rest` of the first `d` + 1 axes, added to the offset in the
             other axes.
             """
@@ -457,10 +427,7 @@ class Writer:
                 element = Var("a", f"{self.factor}x{lanes}" if lanes > 1 else self.factor)
 
                 def update(v: Var) -> Stmt:
-                    total, right = (
-                        vector_load(acc, (p, v * lanes), lanes),
-                        vector_load(line, (v * lanes,), lanes),
-                    )
+                    total, right = (vector_load(acc, (p, v * lanes), lanes), vector_load(line, (v * lanes,), lanes))
                     return vector_store(acc, (p, v * lanes), self.added(total, element, right))
 
                 products = loop("v", vectors, update, ForKind.UNROLLED)
@@ -541,6 +508,3 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
     for size in sizes:
         total = total * size
     return simplify(total)
-
-
-__all__ = ["LINE", "Load", "Steps", "Writer", "best", "cost", "even_tiles", "image_of", "number_of", "shapes"]

@@ -28,21 +28,7 @@ from functools import reduce
 from typing import Final
 
 from ...ir import structural_equal
-from ...prim import (
-    Add,
-    And,
-    Cast,
-    FloatImm,
-    IntImm,
-    Max,
-    Min,
-    PrimExpr,
-    Select,
-    Var,
-    const,
-    is_const,
-    simplify,
-)
+from ...prim import Add, And, Cast, FloatImm, IntImm, Max, Min, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv
 from ...prim.intrin import min as minimum
 from ...target import Target
@@ -244,9 +230,7 @@ def _epilogue(
     if any(data.data in written for written in between) or not same_shape(store.buffer, result):
         return None
     loads = [load for load in loads_in(store.value) if load.buffer is result]
-    in_place = all(isinstance(index, Var) for index in store.indices) and all(
-        same_place(load, store) for load in loads
-    )
+    in_place = all(isinstance(index, Var) for index in store.indices) and all(same_place(load, store) for load in loads)
     return behind if in_place and is_compact(store.buffer) else None
 
 
@@ -330,11 +314,7 @@ class _Writer:
         return result
 
     def _combined(
-        self,
-        place: Sequence[PrimExpr],
-        x: Var,
-        may_be_beside: bool,
-        stored: Callable[[PrimExpr], Stmt],
+        self, place: Sequence[PrimExpr], x: Var, may_be_beside: bool, stored: Callable[[PrimExpr], Stmt]
     ) -> Stmt:
         """Combine a vector of each row of a window and pass it to `stored`.
 
@@ -364,19 +344,13 @@ class _Writer:
         def of_lines(acc: Buffer) -> Stmt:
             is_whole = And(x >= 0, x + lanes <= self.last.extent)
             lines = IfThenElse(is_whole, of_taps(acc, [], None), of_taps(acc, [], mask))
-            return block(
-                [vector_store(acc, (0,), self.identity), lines, stored(vector_load(acc, (0,), lanes))]
-            )
+            return block([vector_store(acc, (0,), self.identity), lines, stored(vector_load(acc, (0,), lanes))])
 
         return alloc("acc", (lanes,), self.dtype, "local", of_lines)
 
     def _element(self, vector: PrimExpr) -> PrimExpr:
         """Vector of the data, cast to the dtype of the results."""
-        return (
-            vector
-            if str(vector.dtype.element_of) == self.dtype
-            else vector.astype(f"{self.dtype}x{self.lanes}")
-        )
+        return vector if str(vector.dtype.element_of) == self.dtype else vector.astype(f"{self.dtype}x{self.lanes}")
 
     def _results(self, line: Buffer, place: Sequence[PrimExpr], first: PrimExpr, v: Var) -> Stmt:
         """Compute a vector of results."""
@@ -410,9 +384,7 @@ class _Writer:
             return BufferStore(out.buffer, total, tuple(place))
         store = epilogue.stores[0]
         value = _Replaced(out.buffer, total).visit(store.value)
-        at = {
-            i: p.astype(str(i.dtype)) for i, p in zip(store.indices, place, strict=True) if isinstance(i, Var)
-        }
+        at = {i: p.astype(str(i.dtype)) for i, p in zip(store.indices, place, strict=True) if isinstance(i, Var)}
         return BufferStore(store.buffer, substitute(value, at), tuple(place))
 
     @property
@@ -429,6 +401,3 @@ class _Replaced(StmtExprMutator):
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
         return self.value if node.buffer is self.buffer else self.visit_children(node)
-
-
-__all__ = ["Pooling"]

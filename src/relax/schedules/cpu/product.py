@@ -41,31 +41,9 @@ from ...prim.intrin import floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import (
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    Stmt,
-)
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
-from ..build import (
-    alloc,
-    block,
-    digits,
-    int64,
-    let,
-    loop,
-    named,
-    scratch,
-    spread,
-    vector_load,
-    vector_store,
-)
+from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from .operands import Matrices, Values, tile_view
 from .product_results import ColumnPanel, ProductResults, each_vector, mask_of
@@ -235,9 +213,7 @@ class ProductWriter:
         values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
 
         def group(begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
-            return self._panel_of(
-                values, segments, jo, lambda panel: self._chunks(panel, begin, end, is_last)
-            )
+            return self._panel_of(values, segments, jo, lambda panel: self._chunks(panel, begin, end, is_last))
 
         if not segments:
             return block([])
@@ -258,9 +234,7 @@ class ProductWriter:
             result = IfThenElse(LT(jo, first.count), result, other)
         return result
 
-    def _panel(
-        self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]
-    ) -> Stmt:
+    def _panel(self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]) -> Stmt:
         """Call `body` with panel `jo` of a segment."""
         width = segment.size * self.tile.lanes
         start = simplify((segment.start + jo * segment.size) * self.tile.lanes)
@@ -320,9 +294,7 @@ class ProductWriter:
         sums, zero = rows.sums, spread(const(0, self.dtype), self.tile.lanes)
         assert sums is not None
         return loop(
-            "r",
-            count,
-            lambda r: each_vector(panel, self.tile.lanes, lambda c: vector_store(sums, (r, c), zero)),
+            "r", count, lambda r: each_vector(panel, self.tile.lanes, lambda c: vector_store(sums, (r, c), zero))
         )
 
     def _blocks(self, panel: ColumnPanel, rows: RowsOfPanel) -> Stmt:
@@ -358,16 +330,12 @@ class ProductWriter:
         most = self.depth.value if isinstance(self.depth, IntImm) else self.block
         return scratch("panel", (min(most, self.block), width), self.dtype, copied)
 
-    def _packed_block(
-        self, packed: BufferLoad, panel: ColumnPanel, start: PrimExpr, depth: PrimExpr
-    ) -> Buffer:
+    def _packed_block(self, packed: BufferLoad, panel: ColumnPanel, start: PrimExpr, depth: PrimExpr) -> Buffer:
         """View of a depth block of a packed panel."""
         column, width = self.operands.column, int64(panel.vectors * self.tile.lanes)
         at = {**panel.values, column: simplify(panel.start * self.depth + start * width)}
         view = tile_view(packed, at, ((column, depth * width),))
-        return decl_buffer(
-            (depth, width), str(view.dtype), "panel", data=view.data, elem_offset=view.elem_offset
-        )
+        return decl_buffer((depth, width), str(view.dtype), "panel", data=view.data, elem_offset=view.elem_offset)
 
     def copied_panels(self, packed: BufferLoad, behind: Callable[[DepthBlock], Stmt]) -> Stmt:
         """Copy all panels of a matrix into `packed`; `behind` returns a statement to run after each copy."""
@@ -509,11 +477,7 @@ class ProductWriter:
                 return block([*asked, self._step(part, acc, left, right, k, height)])
 
             sums = alloc(
-                "right",
-                (width,),
-                self.dtype,
-                "local",
-                lambda right: loop("k", part.depth, partial(step, right)),
+                "right", (width,), self.dtype, "local", lambda right: loop("k", part.depth, partial(step, right))
             )
             kept = rows.sums
             if kept is None:
@@ -554,9 +518,7 @@ class ProductWriter:
         lines = [BufferLoad(source, (row, k * self.tile.lanes)) for row in rows]
         return [Evaluate(prefetch(line, locality=2)) for line in lines]
 
-    def _step(
-        self, part: DepthBlock, acc: Buffer, left: Buffer, right: Buffer, k: PrimExpr, height: int
-    ) -> Stmt:
+    def _step(self, part: DepthBlock, acc: Buffer, left: Buffer, right: Buffer, k: PrimExpr, height: int) -> Stmt:
         """Return one rank-1 update of the tile; the panel's vectors stay in registers while iterating over rows."""
         lanes = self.tile.lanes
         rights = self._rights(part, right, k)

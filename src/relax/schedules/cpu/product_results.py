@@ -51,16 +51,11 @@ class ProductResults:
     def __init__(self, operands: Matrices, target: Target, is_one_block: bool) -> None:
         """Set up the stores; `is_one_block` says that the depth is static and fits one block."""
         self.operands, self.is_one_block = operands, is_one_block
-        self.dtype, self.lanes = (
-            str(operands.total.dtype),
-            tile_for(target, operands.total.dtype.bits).lanes,
-        )
+        self.dtype, self.lanes = (str(operands.total.dtype), tile_for(target, operands.total.dtype.bits).lanes)
         has_tails = is_const(simplify(floormod(operands.columns, self.lanes)), 0) or has_masks(target)
         value = operands.store.value
         is_sum = value is operands.total
-        self.are_direct = (
-            is_one_block or has_tails if is_sum else is_one_block and has_tails and not has_calls(value)
-        )
+        self.are_direct = is_one_block or has_tails if is_sum else is_one_block and has_tails and not has_calls(value)
         """True if each tile stores its results, without accumulators in memory."""
         sizes = [*(size_of(v) for v in operands.batch), operands.rows, operands.columns]
         known = [size.value for size in sizes if isinstance(size, IntImm)]
@@ -168,6 +163,3 @@ def each_vector(panel: ColumnPanel, lanes: int, body: Callable[[PrimExpr], Stmt]
 def mask_of(panel: ColumnPanel, column: PrimExpr, lanes: int) -> PrimExpr | None:
     """Mask of the lanes of a panel's vector inside the matrix, or None for all lanes."""
     return None if panel.inside is None else LT(ramp(column, lanes), spread(panel.inside, lanes))
-
-
-__all__ = ["LINE", "ColumnPanel", "ProductResults", "each_vector", "mask_of"]

@@ -173,9 +173,7 @@ class _CopiedFirst:
         def column(c: PrimExpr) -> Stmt:
             def taken(most: Buffer, k: PrimExpr) -> Stmt:
                 element = absolute(vector_load(part.source, (k, c), lanes))
-                return vector_store(
-                    most, (int64(0),), maximum(vector_load(most, (int64(0),), lanes), element)
-                )
+                return vector_store(most, (int64(0),), maximum(vector_load(most, (int64(0),), lanes), element))
 
             return alloc("most", (lanes,), dtype, "local", lambda most: block([
                 vector_store(most, (int64(0),), spread(const(0, dtype), lanes)),
@@ -207,6 +205,3 @@ class _CopiedFirst:
             ])  # fmt: skip
 
         return alloc("uneven", (lanes,), dtype, "local", found)
-
-
-__all__ = ["Product", "packed_tiled", "tiled"]

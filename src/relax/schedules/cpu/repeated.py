@@ -23,20 +23,7 @@ from dataclasses import replace
 from typing import Final
 
 from ...ir import Node
-from ...prim import (
-    And,
-    Call,
-    FloorDiv,
-    IntImm,
-    Or,
-    PrimExpr,
-    Select,
-    Var,
-    const,
-    free_vars,
-    is_const,
-    simplify,
-)
+from ...prim import And, Call, FloorDiv, IntImm, Or, PrimExpr, Select, Var, const, free_vars, is_const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...tir import Buffer, BufferLoad, BufferStore, For, ForKind, Shuffle, Stmt
@@ -78,9 +65,7 @@ def _repeated_loads(stage: Stage, axis: Axis) -> tuple[list[BufferLoad], int]:
             if isinstance(last, FloorDiv) and last.a is axis.var and isinstance(last.b, IntImm):
                 moves = any(axis.var in free_vars(index) for index in others)
                 loads[node] = 0 if moves or node.dtype.bits < 8 else last.b.value
-        elif isinstance(node, (Select, And, Or)) or (
-            isinstance(node, Call) and node.intrinsic == "if_then_else"
-        ):
+        elif isinstance(node, (Select, And, Or)) or (isinstance(node, Call) and node.intrinsic == "if_then_else"):
             conditional = True
 
     post_order_visit(stage.body, visit)
@@ -119,12 +104,8 @@ class _Writer:
         """Repeat the rows of a strip, then compute its elements."""
         if len(lines) < len(self.loads):
             dtype = str(self.loads[len(lines)].dtype)
-            return scratch(
-                "line", (self.length,), dtype, lambda line: self._strip(start, length, [*lines, line])
-            )
-        copies = [
-            self._copied(load, line, start, length) for load, line in zip(self.loads, lines, strict=True)
-        ]
+            return scratch("line", (self.length,), dtype, lambda line: self._strip(start, length, [*lines, line]))
+        copies = [self._copied(load, line, start, length) for load, line in zip(self.loads, lines, strict=True)]
         at = Var(self.axis.var.name, self.axis.var.dtype)
         elements = {load: BufferLoad(line, (at,)) for load, line in zip(self.loads, lines, strict=True)}
         moved = substitute(_Exchanged(elements).visit(self.store), {self.axis.var: start + at})
@@ -161,6 +142,3 @@ class _Exchanged(StmtExprMutator):
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
         value = self.values.get(node)
         return self.visit_children(node) if value is None else value
-
-
-__all__ = ["repeated"]

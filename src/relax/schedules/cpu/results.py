@@ -72,11 +72,7 @@ class Results:
         others = [var for var in self.store.indices if isinstance(var, Var) and var is not index]
         common = CommonParts(others, self._sum)
         value, dtype = common.visit(self.store.value), str(self._sum.dtype)
-        if (
-            not isinstance(index, Var)
-            or not common.values
-            or any(var.dtype != dtype for var, _ in common.values)
-        ):
+        if not isinstance(index, Var) or not common.values or any(var.dtype != dtype for var, _ in common.values):
             return body(self)
 
         def row(table: Buffer, p: Var) -> Stmt:
@@ -169,6 +165,3 @@ class _Replaced(StmtExprMutator):
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
         return self.value if node.buffer is self.buffer else self.visit_children(node)
-
-
-__all__ = ["Results", "vectors_of_line"]

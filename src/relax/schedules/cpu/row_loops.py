@@ -19,18 +19,7 @@ from ...target import Target
 from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.functor import substitute
-from ..build import (
-    alloc,
-    block,
-    int64,
-    let,
-    loop,
-    named,
-    scratch,
-    shared,
-    vector_load,
-    vector_store,
-)  # fmt: skip
+from ..build import alloc, block, int64, let, loop, named, scratch, shared, vector_load, vector_store  # fmt: skip
 from ..contraction import size_of
 from .chains import DTYPE, Chain, Link
 from .channel_blocks import part_of
@@ -94,9 +83,7 @@ class RowLoops(RowTiles):
         """Per-channel values of each epilogue, by the variable that stands for them."""
         self.sizes = Sizes()
         name = self.sizes.named
-        self.height, self.width = (
-            name(n, axis.size) for n, axis in zip(("height", "width"), chain.axes, strict=True)
-        )
+        self.height, self.width = (name(n, axis.size) for n, axis in zip(("height", "width"), chain.axes, strict=True))
         self.panel = self._panel()
         """Form in which the data are copied."""
         self.extents = self.panel.extents
@@ -155,10 +142,7 @@ class RowLoops(RowTiles):
     def _tables(self, link: Link) -> dict[Var, Table]:
         """Tables of per-channel values, padded to whole vectors."""
         width, finish = -(-link.channels // self.lanes) * self.lanes, link.finish
-        return {
-            name: Table(decl_buffer([width], DTYPE, "table"), finish.channel, part)
-            for name, part in finish.parts
-        }
+        return {name: Table(decl_buffer([width], DTYPE, "table"), finish.channel, part) for name, part in finish.parts}
 
     def _pixels(self, registers: int) -> int:
         """Pixels of a tile: as many as registers hold, or fewer if these cover rows of static length better."""
@@ -261,12 +245,7 @@ class RowLoops(RowTiles):
     # ------------------------------------------------------------------ expansion and depthwise sums
 
     def _lines(
-        self,
-        band: Band,
-        group: PrimExpr,
-        expand: Buffer,
-        depthwise: Buffer,
-        buffers: tuple[Buffer, Buffer, Buffer],
+        self, band: Band, group: PrimExpr, expand: Buffer, depthwise: Buffer, buffers: tuple[Buffer, Buffer, Buffer]
     ) -> Stmt:
         """Process the rows of a band for a channel group: expand each row's new data, then compute its depthwise
         results.
@@ -288,9 +267,7 @@ class RowLoops(RowTiles):
             self.groups, group, lambda first, size: loop("r", band.lines, lambda r: line(r, first, size))
         )
 
-    def _of_group(
-        self, groups: Sequence[Segment], group: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]
-    ) -> Stmt:
+    def _of_group(self, groups: Sequence[Segment], group: PrimExpr, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
         """Call `body` with the first vector of a group and its number of vectors."""
         if len(groups) == 1:
             size = groups[0].size
@@ -299,18 +276,10 @@ class RowLoops(RowTiles):
         is_large = group < large.count
         size = Select(is_large, int64(large.size), int64(small.size))
         first = group * small.size + minimum(group, large.count)
-        return named(
-            "first", simplify(first), lambda first: named("size", size, lambda size: body(first, size))
-        )
+        return named("first", simplify(first), lambda first: named("size", size, lambda size: body(first, size)))
 
     def _expanded(
-        self,
-        band: Band,
-        group: PrimExpr,
-        q: PrimExpr,
-        slots: PrimExpr,
-        weights: Buffer,
-        buffers: tuple[Buffer, Buffer],
+        self, band: Band, group: PrimExpr, q: PrimExpr, slots: PrimExpr, weights: Buffer, buffers: tuple[Buffer, Buffer]
     ) -> Stmt:
         """Expand padded row `q` of a channel group into the ring buffer."""
         _, ring = buffers
@@ -397,9 +366,7 @@ class RowLoops(RowTiles):
 
         def tile(places: Sequence[PrimExpr], v: Var, t: Var, parts: list[Buffer]) -> Stmt:
             if len(parts) < taps:
-                place = (
-                    places[len(parts)] * self.line + t * (self.pixels * self.along.stride)
-                ) * self.group_pitch
+                place = (places[len(parts)] * self.line + t * (self.pixels * self.along.stride)) * self.group_pitch
                 return part_of(ring, place + v * lanes, (reach, lanes), (self.group_pitch, 1), lambda part: tile(
                     places, v, t, [*parts, part]))  # fmt: skip
             place = (line + t) * (self.pixels * self.pitch) + (first + v) * lanes
@@ -438,9 +405,7 @@ class RowLoops(RowTiles):
 
     # ------------------------------------------------------------------ projection
 
-    def _projected(
-        self, band: Band, part: PrimExpr, group: PrimExpr, weights: Buffer, middle: Buffer
-    ) -> Stmt:
+    def _projected(self, band: Band, part: PrimExpr, group: PrimExpr, weights: Buffer, middle: Buffer) -> Stmt:
         """Project some rows of a band for a channel group."""
         first = simplify(part * self.together)
         count = simplify(maximum(minimum(self.together, band.lines - first), int64(0)))
@@ -534,12 +499,7 @@ class RowLoops(RowTiles):
 
         def at(row_of_square: Buffer, v: Var) -> Stmt:
             place = (row * self.staged + v * lanes) * lanes
-            return part_of(
-                sums, place, (lanes, lanes), (lanes, 1), lambda part: square(row_of_square, part, v)
-            )
+            return part_of(sums, place, (lanes, lanes), (lanes, 1), lambda part: square(row_of_square, part, v))
 
         return alloc("turned", (lanes,), DTYPE, "local", lambda turned: loop(
             "v", simplify(ceildiv(self.width, lanes)), lambda v: at(turned, v)))  # fmt: skip
-
-
-__all__ = ["Band", "RowLoops"]

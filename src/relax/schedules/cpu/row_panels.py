@@ -42,9 +42,7 @@ class RowPanel(Protocol):
     extents: tuple[PrimExpr, PrimExpr]
     """Rows and columns of the expanded image."""
 
-    def copied(
-        self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr
-    ) -> Stmt:
+    def copied(self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr) -> Stmt:
         """Copy the data of expanded row `y` to offset `place` of a panel whose planes have `width` elements."""
         ...
 
@@ -69,9 +67,7 @@ class ElementPanel:
         rows, columns = link.windows.axes
         self.extents = simplify(rows.extent), simplify(columns.extent)
 
-    def copied(
-        self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr
-    ) -> Stmt:
+    def copied(self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr) -> Stmt:
         """Copy a row of each channel and prefetch the following row.
 
         Hardware prefetching does not cover the short runs that a row has in many channels.
@@ -104,9 +100,7 @@ class WindowPanel:
         self.reach = (self.columns.taps - 1) // self.phases
         self.extents = simplify(self.rows.size), simplify(self.columns.size)
 
-    def copied(
-        self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr
-    ) -> Stmt:
+    def copied(self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr) -> Stmt:
         """Copy the data rows read by a row of windows; rows outside the image are zeros."""
         lanes, rows = self.lanes, self.rows
         zero = spread(const(0, DTYPE), lanes)
@@ -170,6 +164,3 @@ class WindowPanel:
 
         return loop("line", self.inputs * self.rows.taps, lambda line: block(
             tap(line, j) for j in range(taps)))  # fmt: skip
-
-
-__all__ = ["Left", "RowPanel", "Step", "panel_of"]

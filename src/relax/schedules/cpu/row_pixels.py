@@ -82,9 +82,7 @@ class PixelRowLoops(RowLoops):
             return done
         return block([done, named("t", whole, lambda t: IfThenElse(t * self.pixels < width, tile(t, False)))])
 
-    def _projected(
-        self, band: Band, part: PrimExpr, group: PrimExpr, weights: Buffer, middle: Buffer
-    ) -> Stmt:
+    def _projected(self, band: Band, part: PrimExpr, group: PrimExpr, weights: Buffer, middle: Buffer) -> Stmt:
         if not self.stores_pixels:
             return super()._projected(band, part, group, weights, middle)
         first = simplify(part * self.together)
@@ -112,9 +110,7 @@ class PixelRowLoops(RowLoops):
             bodies = [lines(vector, segment) for segment in groups]
             return bodies[0] if len(bodies) == 1 else IfThenElse(group < groups[0].count, *bodies)
 
-        return named(
-            "count", count, lambda count: self._of_group(groups, group, lambda vector, _: chosen(vector))
-        )
+        return named("count", count, lambda count: self._of_group(groups, group, lambda vector, _: chosen(vector)))
 
     def _stored_pixels(
         self, acc: Buffer, pieces: Sequence[Piece], place: Sequence[PrimExpr], vector: PrimExpr, is_whole: bool
@@ -134,9 +130,7 @@ class PixelRowLoops(RowLoops):
         def stored(p: Var, piece: Piece) -> Stmt:
             def lane(v: Var) -> Stmt:
                 co = simplify(vector * self.lanes + piece.start) + v
-                result = let(
-                    "total", BufferLoad(acc, (p, piece.start + v)), lambda total: element(co, p, total)
-                )
+                result = let("total", BufferLoad(acc, (p, piece.start + v)), lambda total: element(co, p, total))
                 return result if self.outputs % piece.lanes == 0 else IfThenElse(co < self.outputs, result)
 
             return loop("v", piece.lanes, lane, ForKind.VECTORIZED)
@@ -147,6 +141,3 @@ class PixelRowLoops(RowLoops):
 
         columns = self.chain.project.windows.axes[1]
         return loop("p", self.pixels, pixel, ForKind.UNROLLED)
-
-
-__all__ = ["PixelRowLoops"]

@@ -93,9 +93,7 @@ class RowTiles:
 
                 return LetStmt(element, left(p), block(map(added, pieces)))
 
-            asked = (
-                [Evaluate(prefetch(BufferLoad(packed, (ahead, k, int64(0))), locality=2))] if is_far else []
-            )
+            asked = [Evaluate(prefetch(BufferLoad(packed, (ahead, k, int64(0))), locality=2))] if is_far else []
             return block([*asked, *loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
 
         def cleared(acc: Buffer, p: Var) -> Stmt:
@@ -125,25 +123,19 @@ class RowTiles:
         del buffer
         return value
 
-    def _changed(
-        self, finish: Finish, acc: Buffer, pieces: Sequence[Piece], columns: PrimExpr, out: Buffer
-    ) -> Stmt:
+    def _changed(self, finish: Finish, acc: Buffer, pieces: Sequence[Piece], columns: PrimExpr, out: Buffer) -> Stmt:
         """Apply the epilogue to a tile whose first channel is `columns` and store it."""
 
         def vector(p: Var, piece: Piece) -> Stmt:
             def lane(x: Var) -> Stmt:
                 place = piece.start + x
-                tables = {
-                    name: BufferLoad(t.buffer, (columns + place,)) for name, t in self.tables[finish].items()
-                }
+                tables = {name: BufferLoad(t.buffer, (columns + place,)) for name, t in self.tables[finish].items()}
                 return let("total", BufferLoad(acc, (p, place)), lambda total: BufferStore(out, self._kept(
                     out, substitute(finish.store.value, {**tables, finish.total: total})), (p, place)))  # fmt: skip
 
             return loop("x", piece.lanes, lane, ForKind.VECTORIZED)
 
-        return loop(
-            "p", acc.shape[0], lambda p: block(vector(p, piece) for piece in pieces), ForKind.UNROLLED
-        )
+        return loop("p", acc.shape[0], lambda p: block(vector(p, piece) for piece in pieces), ForKind.UNROLLED)
 
     @property
     def zero(self) -> PrimExpr:
@@ -154,6 +146,3 @@ def number_of(size: PrimExpr) -> int:
     """Value of a static size."""
     assert isinstance(size, IntImm)
     return size.value
-
-
-__all__ = ["BYTES", "Piece", "RowTiles", "number_of"]

@@ -83,9 +83,7 @@ class WordPanel(ElementPanel):
         self.data = bits_view(self.data)
         self.depth = self.planes = -(-link.inputs // words.group)
 
-    def copied(
-        self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr
-    ) -> Stmt:
+    def copied(self, image: Sequence[PrimExpr], y: PrimExpr, panel: Buffer, place: PrimExpr, width: PrimExpr) -> Stmt:
         """Copy a row of each channel pair and prefetch the following rows."""
         lanes, data, group = self.lanes, self.data, self.words.group
 
@@ -148,6 +146,3 @@ class WordRowLoops(RowLoops):
 
     def _kept(self, buffer: Buffer, value: PrimExpr) -> PrimExpr:
         return value.astype(DTYPE) if buffer.dtype == DTYPE else reinterpret(BITS, value)
-
-
-__all__ = ["WordRowLoops", "word_rows"]

@@ -129,16 +129,12 @@ def _in_parts(group: Group, target: Target) -> Stmt | None:
     if others or stage.combination is None or not may_reorder(stage) or not stage.reduced:
         return None
     rows = _known_product(group.rows)
-    if rows is None or rows >= (
-        FEW_ROWS if _vector_axis(group, set()) not in group.rows else FEW_ROWS * ROW_STRIP
-    ):
+    if rows is None or rows >= (FEW_ROWS if _vector_axis(group, set()) not in group.rows else FEW_ROWS * ROW_STRIP):
         return None
     first, *inner = stage.reduced
     inside = _known_product(inner)
     count = max(1, PART // max((inside or 64) * max(rows, 1), 1))
-    if first.size is not None and (
-        first.size * (inside or 1) * max(rows, 1) < 4 * PART or first.size < 2 * count
-    ):
+    if first.size is not None and (first.size * (inside or 1) * max(rows, 1) < 4 * PART or first.size < 2 * count):
         return None
     dtype = first.var.dtype
     part = Axis(Var("part", dtype), simplify(ceildiv(first.extent, count)))
@@ -314,6 +310,3 @@ class Across(Rows):
         parts = [*element.stores, *(Redirect(places).visit(stage.body) for stage in element.updates)]
         body = element.statement(lambda value: value, parts)
         return block([*before, nested(one.elements, self.each(body, count, along)), *behind])
-
-
-__all__ = ["rows_of"]

@@ -74,9 +74,7 @@ class ScaledProduct(ScheduleRule):
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """Return the function for packed panels of integers and scales."""
-        positions = {
-            func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map
-        }
+        positions = {func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map}
         scales: dict[Buffer, Scales] = {}
         packed_scales: dict[Buffer, tuple[Buffer, PanelPacking]] = {}
 
@@ -119,9 +117,7 @@ def _scaled_product_of(nest: Nest) -> tuple[Contraction, Scales] | None:
     """Return the product without its scales, and the scales, or None for any other nest."""
     store = nest.block.body
     match store:
-        case BufferStore(
-            value=Add(total, Mul(left, Mul(Cast(value=BufferLoad() as numbers) as wide, scale)))
-        ):
+        case BufferStore(value=Add(total, Mul(left, Mul(Cast(value=BufferLoad() as numbers) as wide, scale)))):
             pass
         case _:
             return None
@@ -179,9 +175,7 @@ class NarrowPanels:
 
     def size(self, depth: int) -> int:
         """Bytes of a matrix of `depth` rows."""
-        return depth * sum(
-            bytes_of_row(width // self.lanes, self.lanes, self.in_pairs) for width in self.panels.widths
-        )
+        return depth * sum(bytes_of_row(width // self.lanes, self.lanes, self.in_pairs) for width in self.panels.widths)
 
     def __call__(self, array: Array) -> Array:
         matrix = self.panels.filled(array).astype(np.int8)
@@ -237,9 +231,7 @@ class _Writer(ProductWriter):
 
         def copied(buffer: Buffer) -> Stmt:
             whole = DepthBlock(panel, start, depth, buffer)
-            return block(
-                [loop("k", depth, lambda k: self._rights(part, buffer, k, k)), self._tiles(whole, rows)]
-            )
+            return block([loop("k", depth, lambda k: self._rights(part, buffer, k, k)), self._tiles(whole, rows)])
 
         def of_floats() -> Stmt:
             most = self.depth.value if isinstance(self.depth, IntImm) else self.block
@@ -266,9 +258,7 @@ class _Writer(ProductWriter):
         count = self.scales.count
         place = BufferLoad(self.packed_scales, (column,))
         held = tile_view(place, {column: simplify(panel.start * count)}, ((column, int64(count * width)),))
-        scales = decl_buffer(
-            (count, width), "float32", "scales", data=held.data, elem_offset=held.elem_offset
-        )
+        scales = decl_buffer((count, width), "float32", "scales", data=held.data, elem_offset=held.elem_offset)
         return _NarrowBlock(panel, start, depth, source, scales)
 
     def _bytes_before(self, panel: ColumnPanel) -> PrimExpr:
@@ -316,6 +306,3 @@ class _Writer(ProductWriter):
         row = part.source.shape[1]
         ahead = AHEAD // _number(row)
         return [Evaluate(prefetch(BufferLoad(part.source, (k + ahead, int64(0))), locality=2))]
-
-
-__all__ = ["NarrowPanels", "ScaledProduct"]

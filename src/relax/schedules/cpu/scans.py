@@ -38,18 +38,7 @@ from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import (
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    ForKind,
-    IfThenElse,
-    PrimFunc,
-    Shuffle,
-    Stmt,
-)
+from ...tir import BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, IfThenElse, PrimFunc, Shuffle, Stmt
 from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import is_compact, loads_in, root_of
 from ...tir.renew import renew_bound_vars
@@ -121,10 +110,7 @@ def _matched(store: BufferStore, axes: Sequence[Axis]) -> _Scan | None:
     scan = _Scan(store, tuple(axes), place)
     own = [load for load in loads_in(store.value) if load.buffer.data is store.buffer.data]
     inside = [
-        load
-        for call in finder.chosen
-        for load in loads_in(call.args[2])
-        if load.buffer.data is store.buffer.data
+        load for call in finder.chosen for load in loads_in(call.args[2]) if load.buffer.data is store.buffer.data
     ]
     is_previous = all(load.buffer is store.buffer and scan.is_previous(load) for load in own)
     return scan if own and is_previous and {*map(id, own)} <= {*map(id, inside)} else None
@@ -226,9 +212,7 @@ class _Scan:
             return block([IfThenElse(self.axis.extent > 0, each(zero, True)), following])
 
         if inner.size is not None and inner.size <= size:
-            return parallel_over(
-                outer, substitute(strip(inner.extent), {strips.var: const(0, strips.var.dtype)})
-            )
+            return parallel_over(outer, substitute(strip(inner.extent), {strips.var: const(0, strips.var.dtype)}))
         length = minimum(const(size, inner.var.dtype), inner.extent - start)
         return parallel_over([*outer, strips], let("length", length, strip))
 
@@ -353,6 +337,3 @@ class _Chosen(StmtExprMutator):
         if self.before is not None and node.buffer is self.buffer:
             return self.before
         return self.visit_children(node)
-
-
-__all__ = ["Scans"]

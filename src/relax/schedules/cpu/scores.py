@@ -92,12 +92,7 @@ class Scores:
         return rest(self.regular, {})
 
     def at(
-        self,
-        values: Values,
-        place: tuple[PrimExpr, PrimExpr],
-        inside: PrimExpr,
-        parts: Parts,
-        product: PrimExpr,
+        self, values: Values, place: tuple[PrimExpr, PrimExpr], inside: PrimExpr, parts: Parts, product: PrimExpr
     ) -> PrimExpr:
         """Score of the (key, query) at `place` of a block; only the first `inside` queries exist."""
         one = self.one
@@ -168,9 +163,7 @@ def _is_regular(load: BufferLoad, row: Var, key: Var) -> bool:
     bare = [index for index in load.indices if index is row or index is key]
     others = [index for index in load.indices if index is not row and index is not key]
     single = 0 < len(bare) == len({id(index) for index in bare})
-    return (
-        single and is_compact(load.buffer) and not any({row, key}.intersection(free_vars(i)) for i in others)
-    )
+    return single and is_compact(load.buffer) and not any({row, key}.intersection(free_vars(i)) for i in others)
 
 
 def _goes_along(load: BufferLoad, key: Var) -> bool:
@@ -197,6 +190,3 @@ class _OfParts(StmtExprMutator):
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
         return self.names.get(node, node)
-
-
-__all__ = ["Parts", "Scores", "part_of"]

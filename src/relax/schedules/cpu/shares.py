@@ -36,6 +36,3 @@ def parts_of_tasks(tasks: PrimExpr, cores: int) -> PrimExpr:
     tasks = maximum(tasks, int64(1))
     several = minimum(int64(cores), ceildiv(int64(UNEVEN * cores), tasks))
     return simplify(Select(EQ(floormod(tasks, cores), int64(0)), int64(1), several))
-
-
-__all__ = ["FEW_PIXELS", "UNEVEN", "parts_of_tasks", "share_of"]

@@ -93,12 +93,7 @@ def _interleaved_square(
 
 
 def turned(
-    source: Buffer,
-    target: Buffer,
-    rows: PrimExpr,
-    columns: PrimExpr,
-    size: int,
-    change: Callable[[PrimExpr], PrimExpr],
+    source: Buffer, target: Buffer, rows: PrimExpr, columns: PrimExpr, size: int, change: Callable[[PrimExpr], PrimExpr]
 ) -> Stmt:
     """Copy source[r, c] to target[c, r] by register transposes of `size` × `size` elements.
 
@@ -142,6 +137,3 @@ def _exchanged(size: int, distance: int) -> tuple[list[int], list[int]]:
     low = [j if not j & distance else size + j - distance for j in range(size)]
     high = [j + distance if not j & distance else size + j for j in range(size)]
     return low, high
-
-
-__all__ = ["Values", "lane_sums", "transposed_square", "turned"]

@@ -139,9 +139,7 @@ class _Product:
         width = vectors * lanes
         whole, left = simplify(floordiv(columns, width)), simplify(floormod(columns, width))
         start = simplify(whole * width)
-        parts = (
-            [] if is_const(whole, 0) else [loop("p", whole, lambda p: self._tile(p * width, vectors, lanes))]
-        )
+        parts = [] if is_const(whole, 0) else [loop("p", whole, lambda p: self._tile(p * width, vectors, lanes))]
         single = simplify(floordiv(left, lanes))
         if isinstance(single, IntImm) and single.value:
             parts.append(self._tile(start, single.value, lanes))
@@ -172,9 +170,7 @@ class _Product:
                 zero = const(0, "int64")
                 there = {depth: _like(depth, k)}
                 line = [substitute(index, there) for index in at(self.right.indices, zero, zero)]
-                return tile.add(
-                    lambda p: substitute(self.left, {row: _like(row, p), **there}), self.right.buffer, line
-                )
+                return tile.add(lambda p: substitute(self.left, {row: _like(row, p), **there}), self.right.buffer, line)
 
             return block([tile.each(first), loop("k", self.k.extent, add), tile.each(last)])
 
@@ -195,6 +191,3 @@ def _runs_along(buffer: Buffer, indices: tuple[PrimExpr, ...], var: Var) -> bool
     *outer, last = indices
     moved = simplify(substitute(last, {var: var + 1}) - last)
     return is_compact(buffer) and is_const(moved, 1) and not any(var in free_vars(index) for index in outer)
-
-
-__all__ = ["StepProducts"]

@@ -143,11 +143,7 @@ def is_worth_it(rows: PrimExpr, count: int, target: Target) -> PrimExpr:
     least = LEAST_ROWS if is_even else LEAST_UNEVEN_ROWS
     slabs, tiles = _slabs(rows, tile)
     upper = ceildiv(rows, slabs * 2)
-    filled = (
-        2
-        * slabs
-        * (tiles * tile.rows - _lows(upper - (tiles - 1) * tile.rows, tiles, tile) * (tile.rows - LOW))
-    )
+    filled = 2 * slabs * (tiles * tile.rows - _lows(upper - (tiles - 1) * tile.rows, tiles, tile) * (tile.rows - LOW))
     return And(LE(int64(least), rows), LE(filled * (WASTE - 1), rows * WASTE))
 
 
@@ -212,9 +208,7 @@ class Sevens:
                 "uneven", (most * tile.rows, tile.lanes), self.dtype, lambda uneven:
                     body(lefts, flags, uneven))))  # fmt: skip
 
-    def _slab(
-        self, lefts: Buffer, flags: Buffer, uneven: Buffer, finite: Buffer, number: Var, tiles: PrimExpr
-    ) -> Stmt:
+    def _slab(self, lefts: Buffer, flags: Buffer, uneven: Buffer, finite: Buffer, number: Var, tiles: PrimExpr) -> Stmt:
         """Compute a slab of rows: sums of A, the products, and the check for finite results."""
         rows, height = self.operands.rows, self.tile.rows
         size = simplify(tiles * (2 * height))
@@ -222,9 +216,7 @@ class Sevens:
         def of_rows(first: PrimExpr, count: PrimExpr) -> Stmt:
             slab = Slab(first, count, simplify(floordiv(count + 1, 2)), tiles, lefts, uneven)
             tasks = _while(finite, self._tasks(slab, flags, finite))
-            return IfThenElse(
-                count > 0, block([self.lefts.made(slab), self.lefts.evenness(slab, finite), tasks])
-            )
+            return IfThenElse(count > 0, block([self.lefts.made(slab), self.lefts.evenness(slab, finite), tasks]))
 
         def behind(first: PrimExpr) -> Stmt:
             count = minimum(size, maximum(rows - first, int64(0)))
@@ -388,9 +380,7 @@ class Sevens:
             result = IfThenElse(i.equal(number), stmt, result)
         return result
 
-    def _difference(
-        self, part: Part, right: Buffer, ko: Var, first: _Quarter, second: _Quarter | None
-    ) -> Stmt:
+    def _difference(self, part: Part, right: Buffer, ko: Var, first: _Quarter, second: _Quarter | None) -> Stmt:
         """Store the difference of two quarters' blocks; the shorter half is padded with its last row."""
         columns, lanes, halves = self.tile.columns, self.tile.lanes, self.cut.halves
         views: dict[_Quarter, Buffer] = {}
@@ -418,11 +408,7 @@ class Sevens:
 
     def _packed_view(self, shape: tuple[int, int], offset: PrimExpr) -> Buffer:
         return decl_buffer(
-            [int64(size) for size in shape],
-            self.dtype,
-            "panel",
-            data=self.packed.buffer.data,
-            elem_offset=offset,
+            [int64(size) for size in shape], self.dtype, "panel", data=self.packed.buffer.data, elem_offset=offset
         )
 
     def _tile(
@@ -547,6 +533,3 @@ def _chosen(i: PrimExpr, values: Sequence[int]) -> PrimExpr:
 def tiles_of(tiles: PrimExpr) -> int:
     """Upper bound of the tiles of half a slab."""
     return tiles.value if isinstance(tiles, IntImm) else SLAB
-
-
-__all__ = ["ERROR", "Sevens", "is_worth_it", "panels_by_sevens"]

@@ -77,9 +77,7 @@ class Quarters:
             "row", row, lambda row: let("column", column, lambda column: self.stored(
                 part.sums, (q, first), (row, column), count)))))  # fmt: skip
 
-    def stored(
-        self, sums: Buffer, source: tuple[PrimExpr, PrimExpr], place: tuple[Var, Var], count: PrimExpr
-    ) -> Stmt:
+    def stored(self, sums: Buffer, source: tuple[PrimExpr, PrimExpr], place: tuple[Var, Var], count: PrimExpr) -> Stmt:
         """Store some rows of a quarter, and prefetch the destination of the next tile's rows."""
         lanes, operands = self.tile.lanes, self.operands
         q, first = source
@@ -96,9 +94,7 @@ class Quarters:
 
         def row_of(r: Var) -> Stmt:
             store = plain if result.is_sum else made
-            return vector_loop(
-                self.tile, lambda c: block([result.asked(r + self.tile.rows, c, 2), store(r, c)])
-            )
+            return vector_loop(self.tile, lambda c: block([result.asked(r + self.tile.rows, c, 2), store(r, c)]))
 
         return result.declared(loop("r", count, row_of))
 
@@ -128,6 +124,3 @@ def combined_quarters(sums: Buffer, flag: Buffer, r: PrimExpr, c: PrimExpr, lane
     for var, value in reversed([*loads, *values]):
         result = LetStmt(var, value, result)
     return result
-
-
-__all__ = ["LOWS", "QUARTERS", "Quarters", "combined_quarters"]

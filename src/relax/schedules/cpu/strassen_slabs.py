@@ -114,9 +114,7 @@ class Lefts:
         def row(r: Var) -> Stmt:
             upper = minimum(slab.first + minimum(r, slab.upper - 1), last)
             lower = minimum(slab.first + slab.upper + r, slab.first + slab.rows - 1)
-            return let(
-                "upper", upper, lambda u: let("lower", minimum(lower, last), lambda d: quarters(r, u, d))
-            )
+            return let("upper", upper, lambda u: let("lower", minimum(lower, last), lambda d: quarters(r, u, d)))
 
         def quarters(r: Var, upper: Var, lower: Var) -> Stmt:
             views = [
@@ -150,9 +148,7 @@ class Lefts:
             IfThenElse(found, BufferStore(finite, int64(0), (int64(0),))),
         ])  # fmt: skip
 
-    def _seven_lefts(
-        self, lefts: Buffer, greatest: Buffer, views: list[Buffer], ko: Var, r: Var, c: PrimExpr
-    ) -> Stmt:
+    def _seven_lefts(self, lefts: Buffer, greatest: Buffer, views: list[Buffer], ko: Var, r: Var, c: PrimExpr) -> Stmt:
         lanes = self.tile.lanes
         place = simplify(ko * self.cut.block + c)
 
@@ -165,8 +161,7 @@ class Lefts:
 
         sizes = [size for _, size in self.cut.halves] * 2
         loads = [
-            vector_load(view, (int64(0), place), lanes, mask(size))
-            for view, size in zip(views, sizes, strict=True)
+            vector_load(view, (int64(0), place), lanes, mask(size)) for view, size in zip(views, sizes, strict=True)
         ]
         # A may be in L3, and rows of a block are too short for hardware prefetching.
         asked = (Evaluate(prefetch(BufferLoad(view, (int64(1), place)), locality=3)) for view in views)
@@ -174,10 +169,7 @@ class Lefts:
 
 
 def seven_lefts(
-    loads: Sequence[PrimExpr],
-    greatest: Buffer,
-    store: Callable[[int, PrimExpr], Stmt],
-    before: Iterable[Stmt] = (),
+    loads: Sequence[PrimExpr], greatest: Buffer, store: Callable[[int, PrimExpr], Stmt], before: Iterable[Stmt] = ()
 ) -> Stmt:
     """Compute a vector of each of the seven left operands from A11, A12, A21, A22, and update both rows' maximum
     magnitudes.
@@ -191,9 +183,7 @@ def seven_lefts(
         place, most = (int64(i), int64(0)), maximum(absolute(a), absolute(b))
         return vector_store(greatest, place, maximum(vector_load(greatest, place, lanes), most))
 
-    result = block(
-        [*before, *map(store, range(PRODUCTS), values), greater(0, a11, a12), greater(1, a21, a22)]
-    )
+    result = block([*before, *map(store, range(PRODUCTS), values), greater(0, a11, a12), greater(1, a21, a22)])
     result = LetStmt(s1, Add(a21, a22), LetStmt(s2, Sub(s1, a11), result))
     for var, load in reversed(list(zip(quarters, loads, strict=True))):
         result = LetStmt(var, load, result)
@@ -205,17 +195,3 @@ def uneven(greatest: Buffer, lanes: int) -> PrimExpr:
     upper, lower = (vector_reduce_max(vector_load(greatest, (int64(i), int64(0)), lanes)) for i in (0, 1))
     even = And(LE(upper, lower * float(EVEN)), LE(lower, upper * float(EVEN)))
     return spread(Select(even, const(0, "float32"), const(1, "float32")), lanes)
-
-
-__all__ = [
-    "EVEN",
-    "PRODUCTS",
-    "Cut",
-    "Lefts",
-    "Part",
-    "Slab",
-    "each_vector",
-    "seven_lefts",
-    "uneven",
-    "vector_loop",
-]

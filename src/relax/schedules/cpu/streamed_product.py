@@ -121,9 +121,7 @@ class _Writer:
             parts.append(loop("ko", steps, lambda ko: self._add(sums, left, right, width, [
                 ko * STREAMS + u for u in range(STREAMS)])))  # fmt: skip
         if not is_const(rest, 0):
-            parts.append(
-                loop("k", rest, lambda k: self._add(sums, left, right, width, [steps * STREAMS + k]))
-            )
+            parts.append(loop("k", rest, lambda k: self._add(sums, left, right, width, [steps * STREAMS + k])))
         return parts
 
     def _each_vector(self, width: Var, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
@@ -162,17 +160,10 @@ class _Writer:
         rows = [int64(p) for p in range(self.rows)]
 
         def plain(c: PrimExpr, lanes: int) -> Stmt:
-            return block(
-                vector_store(result.out, result.place(p, c), vector_load(sums, (p, c), lanes)) for p in rows
-            )
+            return block(vector_store(result.out, result.place(p, c), vector_load(sums, (p, c), lanes)) for p in rows)
 
         def made(c: Var) -> Stmt:
             return block(result.made(p, c, BufferLoad(sums, (p, c))) for p in rows)
 
-        stored = (
-            self._each_vector(width, plain) if result.is_sum else loop("c", width, made, ForKind.VECTORIZED)
-        )
+        stored = self._each_vector(width, plain) if result.is_sum else loop("c", width, made, ForKind.VECTORIZED)
         return result.declared(stored)
-
-
-__all__ = ["StreamedProduct"]

@@ -70,9 +70,7 @@ def _copied(pixels: Pixels, lanes: int, used: Buffer) -> Stmt:
         total = total * size
     *outer, last = pixels.steps
 
-    def vector(
-        at: list[PrimExpr], ys: list[PrimExpr], line: Buffer, start: Sequence[PrimExpr], v: Var
-    ) -> Stmt:
+    def vector(at: list[PrimExpr], ys: list[PrimExpr], line: Buffer, start: Sequence[PrimExpr], v: Var) -> Stmt:
         parts = [Var("part", f"{pixels.source.dtype}x{lanes}") for _ in range(last.stride)]
         begin = simplify(v * lanes)
         value = parts[0] if last.stride == 1 else Shuffle(
@@ -98,6 +96,3 @@ def _copied(pixels: Pixels, lanes: int, used: Buffer) -> Stmt:
     items = loop("image", simplify(total), lambda flat: digits(
         flat, radix, lambda at: lines(at, [], int64(0))), ForKind.PARALLEL)  # fmt: skip
     return DeclBuffer(data, items)
-
-
-__all__ = ["with_neighbours"]

@@ -128,9 +128,7 @@ def even_pieces(total: int, count: int) -> list[Segment]:
     return [Segment(_int64(start), _int64(number), each) for start, number, each in parts if number]
 
 
-def groups(
-    blocks: PrimExpr, others: PrimExpr, least: int, cores: int, most: PrimExpr | None = None
-) -> PrimExpr:
+def groups(blocks: PrimExpr, others: PrimExpr, least: int, cores: int, most: PrimExpr | None = None) -> PrimExpr:
     """Number of groups of row blocks: enough for all cores, with at least `least` blocks per group.
 
     It is higher if a group would exceed `most` blocks, or to balance the number of tasks per core.
@@ -167,21 +165,3 @@ def even_block(depth: PrimExpr, most: int) -> int:
 
 def _int64(value: int) -> PrimExpr:
     return const(value, "int64")
-
-
-__all__ = [
-    "FEW_ROWS",
-    "LOW",
-    "STREAMED_ROWS",
-    "Segment",
-    "Tile",
-    "blocks",
-    "depth_of_block",
-    "even_block",
-    "even_pieces",
-    "groups",
-    "has_masks",
-    "panels",
-    "tile_for",
-    "with_panels",
-]

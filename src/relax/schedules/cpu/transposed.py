@@ -141,6 +141,3 @@ class _Squares:
     def _at(self, access: BufferLoad | BufferStore, row: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
         values = {self.row.var: row, self.column.var: column}
         return [simplify(substitute(index, values)) for index in access.indices]
-
-
-__all__ = ["transposed"]

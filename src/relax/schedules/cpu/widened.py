@@ -76,9 +76,4 @@ def _copied(wide: DeclaredOperands, left: BufferLoad, axes: Sequence[tuple[Var, 
 
     if not axes:
         return row([])
-    return loop(
-        "row", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, row), ForKind.PARALLEL
-    )
-
-
-__all__ = ["WidenedProduct"]
+    return loop("row", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, row), ForKind.PARALLEL)

@@ -200,11 +200,7 @@ def users_in(buffer: Buffer, statements: Sequence[Stmt]) -> tuple[list[int], lis
 
 
 def only_source(
-    buffer: Buffer,
-    nests: Sequence[Nest | None],
-    statements: Sequence[Stmt],
-    reader: int,
-    allocated: Sequence[Buffer],
+    buffer: Buffer, nests: Sequence[Nest | None], statements: Sequence[Stmt], reader: int, allocated: Sequence[Buffer]
 ) -> Nest | None:
     """Return the nest that fills an allocated buffer only for statement `reader`, if its inputs do not change in
     between.
@@ -240,10 +236,7 @@ def _epilogue(
     if readers != ([position, position + 1] if reads_itself else [position + 1]):
         return None
     store = nest.stores[0]
-    if not same_shape(store.buffer, result) or store.buffer.data in {
-        windows.data.data,
-        windows.weight.buffer.data,
-    }:
+    if not same_shape(store.buffer, result) or store.buffer.data in {windows.data.data, windows.weight.buffer.data}:
         return None
     loads = [load for load in nest.loads() if load.buffer is result]
     in_place = all(same_place(load, store) for load in loads)
@@ -279,9 +272,7 @@ def windows_of(block: Block, accepts: Accepts = is_large_float_sum) -> Windows |
 def _windows(block: Block, store: BufferStore, weight: BufferLoad, data: BufferLoad) -> Windows | None:
     by_var = {v.var: v for v in block.iter_vars}
     vars_ = [index for index in (*weight.indices, *store.indices) if isinstance(index, Var)]
-    if not plain(weight.buffer, weight.indices, block) or len(vars_) < len(weight.indices) + len(
-        store.indices
-    ):
+    if not plain(weight.buffer, weight.indices, block) or len(vars_) < len(weight.indices) + len(store.indices):
         return None
     if data.buffer.strides or data.buffer.elem_offset is not None:
         return None
@@ -312,10 +303,7 @@ def _with_data(
     leading = len(batch) + (depth is not None)
     if len(data.indices) != leading + len(pixels):
         return None
-    if any(
-        simplify(at) is not v.var and not _both_zero(at, v)
-        for at, v in zip(data.indices, batch, strict=False)
-    ):
+    if any(simplify(at) is not v.var and not _both_zero(at, v) for at, v in zip(data.indices, batch, strict=False)):
         return None
     groups = 1
     if depth is not None:
@@ -486,19 +474,3 @@ def _is_inside(condition: PrimExpr, source: BufferLoad) -> bool:
 
 def _is_zero(expr: PrimExpr) -> bool:
     return is_const(simplify(expr), 0)
-
-
-__all__ = [
-    "Axis",
-    "Kernel",
-    "Padding",
-    "Windows",
-    "axis_of",
-    "only_source",
-    "padding_of",
-    "rewritten_kernels",
-    "same_place",
-    "same_shape",
-    "users_in",
-    "windows_of",
-]

@@ -128,9 +128,7 @@ class Winograd(ScheduleRule):
             plan = _plan(kernel.windows, target, is_known=True)
             if plan is None:
                 return None
-            return Tiles(kernel, plan).kernel(
-                declare(plan.weights, plan.weights.shape, "float32", "transformed")
-            )
+            return Tiles(kernel, plan).kernel(declare(plan.weights, plan.weights.shape, "float32", "transformed"))
 
         return packed_kernels(func, constants, write, is_large_sum)
 
@@ -231,9 +229,7 @@ def _chosen(
 
     def cost(forms: tuple[Transform, Transform]) -> float:
         tiles, slots = -(-shape.tiles(*forms) // FILLED) * FILLED, forms[0].slots * forms[1].slots
-        vectors = (
-            -(-shape.inputs // lanes) * slots + -(-shape.outputs // lanes) * forms[0].count * forms[1].count
-        )
+        vectors = -(-shape.inputs // lanes) * slots + -(-shape.outputs // lanes) * forms[0].count * forms[1].count
         computed, read = tiles * slots * products, STREAMED * slots * products
         return _overlapped(computed, read) + tiles * vectors * VECTOR + transform * products
 

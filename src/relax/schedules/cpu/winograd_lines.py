@@ -63,10 +63,7 @@ class Lines:
         self.columns = named("columns", ceildiv(width, plan.columns.m))
         self.tiles = named("tiles", images * self.rows * self.columns)
         """Tiles of all images, numbered across rows and images."""
-        self.divisors = (
-            named("per_row", maximum(self.columns, one)),
-            named("per_image", maximum(self.rows, one)),
-        )
+        self.divisors = (named("per_row", maximum(self.columns, one)), named("per_image", maximum(self.rows, one)))
         """Tiles of a row and rows of an image, at least 1."""
         most = plan.most
         if isinstance(self.columns, IntImm):
@@ -124,9 +121,7 @@ class Lines:
             self._segments(first, count, blocks(pixels))))  # fmt: skip
         return block([zeros, tiles if self.source is self.windows.data else DeclBuffer(self.source, tiles)])
 
-    def _copied(
-        self, place: Sequence[PrimExpr], row: PrimExpr, low: PrimExpr, width: PrimExpr, pixels: Buffer
-    ) -> Stmt:
+    def _copied(self, place: Sequence[PrimExpr], row: PrimExpr, low: PrimExpr, width: PrimExpr, pixels: Buffer) -> Stmt:
         """Copy the rows of a channel block read by some tiles of a row."""
         plan, lanes, (rows, columns) = self.plan, self.lanes, self.windows.lines
         reach = plan.columns.met(width)
@@ -187,9 +182,7 @@ class Lines:
 
         def row(part: Buffer, i: Var, t: Var) -> Stmt:
             y = simplify(i * plan.rows.apart)
-            elements = [
-                vector_load(pixels, (y, (t * columns.step + x) * lanes), lanes) for x in columns.places
-            ]
+            elements = [vector_load(pixels, (y, (t * columns.step + x) * lanes), lanes) for x in columns.places]
             return of_line(columns.data, elements, lambda j, value: vector_store(
                 part, (i * columns.slots + j, 0), value))  # fmt: skip
 
@@ -248,15 +241,10 @@ class Lines:
 
         def row(half: Buffer, part: Buffer, a: Var) -> Stmt:
             elements = [vector_load(half, (a, j * lanes), lanes) for j in range(columns.count)]
-            return of_line(
-                columns.pixels, elements, lambda b, value: vector_store(part, (a, b * lanes), value)
-            )
+            return of_line(columns.pixels, elements, lambda b, value: vector_store(part, (a, b * lanes), value))
 
         return alloc("half", (rows.m, columns.count * lanes), DTYPE, "global", lambda half: block([
             part_of(sums, at, (plan.sums, lanes), (plan.behind, 1), lambda part: loop(
                 "j", columns.count, lambda j: column(half, part, j))),
             part_of(staged, t * wide, (rows.m, wide), (self.staged, 1), lambda part: loop(
                 "a", rows.m, lambda a: row(half, part, a)))]))  # fmt: skip
-
-
-__all__ = ["Lines", "of_line"]

@@ -86,6 +86,3 @@ class Plan:
     def behind(self) -> int:
         """Pitch of two sums, kept off powers of two."""
         return (self.panels * self.vectors * self.most + 3) * self.lanes
-
-
-__all__ = ["Plan"]

@@ -97,13 +97,8 @@ class Tiles:
 
             def lines(squares: Buffer, half: Buffer) -> Stmt:
                 def row(i: Var) -> Stmt:
-                    taps = [
-                        vector_load(squares, ((i * columns.taps + j) * lanes,), lanes)
-                        for j in range(columns.taps)
-                    ]
-                    return of_line(
-                        columns.kernel, taps, lambda j, value: vector_store(half, (i, j * lanes), value)
-                    )
+                    taps = [vector_load(squares, ((i * columns.taps + j) * lanes,), lanes) for j in range(columns.taps)]
+                    return of_line(columns.kernel, taps, lambda j, value: vector_store(half, (i, j * lanes), value))
 
                 def column(j: Var) -> Stmt:
                     taps = [vector_load(half, (i, j * lanes), lanes) for i in range(rows.taps)]
@@ -200,13 +195,7 @@ class Tiles:
     # ------------------------------------------------------------------ sums
 
     def _slot(
-        self,
-        weights: Buffer,
-        data: Buffer,
-        sums: Buffer,
-        at: tuple[Var, Var],
-        total: PrimExpr,
-        rows: PrimExpr,
+        self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var], total: PrimExpr, rows: PrimExpr
     ) -> Stmt:
         """Accumulate one slot of all tiles for the panels of a group, chunk by chunk of input channels."""
         plan = self.plan
@@ -276,6 +265,3 @@ class Tiles:
         return part_of(data, e * plan.before + row * plan.line + first, (left,), (1,), lambda left: part_of(
             sums, place, (out,), (1,), lambda out: register_tile(
                 height, plan.vectors, lanes, DTYPE, lambda tile: written(tile, left, out))))  # fmt: skip
-
-
-__all__ = ["Tiles"]

@@ -256,18 +256,3 @@ class KernelTransform:
                 weights[:, :, :count] = np.reshape(slots, (self.slots, inputs, count))
                 weights[:, :, count:] = 0
         return result
-
-
-__all__ = [
-    "F23",
-    "F25",
-    "F27",
-    "F43",
-    "F45",
-    "S2",
-    "KernelTransform",
-    "Line",
-    "Transform",
-    "direct_form",
-    "of_points",
-]

@@ -110,9 +110,7 @@ class _WordBlocks(ChannelBlocks):
         self.words, self.numbers = words, channels
         self.data = bits_view(self.data)
 
-    def pixels(
-        self, channel: Sequence[PrimExpr], row: Var, at: PrimExpr, inside: PrimExpr, blocks: Buffer
-    ) -> PrimExpr:
+    def pixels(self, channel: Sequence[PrimExpr], row: Var, at: PrimExpr, inside: PrimExpr, blocks: Buffer) -> PrimExpr:
         *batch, word = channel
         is_line = self.data.ndim == len(channel) + 1
 
@@ -187,6 +185,3 @@ class _Writer(BlockedWriter):
         return alloc("acc", (height, width), DTYPE, "local", lambda acc: alloc(
             "right", (width,), "int32", "local", lambda right: body(
                 RegisterTile(acc, right, height, self.vectors, lanes, added))))  # fmt: skip
-
-
-__all__ = ["TapWordPacking", "WordBlocked"]

@@ -76,12 +76,7 @@ class WordColumns(ScheduleRule):
 
 def _words_of(windows: Windows, target: Target) -> Words | None:
     """Return the packed groups for a convolution, or None if the rule does not support it."""
-    if (
-        windows.groups != 1
-        or windows.depth is None
-        or len(windows.axes) > 2
-        or target.machine.vector_bits < 128
-    ):
+    if windows.groups != 1 or windows.depth is None or len(windows.axes) > 2 or target.machine.vector_bits < 128:
         return None
     if all(axis.taps == 1 for axis in windows.axes):
         return None
@@ -200,6 +195,3 @@ class Columns:
             return window(self.buffer, (*place, simplify(y * size + v * lanes)), lanes, stored)
 
         return loop("v", vectors, vector)
-
-
-__all__ = ["ColumnBlocks", "Columns", "WordColumns"]

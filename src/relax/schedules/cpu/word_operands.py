@@ -87,9 +87,7 @@ class WordOperands:
         left, group = self.operands.left, self.words.group
         fills = is_const(simplify(floormod(self.operands.depth, group * self.words.step)), 0)
         same = left.dtype.bits * group == WORD and not self.words.correction
-        return (
-            fills and same and isinstance(self.operands.depth, IntImm) and left.indices[-1] is self.operands.k
-        )
+        return fills and same and isinstance(self.operands.depth, IntImm) and left.indices[-1] is self.operands.k
 
     @abstractmethod
     def _tasks(self) -> Stmt:
@@ -178,9 +176,7 @@ class WordOperands:
 
         names = [var.name for var, _ in axes]
         sizes = [size for _, size in axes]
-        return loop(
-            "row", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, row), ForKind.PARALLEL
-        )
+        return loop("row", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, row), ForKind.PARALLEL)
 
     def _right_words(self, axes: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
         """Pack the right operand, panel by panel."""
@@ -194,10 +190,7 @@ class WordOperands:
                 return self._of_segments(segments, values, parts[-1], self._panel_of_words)
 
             return loop(
-                "panel",
-                product_of_sizes(sizes),
-                lambda flat: digits(flat, names, sizes, task),
-                ForKind.PARALLEL,
+                "panel", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, task), ForKind.PARALLEL
             )
 
         return with_panels(self.columns, self.tile, panels)
@@ -271,9 +264,7 @@ class WordOperands:
         column, width = self.operands.column, int64(panel.vectors * self.lanes)
         at = {**panel.values, column: simplify(panel.start * self.height)}
         view = tile_view(self.right, at, ((column, self.height * width),))
-        return decl_buffer(
-            (self.height, width), "int32", "panel", data=view.data, elem_offset=view.elem_offset
-        )
+        return decl_buffer((self.height, width), "int32", "panel", data=view.data, elem_offset=view.elem_offset)
 
     def _of_segments(
         self, segments: list[Segment], values: Values, jo: PrimExpr, body: Callable[[Panel], Stmt]
@@ -310,6 +301,3 @@ def product_of_sizes(sizes: Sequence[PrimExpr]) -> PrimExpr:
     for size in sizes:
         total = total * size
     return simplify(total)
-
-
-__all__ = ["WORD", "Panel", "WordOperands", "WordPanels", "product_of_sizes", "with_views"]

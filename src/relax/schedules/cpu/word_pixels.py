@@ -81,6 +81,3 @@ class WordBlocks:
     def __call__(self, array: Array) -> Array:
         matrix = np.reshape(array, (*array.shape[:2], 1))
         return self.blocks(self.words.packed(matrix)[..., 0])
-
-
-__all__ = ["WordBlocks", "WordPixels"]

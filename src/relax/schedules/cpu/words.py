@@ -162,9 +162,7 @@ def _unsigned(number: PrimExpr) -> PrimExpr:
     return reinterpret(str(bits), number).astype(str(DataType("int32").with_lanes(dtype.lanes)))
 
 
-def words_for(
-    target: Target, left: DataType, right: DataType, sums: DataType, in_tiles: bool = False
-) -> Words | None:
+def words_for(target: Target, left: DataType, right: DataType, sums: DataType, in_tiles: bool = False) -> Words | None:
     """Return the packed groups for products of two dtypes accumulated in a third, or None if unsupported.
 
     `in_tiles` selects tile instructions if the target has them for the dtypes. Targets with bfloat16 tiles execute
@@ -206,6 +204,3 @@ def declared(views: Sequence[tuple[Buffer, Buffer]], body: Stmt) -> Stmt:
     for view, buffer in reversed(views):
         body = body if view is buffer else DeclBuffer(view, body)
     return body
-
-
-__all__ = ["FIRST_BITS", "Words", "bits_view", "declared", "words_for"]

@@ -50,12 +50,7 @@ def library_namespaces() -> dict[str, Any]:
             TupleStructInfo,
         )
     }  # fmt: skip
-    shared = {
-        "script": script,
-        "tir": scalars,
-        "ir": Library("ir", {"load_json": ir.load_json}),
-        "DataType": DataType,
-    }
+    shared = {"script": script, "tir": scalars, "ir": Library("ir", {"load_json": ir.load_json}), "DataType": DataType}
     relax_library = Library("relax", {**shared, **infos})
     tvm_library = Library("tvm", {**shared, "relax": relax_library})
     return {"R": relax, "T": tir, "I": ir, "relax": relax_library, "tvm": tvm_library, "tir": scalars}

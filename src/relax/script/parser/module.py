@@ -64,9 +64,7 @@ class ModuleDecorator:
         if not isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
             frame = cast(Any, sys)._getframe(1)
             span = caller_span(frame) if Evaluator.current() is None else None
-            found = (
-                "a function" if capture.is_python_function(cls) else f"a value of type {type(cls).__name__}"
-            )
+            found = "a function" if capture.is_python_function(cls) else f"a value of type {type(cls).__name__}"
             hint = "a function is decorated with @R.function or @T.prim_func"
             raise error(DECLARATION, f"ir_module decorates classes, found {found}", span, hint=hint)
         frame = cast(Any, sys)._getframe(1)
@@ -100,15 +98,9 @@ class ModuleParser(StatementParser):
         self.context.name = node.name
         reference = ModuleRef(self.context)
         for base in node.bases:
-            self.diagnostics.emit(
-                error(DECLARATION, "a module has no base class", self.span(base)).diagnostics[0]
-            )
+            self.diagnostics.emit(error(DECLARATION, "a module has no base class", self.span(base)).diagnostics[0])
         for keyword in node.keywords:
-            what = (
-                "a module has no metaclass"
-                if keyword.arg == "metaclass"
-                else "a module's class takes no arguments"
-            )
+            what = "a module has no metaclass" if keyword.arg == "metaclass" else "a module's class takes no arguments"
             self.diagnostics.emit(error(DECLARATION, what, self.span(keyword)).diagnostics[0])
         with self.active(), self.scopes.frame() as frame:
             frame["cls"] = frame[node.name] = reference

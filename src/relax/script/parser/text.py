@@ -36,9 +36,7 @@ def from_source(
     not text.
     """
     if not isinstance(program, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(
-            f"from_source takes text, found {type(program).__name__}; decorate classes and functions"
-        )
+        raise TypeError(f"from_source takes text, found {type(program).__name__}; decorate classes and functions")
     with rarely_collected():
         return _parsed(program, extra_vars, check_well_formed, name, allow_extern)
 
@@ -128,9 +126,7 @@ class TextParser(StatementParser):
             self.fail(DECLARATION, f"class `{node.name}` needs the decorator @I.ir_module", node)
         decorator = self.eval(node.decorator_list[0])
         if not isinstance(decorator, ModuleDecorator):
-            self.fail(
-                DECLARATION, "a class in a script is decorated with @I.ir_module", node.decorator_list[0]
-            )
+            self.fail(DECLARATION, "a class in a script is decorated with @I.ir_module", node.decorator_list[0])
         parser = ModuleParser(self.source, self.scopes.child(), self.diagnostics)
         before = len(self.diagnostics.errors)
         made = parser.module(node)

@@ -130,5 +130,3 @@ def register() -> None:
 
 
 register()
-
-__all__ = ["ScriptPrinter", "print_script", "register"]

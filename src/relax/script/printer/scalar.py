@@ -192,9 +192,7 @@ def _argument(p: Printer, arg: Any, plain: bool) -> str:
     return explicit(p, arg).text
 
 
-def _makes(
-    node: prim.PrimExpr, name: str, leading: tuple[Any, ...], args: tuple[Any, ...], plain: bool
-) -> bool:
+def _makes(node: prim.PrimExpr, name: str, leading: tuple[Any, ...], args: tuple[Any, ...], plain: bool) -> bool:
     builder: Any = member(T, name)
     if builder is MISSING:
         return False
@@ -214,9 +212,7 @@ def _makes(
 
 def _is_plain(arg: Any, plain: bool) -> bool:
     """True if an argument is printed as a Python value."""
-    return isinstance(arg, prim.StringImm) or (
-        plain and isinstance(arg, prim.IntImm) and arg.dtype.is_integer
-    )
+    return isinstance(arg, prim.StringImm) or (plain and isinstance(arg, prim.IntImm) and arg.dtype.is_integer)
 
 
 def _same_args(made: tuple[Any, ...], args: tuple[Any, ...]) -> bool:
@@ -296,19 +292,13 @@ def _iter_var(p: Printer, node: IterVar) -> Text:
     dom = "None"
     if node.dom is not None:
         dom = f"({p.text(node.dom.min)}, {sum_text(p, node.dom.min, node.dom.extent)})"
-    return Text(
-        f'{p.T("iter_var")}({p.text(node.var)}, {dom}, "{node.iter_type}", {string(node.thread_tag)})'
-    )
+    return Text(f'{p.T("iter_var")}({p.text(node.var)}, {dom}, "{node.iter_type}", {string(node.thread_tag)})')
 
 
 @prints(IndexMap)
 def _index_map(p: Printer, node: IndexMap) -> Text:
     function = _function(p, node)
-    options = (
-        ""
-        if node.inverse_index_map is None
-        else f", inverse_index_map={_function(p, node.inverse_index_map)}"
-    )
+    options = "" if node.inverse_index_map is None else f", inverse_index_map={_function(p, node.inverse_index_map)}"
     if any(var.dtype != "int64" for var in node.initial_indices):
         options += f", index_dtype={string(str(node.initial_indices[0].dtype))}"
     return Text(f"{p.T('index_map')}({function}{options})")

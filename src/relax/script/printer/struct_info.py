@@ -56,9 +56,7 @@ def _prim(p: Printer, node: PrimStructInfo) -> Text:
         implied = node.dtype == ("bool" if value.dtype.is_bool else "int64")
     elif isinstance(value, prim.FloatImm) and value.dtype == node.dtype:
         text, implied = number(value.value), node.dtype == "float64"
-    elif (
-        isinstance(value, prim.IntImm) and value.dtype == "int64"
-    ):  # another dtype than is said: broken, and shown
+    elif isinstance(value, prim.IntImm) and value.dtype == "int64":  # another dtype than is said: broken, and shown
         text, implied = f"{p.T('int64')}({value.value})", False
     else:
         text = dimension(p, value)  # a quoted name is an int64, if nothing else is said

@@ -208,9 +208,7 @@ def _precondition(p: Printer, node: Precondition) -> None:
 @prints_statement(PrimFunc)
 def _prim_func(p: Printer, node: PrimFunc) -> None:
     symbol = node.attrs.get("global_symbol")
-    prim_func(
-        p, node, p.config.name or (symbol if isinstance(symbol, str) and symbol.isidentifier() else "main")
-    )
+    prim_func(p, node, p.config.name or (symbol if isinstance(symbol, str) and symbol.isidentifier() else "main"))
 
 
 # ---------------------------------------------------------------------- statements

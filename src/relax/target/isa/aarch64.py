@@ -100,5 +100,3 @@ AARCH64: Final = ISA(
     effect=_effect,
 )
 """AArch64."""
-
-__all__ = ["AARCH64"]

@@ -206,9 +206,3 @@ class ISA:
 def intrinsics(pattern: str, *widths: int) -> Mapping[int, str]:
     """LLVM intrinsics whose names differ in the register width: ``"llvm.x86.avx512.vpdpbusd.{}"``."""
     return MappingProxyType({bits: pattern.format(bits) for bits in widths})
-
-
-__all__ = [
-    "ISA", "BfloatRounding", "DotInstruction", "Effect", "MathInstructions", "PoolCode", "Snippet",
-    "TileProduct", "Tiles", "Vectors", "intrinsics",
-]  # fmt: skip

@@ -93,18 +93,9 @@ def tile_dot_value(
     a = [numbers(left, r * left_distance, words, dot.left) for r in range(rows)]
     b = [numbers(right, w * right_distance, columns, dot.right) for w in range(words)]
     matrix: Any = (
-        cast("Any", np)
-        .reshape(np.array(b), (words, columns, dot.group))
-        .transpose(0, 2, 1)
-        .reshape(-1, columns)
+        cast("Any", np).reshape(np.array(b), (words, columns, dot.group)).transpose(0, 2, 1).reshape(-1, columns)
     )
     product: Any = cast("Any", np).reshape(np.array(a), (rows, -1)) @ matrix
     for r in range(rows):
         line = sums[r * distance : r * distance + columns]
         line[:] = (line.astype(dot.wide) + product[r]).astype(line.dtype)
-
-
-__all__ = [
-    "BF16", "DOTS", "S8S8", "S8U8", "S16S16", "TILES", "TILE_ROWS", "TILE_WORDS", "U8S8", "U8U8", "Dot", "kind_of",
-    "tile_dot_value",
-]  # fmt: skip

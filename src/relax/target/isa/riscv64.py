@@ -25,5 +25,3 @@ RISCV64: Final = ISA(
     comment="#",
 )
 """RV64."""
-
-__all__ = ["RISCV64"]

@@ -12,12 +12,5 @@ from typing import Final
 
 from .description import ISA, Vectors
 
-WASM32: Final = ISA(
-    name="wasm32",
-    pointer_bits=32,
-    vectors=(Vectors(128, 16, "+simd128", r"\bf32x4\.add"),),
-    fma=None,
-)
+WASM32: Final = ISA(name="wasm32", pointer_bits=32, vectors=(Vectors(128, 16, "+simd128", r"\bf32x4\.add"),), fma=None)
 """WebAssembly, wasm32."""
-
-__all__ = ["WASM32"]

@@ -36,20 +36,14 @@ _DOTS: Final = (
         S8S8,
         "vpdpbssd",
         MappingProxyType(
-            {
-                **intrinsics("llvm.x86.avx2.vpdpbssd.{}", 128, 256),
-                **intrinsics("llvm.x86.avx10.vpdpbssd.{}", 512),
-            }
+            {**intrinsics("llvm.x86.avx2.vpdpbssd.{}", 128, 256), **intrinsics("llvm.x86.avx10.vpdpbssd.{}", 512)}
         ),
     ),
     DotInstruction(
         U8U8,
         "vpdpbuud",
         MappingProxyType(
-            {
-                **intrinsics("llvm.x86.avx2.vpdpbuud.{}", 128, 256),
-                **intrinsics("llvm.x86.avx10.vpdpbuud.{}", 512),
-            }
+            {**intrinsics("llvm.x86.avx2.vpdpbuud.{}", 128, 256), **intrinsics("llvm.x86.avx10.vpdpbuud.{}", 512)}
         ),
     ),
     # AVX-NE-CONVERT, which has no dot products, converts 256 bits: only conversions of 512 bits to 256 count.
@@ -213,11 +207,7 @@ def _add_lanes_apart(effect: Effect, mnemonic: str, operands: Sequence[str]) -> 
 X86_64: Final = ISA(
     name="x86_64",
     aliases=("amd64",),
-    vectors=(
-        Vectors(512, 32, "+avx512f", "%zmm"),
-        Vectors(256, 16, "+avx", "%ymm"),
-        Vectors(128, 16, "", "%xmm"),
-    ),
+    vectors=(Vectors(512, 32, "+avx512f", "%zmm"), Vectors(256, 16, "+avx", "%ymm"), Vectors(128, 16, "", "%xmm")),
     fma=r"\bvfn?madd",
     dots=_DOTS,
     tiles=_TILES,
@@ -229,5 +219,3 @@ X86_64: Final = ISA(
     effect=_effect,
 )
 """x86-64."""
-
-__all__ = ["X86_64"]

@@ -28,25 +28,11 @@ def expr_deep_equal(lhs: PrimExpr, rhs: PrimExpr) -> bool:
 
 
 __all__ = [
-    "CallEffectKind",
-    "assert_pure_function",
-    "calculate_allocated_bytes",
-    "calculate_workspace_bytes",
-    "detect_buffer_access_lca",
-    "estimate_tir_flops",
-    "expr_deep_equal",
-    "find_anchor_block",
-    "get_block_access_region",
-    "get_block_read_write_region",
-    "has_if_then_else",
-    "is_output_block",
-    "is_pure_function",
-    "operation_count",
-    "side_effect",
-    "undefined_vars",
-    "verify_ssa",
-    "verify_well_formed",
-]
+    "CallEffectKind", "assert_pure_function", "calculate_allocated_bytes", "calculate_workspace_bytes",
+    "detect_buffer_access_lca", "estimate_tir_flops", "expr_deep_equal", "find_anchor_block",
+    "get_block_access_region", "get_block_read_write_region", "has_if_then_else", "is_output_block",
+    "is_pure_function", "operation_count", "side_effect", "undefined_vars", "verify_ssa", "verify_well_formed",
+]  # fmt: skip
 
 load_when_used(__name__, HOMES)
 answer_missing(__name__)

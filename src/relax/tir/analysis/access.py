@@ -20,9 +20,7 @@ def get_block_access_region(block: Block, buffer_var_map: Mapping[Var, Buffer]) 
     return [list(regions) for regions in block_access_parts(block, buffer_var_map.values())]
 
 
-def get_block_read_write_region(
-    block: Block, buffer_var_map: Mapping[Var, Buffer]
-) -> list[list[BufferRegion]]:
+def get_block_read_write_region(block: Block, buffer_var_map: Mapping[Var, Buffer]) -> list[list[BufferRegion]]:
     """Return the regions that a block reads and those it writes; a buffer whose pointer it uses is in both."""
     return [list(regions) for regions in block_access_region(block, buffer_var_map.values())]
 
@@ -111,14 +109,10 @@ class _Ancestors(StmtExprVisitor):
         loops.
         """
         pairs: list[tuple[IterVar, set[Var]]] = [
-            (axis, set(free_vars(value)))
-            for axis, value in zip(node.block.iter_vars, node.iter_values, strict=False)
+            (axis, set(free_vars(value))) for axis, value in zip(node.block.iter_vars, node.iter_values, strict=False)
         ]
         used = {var for axis, variables in pairs if axis.iter_type == "reduce" for var in variables}
         for depth, ancestor in enumerate(self.path):
             if isinstance(ancestor, For) and ancestor.loop_var in used:
                 return depth
         return None
-
-
-__all__ = ["detect_buffer_access_lca", "get_block_access_region", "get_block_read_write_region"]

@@ -97,6 +97,3 @@ def has_if_then_else(stmt: Stmt) -> bool:
 
     pre_order_visit(stmt, visit)
     return bool(branches)
-
-
-__all__ = ["find_anchor_block", "has_if_then_else", "is_output_block"]

@@ -89,14 +89,9 @@ def assert_pure_function(func: PrimFunc) -> bool:
     name = str(func.attrs.get("global_symbol", "a PrimFunc"))
     hint = "a pure function stores only to buffers that it allocates"
     found = [
-        Diagnostic(
-            "E5021", f"{name} is not pure: it {what}", place.span or func.span, f"in {name}", hint=hint
-        )
+        Diagnostic("E5021", f"{name} is not pure: it {what}", place.span or func.span, f"in {name}", hint=hint)
         for place, what in impurities(func)
     ]
     if found:
         raise DiagnosticError(found)
     return True
-
-
-__all__ = ["CallEffectKind", "assert_pure_function", "impurities", "is_pure_function", "side_effect"]

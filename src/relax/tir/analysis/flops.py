@@ -105,6 +105,3 @@ class _Estimate:
                 return sum(map(self.expr, args))
             case _:
                 return 0.0
-
-
-__all__ = ["ESTIMATED_FLOPS", "estimate_tir_flops"]

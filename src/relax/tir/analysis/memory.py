@@ -82,6 +82,3 @@ def calculate_allocated_bytes(func_or_mod: PrimFunc | IRModule) -> dict[str, dic
         peak.visit(func.body)
         sizes[name] = peak.most
     return sizes
-
-
-__all__ = ["calculate_allocated_bytes", "calculate_workspace_bytes", "constant_bytes"]

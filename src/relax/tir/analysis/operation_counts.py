@@ -84,6 +84,3 @@ def _loop(loop: For, inputs: set[Var]) -> _Terms:
     if not inputs.issuperset(free_vars(loop.extent)):
         raise _Unknown
     return Counter({(*extents, loop.extent): count for extents, count in terms.items()})
-
-
-__all__ = ["operation_count"]

@@ -82,6 +82,3 @@ class _Bindings(StmtExprVisitor):
         for match in node.match_buffers:
             self.open(match.buffer)
         self.visit_children(node)
-
-
-__all__ = ["verify_ssa"]

@@ -280,9 +280,7 @@ class Expressions:
         """
         last = indices[-1] if indices else None
         scalars = all(index.dtype.lanes == 1 or isinstance(index, Broadcast) for index in indices[:-1])
-        if not (
-            scalars and isinstance(last, Ramp) and isinstance(last.stride, IntImm) and last.stride.value > 0
-        ):
+        if not (scalars and isinstance(last, Ramp) and isinstance(last.stride, IntImm) and last.stride.value > 0):
             return [self.expr(index) for index in indices], None
         return [*map(self.expr, indices[:-1]), self.expr(last.base)], Row(last.lanes, last.stride.value)
 
@@ -427,9 +425,7 @@ def owned(value: Any) -> Any:
     return value.copy() if is_array(value) and value.base is not None else value
 
 
-def _division(
-    a: Value, b: Value, arrays: Callable[[Any, Any], Any], scalars: Callable[[Any, Any], Any]
-) -> Value:
+def _division(a: Value, b: Value, arrays: Callable[[Any, Any], Any], scalars: Callable[[Any, Any], Any]) -> Value:
     def run(run: Lockstep) -> Any:
         x, y = a(run), b(run)
         if is_array(y):

@@ -124,9 +124,7 @@ class Level:
         self._noted: dict[Memory, tuple[_Accesses, _Accesses]] = {}
         self._size = 0
 
-    def note(
-        self, access: Access, memory: Memory, position: Any, shape: tuple[int, ...], active: Array | None
-    ) -> None:
+    def note(self, access: Access, memory: Memory, position: Any, shape: tuple[int, ...], active: Array | None) -> None:
         """Record the elements that an access touches in all iterations and lanes; `shape` is their shape."""
         node, along = access
         if active is None:
@@ -164,13 +162,7 @@ class BufferView:
     __slots__ = ("data", "dtype", "held", "lanes", "memory", "offset", "shape", "strides", "wide")
 
     def __init__(
-        self,
-        memory: Memory,
-        data: Array,
-        dtype: DataType,
-        shape: Sequence[int],
-        strides: Sequence[int],
-        offset: Any,
+        self, memory: Memory, data: Array, dtype: DataType, shape: Sequence[int], strides: Sequence[int], offset: Any
     ) -> None:
         self.memory, self.data, self.dtype = memory, data, dtype
         self.shape, self.strides, self.offset = shape, strides, offset
@@ -258,9 +250,7 @@ class Lockstep:
             raise Decline
         self.places[buffer] = place
 
-    def note(
-        self, access: Access, place: BufferView, position: Any, lanes: int, active: Array | None
-    ) -> None:
+    def note(self, access: Access, place: BufferView, position: Any, lanes: int, active: Array | None) -> None:
         """Note an access for all loops that share the memory."""
         memory = place.memory
         if memory.written:
@@ -273,13 +263,7 @@ class Lockstep:
             level.settle(last=False)
 
     def position(
-        self,
-        node: Node,
-        place: BufferView,
-        indices: Sequence[Any],
-        lanes: int,
-        active: Array | None,
-        row: Row | None,
+        self, node: Node, place: BufferView, indices: Sequence[Any], lanes: int, active: Array | None, row: Row | None
     ) -> Any:
         """Return the positions of an access, which is recorded. With `row`, the indices are those of its first lane."""
         if row is None:
@@ -322,9 +306,7 @@ class Lockstep:
             place.data[position] = value
             return
         full: Array = np.zeros((*self.axes, lanes), np.int64)
-        positions = np.add(
-            full, position, order="C"
-        )  # of lanes that write one element, the last one is the last
+        positions = np.add(full, position, order="C")  # of lanes that write one element, the last one is the last
         if active is not None:
             where = active & (full == 0)
             positions = positions[where]

@@ -270,11 +270,7 @@ class Statements(Expressions):
 
     def starts(self, block: Block) -> Value:
         """Compile the condition that every reduction variable of a block is at its start."""
-        lows = [
-            (v.var, self.expr(v.dom.min))
-            for v in block.iter_vars
-            if v.iter_type == "reduce" and v.dom is not None
-        ]
+        lows = [(v.var, self.expr(v.dom.min)) for v in block.iter_vars if v.iter_type == "reduce" and v.dom is not None]
 
         def run(run: Lockstep) -> Any:
             result: Any = True
@@ -328,9 +324,7 @@ class Statements(Expressions):
                 low, high = sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps)
                 require((offset >= -low) & ((offset + high + 1) * lanes <= count), run)
                 offset = _valid(offset, -low, run)
-            return BufferView(
-                memory, view.memory, buffer.dtype, view.shape, view.strides, base // lanes + offset
-            )
+            return BufferView(memory, view.memory, buffer.dtype, view.shape, view.strides, base // lanes + offset)
 
         return place
 
@@ -383,10 +377,7 @@ class Statements(Expressions):
 
     def match(self, match: MatchBufferRegion) -> Run:
         buffer, region = match.buffer, match.source
-        corners, sizes = (
-            [self.expr(r.min) for r in region.region],
-            self.sizes([r.extent for r in region.region]),
-        )
+        corners, sizes = ([self.expr(r.min) for r in region.region], self.sizes([r.extent for r in region.region]))
         self._sources[buffer.data] = self.touches(region.buffer)
         self.depends(buffer.data, *(r.min for r in region.region))
         self._origins[buffer.data] |= self._origins.get(region.buffer.data, frozenset())

@@ -221,9 +221,7 @@ def _same_bits(source: DataType, target: DataType, value: Any) -> Any:
 def _one_by_one(function: Function, dtype: DataType, *values: Any) -> Array:
     parts = np.broadcast_arrays(*values)
     result: Array = np.empty(parts[0].shape, held_dtype(dtype))
-    result.reshape(-1)[:] = [
-        function(*items) for items in zip(*(part.ravel().tolist() for part in parts), strict=True)
-    ]
+    result.reshape(-1)[:] = [function(*items) for items in zip(*(part.ravel().tolist() for part in parts), strict=True)]
     return result
 
 

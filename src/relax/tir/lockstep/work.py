@@ -20,9 +20,7 @@ UNKNOWN: Final = 8
 """Assumed number of iterations of a loop whose extent depends on outer loops."""
 
 
-def gain(
-    stmt: Stmt, prepared: Callable[[PrimExpr], Callable[[Env], Any]]
-) -> tuple[int, Callable[[Env], int] | None]:
+def gain(stmt: Stmt, prepared: Callable[[PrimExpr], Callable[[Env], Any]]) -> tuple[int, Callable[[Env], int] | None]:
     """Return the number of elements that a statement stores, less the cost of compiling it for lockstep.
 
     If it depends on sizes, return its static part and a function that computes it; `prepared` compiles expressions.
@@ -37,9 +35,7 @@ def gain(
             fixed += times
     if not open_:
         return fixed, None
-    values = {
-        extent: prepared(extent) for _, extents in open_ for extent in extents if not has_effects(extent)
-    }
+    values = {extent: prepared(extent) for _, extents in open_ for extent in extents if not has_effects(extent)}
     bound = [(var, prepared(value)) for var, value in bindings.items() if not has_effects(value)]
 
     def count(env: Env) -> int:

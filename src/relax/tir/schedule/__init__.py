@@ -18,18 +18,9 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 __all__ = [
-    "PRIMITIVES",
-    "BlockRV",
-    "ExprRV",
-    "Instruction",
-    "InstructionKind",
-    "LoopRV",
-    "Schedule",
-    "ScheduleError",
-    "ScheduleState",
-    "StmtSRef",
-    "Trace",
-]
+    "PRIMITIVES", "BlockRV", "ExprRV", "Instruction", "InstructionKind", "LoopRV", "Schedule", "ScheduleError",
+    "ScheduleState", "StmtSRef", "Trace",
+]  # fmt: skip
 
 load_when_used(__name__, HOMES)
 answer_missing(__name__)

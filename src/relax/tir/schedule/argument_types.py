@@ -215,6 +215,3 @@ _TYPES: Final[Mapping[str, ArgumentType]] = MappingProxyType({
     ),
 })  # fmt: skip
 """The permitted annotations of primitives' parameters."""
-
-
-__all__ = ["ArgumentType", "argument_type", "plain"]

@@ -40,9 +40,7 @@ DebugMask: TypeAlias = 'int | Literal["all", "none"]'
 class ScheduleBase:
     """A program, the trace of applied primitives, the random number generator, and the values of random integers."""
 
-    def __init__(
-        self, mod: IRModule, seed: int | None, debug_mask: DebugMask, error_render_level: Level
-    ) -> None:
+    def __init__(self, mod: IRModule, seed: int | None, debug_mask: DebugMask, error_render_level: Level) -> None:
         self.state = ScheduleState(mod)
         self.random = random.Random()
         self.seed(seed)
@@ -102,12 +100,8 @@ class ScheduleBase:
         if isinstance(expr, int):
             return expr
         if not isinstance(expr, PrimExpr):
-            raise ScheduleError(
-                ARGUMENT, f"an integer or an expression of random integers is needed, found {expr!r}"
-            )
-        values = {
-            var: const(self._integers[var], var.dtype) for var in free_vars(expr) if var in self._integers
-        }
+            raise ScheduleError(ARGUMENT, f"an integer or an expression of random integers is needed, found {expr!r}")
+        values = {var: const(self._integers[var], var.dtype) for var in free_vars(expr) if var in self._integers}
         result = simplify(substitute(expr, values))
         if not isinstance(result, IntImm):
             raise ScheduleError(EXPIRED, f"the integer {expr} is not one of this schedule's")
@@ -129,9 +123,7 @@ class ScheduleBase:
         }
         if len(matched) != 1:
             count = "no size" if not matched else f"{len(matched)} sizes"
-            raise ScheduleError(
-                EXPIRED, f"there is {count} of the name {name!r} in {function or 'the module'}"
-            )
+            raise ScheduleError(EXPIRED, f"there is {count} of the name {name!r} in {function or 'the module'}")
         return next(iter(matched))
 
     def evaluated(self, value: Any) -> Any:
@@ -223,9 +215,7 @@ class ScheduleBase:
         self._record(kind, given, result)
         return result
 
-    def _bound(
-        self, kind: InstructionKind, args: tuple[Any, ...], options: dict[str, Any]
-    ) -> inspect.BoundArguments:
+    def _bound(self, kind: InstructionKind, args: tuple[Any, ...], options: dict[str, Any]) -> inspect.BoundArguments:
         """Bind the arguments to the parameters. Raises TypeError if they do not fit the signature."""
         try:
             bound = kind.signature.bind(self, *args, **options)
@@ -312,13 +302,3 @@ def _outputs(result: Any) -> tuple[Any, ...]:
     if result is None:
         return ()
     return tuple(cast("list[Any]", result)) if isinstance(result, (list, tuple)) else (result,)
-
-
-__all__ = [
-    "PRIMITIVES",
-    "DebugMask",
-    "ScheduleBase",
-    "primitive",
-    "query",
-    "sizes_of",
-]

@@ -45,9 +45,7 @@ def complete_problem(child: BlockRealize, scope: Block, alone: bool = True) -> s
     return None
 
 
-def reduction_problem(
-    child: BlockRealize, scope: Block, alone: bool = True, initialised: bool = False
-) -> str | None:
+def reduction_problem(child: BlockRealize, scope: Block, alone: bool = True, initialised: bool = False) -> str | None:
     """Return why a child of a scope is not a reduction block, or None if it is one.
 
     With ``alone=False``, other blocks may write its buffers, too; with ``initialised=True``, it needs no init.

@@ -31,9 +31,7 @@ _BY_ADDRESS: Final = frozenset({"address_of", "tvm_access_ptr"})
 # ------------------------------------------------------------------------------------------ arguments
 
 
-def buffer_argument(
-    sch: ScheduleBase, realize: BlockRealize, argument: Any, access: Access, name: str
-) -> Buffer:
+def buffer_argument(sch: ScheduleBase, realize: BlockRealize, argument: Any, access: Access, name: str) -> Buffer:
     """`accessed_buffer`, which records a Buffer by its index in the trace, so that it can be replayed on other
     functions.
     """
@@ -61,9 +59,7 @@ def accessed_buffer(realize: BlockRealize, argument: Any, access: Access, name: 
     buffers = accessed_buffers(realize, access)
     verb = "reads" if access == "read" else "writes"
     if isinstance(argument, bool) or not isinstance(argument, (int, str, Buffer, BufferRegion)):
-        raise ScheduleError(
-            ARGUMENT, f"{name} must be an index, a name or a Buffer, found {type(argument).__name__}"
-        )
+        raise ScheduleError(ARGUMENT, f"{name} must be an index, a name or a Buffer, found {type(argument).__name__}")
     there = ", ".join(buffer.name for buffer in buffers) or "none"
     if isinstance(argument, int):
         if not 0 <= argument < len(buffers):
@@ -88,9 +84,7 @@ def either_buffer(sch: ScheduleBase, realize: BlockRealize, argument: Any) -> Bu
     if isinstance(argument, (tuple, list)):
         items = list(cast("Iterable[Any]", argument))
         if len(items) != 2 or items[0] not in ("read", "write"):
-            raise ScheduleError(
-                ARGUMENT, f'buffer must be like ("read", 0) or ("write", 0), found {argument!r}'
-            )
+            raise ScheduleError(ARGUMENT, f'buffer must be like ("read", 0) or ("write", 0), found {argument!r}')
         return accessed_buffer(realize, items[1], items[0])
     if isinstance(argument, int):
         raise ScheduleError(
@@ -227,10 +221,3 @@ def demand_apart(state: ScheduleState, function: str, buffer: Buffer, others: It
     if any(other is not buffer and is_parameter(func, other) for other in others):
         promised = func.replace(attrs={**func.attrs, "tir.noalias": True})
         state.replace_function(function, promised)
-
-
-__all__ = [
-    "Access", "accessed_buffer", "accessed_buffers", "allocating_block", "buffer_argument", "demand_apart",
-    "either_buffer", "is_allocated_in", "is_parameter", "require_accesses_only", "require_scope_name",
-    "stored_outside_blocks", "viewed_pointers",
-]  # fmt: skip

@@ -47,9 +47,7 @@ def blocks_below(stmt: Placed) -> list[BlockRealize]:
 def binding_problem(realize: BlockRealize, loops: Iterable[For]) -> str | None:
     """Return why a block's variables are not bound affinely to the loops of its scope, or None if they are."""
     ranges = {loop.loop_var: loop_range(loop) for loop in loops}
-    mapped = detect_iter_map(
-        list(realize.iter_values), ranges, realize.predicate, IterMapLevel.Surjective, False
-    )
+    mapped = detect_iter_map(list(realize.iter_values), ranges, realize.predicate, IterMapLevel.Surjective, False)
     if mapped.indices or not realize.iter_values:
         return None
     return "; ".join(mapped.errors) or "the values of its variables are no affine map of the loops"
@@ -91,9 +89,7 @@ def require_complete_or_reduction(child: BlockRealize, scope: Block) -> None:
     if first is not None and second is not None:
         reason = first if child.block.init is None else second
         raise ScheduleError(
-            KIND,
-            f"block {child.block.name_hint} is neither complete nor a reduction block: {reason}",
-            child,
+            KIND, f"block {child.block.name_hint} is neither complete nor a reduction block: {reason}", child
         )
 
 

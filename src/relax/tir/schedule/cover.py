@@ -16,18 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...prim import (
-    Analyzer,
-    CompareExpr,
-    IntImm,
-    PrimExpr,
-    Var,
-    const,
-    free_vars,
-    is_const,
-    simplify,
-    substitute,
-)
+from ...prim import Analyzer, CompareExpr, IntImm, PrimExpr, Var, const, free_vars, is_const, simplify, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..buffer import Buffer, IterVar, Range
 from ..statements import conjunction, conjuncts
@@ -261,9 +250,7 @@ def shared_loops(first: Sequence[For], second: Sequence[For]) -> int:
     return count
 
 
-def covers(
-    state: ScheduleState, function: str, producer: BlockRealize, consumer: BlockRealize, buffer: Buffer
-) -> bool:
+def covers(state: ScheduleState, function: str, producer: BlockRealize, consumer: BlockRealize, buffer: Buffer) -> bool:
     """True if, in each iteration of the common loops, the producer writes everything that the consumer reads.
 
     The written values are final, as a reduction in the producer does not extend over the common loops.
@@ -438,17 +425,9 @@ def sums_once(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -
     inner = {loop.loop_var: loop_range(loop) for loop in loops[start:]}
     conditions = [c for c in conjuncts(realize.predicate) if not set(inner).isdisjoint(free_vars(c))]
     level = IterMapLevel.Injective
-    mapped = detect_iter_map(
-        realize.iter_values, inner, conjunction(conditions), level, False, analyzer=analyzer
-    )
+    mapped = detect_iter_map(realize.iter_values, inner, conjunction(conditions), level, False, analyzer=analyzer)
     return not mapped.errors
 
 
 def _is_one(iter_var: IterVar) -> bool:
     return iter_var.dom is not None and is_const(iter_var.dom.extent, 1)
-
-
-__all__ = [
-    "Store", "covers", "domain_conditions", "domain_points", "fresh_points", "image", "implied", "shared_loops",
-    "stays_in_domain", "stores_of", "sums_all", "sums_once", "sums_up_over",
-]  # fmt: skip

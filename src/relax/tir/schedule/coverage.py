@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...prim import (
-    GE,
-    GT,
-    LE,
-    LT,
-    FloorDiv,
-    IntImm,
-    PrimExpr,
-    Var,
-    const,
-    free_vars,
-    is_const,
-    simplify,
-    substitute,
-)
+from ...prim import GE, GT, LE, LT, FloorDiv, IntImm, PrimExpr, Var, const, free_vars, is_const, simplify, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..buffer import BufferRegion, Range
 from ..statements import conjunction, conjuncts
@@ -29,9 +15,7 @@ from .rv import LoopRV
 from .sites import Path, Portion, Site
 
 
-def writes_all_of(
-    site: Site, realize: BlockRealize, path: Path, region: BufferRegion, portion: Portion
-) -> bool:
+def writes_all_of(site: Site, realize: BlockRealize, path: Path, region: BufferRegion, portion: Portion) -> bool:
     """True if a block certainly writes all elements of a portion, from the anchor on and in the current iteration.
 
     Either the indices are an affine map of the loops onto a box; or each index is a sum of multiples of its own loop
@@ -58,9 +42,7 @@ def writes_all_of(
     taken: set[Var] = set()
     for index, extent, part in zip(indices, region.region, portion.ranges, strict=True):
         used = set(free_vars(index)) & set(variables)
-        if used & taken or not _reaches(
-            site, index, extent.extent, [x for x in loops if x.loop_var in used], part
-        ):
+        if used & taken or not _reaches(site, index, extent.extent, [x for x in loops if x.loop_var in used], part):
             return False
         taken |= used
     return all(_holds_for(site, c, indices, portion, set(variables)) for c in conditions)
@@ -75,9 +57,7 @@ def require_copied_after_init(site: Site, realize: BlockRealize) -> None:
         return
     for loop in site.around:
         rv = LoopRV(site.scope.function, loop.loop_var)
-        if loop.loop_var in _reducing(realize) and not analyzer_at(site.state, rv).can_prove(
-            loop.extent >= 1
-        ):
+        if loop.loop_var in _reducing(realize) and not analyzer_at(site.state, rv).can_prove(loop.extent >= 1):
             name = realize.block.name_hint
             raise ScheduleError(
                 ORDER,
@@ -167,14 +147,10 @@ def _reaches(site: Site, index: PrimExpr, width: PrimExpr, loops: Sequence[For],
         if not analyzer.can_prove(reach >= step):
             return False
         reach = reach + (extent - 1) * step
-    return analyzer.can_prove(first <= part.min) and analyzer.can_prove(
-        part.min + part.extent <= first + reach
-    )
+    return analyzer.can_prove(first <= part.min) and analyzer.can_prove(part.min + part.extent <= first + reach)
 
 
-def _holds_for(
-    site: Site, condition: PrimExpr, indices: Sequence[PrimExpr], portion: Portion, inner: set[Var]
-) -> bool:
+def _holds_for(site: Site, condition: PrimExpr, indices: Sequence[PrimExpr], portion: Portion, inner: set[Var]) -> bool:
     """True if a condition holds whenever the indices lie in the portion."""
     if not _uses(condition, inner):
         analyzer = site.analyzer.copy()
@@ -201,6 +177,3 @@ def _holds_for(
 
 def _uses(expr: PrimExpr, variables: set[Var]) -> bool:
     return not variables.isdisjoint(free_vars(expr))
-
-
-__all__ = ["require_copied_after_init", "writes_all_of"]

@@ -5,15 +5,7 @@ from __future__ import annotations
 from ...prim import Analyzer
 from ..dependence import accesses
 from ..stmt import BlockRealize
-from .cover import (
-    domain_conditions,
-    domain_points,
-    fresh_points,
-    implied,
-    stays_in_domain,
-    sums_all,
-    sums_once,
-)
+from .cover import domain_conditions, domain_points, fresh_points, implied, stays_in_domain, sums_all, sums_once
 from .error import BINDING, ScheduleError
 from .facts import outer_facts
 from .rv import BlockRV
@@ -29,13 +21,9 @@ def require_whole_domain(state: ScheduleState, block: BlockRV) -> None:
     analyzer = outer_facts(state, block)
     if not stays_in_domain(realize, loops, analyzer):
         raise ScheduleError(
-            BINDING,
-            f"block {block.name} may be run for values outside of the domains of its variables",
-            realize,
+            BINDING, f"block {block.name} may be run for values outside of the domains of its variables", realize
         )
-    if any(v.iter_type == "reduce" for v in realize.block.iter_vars) and not sums_once(
-        realize, loops, analyzer
-    ):
+    if any(v.iter_type == "reduce" for v in realize.block.iter_vars) and not sums_once(realize, loops, analyzer):
         raise ScheduleError(
             BINDING,
             f"block {block.name} is not bound affinely to its loops: it may add a step of its sum several times",
@@ -48,9 +36,7 @@ def require_whole_domain(state: ScheduleState, block: BlockRV) -> None:
     if not sums_all(realize, loops, analyzer) or not _reads_inside(realize, analyzer):
         reason = "" if reached is not None else ": its values are no affine map of its loops"
         raise ScheduleError(
-            BINDING,
-            f"block {block.name} may not run over the whole of its variables' domains{reason}",
-            realize,
+            BINDING, f"block {block.name} may not run over the whole of its variables' domains{reason}", realize
         )
 
 
@@ -65,6 +51,3 @@ def _reads_inside(realize: BlockRealize, analyzer: Analyzer) -> bool:
             if not all(facts.can_prove(condition) for condition in inside):
                 return False
     return True
-
-
-__all__ = ["require_whole_domain"]

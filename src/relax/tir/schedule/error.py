@@ -63,17 +63,9 @@ class ScheduleError(DiagnosticError):
         diagnostic = self.diagnostics[0]
         lines = [f"error[{diagnostic.code}]: {diagnostic.message}"]
         if diagnostic.span is not None:
-            lines.append(
-                f"  --> {diagnostic.span.source.name}:{diagnostic.span.line}:{diagnostic.span.column}"
-            )
+            lines.append(f"  --> {diagnostic.span.source.name}:{diagnostic.span.line}:{diagnostic.span.column}")
         lines.append("")
         lines += [f"    {line}".rstrip() for line in self.program.splitlines()]
         if diagnostic.hint:
             lines += ["", f"  = help: {diagnostic.hint}"]
         return "\n" + "\n".join(lines)
-
-
-__all__ = [
-    "ARGUMENT", "BINDING", "BUFFER", "COVER", "EXPIRED", "KIND", "MATCH", "ORDER", "STRUCTURE", "TRACE",
-    "Level", "ScheduleError",
-]  # fmt: skip

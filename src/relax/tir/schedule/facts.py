@@ -35,6 +35,3 @@ def outer_facts(state: ScheduleState, block: BlockRV) -> Analyzer:
     """Return the facts in the scope of a block, outside of its loops."""
     scope = state.scope(block)
     return analyzer_at(state, state.block_rv(scope, block.function), inclusive=True)
-
-
-__all__ = ["analyzer_at", "loop_range", "outer_facts"]

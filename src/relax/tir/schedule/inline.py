@@ -20,17 +20,9 @@ def single_store(realize: BlockRealize) -> BufferStore:
     """Return the only store of a block; raise if the block contains anything else."""
     block = realize.block
     body = block.body
-    if (
-        not isinstance(body, BufferStore)
-        or block.alloc_buffers
-        or block.match_buffers
-        or block.init is not None
-    ):
+    if not isinstance(body, BufferStore) or block.alloc_buffers or block.match_buffers or block.init is not None:
         raise ScheduleError(
-            STRUCTURE,
-            f"block {block.name_hint} does not consist of one store",
-            realize,
-            hint="buffer[...] = value",
+            STRUCTURE, f"block {block.name_hint} does not consist of one store", realize, hint="buffer[...] = value"
         )
     if any(index.dtype.lanes != 1 for index in body.indices):
         raise ScheduleError(STRUCTURE, f"block {block.name_hint} stores a vector", realize)
@@ -69,9 +61,7 @@ def _own(block: Block) -> set[Buffer]:
 def forget_buffer(state: ScheduleState, block: BlockRV, buffer: Buffer) -> None:
     """Remove a buffer from the scope of a block. Raises if it is still used there."""
     scope = state.scope(block)
-    inside = scope.block.replace(
-        alloc_buffers=tuple(item for item in scope.block.alloc_buffers if item is not buffer)
-    )
+    inside = scope.block.replace(alloc_buffers=tuple(item for item in scope.block.alloc_buffers if item is not buffer))
     facts = scope_of(scope.block)
     users = [child for child in facts.children if uses_buffer(child, buffer)]
     if users or buffer in facts.loose:
@@ -92,6 +82,3 @@ def uses_buffer(child: BlockRealize, buffer: Buffer) -> bool:
 def remove_block(state: ScheduleState, realize: BlockRealize, function: str) -> None:
     """Remove a block, and the loops that become empty."""
     state.replace(realize, NOTHING, function)
-
-
-__all__ = ["LoadReplacement", "forget_buffer", "remove_block", "single_store", "uses_buffer"]

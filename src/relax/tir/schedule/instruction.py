@@ -20,11 +20,7 @@ from .argument_types import ArgumentType, argument_type
 from .error import TRACE, ScheduleError
 from .rv import BlockRV, LoopRV
 
-_SPELLINGS: Final = {
-    "reindex": "ReIndex",
-    "rfactor": "RFactor",
-    "unsafe_set_dtype": "UnsafeSetDType",
-}
+_SPELLINGS: Final = {"reindex": "ReIndex", "rfactor": "RFactor", "unsafe_set_dtype": "UnsafeSetDType"}
 """TVM's names of instruction kinds that `camel_case` does not derive."""
 
 
@@ -202,8 +198,3 @@ def variable_names(expr: PrimExpr, numbering: Numbering, size_name: Callable[[Va
     """Return the names of an expression's variables: numbered for random integers, `size_name` for sizes."""
     names = {var: numbering.name_of(var) for var in free_vars(expr)}
     return {var: size_name(var) if name is None else name for var, name in names.items()}
-
-
-__all__ = [
-    "PRIMITIVES", "Instruction", "InstructionKind", "Numbering", "camel_case", "leaves", "map_leaves", "variable_names",
-]  # fmt: skip

@@ -172,9 +172,7 @@ def _mixed_loops(nest: Nest, child: BlockRealize) -> list[For]:
 # ------------------------------------------------------------------------------------------ between blocks
 
 
-def _require_mutual_order(
-    nest: Nest, writer: BlockRealize, other: BlockRealize, order: Sequence[For]
-) -> None:
+def _require_mutual_order(nest: Nest, writer: BlockRealize, other: BlockRealize, order: Sequence[For]) -> None:
     """Raise unless two blocks access common elements in the same order under the new loop order."""
     for region in accesses(writer.block).writes:
         buffer = region.buffer
@@ -210,12 +208,3 @@ def separates(
         in_own_slab(box, relaxed_box(region, other, beside), loop.loop_var, nest.analyzer, loop_range(loop))
         for region in touched
     )
-
-
-__all__ = [
-    "Nest",
-    "accumulation_problem",
-    "reduction_loops",
-    "require_order_free",
-    "separates",
-]

@@ -61,6 +61,3 @@ def _is_inverse(domains: dict[Var, Range], indices: dict[Var, PrimExpr], values:
     for var, dom in domains.items():
         analyzer.bind(var, dom)
     return all(analyzer.can_prove_equal(substitute(value, indices), var) for var, value in values.items())
-
-
-__all__ = ["as_dtype", "inverse_of"]

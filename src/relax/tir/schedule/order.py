@@ -122,9 +122,7 @@ def _require_settled(
             continue
         if buffer in scope.loose:
             raise ScheduleError(
-                ORDER,
-                f"a statement outside of blocks uses buffer {buffer.name}, which block {name} reads",
-                child,
+                ORDER, f"a statement outside of blocks uses buffer {buffer.name}, which block {name} reads", child
             )
         for writer in scope.writers.get(buffer, ()):
             around = state.loops(state.block_rv(writer, function))
@@ -215,10 +213,3 @@ def require_still_parallel(state: ScheduleState, rv: BlockRV | LoopRV) -> None:
     for loop in state.loops(rv):
         if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
             require_parallel(state, LoopRV(rv.function, loop.loop_var))
-
-
-__all__ = [
-    "blocks_in", "require_cover", "require_intermediate", "require_only_loops_around", "require_order_kept",
-    "require_readers_behind", "require_same_scope", "require_settled", "require_still_parallel", "scope_at",
-    "writers_before",
-]  # fmt: skip

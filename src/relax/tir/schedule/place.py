@@ -14,19 +14,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ...ir import DataType
-from ...prim import (
-    Analyzer,
-    FloorDiv,
-    IntImm,
-    PrimExpr,
-    Var,
-    const,
-    free_vars,
-    is_const,
-    prove,
-    simplify,
-    substitute,
-)
+from ...prim import Analyzer, FloorDiv, IntImm, PrimExpr, Var, const, free_vars, is_const, prove, simplify, substitute
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ..buffer import Buffer, BufferRegion
@@ -49,9 +37,7 @@ def union(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
     result = boxes[0]
     for box in boxes[1:]:
         result = [
-            None
-            if a is None or b is None
-            else (_least(a[0], b[0], analyzer), _greatest(a[1], b[1], analyzer))
+            None if a is None or b is None else (_least(a[0], b[0], analyzer), _greatest(a[1], b[1], analyzer))
             for a, b in zip(result, box, strict=True)
         ]
     return result
@@ -146,9 +132,7 @@ def _solve(var: Var, block: Block, region: BufferRegion, box: Box, touching: boo
     return None
 
 
-def _inverted(
-    var: Var, index: PrimExpr, target: Interval, others: dict[Var, Interval | None]
-) -> Interval | None:
+def _inverted(var: Var, index: PrimExpr, target: Interval, others: dict[Var, Interval | None]) -> Interval | None:
     """Return the values of a variable for which an index may lie in an interval, for any values of the other
     variables.
     """
@@ -278,9 +262,3 @@ def chosen_place(index: int, first: int, last: int, node: For) -> int:
             node,
         )
     return index
-
-
-__all__ = [
-    "Domain", "box_below", "children_of_body", "chosen_place", "last_writer", "nest",
-    "solve_domain", "union", "within",
-]  # fmt: skip

@@ -15,30 +15,13 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from ...ir import Node, structural_equal
-from ...prim import (
-    Analyzer,
-    Call,
-    Not,
-    PrimExpr,
-    Select,
-    Var,
-    free_vars,
-)
+from ...prim import Analyzer, Call, Not, PrimExpr, Select, Var, free_vars
 from ..buffer import Buffer, BufferLoad
 from ..dependence import loads_in
 from ..functor import StmtExprMutator, substitute
 from ..stmt import Block
 from .selection import selection_facts
-from .updates import (
-    KINDS,
-    Kind,
-    NoCombination,
-    Values,
-    operation_of,
-    reads_any,
-    stored_values,
-    unconditional,
-)
+from .updates import KINDS, Kind, NoCombination, Values, operation_of, reads_any, stored_values, unconditional
 
 N = TypeVar("N", bound=Node)
 

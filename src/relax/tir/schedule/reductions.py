@@ -101,10 +101,7 @@ def _mapping_problem(realize: BlockRealize, loops: Sequence[For], level: IterMap
 
 
 def start_predicate(
-    realize: BlockRealize,
-    loops: Sequence[For],
-    analyzer: Analyzer,
-    around: Mapping[Var, Range] = MappingProxyType({}),
+    realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer, around: Mapping[Var, Range] = MappingProxyType({})
 ) -> PrimExpr:
     """Return the condition under which the init of a block runs, over data-parallel loops only.
 
@@ -185,9 +182,3 @@ def fresh_name(state: ScheduleState, function: str, hint: str, taken: set[str]) 
         name = state.fresh_name(function, f"{hint}_{number}")
     taken.add(name)
     return name
-
-
-__all__ = [
-    "BoundLoops", "bound_loops", "fresh_copy", "fresh_name", "holds_with_iterations", "path_between",
-    "require_single_start", "start_predicate",
-]  # fmt: skip

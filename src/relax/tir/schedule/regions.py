@@ -94,14 +94,3 @@ def _is_spaced(written: Interval, var: Var, domain: Range, analyzer: Analyzer) -
     if set(free_vars(offset)) != {var} or not isinstance(length, IntImm):
         return False
     return analyzer.modular_set(offset).coeff >= length.value
-
-
-__all__ = [
-    "Box",
-    "in_own_slab",
-    "loop_domain",
-    "read_regions",
-    "reads_memory",
-    "relaxed_box",
-    "written_regions",
-]

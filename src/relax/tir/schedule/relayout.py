@@ -92,9 +92,7 @@ class Relayout(StmtExprMutator):
         if changed is node or not any(r.buffer is self.old for r in (*node.reads, *node.writes)):
             return changed
         reads, writes = block_access_region(changed)
-        return changed.replace(
-            reads=self.regions(changed.reads, reads), writes=self.regions(changed.writes, writes)
-        )
+        return changed.replace(reads=self.regions(changed.reads, reads), writes=self.regions(changed.writes, writes))
 
     def inside(self, domains: list[tuple[Var, Range]], node: N) -> N:
         """Rewrite the parts of a node within the domains of its variables."""
@@ -105,9 +103,7 @@ class Relayout(StmtExprMutator):
         self.analyzers = {size: known for size, known in self.analyzers.items() if size <= count}
         return changed
 
-    def regions(
-        self, declared: tuple[BufferRegion, ...], actual: tuple[BufferRegion, ...]
-    ) -> tuple[BufferRegion, ...]:
+    def regions(self, declared: tuple[BufferRegion, ...], actual: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:
         """Replace the declared region of the old buffer by the body's region of the new one."""
         whole = BufferRegion(self.new, tuple(whole_range(size) for size in self.new.shape))
         region = next((region for region in actual if region.buffer is self.new), whole)
@@ -144,9 +140,4 @@ def mapped_shape(mapping: IndexMap, shape: Sequence[PrimExpr]) -> tuple[PrimExpr
     """
     facts = Analyzer()
     sizes = (facts.simplify(size) for size in mapping.map_shape(shape))
-    return tuple(
-        size if facts.can_prove(size >= 0) else maximum(size, const(0, size.dtype)) for size in sizes
-    )
-
-
-__all__ = ["Relayout", "mapped_shape", "moved_indices"]
+    return tuple(size if facts.can_prove(size >= 0) else maximum(size, const(0, size.dtype)) for size in sizes)

@@ -64,5 +64,3 @@ class LoopRV:
 
 _ROOT: Final = Var("root", "handle")
 _INLINE: Final = Var("inline", "handle")
-
-__all__ = ["BlockRV", "ExprRV", "LoopRV"]

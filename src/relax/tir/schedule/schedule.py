@@ -94,19 +94,13 @@ class Schedule(ScheduleBase):
     ) -> None:
         if error_render_level not in _LEVELS:
             raise ScheduleError(
-                ARGUMENT,
-                f"error_render_level must be one of {', '.join(_LEVELS)}, found {error_render_level!r}",
+                ARGUMENT, f"error_render_level must be one of {', '.join(_LEVELS)}, found {error_render_level!r}"
             )
         if not isinstance(mod, (IRModule, PrimFunc)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ScheduleError(
-                ARGUMENT, f"a Schedule takes a module or a PrimFunc, found {type(mod).__name__}"
-            )
+            raise ScheduleError(ARGUMENT, f"a Schedule takes a module or a PrimFunc, found {type(mod).__name__}")
         del enable_check  # conditions are always checked
         super().__init__(
-            IRModule({"main": mod}) if isinstance(mod, PrimFunc) else mod,
-            seed,
-            debug_mask,
-            error_render_level,
+            IRModule({"main": mod}) if isinstance(mod, PrimFunc) else mod, seed, debug_mask, error_render_level
         )
 
     @property

@@ -203,6 +203,3 @@ def _evaluated(expr: PrimExpr, env: Mapping[Var, Table]) -> Any:
         case _:
             number = _number(expr)
             return np.array(number, expr.dtype.numpy())
-
-
-__all__ = ["SelectionFacts", "selection_facts"]

@@ -18,15 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ...prim import (
-    Analyzer,
-    IntImm,
-    PrimExpr,
-    Var,
-    const,
-    free_vars,
-    is_const,
-)
+from ...prim import Analyzer, IntImm, PrimExpr, Var, const, free_vars, is_const
 from ..buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from ..statements import conjunction, map_parts, parts_of
 from ..stmt import (
@@ -310,9 +302,3 @@ def element_nest(
     for loop_var, extent in reversed(loops):
         nest = For(loop_var, const(0, loop_var.dtype), extent, ForKind.SERIAL, nest)
     return nest
-
-
-__all__ = [
-    "Path", "Portion", "Site", "common_depth", "copy_nest", "edited", "element_nest", "index_dtypes", "paths",
-    "portion_of", "site_before", "site_behind", "whole",
-]  # fmt: skip

@@ -31,6 +31,3 @@ class StmtSRef:
         """The block or loop directly around it; None for a root block."""
         around = self.state.parent(self.rv)
         return None if around is None else StmtSRef(self.state, self.state.rv_of(around, self.rv.function))
-
-
-__all__ = ["StmtSRef"]

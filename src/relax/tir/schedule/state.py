@@ -16,13 +16,7 @@ from ...ir import GlobalVar, IRModule
 from ...prim import Var
 from ..renew import renew_bound_vars
 from ..statements import TRUE, is_nothing, map_parts, parts_of
-from ..stmt import (
-    Block,
-    BlockRealize,
-    For,
-    PrimFunc,
-    Stmt,
-)
+from ..stmt import Block, BlockRealize, For, PrimFunc, Stmt
 from .error import EXPIRED, STRUCTURE, ScheduleError
 from .rv import BlockRV, LoopRV
 
@@ -169,9 +163,7 @@ class ScheduleState:
         for stmt in self._around(self._place(rv)):
             if isinstance(stmt, BlockRealize):
                 return stmt
-        raise ScheduleError(
-            STRUCTURE, "this is the root block, which is in the scope of no other", self.placed(rv)
-        )
+        raise ScheduleError(STRUCTURE, "this is the root block, which is in the scope of no other", self.placed(rv))
 
     def loops(self, rv: BlockRV | LoopRV) -> list[For]:
         """Return the loops around a block or loop within its scope, outermost first; a loop itself is the last."""
@@ -296,9 +288,7 @@ def _placed_below(stmt: Stmt) -> Iterator[Placed]:
         stack.extend(reversed(parts_of(node)))
 
 
-def _index(
-    stmt: Stmt, parent: Key | None, function: str, places: dict[Key, StatePlace]
-) -> dict[Key, StatePlace]:
+def _index(stmt: Stmt, parent: Key | None, function: str, places: dict[Key, StatePlace]) -> dict[Key, StatePlace]:
     """Return the locations of loops and blocks in a new statement; subtrees already in `places` are not entered."""
     result: dict[Key, StatePlace] = {}
     stack: list[tuple[Stmt, Key | None]] = [(stmt, parent)]
@@ -365,6 +355,3 @@ def _with_unique_names(root: BlockRealize) -> BlockRealize:
         return map_parts(stmt, rename)
 
     return cast(BlockRealize, rename(root))
-
-
-__all__ = ["Key", "Placed", "ScheduleState", "StatePlace", "replace_below"]

@@ -82,9 +82,7 @@ def without_blocks(stmt: Stmt) -> Stmt:
             body = without_blocks(block.body)
             if block.init is not None:
                 starts = [
-                    v.var.equal(v.dom.min)
-                    for v in block.iter_vars
-                    if v.iter_type == "reduce" and v.dom is not None
+                    v.var.equal(v.dom.min) for v in block.iter_vars if v.iter_type == "reduce" and v.dom is not None
                 ]
                 body = seq_of([IfThenElse(conjunction(starts), without_blocks(block.init)), body])
             conditions = list(conjuncts(predicate))
@@ -141,9 +139,7 @@ class _Matcher:
             )
         low = self.translated(description.min, body.loop_var)
         if low is None:
-            raise Mismatch(
-                f"loop {description.loop_var.name} of the description starts at {shown(description.min)}"
-            )
+            raise Mismatch(f"loop {description.loop_var.name} of the description starts at {shown(description.min)}")
         self.analyzer.bind(body.loop_var, Range.from_min_extent(body.min, body.extent), override=True)
         self.values[description.loop_var] = self.analyzer.simplify(body.loop_var - body.min + low)
         self.inner.add(body.loop_var)
@@ -262,9 +258,7 @@ class _Matcher:
         for index, place in zip(indices[skipped:], places, strict=True):
             value = self.translated(place, index)
             if value is None:
-                raise Mismatch(
-                    f"the index {place} of {described.name} in the description is no index of loops"
-                )
+                raise Mismatch(f"the index {place} of {described.name} in the description is no index of loops")
             start.append(index - value)
         start = [self.analyzer.simplify(value) for value in start]
         for value in start:
@@ -356,6 +350,3 @@ def _kind_of(stmt: Stmt) -> str:
             return f"a sequence of {len(stmt.seq)} statements"
         case _:
             return f"a {type(stmt).__name__}"
-
-
-__all__ = ["Mismatch", "TensorMatch", "match_description", "shown", "without_blocks"]

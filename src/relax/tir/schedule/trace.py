@@ -45,9 +45,7 @@ _Step: TypeAlias = "tuple[Instruction, Any]"
 class Trace:
     """The instructions of a schedule, oldest first, and the decisions of sampling instructions. Copies share them."""
 
-    def __init__(
-        self, insts: Iterable[Instruction] = (), decisions: Mapping[Instruction, Any] | None = None
-    ) -> None:
+    def __init__(self, insts: Iterable[Instruction] = (), decisions: Mapping[Instruction, Any] | None = None) -> None:
         table = decisions or {}
         self._steps: list[_Step] = [(inst, table.get(inst)) for inst in insts]
         self._length = len(self._steps)
@@ -223,6 +221,3 @@ def _other_number(kind: InstructionKind, expected: int, found: int) -> ScheduleE
         f"{kind.method} gave {found} results, but the trace goes on with {expected}",
         hint="the trace was recorded on a function with other loops or blocks",
     )
-
-
-__all__ = ["DecisionProvider", "Trace"]

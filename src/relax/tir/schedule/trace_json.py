@@ -69,9 +69,7 @@ def _encode(value: Any, numbering: Numbering) -> Any:
     if isinstance(value, Node):
         return {"node": json.loads(save_json(value))}
     raise ScheduleError(
-        TRACE,
-        f"a {type(value).__name__} cannot be saved",
-        hint="give it as an IndexMap, or as a node of the IR",
+        TRACE, f"a {type(value).__name__} cannot be saved", hint="give it as an IndexMap, or as a node of the IR"
     )
 
 
@@ -198,6 +196,3 @@ class _Reader:
 
 def _unreadable(reason: str) -> ScheduleError:
     return ScheduleError(TRACE, f"this is no saved trace: {reason}", hint="save it again with Trace.as_json")
-
-
-__all__ = ["read_json", "write_json"]

@@ -87,9 +87,7 @@ def python_text(value: Any, numbering: Numbering) -> str:
     if isinstance(value, Node):
         return _node_text(value, numbering)
     raise ScheduleError(
-        TRACE,
-        f"a {type(value).__name__} cannot be written",
-        hint="give it as an IndexMap, or as a node of the IR",
+        TRACE, f"a {type(value).__name__} cannot be written", hint="give it as an IndexMap, or as a node of the IR"
     )
 
 
@@ -159,9 +157,7 @@ def _operand(expr: PrimExpr, other: PrimExpr, level: int) -> str:
 
 
 def named(
-    expr: PrimExpr,
-    numbering: Numbering,
-    size_name: Callable[[Var], str] = lambda var: f'sch.get_size("{var.name}")',
+    expr: PrimExpr, numbering: Numbering, size_name: Callable[[Var], str] = lambda var: f'sch.get_size("{var.name}")'
 ) -> PrimExpr:
     """Rename the variables of an expression to those of the text; sizes are looked up by name."""
     names = variable_names(expr, numbering, size_name)
@@ -178,6 +174,3 @@ def is_plain_map(value: IndexMap) -> bool:
     ]
     free = {var for index in value.final_indices for var in free_vars(index)}
     return free <= own and all(item is None for item in extra)
-
-
-__all__ = ["expr_text", "is_plain_map", "named", "python_text", "write_python"]

@@ -140,9 +140,3 @@ def is_order_free_update(block: Block) -> bool:
         if name == "product" and not buffer.dtype.is_integer:
             return False
     return True
-
-
-__all__ = [
-    "KINDS", "Kind", "NoCombination", "Values", "is_order_free_update", "operation_of", "reads_any",
-    "stored_values", "unconditional",
-]  # fmt: skip

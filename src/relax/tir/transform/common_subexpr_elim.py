@@ -18,20 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import Node, map_children
-from ...prim import (
-    Analyzer,
-    BinaryExpr,
-    Call,
-    Cast,
-    FloatImm,
-    IntImm,
-    Let,
-    Not,
-    PrimExpr,
-    Select,
-    Var,
-    sub_expressions,
-)
+from ...prim import Analyzer, BinaryExpr, Call, Cast, FloatImm, IntImm, Let, Not, PrimExpr, Select, Var, sub_expressions
 from ...prim.functor import FreeVars
 from ...prim.traits import cost, may_fail
 from ..functor import StmtExprMutator, StmtExprVisitor, pre_order_visit, substitute
@@ -39,9 +26,7 @@ from ..stmt import AssertStmt, AttrStmt, BlockRealize, For, LetStmt, PrimFunc, S
 from .each_prim_func import each_prim_func
 
 
-def common_subexpr_elim(
-    func: PrimFunc, enable_cse_tir: bool = True, identify_equiv_terms: bool = False
-) -> PrimFunc:
+def common_subexpr_elim(func: PrimFunc, enable_cse_tir: bool = True, identify_equiv_terms: bool = False) -> PrimFunc:
     """Return the function with common subexpressions bound by lets."""
     if not enable_cse_tir or _has_blocks(func):
         return func
@@ -227,5 +212,3 @@ class _Replacement(StmtExprMutator):
 
 CommonSubexprElimTIR = each_prim_func(common_subexpr_elim, "CommonSubexprElimTIR")
 """Pass: eliminate common subexpressions."""
-
-__all__ = ["CommonSubexprElimTIR", "common_subexpr_elim"]

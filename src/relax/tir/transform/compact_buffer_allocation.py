@@ -19,19 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...prim import (
-    GE,
-    LE,
-    IntImm,
-    Let,
-    PrimExpr,
-    Var,
-    const,
-    is_const,
-    match_dtypes,
-    same,
-    simplify,
-)
+from ...prim import GE, LE, IntImm, Let, PrimExpr, Var, const, is_const, match_dtypes, same, simplify
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
@@ -58,9 +46,7 @@ def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFun
     """Return the function with allocations reduced to their accessed regions."""
     accesses = _Accesses()
     accesses.visit(func.body)
-    boxes = {
-        b: box for b, box in accesses.boxes.items() if b not in accesses.opaque and not _is_whole(b, box)
-    }
+    boxes = {b: box for b, box in accesses.boxes.items() if b not in accesses.opaque and not _is_whole(b, box)}
     while boxes:
         compaction = _Compaction(func, boxes)
         made = compaction.run()
@@ -243,8 +229,7 @@ class _Compaction(FactsMutator):
             return
         dimensions = [self.dimension(i, size) for i, size in zip(box, buffer.shape, strict=True)]
         shape = tuple(
-            size if smaller is None else smaller[1]
-            for smaller, size in zip(dimensions, buffer.shape, strict=True)
+            size if smaller is None else smaller[1] for smaller, size in zip(dimensions, buffer.shape, strict=True)
         )
         if all(smaller is None for smaller in dimensions):
             return
@@ -313,9 +298,7 @@ class _Compaction(FactsMutator):
                 return False
             ends = (index.base, index.base + index.stride.value * (index.lanes - 1))
         prove = self.analyzer.can_prove
-        return prove(LE(*match_dtypes(interval[0], ends[0]))) and prove(
-            LE(*match_dtypes(ends[1], interval[1]))
-        )
+        return prove(LE(*match_dtypes(interval[0], ends[0]))) and prove(LE(*match_dtypes(ends[1], interval[1])))
 
     def less(self, index: PrimExpr, start: PrimExpr | None) -> PrimExpr:
         if start is None:
@@ -342,9 +325,7 @@ class _Compaction(FactsMutator):
         if plan is None:
             return self.visit_children(node)
         region: list[Range] = []
-        for item, start, interval, size in zip(
-            node.region, plan.starts, plan.box, plan.buffer.shape, strict=True
-        ):
+        for item, start, interval, size in zip(node.region, plan.starts, plan.box, plan.buffer.shape, strict=True):
             last = item.min + (item.extent - 1)
             inside = self.in_interval(item.min, interval) and self.in_interval(last, interval)
             if start is None:
@@ -358,5 +339,3 @@ class _Compaction(FactsMutator):
 
 CompactBufferAllocation = each_prim_func(compact_buffer_allocation, "CompactBufferAllocation")
 """Pass: shrink allocations to the accessed region."""
-
-__all__ = ["CompactBufferAllocation", "compact_buffer_allocation"]

@@ -24,5 +24,3 @@ class _Conversion(StmtExprMutator):
 
 ConvertForLoopsToSerial = each_prim_func(convert_for_loops_to_serial, "ConvertForLoopsToSerial")
 """Pass: make parallel loops serial."""
-
-__all__ = ["ConvertForLoopsToSerial", "convert_for_loops_to_serial"]

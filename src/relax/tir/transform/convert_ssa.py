@@ -21,17 +21,7 @@ from ...ir.transform import module_pass
 from ...prim import Let, PrimExpr, SizeVar, Var
 from ..buffer import Buffer, CommReducer, IterVar, Reduce
 from ..functor import StmtExprMutator
-from ..stmt import (
-    AllocBuffer,
-    AttrStmt,
-    Block,
-    BlockRealize,
-    DeclBuffer,
-    For,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-)
+from ..stmt import AllocBuffer, AttrStmt, Block, BlockRealize, DeclBuffer, For, LetStmt, PrimFunc, Stmt
 from ..usage import shape_vars_bound_by
 
 N = TypeVar("N", bound=Node)
@@ -168,8 +158,7 @@ class _Conversion(StmtExprMutator):
         domains = [None if v.dom is None else self.visit(v.dom) for v in node.iter_vars]
         with self.scope(v.var for v in node.iter_vars):
             axes = tuple(
-                v.replace(dom=dom, var=self.visit(v.var))
-                for v, dom in zip(node.iter_vars, domains, strict=True)
+                v.replace(dom=dom, var=self.visit(v.var)) for v, dom in zip(node.iter_vars, domains, strict=True)
             )
             for buffer in node.alloc_buffers:
                 self.open(buffer)
@@ -194,6 +183,3 @@ class _Conversion(StmtExprMutator):
 def _kept(old: tuple[N, ...], new: tuple[N, ...]) -> tuple[N, ...]:
     """Return `old` if both tuples hold the same objects, else `new`."""
     return old if all(a is b for a, b in zip(old, new, strict=True)) else new
-
-
-__all__ = ["ConvertSSA", "convert_ssa"]

@@ -46,6 +46,3 @@ def _placed(diagnostic: Diagnostic, name: str, func: PrimFunc) -> Diagnostic:
     """Add the function's span and name to a diagnostic that has none."""
     label = diagnostic.label or f"in PrimFunc {name}"
     return replace(diagnostic, span=diagnostic.span or func.span, label=label)
-
-
-__all__ = ["each_prim_func"]

@@ -44,17 +44,7 @@ from ..buffer import Broadcast, Buffer, BufferLoad, Ramp, element_count
 from ..functor import StmtExprMutator
 from ..sizes import LARGEST_PRODUCT, Limit, buffer_limits
 from ..statements import conjuncts
-from ..stmt import (
-    AllocBuffer,
-    AssertStmt,
-    Block,
-    BlockRealize,
-    For,
-    IfThenElse,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-)
+from ..stmt import AllocBuffer, AssertStmt, Block, BlockRealize, For, IfThenElse, LetStmt, PrimFunc, Stmt
 
 _DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
 
@@ -209,11 +199,7 @@ class FactsMutator(StmtExprMutator):
         if node.intrinsic != "if_then_else":
             return self.visit_children(node)
         condition, yes, no = node.args
-        made = (
-            self.visit(condition),
-            self.visit_under(condition, yes),
-            self.visit_under(Not(condition), no),
-        )
+        made = (self.visit(condition), self.visit_under(condition, yes), self.visit_under(Not(condition), no))
         same = all(a is b for a, b in zip(made, node.args, strict=True))
         return node if same else node.replace(args=made)
 
@@ -349,6 +335,3 @@ def _block_facts(node: BlockRealize) -> list[PrimExpr]:
         if value.dtype == iter_var.dtype:
             facts.append(EQ(iter_var.var, value))
     return facts
-
-
-__all__ = ["FactsMutator", "loop_facts", "reads_memory", "without_likely"]

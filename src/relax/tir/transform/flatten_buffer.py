@@ -113,9 +113,7 @@ class _Flattening(FactsMutator):
             for group, size in zip(axis_groups(buffer), flat.shape, strict=True)
         )
 
-    def position(
-        self, shape: tuple[PrimExpr, ...], indices: tuple[PrimExpr, ...], size: PrimExpr
-    ) -> PrimExpr:
+    def position(self, shape: tuple[PrimExpr, ...], indices: tuple[PrimExpr, ...], size: PrimExpr) -> PrimExpr:
         """Return the linear index of an element, in the dtype of the indices if every position fits it, else int64.
 
         A vector index is a `Ramp`, as others are not proved to be inside. The sum of ramps is a ramp.
@@ -134,9 +132,7 @@ class _Flattening(FactsMutator):
         step = self.sum_of_products((i.stride for i, _ in ramps), (stride for _, stride in ramps), dtype)
         return Ramp(base, step, ramps[0][0].lanes)
 
-    def sum_of_products(
-        self, numbers: Iterable[PrimExpr], strides: Iterable[PrimExpr], dtype: DataType
-    ) -> PrimExpr:
+    def sum_of_products(self, numbers: Iterable[PrimExpr], strides: Iterable[PrimExpr], dtype: DataType) -> PrimExpr:
         """Return Σ number · stride, computed in `dtype` and simplified."""
         total = const(0, dtype)
         for number, stride in zip(numbers, strides, strict=True):
@@ -156,5 +152,3 @@ def _flat(buffer: Buffer) -> Buffer:
 
 FlattenBuffer = each_prim_func(flatten_buffer, "FlattenBuffer")
 """Pass: flatten buffers to one dimension."""
-
-__all__ = ["FlattenBuffer", "flatten_buffer"]

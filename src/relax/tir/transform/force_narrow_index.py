@@ -29,5 +29,3 @@ def force_narrow_index_to_int32(func: PrimFunc) -> PrimFunc:
 
 ForceNarrowIndexToInt32 = each_prim_func(force_narrow_index_to_int32, "ForceNarrowIndexToInt32")
 """Pass: compute all indices in 32 bits."""
-
-__all__ = ["ForceNarrowIndexToInt32", "force_narrow_index_to_int32"]

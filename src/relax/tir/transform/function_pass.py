@@ -17,15 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ir import IRModule
-from ...ir.transform import (
-    ModulePass,
-    PassInfo,
-    module_pass,
-    on_functions,
-    pass_class,
-    pass_factory,
-    without_context,
-)
+from ...ir.transform import ModulePass, PassInfo, module_pass, on_functions, pass_class, pass_factory, without_context
 from ..stmt import PrimFunc
 
 
@@ -64,9 +56,7 @@ def _rewrite(function: Callable[..., Any]) -> Callable[[IRModule], IRModule]:
 @module_pass
 def Apply(mod: IRModule, ftransform: Callable[[PrimFunc], PrimFunc]) -> IRModule:
     """Apply a function to every PrimFunc of the module."""
-    return mod.with_functions(
-        {v: ftransform(f) if isinstance(f, PrimFunc) else f for v, f in mod.functions.items()}
-    )
+    return mod.with_functions({v: ftransform(f) if isinstance(f, PrimFunc) else f for v, f in mod.functions.items()})
 
 
 @module_pass
@@ -74,6 +64,3 @@ def Filter(mod: IRModule, fcond: Callable[[PrimFunc], bool]) -> IRModule:
     """Keep the PrimFuncs of the module for which a condition holds, and all other functions."""
     dropped = [v.name_hint for v, f in mod.functions.items() if isinstance(f, PrimFunc) and not fcond(f)]
     return mod.without(dropped) if dropped else mod
-
-
-__all__ = ["Apply", "Filter", "PrimFuncPass", "prim_func_pass"]

@@ -60,9 +60,7 @@ def hoist_expression(func: PrimFunc) -> PrimFunc:
 
 
 class _ExpressionHoisting(Hoisting):
-    def __init__(
-        self, func: PrimFunc, conditionals: HoistedConditionals, bindings: HoistedLetBindings
-    ) -> None:
+    def __init__(self, func: PrimFunc, conditionals: HoistedConditionals, bindings: HoistedLetBindings) -> None:
         super().__init__(func)
         self.conditionals, self.bindings = conditionals, bindings
 
@@ -125,5 +123,3 @@ def _with(expr: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
 
 HoistExpression = each_prim_func(hoist_expression, "HoistExpression")
 """Pass: hoist loop-invariant conditions and lets out of loops."""
-
-__all__ = ["HoistExpression", "HoistedConditionals", "HoistedLetBindings", "hoist_expression"]

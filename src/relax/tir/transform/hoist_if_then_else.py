@@ -67,6 +67,3 @@ def HoistIfThenElse(variant: Any = None) -> Pass:
     if variant not in (None, "basic"):
         raise ValueError(f'HoistIfThenElse: the variant is None or "basic", found {variant!r}')
     return _hoist()
-
-
-__all__ = ["HoistIfThenElse", "Hoisting", "hoist_if_then_else"]

@@ -153,11 +153,7 @@ class _Calls(FactsMutator):
             return None
         body: Stmt = substitute(func.body, values)
         for param, arg in reversed(lets):
-            body = (
-                substitute(body, {param: arg})
-                if isinstance(arg, (Var, IntImm))
-                else LetStmt(param, arg, body)
-            )
+            body = substitute(body, {param: arg}) if isinstance(arg, (Var, IntImm)) else LetStmt(param, arg, body)
         return body
 
 
@@ -172,6 +168,3 @@ def _same_layout(param: Buffer, own: Buffer) -> bool:
     at_start = param.elem_offset is None and own.elem_offset is None
     same = param.dtype == own.dtype and param.ndim == own.ndim and param.scope == own.scope
     return compact and at_start and same and param.data_alignment <= own.data_alignment
-
-
-__all__ = ["InlinePrivateFunctions"]

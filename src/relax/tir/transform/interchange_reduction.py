@@ -70,12 +70,7 @@ def _nest(loop: For) -> _Nest | None:
     condition = None
     if isinstance(last, IfThenElse) and last.else_case is None:
         condition, last = last.condition, last.then_case
-    if (
-        not loops
-        or not isinstance(last, BufferStore)
-        or last.predicate is not None
-        or len(starts) != len(before)
-    ):
+    if not loops or not isinstance(last, BufferStore) or last.predicate is not None or len(starts) != len(before):
         return None
     return _Nest(tuple(starts), tuple(loops), condition, last)
 
@@ -103,9 +98,7 @@ def _is_safe(j: Var, nest: _Nest) -> bool:
 
 def _pays(j: Var, nest: _Nest) -> bool:
     """True if `j` has stride 0 or 1 in every load, and the innermost reduction loop has a larger stride or is short."""
-    others = [
-        load for expr in _inner(nest) for load in loads_in(expr) if load.buffer is not nest.update.buffer
-    ]
+    others = [load for expr in _inner(nest) for load in loads_in(expr) if load.buffer is not nest.update.buffer]
     if not others or any(_stride(load.indices, j) not in (0, 1) for load in others):
         return False
     k = nest.loops[-1]
@@ -144,5 +137,3 @@ def _interchanged(loop: For, nest: _Nest) -> Stmt:
 
 InterchangeReduction = each_prim_func(interchange_reduction, "InterchangeReduction")
 """Pass: interchange reduction loops so that the innermost loop has unit stride."""
-
-__all__ = ["InterchangeReduction", "interchange_reduction"]

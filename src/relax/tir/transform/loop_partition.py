@@ -22,21 +22,7 @@ from typing import Any, NamedTuple
 
 from ...ir import Node
 from ...ir.transform import PassContext
-from ...prim import (
-    GE,
-    GT,
-    LE,
-    LT,
-    Call,
-    CompareExpr,
-    IntImm,
-    Let,
-    PrimExpr,
-    Var,
-    const,
-    is_const,
-    simplify,
-)
+from ...prim import GE, GT, LE, LT, Call, CompareExpr, IntImm, Let, PrimExpr, Var, const, is_const, simplify
 from ...prim import substitute as substituted
 from ...prim.intrin import floordiv
 from ...prim.intrin import max as maximum
@@ -122,9 +108,7 @@ class _Partition(FactsMutator):
         step = simplify(substituted(negative, {var: var + 1}) - negative)
         if not isinstance(step, IntImm) or step.value == 0:
             return None
-        rest = bounds_of(
-            simplify(substituted(negative, {var: const(0, var.dtype)})), _domain(condition.inner)
-        )
+        rest = bounds_of(simplify(substituted(negative, {var: const(0, var.dtype)})), _domain(condition.inner))
         if rest is None:
             return None
         # The condition is step * var + rest < 0; it holds for the greatest rest.
@@ -150,9 +134,7 @@ class _Partition(FactsMutator):
 
     # ------------------------------------------------------------------ the parts
 
-    def split(
-        self, loop: For, starts: list[PrimExpr], stops: list[PrimExpr], settled: list[PrimExpr]
-    ) -> Stmt:
+    def split(self, loop: For, starts: list[PrimExpr], stops: list[PrimExpr], settled: list[PrimExpr]) -> Stmt:
         """Return the loop before, between and after the points; the conditions hold between them."""
         annotations = {key: value for key, value in loop.annotations.items() if key != HINT}
         end = simplify(loop.min + loop.extent)
@@ -283,5 +265,3 @@ class _Settled(StmtExprMutator):
 
 LoopPartition = each_prim_func(loop_partition, "LoopPartition")
 """Pass: partition loops where likely conditions begin and cease to hold."""
-
-__all__ = ["LoopPartition", "loop_partition"]

@@ -40,18 +40,13 @@ _Vectors = each_prim_func(_vectorized, "VectorizeLoop")
 
 FUNCTION_STEPS: tuple[Step, ...] = (
     Step(LowerPreconditions, "what a call must fulfil is checked before anything is written"),
-    Step(
-        SinkAllocations,
-        "what an iteration fills before it reads it is its own, while blocks say what they read",
-    ),
+    Step(SinkAllocations, "what an iteration fills before it reads it is its own, while blocks say what they read"),
     Step(LowerInitBlock, "reductions start in front of their loops, while blocks still name their variables"),
     Step(LowerMatchBuffer, "views of regions become index arithmetic, which later steps simplify"),
     Step(ConvertBlocksToOpaque, "block variables become what they stand for"),
     Step(LowerOpaqueBlock, "blocks become branches and allocations"),
     Step(PlanAndUpdateBufferAllocationLocation, "buffers live no longer than they are used"),
-    Step(
-        CompactBufferAllocation, "a buffer has the size of what is used while it lives: a tile, not a matrix"
-    ),
+    Step(CompactBufferAllocation, "a buffer has the size of what is used while it lives: a tile, not a matrix"),
     Step(Simplify, "the bounds of loops decide conditions: the next steps see fewer of them"),
     Step(InterchangeReduction, "innermost loops run along memory before vectors are looked for"),
     Step(_Vectors, "vectorised loops become operations on vectors, which are simplified"),

@@ -23,18 +23,7 @@ from ..buffer import Buffer
 from ..functor import StmtExprMutator, post_order_visit, pre_order_visit, substitute
 from ..renew import renew_bound_vars
 from ..statements import conjunction, conjuncts, has_blocks, seq_of
-from ..stmt import (
-    AllocBuffer,
-    Block,
-    BlockRealize,
-    BufferStore,
-    For,
-    IfThenElse,
-    LetStmt,
-    PrimFunc,
-    SeqStmt,
-    Stmt,
-)
+from ..stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 from ..usage import free_vars
 from .each_prim_func import each_prim_func
 

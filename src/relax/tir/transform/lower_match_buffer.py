@@ -47,9 +47,7 @@ class _Lowering(StmtExprMutator):
         while region.buffer in self.views:
             region = _through(self.views[region.buffer], region)
         if view.dtype != region.buffer.dtype:
-            raise _error(
-                f"the view {view.name} has dtype {view.dtype!s}, {region.buffer.name} {region.buffer.dtype!s}"
-            )
+            raise _error(f"the view {view.name} has dtype {view.dtype!s}, {region.buffer.name} {region.buffer.dtype!s}")
         if len(view.shape) > len(region.region):
             raise _error(f"the view {view.name} has more dimensions than the region of {region.buffer.name}")
         self.views[view] = region
@@ -84,9 +82,7 @@ class _Lowering(StmtExprMutator):
     def visit_Var(self, node: Var) -> PrimExpr:
         if node in self.pointers:
             name = self.pointers[node].name
-            raise _error(
-                f"the pointer of the view {name} is handed on; only elements of a view can be lowered"
-            )
+            raise _error(f"the pointer of the view {name} is handed on; only elements of a view can be lowered")
         return self.values.get(node, node)
 
     def visit_Buffer(self, node: Buffer) -> Buffer:
@@ -95,11 +91,7 @@ class _Lowering(StmtExprMutator):
     def visit_BufferLoad(self, node: BufferLoad) -> Node:
         region = self.views.get(node.buffer)
         made = self.visit_children(node)
-        return (
-            made
-            if region is None
-            else made.replace(buffer=region.buffer, indices=_shifted(region, made.indices))
-        )
+        return made if region is None else made.replace(buffer=region.buffer, indices=_shifted(region, made.indices))
 
     def visit_BufferStore(self, node: BufferStore) -> Node:
         region = self.views.get(node.buffer)

@@ -168,5 +168,3 @@ class _Narrowing(FactsMutator):
 
 NarrowDataType = each_prim_func(narrow_data_type, "NarrowDataType")
 """Pass: narrow indices to `target_bits` bits where they fit."""
-
-__all__ = ["NarrowDataType", "narrow_data_type"]

@@ -130,12 +130,7 @@ class _Outliner(StmtMutator):
         callee = GlobalVar(self.unused_name())
         self.mod = self.mod.with_function(callee, func)
         self.mod = _Outliner(self.mod, self.name, func, self.in_parallel).mod_with(callee)
-        arguments = (
-            const(0, dtype),
-            self.at_least_0(loop.extent),
-            *(b.data for b in handles.values()),
-            *scalars,
-        )
+        arguments = (const(0, dtype), self.at_least_0(loop.extent), *(b.data for b in handles.values()), *scalars)
         return Evaluate(parallel_for(Call("", callee, arguments), len(written)), span=loop.span)
 
     def captured_buffers(self, body: Stmt) -> tuple[list[Buffer], list[Buffer]]:
@@ -202,11 +197,3 @@ def _reads_memory(expr: PrimExpr) -> bool:
 
 OutlineParallelLoops = module_pass(outline_parallel_loops, name="OutlineParallelLoops")
 """Pass: outline parallel loops into functions, called by `T.parallel_for`."""
-
-__all__ = [
-    "NOT_PARALLEL",
-    "PARALLEL_BODY",
-    "PARALLEL_RANGE",
-    "OutlineParallelLoops",
-    "outline_parallel_loops",
-]

@@ -100,11 +100,7 @@ class _Sinking(StmtMutator):
             case IfThenElse(condition, then_case, else_case) if buffer.data not in free_vars(condition):
                 in_else = else_case is not None and self.uses(else_case, buffer)
                 if self.uses(then_case, buffer):
-                    return (
-                        alloc.replace(body=body)
-                        if in_else
-                        else body.replace(then_case=self.sunk(alloc, then_case))
-                    )
+                    return alloc.replace(body=body) if in_else else body.replace(then_case=self.sunk(alloc, then_case))
                 return body.replace(else_case=self.sunk(alloc, else_case)) if else_case is not None else body
             case LetStmt(_, value) if buffer.data not in free_vars(value):
                 return body.replace(body=self.sunk(alloc, body.body))
@@ -184,7 +180,5 @@ def _is_private(buffer: Buffer, loop: For) -> bool:
     return not shared
 
 
-PlanAndUpdateBufferAllocationLocation = each_prim_func(
-    plan_buffer_allocation, "PlanAndUpdateBufferAllocationLocation"
-)
+PlanAndUpdateBufferAllocationLocation = each_prim_func(plan_buffer_allocation, "PlanAndUpdateBufferAllocationLocation")
 """Pass: move allocations to the smallest scope that encloses all uses."""

@@ -33,5 +33,3 @@ class _Removal(StmtExprMutator):
 
 RemoveAssume = each_prim_func(remove_assume, "RemoveAssume")
 """Pass: remove assumptions."""
-
-__all__ = ["RemoveAssume", "remove_assume"]

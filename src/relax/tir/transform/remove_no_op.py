@@ -156,6 +156,3 @@ RemoveNoOp = each_prim_func(remove_no_op, "RemoveNoOp")
 def _is_covered(loaded: PrimExpr | None, stored: PrimExpr | None) -> bool:
     """True if the loaded lanes include all stored lanes."""
     return loaded is None or (stored is not None and structural_equal(loaded, stored))
-
-
-__all__ = ["RemoveNoOp", "remove_no_op"]

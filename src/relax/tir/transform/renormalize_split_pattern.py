@@ -33,5 +33,3 @@ class _Renormalization(StmtExprMutator):
 
 RenormalizeSplitPattern = each_prim_func(renormalize_split_pattern, "RenormalizeSplitPattern")
 """Pass: rewrite quotients of remainders as remainders of quotients."""
-
-__all__ = ["RenormalizeSplitPattern", "renormalize_split_pattern"]

@@ -165,9 +165,7 @@ class _Simplifier(StmtExprMutator):
 
     def expression(self, expr: PrimExpr) -> PrimExpr:
         simplified = expr if id(expr) in self.simple else self.analyzer.simplify(expr)
-        made: PrimExpr = substitute(
-            simplified, self.replaced
-        )  # the analyzer leaves the buffers of loads alone
+        made: PrimExpr = substitute(simplified, self.replaced)  # the analyzer leaves the buffers of loads alone
         return made
 
     def under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:

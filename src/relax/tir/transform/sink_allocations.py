@@ -82,9 +82,7 @@ def _is_summed_over(writers: list[BlockRealize], loops: list[For]) -> bool:
     return any(sums_up_over(writer, variables) for writer in writers)
 
 
-def _is_filled(
-    state: ScheduleState, writers: list[BlockRealize], reader: BlockRealize, buffer: Buffer
-) -> bool:
+def _is_filled(state: ScheduleState, writers: list[BlockRealize], reader: BlockRealize, buffer: Buffer) -> bool:
     """True if another block writes all elements that `reader` reads, within the same iteration of their common
     loops.
     """
@@ -93,5 +91,3 @@ def _is_filled(
 
 SinkAllocations = each_prim_func(sink_allocations, "SinkAllocations")
 """Pass: move allocations into loops whose iterations refill the buffer."""
-
-__all__ = ["SinkAllocations", "sink_allocations"]

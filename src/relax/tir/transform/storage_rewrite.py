@@ -31,18 +31,7 @@ from ...ir import Node, structural_equal
 from ...prim import IntImm, PrimExpr, Var, simplify
 from ..buffer import Buffer, BufferLoad
 from ..functor import StmtExprMutator, StmtExprVisitor, pre_order_visit, substitute
-from ..stmt import (
-    AllocBuffer,
-    BlockRealize,
-    BufferStore,
-    DeclBuffer,
-    For,
-    ForKind,
-    IfThenElse,
-    PrimFunc,
-    Stmt,
-    While,
-)
+from ..stmt import AllocBuffer, BlockRealize, BufferStore, DeclBuffer, For, ForKind, IfThenElse, PrimFunc, Stmt, While
 from ..usage import free_vars
 from .each_prim_func import each_prim_func
 
@@ -211,9 +200,7 @@ def _is_inside(view: Buffer, owner: Buffer) -> bool:
         return False
     if not all(isinstance(size, IntImm) and size.value >= 0 for size in (*view.shape, *owner.shape)):
         return False
-    counts = [
-        math.prod(size.value for size in buffer.shape if isinstance(size, IntImm)) for buffer in (view, owner)
-    ]
+    counts = [math.prod(size.value for size in buffer.shape if isinstance(size, IntImm)) for buffer in (view, owner)]
     return counts[0] <= counts[1]
 
 
@@ -226,9 +213,7 @@ def _grouped(lifetimes: _Lifetimes) -> list[list[_Storage]]:
     items.sort(key=lambda storage: storage.first)
     groups: list[list[_Storage]] = []
     for item in items:
-        free = [
-            group for group in groups if _follows(item, group[-1]) and _may_stand_together([*group, item])
-        ]
+        free = [group for group in groups if _follows(item, group[-1]) and _may_stand_together([*group, item])]
         if free:
             min(free, key=lambda group: abs(max(s.count for s in group) - item.count)).append(item)
         else:
@@ -249,8 +234,7 @@ def _may_stand_together(group: Sequence[_Storage]) -> bool:
     """True unless sharing would move a large allocation out of its branch or loop."""
     depth = _common_depth(group)
     return not any(
-        member.bytes > LARGE
-        and any(isinstance(stmt, (For, IfThenElse, While)) for stmt in member.path[depth:])
+        member.bytes > LARGE and any(isinstance(stmt, (For, IfThenElse, While)) for stmt in member.path[depth:])
         for member in group
     )
 
@@ -380,5 +364,3 @@ class _Sharing(StmtExprMutator):
 
 StorageRewrite = each_prim_func(storage_rewrite, "StorageRewrite")
 """Pass: let allocations with disjoint lifetimes share memory."""
-
-__all__ = ["StorageRewrite", "storage_rewrite"]

@@ -245,9 +245,7 @@ def _lanes_of(body: Stmt) -> int:
 class _Vectorizer:
     """Vectorise the statements of a loop over `var`."""
 
-    def __init__(
-        self, around: _Surroundings, var: Var, start: PrimExpr, lanes: int, strict: bool = False
-    ) -> None:
+    def __init__(self, around: _Surroundings, var: Var, start: PrimExpr, lanes: int, strict: bool = False) -> None:
         """With `strict`, raise _NoVectorFormError instead of leaving a part of the loop serial."""
         self.around = around
         self.var, self.start, self.lanes, self.strict = var, start, lanes, strict

@@ -19,9 +19,7 @@ Visible = Callable[[Any, Any], PrimExpr]
 """Mask condition: whether a query row sees a key row."""
 
 
-def _causal(
-    causal_mask: str | None, window_size: int | None
-) -> Callable[[Any, Any, Any, Any], PrimExpr] | None:
+def _causal(causal_mask: str | None, window_size: int | None) -> Callable[[Any, Any, Any, Any], PrimExpr] | None:
     """Mask condition for query i of m and key j of n; None without a mask."""
     if causal_mask is None:
         return None
@@ -126,9 +124,7 @@ def _attend(
     k = te.reduce_axis((0, depth), "k")
     products = te.compute(
         (batch, heads, m, n),
-        lambda b, h, i, j: te.sum(
-            query(b, i, h, k.var).astype(wide) * key(b, j, h, k.var).astype(wide), axis=k
-        ),
+        lambda b, h, i, j: te.sum(query(b, i, h, k.var).astype(wide) * key(b, j, h, k.var).astype(wide), axis=k),
         "attention_qk",
         tag="matmul",
     )
@@ -141,9 +137,7 @@ def _attend(
 
     scores = te.compute((batch, heads, m, n), score, "attention_scores", tag="elemwise")
     j1 = te.reduce_axis((0, n), "j")
-    largest = te.compute(
-        (batch, heads, m), lambda b, h, i: te.max(scores(b, h, i, j1.var), axis=j1), "attention_max"
-    )
+    largest = te.compute((batch, heads, m), lambda b, h, i: te.max(scores(b, h, i, j1.var), axis=j1), "attention_max")
 
     def weight(b: Any, h: Any, i: Any, j: Any) -> Any:
         seen = scores(b, h, i, j)
@@ -151,9 +145,7 @@ def _attend(
 
     weights = te.compute((batch, heads, m, n), weight, "attention_weights", tag="elemwise")
     j2 = te.reduce_axis((0, n), "j")
-    total = te.compute(
-        (batch, heads, m), lambda b, h, i: te.sum(weights(b, h, i, j2.var), axis=j2), "attention_total"
-    )
+    total = te.compute((batch, heads, m), lambda b, h, i: te.sum(weights(b, h, i, j2.var), axis=j2), "attention_total")
     j3 = te.reduce_axis((0, n), "j")
     mixed = te.compute(
         (batch, m, heads, out_depth),

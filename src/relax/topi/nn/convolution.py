@@ -70,9 +70,7 @@ def conv(
         for j, axis in enumerate(axes):
             read[axis] = at[axis] * stride[j] + taps[axis].var * dilate[j]
         value = source(*(read[c] for c in data_layout)).astype(wide)
-        return te.sum(
-            value * weight(*(tap[c] for c in kernel_layout)).astype(wide), axis=[rc, *taps.values()]
-        )
+        return te.sum(value * weight(*(tap[c] for c in kernel_layout)).astype(wide), axis=[rc, *taps.values()])
 
     name = f"conv{len(axes)}d"
     return _rounded(te.compute([extent[c] for c in out_layout], formula, name, tag=name), kind)
@@ -294,14 +292,7 @@ class _Phases:
     """
 
     def __init__(
-        self,
-        axis: str,
-        size: PrimExpr,
-        kernel: PrimExpr,
-        extent: PrimExpr,
-        pad: int,
-        stride: int,
-        dilation: int,
+        self, axis: str, size: PrimExpr, kernel: PrimExpr, extent: PrimExpr, pad: int, stride: int, dilation: int
     ) -> None:
         self.pad, self.stride, self.dilation = pad, stride, dilation
         self.size, self.kernel = size, kernel
@@ -357,14 +348,7 @@ class _Blocks(_Phases):
     """A dimension whose kernel is as long as its stride, so that each data element produces a separate block."""
 
     def __init__(
-        self,
-        axis: str,
-        size: PrimExpr,
-        kernel: PrimExpr,
-        extent: PrimExpr,
-        pad: int,
-        stride: int,
-        dilation: int,
+        self, axis: str, size: PrimExpr, kernel: PrimExpr, extent: PrimExpr, pad: int, stride: int, dilation: int
     ) -> None:
         super().__init__(axis, size, kernel, extent, pad, stride, dilation)
         self.count, self.reach = size, (const(0, "int64"), const(0, "int64"))

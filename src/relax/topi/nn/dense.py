@@ -12,9 +12,7 @@ from ...prim import PrimExpr, const
 from ..util import accumulator_dtype, normalize_axis
 
 
-def dense(
-    data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
-) -> te.Tensor:
+def dense(data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None) -> te.Tensor:
     """data · weightᵀ + bias, for matrices."""
     dtype = DataType(out_dtype) if out_dtype else data.dtype
     total = accumulator_dtype(dtype)

@@ -52,9 +52,7 @@ def _moments(x: te.Tensor, axes: tuple[int, ...], prefix: str) -> tuple[te.Tenso
     return mean, variance
 
 
-def _scaled(
-    value: Any, gamma: te.Tensor, beta: te.Tensor, at: Sequence[Any], center: bool, scale: bool
-) -> PrimExpr:
+def _scaled(value: Any, gamma: te.Tensor, beta: te.Tensor, at: Sequence[Any], center: bool, scale: bool) -> PrimExpr:
     """value · γ + β, with the parameters at index `at`."""
     value = value * gamma(*at).astype(value.dtype) if scale else value
     return value + beta(*at).astype(value.dtype) if center else value
@@ -194,9 +192,7 @@ def instance_norm(
     return te.compute(x.shape, formula, "instance_norm")
 
 
-def rms_norm(
-    x: te.Tensor, weight: te.Tensor, axes: int | Sequence[int] = -1, epsilon: float = 1e-5
-) -> te.Tensor:
+def rms_norm(x: te.Tensor, weight: te.Tensor, axes: int | Sequence[int] = -1, epsilon: float = 1e-5) -> te.Tensor:
     """x / √(mean x² + ε) · weight over `axes` (Zhang & Sennrich 2019); the weight has those axes' shape."""
     order = [normalize_axis(a, x.ndim) for a in ([axes] if isinstance(axes, int) else axes)]
     folded = normalize_axes(order, x.ndim)

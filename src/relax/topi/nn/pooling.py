@@ -72,9 +72,7 @@ class _Windows:
 
         Counts that differ between windows are precomputed per dimension.
         """
-        fixed = math.prod(
-            size for size, reach in zip(self.window, self.reach, strict=True) if reach == (0, 0)
-        )
+        fixed = math.prod(size for size, reach in zip(self.window, self.reach, strict=True) if reach == (0, 0))
         varying: dict[int, te.Tensor] = {}
         for j, d in enumerate(self.places):
             if self.reach[j] != (0, 0):
@@ -107,9 +105,7 @@ def max_pool(data: te.Tensor, pooling: Pooling) -> te.Tensor:
     windows = _Windows(data, pooling)
     source = windows.padded(const(data.dtype.min_value, data.dtype))
     name = f"max_pool{len(windows.places)}d"
-    return te.compute(
-        windows.shape, lambda *i: te.max(source(*windows.at(i)), axis=windows.taps), name, tag="pool_max"
-    )
+    return te.compute(windows.shape, lambda *i: te.max(source(*windows.at(i)), axis=windows.taps), name, tag="pool_max")
 
 
 def max_pool_with_indices(data: te.Tensor, pooling: Pooling) -> tuple[te.Tensor, te.Tensor]:
@@ -219,9 +215,7 @@ def adaptive_avg_pool(
             if not fits:
                 inside.append(index[d] < end)
         value = data(*index).astype(wide)
-        return te.sum(
-            intrin.if_then_else(intrin.all(*inside), value, const(0, wide)) if inside else value, axis=taps
-        )
+        return te.sum(intrin.if_then_else(intrin.all(*inside), value, const(0, wide)) if inside else value, axis=taps)
 
     name = f"adaptive_avg_pool{len(axes)}d"
     sums = te.compute(shape, total, f"{name}_sum", tag="adaptive_pool_sum")
@@ -276,9 +270,7 @@ def avg_pool_backward(
             inside += [place[d] >= 0, place[d] < data.shape[d]]
         total = outputs[0][tuple(place)] + inputs[0][tuple(i)]
         add = BufferStore(outputs[0], total, tuple(place))
-        body = (
-            IfThenElse(intrin.all(*inside), add) if any(reach != (0, 0) for reach in windows.reach) else add
-        )
+        body = IfThenElse(intrin.all(*inside), add) if any(reach != (0, 0) for reach in windows.reach) else add
         sizes = [const(size, "int64") for size in windows.window]
         fill = nested(BufferStore(outputs[0], const(0, wide), tuple(everywhere)), everywhere, data.shape)
         return SeqStmt((fill, nested(nested(body, taps, sizes), i, windows.shape)))

@@ -23,9 +23,7 @@ def _along(x: te.Tensor, axis: int) -> tuple[Any, Any]:
         return [*outer[:axis], value, *outer[axis:]]
 
     k = te.reduce_axis((0, x.shape[axis]), "k")
-    largest = te.compute(
-        outer_shape, lambda *o: te.max(x(*insert(o, k.var)), axis=k), "softmax_max", tag="comm_reduce"
-    )
+    largest = te.compute(outer_shape, lambda *o: te.max(x(*insert(o, k.var)), axis=k), "softmax_max", tag="comm_reduce")
 
     def shifted(*index: Any) -> Any:
         outer = [i for d, i in enumerate(index) if d != axis]
@@ -33,12 +31,7 @@ def _along(x: te.Tensor, axis: int) -> tuple[Any, Any]:
 
     def total(element: Callable[..., Any], name: str) -> te.Tensor:
         e = te.reduce_axis((0, x.shape[axis]), "k")
-        return te.compute(
-            outer_shape,
-            lambda *o: te.sum(element(*insert(o, e.var)), axis=e),
-            name,
-            tag="comm_reduce",
-        )
+        return te.compute(outer_shape, lambda *o: te.sum(element(*insert(o, e.var)), axis=e), name, tag="comm_reduce")
 
     return shifted, total
 

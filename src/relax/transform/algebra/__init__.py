@@ -23,16 +23,9 @@ if TYPE_CHECKING:
     from .topological_sort import TopologicalSort
 
 __all__ = [
-    "AdjustMatmulOrder",
-    "CombineParallelMatmul",
-    "DecomposeOpsForInference",
-    "DecomposeOpsForTraining",
-    "ExpandMatmulOfSum",
-    "OptimizeLayoutTransform",
-    "RemoveRedundantReshape",
-    "ReorderPermuteDimsAfterConcat",
-    "ReorderTakeAfterMatmul",
-    "TopologicalSort",
-]
+    "AdjustMatmulOrder", "CombineParallelMatmul", "DecomposeOpsForInference", "DecomposeOpsForTraining",
+    "ExpandMatmulOfSum", "OptimizeLayoutTransform", "RemoveRedundantReshape", "ReorderPermuteDimsAfterConcat",
+    "ReorderTakeAfterMatmul", "TopologicalSort",
+]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -62,11 +62,7 @@ class _Factor(NamedTuple):
 
     def emitted(self) -> RelaxExpr:
         """The operand as an expression."""
-        return (
-            PermuteDims(_last_two_swapped(self.info.ndim)).call(self.expr)
-            if self.is_transposed
-            else self.expr
-        )
+        return PermuteDims(_last_two_swapped(self.info.ndim)).call(self.expr) if self.is_transposed else self.expr
 
 
 class _Adjuster(CallRewriter):

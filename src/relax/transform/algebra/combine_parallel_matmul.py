@@ -31,17 +31,7 @@ from ...analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ...analysis.uses import uses_of
 from ...dpl.context import BlockFacts
 from ...dpl.rewrite import with_values
-from ...expr import (
-    BindingBlock,
-    Call,
-    DataflowBlock,
-    DataflowVar,
-    Function,
-    PrimValue,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from ...expr import BindingBlock, Call, DataflowBlock, DataflowVar, Function, PrimValue, Tuple, TupleGetItem, Var
 from ...ir import IRModule, RelaxExpr, structural_equal
 from ...op import Operator, is_call_of, operator_of
 from ...op.binary import Add
@@ -86,9 +76,7 @@ class _Combiner(Rewriter):
         self.check = check
 
     def concerns(self, function: Function) -> bool:
-        products = (
-            b for b in bindings_in(function) if isinstance(b.value, Call) and is_call_of(b.value, Matmul)
-        )
+        products = (b for b in bindings_in(function) if isinstance(b.value, Call) and is_call_of(b.value, Matmul))
         return next(products, None) is not None and next(products, None) is not None
 
     def block(self, block: BindingBlock) -> BindingBlock:
@@ -232,8 +220,6 @@ def _values(group: Sequence[_Branch]) -> dict[Var, RelaxExpr]:
         ends.append(ends[-1] + width if ends else width)
     begins: list[PrimExpr] = [const(0, "int64"), *ends[:-1]]
     return {
-        var: StridedSlice().call(
-            result, Tuple([PrimValue(axis)]), Tuple([PrimValue(begin)]), Tuple([PrimValue(end)])
-        )
+        var: StridedSlice().call(result, Tuple([PrimValue(axis)]), Tuple([PrimValue(begin)]), Tuple([PrimValue(end)]))
         for var, begin, end in zip(last, begins, ends, strict=True)
     }

@@ -42,9 +42,7 @@ class SameValues(KnownValues):
         raise NotImplementedError
 
     def concerns(self, function: Function) -> bool:
-        return any(
-            isinstance(b.value, Call) and is_call_of(b.value, self.concerned) for b in bindings_in(function)
-        )
+        return any(isinstance(b.value, Call) and is_call_of(b.value, self.concerned) for b in bindings_in(function))
 
     def function(self, function: Function) -> RelaxExpr:
         outer = self.own, self.private, self.may_change

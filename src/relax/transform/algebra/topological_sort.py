@@ -72,9 +72,7 @@ class _Sorter(Rewriter):
         return block if same else block.replace(bindings=tuple(order))
 
 
-def _reversed(
-    bindings: Sequence[Binding], needed: Mapping[Binding, Sequence[Binding]]
-) -> dict[Binding, list[Binding]]:
+def _reversed(bindings: Sequence[Binding], needed: Mapping[Binding, Sequence[Binding]]) -> dict[Binding, list[Binding]]:
     """Return the users of each binding."""
     result: dict[Binding, list[Binding]] = {binding: [] for binding in bindings}
     for binding in bindings:
@@ -83,9 +81,7 @@ def _reversed(
     return result
 
 
-def _walk(
-    bindings: Sequence[Binding], needed: Mapping[Binding, Sequence[Binding]], deep: bool
-) -> list[Binding]:
+def _walk(bindings: Sequence[Binding], needed: Mapping[Binding, Sequence[Binding]], deep: bool) -> list[Binding]:
     """Sort bindings topologically, choosing the latest or the earliest ready binding first."""
     waiting = {binding: len(needed[binding]) for binding in bindings}
     followers = _reversed(bindings, needed)

@@ -23,16 +23,8 @@ if TYPE_CHECKING:
     from .merge_composite_functions import MergeCompositeFunctions
 
 __all__ = [
-    "AnnotateTIROpPattern",
-    "ChannelsLast",
-    "FuseAttention",
-    "FuseConvolutions",
-    "FuseOps",
-    "FuseOpsByPattern",
-    "FuseTIR",
-    "FusionPattern",
-    "MergeCompositeFunctions",
-    "PatternCheckContext",
-]
+    "AnnotateTIROpPattern", "ChannelsLast", "FuseAttention", "FuseConvolutions", "FuseOps", "FuseOpsByPattern",
+    "FuseTIR", "FusionPattern", "MergeCompositeFunctions", "PatternCheckContext",
+]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -31,17 +31,7 @@ from dataclasses import dataclass
 
 from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ...analysis.uses import uses_of
-from ...expr import (
-    BindingBlock,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    Function,
-    ShapeExpr,
-    Var,
-    VarBinding,
-)
+from ...expr import BindingBlock, Call, Constant, DataflowBlock, DataflowVar, Function, ShapeExpr, Var, VarBinding
 from ...info.relations import is_base_of
 from ...ir import GlobalVar, IRModule
 from ...ir.transform import PassContext
@@ -171,14 +161,10 @@ class _Calls(Rewriter):
             if call is not None:
                 calls.append(call)
                 images = call.images()
-                if isinstance(call.var, DataflowVar) and is_base_of(
-                    call.var.struct_info, binding.value.struct_info
-                ):
+                if isinstance(call.var, DataflowVar) and is_base_of(call.var.struct_info, binding.value.struct_info):
                     made.add(call.var)
             others = [value for value in (call.operands.values() if call else ()) if value not in images]
-            refused.update(
-                others if call else (v for v in uses_of(binding).variables if v is not binding.var)
-            )
+            refused.update(others if call else (v for v in uses_of(binding).variables if v is not binding.var))
         chosen = made - refused
         while chosen:
             mixed = set[Var]().union(*(call.mixed(chosen) for call in calls))
@@ -209,11 +195,7 @@ class _Calls(Rewriter):
             return
         assert isinstance(binding.value, Call)
         _, args, *rest = binding.value.args
-        operands = (
-            self._variant(call.kernel, frozenset(moved)),
-            self.rewrite(args),
-            *map(self.rewrite, rest),
-        )
+        operands = (self._variant(call.kernel, frozenset(moved)), self.rewrite(args), *map(self.rewrite, rest))
         ((_, info),) = call.kernel.outputs
         if binding.var in self.last:
             assert isinstance(info.shape, ShapeExpr)
@@ -230,6 +212,3 @@ class _Calls(Rewriter):
             func, _ = with_permuted_parameters(kernel.func, dict.fromkeys(moved, LAST))
             self._made[name, moved] = self.builder.add_func(func, name)
         return self._made[name, moved]
-
-
-__all__ = ["ChannelsLast"]

@@ -208,9 +208,7 @@ class _Block:
 
     def _devices(self, numbers: Iterable[int]) -> set[tuple[int, ...]]:
         kernels: Sequence[KernelCall | None] = [self.kernels[number] for number in numbers]
-        return {
-            tuple(id(info.vdevice) for _, info in kernel.outputs) for kernel in kernels if kernel is not None
-        }
+        return {tuple(id(info.vdevice) for _, info in kernel.outputs) for kernel in kernels if kernel is not None}
 
 
 class _Traits(NamedTuple):
@@ -236,11 +234,7 @@ def _has_maximum(func: PrimFunc) -> bool:
     for stmt in root_of(func)[1]:
         nest = nest_of(stmt)
         init = None if nest is None else nest.block.init
-        if (
-            isinstance(init, BufferStore)
-            and isinstance(init.value, FloatImm)
-            and init.value.value == -math.inf
-        ):
+        if isinstance(init, BufferStore) and isinstance(init.value, FloatImm) and init.value.value == -math.inf:
             return True
     return False
 
@@ -257,6 +251,3 @@ def _is_transpose(func: PrimFunc, conversions: bool = False) -> bool:
         return False
     variables = {index for index in load.indices if isinstance(index, PrimVar)}
     return len(variables) == len(load.indices) == len(nest.stores[0].indices)
-
-
-__all__ = ["FuseAttention"]

@@ -69,9 +69,7 @@ def FuseConvolutions(mod: IRModule) -> IRModule:
 class _Block:
     """Bindings of a dataflow block by number, with their users."""
 
-    def __init__(
-        self, block: DataflowBlock, calls: KernelCalls, convolutions: dict[PrimFunc, Convolution]
-    ) -> None:
+    def __init__(self, block: DataflowBlock, calls: KernelCalls, convolutions: dict[PrimFunc, Convolution]) -> None:
         self.bindings = block.bindings
         self.kernels = [movable_kernel(binding, calls) for binding in block.bindings]
         self.convolutions = [None if k is None else convolutions.get(k.func) for k in self.kernels]
@@ -127,9 +125,7 @@ class _Block:
             return False
         dtypes = {str(c.data.dtype) for c in convolutions}
         channels = convolutions[-1].weights.shape[1]
-        return dtypes == {DTYPE} or (
-            dtypes == {NARROW} and isinstance(channels, IntImm) and channels.value >= CHANNELS
-        )
+        return dtypes == {DTYPE} or (dtypes == {NARROW} and isinstance(channels, IntImm) and channels.value >= CHANNELS)
 
     def _operand(self, number: int) -> object:
         """The data of a convolution."""
@@ -158,6 +154,3 @@ class _Block:
     def _device(self, number: int) -> tuple[int, ...]:
         kernel: KernelCall | None = self.kernels[number]
         return () if kernel is None else tuple(id(info.vdevice) for _, info in kernel.outputs)
-
-
-__all__ = ["FuseConvolutions"]

@@ -40,16 +40,7 @@ from typing import Final
 from ...analysis.effects import effects_of
 from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ...analysis.uses import uses_of
-from ...expr import (
-    Binding,
-    Call,
-    Constant,
-    DataflowBlock,
-    DataflowVar,
-    TupleGetItem,
-    Var,
-    VarBinding,
-)
+from ...expr import Binding, Call, Constant, DataflowBlock, DataflowVar, TupleGetItem, Var, VarBinding
 from ...ir import IRModule
 from ...ir.transform import PassContext
 from ...struct_info import TensorStructInfo
@@ -161,8 +152,7 @@ def _with_sources(group: Sequence[Binding]) -> list[VarBinding]:
     return [
         b
         for b in group
-        if isinstance(b, VarBinding)
-        and not (isinstance(b.value, TupleGetItem) and b.value.tuple_value not in bound)
+        if isinstance(b, VarBinding) and not (isinstance(b.value, TupleGetItem) and b.value.tuple_value not in bound)
     ]
 
 

@@ -180,9 +180,7 @@ def group_name(group: Iterable[VarBinding]) -> str:
     for binding in group:
         match binding.value:
             case Call(Op(operator), (GlobalVar(kernel), *_)) if len(name) < LONGEST_NAME:
-                name += "_" + (
-                    kernel if operator.startswith("relax.call_tir") else operator.replace(".", "_")
-                )
+                name += "_" + (kernel if operator.startswith("relax.call_tir") else operator.replace(".", "_"))
             case Call(Op(called), _) | Call(GlobalVar(called), _) if len(name) < LONGEST_NAME:
                 name += f"_{called.replace('.', '_')}"
             case _:
@@ -318,6 +316,3 @@ def _wrapper(function: Function, name: str) -> Function:
     block = BindingBlock((VarBinding(local, inner), VarBinding(result, Call(local, outer.params))))
     attrs = {CODEGEN: codegen_of(function), "global_symbol": name}
     return Function(outer.params, SeqExpr((block,), result), outer.ret_struct_info, True, attrs)
-
-
-__all__ = ["FuseOpsByPattern", "FusionPattern", "PatternCheckContext"]

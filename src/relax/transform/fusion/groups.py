@@ -60,8 +60,7 @@ def _has_one_result(nodes: Sequence[FusionNode], group: list[int]) -> bool:
     """True if only the last member is seen outside of the group."""
     members = set(group)
     return all(
-        not nodes[i].is_external and all(consumer in members for consumer, _ in nodes[i].consumers)
-        for i in group[:-1]
+        not nodes[i].is_external and all(consumer in members for consumer, _ in nodes[i].consumers) for i in group[:-1]
     )
 
 
@@ -135,16 +134,12 @@ class _Partition:
                 return lambda between, is_last: between <= Kind.BROADCAST
         elif kind <= Kind.BROADCAST:
             if path <= Kind.COMM_REDUCE:
-                return lambda between, is_last: (
-                    between <= (Kind.OUT_ELEMWISE_FUSABLE if is_last else Kind.INJECTIVE)
-                )
+                return lambda between, is_last: between <= (Kind.OUT_ELEMWISE_FUSABLE if is_last else Kind.INJECTIVE)
         elif kind == Kind.INJECTIVE and phase == 1:
             return lambda between, is_last: between <= Kind.INJECTIVE
         return None
 
-    def between(
-        self, first: int, last: int, allowed: Callable[[OpPatternKind, bool], bool]
-    ) -> set[int] | None:
+    def between(self, first: int, last: int, allowed: Callable[[OpPatternKind, bool], bool]) -> set[int] | None:
         """The nodes on the ways from one to its post-dominator, that included; None if one is not allowed."""
         seen: set[int] = set()
         pending = [consumer for consumer, _ in self.nodes[first].consumers]

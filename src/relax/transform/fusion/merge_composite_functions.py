@@ -54,9 +54,7 @@ from .outline import can_be_passed, outlined, sizes_in
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED, NO_LITERALS})
 def MergeCompositeFunctions(mod: IRModule) -> IRModule:
     """Merge calls of composite functions; see the module's docstring."""
-    composites = {
-        g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function) and COMPOSITE in f.attrs
-    }
+    composites = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function) and COMPOSITE in f.attrs}
     if not composites:
         return mod
     merged = _Merger(mod, composites).module()
@@ -130,12 +128,7 @@ class _Merger(Rewriter):
 def _results(group: Sequence[VarBinding], block: DataflowBlock) -> list[Var]:
     """The variables of a group that are used outside of it; the last one if none is."""
     inside = {binding.var for binding in group}
-    used = {
-        var
-        for binding in block.bindings
-        if binding.var not in inside
-        for var in uses_of(binding.value).variables
-    }
+    used = {var for binding in block.bindings if binding.var not in inside for var in uses_of(binding.value).variables}
     results = [b.var for b in group if b.var in used or not isinstance(b.var, DataflowVar)]
     return results or [group[-1].var]
 
@@ -208,8 +201,7 @@ class _Graph:
         """The groups of calls of composite functions."""
         chosen = dict.fromkeys(m for m, c in zip(self.members, self.codegens, strict=True) if c is not None)
         return [
-            [b for b in map(self.bindings.__getitem__, _bits(group)) if isinstance(b, VarBinding)]
-            for group in chosen
+            [b for b in map(self.bindings.__getitem__, _bits(group)) if isinstance(b, VarBinding)] for group in chosen
         ]
 
 

@@ -34,9 +34,7 @@ class MergedKernel:
     """Builder of the merged PrimFunc."""
 
     calls: KernelCalls
-    buffers: dict[Var, Buffer | tuple[Buffer, ...]] = field(
-        default_factory=dict[Var, "Buffer | tuple[Buffer, ...]"]
-    )
+    buffers: dict[Var, Buffer | tuple[Buffer, ...]] = field(default_factory=dict[Var, "Buffer | tuple[Buffer, ...]"])
     """The buffers that the variables of the function hold."""
     allocated: list[Buffer] = field(default_factory=list[Buffer])
     statements: list[Stmt] = field(default_factory=list[Stmt])
@@ -92,9 +90,7 @@ class MergedKernel:
 
     def add_body(self, body: Stmt) -> None:
         match body:
-            case BlockRealize(
-                (), IntImm(_, 1), Block((), init=None, match_buffers=(), annotations={}) as root
-            ):
+            case BlockRealize((), IntImm(_, 1), Block((), init=None, match_buffers=(), annotations={}) as root):
                 self.allocated += root.alloc_buffers
                 body = root.body
             case _:

@@ -55,11 +55,7 @@ class Outlined(NamedTuple):
 
 
 def outlined(
-    group: Sequence[VarBinding],
-    attrs: Mapping[str, Any],
-    *,
-    lift_constants: bool = True,
-    outputs: Sequence[Var] = (),
+    group: Sequence[VarBinding], attrs: Mapping[str, Any], *, lift_constants: bool = True, outputs: Sequence[Var] = ()
 ) -> Outlined:
     """The function that bindings become. It returns `outputs`, as a tuple if several; by default the last variable."""
     bound = {binding.var for binding in group}
@@ -103,9 +99,7 @@ def operands_of(value: RelaxExpr) -> list[RelaxExpr]:
     """The leaves that a value reads, those in tuples in their place."""
     match value:
         case Call(_, parts) | Tuple(parts):
-            return [
-                leaf for part in parts for leaf in (operands_of(part) if isinstance(part, Tuple) else [part])
-            ]
+            return [leaf for part in parts for leaf in (operands_of(part) if isinstance(part, Tuple) else [part])]
         case TupleGetItem(source):
             return operands_of(source) if isinstance(source, Tuple) else [source]
         case _:

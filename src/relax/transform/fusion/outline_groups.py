@@ -66,6 +66,3 @@ class GroupOutliner(Rewriter):
         callee = self.builder.add_func(outline.function, self._name_of(group))
         call = outline.call(callee, [self.rewrite(argument) for argument in outline.arguments])
         self.bind(binding, self.builder.normalize(call.replace(span=binding.value.span)))
-
-
-__all__ = ["PRIMITIVE", "GroupOutliner"]

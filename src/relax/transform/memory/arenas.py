@@ -20,19 +20,7 @@ from typing import Final
 
 from ...analysis.alias import Aliases
 from ...analysis.effects import effects_of
-from ...expr import (
-    Binding,
-    Call,
-    Function,
-    If,
-    MatchCast,
-    PrimValue,
-    SeqExpr,
-    ShapeExpr,
-    StringImm,
-    Var,
-    VarBinding,
-)
+from ...expr import Binding, Call, Function, If, MatchCast, PrimValue, SeqExpr, ShapeExpr, StringImm, Var, VarBinding
 from ...info.mapping import bound_in
 from ...ir import GlobalVar, IRModule, RelaxExpr
 from ...op import is_call_of
@@ -115,15 +103,11 @@ class _ArenaWalk:
         self.table = table
         self.ranges = self.aliases.live_ranges()
         self.arenas: list[Arena] = []
-        self.variables = {
-            v for param in func.params if param.struct_info_ for v in bound_in(param.struct_info_)
-        }
+        self.variables = {v for param in func.params if param.struct_info_ for v in bound_in(param.struct_info_)}
         self.seen: dict[Monomial, int] = {}
         """The greatest coefficient of each term among the tensors in memory so far."""
         self.entries = [
-            self.aliases.position(binding)
-            for binding in bindings_of(func.body)
-            if _may_enter(binding, recursive)
+            self.aliases.position(binding) for binding in bindings_of(func.body) if _may_enter(binding, recursive)
         ]
         """The numbers of the bindings that may call this function again."""
         for param in func.params:

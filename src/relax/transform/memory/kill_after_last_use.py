@@ -32,12 +32,7 @@ from ...expr import Binding, Call, Function, If, SeqExpr, Var, VarBinding
 from ...info.mapping import fields_in
 from ...ir import IRModule, RelaxExpr
 from ...op import is_call_of, memory, vm
-from ...op.storage import (
-    AllocStorage,
-    BuiltinAllocTensor,
-    EndOfLife,
-    TensorInStorage,
-)
+from ...op.storage import AllocStorage, BuiltinAllocTensor, EndOfLife, TensorInStorage
 from ...rewrite import Rewriter
 from ...struct_info import ObjectStructInfo, TensorStructInfo
 from ..decorators import function_pass
@@ -60,9 +55,7 @@ class _Ends:
         self.kills: dict[Var, list[Call]] = {}
         """The kills after a binding, by its variable."""
         bindings = list(_all_bindings(func.body))
-        self.dead = {
-            arg for b in bindings if is_call_of(b.value, EndOfLife) for arg in variables_in([b.value])
-        }
+        self.dead = {arg for b in bindings if is_call_of(b.value, EndOfLife) for arg in variables_in([b.value])}
         self.storages = self.ends_of_storages(bindings)
         self.sequence(func.body, final=True)
 

@@ -59,9 +59,7 @@ def best_order(lives: Lives, sizes: Any) -> list[int]:
             sample, share = samples[search.worst], chance.uniform(0, 1)
             pairs = zip(sample, lives.lengths, strict=True)
             weights = [size * length**share * chance.uniform(0.5, 1.5) for size, length in pairs]
-            search.consider(
-                packed_order(lives, sample, sorted(range(len(sample)), key=lambda i: -weights[i]))
-            )
+            search.consider(packed_order(lives, sample, sorted(range(len(sample)), key=lambda i: -weights[i])))
     for _ in range(4 * rounds):
         if search.ratio > GOOD:
             search.consider(_moved(search.order, chance.choice(search.chain), chance))

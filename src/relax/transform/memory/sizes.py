@@ -18,20 +18,7 @@ import numpy as np
 
 from ...analysis.totality import is_nonnegative
 from ...ir import structural_equal, structural_hash
-from ...prim import (
-    Add,
-    FloorDiv,
-    IntImm,
-    Max,
-    Mul,
-    PrimExpr,
-    Var,
-    const,
-    evaluate,
-    free_vars,
-    prove,
-    simplify,
-)
+from ...prim import Add, FloorDiv, IntImm, Max, Mul, PrimExpr, Var, const, evaluate, free_vars, prove, simplify
 from ...prim.traits import may_fail
 
 Monomial: TypeAlias = "tuple[int, ...]"

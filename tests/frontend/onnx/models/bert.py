@@ -23,9 +23,7 @@ def model(layers: int, width: int, heads: int, vocabulary: int, positions: int) 
 
     g.scope("embeddings")
     places = g.cut(g.parameter(np.arange(positions, dtype="int64")[None]), 1, 0, g.size(ids, 1))
-    x = g.Add(
-        g.Gather(g.weight(vocabulary, width, scale=1.0), ids), g.Gather(g.weight(2, width, scale=1.0), types)
-    )
+    x = g.Add(g.Gather(g.weight(vocabulary, width, scale=1.0), ids), g.Gather(g.weight(2, width, scale=1.0), types))
     x = g.layer_norm(g.Add(x, g.Gather(g.weight(positions, width, scale=1.0), places)), width, 1e-12)
 
     for layer in range(layers):
@@ -38,8 +36,7 @@ def model(layers: int, width: int, heads: int, vocabulary: int, positions: int) 
     first = g.Gather(x, 0, axis=1)
     pooled = g.Tanh(g.Gemm(first, g.weight(width, width), g.weight(width), transB=1))
     return g.model(
-        last_hidden_state=(x, "float32", "batch", "seq", width),
-        pooler_output=(pooled, "float32", "batch", width),
+        last_hidden_state=(x, "float32", "batch", "seq", width), pooler_output=(pooled, "float32", "batch", width)
     )
 
 

@@ -17,9 +17,7 @@ def model(layers: int, width: int, heads: int, vocabulary: int, positions: int) 
     ids = g.input("input_ids", "int64", "batch", "seq")
     mask = g.input("attention_mask", "int64", "batch", "past + seq")
     cache = ("batch", heads, "past", width // heads)
-    pasts = [
-        [g.input(f"past_{i}.{part}", "float32", *cache) for part in ("key", "value")] for i in range(layers)
-    ]
+    pasts = [[g.input(f"past_{i}.{part}", "float32", *cache) for part in ("key", "value")] for i in range(layers)]
     batch, seq, past = g.size(ids, 0), g.size(ids, 1), g.size(pasts[0][0], 2)
 
     # arange(past, past + seq).unsqueeze(0).view(-1, seq)
@@ -39,14 +37,7 @@ def model(layers: int, width: int, heads: int, vocabulary: int, positions: int) 
         inner = _projection(g, g.layer_norm(x, width), width, 4 * width)
         x = g.Add(x, _projection(g, _gelu_new(g, inner), 4 * width, width))
         for part, result in (("key", key), ("value", value)):
-            present[f"present_{layer}.{part}"] = (
-                result,
-                "float32",
-                "batch",
-                heads,
-                "past + seq",
-                width // heads,
-            )
+            present[f"present_{layer}.{part}"] = (result, "float32", "batch", heads, "past + seq", width // heads)
     g.scope("head")
     x = g.view(g.layer_norm(x, width), batch, seq, g.size(x, 2))
     logits = g.MatMul(x, g.Transpose(tokens, perm=[1, 0]))
@@ -90,13 +81,7 @@ def _gelu_new(g: Graph, x: str) -> str:
 
 
 def inputs(
-    rng: np.random.Generator,
-    batch: int,
-    seq: int,
-    past: int,
-    layers: int = 2,
-    width: int = 32,
-    heads: int = 4,
+    rng: np.random.Generator, batch: int, seq: int, past: int, layers: int = 2, width: int = 32, heads: int = 4
 ) -> dict[str, np.ndarray]:
     mask = np.ones((batch, past + seq), "int64")
     mask[0, 1 : 1 + (past + seq) // 3] = 0  # every query sees one key at least

@@ -43,9 +43,7 @@ class Graph:
             names = [f"{label}_out{i}" if i else f"{label}_out" for i in range(outputs)]
             sources = [self._value(item) for item in inputs]
             attributes = {key: value for key, value in attributes.items() if value is not None}
-            self.nodes.append(
-                helper.make_node(op_type, sources, names, name=label, domain=domain, **attributes)
-            )
+            self.nodes.append(helper.make_node(op_type, sources, names, name=label, domain=domain, **attributes))
             return names[0] if outputs == 1 else names
 
         return add
@@ -77,9 +75,7 @@ class Graph:
     def weight(self, *shape: int, scale: float | None = None, offset: float = 0.0) -> str:
         """A random float32 weight, normal around `offset`; by default scaled to keep the size of what is multiplied."""
         if scale is None:
-            scale = (
-                0.1 if len(shape) == 1 else float(np.prod(shape[1:] if len(shape) > 2 else shape[:1])) ** -0.5
-            )
+            scale = 0.1 if len(shape) == 1 else float(np.prod(shape[1:] if len(shape) > 2 else shape[:1])) ** -0.5
         return self.parameter((self.random.standard_normal(shape) * scale + offset).astype("float32"))
 
     def parameter(self, array: np.ndarray) -> str:
@@ -147,14 +143,7 @@ class Graph:
         return self.Mul(self.Mul(x, self.Add(self.Erf(self.Div(x, 2**0.5)), 1.0)), 0.5)
 
     def conv(
-        self,
-        x: str,
-        inputs: int,
-        outputs: int,
-        kernel: int,
-        stride: int = 1,
-        group: int = 1,
-        bias: bool = True,
+        self, x: str, inputs: int, outputs: int, kernel: int, stride: int = 1, group: int = 1, bias: bool = True
     ) -> str:
         """nn.Conv2d with padding that keeps the size at stride 1."""
         weights = [self.weight(outputs, inputs // group, kernel, kernel)]
@@ -162,13 +151,7 @@ class Graph:
             weights.append(self.weight(outputs))
         pad = kernel // 2
         return self.Conv(
-            x,
-            *weights,
-            kernel_shape=[kernel] * 2,
-            strides=[stride] * 2,
-            pads=[pad] * 4,
-            dilations=[1, 1],
-            group=group,
+            x, *weights, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, dilations=[1, 1], group=group
         )
 
     def batch_norm(self, x: str, channels: int) -> str:

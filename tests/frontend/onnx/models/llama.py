@@ -20,9 +20,7 @@ def model(layers: int, width: int, heads: int, groups: int, vocabulary: int) -> 
     mask = g.input("attention_mask", "int64", "batch", "past + seq")
     places = g.input("position_ids", "int64", "batch", "seq")
     cache = ("batch", groups, "past", head)
-    pasts = [
-        [g.input(f"past_{i}.{part}", "float32", *cache) for part in ("key", "value")] for i in range(layers)
-    ]
+    pasts = [[g.input(f"past_{i}.{part}", "float32", *cache) for part in ("key", "value")] for i in range(layers)]
     x = g.Gather(g.weight(vocabulary, width, scale=1.0), ids)
     bias = _causal_mask(g, x, mask, pasts[0][0])
     angles = _angles(g, places, head)
@@ -69,9 +67,7 @@ def _causal_mask(g: Graph, x: str, mask: str, past: str) -> str:
 def _angles(g: Graph, places: str, head: int) -> tuple[str, str]:
     """cos and sin of position · frequency, (batch, 1, seq, head)."""
     g.scope("rotary_emb")
-    frequencies = g.parameter(
-        (10000.0 ** (-np.arange(0, head, 2) / head)).astype("float32").reshape(1, -1, 1)
-    )
+    frequencies = g.parameter((10000.0 ** (-np.arange(0, head, 2) / head)).astype("float32").reshape(1, -1, 1))
     wide = g.expand(frequencies, g.size(places, 0), -1, 1)
     angles = g.Transpose(g.MatMul(wide, g.Cast(g.Unsqueeze(places, [1]), to=1)), perm=[0, 2, 1])
     both = g.Concat(angles, angles, axis=-1)
@@ -92,15 +88,7 @@ def _repeated(g: Graph, x: str, heads: int, groups: int, head: int) -> str:
 
 
 def _attention(
-    g: Graph,
-    x: str,
-    key: str,
-    value: str,
-    bias: str,
-    angles: tuple[str, str],
-    heads: int,
-    groups: int,
-    head: int,
+    g: Graph, x: str, key: str, value: str, bias: str, angles: tuple[str, str], heads: int, groups: int, head: int
 ) -> tuple[str, str, str]:
     batch, seq, width = g.size(x, 0), g.size(x, 1), heads * head
 
@@ -108,11 +96,7 @@ def _attention(
         part = g.linear(x, width, count * head, bias=False)
         return g.Transpose(g.view(part, batch, seq, count, head), perm=[0, 2, 1, 3])
 
-    query, new_key, new_value = (
-        _rotated(g, split(heads), angles),
-        _rotated(g, split(groups), angles),
-        split(groups),
-    )
+    query, new_key, new_value = (_rotated(g, split(heads), angles), _rotated(g, split(groups), angles), split(groups))
     key, value = g.Concat(key, new_key, axis=-2), g.Concat(value, new_value, axis=-2)
     keys, values = (_repeated(g, part, heads, groups, head) for part in (key, value))
     scores = g.Mul(g.MatMul(query, g.Transpose(keys, perm=[0, 1, 3, 2])), head**-0.5)

@@ -87,9 +87,7 @@ def _position_bias(g: Graph, size: str, heads: int, both_ways: bool) -> str:
     limit = g.ConstantOfShape(g.Shape(large), value=onnx.numpy_helper.from_array(np.array([buckets - 1])))
     chosen = g.Where(g.Less(distance, exact), distance, g.Min(large, limit))
     bucket = chosen if start is None else g.Add(start, chosen)
-    return g.Unsqueeze(
-        g.Transpose(g.Gather(g.weight(BUCKETS, heads, scale=1.0), bucket), perm=[2, 0, 1]), [0]
-    )
+    return g.Unsqueeze(g.Transpose(g.Gather(g.weight(BUCKETS, heads, scale=1.0), bucket), perm=[2, 0, 1]), [0])
 
 
 def _zero() -> onnx.TensorProto:

@@ -32,9 +32,7 @@ def model(depth: int, width: int, groups: int) -> onnx.ModelProto:
         up = g.ConvTranspose(
             x, g.weight(channels, half, 2, 2, scale=0.2), g.weight(half), kernel_shape=[2, 2], strides=[2, 2]
         )
-        x = _double(
-            g, g.Concat(skips[level], _padded_like(g, up, skips[level]), axis=1), channels, half, groups
-        )
+        x = _double(g, g.Concat(skips[level], _padded_like(g, up, skips[level]), axis=1), channels, half, groups)
         channels = half
     g.scope("head")
     mask = g.Sigmoid(g.conv(x, channels, 1, 1))
@@ -50,9 +48,7 @@ def _double(g: Graph, x: str, inputs: int, outputs: int, groups: int) -> str:
 def _group_norm(g: Graph, x: str, channels: int, groups: int) -> str:
     """nn.GroupNorm as exporters write it: instance norm of (batch, groups, -1)."""
     flat = g.Reshape(x, [0, groups, -1])
-    normal = g.InstanceNormalization(
-        flat, np.ones(groups, "float32"), np.zeros(groups, "float32"), epsilon=1e-5
-    )
+    normal = g.InstanceNormalization(flat, np.ones(groups, "float32"), np.zeros(groups, "float32"), epsilon=1e-5)
     back = g.Reshape(normal, g.Shape(x))
     scale, shift = (g.Unsqueeze(g.weight(channels, offset=offset), [1, 2]) for offset in (1.0, 0.0))
     return g.Add(g.Mul(back, scale), shift)

@@ -45,9 +45,7 @@ def _positions(g: Graph, rows: str, columns: str, side: int, width: int) -> str:
     first, rest = g.cut(table, 1, 0, 1), g.cut(table, 1, 1, 2**63 - 1)
     square = g.Transpose(g.Reshape(rest, [1, side, side, width]), perm=[0, 3, 1, 2])
     sizes = g.Concat(g.Slice(g.Shape(square), [0], [2], [0]), g.Cast(g.sizes(rows, columns), to=7), axis=0)
-    resized = g.Resize(
-        square, None, None, sizes, mode="linear", coordinate_transformation_mode="pytorch_half_pixel"
-    )
+    resized = g.Resize(square, None, None, sizes, mode="linear", coordinate_transformation_mode="pytorch_half_pixel")
     return g.Concat(first, g.Reshape(g.Transpose(resized, perm=[0, 2, 3, 1]), [1, -1, width]), axis=1)
 
 

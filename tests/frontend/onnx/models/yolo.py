@@ -27,12 +27,7 @@ def model(width: int, classes: int) -> onnx.ModelProto:
     g.scope("neck")
     scales = np.array([1, 1, 2, 2], "float32")
     up = g.Resize(
-        coarse,
-        None,
-        scales,
-        mode="nearest",
-        nearest_mode="floor",
-        coordinate_transformation_mode="asymmetric",
+        coarse, None, scales, mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric"
     )
     fine = _csp(g, _block(g, g.Concat(up, fine, axis=1), 6 * width, 2 * width, 1), 2 * width)
     parts = [_head(g, fine, 2 * width, classes, 4), _head(g, coarse, 4 * width, classes, 8)]

@@ -30,28 +30,7 @@ from . import (
 )
 
 __all__ = [
-    "activation",
-    "attention",
-    "contrib",
-    "control",
-    "creation",
-    "features",
-    "image",
-    "indexing",
-    "labels",
-    "legacy",
-    "math",
-    "nn",
-    "quantize",
-    "random",
-    "recurrent",
-    "reduce",
-    "sequence",
-    "shape",
-    "signal",
-    "strings",
-    "tensor",
-    "training",
-    "trees",
-    "vectors",
-]
+    "activation", "attention", "contrib", "control", "creation", "features", "image", "indexing", "labels",
+    "legacy", "math", "nn", "quantize", "random", "recurrent", "reduce", "sequence", "shape", "signal", "strings",
+    "tensor", "training", "trees", "vectors",
+]  # fmt: skip

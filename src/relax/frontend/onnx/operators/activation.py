@@ -72,12 +72,8 @@ def elu(g: Emitter, x: Tensor, *, alpha: float = 1.0) -> Tensor:
 
 @converter("Selu")
 @in_float32
-def selu(
-    g: Emitter, x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805
-) -> Tensor:
-    if np.float32(alpha) == np.float32(1.6732632423543772) and np.float32(gamma) == np.float32(
-        1.0507009873554805
-    ):
+def selu(g: Emitter, x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Tensor:
+    if np.float32(alpha) == np.float32(1.6732632423543772) and np.float32(gamma) == np.float32(1.0507009873554805):
         return op.nn.selu(x)
     return op.multiply(elu(g, x, alpha=alpha), gamma)
 

@@ -80,9 +80,7 @@ def _between(g: Emitter, limits: Tensor, batch: PrimExpr, keys: PrimExpr) -> Ten
         g.unsupported(f"a mask of {count} numbers for a batch of {batch}")
     ends, begins = (op.strided_slice(limits, [0], [a], [b]) for a, b in ((0, batch), (batch, count)))
     below = op.less(places, op.expand_dims(ends, [1]))
-    return op.expand_dims(
-        op.logical_and(below, op.greater_equal(places, op.expand_dims(begins, [1]))), [1, 2]
-    )
+    return op.expand_dims(op.logical_and(below, op.greater_equal(places, op.expand_dims(begins, [1]))), [1, 2])
 
 
 def _sum(*biases: Tensor | None) -> Tensor | None:
@@ -95,9 +93,7 @@ def _sum(*biases: Tensor | None) -> Tensor | None:
     return total
 
 
-def _attended(
-    g: Emitter, heads: Heads, bias: Tensor | None, scale: float | None, unidirectional: bool
-) -> Tensor:
+def _attended(g: Emitter, heads: Heads, bias: Tensor | None, scale: float | None, unidirectional: bool) -> Tensor:
     causal = "BottomRight" if unidirectional else None
     parts = heads.query, heads.key, heads.value
     wide = None if bias is None else g.emit(bias)
@@ -136,12 +132,8 @@ def attention(
     query, key, value = (_split(g, part, num_heads) for part in g.parts(op.split(whole, ends, axis=-1)))
     present: Tensor | None = None
     if past is not None or any(g.outputs[1:]):
-        before = (
-            [None, None] if past is None else [op.take(past, g.const(i, "int64"), axis=0) for i in (0, 1)]
-        )
-        caches = [
-            _with_past(g, b, _heads_second(g, part)) for b, part in zip(before, (key, value), strict=True)
-        ]
+        before = [None, None] if past is None else [op.take(past, g.const(i, "int64"), axis=0) for i in (0, 1)]
+        caches = [_with_past(g, b, _heads_second(g, part)) for b, part in zip(before, (key, value), strict=True)]
         key, value = (_heads_second(g, cache) for cache in caches)
         present = op.stack(caches, axis=0)
     batch, keys = g.dims(key)[:2]
@@ -258,10 +250,7 @@ def group_query_attention(
         ]
         heads = Heads(turned[0], turned[1], heads.value)
     keys = total if past_key is None else simplify(intrin.max(total, g.dims(past_key)[2]))
-    cached = [
-        _cached(g, past, part, pasts, keys)
-        for past, part in ((past_key, heads.key), (past_value, heads.value))
-    ]
+    cached = [_cached(g, past, part, pasts, keys) for past, part in ((past_key, heads.key), (past_value, heads.value))]
     hidden = _hidden(g, pasts, new, keys, local_window_size)
     group = num_heads // kv_num_heads
     wide = [part if group == 1 else g.emit(op.repeat(part, group, 2)) for part in cached]
@@ -273,9 +262,7 @@ _PLAIN = {"k_quant_type": ("NONE",), "v_quant_type": ("NONE",), "causal": (1,), 
 """Values of attributes that ask for nothing."""
 
 
-def _grouped(
-    g: Emitter, query: Tensor, key: Tensor | None, value: Tensor | None, heads: int, groups: int
-) -> Heads:
+def _grouped(g: Emitter, query: Tensor, key: Tensor | None, value: Tensor | None, heads: int, groups: int) -> Heads:
     if key is not None and value is not None:
         return Heads(_split(g, query, heads), _split(g, key, groups), _split(g, value, groups))
     every = _split(g, query, heads + 2 * groups)
@@ -299,9 +286,7 @@ def _cached(g: Emitter, past: Tensor | None, x: Tensor, pasts: Tensor, keys: Pri
     place = g.emit(op.arange(PrimValue(keys), dtype="int64"))
     behind = g.emit(op.subtract(place, pasts))
     last = g.scalar(simplify(new - 1))
-    source = op.where(
-        op.less(behind, g.const(0, "int64")), place, op.add(op.minimum(behind, last), g.scalar(held))
-    )
+    source = op.where(op.less(behind, g.const(0, "int64")), place, op.add(op.minimum(behind, last), g.scalar(held)))
     rows = op.gather_nd(x, op.expand_dims(source, [2]), batch_dims=1)
     filled = op.expand_dims(op.less_equal(behind, last), [2, 3])
     return g.emit(op.where(filled, rows, g.const(0, g.dtype(x))))
@@ -363,10 +348,7 @@ def _rotated(g: Emitter, x: Tensor, places: Tensor, cos: Tensor, sin: Tensor, in
         a, b = (g.emit(op.strided_slice(x, [3], [first], [turning], [2])) for first in (0, 1))
     else:
         a, b = (g.emit(op.strided_slice(x, [3], [i], [j])) for i, j in ((0, half), (half, turning)))
-    parts = [
-        op.subtract(op.multiply(a, c), op.multiply(b, s)),
-        op.add(op.multiply(a, s), op.multiply(b, c)),
-    ]
+    parts = [op.subtract(op.multiply(a, c), op.multiply(b, s)), op.add(op.multiply(a, s), op.multiply(b, c))]
     if interleaved:
         pairs = g.emit(op.stack(parts, axis=4))
         parts = [op.reshape(pairs, ShapeExpr([*g.dims(x)[:3], turning]))]

@@ -49,9 +49,7 @@ def bias_add(g: Emitter, X: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
 
 
 @converter("BiasSoftmax", domain=DOMAIN)
-def bias_softmax(
-    g: Emitter, data: Tensor, bias: Tensor, *, axis: int = 1, is_inner_broadcast: int = 1
-) -> Tensor:
+def bias_softmax(g: Emitter, data: Tensor, bias: Tensor, *, axis: int = 1, is_inner_broadcast: int = 1) -> Tensor:
     if is_inner_broadcast and g.ndim(bias) != g.ndim(data):
         g.unsupported("a bias of another rank that is broadcast to inner dimensions")
     return softmax_of_the_rest(g, g.emit(op.add(data, bias)), axis=axis)
@@ -248,13 +246,7 @@ def _normalized(g: Emitter, x: Tensor, gamma: Tensor, beta: Tensor | None, epsil
 
 @converter("SkipSimplifiedLayerNormalization", domain=DOMAIN)
 def skip_simplified_layer_normalization(
-    g: Emitter,
-    input: Tensor,
-    skip: Tensor,
-    gamma: Tensor,
-    bias: Tensor | None = None,
-    *,
-    epsilon: float = 1e-12,
+    g: Emitter, input: Tensor, skip: Tensor, gamma: Tensor, bias: Tensor | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Any, ...]:
     total = _skipped(g, input, skip, bias)
     return op.nn.rms_norm(total, gamma, axes=[-1], epsilon=epsilon), None, None, total
@@ -346,6 +338,3 @@ def _dequantized(g: Emitter, weight: Tensor, scale: Tensor, zero_point: Tensor) 
     factors, zeros = (op.reshape(part, shape) for part in (scale, op.astype(zero_point, "int32")))
     numbers = op.astype(op.subtract(op.astype(weight, "int32"), zeros), "float32")
     return op.permute_dims(op.multiply(numbers, factors), [0, 2, 1])
-
-
-__all__ = ["DOMAIN"]

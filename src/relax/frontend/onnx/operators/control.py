@@ -22,25 +22,12 @@ from types import NoneType
 from typing import Any, TypeAlias
 
 from .... import op
-from ....expr import (
-    Call,
-    Constant,
-    If,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from ....expr import Call, Constant, If, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
 from ....ir import RelaxExpr, StructInfo
 from ....op.known import known_struct_info
 from ....prim import IntImm, PrimExpr, const, free_vars
 from ....prim.expr import Var as PrimVar
-from ....struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
-    TensorStructInfo,
-)
+from ....struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo
 from ...building import bind_loop
 from ..emitter import FAR, Emitter
 from ..objects import lowered, raised, run, type_of, type_of_proto, united
@@ -58,9 +45,7 @@ from ..values import (
     Value,
     ValueType,
 )
-from ..values import (
-    Sequence as SequenceValue,
-)
+from ..values import Sequence as SequenceValue
 
 
 @converter("If")
@@ -98,8 +83,7 @@ def if_(g: Emitter, cond: Value, *, then_branch: Subgraph, else_branch: Subgraph
     count = len(declared)
     fields = [result] if count == 1 else [TupleGetItem(result, index) for index in range(count)]
     return [
-        field if _is_tensor(kind) else raised(g, g.emit(field), kind)
-        for field, kind in zip(fields, types, strict=True)
+        field if _is_tensor(kind) else raised(g, g.emit(field), kind) for field, kind in zip(fields, types, strict=True)
     ]
 
 
@@ -140,9 +124,7 @@ Body: TypeAlias = Callable[[PrimVar, "RelaxExpr | None", list[RelaxExpr]], LoopS
 
 
 @converter("Loop")
-def loop(
-    g: Emitter, M: Value | None, cond: Value | None, *v_initial: Value | None, body: Subgraph
-) -> Sequence[Any]:
+def loop(g: Emitter, M: Value | None, cond: Value | None, *v_initial: Value | None, body: Subgraph) -> Sequence[Any]:
     count = len(v_initial)
     _check_body(g, body, count + 2, count + 1)
     types = [_state_type(g, *pair) for pair in zip(v_initial, body.graph.input[2:], strict=True)]
@@ -314,12 +296,7 @@ class _Loop:
 
     def run(self) -> list[RelaxExpr]:
         """Emit the loop; the last states, then the outputs."""
-        if (
-            self.trip is not None
-            and isinstance(self.trip, IntImm)
-            and self.trip.value <= 0
-            and not self.states
-        ):
+        if self.trip is not None and isinstance(self.trip, IntImm) and self.trip.value <= 0 and not self.states:
             self.g.unsupported("a loop without iterations and states")
         while not self._settled():
             pass
@@ -340,13 +317,10 @@ class _Loop:
                 for index, (old, new) in enumerate(zip(self.infos, step.states, strict=True))
             ]
         conditional = self.conditional or step.proceed is not None
-        settled = conditional == self.conditional and all(
-            a is b for a, b in zip(infos, self.infos, strict=True)
-        )
+        settled = conditional == self.conditional and all(a is b for a, b in zip(infos, self.infos, strict=True))
         self.infos, self.slices, self.conditional = infos, slices, conditional
         self.varying = [
-            info.dims is None or not {var for dim in info.dims for var in free_vars(dim)} <= outside
-            for info in slices
+            info.dims is None or not {var for dim in info.dims for var in free_vars(dim)} <= outside for info in slices
         ]
         return settled
 
@@ -385,9 +359,7 @@ class _Loop:
             params.append(Var(names("proceed"), TensorStructInfo(ShapeExpr([]), "bool")))
         params += [Var(names("state"), info) for info in self.infos]
         outputs = [
-            ObjectStructInfo()
-            if varies
-            else TensorStructInfo(ShapeExpr([self.index, *(info.dims or ())]), info.dtype)
+            ObjectStructInfo() if varies else TensorStructInfo(ShapeExpr([self.index, *(info.dims or ())]), info.dtype)
             for info, varies in zip(self.slices, self.varying, strict=True)
         ]
         return params + [Var(names("outputs"), info) for info in outputs]
@@ -408,16 +380,11 @@ class _Loop:
         def again() -> list[RelaxExpr]:
             step = self._step(params)
             going = [] if not self.conditional else [step.proceed or g.const(True, "bool")]
-            grown = [
-                self._grown(i, x, part) for i, (x, part) in enumerate(zip(outputs, step.slices, strict=True))
-            ]
+            grown = [self._grown(i, x, part) for i, (x, part) in enumerate(zip(outputs, step.slices, strict=True))]
             arguments = [PrimValue(self.index + 1), *going, *step.states, *grown]
             return [g.emit(argument) for argument in arguments]
 
-        results = [
-            *(self._returned(info) for info in self.infos),
-            *map(_of_any_length, self.slices, self.varying),
-        ]
+        results = [*(self._returned(info) for info in self.infos), *map(_of_any_length, self.slices, self.varying)]
         done = [*states, *outputs]
         return bind_loop(g.builder, g.branch, params, results, lambda: self._test(proceed), again, done)
 

@@ -63,9 +63,7 @@ def imputer(
     replaced = replaced_value_float if dtype.is_float else replaced_value_int64
     if not values:
         raise g.error(f"it has no values for an input of {dtype}", code="E6002")
-    absent = (
-        op.isnan(x) if dtype.is_float and math.isnan(replaced) else op.equal(x, g.const(replaced, str(dtype)))
-    )
+    absent = op.isnan(x) if dtype.is_float and math.isnan(replaced) else op.equal(x, g.const(replaced, str(dtype)))
     return op.where(absent, g.const(values, str(dtype)), x)
 
 

@@ -87,9 +87,7 @@ def _moving(
         for i, (axis, goal) in enumerate(zip(places, goals, strict=True))
         if not (g.is_true(dims[axis].equal(goal)) and (numbers is None or numbers[i] == 1.0))
     ]
-    if numbers is None or all(
-        numbers[i] == int(numbers[i]) for i in kept
-    ):  # sizes say the same as whole scales
+    if numbers is None or all(numbers[i] == int(numbers[i]) for i in kept):  # sizes say the same as whole scales
         chosen = None
     else:
         chosen = g.const([numbers[i] for i in kept], "float32")
@@ -155,15 +153,7 @@ def _kept_ratio(
 
 @converter("Resize", since=10)
 def resize_10(g: Emitter, X: Tensor, scales: Value, *, mode: str = "nearest") -> Tensor:
-    return resize(
-        g,
-        X,
-        None,
-        scales,
-        mode=mode,
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
+    return resize(g, X, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 
 
 @converter("Upsample", since=7)
@@ -173,13 +163,7 @@ def upsample(g: Emitter, X: Tensor, scales: Value, *, mode: str = "nearest") -> 
 
 @converter("GridSample", since=16)
 def grid_sample(
-    g: Emitter,
-    X: Tensor,
-    grid: Tensor,
-    *,
-    align_corners: int = 0,
-    mode: str = "linear",
-    padding_mode: str = "zeros",
+    g: Emitter, X: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
 ) -> Tensor:
     names = {
         "linear": "bilinear",
@@ -236,23 +220,17 @@ def roi_align(
 
 
 @converter("MaxRoiPool")
-def max_roi_pool(
-    g: Emitter, X: Tensor, rois: Tensor, *, pooled_shape: Ints, spatial_scale: float = 1.0
-) -> Tensor:
+def max_roi_pool(g: Emitter, X: Tensor, rois: Tensor, *, pooled_shape: Ints, spatial_scale: float = 1.0) -> Tensor:
     """The maxima of the parts of each region, (batch, x1, y1, x2, y2), along rows and then along columns."""
     rows, columns = g.fitting(pooled_shape, 2, "pooled_shape")
     if g.ndim(X) != 4 or g.ndim(rois) != 2:
-        raise g.error(
-            f"X must have 4 dimensions and rois 2, found {g.ndim(X)} and {g.ndim(rois)}", code="E6003"
-        )
+        raise g.error(f"X must have 4 dimensions and rois 2, found {g.ndim(X)} and {g.ndim(rois)}", code="E6003")
     dtype = g.dtype(X)
     height, width = g.dims(X)[2:]
     batch, *corners = (g.emit(part) for part in g.parts(op.split(rois, 5, axis=1)))
     scaled = [op.multiply(corner, g.const(spatial_scale, dtype)) for corner in corners]
     half = g.const(0.5, dtype)  # halves are rounded away from 0
-    x1, y1, x2, y2 = (
-        g.emit(op.multiply(op.sign(x), op.floor(op.add(op.abs(x), half)))) for x in map(g.emit, scaled)
-    )
+    x1, y1, x2, y2 = (g.emit(op.multiply(op.sign(x), op.floor(op.add(op.abs(x), half)))) for x in map(g.emit, scaled))
     lowest, zero = g.const(float("-inf"), dtype), g.const(0, dtype)
     images = g.emit(op.take(X, op.astype(op.squeeze(batch, [1]), "int64"), axis=0))
     in_column = _in_bins(g, x1, x2, columns, width, dtype)  # (regions, columns, width)

@@ -56,9 +56,7 @@ def scatter_elements(
 
 
 @converter("ScatterND")
-def scatter_nd(
-    g: Emitter, data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none"
-) -> Tensor:
+def scatter_nd(g: Emitter, data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
     return op.scatter_nd(data, indices, updates, _reduction(g, reduction))
 
 
@@ -102,14 +100,7 @@ def _is_filled(g: Emitter, x: Tensor) -> bool:
 @converter("Unique")
 def unique(g: Emitter, x: Tensor, *, axis: int | None = None, sorted: int = 1) -> Any:
     place = None if axis is None else g.axis(axis, g.ndim(x))
-    return op.unique(
-        x,
-        sorted=bool(sorted),
-        return_index=True,
-        return_inverse=True,
-        return_counts=True,
-        axis=place,
-    )
+    return op.unique(x, sorted=bool(sorted), return_index=True, return_inverse=True, return_counts=True, axis=place)
 
 
 @converter("TopK")

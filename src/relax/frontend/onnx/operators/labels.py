@@ -98,12 +98,7 @@ def post_transformed(g: Emitter, scores: RelaxExpr, transform: str) -> RelaxExpr
 
 @converter("LabelEncoder", domain=ML)
 def label_encoder_1(
-    g: Emitter,
-    x: Value,
-    *,
-    classes_strings: Any,
-    default_int64: int = -1,
-    default_string: str = "_Unused",
+    g: Emitter, x: Value, *, classes_strings: Any, default_int64: int = -1, default_string: str = "_Unused"
 ) -> Value:
     return _between(g, x, np.arange(len(classes_strings)), classes_strings, default_int64, default_string)
 
@@ -164,9 +159,7 @@ def _listed(g: Emitter, attributes: dict[str, Any], what: str) -> Array:
 
 
 @converter("OneHotEncoder", domain=ML)
-def one_hot_encoder(
-    g: Emitter, x: Value, *, cats_int64s: Any = (), cats_strings: Any = (), zeros: int = 1
-) -> Tensor:
+def one_hot_encoder(g: Emitter, x: Value, *, cats_int64s: Any = (), cats_strings: Any = (), zeros: int = 1) -> Tensor:
     """The place of each category, then one hot; a place that there is not stands for another category."""
     if not zeros:
         g.unsupported("an error for unknown categories (zeros = 0)")

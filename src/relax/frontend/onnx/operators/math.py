@@ -120,9 +120,7 @@ def power(g: Emitter, x: Tensor, y: Tensor) -> Tensor:
     if value == 2 and g.ndim(y) <= g.ndim(x):
         return op.square(x)
     if value == 3 and g.ndim(y) <= g.ndim(x) and dtype in ("float32", "float64"):
-        return op.multiply(
-            op.square(x), x
-        )  # in gelu by tanh: in vectors, rounded twice; op.power promises 4 ULP
+        return op.multiply(op.square(x), x)  # in gelu by tanh: in vectors, rounded twice; op.power promises 4 ULP
     if dtype == exponent:
         return op.power(x, y)
     if value is not None and _fits(value, dtype):
@@ -175,9 +173,7 @@ def mean(g: Emitter, *inputs: Tensor) -> Tensor:
 
 
 @converter("Clip")
-def clip_by_attributes(
-    g: Emitter, x: Tensor, *, min: float | None = None, max: float | None = None
-) -> Tensor:
+def clip_by_attributes(g: Emitter, x: Tensor, *, min: float | None = None, max: float | None = None) -> Tensor:
     return _clipped(x, *_limits(g.dtype(x), min, max))
 
 
@@ -203,9 +199,7 @@ def _is_nan(number: float | None) -> bool:
 
 def _limits(dtype: DataType, low: float | None, high: float | None) -> tuple[float, float]:
     """The numbers between which is clipped: the extreme ones of the dtype where left out."""
-    least, most = (
-        (-dtype.max_finite, dtype.max_finite) if dtype.is_float else (dtype.min_value, dtype.max_value)
-    )
+    least, most = (-dtype.max_finite, dtype.max_finite) if dtype.is_float else (dtype.min_value, dtype.max_value)
     return least if low is None else low, most if high is None else high
 
 

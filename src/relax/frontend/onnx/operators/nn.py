@@ -38,13 +38,7 @@ def _filled(g: Emitter, name: str, values: Ints, count: int, default: int = 1) -
 
 
 def _window_pads(
-    g: Emitter,
-    sizes: Dims,
-    auto_pad: str,
-    pads: Ints,
-    window: Ints,
-    strides: Ints,
-    dilations: Ints,
+    g: Emitter, sizes: Dims, auto_pad: str, pads: Ints, window: Ints, strides: Ints, dilations: Ints
 ) -> tuple[PrimExpr | int, ...]:
     """The padding before, then after the data along each spatial dimension, as `auto_pad` says."""
     count = len(sizes)
@@ -53,9 +47,7 @@ def _window_pads(
     if auto_pad == "VALID":
         return (0,) * (2 * count)
     if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-        raise g.error(
-            f"auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, found {auto_pad!r}", code="E6003"
-        )
+        raise g.error(f"auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, found {auto_pad!r}", code="E6003")
     before: list[PrimExpr] = []
     after: list[PrimExpr] = []
     g.fitting(window, count, "kernel_shape")
@@ -140,9 +132,7 @@ def _window(g: Emitter, W: Tensor, count: int, kernel_shape: Ints) -> Ints:
     if len(numbers) == count:
         if kernel_shape and tuple(kernel_shape) != numbers:
             message = f"kernel_shape is {list(kernel_shape)}, the weights have kernels of {list(numbers)}"
-            raise g.error(
-                message, code="E6003", hint="leave kernel_shape out, or give it the sizes of the weights"
-            )
+            raise g.error(message, code="E6003", hint="leave kernel_shape out, or give it the sizes of the weights")
         return numbers
     return kernel_shape or g.unsupported("a kernel whose size is not known")
 
@@ -240,12 +230,7 @@ def max_pool(
     if with_indices and data is not X:
         g.unsupported("indices of a MaxPool whose padding depends on the size of the data")
     pooled = function(
-        data,
-        pool_size=kernel_shape,
-        strides=strides,
-        padding=padding,
-        dilation=dilations,
-        ceil_mode=bool(ceil_mode),
+        data, pool_size=kernel_shape, strides=strides, padding=padding, dilation=dilations, ceil_mode=bool(ceil_mode)
     )
     if not with_indices:
         return pooled
@@ -373,9 +358,7 @@ def max_unpool(
     count = g.ndim(X) - 2
     strides, around = _filled(g, "strides", strides, count), _filled(g, "pads", pads, 2 * count, 0)
     dims = g.dims(X)
-    natural = [
-        (dims[2 + i] - 1) * strides[i] - around[i] - around[i + count] + kernel_shape[i] for i in range(count)
-    ]
+    natural = [(dims[2 + i] - 1) * strides[i] - around[i] - around[i + count] + kernel_shape[i] for i in range(count)]
     shape = [*dims[:2], *map(simplify, natural)]
     flat = op.reshape(op.zeros(ShapeExpr(shape), g.dtype(X)), [-1])
     placed = op.scatter_elements(flat, op.reshape(I, [-1]), op.reshape(X, [-1]))
@@ -415,8 +398,7 @@ def batch_normalization(
         g.unsupported("the training outputs of an old BatchNormalization")
     dtype = g.dtype(X)
     parts = [
-        op.astype(part, str(dtype)) if g.dtype(part) != dtype else part
-        for part in (scale, B, input_mean, input_var)
+        op.astype(part, str(dtype)) if g.dtype(part) != dtype else part for part in (scale, B, input_mean, input_var)
     ]
     result, *moments = g.parts(
         op.nn.batch_norm(X, *parts, axis=1, epsilon=epsilon, momentum=1.0 - momentum, training=training)
@@ -428,9 +410,7 @@ def batch_normalization(
 
 
 @converter("InstanceNormalization", since=6)
-def instance_normalization(
-    g: Emitter, X: Tensor, scale: Tensor, B: Tensor, *, epsilon: float = 1e-5
-) -> Tensor:
+def instance_normalization(g: Emitter, X: Tensor, scale: Tensor, B: Tensor, *, epsilon: float = 1e-5) -> Tensor:
     return op.nn.instance_norm(X, scale, B, channel_axis=1, axes=list(range(2, g.ndim(X))), epsilon=epsilon)
 
 
@@ -469,23 +449,14 @@ def rms_normalization(
 
 @converter("GroupNormalization", since=21)
 def group_normalization(
-    g: Emitter,
-    X: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    *,
-    num_groups: int,
-    epsilon: float = 1e-5,
-    stash_type: int = 1,
+    g: Emitter, X: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Tensor:
     axes = list(range(2, g.ndim(X)))
     return op.nn.group_norm(X, scale, bias, num_groups=num_groups, channel_axis=1, axes=axes, epsilon=epsilon)
 
 
 @converter("LRN")
-def lrn(
-    g: Emitter, X: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
-) -> Tensor:
+def lrn(g: Emitter, X: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
     return op.nn.lrn(X, size=size, axis=1, alpha=alpha, beta=beta, bias=bias)
 
 
@@ -514,13 +485,7 @@ def pad(
     if axes is not None and g.elements(axes) is None:
         pads, axes = _spread(g, g.tensor(pads), g.tensor(axes), ndim), None
     return _pad(
-        g,
-        data,
-        g.sizes(pads, "pads"),
-        constant_value,
-        g.axes(axes and g.ints(axes, "axes"), ndim),
-        mode,
-        value,
+        g, data, g.sizes(pads, "pads"), constant_value, g.axes(axes and g.ints(axes, "axes"), ndim), mode, value
     )
 
 

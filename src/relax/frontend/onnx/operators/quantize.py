@@ -127,9 +127,7 @@ def dequantize_linear(
         wide = "int32" if dtype.is_integer else "float32"
         difference = op.astype(x, wide)
         if x_zero_point is not None:
-            difference = op.subtract(
-                difference, op.astype(_spread(g, x, x_zero_point, axis, block_size), wide)
-            )
+            difference = op.subtract(difference, op.astype(_spread(g, x, x_zero_point, axis, block_size), wide))
         scale = op.astype(_spread(g, x, x_scale, axis, block_size), "float32")
         return op.astype(op.multiply(op.astype(difference, "float32"), scale), target)
     scale = _one_number(g, x_scale)
@@ -299,9 +297,7 @@ def _number_of(g: Emitter, zero_point: Tensor | None) -> int | None:
     return int(np.asarray(g.array(zero_point, "zero point")).item()) if known else None
 
 
-def _requantized(
-    g: Emitter, total: Tensor, factor: Tensor, y_scale: Tensor, y_zero_point: Tensor, axis: int
-) -> Tensor:
+def _requantized(g: Emitter, total: Tensor, factor: Tensor, y_scale: Tensor, y_zero_point: Tensor, axis: int) -> Tensor:
     """An integer result times `factor`, which is a number or one per index of an axis, quantised anew.
 
     The factor is divided by the new scale first, as onnxruntime does it, so that numbers are rounded alike.
@@ -496,9 +492,7 @@ def qlinear_global_average_pool(
     channels_last: int = 0,
 ) -> Tensor:
     axes = list(range(1, g.ndim(X) - 1)) if channels_last else list(range(2, g.ndim(X)))
-    return _of_float(lambda x: op.mean(x, axis=axes, keepdims=True))(
-        g, X, x_scale, x_zero_point, y_scale, y_zero_point
-    )
+    return _of_float(lambda x: op.mean(x, axis=axes, keepdims=True))(g, X, x_scale, x_zero_point, y_scale, y_zero_point)
 
 
 @converter("MatMulIntegerToFloat", domain="com.microsoft")
@@ -520,12 +514,7 @@ def matmul_integer_to_float(
 
 @converter("DynamicQuantizeMatMul", domain="com.microsoft")
 def dynamic_quantize_matmul(
-    g: Emitter,
-    A: Tensor,
-    B: Tensor,
-    b_scale: Tensor,
-    b_zero_point: Tensor | None = None,
-    bias: Tensor | None = None,
+    g: Emitter, A: Tensor, B: Tensor, b_scale: Tensor, b_zero_point: Tensor | None = None, bias: Tensor | None = None
 ) -> Tensor:
     data, scale, point = dynamic_quantize_linear(g, A)
     return matmul_integer_to_float(g, g.emit(data), B, scale, b_scale, point, b_zero_point, bias)

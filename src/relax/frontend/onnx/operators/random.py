@@ -40,40 +40,24 @@ def _shifted(x: Tensor, scale: float, shift: float) -> Tensor:
     return scaled if shift == 0 else op.add(scaled, shift)
 
 
-def _uniform(
-    g: Emitter, dims: Sequence[PrimExpr], dtype: str, low: float, high: float, seed: float | None
-) -> Tensor:
+def _uniform(g: Emitter, dims: Sequence[PrimExpr], dtype: str, low: float, high: float, seed: float | None) -> Tensor:
     return _shifted(_drawn(g, op.random.uniform, dims, dtype, seed), high - low, low)
 
 
-def _normal(
-    g: Emitter, dims: Sequence[PrimExpr], dtype: str, mean: float, scale: float, seed: float | None
-) -> Tensor:
+def _normal(g: Emitter, dims: Sequence[PrimExpr], dtype: str, mean: float, scale: float, seed: float | None) -> Tensor:
     return _shifted(_drawn(g, op.random.normal, dims, dtype, seed), scale, mean)
 
 
 @converter("RandomUniform", pure=False)
 def random_uniform(
-    g: Emitter,
-    *,
-    shape: Ints,
-    dtype: int = FLOAT,
-    low: float = 0.0,
-    high: float = 1.0,
-    seed: float | None = None,
+    g: Emitter, *, shape: Ints, dtype: int = FLOAT, low: float = 0.0, high: float = 1.0, seed: float | None = None
 ) -> Tensor:
     return _uniform(g, [const(dim, "int64") for dim in shape], g.numbers(dtype), low, high, seed)
 
 
 @converter("RandomUniformLike", pure=False)
 def random_uniform_like(
-    g: Emitter,
-    x: Tensor,
-    *,
-    dtype: int | None = None,
-    low: float = 0.0,
-    high: float = 1.0,
-    seed: float | None = None,
+    g: Emitter, x: Tensor, *, dtype: int | None = None, low: float = 0.0, high: float = 1.0, seed: float | None = None
 ) -> Tensor:
     kind = str(g.dtype(x)) if dtype is None else g.numbers(dtype)
     return _uniform(g, g.dims(x), kind, low, high, seed)
@@ -81,26 +65,14 @@ def random_uniform_like(
 
 @converter("RandomNormal", pure=False)
 def random_normal(
-    g: Emitter,
-    *,
-    shape: Ints,
-    dtype: int = FLOAT,
-    mean: float = 0.0,
-    scale: float = 1.0,
-    seed: float | None = None,
+    g: Emitter, *, shape: Ints, dtype: int = FLOAT, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
 ) -> Tensor:
     return _normal(g, [const(dim, "int64") for dim in shape], g.numbers(dtype), mean, scale, seed)
 
 
 @converter("RandomNormalLike", pure=False)
 def random_normal_like(
-    g: Emitter,
-    x: Tensor,
-    *,
-    dtype: int | None = None,
-    mean: float = 0.0,
-    scale: float = 1.0,
-    seed: float | None = None,
+    g: Emitter, x: Tensor, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
 ) -> Tensor:
     kind = str(g.dtype(x)) if dtype is None else g.numbers(dtype)
     return _normal(g, g.dims(x), kind, mean, scale, seed)
@@ -119,16 +91,12 @@ def multinomial(
 ) -> Tensor:
     """Classes drawn with the probabilities softmax(x), several for each row."""
     if g.ndim(x) != 2:
-        raise g.error(
-            f"expected a row of numbers for each sample, found {g.ndim(x)} dimensions", code="E6003"
-        )
+        raise g.error(f"expected a row of numbers for each sample, found {g.ndim(x)} dimensions", code="E6003")
     rows, _ = g.dims(x)
     count = const(sample_size, "int64")
     numbers = _drawn(g, op.random.uniform, [rows * count, const(1, "int64")], str(g.dtype(x)), seed)
     row = op.repeat(op.arange(PrimValue(rows)), PrimValue(count), axis=0)
-    sample = op.multinomial_from_uniform(
-        op.nn.softmax(x), numbers, op.expand_dims(row, 1), dtype=g.numbers(dtype)
-    )
+    sample = op.multinomial_from_uniform(op.nn.softmax(x), numbers, op.expand_dims(row, 1), dtype=g.numbers(dtype))
     return op.reshape(sample, ShapeExpr([rows, count]))
 
 
@@ -142,12 +110,7 @@ def dropout_without_training(g: Emitter, x: Tensor, *, ratio: float = 0.5) -> An
 
 @converter("Dropout", since=12)
 def dropout(
-    g: Emitter,
-    x: Tensor,
-    ratio: Value | None = None,
-    training_mode: Value | None = None,
-    *,
-    seed: int | None = None,
+    g: Emitter, x: Tensor, ratio: Value | None = None, training_mode: Value | None = None, *, seed: int | None = None
 ) -> Any:
     """Outside of training the tensor itself; in training, with a seed, elements are dropped at random."""
     share = g.const(0.5, "float32") if ratio is None else ratio

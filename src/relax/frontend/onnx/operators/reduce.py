@@ -74,9 +74,7 @@ def kept_sizes(dims: Dims, dropped: Sequence[PrimExpr], count: int) -> list[Prim
     before: PrimExpr = const(0, "int64")
     for dim, drop in zip(dims, dropped, strict=True):
         kept = Select(drop, const(0, "int64"), const(1, "int64"))
-        sizes = [
-            size + Select(before.equal(p), kept * dim, const(0, "int64")) for p, size in enumerate(sizes)
-        ]
+        sizes = [size + Select(before.equal(p), kept * dim, const(0, "int64")) for p, size in enumerate(sizes)]
         before = before + kept
     return sizes
 
@@ -154,12 +152,7 @@ def _require_float(g: Emitter, x: Tensor) -> None:
 
 def _reduction(function: Reduction) -> Callable[..., Tensor]:
     def convert(
-        g: Emitter,
-        data: Tensor,
-        axes: Signed | None = None,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
+        g: Emitter, data: Tensor, axes: Signed | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> Tensor:
         return function(g, data, Axes(g, data, axes, noop_with_empty_axes), bool(keepdims))
 
@@ -187,9 +180,7 @@ for _name, _function in _REDUCTIONS.items():
 
 
 def _index(function: Fold) -> Callable[..., Tensor]:
-    def convert(
-        g: Emitter, data: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-    ) -> Tensor:
+    def convert(g: Emitter, data: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
         dims = g.dims(data)
         place = g.axis(axis, len(dims))
         if not select_last_index:

@@ -94,9 +94,7 @@ def sequence_length(g: Emitter, input_sequence: Value) -> Value:
     if isinstance(input_sequence, Sequence):
         return Elements.of(len(input_sequence.items))
     _items_of(g, input_sequence)
-    return run(
-        g, "sequence_length", lowered(g, input_sequence), info=TensorStructInfo(ShapeExpr([]), "int64")
-    )
+    return run(g, "sequence_length", lowered(g, input_sequence), info=TensorStructInfo(ShapeExpr([]), "int64"))
 
 
 @converter("SplitToSequence")
@@ -113,9 +111,7 @@ def split_to_sequence(
             parts = _slices(input, place, length.value, keepdims)
         else:
             whole = elements is None or not elements.array.ndim
-            parts = _parts(
-                g, input, place, length.value, _all_sizes(g, sizes[0], length.value) if whole else sizes
-            )
+            parts = _parts(g, input, place, length.value, _all_sizes(g, sizes[0], length.value) if whole else sizes)
         return Sequence(tuple(g.emit(part) for part in parts))
     given = None if split is None else g.tensor(split)
     items = run(g, "sequence_of_parts", input, given, place, keepdims)
@@ -167,9 +163,7 @@ def sequence_map(g: Emitter, *inputs: Value, body: Subgraph) -> Any:
         return NotImplemented
     count = len(inputs[0].items)
     if any(len(x.items) != count for x in fixed):
-        raise g.error(
-            f"sequences of lengths {[len(x.items) for x in fixed]} do not go together", code="E6003"
-        )
+        raise g.error(f"sequences of lengths {[len(x.items) for x in fixed]} do not go together", code="E6003")
     results = [
         g.reader.read_subgraph(body, [x.items[i] if isinstance(x, Sequence) else x for x in inputs])
         for i in range(count)

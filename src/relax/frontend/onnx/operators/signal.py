@@ -20,9 +20,7 @@ from ..registry import converter
 from ..values import Array, Dims, Tensor
 
 
-def _roots(
-    g: Emitter, length: PrimExpr, rows: PrimExpr, inverse: bool, dtype: DataType
-) -> tuple[Tensor, Tensor]:
+def _roots(g: Emitter, length: PrimExpr, rows: PrimExpr, inverse: bool, dtype: DataType) -> tuple[Tensor, Tensor]:
     """Matrices (length, rows) of the cosines and sines of 2 π k n / length; sines negative unless `inverse`."""
     k, n = (op.arange(PrimValue(size * 0), PrimValue(size), dtype="int64") for size in (rows, length))
     whole = op.full(ShapeExpr([]), PrimValue(length), "int64")
@@ -81,13 +79,7 @@ def dft(
 
 @converter("DFT", since=17)
 def dft_17(
-    g: Emitter,
-    input: Tensor,
-    dft_length: Dims | None = None,
-    *,
-    axis: int = 1,
-    inverse: int = 0,
-    onesided: int = 0,
+    g: Emitter, input: Tensor, dft_length: Dims | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
 ) -> Tensor:
     return dft(g, input, dft_length, axis, inverse=inverse, onesided=onesided)
 
@@ -177,6 +169,4 @@ def tensor_scatter(
         steps = op.floor_mod(steps, op.full(ShapeExpr([]), PrimValue(g.dims(past_cache)[place]), "int64"))
     elif mode != "linear":
         raise g.error(f"mode must be linear or circular, found {mode!r}", code="E6003")
-    return op.scatter_elements(
-        past_cache, g.emit(op.broadcast_to(steps, ShapeExpr(dims))), update, axis=place
-    )
+    return op.scatter_elements(past_cache, g.emit(op.broadcast_to(steps, ShapeExpr(dims))), update, axis=place)

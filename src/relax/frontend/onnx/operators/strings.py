@@ -142,12 +142,7 @@ def string_split(g: Emitter, x: Value, *, delimiter: str = "", maxsplit: int = -
 
 @converter("StringNormalizer", since=10)
 def string_normalizer(
-    g: Emitter,
-    x: Value,
-    *,
-    case_change_action: str = "NONE",
-    is_case_sensitive: int = 0,
-    stopwords: Any = (),
+    g: Emitter, x: Value, *, case_change_action: str = "NONE", is_case_sensitive: int = 0, stopwords: Any = ()
 ) -> Object:
     if case_change_action not in ("NONE", "LOWER", "UPPER"):
         raise g.error(f"{case_change_action!r} is no action", code="E6002")
@@ -220,9 +215,7 @@ def tf_idf_vectorizer(
 def _check_ngrams(g: Emitter, starts: Ints, columns: Ints, pooled: int) -> None:
     """Raise DiagnosticError if a pool of so many items does not hold an n-gram for each column."""
     ends = (*starts[1:], pooled)
-    count = sum(
-        max(end - begin, 0) // size for size, (begin, end) in enumerate(zip(starts, ends, strict=True), 1)
-    )
+    count = sum(max(end - begin, 0) // size for size, (begin, end) in enumerate(zip(starts, ends, strict=True), 1))
     if list(starts) != sorted(starts) or min((*starts, *columns), default=0) < 0 or count != len(columns):
         raise g.error(f"its pool has {count} n-grams for {len(columns)} columns", code="E6002")
 

@@ -33,9 +33,7 @@ def concat(g: Emitter, *inputs: Tensor, axis: int) -> Tensor:
 
 
 @converter("Split", since=2)
-def split(
-    g: Emitter, data: Tensor, split: Dims | None = None, *, axis: int = 0, num_outputs: int | None = None
-) -> Any:
+def split(g: Emitter, data: Tensor, split: Dims | None = None, *, axis: int = 0, num_outputs: int | None = None) -> Any:
     place = g.axis(axis, g.ndim(data))
     if split is None:
         return op.split(data, num_outputs or len(g.outputs), place)
@@ -62,12 +60,7 @@ def _require_total(g: Emitter, total: PrimExpr, size: PrimExpr) -> None:
 
 @converter("Slice")
 def slice_(
-    g: Emitter,
-    data: Tensor,
-    starts: Signed,
-    ends: Signed,
-    axes: Signed | None = None,
-    steps: Signed | None = None,
+    g: Emitter, data: Tensor, starts: Signed, ends: Signed, axes: Signed | None = None, steps: Signed | None = None
 ) -> Tensor:
     """The bounds mean what they do in Python: in the form of numbers where axes and steps are known."""
     ndim = g.ndim(data)
@@ -101,18 +94,11 @@ def _require_dims(g: Emitter, dims: Dims, expected: Dims) -> None:
 
 def _integers(values: Sequence[int] | Signed) -> Ints | None:
     numbers = [value.value if isinstance(value, IntImm) else value for value in values]
-    return (
-        tuple(n for n in numbers if isinstance(n, int)) if all(isinstance(n, int) for n in numbers) else None
-    )
+    return tuple(n for n in numbers if isinstance(n, int)) if all(isinstance(n, int) for n in numbers) else None
 
 
 def _slice_at_run_time(
-    g: Emitter,
-    data: Tensor,
-    starts: Signed,
-    ends: Signed,
-    axes: Signed | None,
-    steps: Signed | None,
+    g: Emitter, data: Tensor, starts: Signed, ends: Signed, axes: Signed | None, steps: Signed | None
 ) -> Tensor:
     """The axes or steps are only known when it runs: the bounds of all dimensions become tensors."""
     ndim = g.ndim(data)
@@ -145,9 +131,7 @@ def transpose(g: Emitter, data: Tensor, *, perm: Ints | None = None) -> Tensor:
 
 
 @converter("ReverseSequence")
-def reverse_sequence(
-    g: Emitter, data: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0
-) -> Tensor:
+def reverse_sequence(g: Emitter, data: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
     return op.reverse_sequence(data, lengths, time_axis, batch_axis)
 
 
@@ -165,9 +149,7 @@ def depth_to_space(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR
     n, c, h, w = _image_sizes(g, data, blocksize, mode)
     b = const(blocksize, "int64")
     depth = c // (blocksize * blocksize)
-    inner, order = (
-        ([b, b, depth], (0, 3, 4, 1, 5, 2)) if mode == "DCR" else ([depth, b, b], (0, 1, 4, 2, 5, 3))
-    )
+    inner, order = ([b, b, depth], (0, 3, 4, 1, 5, 2)) if mode == "DCR" else ([depth, b, b], (0, 1, 4, 2, 5, 3))
     parts = op.reshape(data, ShapeExpr([n, *inner, h, w]))
     return op.reshape(op.permute_dims(parts, order), ShapeExpr([n, depth, h * blocksize, w * blocksize]))
 

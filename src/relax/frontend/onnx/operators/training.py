@@ -16,9 +16,7 @@ DOMAIN = "ai.onnx.preview.training"
 def _groups(g: Emitter, inputs: Sequence[Tensor], count: int) -> list[Sequence[Tensor]]:
     """The inputs in `count` groups of one length: the tensors that are optimised, their gradients, …"""
     if len(inputs) % count:
-        raise g.error(
-            f"it has {len(inputs)} tensors, expected {count} for each that is optimised", code="E6002"
-        )
+        raise g.error(f"it has {len(inputs)} tensors, expected {count} for each that is optimised", code="E6002")
     size = len(inputs) // count
     return [inputs[i * size : (i + 1) * size] for i in range(count)]
 
@@ -73,16 +71,12 @@ def adam(
     for x, gradient, v, h in zip(*_groups(g, inputs, 4), strict=True):
         kind = g.dtype(x)
         step = _regularised(g, x, gradient, norm_coefficient)
-        mean = g.emit(
-            op.add(op.multiply(g.const(alpha, kind), v), op.multiply(g.const(1 - alpha, kind), step))
-        )
+        mean = g.emit(op.add(op.multiply(g.const(alpha, kind), v), op.multiply(g.const(1 - alpha, kind), step)))
         square = op.multiply(g.const(1 - beta, kind), op.multiply(step, step))
         moment = g.emit(op.add(op.multiply(g.const(beta, kind), h), square))
         scaled = op.add(op.sqrt(moment), g.const(epsilon, kind))
         moved = op.subtract(x, op.divide(op.multiply(rate, mean), scaled))
-        final = (
-            op.multiply(g.const(1 - norm_coefficient_post, kind), moved) if norm_coefficient_post else moved
-        )
+        final = op.multiply(g.const(1 - norm_coefficient_post, kind), moved) if norm_coefficient_post else moved
         for group, value in zip(parts, (final, mean, moment), strict=True):
             group.append(value)
     return (*parts[0], *parts[1], *parts[2])
@@ -90,14 +84,7 @@ def adam(
 
 @converter("Momentum", domain=DOMAIN)
 def momentum(
-    g: Emitter,
-    R: Tensor,
-    T: Tensor,
-    *inputs: Tensor,
-    alpha: float,
-    beta: float,
-    mode: str,
-    norm_coefficient: float,
+    g: Emitter, R: Tensor, T: Tensor, *inputs: Tensor, alpha: float, beta: float, mode: str, norm_coefficient: float
 ) -> tuple[Tensor, ...]:
     if mode not in ("standard", "nesterov"):
         raise g.error(f"mode must be standard or nesterov, found {mode!r}", code="E6003")

@@ -143,9 +143,7 @@ def _forest(g: Emitter, attributes: dict[str, Any], kind: str, targets: int, dty
     return _with_weights(g, forest, rows, ids, _column(g, attributes, f"{kind}_weights", len(rows)))
 
 
-def _with_weights(
-    g: Emitter, forest: Forest, rows: Sequence[int], targets: Sequence[int], weights: Any
-) -> Forest:
+def _with_weights(g: Emitter, forest: Forest, rows: Sequence[int], targets: Sequence[int], weights: Any) -> Forest:
     _checked(g, forest)
     if any(not 0 <= target < forest.weights.shape[1] for target in targets):
         raise g.error("a leaf has a weight for a target that there is not", code="E6002")
@@ -282,12 +280,7 @@ def tree_ensemble_classifier(
 
 
 def _two_classes(
-    g: Emitter,
-    scores: RelaxExpr,
-    forest: Forest,
-    classes: Classes,
-    attributes: dict[str, Any],
-    transform: str,
+    g: Emitter, scores: RelaxExpr, forest: Forest, classes: Classes, attributes: dict[str, Any], transform: str
 ) -> tuple[Value, Value]:
     """Weights of one class only: the score of class 1 if they are of class 0, and 0.5 or 0 tells the classes apart."""
     used = np.flatnonzero(forest.weighted.any(0)).tolist()

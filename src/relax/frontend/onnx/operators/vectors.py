@@ -118,13 +118,7 @@ def svm_classifier(
 
 
 def _of_linear_scores(
-    g: Emitter,
-    rows: RelaxExpr,
-    coefficients: Any,
-    rho: Any,
-    transform: str,
-    classes: Classes,
-    has_probabilities: bool,
+    g: Emitter, rows: RelaxExpr, coefficients: Any, rho: Any, transform: str, classes: Classes, has_probabilities: bool
 ) -> tuple[Value, Value]:
     """The class of the greatest score; the second of two if a score is great enough, as ONNX Runtime decides."""
     if len(rho) != 1:

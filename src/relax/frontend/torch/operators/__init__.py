@@ -19,17 +19,6 @@ from . import (
 )
 
 __all__ = [
-    "bags",
-    "control",
-    "creation",
-    "elementwise",
-    "encoder",
-    "indexing",
-    "linear",
-    "nn",
-    "random",
-    "recurrent",
-    "reduce",
-    "resize",
-    "shape",
-]
+    "bags", "control", "creation", "elementwise", "encoder", "indexing", "linear", "nn", "random", "recurrent",
+    "reduce", "resize", "shape",
+]  # fmt: skip

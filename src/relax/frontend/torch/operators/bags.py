@@ -25,10 +25,7 @@ def histc(g: Emitter, x: RelaxExpr, bins: int = 100, min: Any = 0, max: Any = 0)
     place = op.divide(op.multiply(op.subtract(inner, low), g.const(bins, dtype)), width)
     bounded = op.minimum(op.astype(op.floor(place), "int64"), g.const(bins - 1, "int64"))
     return op.index_put(
-        op.zeros(ShapeExpr([bins]), dtype),
-        Tuple([g.emit(bounded)]),
-        g.emit(op.astype(within, dtype)),
-        accumulate=True,
+        op.zeros(ShapeExpr([bins]), dtype), Tuple([g.emit(bounded)]), g.emit(op.astype(within, dtype)), accumulate=True
     )
 
 

@@ -28,9 +28,7 @@ Graph = Any
 
 
 @converter("cond")
-def cond(
-    g: Emitter, test: Any, then_graph: Graph, else_graph: Graph, operands: Sequence[Any] = ()
-) -> list[RelaxExpr]:
+def cond(g: Emitter, test: Any, then_graph: Graph, else_graph: Graph, operands: Sequence[Any] = ()) -> list[RelaxExpr]:
     if isinstance(test, (bool, PrimExpr)):
         truth = test if isinstance(test, bool) else g.is_true(test)
         if truth is not None:

@@ -90,11 +90,7 @@ def arange_from(g: Emitter, start: Any, end: Any, step: Any = 1, **options: Any)
 
 
 def _scalar(value: Any) -> PrimExpr:
-    return (
-        value
-        if isinstance(value, PrimExpr)
-        else const(value, "float64" if isinstance(value, float) else "int64")
-    )
+    return value if isinstance(value, PrimExpr) else const(value, "float64" if isinstance(value, float) else "int64")
 
 
 @converter("aten.linspace.default")

@@ -492,13 +492,7 @@ def _along(g: Emitter, function: Any, x: RelaxExpr, dim: int) -> RelaxExpr:
 
 
 @converter(
-    "aten.to",
-    "aten._to_copy",
-    "aten.type_as",
-    "aten.float",
-    "aten.half",
-    "aten.bool",
-    "prims.convert_element_type",
+    "aten.to", "aten._to_copy", "aten.type_as", "aten.float", "aten.half", "aten.bool", "prims.convert_element_type"
 )
 def to(g: Emitter, x: RelaxExpr, *others: Any, **options: Any) -> RelaxExpr:
     return _truth(g, x) if g.out_dtype == "bool" else g.cast(x, g.out_dtype)
@@ -527,6 +521,4 @@ def same(g: Emitter, x: RelaxExpr, *others: Any, **options: Any) -> RelaxExpr:
 
 @converter("aten.copy")
 def copy(g: Emitter, x: RelaxExpr, source: RelaxExpr, non_blocking: bool = False) -> RelaxExpr:
-    return (
-        op.broadcast_to(g.cast(source, g.out_dtype), g.dims(x)) if g.ndim(x) else g.cast(source, g.out_dtype)
-    )
+    return op.broadcast_to(g.cast(source, g.out_dtype), g.dims(x)) if g.ndim(x) else g.cast(source, g.out_dtype)

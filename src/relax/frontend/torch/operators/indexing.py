@@ -158,9 +158,7 @@ def item(g: Emitter, x: RelaxExpr) -> PrimExpr:
 
 
 @converter("aten.index_put", "aten._unsafe_index_put")
-def index_put(
-    g: Emitter, x: RelaxExpr, indices: Indices, values: RelaxExpr, accumulate: bool = False
-) -> RelaxExpr:
+def index_put(g: Emitter, x: RelaxExpr, indices: Indices, values: RelaxExpr, accumulate: bool = False) -> RelaxExpr:
     mask = indices[0] if len(indices) == 1 else None
     if mask is not None and g.dtype(mask).is_bool and not g.ndim(values) and not accumulate:
         wide = g.reshape(mask, [*g.dims(mask), *[1] * (g.ndim(x) - g.ndim(mask))])
@@ -199,8 +197,7 @@ def slice_scatter(
     if isinstance(begin, int) and begin == 0 and step == 1 and g.same_size(g.dims(src)[axis], size):
         return g.cast(src, g.out_dtype)
     bounds = [
-        PrimValue(as_dim(bound))
-        for bound in (begin, size if isinstance(last, int) and last == FAR_END else last, step)
+        PrimValue(as_dim(bound)) for bound in (begin, size if isinstance(last, int) and last == FAR_END else last, step)
     ]
     return op.slice_scatter(x, g.cast(src, g.out_dtype), *bounds, axis=axis)
 
@@ -235,9 +232,7 @@ _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "am
 
 
 @converter("aten.scatter")
-def scatter(
-    g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: Any, *, reduce: str | None = None
-) -> RelaxExpr:
+def scatter(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: Any, *, reduce: str | None = None) -> RelaxExpr:
     return _scattered(g, x, dim, index, src, "update" if reduce is None else _REDUCTIONS[reduce])
 
 
@@ -248,14 +243,7 @@ def scatter_add(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: Relax
 
 @converter("aten.scatter_reduce.two")
 def scatter_reduce(
-    g: Emitter,
-    x: RelaxExpr,
-    dim: int,
-    index: RelaxExpr,
-    src: RelaxExpr,
-    reduce: str,
-    *,
-    include_self: bool = True,
+    g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: RelaxExpr, reduce: str, *, include_self: bool = True
 ) -> RelaxExpr:
     if not include_self or reduce not in _REDUCTIONS:
         g.unsupported("scatter_reduce with a mean, or without the tensor's own elements")
@@ -263,9 +251,7 @@ def scatter_reduce(
 
 
 @converter("aten.index_add")
-def index_add(
-    g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: RelaxExpr, *, alpha: Any = 1
-) -> RelaxExpr:
+def index_add(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: RelaxExpr, *, alpha: Any = 1) -> RelaxExpr:
     scaled = source if alpha == 1 else op.multiply(source, g.tensor(alpha, g.out_dtype))
     return _along_axis(g, x, dim, index, scaled, True)
 
@@ -275,9 +261,7 @@ def index_copy(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: Rel
     return _along_axis(g, x, dim, index, source, False)
 
 
-def _along_axis(
-    g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: RelaxExpr, accumulate: bool
-) -> RelaxExpr:
+def _along_axis(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: RelaxExpr, accumulate: bool) -> RelaxExpr:
     """Slices of the source added to, or put in the place of, those of a tensor along an axis."""
     axis = g.axis(dim, g.ndim(x))
     if axis == 0:
@@ -310,9 +294,7 @@ def masked_scatter(g: Emitter, x: RelaxExpr, mask: RelaxExpr, source: RelaxExpr)
 
 
 @converter("aten.topk")
-def topk(
-    g: Emitter, x: RelaxExpr, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> RelaxExpr:
+def topk(g: Emitter, x: RelaxExpr, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True) -> RelaxExpr:
     return op.topk(x, PrimValue(as_dim(k)), g.axis(dim, g.ndim(x)), "both", largest, "int64")
 
 
@@ -343,14 +325,10 @@ def bucketize(
 
 
 @converter("aten.diff")
-def diff(
-    g: Emitter, x: RelaxExpr, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
-) -> RelaxExpr:
+def diff(g: Emitter, x: RelaxExpr, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> RelaxExpr:
     axis = g.axis(dim, g.ndim(x))
     ends = [part for part in (prepend, x, append) if part is not None]
-    result = (
-        g.emit(op.concat([g.cast(part, str(g.dtype(x))) for part in ends], axis=axis)) if len(ends) > 1 else x
-    )
+    result = g.emit(op.concat([g.cast(part, str(g.dtype(x))) for part in ends], axis=axis)) if len(ends) > 1 else x
     for _ in range(n):
         size = g.dims(result)[axis]
         last = const(FAR_END, "int64") if isinstance(size, IntImm) else size

@@ -35,9 +35,7 @@ def _sum(g: Emitter, bias: RelaxExpr, product: RelaxExpr, beta: Any, alpha: Any)
 
 
 @converter("aten.addmm.default", "aten.baddbmm", "aten.addmv")
-def addmm(
-    g: Emitter, bias: RelaxExpr, a: RelaxExpr, b: RelaxExpr, *, beta: Any = 1, alpha: Any = 1
-) -> RelaxExpr:
+def addmm(g: Emitter, bias: RelaxExpr, a: RelaxExpr, b: RelaxExpr, *, beta: Any = 1, alpha: Any = 1) -> RelaxExpr:
     return _sum(g, bias, op.matmul(a, b), beta, alpha)
 
 

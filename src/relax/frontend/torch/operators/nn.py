@@ -153,9 +153,7 @@ def _max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
             if not with_indices:
                 return result
             values, places = g.parts(result)
-            area = g.tensor(
-                product(g.dims(data)[2:]), "int64"
-            )  # places count from the first channel of the batch
+            area = g.tensor(product(g.dims(data)[2:]), "int64")  # places count from the first channel of the batch
             return [values, g.emit(op.floor_mod(places, area))]
 
         return _in_batch(g, x, count, pooled)
@@ -246,26 +244,18 @@ def layer_norm(
     dtype, axes = str(g.dtype(x)), list(range(-len(normalized_shape), 0))
     gamma = _weights(g, weight, normalized_shape, 1, dtype)
     beta = _weights(g, bias, normalized_shape, 0, dtype)
-    result = op.nn.layer_norm(
-        x, gamma, beta, axes, float(eps), center=bias is not None, scale=weight is not None
-    )
+    result = op.nn.layer_norm(x, gamma, beta, axes, float(eps), center=bias is not None, scale=weight is not None)
     return [result, None, None] if isinstance(g.value, (list, tuple)) else result
 
 
 @converter("aten.rms_norm.default")
 def rms_norm(
-    g: Emitter,
-    x: RelaxExpr,
-    normalized_shape: Sequence[Dim],
-    weight: RelaxExpr | None = None,
-    eps: Any = None,
+    g: Emitter, x: RelaxExpr, normalized_shape: Sequence[Dim], weight: RelaxExpr | None = None, eps: Any = None
 ) -> RelaxExpr:
     dtype = str(g.dtype(x))
     gamma = _weights(g, weight, normalized_shape, 1, dtype)
     epsilon = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": 2.0**-52}.get(dtype, 2.0**-23)
-    return op.nn.rms_norm(
-        x, gamma, list(range(-len(normalized_shape), 0)), epsilon if eps is None else float(eps)
-    )
+    return op.nn.rms_norm(x, gamma, list(range(-len(normalized_shape), 0)), epsilon if eps is None else float(eps))
 
 
 @converter("aten.group_norm.default")
@@ -407,8 +397,7 @@ def im2col(
         for j in range(kernel[1]):
             begin = [as_dim(i * dilations[0]), as_dim(j * dilations[1])]
             ends = [
-                simplify(first + (count - 1) * s + 1)
-                for first, count, s in zip(begin, counts, strides, strict=True)
+                simplify(first + (count - 1) * s + 1) for first, count, s in zip(begin, counts, strides, strict=True)
             ]
             part = g.emit(op.strided_slice(data, [2, 3], begin, ends, strides, assume_inbound=True))
             rows.append(g.reshape(part, [n, c, 1, *counts]))

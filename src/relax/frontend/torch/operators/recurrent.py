@@ -64,8 +64,7 @@ def _layer(kind: str, run: Callable[..., Any]) -> Callable[..., list[RelaxExpr]]
             first = layer * ways
             groups = [params[(first + way) * each : (first + way + 1) * each] for way in range(ways)]
             begin = [
-                g.emit(op.strided_slice(state, [0], [first], [first + ways], assume_inbound=True))
-                for state in states
+                g.emit(op.strided_slice(state, [0], [first], [first + ways], assume_inbound=True)) for state in states
             ]
             direction = "bidirectional" if bidirectional else "forward"
             results = g.parts(run(x, *_weights(g, groups, kind), None, *begin, direction=direction))

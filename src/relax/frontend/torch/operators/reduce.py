@@ -16,22 +16,14 @@ Axes = Any
 
 
 def _reduction(function: Callable[..., RelaxExpr]) -> Callable[..., RelaxExpr]:
-    def convert(
-        g: Emitter, x: RelaxExpr, dim: Axes = None, keepdim: bool = False, **options: Any
-    ) -> RelaxExpr:
+    def convert(g: Emitter, x: RelaxExpr, dim: Axes = None, keepdim: bool = False, **options: Any) -> RelaxExpr:
         data = g.tensor(x, g.out_dtype)
         return function(data, axis=g.axes(dim, g.ndim(data)), keepdims=keepdim) if g.ndim(data) else data
 
     return convert
 
 
-for _name, _function in {
-    "sum": op.sum,
-    "mean": op.mean,
-    "amax": op.max,
-    "amin": op.min,
-    "prod": op.prod,
-}.items():
+for _name, _function in {"sum": op.sum, "mean": op.mean, "amax": op.max, "amin": op.min, "prod": op.prod}.items():
     register(f"aten.{_name}", _reduction(_function))
 
 
@@ -69,9 +61,7 @@ def _argument(function: Callable[..., RelaxExpr]) -> Callable[..., RelaxExpr]:
             flat = g.reshape(x, [product(g.dims(x))])
             place = g.emit(function(flat, axis=0, keepdims=False))
             return g.reshape(place, [1] * g.ndim(x)) if keepdim else place
-        return (
-            function(x, axis=g.axis(dim, g.ndim(x)), keepdims=keepdim) if g.ndim(x) else g.const(0, "int64")
-        )
+        return function(x, axis=g.axis(dim, g.ndim(x)), keepdims=keepdim) if g.ndim(x) else g.const(0, "int64")
 
     return convert
 
@@ -120,20 +110,12 @@ def _variance(g: Emitter, x: RelaxExpr, dim: Axes, correction: Any, keepdim: boo
 
 
 def _correction(unbiased: Any, correction: Any) -> Any:
-    return (
-        1 if correction is None and unbiased is None else int(unbiased) if correction is None else correction
-    )
+    return 1 if correction is None and unbiased is None else int(unbiased) if correction is None else correction
 
 
 @converter("aten.var.correction", "aten.var.dim", "aten.var.default")
 def var(
-    g: Emitter,
-    x: RelaxExpr,
-    dim: Axes = None,
-    unbiased: Any = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
+    g: Emitter, x: RelaxExpr, dim: Axes = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
 ) -> RelaxExpr:
     dims, free = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
     return _variance(g, x, dims, _correction(free, correction), keepdim)
@@ -141,21 +123,13 @@ def var(
 
 @converter("aten.std.correction", "aten.std.dim", "aten.std.default")
 def std(
-    g: Emitter,
-    x: RelaxExpr,
-    dim: Axes = None,
-    unbiased: Any = None,
-    keepdim: bool = False,
-    *,
-    correction: Any = None,
+    g: Emitter, x: RelaxExpr, dim: Axes = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
 ) -> RelaxExpr:
     return op.sqrt(var(g, x, dim, unbiased, keepdim, correction=correction))
 
 
 @converter("aten.var_mean.correction")
-def var_mean(
-    g: Emitter, x: RelaxExpr, dim: Axes = None, *, correction: Any = None, keepdim: bool = False
-) -> Any:
+def var_mean(g: Emitter, x: RelaxExpr, dim: Axes = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     variance = _variance(g, x, dim, _correction(None, correction), keepdim)
     return [variance, op.mean(x, axis=g.axes(dim, g.ndim(x)), keepdims=keepdim)]
 
@@ -175,9 +149,7 @@ def vector_norm(
     if order in (float("inf"), float("-inf")):
         return (op.max if order > 0 else op.min)(size, axis=axes, keepdims=keepdim)
     if order == 0:
-        return op.sum(
-            op.astype(op.not_equal(size, g.const(0, g.out_dtype)), g.out_dtype), axis=axes, keepdims=keepdim
-        )
+        return op.sum(op.astype(op.not_equal(size, g.const(0, g.out_dtype)), g.out_dtype), axis=axes, keepdims=keepdim)
     total = op.sum(op.power(size, g.const(order, g.out_dtype)), axis=axes, keepdims=keepdim)
     return op.power(total, g.const(1 / order, g.out_dtype))
 

@@ -19,12 +19,7 @@ def _resized(
     count = len(g.value.shape) - 2
     given = list(scales)[-count:]
     factors = None
-    if (
-        mode != "align_corners"
-        and given
-        and None not in given
-        and any(scale != int(scale) for scale in given)
-    ):
+    if mode != "align_corners" and given and None not in given and any(scale != int(scale) for scale in given):
         factors = g.const([float(scale) for scale in given], "float32")
     return op.image.resize(
         x,

@@ -99,9 +99,7 @@ def movedim(g: Emitter, x: RelaxExpr, source: Any, destination: Any) -> RelaxExp
 def expand(g: Emitter, x: RelaxExpr, size: Sequence[Dim], implicit: bool = False) -> RelaxExpr:
     dims = g.dims(x)
     new = len(size) - len(dims)
-    sizes = [
-        dims[i - new] if isinstance(dim, int) and dim == -1 else as_dim(dim) for i, dim in enumerate(size)
-    ]
+    sizes = [dims[i - new] if isinstance(dim, int) and dim == -1 else as_dim(dim) for i, dim in enumerate(size)]
     return _broadcast(g, x, sizes)
 
 
@@ -126,9 +124,7 @@ def repeat(g: Emitter, x: RelaxExpr, repeats: Sequence[Dim]) -> RelaxExpr:
     if all(isinstance(count, int) and count == 1 for count in counts):
         return data
     if all(g.same_size(dim, 1) or g.same_size(n, 1) for dim, n in zip(g.dims(data), counts, strict=True)):
-        sizes = [
-            as_dim(n) if g.same_size(dim, 1) else dim for dim, n in zip(g.dims(data), counts, strict=True)
-        ]
+        sizes = [as_dim(n) if g.same_size(dim, 1) else dim for dim, n in zip(g.dims(data), counts, strict=True)]
         return _broadcast(g, data, sizes)
     return op.tile(data, ShapeExpr([as_dim(count) for count in counts]))
 
@@ -217,8 +213,7 @@ def _pieces(g: Emitter, x: RelaxExpr, sizes: Sequence[PrimExpr], axis: int) -> l
     if len(numbers) == len(ends):
         return g.parts(op.split(x, numbers[1:-1], axis))
     return [
-        g.emit(op.strided_slice(x, [axis], [a], [b], [1], assume_inbound=True))
-        for a, b in itertools.pairwise(ends)
+        g.emit(op.strided_slice(x, [axis], [a], [b], [1], assume_inbound=True)) for a, b in itertools.pairwise(ends)
     ]
 
 

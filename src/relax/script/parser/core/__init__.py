@@ -11,19 +11,7 @@ from .source import ScriptSource
 from .statements import StatementParser, is_docstring
 
 __all__ = [
-    "MISSING",
-    "Dialect",
-    "Evaluator",
-    "FunctionDecorator",
-    "FunctionTask",
-    "Macro",
-    "MacroDecorator",
-    "ModuleContext",
-    "Namespace",
-    "Scopes",
-    "ScriptSource",
-    "SpecialForm",
-    "StatementParser",
-    "is_docstring",
+    "MISSING", "Dialect", "Evaluator", "FunctionDecorator", "FunctionTask", "Macro", "MacroDecorator",
+    "ModuleContext", "Namespace", "Scopes", "ScriptSource", "SpecialForm", "StatementParser", "is_docstring",
     "register_namespace",
-]
+]  # fmt: skip

@@ -153,11 +153,7 @@ class FunctionDecorator:
             fail(DECLARATION, f"{self.script_name} has no option `{unknown[0]}`", span, hint=hint)
         for key, value in options.items():
             if not isinstance(value, str if key == "name" else bool) and value is not None:
-                wanted = (
-                    "a function's name is a string"
-                    if key == "name"
-                    else f"the option `{key}` is True or False"
-                )
+                wanted = "a function's name is a string" if key == "name" else f"the option `{key}` is True or False"
                 fail(DECLARATION, f"{self.script_name}: {wanted}, found {value!r}", _caller(frame))
         made = FunctionDecorator(self.script_name, self.dialect, {**self.preset, **options})
         if function is None:

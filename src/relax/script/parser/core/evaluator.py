@@ -107,16 +107,12 @@ class Evaluator:
     def span(self, node: ast.AST) -> Span:
         return self.source.span(node)
 
-    def fail(
-        self, code: str, message: str, node: ast.AST, *, hint: str = "", notes: Iterable[str] = ()
-    ) -> NoReturn:
+    def fail(self, code: str, message: str, node: ast.AST, *, hint: str = "", notes: Iterable[str] = ()) -> NoReturn:
         """Raise a DiagnosticError at a node of the text."""
         fail(code, message, self.span(node), hint=hint, notes=notes)
 
     def _unsupported(self, node: ast.expr) -> NoReturn:
-        self.fail(
-            SYNTAX, f"{_SYNTAX_NAMES.get(type(node), type(node).__name__)} cannot be used in a script", node
-        )
+        self.fail(SYNTAX, f"{_SYNTAX_NAMES.get(type(node), type(node).__name__)} cannot be used in a script", node)
 
     def locate(self, value: Any, node: ast.AST) -> Any:
         """Set the span of a new node (shared nodes and variables keep theirs)."""
@@ -177,9 +173,7 @@ class Evaluator:
     def require_metadata(self, node: ast.Name) -> None:
         """Raise DiagnosticError if the text refers to a metadata section that it does not have."""
         if node.id == "metadata":
-            message = (
-                "`metadata` is not defined: the text was printed without the data of its large constants"
-            )
+            message = "`metadata` is not defined: the text was printed without the data of its large constants"
             self.fail(UNDEFINED, message, node, hint="print it with the data: script(show_meta=True)")
 
     def eval_Attribute(self, node: ast.Attribute) -> Any:
@@ -326,9 +320,7 @@ class Evaluator:
     def eval_IfExp(self, node: ast.IfExp) -> Any:
         condition = self.eval(node.test)
         if isinstance(condition, RelaxExpr):
-            self.fail(
-                SYNTAX, "a Relax condition needs an if statement", node, hint="write if/else, or use R.where"
-            )
+            self.fail(SYNTAX, "a Relax condition needs an if statement", node, hint="write if/else, or use R.where")
         if isinstance(condition, prim.PrimExpr):
             then, other = self.eval(node.body), self.eval(node.orelse)
             return self.locate(self.guard(node, "", _if_then_else, condition, then, other), node)
@@ -373,9 +365,7 @@ class Evaluator:
     def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
         """Call a value. Dialects override this for values that they call in their own way."""
         if not callable(function):
-            self.fail(
-                KIND, f"{ast.unparse(node.func)} is a {type(function).__name__}, which cannot be called", node
-            )
+            self.fail(KIND, f"{ast.unparse(node.func)} is a {type(function).__name__}, which cannot be called", node)
         return self.guard(node, _call_name(node.func), function, *args, **keywords)
 
     def eval_Subscript(self, node: ast.Subscript) -> Any:

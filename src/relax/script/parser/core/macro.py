@@ -92,9 +92,7 @@ class MacroDecorator:
         frame = cast(Any, sys)._getframe(1)
         return Macro(self.label, node, source, capture.environment(function, frame), keeps)
 
-    def of(
-        self, node: ast.FunctionDef, source: ScriptSource, environment: tuple[Mapping[str, Any], ...]
-    ) -> Macro:
+    def of(self, node: ast.FunctionDef, source: ScriptSource, environment: tuple[Mapping[str, Any], ...]) -> Macro:
         """Create the macro of a ``def`` in a text."""
         return Macro(self.label, node, source, environment, self.hygienic)
 

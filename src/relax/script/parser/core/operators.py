@@ -126,9 +126,7 @@ def unary(name: str, a: Any) -> Any:
         if name == "Not":
             return prim.Not(a)
         return {"USub": operator.neg, "UAdd": lambda x: x, "Invert": operator.invert}[name](a)  # type: ignore[reportUnknownLambdaType]
-    return {"USub": operator.neg, "UAdd": operator.pos, "Invert": operator.invert, "Not": operator.not_}[
-        name
-    ](a)
+    return {"USub": operator.neg, "UAdd": operator.pos, "Invert": operator.invert, "Not": operator.not_}[name](a)
 
 
 def connective(name: str, a: Any, b: Any) -> Any:

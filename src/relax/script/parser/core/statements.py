@@ -105,11 +105,7 @@ class StatementParser(Evaluator):
 
 def is_docstring(node: ast.stmt) -> bool:
     """True if a statement is a bare string."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _assigned(node: ast.stmt) -> Iterable[str]:

@@ -13,14 +13,7 @@ from .annotations import Object, Prim, Shape, Tensor, Tuple
 from .decorator import func, function
 from .emit import emit_te
 from .operators import operator_member, operator_names
-from .statements import (
-    dataflow,
-    func_attr,
-    func_ret_struct_info,
-    match_cast,
-    match_shape,
-    output,
-)
+from .statements import dataflow, func_attr, func_ret_struct_info, match_cast, match_shape, output
 from .values import (
     call_builtin_with_ctx,
     call_dps_packed,

@@ -183,9 +183,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 _Macro = TypeVar("_Macro", bound=_Function[..., Any])
 
-_Info: TypeAlias = (
-    StructInfo | _TensorForm | _ShapeForm | _PrimForm | _ObjectForm | _TupleForm | _CallableForm
-)
+_Info: TypeAlias = StructInfo | _TensorForm | _ShapeForm | _PrimForm | _ObjectForm | _TupleForm | _CallableForm
 
 class _TensorForm:
     def __call__(
@@ -203,9 +201,7 @@ class _ShapeForm:
     ) -> ShapeStructInfo: ...
 
 class _PrimForm:
-    def __call__(
-        self, dtype: DTypeLike = None, value: PrimExpr | _str | float | None = None
-    ) -> PrimStructInfo: ...
+    def __call__(self, dtype: DTypeLike = None, value: PrimExpr | _str | float | None = None) -> PrimStructInfo: ...
 
 class _ObjectForm:
     def __call__(self) -> ObjectStructInfo: ...

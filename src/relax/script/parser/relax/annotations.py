@@ -74,9 +74,7 @@ class _Loose(Evaluator):
         if value is MISSING:
             self.fail(UNDEFINED, f"`{node.id}` is not defined", node)
         if not is_script_function(value):
-            message = (
-                f"the text of a dimension may call functions of the script such as T.max, not `{node.id}`"
-            )
+            message = f"the text of a dimension may call functions of the script such as T.max, not `{node.id}`"
             self.fail(FORBIDDEN, message, node, hint="write the dimension without quotes")
         return value
 
@@ -204,9 +202,7 @@ class _Tensor(StructInfoForm):
 
     has_dimensions = True
 
-    def build(
-        self, shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int = -1
-    ) -> TensorStructInfo:
+    def build(self, shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int = -1) -> TensorStructInfo:
         if isinstance(shape, str) and dtype is None:
             shape, dtype = None, shape
         reader = _reader()
@@ -275,9 +271,7 @@ class _Prim(StructInfoForm):
         if isinstance(value, str):
             value = _reader().scalar_text(value, "int64" if dtype is None else str(dtype))
         if value is not None and not isinstance(value, prim.PrimExpr):
-            default = (
-                "float64" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int64"
-            )
+            default = "float64" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int64"
             value = prim.const(value, DataType(default if dtype is None else dtype))
         return PrimStructInfo(cast(Any, None if dtype is None else DataType(dtype)), value)
 

@@ -60,9 +60,7 @@ def _find_definitions(body: Sequence[ast.stmt], names: set[str], found: dict[str
     for statement in body:
         if isinstance(statement, ast.For):
             _find_definitions(statement.body, names, found)
-        if isinstance(
-            statement, ast.If
-        ):  # decided while parsing: either branch may turn out to be the one read
+        if isinstance(statement, ast.If):  # decided while parsing: either branch may turn out to be the one read
             for branch in (statement.body, statement.orelse):
                 inner: dict[str, list[ast.stmt]] = {}
                 _find_definitions(branch, names, inner)

@@ -62,9 +62,7 @@ class EmitTe(SpecialForm):
         hint = keywords.pop("primfunc_name_hint", None)
         attrs = keywords.pop("primfunc_attrs", None)
         builder = _ParserAsBuilder(evaluator, node)
-        return evaluator.guard(
-            node, "R.emit_te", call_te, builder, function, tuple(args), keywords, hint, attrs
-        )
+        return evaluator.guard(node, "R.emit_te", call_te, builder, function, tuple(args), keywords, hint, attrs)
 
 
 emit_te = EmitTe()

@@ -14,15 +14,7 @@ from typing import Any, cast
 
 from ....expr import Function, bind_dimensions
 from ....info.mapping import bound_in
-from ....ir import (
-    DataType,
-    DiagnosticError,
-    RelaxExpr,
-    StructInfo,
-    VDevice,
-    find_vdevice,
-    parse_vdevice,
-)
+from ....ir import DataType, DiagnosticError, RelaxExpr, StructInfo, VDevice, find_vdevice, parse_vdevice
 from ....ir.vdevice import VDEVICES
 from ....prim import expr as prim
 from ....tir.stmt import PrimFunc
@@ -65,9 +57,7 @@ class NameReader(StatementParser):
         value = self.eval(node)
         if not isinstance(value, (StructInfo, StructInfoForm)) and value is not None:
             self.fail(
-                ANNOTATION,
-                f"an annotation is struct info such as R.Tensor(...), found {type(value).__name__}",
-                node,
+                ANNOTATION, f"an annotation is struct info such as R.Tensor(...), found {type(value).__name__}", node
             )
         return self.locate(as_struct_info(value), node)
 
@@ -160,9 +150,7 @@ class NameReader(StatementParser):
         if node.id in self.hidden:
             return ["rule 1: a variable of a dataflow block is not used outside of it"]
         if self._reading_dims and self._in_return_annotation(node):
-            return [
-                "rule 4: a return annotation uses only shape variables of the parameters or of an outer scope"
-            ]
+            return ["rule 4: a return annotation uses only shape variables of the parameters or of an outer scope"]
         if self._reading_dims:
             return ["rule 5: a shape variable is bound, by a parameter or a match_cast, before it is used"]
         if self._bindings_of(node.id):
@@ -257,9 +245,7 @@ def quoted_names(annotations: Iterable[ast.expr | None]) -> dict[str, str]:
     ``R.Prim("float32", value="q")`` states a dtype; a name used as a dimension anywhere is an int64.
     """
     found: dict[str, str] = {}
-    for node in (
-        node for annotation in annotations if annotation is not None for node in ast.walk(annotation)
-    ):
+    for node in (node for annotation in annotations if annotation is not None for node in ast.walk(annotation)):
         if isinstance(node, (ast.Tuple, ast.List)):
             found.update((name, "int64") for name in filter(None, map(_quoted_name, node.elts)))
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Prim":

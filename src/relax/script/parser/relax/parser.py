@@ -36,23 +36,9 @@ from ....prim import expr as prim
 from ....struct_info import ShapeStructInfo
 from ....tir.stmt import PrimFunc
 from ..core import FunctionDecorator, FunctionTask, is_docstring
-from ..core.diagnostics import (
-    ANNOTATION,
-    DECLARATION,
-    KIND,
-    PLACE,
-    POISON,
-    SYNTAX,
-    Poisoned,
-)
+from ..core.diagnostics import ANNOTATION, DECLARATION, KIND, PLACE, POISON, SYNTAX, Poisoned
 from ..module import function_decorator
-from .blocks import (
-    DataflowScope,
-    SeqBuilder,
-    always_returns,
-    output_definitions,
-    result_names,
-)
+from .blocks import DataflowScope, SeqBuilder, always_returns, output_definitions, result_names
 from .calls import adopt, remember_local, remember_result
 from .names import NameReader, holders_first, quoted_names
 from .older import has_effects, is_older_spelling
@@ -151,12 +137,7 @@ class RelaxParser(NameReader):
         span = self.span(self._returned or node)
         if result is None:
             if not self.diagnostics.errors:
-                self.fail(
-                    PLACE,
-                    f"function `{node.name}` does not return a value",
-                    node,
-                    hint="end it with `return`",
-                )
+                self.fail(PLACE, f"function `{node.name}` does not return a value", node, hint="end it with `return`")
             result = Tuple(())
         return self.seq.finish(result, span)
 
@@ -248,9 +229,7 @@ class RelaxParser(NameReader):
     def visit_Return(self, node: ast.Return) -> None:
         """Report a return that does not end a function or branch (`statements` handles those that do)."""
         if self.dataflow is not None:
-            self.fail(
-                PLACE, "a dataflow block cannot return", node, hint="R.output(...) what comes after needs"
-            )
+            self.fail(PLACE, "a dataflow block cannot return", node, hint="R.output(...) what comes after needs")
         self.fail(PLACE, "a return cannot stand here", node)
 
     def _returning_if(self, node: ast.If, after: Sequence[ast.stmt]) -> RelaxExpr:
@@ -302,9 +281,7 @@ class RelaxParser(NameReader):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         # ``a, b = R.match_cast(...), R.match_cast(...)`` is two bindings.
-        self._unpacked = isinstance(node.value, ast.Tuple) and isinstance(
-            node.targets[0], (ast.Tuple, ast.List)
-        )
+        self._unpacked = isinstance(node.value, ast.Tuple) and isinstance(node.targets[0], (ast.Tuple, ast.List))
         try:
             value = self.eval(node.value)
         finally:
@@ -505,9 +482,7 @@ class RelaxParser(NameReader):
         return self._convert_condition(self.eval(node.test), node.test)
 
     def _convert_condition(self, value: Any, node: ast.AST) -> RelaxExpr:
-        return (
-            Constant(value, span=self.span(node)) if isinstance(value, bool) else self._convert(value, node)
-        )
+        return Constant(value, span=self.span(node)) if isinstance(value, bool) else self._convert(value, node)
 
     def visit_If(self, node: ast.If) -> None:
         """Parse an ``if``; the names that both branches assign last are its results."""
@@ -559,9 +534,7 @@ class RelaxParser(NameReader):
             hint="an `if` gives the variable that both branches assign last to the code after it",
         )
 
-    def _branch_value(
-        self, names: Sequence[str], body: Sequence[ast.stmt], node: ast.If, droppable: bool
-    ) -> SeqExpr:
+    def _branch_value(self, names: Sequence[str], body: Sequence[ast.stmt], node: ast.If, droppable: bool) -> SeqExpr:
         """Build the SeqExpr of a branch. A last binding of a leaf is omitted: the leaf is the value."""
         span = self._span_of(body, node)
         if not names:
@@ -589,9 +562,7 @@ class RelaxParser(NameReader):
         """Parse a local function: a closure, which may call itself by its name."""
         decorator: FunctionDecorator = function_decorator(self, node)
         if decorator.dialect.name != "relax":
-            self.fail(
-                PLACE, "only R.function may stand inside a Relax function", node, hint="move it to the module"
-            )
+            self.fail(PLACE, "only R.function may stand inside a Relax function", node, hint="move it to the module")
         inner = self._is_local(node.name, node)
         var = (DataflowVar if inner else Var)(node.name, span=self.span(node))
         with self.scopes.frame() as frame:

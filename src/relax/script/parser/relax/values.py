@@ -7,17 +7,7 @@ from typing import Any, cast
 
 import relax.op as op
 
-from ....expr import (
-    Call,
-    Constant,
-    DataTypeImm,
-    Function,
-    PrimValue,
-    ShapeExpr,
-    StringImm,
-    Tuple,
-    TupleGetItem,
-)
+from ....expr import Call, Constant, DataTypeImm, Function, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem
 from ....expr import const as _const
 from ....expr import convert as _convert
 from ....ir import GlobalVar, Op, RelaxExpr, StructInfo
@@ -94,9 +84,7 @@ def _older(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def call_tir(
-    func: FunctionLike, args: TupleLike, out_sinfo: Any = None, tir_vars: Any = None, **older: Any
-) -> Call:
+def call_tir(func: FunctionLike, args: TupleLike, out_sinfo: Any = None, tir_vars: Any = None, **older: Any) -> Call:
     """Call a PrimFunc in destination-passing style. Text names a packed function (an older spelling)."""
     if isinstance(func, str):
         global_vars: dict[str, GlobalVar] = getattr(getattr(_parser(), "module", None), "global_vars", {})
@@ -148,9 +136,7 @@ def call_packed(func: FunctionLike, *args: Any, sinfo_args: Any = None) -> Call:
     """Call a packed function, which may have any effect."""
     values, infos = _split(args, sinfo_args)
     parser = _parser()
-    if getattr(
-        parser, "assumes_purity", False
-    ):  # the 2022 documents call packed functions in dataflow blocks
+    if getattr(parser, "assumes_purity", False):  # the 2022 documents call packed functions in dataflow blocks
         return op.call_pure_packed(func, *values, sinfo_args=infos)
     return op.call_packed(func, *values, sinfo_args=infos)
 

@@ -63,9 +63,7 @@ class _IntDtype:
     def __call__(self, expr: ExprLike | str | None = None, is_size_var: _bool = False) -> Any: ...
 
 class _Handle:
-    def __call__(
-        self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: _bool = False
-    ) -> _Var: ...
+    def __call__(self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: _bool = False) -> _Var: ...
 
 class _Pointer:
     def __call__(self, dtype: Any, storage_scope: str = "global", is_size_var: _bool = False) -> _Var: ...
@@ -229,9 +227,7 @@ def launch_thread(thread: _Var | str, extent: ExprLike) -> AbstractContextManage
     Raises TypeError for any other value.
     """
 
-def LetStmt(
-    value: Any, type_annotation: Any = None, *, var: _Var | None = None
-) -> AbstractContextManager[_Var]:
+def LetStmt(value: Any, type_annotation: Any = None, *, var: _Var | None = None) -> AbstractContextManager[_Var]:
     """``with T.LetStmt(value) as x:`` and ``with T.LetStmt(value, var=x):``."""
 
 @overload
@@ -264,19 +260,13 @@ def serial(
 ) -> Iterable[_Var]:
     """``for i in T.serial(n)``: sequential iterations. Raises ValueError for a step of 0 or less."""
 
-def parallel(
-    start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
-) -> Iterable[_Var]:
+def parallel(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Iterable[_Var]:
     """Iterations distributed to several threads."""
 
-def vectorized(
-    start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
-) -> Iterable[_Var]:
+def vectorized(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Iterable[_Var]:
     """Iterations executed at once, as vector operations."""
 
-def unroll(
-    start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
-) -> Iterable[_Var]:
+def unroll(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Iterable[_Var]:
     """Unrolled iterations."""
 
 unrolled = unroll

@@ -210,17 +210,7 @@ def decl_buffer_(
     state = parser()
     (name,) = state.take_names(1)
     buffer = make_buffer(
-        name,
-        shape,
-        dtype,
-        data,
-        strides,
-        elem_offset,
-        scope,
-        align,
-        offset_factor,
-        buffer_type,
-        axis_separators,
+        name, shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators
     )
     state.declare(buffer)
     if data is None:

@@ -163,9 +163,7 @@ def call_llvm(name: str) -> Callable[..., Call]:
     """Raise an error for an intrinsic of one compiler back end, which is not supported."""
 
     def build(*args: Any, **keywords: Any) -> Call:
-        raise TypeError(
-            "intrinsics of LLVM are not part of the language; use T.call_extern or a function of T"
-        )
+        raise TypeError("intrinsics of LLVM are not part of the language; use T.call_extern or a function of T")
 
     build.__name__ = build.__qualname__ = name
     return build

@@ -16,12 +16,7 @@ from .state import parser
 
 
 def make_loop(
-    kind: ForKind,
-    start: Any,
-    stop: Any,
-    annotations: Mapping[str, Any] | None = None,
-    thread: str = "",
-    step: int = 1,
+    kind: ForKind, start: Any, stop: Any, annotations: Mapping[str, Any] | None = None, thread: str = "", step: int = 1
 ) -> Loop:
     """Create a loop over [start, stop); a single bound is the stop."""
     for bound in (start, stop):
@@ -48,9 +43,7 @@ def _bounds(start: Any, stop: Any) -> tuple[Any, Any]:
     return start, stop
 
 
-def serial(
-    start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None, step: int = 1
-) -> Loops:
+def serial(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None, step: int = 1) -> Loops:
     """``for i in T.serial(n)``: sequential iterations. Raises ValueError for a step of 0 or less."""
     is_integer = hasattr(step, "__index__") and not isinstance(step, bool)
     if not is_integer or operator.index(step) <= 0:
@@ -129,9 +122,7 @@ class Axis(Namespace):
         if len(kinds) != len(values):
             raise ValueError(f"found {len(kinds)} letters for {len(values)} variables")
         names = parser().take_names(len(values))
-        made = tuple(
-            self._bound(kind, value, name) for kind, value, name in zip(kinds, values, names, strict=True)
-        )
+        made = tuple(self._bound(kind, value, name) for kind, value, name in zip(kinds, values, names, strict=True))
         return made if len(made) != 1 else made[0]
 
     def _bound(self, kind: str, value: Any, name: str) -> Var:

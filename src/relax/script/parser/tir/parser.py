@@ -201,9 +201,7 @@ class TirParser(TirReader):
         if known is not None and self.scopes.local(name.id) is known:
             if known.dtype != var.dtype:
                 self.fail(
-                    DECLARATION,
-                    f"`{name.id}` is a size of the signature already, of dtype {known.dtype!s}",
-                    name,
+                    DECLARATION, f"`{name.id}` is a size of the signature already, of dtype {known.dtype!s}", name
                 )
             return known
         made = Var(name.id, var.dtype, span=self.span(name))
@@ -221,9 +219,7 @@ class TirParser(TirReader):
         if name.id in self.bodies[-1].lets or not any(name.id in body.lets for body in self.bodies[:-1]):
             return
         value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
-        used = value is not None and any(
-            isinstance(part, ast.Name) and part.id == name.id for part in ast.walk(value)
-        )
+        used = value is not None and any(isinstance(part, ast.Name) and part.id == name.id for part in ast.walk(value))
         if used or isinstance(node, ast.AugAssign):
             self.fail(
                 PLACE,
@@ -272,9 +268,7 @@ class TirParser(TirReader):
     def _target(self, target: ast.Subscript) -> tuple[Buffer, Any]:
         buffer = self.eval(target.value)
         if not isinstance(buffer, Buffer):
-            self.fail(
-                KIND, f"only elements of buffers can be assigned, found {type(buffer).__name__}", target
-            )
+            self.fail(KIND, f"only elements of buffers can be assigned, found {type(buffer).__name__}", target)
         return buffer, self.index(target.slice)
 
     def _store(self, target: ast.Subscript, value: Any, node: ast.stmt) -> None:
@@ -304,9 +298,7 @@ class TirParser(TirReader):
             )
         self._loops(value, node.target, node.body, node)
 
-    def _loops(
-        self, loops: Loops, target: ast.expr | None, statements: Sequence[ast.stmt], node: ast.AST
-    ) -> None:
+    def _loops(self, loops: Loops, target: ast.expr | None, statements: Sequence[ast.stmt], node: ast.AST) -> None:
         """Nest loops around a body."""
         targets = list(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else [target]
         count = len(loops.loops)
@@ -390,16 +382,12 @@ class TirParser(TirReader):
             case EnclosingStmt():
                 with self.scopes.frame():
                     if target is not None:
-                        self.bind_pattern(
-                            target, value.value, lambda name, item: self.scopes.define(name.id, item)
-                        )
+                        self.bind_pattern(target, value.value, lambda name, item: self.scopes.define(name.id, item))
                     self.emit(value.wrap(self.body(inside), self.span(node)), node)
             case _:
                 self.fail(KIND, f"a {type(value).__name__} cannot stand in a with", head.context_expr)
 
-    def _block(
-        self, frame: BlockFrame, target: ast.expr | None, statements: Sequence[ast.stmt], node: ast.AST
-    ) -> None:
+    def _block(self, frame: BlockFrame, target: ast.expr | None, statements: Sequence[ast.stmt], node: ast.AST) -> None:
         if target is not None:  # ``with T.block("B") as [vi, vj]`` of before 0.9
             self.fail(SYNTAX, "a block binds no name; declare its axes inside with T.axis", target)
         frame.depth = len(self.bodies) + 1
@@ -459,11 +447,7 @@ class TirParser(TirReader):
 
     def visit_Return(self, node: ast.Return) -> None:
         if node.value is not None:
-            self.fail(
-                PLACE,
-                "a PrimFunc returns nothing: results are written to the buffers of its parameters",
-                node,
-            )
+            self.fail(PLACE, "a PrimFunc returns nothing: results are written to the buffers of its parameters", node)
         if len(self.bodies) != 1:
             self.fail(PLACE, "a PrimFunc cannot return from inside a loop, branch or block", node)
 

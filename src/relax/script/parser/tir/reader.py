@@ -189,13 +189,9 @@ class TirReader(StatementParser):
     def match_parameter(self, param: Var, buffer: Buffer) -> None:
         """Match a handle parameter to a buffer."""
         if not any(param is known for known in self.params):
-            raise error(
-                DECLARATION, f"`{param.name}` is no parameter", None, hint="match_buffer takes a T.handle"
-            )
+            raise error(DECLARATION, f"`{param.name}` is no parameter", None, hint="match_buffer takes a T.handle")
         if not param.dtype.is_handle:
-            raise error(
-                DECLARATION, f"parameter `{param.name}` is a {param.dtype!s}, expected T.handle", None
-            )
+            raise error(DECLARATION, f"parameter `{param.name}` is a {param.dtype!s}, expected T.handle", None)
         if param in self.buffer_map:
             raise error(DECLARATION, f"parameter `{param.name}` is matched twice", None)
         self.buffer_map[param] = buffer

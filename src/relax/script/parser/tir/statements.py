@@ -10,16 +10,7 @@ import numpy as np
 
 from ....prim import IntImm, Let, PrimExpr, Var, convert, is_const
 from ....tir.buffer import BufferLoad, to_indices
-from ....tir.stmt import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    BufferStore,
-    Evaluate,
-    LetStmt,
-    Precondition,
-    SeqStmt,
-)
+from ....tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BufferStore, Evaluate, LetStmt, Precondition, SeqStmt
 from ..core.diagnostics import DECLARATION, error
 from .buffers import dtype_of, make_buffer, pointers
 from .frames import BlockFrame, EnclosingStmt, EnvThread, InitFrame
@@ -130,14 +121,10 @@ def launch_thread(thread: Any, extent: Any) -> EnclosingStmt:
     if not isinstance(thread, Var):
         raise TypeError("launch_thread takes a thread's tag, or a variable made by T.env_thread")
     iter_var, size = state.thread_of(thread), convert(extent)
-    return EnclosingStmt(
-        lambda body, span: AttrStmt(iter_var, "thread_extent", size, body, span=span), iter_var.var
-    )
+    return EnclosingStmt(lambda body, span: AttrStmt(iter_var, "thread_extent", size, body, span=span), iter_var.var)
 
 
-def allocate_const(
-    data: Any, dtype: Any, extents: Any, annotations: Mapping[str, Any] | None = None
-) -> EnclosingStmt:
+def allocate_const(data: Any, dtype: Any, extents: Any, annotations: Mapping[str, Any] | None = None) -> EnclosingStmt:
     """Storage for the following statements, initialised with `data`.
 
     Raises ValueError unless `data` has one number per element, and above a limit of elements.
@@ -154,9 +141,7 @@ def allocate_const(
     places: Any = np.ndindex(*shape)
     stores = [BufferStore(buffer, number, place) for number, place in zip(numbers, places, strict=True)]
     notes = dict(annotations or {})
-    return EnclosingStmt(
-        lambda body, span: AllocBuffer(buffer, SeqStmt([*stores, body]), notes, span=span), buffer
-    )
+    return EnclosingStmt(lambda body, span: AllocBuffer(buffer, SeqStmt([*stores, body]), notes, span=span), buffer)
 
 
 MAX_CONSTANTS = 4096

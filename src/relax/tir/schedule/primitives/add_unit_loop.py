@@ -28,6 +28,3 @@ def add_unit_loop(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV) -> LoopRV:
     unit = For(Var("u", dtype), const(0, dtype), const(1, dtype), ForKind.SERIAL, node)
     sch.state.replace(node, unit, block_or_loop.function)
     return LoopRV(block_or_loop.function, unit.loop_var)
-
-
-__all__ = ["add_unit_loop"]

@@ -62,6 +62,3 @@ def _put(sch: ScheduleBase, rv: BlockRV | LoopRV, notes: dict[str, Any]) -> None
         sch.state.replace(node, node.replace(annotations=notes), rv.function)
     else:
         sch.state.replace(node, node.replace(block=node.block.replace(annotations=notes)), rv.function)
-
-
-__all__ = ["annotate", "unannotate"]

@@ -33,11 +33,7 @@ from ..rv import BlockRV
 
 @primitive
 def annotate_buffer_access(
-    sch: ScheduleBase,
-    block: BlockRV,
-    buffer_index: int,
-    buf_type: str,
-    gen_new_ranges: Callable[..., Any] | IndexMap,
+    sch: ScheduleBase, block: BlockRV, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any] | IndexMap
 ) -> None:
     """Declare the region of a buffer that a block reads or writes.
 
@@ -61,8 +57,7 @@ def annotate_buffer_access(
     ranges = tuple(Range(*pair) for pair in zip(ends[::2], ends[1::2], strict=True))
     if len(ranges) != buffer.ndim:
         raise ScheduleError(
-            ARGUMENT,
-            f"gen_new_ranges gives {len(ranges)} ranges, buffer {buffer.name} has {buffer.ndim} dimensions",
+            ARGUMENT, f"gen_new_ranges gives {len(ranges)} ranges, buffer {buffer.name} has {buffer.ndim} dimensions"
         )
     region = BufferRegion(buffer, ranges)
     _require_inside(sch, block, realize, region, access)
@@ -77,9 +72,7 @@ def annotate_buffer_access(
 
 
 @primitive
-def unsafe_hide_buffer_access(
-    sch: ScheduleBase, block: BlockRV, buf_type: str, buf_index_array: Sequence[int]
-) -> None:
+def unsafe_hide_buffer_access(sch: ScheduleBase, block: BlockRV, buf_type: str, buf_index_array: Sequence[int]) -> None:
     """Remove reads ("read"), writes ("write") or both ("opaque") from a block's declared accesses, by their indices.
 
     Raises ScheduleError for an index out of range.
@@ -92,9 +85,7 @@ def unsafe_hide_buffer_access(
         for index in buf_index_array:
             if not 0 <= index < len(declared):
                 raise ScheduleError(
-                    ARGUMENT,
-                    f"block {block.name} has {len(declared)} {name}, there is none of index {index}",
-                    realize,
+                    ARGUMENT, f"block {block.name} has {len(declared)} {name}, there is none of index {index}", realize
                 )
         changes[name] = tuple(item for i, item in enumerate(declared) if i not in set(buf_index_array))
     _put(sch, block, realize, realize.block.replace(**changes))
@@ -116,9 +107,7 @@ def _as_index_map(function: Callable[..., Any], count: int, ndim: int) -> IndexM
             items = list(zip(items[::2], items[1::2], strict=True))
         return [end for item in map(_range, items) for end in (item.min, item.min + item.extent)]
 
-    names = [
-        p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_POSITIONAL
-    ]
+    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_POSITIONAL]
     names += [f"i{d}" for d in range(len(names), count)]
     variables = tuple(Var(name, "int64") for name in names)
     return IndexMap(variables, tuple(ends(*variables)))
@@ -166,6 +155,3 @@ def _require_inside(
 
 def _put(sch: ScheduleBase, rv: BlockRV, realize: BlockRealize, block: Block) -> None:
     sch.state.replace(realize, realize.replace(block=block), rv.function)
-
-
-__all__ = ["annotate_buffer_access", "unsafe_hide_buffer_access"]

@@ -59,9 +59,7 @@ from ..tensor_match import shown
 
 
 @primitive
-def blockize(
-    sch: ScheduleBase, target: LoopRV | Sequence[BlockRV], preserve_unit_iters: bool = True
-) -> BlockRV:
+def blockize(sch: ScheduleBase, target: LoopRV | Sequence[BlockRV], preserve_unit_iters: bool = True) -> BlockRV:
     """Turn a loop and its contents, or consecutive blocks, into one block, which is returned.
 
     Parameters
@@ -149,9 +147,7 @@ class _Outer:
     def add(self, iter_var: IterVar, value: PrimExpr) -> PrimExpr:
         """Return a variable with this domain, kind and value, adding it if there is none yet."""
         for present, bound in self.pairs:
-            if structural_equal(
-                (present.dom, present.iter_type, bound), (iter_var.dom, iter_var.iter_type, value)
-            ):
+            if structural_equal((present.dom, present.iter_type, bound), (iter_var.dom, iter_var.iter_type, value)):
                 return present.var
         self.pairs.append((iter_var, value))
         return iter_var.var
@@ -171,13 +167,7 @@ class _Inner:
     """Values of the old variables in terms of outer variables and inner loop variables."""
 
     def outer_part(
-        self,
-        iter_var: IterVar,
-        mark: IterMark,
-        inner: IterMark,
-        outer: _Outer,
-        outside: Sequence[For],
-        shared: bool,
+        self, iter_var: IterVar, mark: IterMark, inner: IterMark, outer: _Outer, outside: Sequence[For], shared: bool
     ) -> PrimExpr:
         """Return the outer part of a variable, multiplied by the extent of the inner part."""
         value = normalize_iter_map_to_expr(mark.source)
@@ -283,15 +273,11 @@ def _require_own_bounds(inside: Sequence[For], outside: Sequence[For]) -> None:
     for item in inside:
         if variables & {*free_vars(item.min), *free_vars(item.extent)}:
             raise ScheduleError(
-                STRUCTURE,
-                f"the bounds of loop {item.loop_var.name} depend on a loop outside of the new block",
-                item,
+                STRUCTURE, f"the bounds of loop {item.loop_var.name} depend on a loop outside of the new block", item
             )
 
 
-def _inner_predicate(
-    realize: BlockRealize, condition: PrimExpr, inner: _Inner, outside: Sequence[For]
-) -> PrimExpr:
+def _inner_predicate(realize: BlockRealize, condition: PrimExpr, inner: _Inner, outside: Sequence[For]) -> PrimExpr:
     """Return the inner condition in terms of the new block's variables and the inner loops."""
     variables = {item.loop_var for item in outside}
     pairs = list(zip(realize.iter_values, inner.bound, strict=True))
@@ -322,9 +308,7 @@ def _by_values(expr: PrimExpr, pairs: Sequence[tuple[PrimExpr, PrimExpr]], varia
     return map_expressions(expr, lambda part: _by_values(part, pairs, variables))
 
 
-def _outer_init(
-    state: ScheduleState, rv: BlockRV, inner: _Inner, inside: Sequence[For], outer: _Outer
-) -> Stmt:
+def _outer_init(state: ScheduleState, rv: BlockRV, inner: _Inner, inside: Sequence[For], outer: _Outer) -> Stmt:
     """Return the init of the new block: the old init, in the inner data-parallel loops."""
     realize = state.realize(rv)
     block = inner.realize.block
@@ -411,9 +395,7 @@ def _blockize_blocks(state: ScheduleState, blocks: Sequence[BlockRV], preserve: 
     return BlockRV(function, name)
 
 
-def _siblings(
-    state: ScheduleState, blocks: Sequence[BlockRV]
-) -> tuple[For | BlockRealize, list[Stmt], list[For]]:
+def _siblings(state: ScheduleState, blocks: Sequence[BlockRV]) -> tuple[For | BlockRealize, list[Stmt], list[For]]:
     """Return the innermost common parent of the blocks, its statements that hold one block each, and their common
     loops.
     """
@@ -424,9 +406,7 @@ def _siblings(
     # A block without loops of its own is a part itself: loops around it alone stay outside.
     common = [
         items[0]
-        for items in itertools.takewhile(
-            lambda items: all(i is items[0] for i in items), zip(*chains, strict=False)
-        )
+        for items in itertools.takewhile(lambda items: all(i is items[0] for i in items), zip(*chains, strict=False))
     ]
     parent: For | BlockRealize = common[-1] if common else scope
     body = parent.body if isinstance(parent, For) else parent.block.body
@@ -439,9 +419,7 @@ def _siblings(
     first = positions[0]
     if first is None or positions != list(range(first, first + len(parts))):
         raise ScheduleError(
-            STRUCTURE,
-            "the blocks do not stand directly behind each other, in this order",
-            *map(state.realize, blocks),
+            STRUCTURE, "the blocks do not stand directly behind each other, in this order", *map(state.realize, blocks)
         )
     return parent, parts, common
 
@@ -453,10 +431,5 @@ def _with_parts(parent: For | BlockRealize, parts: Sequence[Stmt], new: Stmt) ->
     items = body.seq if isinstance(body, SeqStmt) else (body,)
     made = seq_of(new if item is parts[0] else item for item in items if id(item) not in dropped)
     return (
-        parent.replace(body=made)
-        if isinstance(parent, For)
-        else parent.replace(block=parent.block.replace(body=made))
+        parent.replace(body=made) if isinstance(parent, For) else parent.replace(block=parent.block.replace(body=made))
     )
-
-
-__all__ = ["blockize"]

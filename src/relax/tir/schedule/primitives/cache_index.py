@@ -176,6 +176,3 @@ def _nest(name: str, index: PrimExpr, used: list[IterVar], extents: list[PrimExp
 
     dtypes = [str(iter_var.var.dtype) for iter_var in used]
     return element_nest(name, extents, whole(extents, dtypes), body, regions)
-
-
-__all__ = ["cache_index"]

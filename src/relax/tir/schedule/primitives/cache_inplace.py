@@ -74,6 +74,3 @@ def cache_inplace(
     behind = copy_nest(state.fresh_name(block.function, new.name, {name}), new, buffer, portion)
     changes = {state.realize(block): using({buffer: new})}
     return put_beside(state, site, [before], [behind], [new], changes)
-
-
-__all__ = ["cache_inplace"]

@@ -47,16 +47,7 @@ from ..coverage import require_copied_after_init, writes_all_of
 from ..error import ARGUMENT, BUFFER, COVER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..rv import BlockRV
-from ..sites import (
-    Site,
-    copy_nest,
-    edited,
-    index_dtypes,
-    paths,
-    portion_of,
-    site_before,
-    site_behind,
-)
+from ..sites import Site, copy_nest, edited, index_dtypes, paths, portion_of, site_before, site_behind
 from ..state import Placed, ScheduleState
 
 
@@ -90,9 +81,7 @@ def cache_read(
     _require_read_only(facts, consumers, buffer)
     new = cached_in(buffer, storage_scope)
     site, boxes, dtypes = _site_of_read(state, scope, facts, consumers, buffer)
-    copy = copy_nest(
-        state.fresh_name(block.function, new.name), buffer, new, portion_of(site, buffer, boxes, dtypes)
-    )
+    copy = copy_nest(state.fresh_name(block.function, new.name), buffer, new, portion_of(site, buffer, boxes, dtypes))
     return put_copy(state, site, copy, new, {c: using({buffer: new}) for c in consumers})
 
 
@@ -189,9 +178,7 @@ def _require_read_only(facts: BlockScope, consumers: Sequence[BlockRealize], buf
         if written_regions(child, buffer):
             name = child.block.name_hint
             raise ScheduleError(
-                ORDER,
-                f"block {name} reads and writes buffer {buffer.name}: it would not see what it writes",
-                child,
+                ORDER, f"block {name} reads and writes buffer {buffer.name}: it would not see what it writes", child
             )
     if buffer in facts.loose and stored_outside_blocks(facts.block.body, buffer):
         raise ScheduleError(ORDER, f"a statement outside of blocks writes buffer {buffer.name}")
@@ -254,11 +241,7 @@ def require_apart(state: ScheduleState, scope: BlockRV, buffer: Buffer, span: Se
 
 
 def put_copy(
-    state: ScheduleState,
-    site: Site,
-    copy: Placed,
-    new: Buffer,
-    changes: Mapping[BlockRealize, Callable[[Stmt], Stmt]],
+    state: ScheduleState, site: Site, copy: Placed, new: Buffer, changes: Mapping[BlockRealize, Callable[[Stmt], Stmt]]
 ) -> BlockRV:
     """Insert a copy nest beside an anchor, allocate a buffer in the scope, and rewrite blocks.
 
@@ -289,9 +272,7 @@ def put_beside(
 
     edits[site.anchor] = beside
     scope = state.realize(site.scope)
-    block = scope.block.replace(
-        body=edited(scope.block.body, edits), alloc_buffers=(*scope.block.alloc_buffers, *new)
-    )
+    block = scope.block.replace(body=edited(scope.block.body, edits), alloc_buffers=(*scope.block.alloc_buffers, *new))
     state.replace(scope, scope.replace(block=block), site.scope.function)
     refresh_accesses(state, site.scope)
     site.require_parallel_around()
@@ -319,16 +300,3 @@ def refresh_accesses(state: ScheduleState, scope: BlockRV) -> None:
         current = state.realize(BlockRV(scope.function, name))
         if not accesses(current.block).opaque:
             state.replace(current, current.replace(block=complete_block(current.block)), scope.function)
-
-
-__all__ = [
-    "blocks_in",
-    "cache_read",
-    "cache_write",
-    "cached_in",
-    "put_beside",
-    "put_copy",
-    "refresh_accesses",
-    "require_apart",
-    "using",
-]

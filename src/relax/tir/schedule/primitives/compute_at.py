@@ -46,17 +46,7 @@ from ..order import (
     require_still_parallel,
     writers_before,
 )
-from ..place import (
-    Domain,
-    box_below,
-    children_of_body,
-    chosen_place,
-    last_writer,
-    nest,
-    solve_domain,
-    union,
-    within,
-)
+from ..place import Domain, box_below, children_of_body, chosen_place, last_writer, nest, solve_domain, union, within
 from ..regions import Box, read_regions
 from ..rv import BlockRV, LoopRV
 from ..state import ScheduleState
@@ -101,9 +91,7 @@ def compute_at(
     require_still_parallel(state, block)
 
 
-def require_below(
-    state: ScheduleState, loop: LoopRV, realize: BlockRealize, consumers: Sequence[BlockRealize]
-) -> None:
+def require_below(state: ScheduleState, loop: LoopRV, realize: BlockRealize, consumers: Sequence[BlockRealize]) -> None:
     """Raise unless there are consumers, and all of them are below a loop."""
     node, name = state.loop(loop), realize.block.name_hint
     if not consumers:
@@ -125,11 +113,7 @@ def require_below(
 
 
 def _needed_domain(
-    state: ScheduleState,
-    loop: LoopRV,
-    realize: BlockRealize,
-    consumers: Sequence[BlockRealize],
-    analyzer: Analyzer,
+    state: ScheduleState, loop: LoopRV, realize: BlockRealize, consumers: Sequence[BlockRealize], analyzer: Analyzer
 ) -> Domain:
     """Return the values of a producer's variables whose elements an iteration of a loop reads."""
     domains: list[Domain] = []
@@ -143,6 +127,3 @@ def _needed_domain(
 
 def _read_boxes(state: ScheduleState, loop: LoopRV, consumer: BlockRealize, buffer: Buffer) -> list[Box]:
     return [box_below(state, loop, consumer, region) for region in read_regions(consumer, buffer)]
-
-
-__all__ = ["compute_at", "require_below"]

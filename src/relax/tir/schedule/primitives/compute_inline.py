@@ -76,9 +76,7 @@ def compute_inline(sch: ScheduleBase, block: BlockRV) -> None:
         rv = BlockRV(block.function, consumer.block.name_hint)
         if accesses(consumer.block).written_buffers & inputs:
             raise ScheduleError(
-                ORDER,
-                f"block {rv.name} writes what block {block.name} reads, and may read it after that",
-                consumer,
+                ORDER, f"block {rv.name} writes what block {block.name} reads, and may read it after that", consumer
             )
         require_order_kept(state, rv, before)
         require_settled(state, block.function, state.realize(rv), inputs)
@@ -86,11 +84,7 @@ def compute_inline(sch: ScheduleBase, block: BlockRV) -> None:
 
 
 def _require_written(
-    state: ScheduleState,
-    realize: BlockRealize,
-    consumers: list[BlockRealize],
-    function: str,
-    store: BufferStore,
+    state: ScheduleState, realize: BlockRealize, consumers: list[BlockRealize], function: str, store: BufferStore
 ) -> None:
     """Raise if a consumer may read an element that a block does not write: computing it there might fail."""
     for consumer in consumers:
@@ -104,9 +98,7 @@ def _require_written(
             )
 
 
-def _inverse(
-    state: ScheduleState, block: BlockRV, store: BufferStore
-) -> tuple[list[Var], dict[Var, PrimExpr]]:
+def _inverse(state: ScheduleState, block: BlockRV, store: BufferStore) -> tuple[list[Var], dict[Var, PrimExpr]]:
     """Return fresh variables for an element's indices, and the block's variables as functions of them."""
     realize = state.realize(block)
     points = [Var(f"i{k}", index.dtype) for k, index in enumerate(store.indices)]
@@ -121,11 +113,6 @@ def _inverse(
         )
     if not stays_in_domain(realize, state.loops(block), outer_facts(state, block)):
         raise ScheduleError(
-            BINDING,
-            f"block {block.name} may be run for values outside of the domains of its variables",
-            realize,
+            BINDING, f"block {block.name} may be run for values outside of the domains of its variables", realize
         )
     return points, values
-
-
-__all__ = ["compute_inline"]

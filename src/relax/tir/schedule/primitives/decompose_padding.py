@@ -19,19 +19,7 @@ whose iterations write the same elements.
 
 from __future__ import annotations
 
-from ....prim import (
-    Analyzer,
-    Call,
-    FloatImm,
-    IntImm,
-    PrimExpr,
-    Select,
-    Var,
-    const,
-    free_vars,
-    is_const,
-    simplify,
-)
+from ....prim import Analyzer, Call, FloatImm, IntImm, PrimExpr, Select, Var, const, free_vars, is_const, simplify
 from ....prim.expr import GE, GT, LE, LT, CompareExpr
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
@@ -103,9 +91,7 @@ def _loops_from(state: ScheduleState, block: BlockRV, loop: LoopRV) -> list[For]
     around = state.loops(block)
     position = next((i for i, item in enumerate(around) if item is node), None)
     if position is None:
-        raise ScheduleError(
-            STRUCTURE, f"loop {loop.var.name} is not around block {block.name}", node, realize
-        )
+        raise ScheduleError(STRUCTURE, f"loop {loop.var.name} is not around block {block.name}", node, realize)
     loops = around[position:]
     for outer, inner in zip(loops, [*loops[1:], realize], strict=True):
         if outer.body is not inner:
@@ -169,13 +155,9 @@ def _inside(
             continue
         var, low, high = bound
         first, last = bounds[var]
-        bounds[var] = (
-            first if low is None else maximum(first, low),
-            last if high is None else minimum(last, high),
-        )
+        bounds[var] = (first if low is None else maximum(first, low), last if high is None else minimum(last, high))
     placed = realize.replace(
-        block=complete_block(block.replace(body=store)),
-        predicate=conjunction([*conjuncts(realize.predicate), *rest]),
+        block=complete_block(block.replace(body=store)), predicate=conjunction([*conjuncts(realize.predicate), *rest])
     )
     facts = analyzer.copy()
     starts: dict[Var, PrimExpr] = {}
@@ -195,19 +177,13 @@ def _inside(
     return stmt
 
 
-def _bound(
-    condition: PrimExpr, var: Var, loops: set[Var]
-) -> tuple[Var, PrimExpr | None, PrimExpr | None] | None:
+def _bound(condition: PrimExpr, var: Var, loops: set[Var]) -> tuple[Var, PrimExpr | None, PrimExpr | None] | None:
     """Return (var, lower bound, exclusive upper bound) that a comparison implies for `var` alone.
 
     None if there is no bound, or it depends on the variables of `loops`.
     """
     kind = type(condition)
-    if (
-        not isinstance(condition, CompareExpr)
-        or kind not in (LT, LE, GT, GE)
-        or var not in set(free_vars(condition))
-    ):
+    if not isinstance(condition, CompareExpr) or kind not in (LT, LE, GT, GE) or var not in set(free_vars(condition)):
         return None
     difference = condition.a - condition.b
     moved = var.astype(difference.dtype)
@@ -221,6 +197,3 @@ def _bound(
             return var, simplify(edge + 1) if strict else edge, None
         return var, None, edge if strict else simplify(edge + 1)
     return None
-
-
-__all__ = ["decompose_padding"]

@@ -33,14 +33,7 @@ from ...usage import undefined_buffers
 from ..base import ScheduleBase, primitive
 from ..conditions import analyzer_at, blocks_below, loop_range, require_reduction
 from ..error import ORDER, STRUCTURE, ScheduleError
-from ..reductions import (
-    BoundLoops,
-    bound_loops,
-    fresh_copy,
-    path_between,
-    require_single_start,
-    start_predicate,
-)
+from ..reductions import BoundLoops, bound_loops, fresh_copy, path_between, require_single_start, start_predicate
 from ..regions import in_own_slab, relaxed_box, written_regions
 from ..rv import BlockRV, LoopRV
 from ..state import ScheduleState
@@ -206,9 +199,7 @@ def _init_block(realize: BlockRealize, name: str) -> BlockRealize:
     block = realize.block
     assert block.init is not None
     pairs = [
-        (v, value)
-        for v, value in zip(block.iter_vars, realize.iter_values, strict=True)
-        if v.iter_type != "reduce"
+        (v, value) for v, value in zip(block.iter_vars, realize.iter_values, strict=True) if v.iter_type != "reduce"
     ]
     used = set(undefined_buffers(block.init))
     made = Block(
@@ -235,6 +226,3 @@ def _with_init_names(nest: Stmt, loops: Sequence[For]) -> Stmt:
         return stmt
 
     return substitute(change(nest), renamed)
-
-
-__all__ = ["decompose_reduction"]

@@ -12,6 +12,3 @@ from ..base import ScheduleBase, primitive
 def enter_postproc(sch: ScheduleBase) -> None:
     """Mark the beginning of post-processing in the trace."""
     del sch
-
-
-__all__ = ["enter_postproc"]

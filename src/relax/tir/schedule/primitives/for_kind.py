@@ -60,6 +60,3 @@ def _set_kind(sch: ScheduleBase, loop: LoopRV, kind: ForKind, thread: str = "") 
     node: For = sch.state.loop(loop)
     require_parallel(sch.state, loop)
     sch.state.replace(node, node.replace(kind=kind, thread_binding=thread), loop.function)
-
-
-__all__ = ["bind", "parallel", "unroll", "vectorize"]

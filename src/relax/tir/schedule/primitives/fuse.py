@@ -22,14 +22,7 @@ from ....prim.intrin import floordiv, floormod
 from ...functor import substitute as substitute_in_stmt
 from ...stmt import For, ForKind, Stmt
 from ..base import ScheduleBase, primitive
-from ..conditions import (
-    analyzer_at,
-    blocks_below,
-    bound_loops,
-    loop_range,
-    require_chain,
-    require_started,
-)
+from ..conditions import analyzer_at, blocks_below, bound_loops, loop_range, require_chain, require_started
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import LoopRV
 from .split import require_plain
@@ -114,6 +107,3 @@ def require_box(nodes: Sequence[For]) -> None:
                 *(item for item in nodes if item.loop_var in used),
                 node,
             )
-
-
-__all__ = ["fuse", "require_box"]

@@ -41,10 +41,7 @@ from .split import require_in_scope, require_plain
 
 @primitive
 def loop_partition(
-    sch: ScheduleBase,
-    loop: LoopRV,
-    factors: Sequence[int | ExprRV | None],
-    preserve_unit_iters: bool = True,
+    sch: ScheduleBase, loop: LoopRV, factors: Sequence[int | ExprRV | None], preserve_unit_iters: bool = True
 ) -> list[LoopRV]:
     """Partition a loop into consecutive loops of `factors` iterations each; one of them may be None.
 
@@ -95,9 +92,7 @@ def _extents(node: For, factors: Sequence[int | ExprRV | None], analyzer: Analyz
     extents: list[PrimExpr] = []
     total: PrimExpr = const(0, dtype)
     for factor in factors:
-        extent = (
-            const(factor or 0, dtype) if factor is None or isinstance(factor, int) else factor.astype(dtype)
-        )
+        extent = const(factor or 0, dtype) if factor is None or isinstance(factor, int) else factor.astype(dtype)
         if factor is not None and not analyzer.can_prove(extent >= 1):
             raise ScheduleError(ARGUMENT, f"the factor {factor} is not known to be 1 or more", node)
         extents.append(extent)
@@ -158,6 +153,3 @@ def _block(name: str, body: Stmt, outer: dict[Var, tuple[For, str]]) -> BlockRea
     iter_vars = [IterVar(loop_range(outer[var][0]), new, outer[var][1]) for var, new in bound.items()]
     block = Block(iter_vars, (), (), name, substitute(body, bound))
     return BlockRealize(tuple(bound), TRUE, complete_block(block))
-
-
-__all__ = ["loop_partition"]

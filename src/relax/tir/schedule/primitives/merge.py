@@ -52,9 +52,7 @@ def merge(sch: ScheduleBase, *loops: LoopRV) -> LoopRV:
     members = [{child.block.name_hint for child in blocks_below(nest[0])} for nest in nests]
     variables = [Var(f"{node.loop_var.name}_m", node.loop_var.dtype) for node in nests[0]]
     bodies = [
-        substitute(
-            nest[-1].body, {node.loop_var: _as(var, node) for node, var in zip(nest, variables, strict=True)}
-        )
+        substitute(nest[-1].body, {node.loop_var: _as(var, node) for node, var in zip(nest, variables, strict=True)})
         for nest in nests
     ]
     merged: Stmt = seq_of(bodies)
@@ -93,10 +91,7 @@ def _nest(sch: ScheduleBase, loop: LoopRV, around: Placed) -> list[For]:
     for outer, inner in itertools.pairwise(nest):
         if outer.body is not inner:
             raise ScheduleError(
-                STRUCTURE,
-                f"loop {outer.loop_var.name} contains more than loop {inner.loop_var.name}",
-                outer,
-                inner,
+                STRUCTURE, f"loop {outer.loop_var.name} contains more than loop {inner.loop_var.name}", outer, inner
             )
     for node in nest:
         require_plain(node)
@@ -141,11 +136,7 @@ def _with_merged(around: Placed, tops: Sequence[For], merged: Stmt) -> Placed:
 
     def rewrite(part: Stmt) -> Stmt:
         if isinstance(part, SeqStmt) and any(id(item) in ids for item in part.seq):
-            items = [
-                merged if item is tops[0] else item
-                for item in part.seq
-                if item is tops[0] or id(item) not in ids
-            ]
+            items = [merged if item is tops[0] else item for item in part.seq if item is tops[0] or id(item) not in ids]
             return seq_of(items)
         return part if isinstance(part, (For, BlockRealize)) else map_parts(part, rewrite)
 
@@ -169,9 +160,7 @@ def _require_equal_bounds(sch: ScheduleBase, nests: Sequence[Sequence[For]], fun
         names = {node.loop_var: _as(item.loop_var, node) for node, item in zip(nest, first, strict=True)}
         for node, item in zip(nest, first, strict=True):
             low, extent = substitute([node.min, node.extent], names)
-            if not (
-                analyzer.can_prove_equal(low, item.min) and analyzer.can_prove_equal(extent, item.extent)
-            ):
+            if not (analyzer.can_prove_equal(low, item.min) and analyzer.can_prove_equal(extent, item.extent)):
                 raise ScheduleError(
                     STRUCTURE,
                     f"the loops {item.loop_var.name} and {node.loop_var.name} have different bounds: "
@@ -217,6 +206,3 @@ def _require_separated(nest: Nest, writer: BlockRealize, other: BlockRealize) ->
                     other,
                     writer,
                 )
-
-
-__all__ = ["merge"]

@@ -64,10 +64,7 @@ def pad_einsum(sch: ScheduleBase, block: BlockRV, padding: Sequence[int]) -> Non
     store, factors = _product(realize)
     _require_zeros(realize, factors, extents)
     _require_one_padding(realize, factors, extents)
-    pads = {
-        access.buffer: _Pad.of(access, extents, realize, state, block.function)
-        for access in (*factors, store)
-    }
+    pads = {access.buffer: _Pad.of(access, extents, realize, state, block.function) for access in (*factors, store)}
     pads = {buffer: pad for buffer, pad in pads.items() if pad is not None}
     if not pads:
         return
@@ -103,9 +100,7 @@ def _loops(state: ScheduleState, block: BlockRV) -> list[For]:
     for outer, inner in zip(loops, [*loops[1:], realize], strict=True):
         if outer.body is not inner:
             raise ScheduleError(
-                STRUCTURE,
-                f"loop {outer.loop_var.name} has something else in it than block {block.name}",
-                outer,
+                STRUCTURE, f"loop {outer.loop_var.name} has something else in it than block {block.name}", outer
             )
     return loops
 
@@ -161,9 +156,7 @@ def _is_same(value: PrimExpr, store: BufferStore) -> bool:
     return (
         isinstance(value, BufferLoad)
         and value.buffer is store.buffer
-        and all(
-            a is b or prove(a.equal(b)) is True for a, b in zip(value.indices, store.indices, strict=True)
-        )
+        and all(a is b or prove(a.equal(b)) is True for a, b in zip(value.indices, store.indices, strict=True))
     )
 
 
@@ -212,9 +205,7 @@ def _require_zeros(realize: BlockRealize, factors: list[BufferLoad], extents: di
             )
 
 
-def _require_one_padding(
-    realize: BlockRealize, factors: list[BufferLoad], extents: dict[Var, PrimExpr]
-) -> None:
+def _require_one_padding(realize: BlockRealize, factors: list[BufferLoad], extents: dict[Var, PrimExpr]) -> None:
     """Raise if a buffer occurs as several factors with different padding."""
     domains = {v.var: v.dom.extent for v in realize.block.iter_vars if v.dom is not None}
     first: dict[Buffer, BufferLoad] = {}
@@ -223,9 +214,7 @@ def _require_one_padding(
         for a, b in zip(other.indices, factor.indices, strict=True):
             assert isinstance(a, Var)
             assert isinstance(b, Var)
-            if a is not b and not all(
-                prove(table[a].equal(table[b])) is True for table in (domains, extents)
-            ):
+            if a is not b and not all(prove(table[a].equal(table[b])) is True for table in (domains, extents)):
                 raise ScheduleError(
                     BINDING,
                     f"buffer {factor.buffer.name} is two factors of the product, and {a.name} and {b.name}, which "
@@ -261,9 +250,7 @@ class _Pad:
         if all(a is b for a, b in zip(old, new, strict=True)):
             return None
         name = f"{access.buffer.name}_pad"
-        buffer = Buffer(
-            Var(name, "handle"), access.buffer.dtype, tuple(new), name=name, scope=access.buffer.scope
-        )
+        buffer = Buffer(Var(name, "handle"), access.buffer.dtype, tuple(new), name=name, scope=access.buffer.scope)
         return _Pad(buffer, tuple(old), state.fresh_name(function, name))
 
 
@@ -312,9 +299,7 @@ def _loops_of(name: str, extents: Sequence[PrimExpr], store: Callable[[Sequence[
     """Return loops over the extents, around a block with one store."""
     loops = [Var(f"ax{i}", extent.dtype) for i, extent in enumerate(extents)]
     iter_vars = [
-        IterVar(
-            Range.from_min_extent(const(0, extent.dtype), extent), Var(f"v{i}", extent.dtype), IterVar.DataPar
-        )
+        IterVar(Range.from_min_extent(const(0, extent.dtype), extent), Var(f"v{i}", extent.dtype), IterVar.DataPar)
         for i, extent in enumerate(extents)
     ]
     body = store([v.var for v in iter_vars])
@@ -322,6 +307,3 @@ def _loops_of(name: str, extents: Sequence[PrimExpr], store: Callable[[Sequence[
     for var, extent in zip(reversed(loops), reversed(extents), strict=True):
         stmt = For(var, const(0, var.dtype), extent, ForKind.SERIAL, stmt)
     return stmt
-
-
-__all__ = ["pad_einsum"]

@@ -85,18 +85,14 @@ def _children(node: Stmt) -> list[BlockRealize]:
 def get_producers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     """Return the blocks of the same scope that write, before the block, what it reads or writes."""
     scope = scope_of(sch.state.scope(block).block)
-    return [
-        BlockRV(block.function, item.block.name_hint) for item in scope.producers(sch.state.realize(block))
-    ]
+    return [BlockRV(block.function, item.block.name_hint) for item in scope.producers(sch.state.realize(block))]
 
 
 @query
 def get_consumers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     """Return the blocks of the same scope that read or write, after the block, what it writes."""
     scope = scope_of(sch.state.scope(block).block)
-    return [
-        BlockRV(block.function, item.block.name_hint) for item in scope.consumers(sch.state.realize(block))
-    ]
+    return [BlockRV(block.function, item.block.name_hint) for item in scope.consumers(sch.state.realize(block))]
 
 
 @query

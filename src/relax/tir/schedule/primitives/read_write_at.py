@@ -43,11 +43,7 @@ AUTO_COPY: Final = "auto_copy"
 
 @primitive
 def read_at(
-    sch: ScheduleBase,
-    loop: LoopRV,
-    block: BlockRV,
-    read_buffer_index: int | str | Buffer,
-    storage_scope: str,
+    sch: ScheduleBase, loop: LoopRV, block: BlockRV, read_buffer_index: int | str | Buffer, storage_scope: str
 ) -> BlockRV:
     """Copy the elements of a buffer that an iteration of a loop reads, at its start; returns the copying block.
 
@@ -67,9 +63,7 @@ def read_at(
     for child in below:
         if written_regions(child, buffer):
             raise ScheduleError(
-                ORDER,
-                f"block {child.block.name_hint} writes buffer {buffer.name} in loop {loop.var.name}",
-                child,
+                ORDER, f"block {child.block.name_hint} writes buffer {buffer.name} in loop {loop.var.name}", child
             )
     readers = [child for child in below if read_regions(child, buffer)]
     regions = [(child, region) for child in readers for region in read_regions(child, buffer)]
@@ -85,11 +79,7 @@ def read_at(
 
 @primitive
 def write_at(
-    sch: ScheduleBase,
-    loop: LoopRV,
-    block: BlockRV,
-    write_buffer_index: int | str | Buffer,
-    storage_scope: str,
+    sch: ScheduleBase, loop: LoopRV, block: BlockRV, write_buffer_index: int | str | Buffer, storage_scope: str
 ) -> BlockRV:
     """Copy the elements of a buffer that an iteration of a loop writes, at its end; returns the copying block.
 
@@ -142,9 +132,7 @@ def _site(state: ScheduleState, loop: LoopRV, block: BlockRV) -> Site:
     for position, stmt in enumerate(way):
         if stmt is node:
             return Site(state, scope, way, position + 1)
-    raise ScheduleError(
-        ARGUMENT, f"block {block.name} is not below loop {loop.var.name}, in one scope with it", node
-    )
+    raise ScheduleError(ARGUMENT, f"block {block.name} is not below loop {loop.var.name}, in one scope with it", node)
 
 
 def _copy(name: str, source: Buffer, target: Buffer, portion: Portion, site: Site) -> BlockRealize:
@@ -159,12 +147,9 @@ def _copy(name: str, source: Buffer, target: Buffer, portion: Portion, site: Sit
     ]
     variables = [Var(f"ax{d}", extent.extent.dtype) for d, extent in enumerate(ranges)]
     indices = [
-        var if is_const(extent.min, 0) else extent.min + var
-        for var, extent in zip(variables, ranges, strict=True)
+        var if is_const(extent.min, 0) else extent.min + var for var, extent in zip(variables, ranges, strict=True)
     ]
-    conditions = [
-        limit(index) for index, limits in zip(indices, portion.conditions, strict=True) for limit in limits
-    ]
+    conditions = [limit(index) for index, limits in zip(indices, portion.conditions, strict=True) for limit in limits]
     body: Stmt = BufferStore(target, BufferLoad(source, indices), indices)
     if conditions:
         body = IfThenElse(conjunction(conditions), body)
@@ -183,6 +168,3 @@ def _copy(name: str, source: Buffer, target: Buffer, portion: Portion, site: Sit
 
 def _values(loops: Sequence[For]) -> tuple[PrimExpr, ...]:
     return tuple(loop.loop_var for loop in loops)
-
-
-__all__ = ["AUTO_COPY", "read_at", "write_at"]

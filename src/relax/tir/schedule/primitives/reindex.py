@@ -30,14 +30,7 @@ from ...functor import post_order_visit
 from ...index_map import IndexMap
 from ...stmt import BlockRealize, BufferStore, Stmt
 from ..base import ScheduleBase, primitive
-from ..buffers import (
-    Access,
-    buffer_argument,
-    either_buffer,
-    is_allocated_in,
-    require_accesses_only,
-    require_scope_name,
-)
+from ..buffers import Access, buffer_argument, either_buffer, is_allocated_in, require_accesses_only, require_scope_name
 from ..conditions import require_complete_or_reduction
 from ..coverage import require_copied_after_init, writes_all_of
 from ..error import ARGUMENT, BUFFER, COVER, ORDER, ScheduleError
@@ -68,11 +61,7 @@ def reindex(sch: ScheduleBase, block: BlockRV, buffer: tuple[str, int] | str | B
 
 @primitive
 def reindex_cache_read(
-    sch: ScheduleBase,
-    block: BlockRV,
-    read_buffer_index: int | str | Buffer,
-    storage_scope: str,
-    index_map: Mapping,
+    sch: ScheduleBase, block: BlockRV, read_buffer_index: int | str | Buffer, storage_scope: str, index_map: Mapping
 ) -> BlockRV:
     """Let a block read a copy of a buffer in a storage scope, laid out by a map from the block's variables.
 
@@ -87,9 +76,7 @@ def reindex_cache_read(
     old = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
     if written_regions(realize, old):
         raise ScheduleError(
-            ORDER,
-            f"block {block.name} reads and writes buffer {old.name}: it would not see what it writes",
-            realize,
+            ORDER, f"block {block.name} reads and writes buffer {old.name}: it would not see what it writes", realize
         )
     mapping = index_map_argument(sch, index_map, len(realize.block.iter_vars))
     scope = require_scope_name(storage_scope)
@@ -98,11 +85,7 @@ def reindex_cache_read(
 
 @primitive
 def reindex_cache_write(
-    sch: ScheduleBase,
-    block: BlockRV,
-    write_buffer_index: int | str | Buffer,
-    storage_scope: str,
-    index_map: Mapping,
+    sch: ScheduleBase, block: BlockRV, write_buffer_index: int | str | Buffer, storage_scope: str, index_map: Mapping
 ) -> BlockRV:
     """Let a block write a buffer in a storage scope, laid out by a map from its variables, which is then copied back.
 
@@ -152,9 +135,7 @@ class Reindexing:
         ]
 
         def at(expressions: Sequence[PrimExpr], values: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-            table = {
-                v.var: value.astype(v.var.dtype) for v, value in zip(self.iter_vars, values, strict=True)
-            }
+            table = {v.var: value.astype(v.var.dtype) for v, value in zip(self.iter_vars, values, strict=True)}
             return tuple(substitute(expr, table) for expr in expressions)
 
         source, target = (self.old, self.places), (self.new, self.moved)
@@ -167,10 +148,7 @@ class Reindexing:
 
         def regions(region: tuple[Range, ...]) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
             values = [item.min for item in region]
-            read, written = (
-                _element(source[0], at(source[1], values)),
-                _element(target[0], at(target[1], values)),
-            )
+            read, written = (_element(source[0], at(source[1], values)), _element(target[0], at(target[1], values)))
             return (read,), (written,)
 
         def where(values: Sequence[PrimExpr]) -> PrimExpr:
@@ -220,9 +198,7 @@ def _only_place(realize: BlockRealize, buffer: Buffer) -> tuple[PrimExpr, ...]:
     return found[0]
 
 
-def _reindexing(
-    realize: BlockRealize, buffer: Buffer, mapping: IndexMap | None, scope: str, suffix: str
-) -> Reindexing:
+def _reindexing(realize: BlockRealize, buffer: Buffer, mapping: IndexMap | None, scope: str, suffix: str) -> Reindexing:
     places = _only_place(realize, buffer)
     variables = [iter_var.var for iter_var in realize.block.iter_vars]
     in_places = {var for index in places for var in free_vars(index)}
@@ -303,17 +279,13 @@ def _site_of_write(state: ScheduleState, scope: BlockRV, realize: BlockRealize, 
                 realize,
             )
     ways = paths(facts.block.body)
-    readers = [
-        ways[child] for child in facts.children if child is not realize and read_regions(child, plan.old)
-    ]
+    readers = [ways[child] for child in facts.children if child is not realize and read_regions(child, plan.old)]
     site = site_behind(state, scope, ways[realize], readers)
     require_copied_after_init(site, realize)
     variables = _element(plan.new, [iter_var.var for iter_var in plan.iter_vars]).region
     parts = whole(plan.extents, [str(iter_var.var.dtype) for iter_var in plan.iter_vars])
     region = BufferRegion(decl_buffer(plan.extents, str(plan.old.dtype)), variables)
-    if not is_allocated_in(facts.block, plan.old) and not writes_all_of(
-        site, realize, ways[realize], region, parts
-    ):
+    if not is_allocated_in(facts.block, plan.old) and not writes_all_of(site, realize, ways[realize], region, parts):
         raise ScheduleError(
             COVER,
             f"block {realize.block.name_hint} is not known to run for all values of its variables: what it does not "
@@ -322,6 +294,3 @@ def _site_of_write(state: ScheduleState, scope: BlockRV, realize: BlockRealize, 
         )
     require_apart(state, scope, plan.old, [site.anchor])
     return site
-
-
-__all__ = ["reindex", "reindex_cache_read", "reindex_cache_write"]

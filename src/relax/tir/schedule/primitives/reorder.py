@@ -75,9 +75,7 @@ def _chain(sch: ScheduleBase, loops: Sequence[LoopRV]) -> list[For]:
             )
         places.append(place)
     function = loops[0].function
-    return require_chain(
-        sch.state, [LoopRV(function, node.loop_var) for node in around[min(places) : max(places) + 1]]
-    )
+    return require_chain(sch.state, [LoopRV(function, node.loop_var) for node in around[min(places) : max(places) + 1]])
 
 
 def _require_bounds_inside(order: Sequence[For]) -> None:
@@ -106,9 +104,7 @@ def reorder_block_iter_var(sch: ScheduleBase, block: BlockRV, new_order: Sequenc
     count = len(realize.iter_values)
     if sorted(order) != list(range(count)):
         raise ScheduleError(
-            ARGUMENT,
-            f"new_order must have each of the numbers from 0 to {count - 1} once, found {order}",
-            realize,
+            ARGUMENT, f"new_order must have each of the numbers from 0 to {count - 1} once, found {order}", realize
         )
     variables = realize.block.iter_vars
     new = realize.replace(
@@ -117,6 +113,3 @@ def reorder_block_iter_var(sch: ScheduleBase, block: BlockRV, new_order: Sequenc
     )
     if order != list(range(count)):
         sch.state.replace(realize, new, block.function)
-
-
-__all__ = ["reorder", "reorder_block_iter_var"]

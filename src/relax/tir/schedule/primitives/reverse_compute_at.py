@@ -41,17 +41,7 @@ from ..order import (
     scope_at,
     writers_before,
 )
-from ..place import (
-    Domain,
-    box_below,
-    children_of_body,
-    chosen_place,
-    last_writer,
-    nest,
-    solve_domain,
-    union,
-    within,
-)
+from ..place import Domain, box_below, children_of_body, chosen_place, last_writer, nest, solve_domain, union, within
 from ..regions import written_regions
 from ..rv import BlockRV, LoopRV
 from ..state import ScheduleState
@@ -120,11 +110,7 @@ def _producers_below(state: ScheduleState, block: BlockRV, loop: LoopRV) -> list
 
 
 def _provided_domain(
-    state: ScheduleState,
-    loop: LoopRV,
-    realize: BlockRealize,
-    producers: list[BlockRealize],
-    analyzer: Analyzer,
+    state: ScheduleState, loop: LoopRV, realize: BlockRealize, producers: list[BlockRealize], analyzer: Analyzer
 ) -> Domain:
     """Return the values of a consumer's variables for which it reads elements that an iteration of a loop writes."""
     result: Domain = [None] * len(realize.block.iter_vars)
@@ -163,6 +149,3 @@ def _require_same_values(
         for realize, around in ((old, old_loops), (new, loops)):
             if not sums_once(realize, around, analyzer):
                 raise ScheduleError(BINDING, f"block {name} may add a step of its sum several times", old)
-
-
-__all__ = ["reverse_compute_at"]

@@ -32,14 +32,7 @@ from ...statements import conjunction, conjuncts
 from ...stmt import BlockRealize, BufferStore
 from ..base import ScheduleBase, primitive
 from ..conditions import is_complete, require_complete
-from ..cover import (
-    covers,
-    domain_conditions,
-    domain_points,
-    fresh_points,
-    implied,
-    stays_in_domain,
-)
+from ..cover import covers, domain_conditions, domain_points, fresh_points, implied, stays_in_domain
 from ..error import BINDING, COVER, KIND, STRUCTURE, ScheduleError
 from ..facts import analyzer_at, outer_facts
 from ..inline import LoadReplacement, forget_buffer, remove_block, single_store
@@ -162,10 +155,7 @@ def _values(realize: BlockRealize, written: BufferStore) -> tuple[dict[Var, Prim
     at = {point: index.astype(point.dtype) for point, index in zip(points, written.indices, strict=True)}
     result = {var: substitute(value, at) for var, value in values.items()}
     read = [substitute(index, result).equal(at[point]) for index, point in zip(first, points, strict=True)]
-    return result, [
-        *domain_conditions(realize.block, [result[v.var] for v in realize.block.iter_vars]),
-        *read,
-    ]
+    return result, [*domain_conditions(realize.block, [result[v.var] for v in realize.block.iter_vars]), *read]
 
 
 def _merged(
@@ -195,6 +185,3 @@ def _merged(
             predicate.append(needed)
             facts.assume(needed)
     return producer.replace(block=block, predicate=conjunction(predicate))
-
-
-__all__ = ["reverse_compute_inline"]

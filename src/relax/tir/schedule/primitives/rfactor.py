@@ -171,9 +171,7 @@ class _Factored:
         moving, every = {item.loop_var for item in self.loops}, {item.loop_var for item in around}
         for item in self.loops:
             if (every if item is self.loop else moving) & {*free_vars(item.min), *free_vars(item.extent)}:
-                raise ScheduleError(
-                    STRUCTURE, f"the bounds of loop {item.loop_var.name} depend on another loop", item
-                )
+                raise ScheduleError(STRUCTURE, f"the bounds of loop {item.loop_var.name} depend on another loop", item)
 
     def require_combination(self) -> Combination:
         block = self.realize.block
@@ -264,9 +262,7 @@ class _Factored:
         place = _inserted(combination.indices, axis, position)
         storing = _Redirect(dict(zip(combination.buffers, parts, strict=True)), axis, position)
         body: Stmt = storing.visit(block.body)
-        init = seq_of(
-            BufferStore(part, value, place) for part, value in zip(parts, combination.identity, strict=True)
-        )
+        init = seq_of(BufferStore(part, value, place) for part, value in zip(parts, combination.identity, strict=True))
         outside, inside = self.conditions(iteration)
         if inside:
             body = IfThenElse(conjunction(inside), body)
@@ -290,9 +286,7 @@ class _Factored:
 
         Every partial reduction must run its init, so conditions on its own loops move into the body.
         """
-        reducing = [
-            item for item in self.loops if item.loop_var in self.kinds.reduce and item is not self.loop
-        ]
+        reducing = [item for item in self.loops if item.loop_var in self.kinds.reduce and item is not self.loop]
         first = {item.loop_var: item.min for item in reducing}
         extents = [item.extent for item in reducing]
         analyzer: Analyzer = self.analyzer.copy()
@@ -411,6 +405,3 @@ class _Redirect(StmtExprMutator):
         if part is None:
             return made
         return made.replace(buffer=part, indices=_inserted(made.indices, self.axis, self.position))
-
-
-__all__ = ["rfactor"]

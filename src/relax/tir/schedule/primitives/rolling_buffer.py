@@ -39,13 +39,7 @@ from ..conditions import require_complete_or_reduction
 from ..cover import shared_loops
 from ..error import ARGUMENT, BINDING, BUFFER, ORDER, STRUCTURE, ScheduleError
 from ..inline import uses_buffer
-from ..order import (
-    require_intermediate,
-    require_only_loops_around,
-    require_readers_behind,
-    require_settled,
-    scope_at,
-)
+from ..order import require_intermediate, require_only_loops_around, require_readers_behind, require_settled, scope_at
 from ..rv import BlockRV
 from ..state import ScheduleState
 
@@ -80,9 +74,7 @@ def rolling_buffer(sch: ScheduleBase, block: BlockRV, write_buffer_index: int) -
     writes = realize.block.writes
     if not 0 <= write_buffer_index < len(writes):
         raise ScheduleError(
-            ARGUMENT,
-            f"block {block.name} writes {len(writes)} buffers, found index {write_buffer_index}",
-            realize,
+            ARGUMENT, f"block {block.name} writes {len(writes)} buffers, found index {write_buffer_index}", realize
         )
     buffer = writes[write_buffer_index].buffer
     require_intermediate(state, block)
@@ -131,9 +123,7 @@ def _overlaps(state: ScheduleState, block: BlockRV, buffer: Buffer, shared: list
     """Return the overlapping dimensions of a buffer across iterations of shared loops."""
     realize, loops = state.realize(block), state.loops(block)
     values = {v.var: w for v, w in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
-    indices = [
-        extent.min for region in realize.block.writes for extent in region.region if region.buffer is buffer
-    ]
+    indices = [extent.min for region in realize.block.writes for extent in region.region if region.buffer is buffer]
     moved = [substitute(index, values) for index in indices]
     result: list[_Overlap] = []
     for dimension, (index, value) in enumerate(zip(indices, moved, strict=True)):
@@ -171,9 +161,7 @@ def _overlap(dimension: int, value: PrimExpr, shared: list[For], inside: list[Fo
     return _Overlap(dimension, loop, depth, inner[0], step.value, inner[0].extent.value)
 
 
-def _moves_alone(
-    overlap: _Overlap, realize: BlockRealize, index: Var, shared: list[For], loops: list[For]
-) -> bool:
+def _moves_alone(overlap: _Overlap, realize: BlockRealize, index: Var, shared: list[For], loops: list[For]) -> bool:
     """True if a step of the loop affects only this index: no other variables, loops or conditions."""
     own = {overlap.loop.loop_var, overlap.inner.loop_var}
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -230,11 +218,7 @@ class _Folding(StmtExprMutator):
     def visit_Block(self, node: Block) -> Block:
         body = self.visit(node.body)
         init = None if node.init is None else self.visit(node.init)
-        return (
-            node
-            if body is node.body and init is node.init
-            else complete_block(node.replace(body=body, init=init))
-        )
+        return node if body is node.body and init is node.init else complete_block(node.replace(body=body, init=init))
 
 
 def _fold(state: ScheduleState, block: BlockRV, buffer: Buffer, rolled: _Overlap) -> None:
@@ -255,6 +239,3 @@ def _fold(state: ScheduleState, block: BlockRV, buffer: Buffer, rolled: _Overlap
         raise ScheduleError(BUFFER, f"a pointer of buffer {buffer.name} is used", state.realize(block))
     buffers = tuple(folded if item is buffer else item for item in inside.alloc_buffers)
     state.replace(realize, realize.replace(block=inside.replace(alloc_buffers=buffers)), block.function)
-
-
-__all__ = ["rolling_buffer"]

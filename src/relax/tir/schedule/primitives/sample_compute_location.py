@@ -72,6 +72,3 @@ def _applies(sch: ScheduleBase, method: str, *args: BlockRV | LoopRV) -> bool:
     finally:
         sch.state.restore(before)
     return True
-
-
-__all__ = ["sample_compute_location"]

@@ -38,9 +38,7 @@ def sample_categorical(
     weights = [float(value) for value in probs]
     if not numbers or len(numbers) != len(weights):
         raise ScheduleError(
-            ARGUMENT,
-            f"there are {len(numbers)} candidates and {len(weights)} probabilities",
-            hint="give one for each",
+            ARGUMENT, f"there are {len(numbers)} candidates and {len(weights)} probabilities", hint="give one for each"
         )
     if any(not weight >= 0 for weight in weights) or not 0 < sum(weights) < math.inf:
         raise ScheduleError(ARGUMENT, f"probs must be 0 or more, one of them more than 0, found {weights}")
@@ -53,11 +51,7 @@ def sample_categorical(
 
 @query
 def sample_perfect_tile(
-    sch: ScheduleBase,
-    loop: LoopRV,
-    n: int,
-    max_innermost_factor: int = 16,
-    decision: Sequence[int] | None = None,
+    sch: ScheduleBase, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None
 ) -> list[ExprRV]:
     """Sample `n` tile sizes whose product is the loop's extent, the innermost at most `max_innermost_factor`.
 
@@ -97,9 +91,7 @@ def sample_partitioned_tile(
         raise ScheduleError(ARGUMENT, f"partition_pos must be from 0 to {n - 1}, found {partition_pos}")
     if extent % innerpart_factor:
         raise ScheduleError(
-            ARGUMENT,
-            f"innerpart_factor {innerpart_factor} does not divide the extent {extent}",
-            sch.state.loop(loop),
+            ARGUMENT, f"innerpart_factor {innerpart_factor} does not divide the extent {extent}", sch.state.loop(loop)
         )
     if decision is not None:
         tiles = _adapted(sch, extent, n, decision)
@@ -110,9 +102,7 @@ def sample_partitioned_tile(
         for prime, count in _prime_factors(extent // innerpart_factor).items():
             counts = range(count + 1)
             needed = _prime_factors(innerpart_factor).get(prime, 0)
-            weights = [
-                _spread(count - k, partition_pos) * _spread(k + needed, n - partition_pos) for k in counts
-            ]
+            weights = [_spread(count - k, partition_pos) * _spread(k + needed, n - partition_pos) for k in counts]
             here = sch.random.choices(counts, weights)[0]
             outer, inner = outer * prime ** (count - here), inner * prime**here
         tiles = _uniform_tiles(sch, _prime_factors(outer), partition_pos)
@@ -138,9 +128,7 @@ def _extent(sch: ScheduleBase, loop: LoopRV) -> int:
 
 def _require_count(n: int, limit: int) -> None:
     if n < 1 or limit < 1:
-        raise ScheduleError(
-            ARGUMENT, f"the number of tiles and their limit must be 1 or more, found {n} and {limit}"
-        )
+        raise ScheduleError(ARGUMENT, f"the number of tiles and their limit must be 1 or more, found {n} and {limit}")
 
 
 def _adapted(sch: ScheduleBase, extent: int, n: int, decision: Any) -> list[int]:
@@ -200,6 +188,3 @@ def _uniform_tiles(sch: ScheduleBase, primes: dict[int, int], n: int) -> list[in
         for place, (low, high) in enumerate(zip([-1, *bars], [*bars, count + n - 1], strict=True)):
             tiles[place] *= prime ** (high - low - 1)
     return tiles
-
-
-__all__ = ["sample_categorical", "sample_partitioned_tile", "sample_perfect_tile"]

@@ -26,10 +26,7 @@ from ..rv import BlockRV
 
 @primitive
 def set_axis_separator(
-    sch: ScheduleBase,
-    block: BlockRV,
-    buffer: tuple[str, int] | str | Buffer,
-    axis_separators: Sequence[int] | None,
+    sch: ScheduleBase, block: BlockRV, buffer: tuple[str, int] | str | Buffer, axis_separators: Sequence[int] | None
 ) -> None:
     """Set the axis separators of a buffer, which group its dimensions into dimensions of memory.
 
@@ -79,6 +76,3 @@ class _Exchange(StmtExprMutator):
 
     def visit_Block(self, node: Block) -> Block:
         return self.visit_children(node) if touches(node, self.old) else node
-
-
-__all__ = ["set_axis_separator"]

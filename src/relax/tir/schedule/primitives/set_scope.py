@@ -25,21 +25,13 @@ from ...functor import StmtExprMutator
 from ...stmt import Block, BufferStore, DeclBuffer, MatchBufferRegion
 from ..base import ScheduleBase, primitive
 from ..block_kinds import nodes_of
-from ..buffers import (
-    allocating_block,
-    buffer_argument,
-    require_accesses_only,
-    require_scope_name,
-    viewed_pointers,
-)
+from ..buffers import allocating_block, buffer_argument, require_accesses_only, require_scope_name, viewed_pointers
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
 
 
 @primitive
-def set_scope(
-    sch: ScheduleBase, block: BlockRV, buffer_index: int | str | Buffer, storage_scope: str
-) -> None:
+def set_scope(sch: ScheduleBase, block: BlockRV, buffer_index: int | str | Buffer, storage_scope: str) -> None:
     """Move a buffer that a block writes to another storage scope.
 
     Parameters
@@ -156,6 +148,3 @@ class _Converting(StmtExprMutator):
         kind = self.new.dtype.with_lanes(value.dtype.lanes)
         indices = self.visit_all(node.indices)
         return BufferStore(self.new, value.astype(kind), indices, predicate, span=node.span)
-
-
-__all__ = ["set_scope", "unsafe_set_dtype"]

@@ -83,15 +83,10 @@ def require_plain(node: For) -> None:
     """Raise unless a loop is serial and has no annotations, which could not be inherited."""
     if node.kind is not node.kind.SERIAL or node.annotations or node.thread_binding:
         reason = (
-            f"has annotations ({', '.join(node.annotations)})"
-            if node.annotations
-            else (f"is {node.kind.name.lower()}")
+            f"has annotations ({', '.join(node.annotations)})" if node.annotations else (f"is {node.kind.name.lower()}")
         )
         raise ScheduleError(
-            STRUCTURE,
-            f"loop {node.loop_var.name} {reason}",
-            node,
-            hint="change the loops first, then say how they run",
+            STRUCTURE, f"loop {node.loop_var.name} {reason}", node, hint="change the loops first, then say how they run"
         )
 
 
@@ -111,8 +106,7 @@ def require_in_scope(sch: ScheduleBase, loop: LoopRV, factors: Sequence[Any]) ->
         if outside:
             name = min(var.name for var in outside)
             raise ScheduleError(
-                ARGUMENT,
-                f"the factor {factor} mentions {name}, which is no size, parameter or loop around the loop",
+                ARGUMENT, f"the factor {factor} mentions {name}, which is no size, parameter or loop around the loop"
             )
 
 
@@ -186,6 +180,3 @@ def _demand_division(sch: ScheduleBase, loop: LoopRV, node: For, extents: Sequen
     message = f"the extent {node.extent} of loop {node.loop_var.name} must be a multiple of {number}"
     demand = Precondition(floormod(node.extent, product).equal(0), message)
     sch.state.replace_function(loop.function, func.replace(preconditions=(*func.preconditions, demand)))
-
-
-__all__ = ["guarded", "require_in_scope", "require_plain", "split"]

@@ -56,6 +56,3 @@ def storage_align(
         annotations={**realize.block.annotations, ALIGN: (*kept, (number, place, factor, offset))}
     )
     sch.state.replace(realize, realize.replace(block=changed), block.function)
-
-
-__all__ = ["ALIGN", "storage_align"]

@@ -145,11 +145,7 @@ class _Tensorized:
             one = not buffer.strides and self.analyzer.can_prove_equal(buffer.shape[axis], 1)
             if one or self.agrees(expected, found):
                 continue
-            hint = (
-                ""
-                if buffer.strides
-                else "say strides=[...] with variables, and hand them on with the pointer"
-            )
+            hint = "" if buffer.strides else "say strides=[...] with variables, and hand them on with the pointer"
             raise self.refused(
                 f"dimension {axis} of buffer {buffer.name} of the intrinsic {self.name} has stride {shown(expected)}, "
                 f"of the region of {place.buffer.name} {shown(found)}",
@@ -203,6 +199,3 @@ def _pointers(stmt: Stmt) -> set[Var]:
     visitor = _Pointers()
     visitor.visit(stmt)
     return visitor.variables
-
-
-__all__ = ["tensorize"]

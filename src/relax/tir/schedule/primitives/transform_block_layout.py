@@ -90,9 +90,7 @@ def _own_loops(state: ScheduleState, rv: BlockRV, realize: BlockRealize) -> list
     return own
 
 
-def _require_whole_domains(
-    state: ScheduleState, rv: BlockRV, realize: BlockRealize, own: Sequence[For]
-) -> None:
+def _require_whole_domains(state: ScheduleState, rv: BlockRV, realize: BlockRealize, own: Sequence[For]) -> None:
     """Raise unless each variable takes all values of its domain, from 0 on."""
     analyzer = analyzer_at(state, rv, inclusive=False)
     loops = {loop.loop_var: loop for loop in own}
@@ -220,11 +218,7 @@ def _placed(expr: PrimExpr, inverse: IndexMap, values: Sequence[Var]) -> PrimExp
 
 
 def _inside(
-    inverse: IndexMap,
-    padding: PrimExpr,
-    loop_vars: Sequence[Var],
-    iter_vars: Sequence[IterVar],
-    realize: BlockRealize,
+    inverse: IndexMap, padding: PrimExpr, loop_vars: Sequence[Var], iter_vars: Sequence[IterVar], realize: BlockRealize
 ) -> PrimExpr:
     """Return the condition that new values correspond to old ones, which must hold at the start of reductions."""
     if is_const(padding, 0):
@@ -239,9 +233,7 @@ def _inside(
         for part in conjuncts(condition):
             if not set(free_vars(part)).isdisjoint(reducing) and not _holds_at_start(part, reducing, realize):
                 raise ScheduleError(
-                    ARGUMENT,
-                    f"the new values begin with one that is no old one, where {part} does not hold",
-                    realize,
+                    ARGUMENT, f"the new values begin with one that is no old one, where {part} does not hold", realize
                 )
     return condition
 
@@ -267,6 +259,3 @@ def _holds_at_start(part: PrimExpr, reducing: dict[Var, PrimExpr], realize: Bloc
         if iter_var.iter_type == "reduce" and iter_var.dom is not None:
             analyzer.assume(iter_var.dom.extent >= 1)
     return analyzer.can_prove(substitute(part, reducing))
-
-
-__all__ = ["transform_block_layout"]

@@ -76,9 +76,7 @@ def transform_layout(
     if callable(pad_value):
         pad_value = sch.recorded["pad_value"] = as_index_map(pad_value, len(mapping.final_indices))
     padding = Padding(mapping, old, pad_value)
-    new = old.replace(
-        data=Var(old.data.name, "handle"), shape=mapped_shape(mapping, old.shape), axis_separators=()
-    )
+    new = old.replace(data=Var(old.data.name, "handle"), shape=mapped_shape(mapping, old.shape), axis_separators=())
     change = Relayout(old, new, partial(moved_indices, mapping))
     if is_parameter(state.func(block.function), old):
         func = _with_parameter(state.func(block.function), old, new, change)
@@ -167,13 +165,8 @@ class Padding:
         if isinstance(value, IndexMap):
             mapping = value
             if len(mapping.final_indices) != 1:
-                raise ScheduleError(
-                    ARGUMENT, f"pad_value must give one value, found {len(mapping.final_indices)}"
-                )
-            table = {
-                var: index.astype(var.dtype)
-                for var, index in zip(mapping.initial_indices, indices, strict=True)
-            }
+                raise ScheduleError(ARGUMENT, f"pad_value must give one value, found {len(mapping.final_indices)}")
+            table = {var: index.astype(var.dtype) for var, index in zip(mapping.initial_indices, indices, strict=True)}
             value = substitute(mapping.final_indices[0], table)
         expr = convert(value)
         if loads_in(expr):
@@ -203,6 +196,3 @@ def _demand_apart(state: ScheduleState, function: str, func: PrimFunc, buffer: B
     """Set ``tir.noalias`` if a parameter is written, or another parameter is."""
     written = {func.buffer_map[func.params[i]] for i in written_params(func)}
     demand_apart(state, function, buffer, func.buffer_map.values() if buffer in written else written)
-
-
-__all__ = ["Padding", "as_index_map", "index_map_argument", "transform_layout"]
