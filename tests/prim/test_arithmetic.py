@@ -22,7 +22,7 @@ NAME = re.compile(rf"\b(?:{'|'.join(NODES)})\b")
 
 @pytest.mark.parametrize("cls", OPERATIONS_OF_NUMBERS)
 def test_each_operation_has_its_functions(cls):
-    integers, floats = cls.functions
+    integers, floats = cls.functions[:2]
     assert integers(1, 1) == floats(1.0, 1.0)
 
 

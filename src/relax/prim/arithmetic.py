@@ -1,4 +1,4 @@
-"""Scalar operations as pairs of functions, for integers and for floats. Each BinaryExpr class refers to its pair.
+"""Scalar operations as functions of integers, of floats, and of arrays. Each BinaryExpr class refers to its own.
 
 Functions of integers take Python ints and are exact; `wrap` reduces the result to a dtype. Division by 0 raises
 ZeroDivisionError. Functions of floats take Python floats or NumPy arrays of float64; the caller rounds the result to
@@ -17,10 +17,13 @@ from ..ir import DataType
 
 
 class Arithmetic(NamedTuple):
-    """The two functions of one operation."""
+    """The functions of one operation."""
 
     integers: Callable[[int, int], int]
     floats: Callable[[Any, Any], Any]
+    arrays: Callable[[Any, Any], Any] | None = None
+    """NumPy's function on arrays of the operands' own dtype, where integers wrap around; None for divisions, of which
+    NumPy does not report a divisor of 0."""
 
 
 def wrap(value: int, dtype: DataType) -> int:
@@ -51,20 +54,20 @@ def _either(a: Any, b: Any) -> Any:
     return a or b
 
 
-ADD = Arithmetic(operator.add, operator.add)
-SUB = Arithmetic(operator.sub, operator.sub)
-MUL = Arithmetic(operator.mul, operator.mul)
+ADD = Arithmetic(operator.add, operator.add, np.add)
+SUB = Arithmetic(operator.sub, operator.sub, np.subtract)
+MUL = Arithmetic(operator.mul, operator.mul, np.multiply)
 DIV = Arithmetic(_truncated_quotient, np.divide)
 MOD = Arithmetic(_truncated_remainder, np.fmod)
 FLOOR_DIV = Arithmetic(_quotient, np.floor_divide)
 FLOOR_MOD = Arithmetic(operator.mod, np.mod)
-MIN = Arithmetic(min, np.minimum)
-MAX = Arithmetic(max, np.maximum)
-EQUAL = Arithmetic(operator.eq, operator.eq)
-NOT_EQUAL = Arithmetic(operator.ne, operator.ne)
-LESS = Arithmetic(operator.lt, operator.lt)
-LESS_EQUAL = Arithmetic(operator.le, operator.le)
-GREATER = Arithmetic(operator.gt, operator.gt)
-GREATER_EQUAL = Arithmetic(operator.ge, operator.ge)
-AND = Arithmetic(_both, _both)
-OR = Arithmetic(_either, _either)
+MIN = Arithmetic(min, np.minimum, np.minimum)
+MAX = Arithmetic(max, np.maximum, np.maximum)
+EQUAL = Arithmetic(operator.eq, operator.eq, np.equal)
+NOT_EQUAL = Arithmetic(operator.ne, operator.ne, np.not_equal)
+LESS = Arithmetic(operator.lt, operator.lt, np.less)
+LESS_EQUAL = Arithmetic(operator.le, operator.le, np.less_equal)
+GREATER = Arithmetic(operator.gt, operator.gt, np.greater)
+GREATER_EQUAL = Arithmetic(operator.ge, operator.ge, np.greater_equal)
+AND = Arithmetic(_both, _both, np.logical_and)
+OR = Arithmetic(_either, _either, np.logical_or)

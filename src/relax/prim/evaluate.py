@@ -118,7 +118,7 @@ def scalar_function(expr: BinaryExpr, checked: bool = False) -> Callable[[Any, A
     With `checked`, int64 overflow raises OverflowError. Call functions of floats with NumPy's warnings silenced.
     """
     dtype = expr.a.dtype.element_of
-    integers, floats = expr.functions
+    integers, floats = expr.functions[:2]
     if expr.dtype.is_bool:
         compute = floats if dtype.is_float else integers
         return lambda a, b: bool(compute(a, b))

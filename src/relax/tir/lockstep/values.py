@@ -15,27 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...ir import DataType, Op
-from ...prim import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    BinaryExpr,
-    Call,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Or,
-    Sub,
-)
+from ...prim import Add, BinaryExpr, Call, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub
 from ...prim.evaluate import array_of
 from ...prim.instructions import DOTS, Dot, fused
 from ...runtime.rounding import convert_array
@@ -124,14 +104,7 @@ def to_held(value: Array, dtype: DataType) -> Array:
 
 # ------------------------------------------------------------------------------------------------ binary operations
 
-_OF_INTEGERS: Final[dict[type, Function]] = {
-    Add: np.add, Sub: np.subtract, Mul: np.multiply, Min: np.minimum, Max: np.maximum,
-    EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater, GE: np.greater_equal,
-    And: np.logical_and, Or: np.logical_or,
-}  # fmt: skip
-_OF_FLOAT32: Final[dict[type, Function]] = {
-    Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: np.divide, Min: np.minimum, Max: np.maximum,
-}  # fmt: skip
+_IN_FLOAT32: Final = frozenset({Add, Sub, Mul, Div, Min, Max})
 """Operations that are computed in float32 itself: equal to float64 arithmetic rounded to float32."""
 
 
@@ -163,17 +136,17 @@ def binary_arrays(expr: BinaryExpr) -> Function:
     dtype, kind = expr.a.dtype.element_of, type(expr)
     held_dtype(dtype)
     if not dtype.is_float:
-        function = _OF_INTEGERS.get(kind)
+        function = expr.functions.arrays
         if function is None or (dtype.is_bool and kind in (Add, Sub, Mul)):
             raise Unsupported(f"{kind.__name__} of {dtype!s}")
         return function
-    _, compute = expr.functions
+    compute, own = expr.functions.floats, expr.functions.arrays
     if expr.dtype.is_bool:
-        if kind not in _OF_INTEGERS:
+        if own is None:
             raise Unsupported(f"{kind.__name__} of {dtype!s}")
-        return _OF_INTEGERS[kind]
-    if dtype == "float32" and kind in _OF_FLOAT32:
-        return _OF_FLOAT32[kind]
+        return own
+    if dtype == "float32" and kind in _IN_FLOAT32:
+        return own or compute
 
     def run(a: Any, b: Any) -> Any:
         return rounded(compute(_doubles(a), _doubles(b)), dtype)
