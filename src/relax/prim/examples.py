@@ -1,13 +1,13 @@
-"""Examples under the facts of a scope: what one of them refutes, no search for a bound can prove.
+"""Counter-examples: assignments that satisfy the facts of a scope and refute bounds before they are searched for.
 
-An example gives a number to each variable and to each part of which only the range is known, such that all that bounds
-are derived from is true: ranges, inequalities, limits of products. Quotients, maxima and products follow from these
-numbers. Every bound of a polynomial is then at least its value in the example. So a bound that is to show that
-i * 16 + j < n is not searched for once i * 16 + j ≥ n in some example:
+An example assigns a number to each variable, and to each part with a known range only, so that all facts from which
+bounds are derived hold: ranges, inequalities, limits of products. Quotients, maxima and products are computed from
+these numbers. Every upper bound of a polynomial is at least its value in an example. So the search for a bound that
+proves i * 16 + j < n is skipped once i * 16 + j ≥ n in some example:
 
     facts   0 ≤ i, 0 ≤ j < 16, 1 ≤ n         example   i = 1, j = 0, n = 1
 
-Most bounds that are asked for do not exist, and to give up takes a search longest.
+Most requested bounds do not exist, and a failing search takes longest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .intervals import Interval
 from .poly import Atom, Factor, Monomial, Poly
 
 POINTS: Final = 10
-"""The assignments that are tried under the same facts; those that fulfil the facts are examples."""
+"""Number of assignments tried per set of facts; those that satisfy the facts become examples."""
 
 _STEPS: Final = (
     (0,),
@@ -32,17 +32,17 @@ _STEPS: Final = (
     (100, 31, 9, 2),
     (0, 4, 31, 100),
 )
-"""By the number of a point, how far its values are above the least ones, one place after the other."""
+"""For each point, distances of its values from their lower bounds, cycled over the variables."""
 _SHIFTS: Final = ((0, 4, 8, 12), (12, 8, 4, 0))
-"""The same of points of great values: by how many bits these are less than the greatest ones."""
+"""For points near the upper bounds: by how many bits values are smaller than those bounds."""
 _UNBOUNDED: Final = 64
-"""Of a value without a least one, points have numbers around 0."""
+"""Values without a lower bound are chosen around 0, within this distance."""
 
 REPAIRS: Final = 8
-"""The inequalities for which an assignment is changed, one after the other, before it is given up."""
+"""Number of violated inequalities repaired in an assignment before it is discarded."""
 
 _COMPUTED: Final = frozenset({FloorDiv, FloorMod, Div, Mod, Mul})
-"""Operations on two operands that are computed; of others, with exact operands too, nothing is refuted."""
+"""Binary operations that examples evaluate; expressions with other operations are not refuted."""
 
 
 class _NoExample(Exception):
