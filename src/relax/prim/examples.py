@@ -34,9 +34,9 @@ _STEPS: Final = (
 )
 """For each point, distances of its values from their lower bounds, cycled over the variables."""
 _SHIFTS: Final = ((0, 4, 8, 12), (12, 8, 4, 0))
-"""For points near the upper bounds: by how many bits values are smaller than those bounds."""
+"""For points near the upper bounds: right shifts of those bounds, by variable."""
 _UNBOUNDED: Final = 64
-"""Values without a lower bound are chosen around 0, within this distance."""
+"""A lower bound below the negative of this counts as none: values are chosen around 0."""
 
 REPAIRS: Final = 8
 """Number of violated inequalities repaired in an assignment before it is discarded."""
