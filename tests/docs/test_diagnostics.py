@@ -62,7 +62,8 @@ def test_a_code_belongs_to_one_room():
     # One code for two unlike errors cannot be documented. What several rooms share is a rule of the language.
     rooms = {code: {place.split("/")[0].split(".")[0] for place in places} for code, places in used_codes().items()}
     shared = {code for code, where in rooms.items() if len(where) > 1 and not code.startswith("E20")}
-    assert shared <= {"E3001"}
+    # Machine code is written in `codegen`, compiled in `farm` and read in `explanation`: the same errors meet all three.
+    assert shared <= {"E3001", "E5908", "E5909"}
 
 
 def test_every_code_is_documented_once():

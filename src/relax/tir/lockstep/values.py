@@ -9,7 +9,7 @@ by `convert_array` after every operation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -223,14 +223,20 @@ def _as_double(value: Any) -> Any:
 
 def _dot(dot: Dot, total: Any, a: Any, b: Any) -> Any:
     """Return the total plus the products of two packed groups of narrow numbers: exact, then converted once."""
-    wide = np.float64 if dot.sums == "float32" else np.int64
-    sums = DataType(dot.sums)
+    left, right, wide, sums = _dot_types(dot)
     numbers = [
-        _words(word).view(DataType(dtype).numpy()).astype(wide).reshape(*numpy.shape(_words(word)), dot.group)
-        for word, dtype in ((a, dot.left), (b, dot.right))
+        _words(word).view(narrow).astype(wide).reshape(*numpy.shape(word) or (1,), dot.group)
+        for word, narrow in ((a, left), (b, right))
     ]
     products = (numbers[0] * numbers[1]).sum(axis=-1)
     return cast_array(np.asarray(total, wide) + products, sums)
+
+
+@lru_cache
+def _dot_types(dot: Dot) -> tuple[Any, Any, Any, DataType]:
+    """Return the NumPy dtypes of both operands and of exact sums, and the dtype of the result."""
+    wide = np.float64 if dot.sums == "float32" else np.int64
+    return DataType(dot.left).numpy(), DataType(dot.right).numpy(), wide, DataType(dot.sums)
 
 
 def _words(value: Any) -> Array:
