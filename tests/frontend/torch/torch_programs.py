@@ -7,6 +7,7 @@ import torch
 
 import relax
 from relax.frontend.torch import from_exported_program
+from support import PLAIN_LOOPS
 
 
 class Function(torch.nn.Module):
@@ -53,7 +54,7 @@ def close(found, expected, tolerance):
 def check(module, *inputs, dynamic=None, others=(), tolerance=2e-6):
     """Check that a module's program computes what torch does, at the sizes it was exported with and at others."""
     mod = from_exported_program(exported(module, inputs, dynamic))
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())
     for values in (inputs, *others):
         with torch.no_grad():
             expected = flat(module(*values))
