@@ -186,7 +186,7 @@ def _verdict(report: LoopReport) -> str:
 
 
 def _notes(report: LoopReport) -> list[str]:
-    """Sentences about a loop."""
+    """Return remarks on a loop, each a sentence: vectorisation, calls, gathers."""
     main = report.main
     if main is None:
         return [report.reason]

@@ -88,7 +88,7 @@ class Exportable(Protocol):
     native: bytes
 
     def to_bytes(self) -> bytes:
-        """The contents of the file ``save`` writes."""
+        """Return the contents of the file that ``save`` writes."""
         ...
 
 

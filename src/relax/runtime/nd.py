@@ -144,7 +144,7 @@ class NDArray:
         return NDArray(copy_tensor(self.tensor, target))
 
     def view(self, shape: Sequence[int]) -> NDArray:
-        """The same memory under another shape of as many elements.
+        """Return an array over the same memory with another shape of as many elements.
 
         Raises ValueError for a shape of more or fewer elements, and for an array that is not contiguous.
         """

@@ -51,7 +51,7 @@ def _unknown_entry(name: str, known: list[str], who: str) -> Diagnostic:
 
 
 def without_unreachable(mod: IRModule, entries: set[str]) -> IRModule:
-    """The module with what its entry points reach; all of it if it has none."""
+    """Return the module without functions that no entry point reaches; unchanged if it has no entry point."""
     if not entries:
         return mod
     keep = reachable(mod, entries)

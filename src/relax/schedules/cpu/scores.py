@@ -167,7 +167,7 @@ def _is_regular(load: BufferLoad, row: Var, key: Var) -> bool:
 
 
 def _goes_along(load: BufferLoad, key: Var) -> bool:
-    """True for floats that are contiguous along the keys."""
+    """True if a load reads floats with the key variable `key` as its last index."""
     return load.indices[-1] is key and load.dtype.is_float
 
 
