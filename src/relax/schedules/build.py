@@ -26,8 +26,9 @@ def loop(name: str, extent: int | PrimExpr, body: Body, kind: ForKind = ForKind.
 
 
 def apart(name: str, extent: int | PrimExpr, body: Body) -> Stmt:
-    """Return a loop over range(extent) compiled as a function of its own, so that the loops around it keep their
-    registers.
+    """Return a serial loop marked for compilation as a separate LLVM function.
+
+    Its register pressure then spills nothing of the enclosing loops.
     """
     var = Var(name, "int64")
     zero, annotations = const(0, "int64"), {OWN_FUNCTION: True}

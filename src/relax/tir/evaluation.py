@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -34,14 +33,12 @@ from ..prim import (
     StringImm,
     Var,
     evaluate,
-    post_order,
-    sub_expressions,
 )
 from ..prim.arithmetic import wrap
 from ..prim.evaluate import array_of, convert_value, intrinsic_function, scalar_function
 from ..prim.instructions import tile_dot_value
-from ..prim.traits import has_effects
 from .buffer import Broadcast, BufferLoad, Ramp, Shuffle, zero_of
+from .shared_subexpressions import ClosureCompiler
 
 Env: TypeAlias = dict[Node, Any]
 Value = Callable[[Env], Any]
@@ -168,17 +165,12 @@ class Externs(Protocol):
         ...
 
 
-class ExpressionCompiler:
-    """Compile expressions to closures."""
+class ExpressionCompiler(ClosureCompiler[Env]):
+    """Compile expressions to closures over an environment."""
 
     def __init__(self, externs: Externs) -> None:
+        super().__init__()
         self.externs = externs
-        self.exact = False
-        """True while sizes are compiled: int64 overflow raises OverflowError."""
-        self._shared: dict[PrimExpr, Value | None] | None = None
-        """During a compilation: the closures of objects that occur several times in the expression (None: not yet
-        compiled).
-        """
 
     def global_function(self, name: str) -> Callable[[Sequence[Any]], None]:
         """Return a function that the program calls by its global name."""
@@ -192,36 +184,30 @@ class ExpressionCompiler:
         """Compile a call of a function for all iterations of a parallel loop."""
         return self.call(call)
 
-    def expr(self, expr: PrimExpr) -> Value:
-        """Compile an expression. An object that occurs several times is compiled and evaluated once."""
-        if self._shared is not None:
-            if expr not in self._shared:
-                return self.fresh(expr)
-            known = self._shared[expr]
-            if known is None:
-                known = self._shared[expr] = _kept(expr, self.fresh(expr))
-            return known
-        shared = shared_objects(expr)
-        self._shared = dict.fromkeys(shared)
-        try:
-            value = self.fresh(expr)
-        finally:
-            self._shared = None
-        return _anew(shared, value) if shared else value
-
     def size(self, expr: PrimExpr) -> Value:
         """Compile a size; evaluation raises OverflowError if an intermediate result exceeds 64 bits."""
         with self.exactly():
             return self.expr(expr)
 
-    @contextmanager
-    def exactly(self, exact: bool = True) -> Generator[None]:
-        """Context manager: compile expressions as sizes, whose int64 overflow raises OverflowError."""
-        outside, self.exact = self.exact, exact
-        try:
-            yield
-        finally:
-            self.exact = outside
+    def cached(self, expr: PrimExpr, value: Value) -> Value:
+        """Return a closure that evaluates `value` once and keeps the result in the environment."""
+
+        def run(env: Env) -> Any:
+            if expr not in env:
+                env[expr] = value(env)
+            return env[expr]
+
+        return run
+
+    def without_cached(self, shared: Sequence[PrimExpr], value: Value) -> Value:
+        """Return a closure that discards the kept results of `shared`, then evaluates `value`."""
+
+        def run(env: Env) -> Any:
+            for part in shared:
+                env.pop(part, None)
+            return value(env)
+
+        return run
 
     def fresh(self, expr: PrimExpr) -> Value:
         """Compile an expression without looking it up among the shared ones."""
@@ -447,48 +433,6 @@ def lanes_of(indices: Sequence[Any], count: int) -> list[list[Any]]:
     return [
         [index[lane] if wide else index for index, wide in zip(indices, vectors, strict=True)] for lane in range(count)
     ]
-
-
-def shared_objects(expr: PrimExpr) -> list[PrimExpr]:
-    """Return the objects that occur several times in an expression and may be evaluated once.
-
-    Empty if an effect or a Let occurs in the expression.
-    """
-    counts: dict[PrimExpr, int] = {}
-    varied = False
-
-    def visit(part: PrimExpr) -> None:
-        nonlocal varied
-        varied = varied or isinstance(part, Let) or has_effects(part)
-        for below in sub_expressions(part):
-            counts[below] = counts.get(below, 0) + 1
-
-    post_order(expr, visit)
-    if varied:
-        return []
-    return [part for part, count in counts.items() if count > 1 and sub_expressions(part)]
-
-
-def _kept(expr: PrimExpr, value: Value) -> Value:
-    """Return a closure that evaluates `value` once and caches the result in the environment."""
-
-    def run(env: Env) -> Any:
-        if expr not in env:
-            env[expr] = value(env)
-        return env[expr]
-
-    return run
-
-
-def _anew(shared: Sequence[PrimExpr], value: Value) -> Value:
-    """Return a closure that discards the cached results of `shared`, then evaluates `value`."""
-
-    def run(env: Env) -> Any:
-        for part in shared:
-            env.pop(part, None)
-        return value(env)
-
-    return run
 
 
 def _variable(var: Var) -> Value:

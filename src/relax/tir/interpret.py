@@ -208,7 +208,7 @@ class _Compiler(ExpressionCompiler):
             self.small = False
 
     def by_steps(self, stmt: Stmt) -> Run:
-        """Compile a statement for execution one step at a time."""
+        """Compile a statement without lockstep execution: its iterations run one after the other."""
         match stmt:
             case SeqStmt(seq):
                 return _sequence([self.stmt(s) for s in seq])

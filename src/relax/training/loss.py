@@ -71,7 +71,7 @@ class Loss:
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
 
     def _with_reduction(self, losses: RelaxExpr) -> RelaxExpr:
-        """Apply the reduction to the losses of all elements or samples."""
+        """Return the mean or the sum of the losses, or the losses unchanged, by the `reduction` of the constructor."""
         if self._reduction == "none":
             return losses
         return op.mean(losses) if self._reduction == "mean" else op.sum(losses)

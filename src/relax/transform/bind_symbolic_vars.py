@@ -111,7 +111,7 @@ def _means(key: Any, var: ShapeVar) -> bool:
 
 
 def _size(key: Any, given: Any, problems: DiagnosticContext) -> PrimExpr | None:
-    """Return a value as a size; report an error and return None if it is none."""
+    """Convert a value to a size. Reports a diagnostic and returns None if it is no integer expression or negative."""
     if isinstance(given, (int, np.integer, PrimExpr)) and not isinstance(given, bool):
         value = convert(given)
         if value.dtype.is_integer and not (isinstance(value, IntImm) and value.value < 0):

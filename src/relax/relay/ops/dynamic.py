@@ -205,7 +205,7 @@ _dynamic("squeeze", "data axis", {"axis": 1}, means=_squeeze)
 
 
 def _expand_dims(a: Any, x: RelaxExpr, axis: RelaxExpr) -> RelaxExpr:
-    """Dimensions before the axis come from the front of x's shape, those after the new ones from its end."""
+    """Insert `num_newaxis` dimensions of size 1 into `x` at an axis that is known at run time only."""
     count, more = rank(x), a.num_newaxis
     given = _single(axis, "axis")
     first = op.where(op.less(given, _number(0)), op.add(given, _number(count + 1)), given)

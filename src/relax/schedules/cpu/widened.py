@@ -61,7 +61,7 @@ def _product(operands: Operands, write: Callable[[Matrices], Stmt]) -> Stmt | No
 
 
 def _copied(wide: DeclaredOperands, left: BufferLoad, axes: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
-    """Convert the rows in parallel."""
+    """Return a parallel loop that converts the rows of an operand to the wider dtype."""
     names, sizes = [var.name for var, _ in axes], [size for _, size in axes]
     line = ((wide.k, wide.depth),)
 

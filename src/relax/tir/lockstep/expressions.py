@@ -6,8 +6,7 @@ is raised, and interpretation one step at a time reports the error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -35,7 +34,7 @@ from ...prim import (
 from ...prim.evaluate import convert_value, intrinsic_function, scalar_function
 from ...prim.traits import may_fail
 from ..buffer import Broadcast, BufferLoad, Ramp, Shuffle, zero_of
-from ..evaluation import shared_objects
+from ..shared_subexpressions import ClosureCompiler
 from .memory import Lockstep, Row
 from .values import (
     DIVISIONS,
@@ -56,41 +55,31 @@ Value: TypeAlias = Callable[[Lockstep], Any]
 _COMBINERS: dict[str, type[BinaryExpr]] = {"add": Add, "mul": Mul, "max": Max, "min": Min}
 
 
-class Expressions:
+class Expressions(ClosureCompiler[Lockstep]):
     """Compile expressions to closures. Raises Unsupported for expressions with effects, and for handles."""
 
-    def __init__(self) -> None:
-        self._exact = False
-        self._shared: dict[PrimExpr, Value | None] | None = None
-        """During a compilation: the closures of objects that occur several times in the expression (None: not yet
-        compiled).
-        """
+    def cached(self, expr: PrimExpr, value: Value) -> Value:
+        """Return a closure that caches its value; a value computed under a mask is reused only under the same mask."""
 
-    def expr(self, expr: PrimExpr) -> Value:
-        """Compile an expression. An object that occurs several times in it is evaluated once."""
-        if self._shared is not None:
-            if expr not in self._shared:
-                return self.fresh(expr)
-            known = self._shared[expr]
-            if known is None:
-                known = self._shared[expr] = _kept(expr, self.fresh(expr))
-            return known
-        shared = shared_objects(expr)
-        self._shared = dict.fromkeys(shared)
-        try:
-            value = self.fresh(expr)
-        finally:
-            self._shared = None
-        return _anew(shared, value) if shared else value
+        def run(run: Lockstep) -> Any:
+            known = run.kept.get(expr)
+            if known is not None and (known[1] is None or known[1] is run.mask):
+                return known[0]
+            result = value(run)
+            run.kept[expr] = (result, run.mask)
+            return result
 
-    @contextmanager
-    def exactly(self) -> Generator[None]:
-        """Context manager: compile expressions as sizes, whose scalars raise OverflowError beyond 64 bits."""
-        self._exact = True
-        try:
-            yield
-        finally:
-            self._exact = False
+        return run
+
+    def without_cached(self, shared: Sequence[PrimExpr], value: Value) -> Value:
+        """Return a closure that discards the cached results of `shared`, then evaluates `value`."""
+
+        def run(run: Lockstep) -> Any:
+            for part in shared:
+                run.kept.pop(part, None)
+            return value(run)
+
+        return run
 
     def fresh(self, expr: PrimExpr) -> Value:
         """Compile an expression without looking it up among the shared ones."""
@@ -133,7 +122,7 @@ class Expressions:
 
     def binary(self, expr: BinaryExpr) -> Value:
         a, b = self.expr(expr.a), self.expr(expr.b)
-        scalars = scalar_function(expr, self._exact)
+        scalars = scalar_function(expr, self.exact)
         divides = DIVISIONS.get(type(expr)) if expr.a.dtype.is_integer else None
         if divides is not None:
             held_dtype(expr.dtype)
@@ -437,30 +426,5 @@ def _division(a: Value, b: Value, arrays: Callable[[Any, Any], Any], scalars: Ca
         elif y == 0:
             raise Decline
         return arrays(x, y) if is_array(x) or is_array(y) else scalars(x, y)
-
-    return run
-
-
-def _kept(expr: PrimExpr, value: Value) -> Value:
-    """Return a closure that caches its value; a value computed under a mask is reused only under the same mask."""
-
-    def run(run: Lockstep) -> Any:
-        known = run.kept.get(expr)
-        if known is not None and (known[1] is None or known[1] is run.mask):
-            return known[0]
-        result = value(run)
-        run.kept[expr] = (result, run.mask)
-        return result
-
-    return run
-
-
-def _anew(shared: Sequence[PrimExpr], value: Value) -> Value:
-    """Return a closure that discards the cached results of `shared`, then evaluates `value`."""
-
-    def run(run: Lockstep) -> Any:
-        for part in shared:
-            run.kept.pop(part, None)
-        return value(run)
 
     return run

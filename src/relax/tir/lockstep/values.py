@@ -32,7 +32,7 @@ class Unsupported(Exception):
 
 
 class Decline(Exception):
-    """Raised while a statement runs: its effects are undone, and it runs again one step at a time."""
+    """Raised when lockstep execution of a statement fails: its writes are undone, and its iterations run in order."""
 
 
 def held_dtype(dtype: DataType) -> np.dtype[Any]:

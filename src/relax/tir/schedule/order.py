@@ -162,7 +162,7 @@ def require_cover(
 
 
 def require_readers_behind(state: ScheduleState, block: BlockRV) -> list[BlockRealize]:
-    """Return the readers of a block's results; raise if one of them precedes the block, or is not covered."""
+    """Return the blocks that read what `block` writes. Raises if one precedes it, or reads more than it writes."""
     realize, scope = state.realize(block), scope_at(state, block)
     here = scope.position(realize)
     readers: dict[BlockRealize, None] = {}

@@ -46,7 +46,7 @@ class KernelCalls:
         self._written: dict[PrimFunc, frozenset[int]] = {}
 
     def of(self, call: RelaxExpr) -> KernelCall | None:
-        """Return the kernel call of a value, or None if it is none or not proved to match."""
+        """Return the KernelCall for a call_tir whose operands provably match the PrimFunc, else None."""
         if not isinstance(call, Call) or not is_call_of(call, CallTIR):
             return None
         callee, args, *rest = call.args

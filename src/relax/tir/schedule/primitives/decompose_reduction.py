@@ -77,7 +77,10 @@ def decompose_reduction(sch: ScheduleBase, block: BlockRV, loop: LoopRV) -> Bloc
 
 
 def _loops_from(state: ScheduleState, block: BlockRV, loop: LoopRV) -> list[For]:
-    """Return the loops around a block from `loop` inwards. Raises if it is none of them, or an outer loop reduces."""
+    """Return the loops around a block from `loop` inwards.
+
+    Raises ScheduleError if `loop` is not around the block, or if a loop outside of `loop` reduces.
+    """
     realize, loops = state.realize(block), state.loops(block)
     position = next((i for i, item in enumerate(loops) if item.loop_var is loop.var), None)
     name = realize.block.name_hint
