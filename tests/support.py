@@ -170,6 +170,7 @@ def same(found: Any, expected: Any, rtol: float = 0.0, atol: float = 0.0) -> Non
         for one, other in zip(found, expected, strict=True):
             same(one, other, rtol, atol)
     elif isinstance(expected, np.ndarray):
+        assert isinstance(found, np.ndarray), f"expected a tensor, found {found}"
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
         if expected.dtype.kind in "biu":
             np.testing.assert_array_equal(found, expected)

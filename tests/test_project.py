@@ -87,7 +87,7 @@ def test_circles_are_found(files, loaded, typed, tmp_path):
 def test_one_word_for_one_thing():
     """Words so general that several rooms might take them name one class at most."""
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/relax").rglob("*.py"))
-    for word in ("Facts", "Scope", "Place", "Verdict", "Relation", "Answer"):
+    for word in ("Facts", "Scope", "Place", "Verdict", "Relation", "Answer", "Machine"):
         assert len(re.findall(rf"^(?:class _?{word}\b|_?{word}\b[^\n]* = (?:Literal|enum))", source, re.M)) <= 1, word
 
 

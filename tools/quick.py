@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import os
 import subprocess
 import sys
@@ -35,19 +36,26 @@ SOURCE, TESTS = ROOT / "src" / "relax", ROOT / "tests"
 HOMES = {
     "expr": "core", "struct_info": "core", "info": "core", "derive": "core", "block_builder": "core",
     "rewrite": "core", "utils": "compat", "expr_functor": "compat", "_api": "compat", "__main__": "cli",
+    "support": "test_support.py", "project": "test_project.py", "quick": "test_quick.py",
 }  # fmt: skip
-"""Folders of tests of the rooms that have none of their own name."""
+"""Folders or files of tests of the rooms that have no folder of their own name."""
+OUTSIDE = {
+    "docs": "docs", "README.md": "docs", "examples": "examples", "packages": "runtime",
+    "tools/differential": "differential", "tools/quick.py": "quick", "tools": "project",
+    "Makefile": "project", "pyproject.toml": "project",
+}  # fmt: skip
+"""The rooms whose tests cover what lies outside of `src/relax` and `tests`; the first that fits counts."""
 EVERYWHERE = "language"
 
 
 def changed_files(since: str) -> list[Path]:
-    """Return the files that differ from a commit, untracked ones included."""
-    commands = (["diff", "--name-only", since], ["ls-files", "--others", "--exclude-standard"])
-    lines = [
-        line
-        for command in commands
-        for line in subprocess.check_output(["git", *command], cwd=ROOT, text=True).splitlines()
-    ]
+    """Return the files that differ from a commit, untracked ones included. Raises SystemExit if git knows none."""
+    lines: list[str] = []
+    for command in (["diff", "--name-only", since, "--"], ["ls-files", "--others", "--exclude-standard"]):
+        result = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise SystemExit(f"quick: git shows no changes since {since!r}: {result.stderr.strip()}")
+        lines += result.stdout.splitlines()
     return [ROOT / line for line in lines]
 
 
@@ -65,8 +73,8 @@ def rooms_of(files: Iterable[Path]) -> set[str]:
         for base in (SOURCE, TESTS):
             if file.is_relative_to(base) and file.suffix == ".py":
                 found.add(file.relative_to(base).parts[0].removesuffix(".py"))
-        if file.is_relative_to(ROOT / "docs") or file.name == "README.md":
-            found.add("docs")
+        outside = (room for place, room in OUTSIDE.items() if file.is_relative_to(ROOT / place))
+        found.update(itertools.islice(outside, 1))
     return found
 
 
@@ -82,7 +90,7 @@ def imported_rooms(file: Path) -> set[str]:
 
 
 def home_of(room: str) -> Path:
-    """Return the folder of a room's tests, which need not exist."""
+    """Return the folder or file of a room's tests, which need not exist."""
     return TESTS / HOMES.get(room, room)
 
 

@@ -522,7 +522,7 @@ BODY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_
 @pytest.mark.parametrize("arch, clock", [("x86_64", "rdtsc"), ("aarch64", "CNTVCT_EL0")])
 def test_the_pool_needs_only_the_c_library_and_tvm_ffi(arch, clock):
     """And a clock that any program may read, which the processor's cycle counter is not on AArch64."""
-    machine = worker.Machine(f"{arch}-unknown-linux-gnu", "", "", 3)
+    machine = worker.LLVMTarget(f"{arch}-unknown-linux-gnu", "", "", 3)
     text = f'target triple = "{machine.triple}"\n{pool_text(machine.triple)}'
     assembly = worker.emit_assembly(text, machine)
     assert clock in assembly

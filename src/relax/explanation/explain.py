@@ -16,7 +16,7 @@ from ..farm import worker
 from ..farm.host import resolve
 from ..farm.kernel_text import KernelText, MarkedLoop
 from ..farm.objects import machine_of
-from ..farm.worker import Machine
+from ..farm.worker import LLVMTarget
 from ..farm.worker_processes import START
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
 from ..target import Target
@@ -67,7 +67,7 @@ def _prim_funcs(func: object) -> IRModule:
     raise DiagnosticError(Diagnostic("E5908", message))
 
 
-def _compiled(kernels: Sequence[KernelText], machine: Machine) -> list[tuple[str, str]]:
+def _compiled(kernels: Sequence[KernelText], machine: LLVMTarget) -> list[tuple[str, str]]:
     """Commented assembly and LLVM's remarks of each kernel."""
     if not kernels:
         return []

@@ -130,7 +130,7 @@ def check(triple: str, cpu: str, features: str) -> None:
             raise ValueError(f"target feature {feature!r}: write +name or -name")
     if not re.fullmatch(r"[\w.+-]*", cpu):
         raise ValueError(f"{cpu!r} is not the name of a processor")
-    layout = str(worker.target_machine(worker.Machine(triple, "", "", 3)).target_data)
+    layout = str(worker.target_machine(worker.LLVMTarget(triple, "", "", 3)).target_data)
     if not layout.startswith("e-") or "p:32:32" in layout or "m:e" not in layout:
         raise ValueError(_ONLY.format(repr(triple)))
     host = elf_triple(host_facts().triple), host_cpu(), host_facts().features
@@ -251,7 +251,7 @@ def _tiles(features: str, tiles: Tiles) -> set[str]:
 
 def assembly(ir: str, triple: str, cpu: str, features: str) -> str:
     """Assembly text for unoptimised IR."""
-    machine = worker.target_machine(worker.Machine(triple, cpu, features, 3))
+    machine = worker.target_machine(worker.LLVMTarget(triple, cpu, features, 3))
     module = llvm.parse_assembly(f'target triple = "{triple}"\n{ir}')
     return str(machine.emit_assembly(module))
 

@@ -19,9 +19,9 @@ from .worker_processes import Aside, Compilers
 _T = TypeVar("_T")
 
 
-def machine_of(target: Target) -> worker.Machine:
+def machine_of(target: Target) -> worker.LLVMTarget:
     """LLVM's description of the target machine."""
-    return worker.Machine(target.triple, target.mcpu, target.features, target.opt_level)
+    return worker.LLVMTarget(target.triple, target.mcpu, target.features, target.opt_level)
 
 
 class CompiledObject(NamedTuple):
@@ -72,13 +72,13 @@ def compiled_objects(kernels: Iterable[KernelText], target: Target, compilers: C
 
 
 @lru_cache(maxsize=8)
-def support_object(machine: worker.Machine) -> bytes:
+def support_object(machine: worker.LLVMTarget) -> bytes:
     """Object of the support code of kernels, from the cache or compiled."""
     return _shared_object("support code of kernels", *_with_triple(support_text(), machine))
 
 
 @lru_cache(maxsize=8)
-def pool_object(machine: worker.Machine) -> bytes:
+def pool_object(machine: worker.LLVMTarget) -> bytes:
     """Object of the thread pool, from the cache or compiled."""
     return _shared_object("the thread pool", *_pool(machine))
 
@@ -95,7 +95,7 @@ def library_object(triple: str) -> bytes:
     return _shared_object("support code of shared libraries", *_library(triple))
 
 
-def _pool(machine: worker.Machine) -> Aside:
+def _pool(machine: worker.LLVMTarget) -> Aside:
     return _with_triple(pool_text(machine.triple), machine)
 
 
@@ -107,7 +107,7 @@ def _library(triple: str) -> Aside:
     return _with_triple(library_text(), _any_processor(triple, 0))
 
 
-def _with_triple(code: str, machine: worker.Machine) -> Aside:
+def _with_triple(code: str, machine: worker.LLVMTarget) -> Aside:
     return f'target triple = "{machine.triple}"\n{code}', machine
 
 
@@ -125,16 +125,16 @@ def keep_shared(compilers: Compilers) -> None:
             cache.store(_shared_key(text, machine), data)
 
 
-def _any_processor(triple: str, opt_level: int) -> worker.Machine:
+def _any_processor(triple: str, opt_level: int) -> worker.LLVMTarget:
     """Machine description for code shared by all targets of a triple."""
-    return worker.Machine(triple, "", "", opt_level)
+    return worker.LLVMTarget(triple, "", "", opt_level)
 
 
-def _shared_key(text: str, machine: worker.Machine) -> cache.Key:
+def _shared_key(text: str, machine: worker.LLVMTarget) -> cache.Key:
     return cache.key_of(text, *map(str, machine), compiler_version())
 
 
-def _shared_object(name: str, text: str, machine: worker.Machine) -> bytes:
+def _shared_object(name: str, text: str, machine: worker.LLVMTarget) -> bytes:
     key = _shared_key(text, machine)
     cached = cache.load_all({key: name}).get(key)
     if cached is None:

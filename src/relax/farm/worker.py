@@ -81,8 +81,8 @@ class Errands(NamedTuple):
     file: str = ""
 
 
-class Machine(NamedTuple):
-    """LLVM's target machine and optimisation level."""
+class LLVMTarget(NamedTuple):
+    """Arguments of an LLVM target machine: triple, processor, features, and the optimisation level (0 to 3)."""
 
     triple: str
     cpu: str
@@ -102,7 +102,7 @@ def initialize(triple: str) -> None:
 
 
 @lru_cache(maxsize=8)
-def target_machine(machine: Machine) -> Any:
+def target_machine(machine: LLVMTarget) -> Any:
     """LLVM's target machine for position-independent code."""
     initialize(machine.triple)
     return llvm.Target.from_triple(machine.triple).create_target_machine(
@@ -110,7 +110,7 @@ def target_machine(machine: Machine) -> Any:
     )
 
 
-def optimised(text: str, machine: Machine) -> Any:
+def optimised(text: str, machine: LLVMTarget) -> Any:
     """Verified and optimised LLVM module of an IR text. Raises RuntimeError if LLVM rejects the text."""
     module = llvm.parse_assembly(_with_class_instruction(text, machine))
     module.verify()
@@ -132,7 +132,7 @@ def optimised(text: str, machine: Machine) -> Any:
     return module
 
 
-def _with_class_instruction(text: str, machine: Machine) -> str:
+def _with_class_instruction(text: str, machine: LLVMTarget) -> str:
     """Replace tests for NaN or subnormal floats by vfpclassps if the CPU has it.
 
     LLVM 22 expands its generic llvm.is.fpclass to three or four integer instructions each.
@@ -160,7 +160,7 @@ _LONG_TO_DOUBLE = """define <4 x double> @f(<4 x i64> %a) {
 
 
 @lru_cache(maxsize=8)
-def _has_classes(machine: Machine) -> bool:
+def _has_classes(machine: LLVMTarget) -> bool:
     """True if the CPU has vfpclassps for vectors of all lengths: AVX512DQ and AVX512VL, as for vcvtqq2pd."""
     module = llvm.parse_assembly(f'target triple = "{machine.triple}"\n{_LONG_TO_DOUBLE}')
     return re.search(r"vcvtqq2pd\s+%ymm", str(target_machine(machine).emit_assembly(module))) is not None
@@ -186,36 +186,36 @@ def _few_passes() -> Any:
     return manager
 
 
-def emit_object(text: str, machine: Machine) -> bytes:
+def emit_object(text: str, machine: LLVMTarget) -> bytes:
     """Compile a text to a relocatable ELF object."""
     data = _object(text, machine)
     careful = _without_lost_masks(data, text, machine)
     return data if careful is machine else _object(text, careful)
 
 
-def emit_assembly(text: str, machine: Machine) -> str:
+def emit_assembly(text: str, machine: LLVMTarget) -> str:
     """Assembly of the code that `emit_object` produces."""
     return _assembly(text, _without_lost_masks(_object(text, machine), text, machine))
 
 
-def _object(text: str, machine: Machine) -> bytes:
+def _object(text: str, machine: LLVMTarget) -> bytes:
     module = optimised(text, machine)
     with _scheduler(text):
         return bytes(_emitter(text, machine).emit_object(module))
 
 
-def _assembly(text: str, machine: Machine) -> str:
+def _assembly(text: str, machine: LLVMTarget) -> str:
     module = optimised(text, machine)
     with _scheduler(text):
         return str(_emitter(text, machine).emit_assembly(module))
 
 
-def _emitter(text: str, machine: Machine) -> Any:
+def _emitter(text: str, machine: LLVMTarget) -> Any:
     """LLVM's target machine for code generation from a text's module."""
     return target_machine(machine._replace(opt_level=0) if as_written(text) else machine)
 
 
-def _without_lost_masks(data: bytes, text: str, machine: Machine) -> Machine:
+def _without_lost_masks(data: bytes, text: str, machine: LLVMTarget) -> LLVMTarget:
     """Return the machine to compile a text for, given its object, without instructions that LLVM miscompiles.
 
     LLVM 22 (its X86CompressEVEX) combines a mask of signs with its copy to a general register,
@@ -254,7 +254,7 @@ _COMPARISON = """define <4 x i32> @f(<4 x i32> %a, <4 x i32> %b) {
 
 
 @lru_cache(maxsize=8)
-def _has_masks(machine: Machine) -> bool:
+def _has_masks(machine: LLVMTarget) -> bool:
     """True if the CPU has mask registers for 128-bit vectors (AVX512VL)."""
     module = llvm.parse_assembly(f'target triple = "{machine.triple}"\n{_COMPARISON}')
     return "%k" in str(target_machine(machine).emit_assembly(module))
@@ -271,7 +271,7 @@ def _scheduler(text: str) -> Generator[None]:
         yield
 
 
-def emit_notes(text: str, machine: Machine) -> str:
+def emit_notes(text: str, machine: LLVMTarget) -> str:
     """Assembly with LLVM's comments on loops and spills; remarks of its loop passes go to stderr.
 
     Must run in a separate process: LLVM's options apply to the whole process.
@@ -318,12 +318,12 @@ def unpacked(data: bytes) -> list[bytes]:
         return messages
 
 
-def setup(machine: Machine, errands: Errands) -> bytes:
+def setup(machine: LLVMTarget, errands: Errands) -> bytes:
     """First message to a worker process."""
     return json.dumps([machine, errands]).encode()
 
 
-def with_machine(text: str, machine: Machine) -> bytes:
+def with_machine(text: str, machine: LLVMTarget) -> bytes:
     """Message that lets a worker process compile a text for a machine."""
     return f"{json.dumps(machine)}\n{text}".encode()
 
@@ -342,7 +342,7 @@ def serve() -> None:
     os.dup2(2, 1)  # whatever prints does not disturb the answers
     try:
         machine, errands = json.loads(receive(sys.stdin.buffer))
-        target_machine(Machine(*machine))
+        target_machine(LLVMTarget(*machine))
         do_errand = _doer(Errands(*errands))
         send(answers, READY if do_errand is None else READY_FOR_ERRANDS)
         orders = queue.SimpleQueue[bytes | None]()
@@ -350,7 +350,7 @@ def serve() -> None:
         while (message := orders.get()) is not None:
             head, _, order = message.partition(b"\n")
             if head != _ERRAND:
-                data = _compiled(order.decode(), Machine(*json.loads(head)))
+                data = _compiled(order.decode(), LLVMTarget(*json.loads(head)))
             else:
                 data = b"" if do_errand is None else do_errand(order)
             send(answers, data)
@@ -380,7 +380,7 @@ def _doer(errands: Errands) -> Callable[[bytes], bytes] | None:
     return module.answer if module is not None and module.__file__ == errands.file else None
 
 
-def _compiled(text: str, machine: Machine) -> bytes:
+def _compiled(text: str, machine: LLVMTarget) -> bytes:
     """Object of a text; empty if LLVM rejects it."""
     try:
         return emit_object(text, machine)
@@ -393,7 +393,7 @@ def note() -> None:
 
     Stops at a text that LLVM rejects; the reason is on stderr.
     """
-    machine = Machine(*json.loads(receive(sys.stdin.buffer)))
+    machine = LLVMTarget(*json.loads(receive(sys.stdin.buffer)))
     try:
         while True:
             text = receive(sys.stdin.buffer).decode()

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from . import worker
 from .host import host_cores
-from .worker import Errands, Machine, as_errand, receive, send, setup, with_machine
+from .worker import Errands, LLVMTarget, as_errand, receive, send, setup, with_machine
 
 TEXTS_PER_HELPER: Final = 8
 """Number of texts that justifies another worker process: LLVM takes tens of milliseconds for each."""
@@ -39,7 +39,7 @@ AHEAD: Final = 2
 
 NO_ERRANDS: Final = Errands()
 
-Aside: TypeAlias = "tuple[str, Machine]"
+Aside: TypeAlias = "tuple[str, LLVMTarget]"
 """A text with its own machine, compiled in the background if there is time."""
 
 START: Final = (
@@ -53,7 +53,7 @@ def job_limit() -> int:
     return max(1, int(text)) if text.isascii() and text.isdigit() else host_cores()
 
 
-def emit_objects(texts: Iterable[str], machine: Machine, jobs: int | None = None) -> list[bytes]:
+def emit_objects(texts: Iterable[str], machine: LLVMTarget, jobs: int | None = None) -> list[bytes]:
     """Objects of all texts. Raises RuntimeError for the first text that LLVM rejects.
 
     Worker processes compile while this process still writes texts; afterwards it compiles the remaining ones.
@@ -78,7 +78,7 @@ class Compilers:
     `expect` starts worker processes before the first text exists. Given a module for errands, they do those first.
     """
 
-    def __init__(self, machine: Machine, jobs: int | None = None, errands: Errands = NO_ERRANDS) -> None:
+    def __init__(self, machine: LLVMTarget, jobs: int | None = None, errands: Errands = NO_ERRANDS) -> None:
         limit = job_limit() if jobs is None else max(1, jobs)
         self._limit = limit if _is_interpreter(sys.executable or "") else 1
         self._shared = _Shared((), machine, complete=False)
@@ -167,7 +167,7 @@ class _Shared:
     Worker processes get errands before texts, in the order in which they were offered.
     """
 
-    def __init__(self, texts: Sequence[str], machine: Machine, complete: bool = True) -> None:
+    def __init__(self, texts: Sequence[str], machine: LLVMTarget, complete: bool = True) -> None:
         self.texts = list(texts)
         self.machine = machine
         self.objects = [b""] * len(texts)
