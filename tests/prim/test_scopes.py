@@ -30,6 +30,25 @@ def test_a_condition_is_learnt_once(monkeypatch):
     assert analyzer.prove(n >= 3) is None
 
 
+@pytest.mark.parametrize(
+    ("condition", "learnt"),
+    [
+        (j >= 4, ["i >= 0", "i <= 9", "j == i + 4"]),  # its definition, and the range of what that names
+        (j < n + 4, ["i >= 0", "i <= 9", "i < n", "j == i + 4"]),
+        (j < m + 4, ["i >= 0", "i <= 9", "j == i + 4", "i < n", "n <= m", "j == i + 4"]),  # these do not prove it alone
+    ],
+)
+def test_the_nearest_statements_are_learnt_first(monkeypatch, condition, learnt):
+    heard = []
+    learn = scopes.learn
+    monkeypatch.setattr(scopes, "learn", lambda normalizer, c: heard.append(str(c)) or learn(normalizer, c))
+    analyzer = Analyzer()
+    for fact in (i >= 0, LE(i, const(9, "int64")), i < n, n <= m, EQ(j, i + 4)):
+        analyzer.assume(fact)
+    assert analyzer.prove(condition) is True
+    assert heard == learnt
+
+
 def test_a_limit_helps_conditions_from_before():
     analyzer = Analyzer(wraps=True)
     analyzer.assume(GE(i, const(0, "int64")))

@@ -188,10 +188,10 @@ class Analyzer:
 
     # --------------------------------------------------------------------------------------- questions
 
-    def _question(self, what: str, expr: PrimExpr) -> tuple[Question, Statements] | None:
+    def _question(self, what: str, expr: PrimExpr, near: bool = False) -> tuple[Question, Statements] | None:
         """A question under the statements that matter for it, and these. None if they cannot be spelled."""
         spelling = spelled((expr,))
-        found = None if spelling is None else self._statements.about(spelling.variables)
+        found = None if spelling is None else self._statements.about(spelling.variables, near)
         if spelling is None or found is None:
             return None
         statements, facts = found
@@ -237,9 +237,14 @@ class Analyzer:
         condition = convert(condition)
         if is_plainly_true(condition) and not has_effects(condition):  # without a look at what is known
             return True
-        found = self._question("prove", condition)
+        known = self._proved(condition, near=True)
+        return self._proved(condition) if known is None else known
+
+    def _proved(self, condition: PrimExpr, near: bool = False) -> bool | None:
+        """Verdict of `prove` by all statements, or by the nearest of them alone."""
+        found = self._question("prove", condition, near)
         if found is None:
-            return _prove(self._prove_with(), condition)
+            return None if near else _prove(self._prove_with(), condition)
         asked, statements = found
 
         def work() -> bool | None:

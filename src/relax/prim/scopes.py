@@ -142,6 +142,17 @@ class _Index:
                     pending += news
         return self._used(sorted(found), asked)
 
+    def near(self, variables: Iterable[Var]) -> tuple[int, ...]:
+        """Positions of the statements that name no other variables than `variables` and those that define them."""
+        asked = set(variables)
+        named = set(asked)
+        for var in asked:
+            for place in self._places.get(var, ()):
+                if self._defined[place] is var:
+                    named.update(self._variables[place])
+        found = {place for var in named for place in self._places.get(var, ())}
+        return self._used(sorted(place for place in found if named.issuperset(self._variables[place])), asked)
+
     def _used(self, places: list[int], asked: set[Var]) -> tuple[int, ...]:
         """Places without those of definitions of variables that occur in no other statement and are not asked about."""
         count: dict[Var, int] = dict.fromkeys(asked, 1)
@@ -209,19 +220,22 @@ class Statements:
 
     # ---------------------------------------------------------------------------------------------- parts
 
-    def about(self, variables: Iterable[Var]) -> tuple[Statements, list[Spelling]] | None:
+    def about(self, variables: Iterable[Var], near: bool = False) -> tuple[Statements, list[Spelling]] | None:
         """Statements relevant to a question about `variables`, with their spellings; None if one has no spelling.
 
-        Returns None as well if facts exist beyond the statements, or if there are too many statements, since searching
-        them takes longer than using all. Asking questions of the result does not modify it.
+        Only the nearest of them if `near`: the ranges and definitions of the variables, which answer most questions, and
+        are learnt far faster than all of a kernel's. Returns None as well if facts exist beyond the statements, or if
+        there are too many statements, since searching them takes longer than using all. Asking questions of the result does not modify it.
         """
         if self.facts.values or self.facts.ranges or len(self.items) > MANY:
             return None
         index = self._index
         for statement in self.items[len(index.spellings) :]:
             index.add(statement)
-        places = index.about(variables)
-        spellings = [index.spellings[place] for place in places]
+        return self._spelled_part(index.near(variables) if near else index.about(variables))
+
+    def _spelled_part(self, places: tuple[int, ...]) -> tuple[Statements, list[Spelling]] | None:
+        spellings = [self._index.spellings[place] for place in places]
         if None in spellings:
             return None
         return self._part(places), cast("list[Spelling]", spellings)
