@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..expr import Binding, Function, Var
-from ..ir import Node, RelaxExpr, StructInfo, walk
+from ..ir import Node, RelaxExpr, StructInfo, set_slot, walk
 from ..prim import Var as ShapeVar
 
 
@@ -21,8 +21,6 @@ class Uses:
 
     variables: dict[Var, None] = field(default_factory=dict[Var, None])
     shape_variables: dict[ShapeVar, None] = field(default_factory=dict[ShapeVar, None])
-    _known: dict[int, StructInfo] = field(default_factory=dict[int, StructInfo], repr=False)
-    """Struct infos added already, by id: many expressions share one."""
 
     def add(self, item: Node | None) -> None:
         """Everything used in a node, below it, and in the struct info of its expressions."""
@@ -52,9 +50,20 @@ class Uses:
 
     def add_info(self, info: StructInfo) -> None:
         """Add the variables that struct info uses."""
-        if id(info) not in self._known:
-            self._known[id(info)] = info
-            walk(info, self._visit)
+        variables, shape_variables = _used_in(info)
+        self.variables.update(variables)
+        self.shape_variables.update(shape_variables)
+
+
+def _used_in(info: StructInfo) -> tuple[dict[Var, None], dict[ShapeVar, None]]:
+    """Return the Relax and shape variables of struct info, cached in it: many expressions share one."""
+    try:
+        return info._uses  # type: ignore[reportPrivateUsage]
+    except AttributeError:
+        uses = Uses()
+        walk(info, uses._visit)  # type: ignore[reportPrivateUsage]
+        set_slot(info, "_uses", (uses.variables, uses.shape_variables))
+        return uses.variables, uses.shape_variables
 
 
 def uses_of(*items: Node | None) -> Uses:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from ..farm.kernel_text import KernelText, symbol_name
+from ..farm.recall import contents_of
 from ..farm.worker import AS_WRITTEN, IN_ORDER, IN_VECTORS
-from ..ir import Diagnostic, DiagnosticError, GlobalVar, Node, walk
+from ..ir import Diagnostic, DiagnosticError
 from ..native.builder import FunctionBuilder, ModuleBuilder
 from ..native.formula import Val
 from ..native.small_floats import SmallFloats
@@ -191,10 +190,9 @@ class _Lowered:
     def __init__(
         self, funcs: Mapping[str, PrimFunc], writer: _Writer, lowering: Lowering, elsewhere: Elsewhere | None
     ) -> None:
-        sizes = Counter[str]()
-        groups = _joined(funcs, sizes)
-        groups.sort(key=lambda group: -sum(sizes[name] for name in group))
-        self._large = [group for group in groups if sum(sizes[name] for name in group) >= _LARGE]
+        groups = _joined(funcs)
+        groups.sort(key=_size, reverse=True)
+        self._large = [group for group in groups if _size(group) >= _LARGE]
         """Groups lowered first, one at a time, largest first."""
         self._small = groups[len(self._large) :]
         self._writer, self._lowering, self._elsewhere = writer, lowering, elsewhere
@@ -285,8 +283,13 @@ def _batches(funcs: Iterable[tuple[str, PrimFunc]]) -> Iterator[dict[str, PrimFu
         yield batch
 
 
-def _joined(funcs: Mapping[str, PrimFunc], sizes: Counter[str] | None = None) -> list[dict[str, PrimFunc]]:
-    """Group functions that call each other; `sizes` receives their node counts."""
+def _size(group: Mapping[str, PrimFunc]) -> int:
+    """Number of nodes in functions."""
+    return sum(contents_of(func).size for func in group.values())
+
+
+def _joined(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
+    """Group functions that call each other."""
     leaders = {name: name for name in funcs}
 
     def leader(name: str) -> str:
@@ -294,15 +297,9 @@ def _joined(funcs: Mapping[str, PrimFunc], sizes: Counter[str] | None = None) ->
             name = leaders[name] = leaders[leaders[name]]
         return name
 
-    def join(name: str, node: Node) -> bool:
-        if sizes is not None:
-            sizes[name] += 1
-        if isinstance(node, GlobalVar) and node.name_hint in leaders:
-            leaders[leader(node.name_hint)] = leader(name)
-        return True
-
     for name, func in funcs.items():
-        walk(func.body, partial(join, name))
+        for callee in contents_of(func).callees & leaders.keys():
+            leaders[leader(callee)] = leader(name)
     groups: dict[str, dict[str, PrimFunc]] = {}
     for name, func in funcs.items():
         groups.setdefault(leader(name), {})[name] = func

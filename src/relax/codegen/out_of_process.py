@@ -19,7 +19,7 @@ from collections.abc import Callable, Set
 from typing import Any, Final
 
 from ..farm.kernel_text import KernelText
-from ..farm.recall import callees
+from ..farm.recall import contents_of
 from ..farm.worker import Errands
 from ..farm.worker_processes import Compilers, Errand
 from ..ir import DiagnosticError, IRModule
@@ -47,7 +47,7 @@ class KernelsApart:
 
     def offer(self, name: str, func: PrimFunc) -> bool:
         """Offer a kernel to worker processes. Return False if it was offered before, or calls other functions."""
-        if self._errands.get(name, (None,))[0] is func or callees(func):
+        if self._errands.get(name, (None,))[0] is func or contents_of(func).callees:
             return False
         self._take_back(name)
         errand = Errand(_ordering(name, func, self._target))

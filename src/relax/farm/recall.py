@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ..ir import GlobalVar, IRModule, Node, exact_digest, walk
@@ -91,25 +92,38 @@ class KernelMemory:
         return seen[1:]
 
 
-def callees(func: PrimFunc) -> set[str]:
-    """Names of the functions a kernel calls; the empty name stands for C functions."""
+class Contents(NamedTuple):
+    """Summary of a PrimFunc's body."""
+
+    callees: frozenset[str]
+    """Names of the functions it calls; the empty name stands for C functions."""
+    size: int
+    """Number of nodes."""
+
+
+@lru_cache(maxsize=128)
+def contents_of(func: PrimFunc) -> Contents:
+    """Summary of a PrimFunc's body."""
     names: set[str] = set()
+    size = 0
 
     def see(node: Node) -> None:
+        nonlocal size
+        size += 1
         if isinstance(node, GlobalVar):
             names.add(node.name_hint)
         elif isinstance(node, Call) and node.intrinsic in _EXTERN:
             names.add("")
 
     walk(func.body, see)
-    return names
+    return Contents(frozenset(names), size)
 
 
 def _joined(funcs: Mapping[str, PrimFunc]) -> set[str]:
     """Functions whose code depends on others: callers of functions or of C functions, and their callees."""
     joined: set[str] = set()
     for name, func in funcs.items():
-        names = callees(func)
+        names = contents_of(func).callees
         if names:
             joined |= {name, *names}
     return joined

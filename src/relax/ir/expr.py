@@ -16,7 +16,10 @@ class StructInfo(Node):
     ``==`` is structural equality, in which a free variable equals only itself.
     """
 
-    __slots__ = ()
+    __slots__ = ("_uses",)
+
+    _uses: Any
+    """Variables used, written by `relax.analysis.uses`."""
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, StructInfo) and structural_equal(self, other))
