@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,16 +21,21 @@ DOTS = f"{X86} -mcpu=cooperlake"
 TILES = f"{X86} -mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+amx-bf16"
 
 
+LARGEST_INTERPRETED: Final = 30_000
+"""Multiplications up to which a function is interpreted: beyond it, compiling it takes less time."""
+
+
 class Applied:
     """A rule's result for a function, called like the function itself: parameters that are `known` are packed.
 
-    It runs compiled, or interpreted if the target is another machine than the one that the tests run on.
+    A function scheduled for another target than the host's is interpreted if it computes little or the host cannot run
+    it, and compiled for the host otherwise: instructions that the host lacks are expanded to others.
     """
 
     def __init__(
         self, rule: ScheduleRule, func: PrimFunc, target: str | Target = "llvm", known: Sequence[int] = ()
     ) -> None:
-        self.is_interpreted = isinstance(target, Target) or "-m" in target
+        self.is_for_host = not isinstance(target, Target) and "-m" not in target
         resolved = resolve(target) if isinstance(target, str) else target
         self.packings: dict[int, Any] = {}
         if known:
@@ -49,12 +54,24 @@ class Applied:
         """The result, compiled for the machine that the tests run on."""
         return build_module(self.func)["main"]
 
+    @cached_property
+    def multiplies_tiles(self) -> bool:
+        """True if the function has products of tiles, which code generation does not expand."""
+        return "T.tile_dot_" in self.func.script()
+
+    def is_interpreted(self, args: Sequence[Any]) -> bool:
+        """True if a call is interpreted; its multiplications are estimated as those of a product of its arguments."""
+        largest = sorted(map(np.size, args))[-3:]
+        return not self.is_for_host and (
+            self.multiplies_tiles or float(np.prod(largest, dtype="float64")) <= LARGEST_INTERPRETED**2
+        )
+
     def __call__(self, *args: Any) -> Any:
         """Run it; return the last argument, which holds what it computed."""
         given = [
             np.ascontiguousarray(self.packings[i](arg)) if i in self.packings else arg for i, arg in enumerate(args)
         ]
-        if self.is_interpreted:
+        if self.is_interpreted(args):
             tir.interpret(self.func, *given, reverse_parallel=True)
         else:
             self.kernel(*given)

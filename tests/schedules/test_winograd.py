@@ -100,7 +100,7 @@ def narrow_convolution(dtype, channels=64, size=None, stride=1):
 def test_narrow_floats_are_transformed_in_float32(dtype, known):
     func = narrow_convolution(dtype, 32)
     run = Applied(Winograd(), func, "llvm -mcpu=skylake-avx512", known=[1] * known)
-    run.is_interpreted = False  # arranged for that machine, and compiled for this one
+    run.is_for_host = True  # arranged for that machine, and compiled for this one
     for height, width in ((0, 4), (1, 1), (7, 9)):
         x, k = numbers(1, 32, height, width, dtype=dtype), numbers(32, 32, 3, 3, dtype=dtype, seed=1)
         within_bound(x, k, run(x, k, np.full(x.shape, 77, "float32")), 1)
@@ -335,7 +335,7 @@ def test_the_switch(target, conv):
 def test_weights_that_are_known_are_transformed_when_a_program_is_built(target, conv, case):
     known = conv(**CASES[case])
     run, _ = transformed(known, target)
-    run.is_interpreted = False  # arranged for that machine, and compiled for this one
+    run.is_for_host = True  # arranged for that machine, and compiled for this one
     x, k, y = operands(known)
     within_bound(x, k, run(x, k, y), known.pad, known.stride)
     assert Winograd().pack(known.func(), target, []) is None
