@@ -21,7 +21,7 @@ DOTS = f"{X86} -mcpu=cooperlake"
 TILES = f"{X86} -mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+amx-bf16"
 
 
-LARGEST_INTERPRETED: Final = 30_000
+LARGEST_INTERPRETED: Final = 10_000
 """Multiplications up to which a function is interpreted: beyond it, compiling it takes less time."""
 
 
