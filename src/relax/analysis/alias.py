@@ -246,12 +246,12 @@ def private_variables(
 
 def variables_in(exprs: Iterable[RelaxExpr]) -> set[Var]:
     """The variables that occur in some expressions."""
-    found: set[Var] = set()
+    variables: set[Var] = set()
 
     def visit(item: Node) -> None:
         if isinstance(item, Var):
-            found.add(item)
+            variables.add(item)
 
     for expr in exprs:
         walk(expr, visit)
-    return found
+    return variables

@@ -22,14 +22,14 @@ def computable_at_compile_time(func: Function) -> list[Var]:
     """
     count: int = func.attrs.get(NUM_INPUT, len(func.params))
     weights = func.params[count:]
-    known: dict[Var, None] = dict.fromkeys(weights)
+    computable: dict[Var, None] = dict.fromkeys(weights)
     sizes: set[PrimVar] = set(bound_in(*map(_info, weights)))
     at_run_time = set(bound_in(*map(_info, func.params))) - sizes
     for binding in all_bindings(func):
         value = binding.value
         if (
             contains_impure_call(value)
-            or any(var not in known for var in free_vars(value))
+            or any(var not in computable for var in free_vars(value))
             or any(size not in sizes for size in free_symbolic_vars(value))
         ):
             if isinstance(binding, MatchCast):
@@ -39,8 +39,8 @@ def computable_at_compile_time(func: Function) -> list[Var]:
             if not at_run_time.isdisjoint(used_in(binding.struct_info)):
                 continue  # it is checked against a size that only the run time tells
             sizes.update(bound_in(binding.struct_info))
-        known[binding.var] = None
-    return list(known)
+        computable[binding.var] = None
+    return list(computable)
 
 
 def _info(param: Var) -> StructInfo:

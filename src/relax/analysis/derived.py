@@ -16,13 +16,13 @@ def check_derived(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
         checker.visit_expr(obj)
         return checker.found
     scopes = Scopes(obj, warn=False)
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for global_var, function in obj.functions.items():
         if isinstance(function, Function):
             checker = _Checker(scopes, global_var.name_hint)
             checker.visit_expr(function)
-            found += checker.found
-    return found
+            diagnostics += checker.found
+    return diagnostics
 
 
 class _Checker(ExprVisitor):

@@ -75,15 +75,15 @@ def reused_arguments(call: Call) -> Exprs:
 
 def any_call(func: Function, holds: Callable[[CallEffects], bool]) -> bool:
     """True if `holds` holds for the effects of a call in a function or its local functions."""
-    found: list[Call] = []
+    calls: list[Call] = []
 
     def visit(item: Node) -> bool:
         if isinstance(item, Call) and holds(effects_of(item)):
-            found.append(item)
-        return not found and not isinstance(item, (Var, StructInfo))
+            calls.append(item)
+        return not calls and not isinstance(item, (Var, StructInfo))
 
     walk(func, visit)
-    return bool(found)
+    return bool(calls)
 
 
 def may_change(call: Call, mod: IRModule | None = None) -> bool:

@@ -29,15 +29,15 @@ def check_reuse(mod: IRModule) -> None:
         return
     summaries = Summaries({}, {}, {}, {}, {})
     while True:
-        found: list[Diagnostic] = []
+        diagnostics: list[Diagnostic] = []
         before = summaries.facts()
         for global_var, func in mod.functions.items():
             if isinstance(func, Function):
-                _ReuseWalk(global_var.name_hint, found, summaries).summarize(func, global_var)
+                _ReuseWalk(global_var.name_hint, diagnostics, summaries).summarize(func, global_var)
         if summaries.facts() == before:
             break
-    if found:
-        raise DiagnosticError(found)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
 
 
 def _reuses(func: Function) -> bool:
@@ -65,20 +65,20 @@ def _reuses_arguments(call: Call) -> bool:
 class _ReuseWalk(StorageWalk):
     """Walk of one function; `taken` maps storages reused in place to the call that reused them."""
 
-    def __init__(self, name: str, found: list[Diagnostic], summaries: Summaries) -> None:
+    def __init__(self, name: str, diagnostics: list[Diagnostic], summaries: Summaries) -> None:
         super().__init__(summaries)
         self.name = name
-        self.found = found
+        self.found = diagnostics
         self.taken: dict[Storage, Span | None] = {}
 
     def summarize(self, func: Function, var: RelaxExpr) -> None:
         """Walk a function, and add what it does to the summaries."""
         result = flat(self.function(func))
-        known = self.summaries
-        for outer, now in ((known.reads, self.reads), (known.captured, result)):
+        summaries = self.summaries
+        for outer, now in ((summaries.reads, self.reads), (summaries.captured, result)):
             outer[var] = outer.get(var, frozenset()) | (now & self.outside)
         own = [self.own(param) for param in func.params]
-        for table, storages in ((known.consumed, self.taken.keys()), (known.returned, result)):
+        for table, storages in ((summaries.consumed, self.taken.keys()), (summaries.returned, result)):
             now = frozenset(i for i, value in enumerate(own) if flat(value) & storages)
             table[var] = table.get(var, frozenset()) | now  # only ever more, so that the walks end
 
@@ -103,14 +103,14 @@ class _ReuseWalk(StorageWalk):
         return (flat(first) - gone[1]) | (flat(second) - gone[0])
 
     def complain(self, expr: RelaxExpr, storages: Storages, read: Storages) -> None:
-        what = expr.name_hint if isinstance(expr, Var) else "the field of a tuple"
-        place = use_span(expr) or self.place
+        name = expr.name_hint if isinstance(expr, Var) else "the field of a tuple"
+        span = use_span(expr) or self.place
         for storage in (storages | read) & self.taken.keys():
             origin = storage.name_hint if isinstance(storage, Var) else "a constant"
-            alias = "" if what == origin else f", which is {origin},"
+            alias = "" if name == origin else f", which is {origin},"
             if storage not in storages:
                 alias = f", a function that reads {origin},"
-            self.report(f"{what}{alias} is used after it was reused in place", place, storage)
+            self.report(f"{name}{alias} is used after it was reused in place", span, storage)
 
     def called(self, call: Call) -> None:
         """Mark the storages of the arguments a call reuses."""
@@ -127,14 +127,14 @@ class _ReuseWalk(StorageWalk):
             self.check_taken(call, index, mine, frozenset[Storage]().union(*rest))
             self.taken.update((storage, call.span) for storage in mine)
 
-    def check_taken(self, call: Call, index: int, storages: Storages, others: Storages) -> None:
-        what = f"argument {index} of an in-place call"
+    def check_taken(self, call: Call, index: int, storages: Storages, other_storages: Storages) -> None:
+        subject = f"argument {index} of an in-place call"
         if any(isinstance(storage, Constant) for storage in storages):
-            self.report(f"{what} is a constant, which cannot be changed", call.span)
+            self.report(f"{subject} is a constant, which cannot be changed", call.span)
         elif storages & self.outside:
-            self.report(f"{what} comes from outside the local function, which may run again", call.span)
-        elif storages & others:
-            self.report(f"{what} is given to the call a second time", call.span)
+            self.report(f"{subject} comes from outside the local function, which may run again", call.span)
+        elif storages & other_storages:
+            self.report(f"{subject} is given to the call a second time", call.span)
 
     def report(self, message: str, span: Span | None, storage: Storage | None = None) -> None:
         taken_at = self.taken.get(storage) if storage is not None else None

@@ -109,7 +109,7 @@ def checks(
     """
     parts = [part for subject in subjects for part in subject.parts(is_met)]
     bound: set[Var] = set()
-    left: dict[Subject, list[int]] = {}
+    unchecked_axes: dict[Subject, list[int]] = {}
     """Dimensions of checked values that are neither bound nor compared yet."""
     in_turn = True  # as long as nothing is left to check of the parts before
 
@@ -121,7 +121,7 @@ def checks(
             in_turn = in_turn and isinstance(part.info, ObjectStructInfo)
             continue
         codes: dict[int, Code] = {}
-        left[part] = []
+        unchecked_axes[part] = []
         for axis, dim in enumerate(dims_of(part.info)):
             if isinstance(dim, Var) and is_open(dim):
                 codes[axis] = _storing(part.info, dim), dim
@@ -130,26 +130,27 @@ def checks(
                 codes[axis] = comparing(dim)
             else:
                 in_turn = False
-                left[part].append(axis)
+                unchecked_axes[part].append(axis)
         yield replace(check(part, codes), binding=True)
     for part in parts:
-        yield from _comparisons(part, left.get(part))
+        yield from _comparisons(part, unchecked_axes.get(part))
 
 
-def _comparisons(part: Subject, left: Sequence[int] | None) -> Iterator[Check]:
-    """The second round: what the first has left, None for all. What may fail is computed once all before it is found
-    to fit.
+def _comparisons(subject: Subject, axes: Sequence[int] | None) -> Iterator[Check]:
+    """Yield comparisons of the dimensions `axes`, None for all of the subject's.
+
+    A dimension whose computation may fail is computed after the comparisons of the dimensions before it.
     """
-    dims = dims_of(part.info)
+    dims = dims_of(subject.info)
     codes: dict[int, Code] = {}
-    looked_at = left is not None
-    for axis in range(len(dims)) if left is None else left:
+    looked_at = axes is not None
+    for axis in range(len(dims)) if axes is None else axes:
         if (codes or not looked_at) and not scalar_never_fails(dims[axis]):
-            yield check(part, codes)
+            yield check(subject, codes)
             codes, looked_at = {}, True
         codes[axis] = comparing(dims[axis])
     if codes or not looked_at:
-        yield check(part, codes)
+        yield check(subject, codes)
 
 
 def _storing(info: StructInfo, var: Var) -> int:
@@ -163,7 +164,7 @@ def comparing(dim: PrimExpr) -> Code:
     return (ASSERT_IMM, evaluate(dim)) if isinstance(dim, FloatImm) else (ASSERT_SLOT, dim)
 
 
-def check(part: Subject, codes: Mapping[int, Code]) -> Check:
+def check(subject: Subject, codes: Mapping[int, Code]) -> Check:
     """Return the check with the given treatment of some dimensions; the others are unconstrained."""
-    every = tuple(codes.get(axis, (IGNORE, 0)) for axis in range(len(dims_of(part.info))))
-    return Check(part, every if codes else ())
+    every = tuple(codes.get(axis, (IGNORE, 0)) for axis in range(len(dims_of(subject.info))))
+    return Check(subject, every if codes else ())

@@ -193,12 +193,12 @@ class _Reader:
             exprs += [arg.value for arg in call.args if isinstance(arg, PrimValue)]
             used.update((v, None) for expr in exprs if expr is not None for v in free_vars(expr))
         names = {var.name for var in used}
-        known = names | {var.name for var in all_symbolic_vars(self.func)}
-        for wrong, what in ((names - self.sizes.keys(), "missing"), (self.sizes.keys() - known, "not known")):
+        all_names = names | {var.name for var in all_symbolic_vars(self.func)}
+        for wrong, problem in ((names - self.sizes.keys(), "missing"), (self.sizes.keys() - all_names, "not known")):
             if wrong:
                 variables = ", ".join(sorted(names)) or "none"
                 listed = ", ".join(sorted(wrong))
                 raise ValueError(
-                    f"memory_plan: {self.name} allocates by the shape variables {variables}; {what}: {listed}"
+                    f"memory_plan: {self.name} allocates by the shape variables {variables}; {problem}: {listed}"
                 )
         return {var: self.sizes[var.name] for var in used}

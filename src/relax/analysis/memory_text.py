@@ -40,14 +40,14 @@ def _title(plan: PlanFigures) -> str:
 
 def _row(plan: PlanFigures, tensor: PlannedTensor) -> tuple[str, ...]:
     shape = " x ".join(map(str, tensor.shape)) or "scalar"
-    place = tensor.storage or "its own"
+    storage = tensor.storage or "its own"
     offset = "" if tensor.storage is None else str(tensor.offset)
     alive = f"{tensor.first}-{'' if tensor.escapes else tensor.last}"
     count = max((t.last for t in plan.tensors), default=0) + 1
     start = tensor.first * BAR // count
     stop = max(start + 1, -(-(tensor.last + 1) * BAR // count))
     bar = "." * start + "#" * (stop - start) + "." * (BAR - stop)
-    return tensor.name, shape, tensor.dtype, str(tensor.nbytes), place, offset, alive, bar
+    return tensor.name, shape, tensor.dtype, str(tensor.nbytes), storage, offset, alive, bar
 
 
 def _figures(plan: PlanFigures) -> list[str]:
@@ -70,7 +70,7 @@ def svg_of(plan: PlanFigures) -> str:
     lanes, top = _lanes(plan)
     end = max((tensor.last for tensor in plan.tensors), default=0) + 1
     across, up = (WIDTH - 2 * MARGIN) / end, (HEIGHT - 2 * MARGIN) / max(top, 1)
-    parts = [
+    elements = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" '
         f'font-family="system-ui, sans-serif" font-size="11">',
         f"<title>{escape(_title(plan))}</title>",
@@ -82,13 +82,13 @@ def svg_of(plan: PlanFigures) -> str:
         x, width = MARGIN + tensor.first * across, (tensor.last + 1 - tensor.first) * across
         height = tensor.nbytes * up
         y = HEIGHT - MARGIN - (lanes[tensor] + tensor.nbytes) * up
-        parts.append(_box(tensor, x, y, width, height))
+        elements.append(_box(tensor, x, y, width, height))
     level = HEIGHT - MARGIN - plan.lower_bound * up
-    parts.append(
+    elements.append(
         f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{level:.1f}" y2="{level:.1f}" stroke="#d9480f" '
         f'stroke-dasharray="6 4"><title>lower bound: {plan.lower_bound} bytes</title></line>'
     )
-    return "\n".join([*parts, "</svg>", ""])
+    return "\n".join([*elements, "</svg>", ""])
 
 
 def _lanes(plan: PlanFigures) -> tuple[dict[PlannedTensor, int], int]:
@@ -111,11 +111,11 @@ def _lanes(plan: PlanFigures) -> tuple[dict[PlannedTensor, int], int]:
 def _box(tensor: PlannedTensor, x: float, y: float, width: float, height: float) -> str:
     """Draw one tensor as a box; its colour is a hash of its name."""
     hue = zlib.crc32(tensor.name.encode()) % 360 / 360
-    red, green, blue = (round(255 * part) for part in colorsys.hls_to_rgb(hue, 0.8, 0.55))
+    red, green, blue = (round(255 * channel) for channel in colorsys.hls_to_rgb(hue, 0.8, 0.55))
     dashed = ' stroke-dasharray="3 2"' if tensor.storage is None else ""
     shape = " x ".join(map(str, tensor.shape)) or "scalar"
-    place = f"{tensor.storage} + {tensor.offset}" if tensor.storage else "memory of its own"
-    words = f"{tensor.name}: {shape} {tensor.dtype}, {tensor.nbytes} bytes, {place}"
+    storage = f"{tensor.storage} + {tensor.offset}" if tensor.storage else "memory of its own"
+    words = f"{tensor.name}: {shape} {tensor.dtype}, {tensor.nbytes} bytes, {storage}"
     label = ""
     if width >= LABELLED[0] and height >= LABELLED[1]:
         shown = escape(tensor.name[: int(width / 7)])

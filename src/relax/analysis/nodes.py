@@ -26,7 +26,7 @@ Check = Callable[[Any, str], Iterator[Problem]]
 
 def check_nodes(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
     """Return a diagnostic for each field of a wrong type and each node that contains itself."""
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     finished: set[int] = set()  # by identity: struct infos are equal by structure, which a broken one may not have
     path: set[int] = set()
     work: list[tuple[Node, Span | None, bool]] = [(obj, None, False)]
@@ -36,19 +36,21 @@ def check_nodes(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
             path.remove(id(node))
             finished.add(id(node))
         elif id(node) in path:
-            found.append(_broken(f"this {type(node).__name__} contains itself", span))
+            diagnostics.append(_broken(f"this {type(node).__name__} contains itself", span))
         elif id(node) not in finished:
             path.add(id(node))
             own: object = getattr(node, "span", None)
             here = own if isinstance(own, Span) else span
             if node_key(type(node)) not in NODE_CLASSES:
-                found.append(_broken(f"{type(node).__name__} is no kind of node, only what kinds have in common", here))
+                diagnostics.append(
+                    _broken(f"{type(node).__name__} is no kind of node, only what kinds have in common", here)
+                )
             if not all(fits(getattr(node, name, None)) for name, fits in _quick_checks(type(node))):
-                found += [_broken(f"{_owner(node)}{text}", here) for text in _problems(node)]
+                diagnostics += [_broken(f"{_owner(node)}{text}", here) for text in _problems(node)]
             work.append((node, span, True))
             below = [(item, here, False) for item in _below(node)]
             work += reversed(below)
-    return found
+    return diagnostics
 
 
 def _broken(message: str, span: Span | None) -> Diagnostic:
@@ -82,16 +84,16 @@ def _is_stored(node: Node, field: str) -> bool:
 
 
 def _below(node: Node) -> list[Node]:
-    found: list[Node] = []
+    children: list[Node] = []
     for name, _ in _checks(type(node)):
         if not _is_stored(node, name):
             value: Any = getattr(node, name, None)
             if isinstance(value, Node):
                 if name != "attrs":
-                    found.append(value)
+                    children.append(value)
             elif isinstance(value, (tuple, dict)):
-                found.extend(_nodes_in(value, name == "attrs"))
-    return found
+                children.extend(_nodes_in(value, name == "attrs"))
+    return children
 
 
 def _nodes_in(value: Any, is_attrs: bool) -> Iterator[Node]:

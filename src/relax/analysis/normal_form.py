@@ -38,7 +38,7 @@ class _Checker:
         return Diagnostic("E2101", f"normal form: {message}", span or self.span, self.where, hint=_HINT)
 
     def value(self, expr: RelaxExpr) -> Iterator[Diagnostic]:
-        """The value of a binding: a leaf, or something whose parts are leaves."""
+        """Check the value of a binding: a leaf, or an expression whose operands are leaves."""
         match expr:
             case Function():
                 yield from self.body(expr.body, "the body of a function")
@@ -49,9 +49,9 @@ class _Checker:
             case SeqExpr():
                 yield self.wrong("a SeqExpr stands only as the body of a function or a branch of an if", expr.span)
             case Call():
-                for part in (expr.op, *expr.args):
-                    if not isinstance(part, Op):
-                        yield from self.leaf(part)
+                for operand in (expr.op, *expr.args):
+                    if not isinstance(operand, Op):
+                        yield from self.leaf(operand)
             case TupleGetItem():
                 yield from self.leaf(expr.tuple_value)
             case Tuple():
@@ -64,9 +64,9 @@ class _Checker:
         if not is_leaf(expr):
             yield self.wrong(f"a nested {type(expr).__name__} must be bound to a variable", expr.span)
 
-    def body(self, expr: RelaxExpr, what: str) -> Iterator[Diagnostic]:
+    def body(self, expr: RelaxExpr, subject: str) -> Iterator[Diagnostic]:
         if not isinstance(expr, SeqExpr):
-            yield self.wrong(f"{what} must be a SeqExpr, found a {type(expr).__name__}", expr.span)
+            yield self.wrong(f"{subject} must be a SeqExpr, found a {type(expr).__name__}", expr.span)
             return
         previous: BindingBlock | None = None
         for block in expr.blocks:

@@ -196,7 +196,7 @@ def collect(obj: IRModule | BaseFunc | RelaxExpr) -> ProgramFacts:
 
 
 def first_span(*nodes: Node | None) -> Span | None:
-    """The first source position that is known among nodes."""
+    """First known source position among nodes."""
     return next((n.span for n in nodes if n is not None and n.span is not None), None)
 
 
@@ -388,8 +388,8 @@ class _Collector:
         infos = [p.struct_info_ for p in function.params]
         for param in function.params:
             self.define(param, self.place(param, function), is_param=True)
-        known = [info for info in infos if info is not None]
-        self.define_shape_vars(bound_in(*known), self.place(function))
+        known_infos = [info for info in infos if info is not None]
+        self.define_shape_vars(bound_in(*known_infos), self.place(function))
         for param, info in zip(function.params, infos, strict=True):
             if info is not None:
                 self.annotation(info, self.place(info, param, function), "parameter")
@@ -431,8 +431,8 @@ class _Collector:
         described = var.struct_info_
         if described is not None and not (isinstance(binding, MatchCast) and described is binding.struct_info):
             self.for_output = self.scope.kind == "dataflow" and not isinstance(var, DataflowVar)
-            known = () if var.annotation is not None else self.unbound
-            self.annotation(described, self.place(described, var, binding), "", frozenset(known))
+            own = () if var.annotation is not None else self.unbound
+            self.annotation(described, self.place(described, var, binding), "", frozenset(own))
             self.for_output = False
         self.define(var, self.place(var, binding))
 

@@ -52,7 +52,7 @@ def realize_vdevices(mod: IRModule) -> IRModule:
 
 def _signatures(functions: dict[GlobalVar, Function], placement: Placement) -> dict[GlobalVar, BaseFunc]:
     """The functions, with their new signatures, from which calls are derived while bodies are rewritten."""
-    made: dict[GlobalVar, BaseFunc] = {}
+    signatures: dict[GlobalVar, BaseFunc] = {}
     for global_var, function in functions.items():
         places = placement.functions[function]
         infos = [placed(param.struct_info, place) for param, place in zip(function.params, places.params, strict=True)]
@@ -64,8 +64,8 @@ def _signatures(functions: dict[GlobalVar, Function], placement: Placement) -> d
                 param if info is param.struct_info else Var(param.name_hint, info)
                 for param, info in zip(function.params, infos, strict=True)
             ]
-            made[global_var] = Function.create_empty(params, ret, function.is_pure, function.attrs)
-    return made
+            signatures[global_var] = Function.create_empty(params, ret, function.is_pure, function.attrs)
+    return signatures
 
 
 class _Realizer(Rewriter):
@@ -98,11 +98,11 @@ class _Realizer(Rewriter):
     def define(self, var: Var) -> Var:
         new = super().define(var)
         info = new.struct_info_
-        known = info if info is None else placed(info, self.places(var))
-        if known is info:
+        placed_info = info if info is None else placed(info, self.places(var))
+        if placed_info is info:
             return new
-        new = type(var)(var.name_hint, known if var.annotation is not None else None, span=var.span)
-        set_slot(new, "_struct_info", known)
+        new = type(var)(var.name_hint, placed_info if var.annotation is not None else None, span=var.span)
+        set_slot(new, "_struct_info", placed_info)
         return new
 
     def places(self, var: Var) -> Places:
@@ -146,9 +146,9 @@ class _Realizer(Rewriter):
         if not isinstance(expr, Constant):
             return super().leaf(expr)
         places = self.placement.constants[self.owner]
-        place = places[self.next_constant]
+        location = places[self.next_constant]
         self.next_constant += 1
-        vdevice = None if place is None else place.vdevice
+        vdevice = None if location is None else location.vdevice
         return expr if vdevice is None else self.builder.emit(self.moved(expr, vdevice))
 
     def call(self, call: Call) -> RelaxExpr:
@@ -162,8 +162,8 @@ class _Realizer(Rewriter):
                 return data
             if isinstance(operator, HintOnDevice):
                 return ToVDevice(operator.dst_vdevice).call(data).replace(span=call.span)
-        known = call.struct_info
-        if new is call and placed(known, places) is not known:  # the callee says more than it did
+        old_info = call.struct_info
+        if new is call and placed(old_info, places) is not old_info:  # the callee says more than it did
             return Call(call.op, call.args, call.attrs, call.sinfo_args, span=call.span)
         return new
 

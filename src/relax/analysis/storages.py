@@ -138,10 +138,10 @@ class StorageWalk:
 
     def of_callee(self, call: Call, table: dict[RelaxExpr, frozenset[FactT]]) -> frozenset[FactT]:
         """The entries of a table for the functions that a call may enter."""
-        found = frozenset[FactT](table.get(call.op, ()))
+        entries = frozenset[FactT](table.get(call.op, ()))
         for callee in flat(self.held(call.op)):
-            found |= table.get(callee, found)
-        return found
+            entries |= table.get(callee, entries)
+        return entries
 
     def branches(self, expr: If) -> Value:
         """The storages of either branch's result."""
@@ -199,26 +199,26 @@ def own_storages(var: Var, info: StructInfo | None) -> Value:
     """New storages for the value of a variable; of a tuple, one for each field."""
     if not isinstance(info, TupleStructInfo) or is_excessive(info, PLACES):
         return frozenset({var})
-    parts = [Var(f"{var.name_hint}[{i}]") for i in range(len(info.fields))]
-    return tuple(own_storages(part, field) for part, field in zip(parts, info.fields, strict=True))
+    fields = [Var(f"{var.name_hint}[{i}]") for i in range(len(info.fields))]
+    return tuple(own_storages(storage, field) for storage, field in zip(fields, info.fields, strict=True))
 
 
 def flat(value: Value) -> Storages:
     """All the storages of a value."""
     if not isinstance(value, tuple):
         return value
-    found: set[Storage] = set()
+    storages: set[Storage] = set()
     seen: set[int] = set()
     pending: list[Value] = [value]
     while pending:
-        part = pending.pop()
-        if id(part) not in seen:
-            seen.add(id(part))
-            if isinstance(part, tuple):
-                pending += part
+        item = pending.pop()
+        if id(item) not in seen:
+            seen.add(id(item))
+            if isinstance(item, tuple):
+                pending += item
             else:
-                found |= part
-    return frozenset(found)
+                storages |= item
+    return frozenset(storages)
 
 
 def same_value(first: Value, second: Value) -> bool:

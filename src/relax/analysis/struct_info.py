@@ -71,10 +71,10 @@ class _Static:
         self.done: dict[int, StructInfo] = {}
 
     def __call__(self, sinfo: StructInfo) -> StructInfo:
-        known = self.done.get(id(sinfo))
-        if known is None:
-            known = self.done[id(sinfo)] = _static(sinfo, self)
-        return known
+        cached = self.done.get(id(sinfo))
+        if cached is None:
+            cached = self.done[id(sinfo)] = _static(sinfo, self)
+        return cached
 
 
 def _static(sinfo: StructInfo, inside: _Static) -> StructInfo:

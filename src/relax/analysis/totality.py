@@ -48,12 +48,12 @@ def _is_total(call: Call) -> bool:
 def _is_known(info: StructInfo | None) -> bool:
     """True if dtypes and sizes of tensors are known, so that inference compares them all."""
 
-    def known(field: StructInfo) -> bool:
+    def is_static(field: StructInfo) -> bool:
         if isinstance(field, TensorStructInfo):
             return field.dims is not None and not field.dtype.is_void
         return isinstance(field, PrimStructInfo)
 
-    return info is not None and all(map(known, fields_in(info)))
+    return info is not None and all(map(is_static, fields_in(info)))
 
 
 def _leaves_checks(call: Call) -> bool:

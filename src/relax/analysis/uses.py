@@ -78,9 +78,9 @@ def times_used(bindings: Iterable[Binding]) -> Counter[Var]:
     """The number of times that the values of bindings use each Relax variable; at least that, of nested functions."""
     uses: Counter[Var] = Counter()
 
-    def visit(part: Node) -> None:
-        if isinstance(part, Var):
-            uses[part] += 1
+    def visit(node: Node) -> None:
+        if isinstance(node, Var):
+            uses[node] += 1
 
     for binding in bindings:
         walk(binding.value, visit)
@@ -89,16 +89,16 @@ def times_used(bindings: Iterable[Binding]) -> Counter[Var]:
 
 def bound_variables(item: Node) -> dict[Var, None]:
     """The Relax variables bound below a node: parameters and bindings, those of local functions included."""
-    found: dict[Var, None] = {}
+    variables: dict[Var, None] = {}
 
-    def visit(part: Node) -> None:
-        if isinstance(part, Binding):
-            found[part.var] = None
-        elif isinstance(part, Function):
-            found.update((param, None) for param in part.params)
+    def visit(node: Node) -> None:
+        if isinstance(node, Binding):
+            variables[node.var] = None
+        elif isinstance(node, Function):
+            variables.update((param, None) for param in node.params)
 
     walk(item, visit)
-    return found
+    return variables
 
 
 def free_variables(item: Node) -> list[Var]:

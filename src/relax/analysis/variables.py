@@ -55,16 +55,16 @@ def all_vars(expr: RelaxExpr) -> list[Var]:
 
 def called_global_vars(expr: RelaxExpr) -> list[GlobalVar]:
     """The global functions an expression calls, also as the kernel of a call_tir, one per name."""
-    found: dict[str, GlobalVar] = {}
+    callees: dict[str, GlobalVar] = {}
 
     def visit(item: Node) -> None:
         if isinstance(item, Call):
             for callee in (item.op, *item.args[:1]) if isinstance(item.op, Op) else (item.op,):
                 if isinstance(callee, GlobalVar):
-                    found.setdefault(callee.name_hint, callee)
+                    callees.setdefault(callee.name_hint, callee)
 
     walk(expr, visit)
-    return list(found.values())
+    return list(callees.values())
 
 
 def all_global_vars(expr: RelaxExpr) -> list[GlobalVar]:

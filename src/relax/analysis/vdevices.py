@@ -142,17 +142,17 @@ def placed(info: StructInfo, places: Places) -> StructInfo:
     done: dict[tuple[int, int], StructInfo] = {}
 
     def visit(info: StructInfo, places: Places) -> StructInfo:
-        """Parts that are shared are placed once for each place."""
+        """Place shared struct infos once for each of their places."""
         key = id(info), id(places)
         if key not in done:
-            done[key] = part(info, places)
+            done[key] = rebuilt(info, places)
         return done[key]
 
     def several(infos: tuple[StructInfo, ...], places: tuple[Places, ...]) -> tuple[StructInfo, ...]:
         new = tuple(map(visit, infos, places))
         return infos if all(a is b for a, b in zip(new, infos, strict=True)) else new
 
-    def part(info: StructInfo, places: Places) -> StructInfo:
+    def rebuilt(info: StructInfo, places: Places) -> StructInfo:
         match info, places:
             case (TensorStructInfo(), Location()):
                 vdevice = places.vdevice
@@ -172,17 +172,17 @@ def placed(info: StructInfo, places: Places) -> StructInfo:
 
 def leaves(places: Places) -> list[Location]:
     """The tensors in a value, through tuples; a tuple that occurs in several counts once."""
-    found: dict[Location, None] = {}
+    locations: dict[Location, None] = {}
     seen: set[int] = set()
     pending = [places]
     while pending:
-        part = pending.pop()
-        if isinstance(part, Location):
-            found[part] = None
-        elif isinstance(part, tuple) and id(part) not in seen:
-            seen.add(id(part))
-            pending.extend(reversed(part))
-    return list(found)
+        current = pending.pop()
+        if isinstance(current, Location):
+            locations[current] = None
+        elif isinstance(current, tuple) and id(current) not in seen:
+            seen.add(id(current))
+            pending.extend(reversed(current))
+    return list(locations)
 
 
 class _Placer:
@@ -212,10 +212,10 @@ class _Placer:
             self.where = f"in {global_var.name_hint}"
             self.body(function, self.globals[global_var.name_hint])
         self.spread()
-        for place, known in self.hints:
-            self.learn(place, known)
-        for place, known in _agreed(self.casts):
-            self.learn(place, known)
+        for location, known in self.hints:
+            self.learn(location, known)
+        for location, known in _agreed(self.casts):
+            self.learn(location, known)
         return self.out
 
     # ------------------------------------------------------------------------ places of struct info
@@ -230,7 +230,7 @@ class _Placer:
             {} if isinstance(info, TupleStructInfo | FuncStructInfo) and is_excessive(info, MANY_PLACES) else None
         )
 
-        def made(info: StructInfo | None, text: str, derived: bool) -> Places:
+        def places_of(info: StructInfo | None, text: str, derived: bool) -> Places:
             if of_object is None:
                 return new(info, text, derived)
             if id(info) not in of_object:
@@ -242,14 +242,14 @@ class _Placer:
                 case TensorStructInfo(vdevice=vdevice):
                     return Location(None if vdevice is None else self.known(vdevice, text, span, derived))
                 case TupleStructInfo(fields):
-                    return tuple(made(item, f"{text}[{i}]", derived) for i, item in enumerate(fields))
+                    return tuple(places_of(item, f"{text}[{i}]", derived) for i, item in enumerate(fields))
                 case FuncStructInfo(params, ret) if params is not None:
-                    places = tuple(made(item, f"parameter {i} of {text}", False) for i, item in enumerate(params))
-                    return FuncPlaces(text, places, made(ret, f"the result of {text}", False))
+                    places = tuple(places_of(item, f"parameter {i} of {text}", False) for i, item in enumerate(params))
+                    return FuncPlaces(text, places, places_of(ret, f"the result of {text}", False))
                 case _:
                     return None
 
-        return made(info, text, derived)
+        return places_of(info, text, derived)
 
     def known(self, vdevice: VDevice, text: str, span: Span | None, derived: bool = False) -> Known:
         """Record a statement about a device, which the module must list."""
@@ -257,9 +257,9 @@ class _Placer:
         if vdevice_index(vdevice, self.listed) is None and key not in self.reported:
             self.reported.add(key)
             message = f"{text}: the module does not list the virtual device {vdevice.target}:{vdevice.vdevice_id}"
-            known = ", ".join(vdevice_text(item, self.listed) for item in self.listed)
+            names = ", ".join(vdevice_text(item, self.listed) for item in self.listed)
             hint = 'list it in I.module_global_infos({"vdevice": [...]})'
-            self.complain(UNLISTED_DEVICE, message, span, (f"it lists {known}",), hint)
+            self.complain(UNLISTED_DEVICE, message, span, (f"it lists {names}",), hint)
         return Known(vdevice, text, span, derived)
 
     # ------------------------------------------------------------------------------------ functions
@@ -274,8 +274,8 @@ class _Placer:
         ret = function.ret_struct_info
         span = None if ret is None else ret.span
         result = self.places(ret, f"the result of {name}", span or function.span, span is None)
-        made = self.out.functions[function] = FuncPlaces(name, tuple(params), result)
-        return made
+        signature = self.out.functions[function] = FuncPlaces(name, tuple(params), result)
+        return signature
 
     def body(self, function: Function, places: FuncPlaces) -> None:
         result = self.sequence(cast(SeqExpr, function.body))
@@ -326,17 +326,17 @@ class _Placer:
         self.connect(own, places, var.name_hint, function.span, escapes=False)
         return places
 
-    def cast(self, own: Places, value: Places, what: str, span: Span | None) -> None:
+    def cast(self, own: Places, value: Places, description: str, span: Span | None) -> None:
         """A cast that names a device is a check; one that does not leaves the value where it is."""
         for mine, theirs in _pairs(own, value):
-            self.cast_part(mine, theirs, what, span)
+            self.cast_part(mine, theirs, description, span)
 
-    def cast_part(self, own: Places, value: Places, what: str, span: Span | None) -> None:
+    def cast_part(self, own: Places, value: Places, description: str, span: Span | None) -> None:
         match own, value:
             case (Location(), Location()) if own.known is not None and value.find().known is None:
                 self.casts.append((value, own.known))
             case _:
-                self.connect(own, value, what, span)
+                self.connect(own, value, description, span)
 
     def bound(self, var: Var, value: RelaxExpr, own: Places) -> Places:
         """The places of what a variable is bound to."""
@@ -364,9 +364,9 @@ class _Placer:
             case Tuple(fields):
                 return tuple(self.value(item, kernel) for item in fields)
             case Constant():
-                place = None if kernel else Location()
-                self.out.constants.setdefault(self.owner, []).append(place)
-                return place
+                location = None if kernel else Location()
+                self.out.constants.setdefault(self.owner, []).append(location)
+                return location
             case _:
                 return None
 
@@ -380,8 +380,8 @@ class _Placer:
         result = self.places(call.struct_info_, var.name_hint, call.span, True)
         callee = self.globals.get(call.op.name_hint) if isinstance(call.op, GlobalVar) else None
         if isinstance(call.op, Var):
-            known = self.out.variables.get(call.op)
-            callee = known if isinstance(known, FuncPlaces) else None
+            callee_places = self.out.variables.get(call.op)
+            callee = callee_places if isinstance(callee_places, FuncPlaces) else None
         self.apply(callee, args, result, call.span)
         return result
 
@@ -395,13 +395,13 @@ class _Placer:
                 return Location(self.known(dst, f"what to_vdevice gives {var.name_hint}", call.span))
             case HintOnDevice(dst):
                 known = self.known(dst, f"what hint_on_device gives {var.name_hint}", call.span)
-                self.hints += [(place, known) for place in leaves(args[0])]
+                self.hints += [(location, known) for location in leaves(args[0])]
                 return Location(known)
             case CallInplacePacked(indices):
-                parts = result if isinstance(result, tuple) else (result,)
-                for part, index in zip(parts, indices, strict=True):
+                fields = result if isinstance(result, tuple) else (result,)
+                for result_field, index in zip(fields, indices, strict=True):
                     if index >= 0:
-                        self.connect(part, args[index + 1], "call_inplace_packed", call.span)
+                        self.connect(result_field, args[index + 1], "call_inplace_packed", call.span)
             case None:
                 pass
             case _:
@@ -416,9 +416,9 @@ class _Placer:
             case MakeClosure():
                 self.captured(args[0], args[1], result, span)
             case CallDPSPacked():
-                for place in leaves(result):
+                for location in leaves(result):
                     parts = [Part(arg, "call_dps_packed", span, self.where) for arg in leaves(args[1])]
-                    self.joins.append(Join(place, parts, backward=False))
+                    self.joins.append(Join(location, parts, backward=False))
             case _ if operator.propagates_vdevice:
                 together = [*leaves(args), *leaves(result)]
                 for other in together[1:]:
@@ -434,16 +434,16 @@ class _Placer:
             self.argument(callee, param, arg, f"argument {index} of {callee.name}", span)
         self.connect(callee.ret, result, f"the result of {callee.name}", span)
 
-    def argument(self, callee: FuncPlaces, param: Places, arg: Places, what: str, span: Span | None) -> None:
+    def argument(self, callee: FuncPlaces, param: Places, arg: Places, description: str, span: Span | None) -> None:
         for mine, theirs in _pairs(param, arg):
             if not (isinstance(mine, Location) and isinstance(theirs, Location)):
-                self.connect(mine, theirs, what, span)
+                self.connect(mine, theirs, description, span)
                 continue
             join = self.joins_of.get(mine)
             if join is None:
                 join = self.joins_of[mine] = Join(mine, [], callee=callee)
                 self.joins.append(join)
-            join.parts.append(Part(theirs, what, span, self.where))
+            join.parts.append(Part(theirs, description, span, self.where))
 
     def captured(self, callee: Places, values: Places, result: Places, span: Span | None) -> None:
         """make_closure: the last parameters are given, those before them are the result's."""
@@ -456,40 +456,40 @@ class _Placer:
 
     # --------------------------------------------------------------------------------- what is one
 
-    def connect(self, a: Places, b: Places, what: str, span: Span | None, escapes: bool = True) -> None:
+    def connect(self, a: Places, b: Places, description: str, span: Span | None, escapes: bool = True) -> None:
         """Unify the locations of two values."""
         for mine, theirs in _pairs(a, b):
             match mine, theirs:
                 case (Location(), Location()):
-                    self.unite(mine, theirs, what, span)
+                    self.unite(mine, theirs, description, span)
                 case (FuncPlaces(), FuncPlaces()) if mine is not theirs:
                     if escapes:
                         mine.closed = theirs.closed = False
-                    self.connect(mine.params, theirs.params, f"a parameter of {what}", span)
-                    self.connect(mine.ret, theirs.ret, f"the result of {what}", span)
+                    self.connect(mine.params, theirs.params, f"a parameter of {description}", span)
+                    self.connect(mine.ret, theirs.ret, f"the result of {description}", span)
                 case _:
                     pass
 
-    def unite(self, a: Location, b: Location, what: str, span: Span | None) -> None:
+    def unite(self, a: Location, b: Location, description: str, span: Span | None) -> None:
         a, b = a.find(), b.find()
         if a is b:
             return
         if a.known is not None and b.known is not None and not same_vdevice(a.known.vdevice, b.known.vdevice):
-            self.conflict(what, span, a.known, b.known)
+            self.conflict(description, span, a.known, b.known)
             return
         b.parent = a
         if a.known is None or (a.known.derived and b.known is not None):
             a.known = b.known
 
-    def join(self, result: Places, parts: Sequence[Places], what: str, span: Span | None) -> None:
+    def join(self, result: Places, parts: Sequence[Places], description: str, span: Span | None) -> None:
         """Record that a value is one of several."""
         seen: set[tuple[int, ...]] = set()
 
         def visit(result: Places, parts: Sequence[Places]) -> None:
             match result:
                 case Location():
-                    found = [Part(part, what, span, self.where) for part in parts if isinstance(part, Location)]
-                    self.joins.append(Join(result, found, forward=len(found) == len(parts)))
+                    joined = [Part(part, description, span, self.where) for part in parts if isinstance(part, Location)]
+                    self.joins.append(Join(result, joined, forward=len(joined) == len(parts)))
                 case tuple():
                     key = (id(result), *map(id, parts))
                     if key in seen:
@@ -500,15 +500,15 @@ class _Placer:
                         visit(item, fields)
                 case _:
                     for part in parts:
-                        self.connect(result, part, what, span)
+                        self.connect(result, part, description, span)
 
         visit(result, parts)
 
     # ------------------------------------------------------------------------------------ spreading
 
-    def learn(self, place: Location, known: Known) -> None:
+    def learn(self, location: Location, known: Known) -> None:
         """Set a location's device if it is unknown."""
-        root = place.find()
+        root = location.find()
         if root.known is None:
             root.known = known
             self.spread()
@@ -526,37 +526,37 @@ class _Placer:
         result, changed = join.result.find(), False
         if result.known is not None:
             for part in join.parts if join.backward else ():
-                place = part.place.find()
-                if place.known is None:
-                    place.known, changed = result.known, True
-                elif not same_vdevice(place.known.vdevice, result.known.vdevice):
+                location = part.place.find()
+                if location.known is None:
+                    location.known, changed = result.known, True
+                elif not same_vdevice(location.known.vdevice, result.known.vdevice):
                     self.where = part.where
-                    self.conflict(part.what, part.span, result.known, place.known)
+                    self.conflict(part.what, part.span, result.known, location.known)
             return changed
-        others = [place for part in join.parts if (place := part.place.find()) is not result]
+        sources = [location for part in join.parts if (location := part.place.find()) is not result]
         open_end = join.callee is not None and not join.callee.closed
-        if not join.forward or open_end or not others:
+        if not join.forward or open_end or not sources:
             return False
-        first = others[0].known
-        if first is None or not all(same_vdevice(first.vdevice, place.vdevice) for place in others):
+        first = sources[0].known
+        if first is None or not all(same_vdevice(first.vdevice, location.vdevice) for location in sources):
             return False
         result.known = first
         return True
 
     # ----------------------------------------------------------------------------------- complaints
 
-    def conflict(self, what: str, span: Span | None, a: Known, b: Known) -> None:
-        key = (what, span)
+    def conflict(self, description: str, span: Span | None, a: Known, b: Known) -> None:
+        key = (description, span)
         if key in self.reported:
             return
         self.reported.add(key)
-        message = f"{what}: what must be on one virtual device is on two"
+        message = f"{description}: what must be on one virtual device is on two"
         notes = tuple(self.told(known) for known in (a, b))
         self.complain(DEVICES, message, span, notes, "move one of them with R.to_vdevice")
 
     def told(self, known: Known) -> str:
-        place = "" if known.span is None else f" ({known.span})"
-        return f"{known.text} is on {vdevice_text(known.vdevice, self.listed)}{place}"
+        suffix = "" if known.span is None else f" ({known.span})"
+        return f"{known.text} is on {vdevice_text(known.vdevice, self.listed)}{suffix}"
 
     def complain(self, code: str, message: str, span: Span | None, notes: tuple[str, ...], hint: str) -> None:
         self.out.diagnostics.append(Diagnostic(code, message, span, self.where, notes, hint))
@@ -584,10 +584,10 @@ def _escaped(places: Places) -> Places:
 def _agreed(casts: Iterable[tuple[Location, Known]]) -> list[tuple[Location, Known]]:
     """The places on which casts agree."""
     said: dict[Location, list[Known]] = {}
-    for place, known in casts:
-        said.setdefault(place.find(), []).append(known)
+    for location, known in casts:
+        said.setdefault(location.find(), []).append(known)
     return [
-        (place, known[0])
-        for place, known in said.items()
+        (location, known[0])
+        for location, known in said.items()
         if all(same_vdevice(known[0].vdevice, other.vdevice) for other in known)
     ]

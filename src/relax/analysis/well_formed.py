@@ -29,27 +29,27 @@ def check_well_formed(obj: Checked) -> list[Diagnostic]:
     """
     if not isinstance(obj, (IRModule, BaseFunc, RelaxExpr)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"expected an IRModule, a function or an expression, found {type(obj).__name__}")
-    found = check_nodes(obj)
-    if found:
-        return sorted(found, key=_position)
+    diagnostics = check_nodes(obj)
+    if diagnostics:
+        return sorted(diagnostics, key=_position)
     try:
         program = collect(obj)
-        found = [violation.diagnostic() for rule in RULES for violation in rule(program)]
-        found += _unknown_functions(program)
+        diagnostics = [violation.diagnostic() for rule in RULES for violation in rule(program)]
+        diagnostics += _unknown_functions(program)
     except RecursionError:
         return [nested_too_deeply("the program", "checked", obj.span)]
-    return sorted(found, key=_position)
+    return sorted(diagnostics, key=_position)
 
 
 def _unknown_functions(program: ProgramFacts) -> list[Diagnostic]:
     """The mentions of functions that the module does not have; what a lone function may mention is not known."""
     if program.module is None:
         return []
-    known = dict.fromkeys(global_var.name_hint for global_var in program.module.functions)
+    names = dict.fromkeys(global_var.name_hint for global_var in program.module.functions)
     return [
-        unknown_function(use.node.name_hint, list(known), use.place.span, use.place.label)
+        unknown_function(use.node.name_hint, list(names), use.place.span, use.place.label)
         for use in program.global_uses
-        if use.node.name_hint not in known
+        if use.node.name_hint not in names
     ]
 
 
@@ -60,17 +60,17 @@ def _position(diagnostic: Diagnostic) -> tuple[str, int, int]:
 
 def check_normalized(obj: Checked) -> list[Diagnostic]:
     """Violations in a program after normalisation: of rules, normal form, struct info, purity."""
-    found = check_well_formed(obj)
-    if not any(d.code == BROKEN_NODE for d in found):
-        found = (found + check_normal_form(obj)) or check_derived(obj)
-    return found
+    diagnostics = check_well_formed(obj)
+    if not any(d.code == BROKEN_NODE for d in diagnostics):
+        diagnostics = (diagnostics + check_normal_form(obj)) or check_derived(obj)
+    return diagnostics
 
 
 def assert_well_formed(obj: Checked, check_struct_info: bool = True) -> None:
     """Raise DiagnosticError with all violations; with `check_struct_info`, those of normalised programs as well."""
-    found = check_normalized(obj) if check_struct_info else check_well_formed(obj)
-    if found:
-        raise DiagnosticError(found)
+    diagnostics = check_normalized(obj) if check_struct_info else check_well_formed(obj)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
 
 
 def well_formed(obj: Checked, check_struct_info: bool = True) -> bool:

@@ -28,10 +28,10 @@ def rule_10(program: ProgramFacts) -> Iterator[Violation]:
     for item in program.annotations:
         match item.info:
             case TensorStructInfo(ShapeExpr(values)) | ShapeStructInfo(values) if values is not None:
-                found = item.info.ndim
-                if found != len(values):
+                rank = item.info.ndim
+                if rank != len(values):
                     yield Violation(
-                        10, f"ndim is {found}, and the shape has {len(values)} dimensions", item.place, "leave ndim out"
+                        10, f"ndim is {rank}, and the shape has {len(values)} dimensions", item.place, "leave ndim out"
                     )
             case TensorStructInfo(ndim=ndim) | ShapeStructInfo(ndim=ndim) if not -1 <= ndim < 2**31:
                 yield Violation(10, f"ndim is {ndim}, which is no number of dimensions", item.place, "leave ndim out")
@@ -88,13 +88,13 @@ def rule_16(program: ProgramFacts) -> Iterator[Violation]:
     yield from _unbound(program, 16, "prim", "prim annotation")
 
 
-def _unbound(program: ProgramFacts, rule: int, position: str, what: str) -> Iterator[Violation]:
+def _unbound(program: ProgramFacts, rule: int, position: str, user: str) -> Iterator[Violation]:
     for use in program.shape_uses:
         if use.position == position and not is_bound_later(program, use):
             name = use.var.name
             yield Violation(
                 rule,
-                f"a {what} uses the shape variable {name}, which is not bound here",
+                f"a {user} uses the shape variable {name}, which is not bound here",
                 use.place,
                 f"only R.match_cast and parameters bind {name}, where it stands alone in a dimension",
             )
@@ -106,10 +106,10 @@ def rule_17(program: ProgramFacts) -> Iterator[Violation]:
         if isinstance(item.info, FuncStructInfo):
             both = item.info.params is not None and item.info.derive_func is not None
             if both or (item.info.params is None and item.info.derive_func is None):
-                found = "both" if both else "neither"
+                present = "both" if both else "neither"
                 yield Violation(
                     17,
-                    f"a function's struct info has either params or derive_func, found {found}",
+                    f"a function's struct info has either params or derive_func, found {present}",
                     item.place,
                     "params for a closure, derive_func for a packed function",
                 )

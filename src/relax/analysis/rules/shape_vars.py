@@ -55,8 +55,8 @@ def rule_6(program: ProgramFacts) -> Iterator[Violation]:
             )
     for var, places in program.shape_definitions.items():
         first = places[0].scope.function
-        others = {place.scope.function: place for place in places if place.scope.function != first}
-        for function, place in others.items():
+        elsewhere = {place.scope.function: place for place in places if place.scope.function != first}
+        for function, place in elsewhere.items():
             yield Violation(
                 6,
                 f"the shape variable {var.name} of {first} is bound in {function} as well",

@@ -15,9 +15,9 @@ def rule_1(program: ProgramFacts) -> Iterator[Violation]:
     for var, definitions in program.definitions.items():
         for definition in definitions:
             if isinstance(var, DataflowVar) and definition.place.scope.kind != "dataflow":
-                what = "a parameter" if definition.is_param else "bound outside a dataflow block"
+                problem = "a parameter" if definition.is_param else "bound outside a dataflow block"
                 yield Violation(
-                    1, f"the dataflow variable {var.name_hint} is {what}", definition.place, "make it a Var"
+                    1, f"the dataflow variable {var.name_hint} is {problem}", definition.place, "make it a Var"
                 )
     for use in _invisible(program):
         if isinstance(use.var, DataflowVar) and _is_over(program, use):
