@@ -88,16 +88,16 @@ def solve_linear_equations(
         var: analyzer.simplify(_combination(row, names, dtype))
         for var, row in zip(fresh, smith.inverse[len(values) :], strict=True)
     }
-    new_ranges, left = _moved_ranges(given, src_to_dst, fresh, analyzer)
-    if any(relation is FALSE for relation in left):
+    new_ranges, remaining = _moved_ranges(given, src_to_dst, fresh, analyzer)
+    if any(relation is FALSE for relation in remaining):
         return IntConstraintsTransform(src, IntConstraints((), {}, (FALSE,)), {}, {})
-    dst = IntConstraints(tuple(fresh), new_ranges, (*relations, *left))
+    dst = IntConstraints(tuple(fresh), new_ranges, (*relations, *remaining))
     return IntConstraintsTransform(src, dst, src_to_dst, dst_to_src)
 
 
 def _conditions(equations: Any) -> list[PrimExpr]:
     items = [convert(e) for e in (equations if isinstance(equations, (list, tuple)) else [equations])]  # type: ignore[reportUnknownVariableType]
-    return [part if truth else ~part for item in items for part, truth in conjuncts(item)]
+    return [conjunct if truth else ~conjunct for item in items for conjunct, truth in conjuncts(item)]
 
 
 def _system(conditions: Sequence[PrimExpr], variables: Sequence[Var]) -> tuple[Matrix, list[PrimExpr]]:
@@ -146,15 +146,15 @@ class _Smith:
 
     def _pivot(self, k: int) -> bool:
         """Move the smallest remaining entry to the diagonal index k; False if only zeros remain."""
-        places = [
+        entries = [
             (abs(entry), i, j)
             for i, row in enumerate(self.matrix[k:], k)
             for j, entry in enumerate(row[k:], k)
             if entry
         ]
-        if not places:
+        if not entries:
             return False
-        _, i, j = min(places)
+        _, i, j = min(entries)
         for table in (self.matrix, self.rows):
             table[k], table[i] = table[i], table[k]
         if j != k:
@@ -303,9 +303,9 @@ class _Elimination:
         self.others: list[PrimExpr] = []
         self.impossible = False
         bounds = [
-            part
+            bound
             for var, domain in ranges.items()
-            for part in (GE(*_matched(var, domain.min)), LT(*_matched(var, domain.min + domain.extent)))
+            for bound in (GE(*_matched(var, domain.min)), LT(*_matched(var, domain.min + domain.extent)))
         ]
         for condition in (*bounds, *conditions):
             self._add_condition(condition)
@@ -356,7 +356,7 @@ class _Elimination:
             else:
                 relations += (self._relation(inequality, k) for inequality in (*lower, *upper))
             self._eliminate(k, lower, upper)
-        relations += (self.sizes.simplified(left.rest <= 0) for left in self.inequalities)
+        relations += (self.sizes.simplified(inequality.rest <= 0) for inequality in self.inequalities)
         if self.impossible:
             return IntConstraints(self.variables, {}, (FALSE,))
         return IntConstraints(self.variables, ranges, (*relations, *self.others))
@@ -379,8 +379,8 @@ class _Elimination:
     def _end(self, k: int, inequality: _Inequality) -> PrimExpr:
         """Bound of variable k given by an inequality."""
         factor = inequality.coefficients[k]
-        others = [0 if j == k else c for j, c in enumerate(inequality.coefficients)]
-        rest = _combination(others, self.variables, inequality.rest.dtype) + inequality.rest
+        coefficients = [0 if j == k else c for j, c in enumerate(inequality.coefficients)]
+        rest = _combination(coefficients, self.variables, inequality.rest.dtype) + inequality.rest
         if factor > 0:
             return self.sizes.simplified(-rest // factor)
         return self.sizes.simplified((rest + (-factor - 1)) // -factor)
@@ -433,9 +433,9 @@ def _deskewed(src: IntConstraints, solved: IntConstraints) -> IntConstraintsTran
         if domain is None:
             src_to_dst[var] = new
             continue
-        low, extent = (substitute(part, src_to_dst) for part in (domain.min, domain.extent))
+        low, extent = (substitute(bound, src_to_dst) for bound in (domain.min, domain.extent))
         src_to_dst[var] = analyzer.simplify(low + new)
         ranges[new] = Range(min=0, extent=analyzer.simplify(extent))
     variables = tuple(reversed(dst_to_src))
-    relations = tuple(analyzer.simplify(substitute(part, src_to_dst)) for part in solved.relations)
+    relations = tuple(analyzer.simplify(substitute(relation, src_to_dst)) for relation in solved.relations)
     return IntConstraintsTransform(src, IntConstraints(variables, ranges, relations), src_to_dst, dst_to_src)

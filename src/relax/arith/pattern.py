@@ -22,7 +22,7 @@ def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr]
         return []
     coefficients, base = terms
     analyzer, zero = Analyzer(), const(0, value.dtype)
-    return [analyzer.simplify(part) for part in (*(coefficients.get(v, zero) for v in var_list), base)]
+    return [analyzer.simplify(term) for term in (*(coefficients.get(v, zero) for v in var_list), base)]
 
 
 Linear = tuple[dict[Var, PrimExpr], PrimExpr]
@@ -66,11 +66,11 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> list[PrimExpr | Non
     Each part is a comparison linear in one of the variables, with a constant factor; [] if one is not.
     """
     bounds: dict[Var, list[PrimExpr | None]] = {var: [None, None] for var in var_list}
-    for part, truth in conjuncts(convert(expr)):
-        found = _bound(part, bounds) if truth else None
-        if found is None:
+    for condition, truth in conjuncts(convert(expr)):
+        bound = _bound(condition, bounds) if truth else None
+        if bound is None:
             return []
-        var, low, high = found
+        var, low, high = bound
         mine = bounds[var]
         mine[0] = low if mine[0] is None else mine[0] if low is None else maximum(mine[0], low)
         mine[1] = high if mine[1] is None else mine[1] if high is None else minimum(mine[1], high)

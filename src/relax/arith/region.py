@@ -175,10 +175,10 @@ class _Touched(StmtExprVisitor):
             if view.source.buffer is self.buffer:
                 self.touch([dim.min for dim in view.source.region])
                 self.touch([dim.min + dim.extent - 1 for dim in view.source.region])
-        parts: list[Node | None] = [block.init, block.body]
-        for part in parts:
-            if part is not None:
-                self.visit(part)
+        statements: list[Node | None] = [block.init, block.body]
+        for statement in statements:
+            if statement is not None:
+                self.visit(statement)
 
     def visit_BufferLoad(self, node: BufferLoad) -> None:
         if self.loads and node.buffer is self.buffer:
