@@ -146,10 +146,10 @@ def _first_difference(
     # The side with a program provides the source locations and the order.
     ordered = common if one.mod is not None else [name for name in actual if name in expected]
     for name in ordered:
-        (mine, left), (theirs, right) = expected[name], actual[name]
+        (mine, location), (theirs, right) = expected[name], actual[name]
         difference = difference_of(mine, theirs, name, options.tolerance)
         if difference is not None:
-            return _described(name, difference, left if left is not None else right)
+            return _described(name, difference, location if location is not None else right)
     if not common:
         return "the two have no variables of one name, so the first tensor that differs is not known"
     return (
@@ -180,6 +180,6 @@ def _agreement(expected: Outcome, actual: Outcome) -> str:
 
 
 def _distance(pair: tuple[Any, Any]) -> float:
-    one, other = (np.asarray(part).astype("float64") for part in pair)
+    one, other = (np.asarray(array).astype("float64") for array in pair)
     distances = np.abs(one - other)[np.isfinite(one) & np.isfinite(other)]
     return float(distances.max()) if distances.size else 0.0

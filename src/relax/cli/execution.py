@@ -96,8 +96,8 @@ def _program_text(error: Exception) -> str:
     if isinstance(error, DiagnosticError):
         return str(error).strip()
     lines = (str(error).strip() or type(error).__name__).splitlines()
-    places = [line.strip() for note in [*lines[1:], *_notes(error)] for line in note.splitlines()]
-    return "\n".join([f"error: {lines[0]}", *(f"  = {place}" for place in places if place)])
+    locations = [line.strip() for note in [*lines[1:], *_notes(error)] for line in note.splitlines()]
+    return "\n".join([f"error: {lines[0]}", *(f"  = {location}" for location in locations if location)])
 
 
 def _notes(error: Exception) -> list[str]:

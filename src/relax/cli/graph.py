@@ -142,7 +142,7 @@ class _Builder:
             case Var():
                 return self.values.get(expr)
             case Tuple(fields):
-                return tuple(self.value(part) for part in fields)
+                return tuple(self.value(element) for element in fields)
             case TupleGetItem(source, index):
                 whole = self.value(source)
                 return cast("tuple[Any, ...]", whole)[index] if isinstance(whole, tuple) else whole
@@ -155,7 +155,7 @@ class _Builder:
     def nodes(self, value: Any) -> list[int]:
         """Nodes of which a value consists."""
         if isinstance(value, tuple):
-            return [node for part in cast("tuple[Any, ...]", value) for node in self.nodes(part)]
+            return [node for element in cast("tuple[Any, ...]", value) for node in self.nodes(element)]
         return [] if value is None else [value]
 
 

@@ -199,8 +199,8 @@ def _sizes(name: str, info: Info, dims: Sequence[Dim]) -> tuple[int, ...]:
         raise _open_sizes(name, info, sorted(variables([info])))
     too_large = np.prod(np.array(sizes, dtype=object)) > LARGEST
     if too_large or any(size < 0 for size in sizes):
-        what = "has too many elements" if too_large else "has a negative dimension"
-        raise failure(MISFIT_INPUT, f"{name}: {info} {what}")
+        problem = "has too many elements" if too_large else "has a negative dimension"
+        raise failure(MISFIT_INPUT, f"{name}: {info} {problem}")
     return tuple(sizes)
 
 
@@ -208,8 +208,8 @@ def _open_sizes(name: str, info: Info, names: Sequence[str]) -> Exception:
     if not names:  # computed from values unknown at run time
         return failure(MISFIT_INPUT, f"{name}: the sizes of {info} are not known", hint=f"give it: --input {name}=FILE")
     shown = " ".join(f"--size {size}=4" for size in names)
-    what = "a size is" if len(names) == 1 else "sizes are"
-    return failure(MISFIT_INPUT, f"{name}: {what} open in {info}", hint=f"give {shown}, or --input {name}=FILE")
+    subject = "a size is" if len(names) == 1 else "sizes are"
+    return failure(MISFIT_INPUT, f"{name}: {subject} open in {info}", hint=f"give {shown}, or --input {name}=FILE")
 
 
 def random_array(shape: Sequence[int], dtype: str, random: np.random.Generator) -> Array:

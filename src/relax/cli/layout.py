@@ -52,9 +52,9 @@ def place(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> GraphLay
             y[item] = (index + 0.5) * LAYER_HEIGHT
     left = min((x[i] - layers.widths[i] / 2 for i in range(len(x))), default=0.0) - GAP
     right = max((x[i] + layers.widths[i] / 2 for i in range(len(x))), default=0.0) + GAP
-    places = [(x[i] - left, y[i]) for i in range(len(widths))]
+    centres = [(x[i] - left, y[i]) for i in range(len(widths))]
     bends = [[(x[i] - left, y[i]) for i in chain] for chain in chains]
-    return GraphLayout(places, bends, right - left, len(layers.rows) * LAYER_HEIGHT)
+    return GraphLayout(centres, bends, right - left, len(layers.rows) * LAYER_HEIGHT)
 
 
 def _layers_of(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:

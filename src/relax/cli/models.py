@@ -104,8 +104,10 @@ def _names_beside(path: Path) -> list[str]:
 
 def _unknown_kind(path: Path) -> DiagnosticError:
     kinds = ", ".join([*READERS, ".relax"])
-    what = f"files called *{path.suffix}" if path.suffix else "files without a suffix"
-    return failure(UNREADABLE, f"cannot read {path}: {what} are no models", hint=f"a model's suffix is one of {kinds}")
+    subject = f"files called *{path.suffix}" if path.suffix else "files without a suffix"
+    return failure(
+        UNREADABLE, f"cannot read {path}: {subject} are no models", hint=f"a model's suffix is one of {kinds}"
+    )
 
 
 def _text(path: Path) -> str:
@@ -186,9 +188,9 @@ def chosen_entry(names: Sequence[str], chosen: str | None) -> str:
         return "main"
     if len(names) == 1:
         return names[0]
-    what = "has no entry point" if not names else f"has {len(names)} entry points, and none is called main"
+    problem = "has no entry point" if not names else f"has {len(names)} entry points, and none is called main"
     hint = f"choose one of {listed} with --entry" if names else "a function of Relax that is not private is one"
-    raise failure(UNSUITABLE, f"the model {what}", hint=hint)
+    raise failure(UNSUITABLE, f"the model {problem}", hint=hint)
 
 
 def entry_function(mod: IRModule, entry: str | None) -> tuple[str, Function]:

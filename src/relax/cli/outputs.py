@@ -18,8 +18,8 @@ Array = np.ndarray[Any, Any]
 def parts_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Values of which a result consists, named by index: ``output[0]``, ``output[1][0]``."""
     if isinstance(value, tuple) and not isinstance(value, ShapeTuple):
-        for index, part in enumerate(cast("tuple[Any, ...]", value)):
-            yield from parts_of(part, f"{name}[{index}]")
+        for index, field in enumerate(cast("tuple[Any, ...]", value)):
+            yield from parts_of(field, f"{name}[{index}]")
     else:
         yield name, value
 
@@ -69,7 +69,7 @@ def _described(value: Any) -> list[str]:
     numbers = array.astype("float64")
     missing = np.isnan(numbers)
     shown = numbers[~missing]
-    figures = [figure(part) for part in (shown.min(), shown.mean(), shown.max())] if shown.size else ["nan"] * 3
+    figures = [figure(number) for number in (shown.min(), shown.mean(), shown.max())] if shown.size else ["nan"] * 3
     return [shape, str(array.dtype), *figures, str(int(missing.sum()))]
 
 
@@ -86,5 +86,5 @@ def save(path: Path, values: Sequence[tuple[str, Any]]) -> None:
     elif path.suffix == ".npz":
         np.savez(path, **cast("Any", arrays))
     else:
-        what = "several outputs are" if path.suffix == ".npy" else "outputs are"
-        raise failure(UNSUITABLE, f"cannot write {path}: {what} saved to a .npz file")
+        subject = "several outputs are" if path.suffix == ".npy" else "outputs are"
+        raise failure(UNSUITABLE, f"cannot write {path}: {subject} saved to a .npz file")

@@ -161,7 +161,7 @@ def profiled(machine: VirtualMachine, entry: str, values: Sequence[Any], runs: i
 
 def _median(key: Key, runs: Sequence[dict[Key, Spent]]) -> Spent:
     """Run with the median time for a line."""
-    spent = sorted((lines.get(key, Spent()) for lines in runs), key=lambda part: part.seconds)
+    spent = sorted((lines.get(key, Spent()) for lines in runs), key=lambda candidate: candidate.seconds)
     return spent[len(spent) // 2]
 
 
