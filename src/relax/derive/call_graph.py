@@ -11,15 +11,15 @@ from ..prim import StringImm
 
 def global_vars_in(function: Node) -> dict[str, GlobalVar]:
     """The global functions a function mentions, by name, in order of first occurrence."""
-    found: dict[str, GlobalVar] = {}
+    mentioned: dict[str, GlobalVar] = {}
 
     def visit(item: Node) -> bool:
         if isinstance(item, GlobalVar):
-            found.setdefault(item.name_hint, item)
+            mentioned.setdefault(item.name_hint, item)
         return not isinstance(item, (Var, StructInfo))
 
     walk(function, visit)
-    return found
+    return mentioned
 
 
 def call_graph(mod: IRModule) -> dict[str, list[str]]:
@@ -31,36 +31,36 @@ def call_graph(mod: IRModule) -> dict[str, list[str]]:
     }
 
 
-def references(func: BaseFunc, known: set[str]) -> set[str]:
+def references(func: BaseFunc, names: set[str]) -> set[str]:
     """The known functions that a function mentions, in Relax or TIR.
 
     A packed function named by an ExternFunc, or by a string in a TIR call, may be a PrimFunc of the module.
     """
-    found: set[str] = set()
+    mentioned: set[str] = set()
 
     def visit(item: Node) -> bool:
         if isinstance(item, GlobalVar):
-            found.add(item.name_hint)
+            mentioned.add(item.name_hint)
         elif isinstance(item, ExternFunc):
-            found.add(item.global_symbol)
+            mentioned.add(item.global_symbol)
         elif isinstance(item, StringImm):
-            found.add(item.value)
+            mentioned.add(item.value)
         return not isinstance(item, (Var, StructInfo))
 
     walk(func, visit)
-    return found & known
+    return mentioned & names
 
 
 def reachable(mod: IRModule, entries: set[str]) -> set[str]:
     """The names of the functions that `entries` reach, themselves included."""
-    found, pending = set(entries), list(entries)
-    rest = {g.name_hint for g in mod.functions} - found
+    names, pending = set(entries), list(entries)
+    rest = {g.name_hint for g in mod.functions} - names
     while pending and rest:
         reached = references(mod[pending.pop()], rest)
-        found |= reached
+        names |= reached
         rest -= reached
         pending.extend(reached)
-    return found
+    return names
 
 
 def components(graph: Mapping[str, list[str]]) -> list[list[str]]:
@@ -68,7 +68,7 @@ def components(graph: Mapping[str, list[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     on_path: dict[str, None] = {}
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
     for root in graph:
         if root in index:
             continue
@@ -90,8 +90,8 @@ def components(graph: Mapping[str, list[str]]) -> list[list[str]]:
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[name])
                 if low[name] == index[name]:
-                    found.append(_pop_component(on_path, name))
-    return found
+                    groups.append(_pop_component(on_path, name))
+    return groups
 
 
 def _pop_component(on_path: dict[str, None], root: str) -> list[str]:

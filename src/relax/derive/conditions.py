@@ -42,10 +42,10 @@ def with_facts(facts: Analyzer | None, conditions: Iterable[PrimExpr]) -> Analyz
     """Return `facts` extended by the new conditions."""
     result = facts
     for condition in conditions:
-        known = (result or _NOTHING).prove(condition)
-        if known is False:
+        verdict = (result or _NOTHING).prove(condition)
+        if verdict is False:
             return None
-        if known is None:
+        if verdict is None:
             if result is facts:
                 result = Analyzer() if facts is None else facts.copy()
             assert result is not None
@@ -64,8 +64,8 @@ def cast_facts(value: StructInfo | None, cast: StructInfo) -> Iterator[PrimExpr]
             yield from _equations(value.dims, cast.dims)
         case ShapeStructInfo(values), ShapeStructInfo(others):
             yield from _equations(values, others)
-        case PrimStructInfo(_, known), PrimStructInfo(_, other) if known is not None and other is not None:
-            yield from _equations((known,), (other,))
+        case PrimStructInfo(_, dim), PrimStructInfo(_, other) if dim is not None and other is not None:
+            yield from _equations((dim,), (other,))
         case TupleStructInfo(fields), TupleStructInfo(others):
             for field, other in zip(fields, others, strict=False):
                 yield from cast_facts(field, other)
@@ -73,8 +73,8 @@ def cast_facts(value: StructInfo | None, cast: StructInfo) -> Iterator[PrimExpr]
             return
 
 
-def _equations(dims: tuple[PrimExpr, ...] | None, others: tuple[PrimExpr, ...] | None) -> Iterator[PrimExpr]:
-    for a, b in zip(dims or (), others or (), strict=False):
+def _equations(dims: tuple[PrimExpr, ...] | None, other_dims: tuple[PrimExpr, ...] | None) -> Iterator[PrimExpr]:
+    for a, b in zip(dims or (), other_dims or (), strict=False):
         if a is not b and a.dtype == b.dtype and not a.dtype.is_float:
             yield EQ(a, b)
 

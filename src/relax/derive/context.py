@@ -69,7 +69,7 @@ class Scope:
         """The facts known where the scope was entered."""
 
     def defined(self, info: StructInfo) -> StructInfo:
-        """The same with shape variables replaced by what they are, in those of the scopes around."""
+        """Replace shape variables of the innermost scope by their definitions in variables of the enclosing scopes."""
         return substitute_struct_info(info, self.definitions, None, simplify_dim) if self.definitions else info
 
     def erased(self, info: StructInfo) -> StructInfo:
@@ -240,10 +240,10 @@ class Scopes:
     def define(self, values: Mapping[PrimVar, PrimExpr]) -> None:
         """Record what shape variables are that come into the innermost scope."""
         if self.scopes:
-            known = self.scopes[-1].definitions
+            definitions = self.scopes[-1].definitions
             for var, value in values.items():
-                mine = {v: known[v] for v in free_vars(value) if v in known}
-                known[var] = cast_scalar(var.dtype, simplify_dim(substitute(value, mine)))
+                mine = {v: definitions[v] for v in free_vars(value) if v in definitions}
+                definitions[var] = cast_scalar(var.dtype, simplify_dim(substitute(value, mine)))
 
     @contextmanager
     def detached(self) -> Generator[None]:
@@ -307,10 +307,10 @@ class Scopes:
     def where(self) -> str:
         """Describe the current position: ``in main, inside a dataflow block``."""
         name = next((f.name for f in reversed(self.function_scopes) if f.name), "")
-        parts = [f"in {name}"] if name else []
+        phrases = [f"in {name}"] if name else []
         if self.in_dataflow:
-            parts.append("inside a dataflow block")
-        return ", ".join(parts)
+            phrases.append("inside a dataflow block")
+        return ", ".join(phrases)
 
     # -- complaints
 
@@ -320,14 +320,16 @@ class Scopes:
         """An error at this place, to be raised."""
         return DiagnosticError(Diagnostic(code, message, span or self.span, self.where, tuple(notes), hint))
 
-    def misfit(self, number: int, what: str, reason: str, span: Span | None, notes: Iterable[str], hint: str) -> None:
+    def misfit(
+        self, number: int, problem: str, reason: str, span: Span | None, notes: Iterable[str], hint: str
+    ) -> None:
         """A possible misfit, left to be checked at run time: a warning, or in strict mode an error."""
         if not self.warn:
             return
         because = f": {reason}" if reason else ""
         if PassContext.current().config.get("relax.strict", False):
-            raise self.error(f"E{number}", what + because, span, notes, hint)
-        message = f"{what}, it is checked at run time{because}"
+            raise self.error(f"E{number}", problem + because, span, notes, hint)
+        message = f"{problem}, it is checked at run time{because}"
         emit_warning(Diagnostic(f"W{number}", message, span or self.span, self.where, tuple(notes), hint, "warning"))
 
     def awaits_placing(self, fit: Fit) -> bool:
@@ -400,10 +402,10 @@ _KERNEL_INFOS: Final[WeakKeyDictionary[PrimFunc, FuncStructInfo]] = WeakKeyDicti
 
 def prim_func_struct_info(function: PrimFunc) -> FuncStructInfo:
     """Func([Tensor or Prim per parameter], Tuple([]), impure)."""
-    known = _KERNEL_INFOS.get(function)
-    if known is None:
-        known = _KERNEL_INFOS[function] = _kernel_struct_info(function)
-    return known
+    cached = _KERNEL_INFOS.get(function)
+    if cached is None:
+        cached = _KERNEL_INFOS[function] = _kernel_struct_info(function)
+    return cached
 
 
 def _kernel_struct_info(function: PrimFunc) -> FuncStructInfo:

@@ -152,9 +152,9 @@ class Normalizer(Scopes):
         if type(expr) in (Var, DataflowVar):
             return self.visit_variable(expr)
         frame = self.frames[-1] if self.frames else None
-        known = None if frame is None else frame.nested.get(expr)
-        if known is not None:
-            return known
+        bound = None if frame is None else frame.nested.get(expr)
+        if bound is not None:
+            return bound
         value = self.visit(expr)
         if type(value) in _LEAVES or frame is None:
             return value
@@ -335,23 +335,23 @@ class Normalizer(Scopes):
 
     def result_info(self, expr: Function, body: SeqExpr, name: str) -> StructInfo:
         """The declared result, which the body must be compatible with; without one, the body's."""
-        found = body.struct_info
+        actual = body.struct_info
         expected = expr.ret_struct_info
-        if expected is None or expected is found:
-            return found
+        if expected is None or expected is actual:
+            return actual
         with self.knowing():
-            fit = check_compatible(found, expected, self.shape_vars)
+            fit = check_compatible(actual, expected, self.shape_vars)
         if fit.verdict is not Verdict.YES:
             subject = name or "this function"
             span = use_span(body.body) or body.span or expr.span
-            notes = [f"returns {struct_info_text(found)}", f"declared {struct_info_text(expected)}"]
+            notes = [f"returns {struct_info_text(actual)}", f"declared {struct_info_text(expected)}"]
             if fit.verdict is Verdict.NO:
                 message = f"{subject} does not return what it declares: {fit.reason}"
                 hint = fit.hint("declare what the function returns, or return what it declares")
                 raise self.error("E3007", message, span, notes, hint)
             if expr.struct_info_ is None and not self.awaits_placing(fit):
-                what = f"what {subject} returns may not fit its declaration"
-                self.misfit(3007, what, fit.reason, span, notes, silencing_hint(body.body, expected))
+                problem = f"what {subject} returns may not fit its declaration"
+                self.misfit(3007, problem, fit.reason, span, notes, silencing_hint(body.body, expected))
         return expected
 
     # -- bindings
@@ -403,14 +403,14 @@ class Normalizer(Scopes):
         if isinstance(value, Function):
             self.note_own(var, value)
         info = known_struct_info(value, self)
-        known = var.struct_info_
-        if known is None:
+        declared = var.struct_info_
+        if declared is None:
             set_slot(var, "_struct_info", self.visible(var, info))
-        elif known is not info:
+        elif declared is not info:
             with self.knowing():
-                fit = check_compatible(info, known, self.shape_vars)
+                fit = check_compatible(info, declared, self.shape_vars)
             if fit.verdict is not Verdict.YES:
-                self.bind_checked(var, value, info, known, fit, original)
+                self.bind_checked(var, value, info, declared, fit, original)
                 return
         if original is not None and original.value is value:
             self.append(original)
@@ -418,27 +418,27 @@ class Normalizer(Scopes):
             self.append(VarBinding(var, value, span=original.span if original is not None else value.span))
 
     def bind_checked(
-        self, var: Var, value: RelaxExpr, info: StructInfo, known: StructInfo, fit: Fit, original: VarBinding | None
+        self, var: Var, value: RelaxExpr, info: StructInfo, declared: StructInfo, fit: Fit, original: VarBinding | None
     ) -> None:
         """An annotation claims more than was derived: that is checked at run time, by a match_cast."""
         span = var.span or (original.span if original is not None else None) or value.span
-        notes = [f"declared {struct_info_text(known)}", f"derived  {struct_info_text(info)}"]
+        notes = [f"declared {struct_info_text(declared)}", f"derived  {struct_info_text(info)}"]
         name = var.name_hint
         if fit.verdict is Verdict.NO:
             message = f"the value does not fit the annotation of {name}: {fit.reason}"
             hint = fit.hint("leave the annotation out to get what was derived")
             raise self.error("E3006", message, span, notes, hint)
         if var.annotation is not None and not self.awaits_placing(fit):
-            what = f"the annotation of {name} claims more than was derived"
+            problem = f"the annotation of {name} claims more than was derived"
             shown = getattr(value, "name_hint", "...")
-            hint = f"to silence this, write {name} = R.match_cast({shown}, {struct_info_text(known)}) instead"
-            self.misfit(3006, what, fit.reason, span, notes, hint)
+            hint = f"to silence this, write {name} = R.match_cast({shown}, {struct_info_text(declared)}) instead"
+            self.misfit(3006, problem, fit.reason, span, notes, hint)
         if not is_leaf(value):
             unchecked = self.new_var("", value.span)
             # A function that calls itself does so by the variable it is bound to.
             self.bind(unchecked, substitute(value, {var: unchecked}))
             value = unchecked
-        self.append(MatchCast(var, value, known, span=span))
+        self.append(MatchCast(var, value, declared, span=span))
 
     def visible(self, var: Var, info: StructInfo) -> StructInfo:
         """An output of a dataflow block must not be described by variables of that block."""
@@ -468,18 +468,18 @@ class Normalizer(Scopes):
         self.define(match_dimensions((cast,), (info,), self.shape_vars)[0])
         self.add_shape_vars(bound_in(cast))
         var = binding.var
-        known = var.struct_info_
-        if known is None:
+        declared = var.struct_info_
+        if declared is None:
             set_slot(var, "_struct_info", self.visible(var, cast))
-        elif known is not cast:
+        elif declared is not cast:
             with self.knowing():
-                fit = check_compatible(cast, known, self.shape_vars)
+                fit = check_compatible(cast, declared, self.shape_vars)
             if fit.verdict is not Verdict.YES:
                 raise self.error(
                     "E3006",
                     f"the match_cast does not give what {var.name_hint} is declared to be: {fit.reason}",
                     var.span or binding.span,
-                    [f"declared {struct_info_text(known)}", f"cast to  {struct_info_text(cast)}"],
+                    [f"declared {struct_info_text(declared)}", f"cast to  {struct_info_text(cast)}"],
                     "leave the annotation out: the variable is what the match_cast says",
                 )
         self.append(binding if value is binding.value else binding.replace(value=value))
@@ -553,8 +553,8 @@ def _whole_function(normalizer: Normalizer, function: Function, name: str) -> Fu
     except PoisonedError:
         pass
     except RecursionError:
-        what = f"an expression in {name}" if name else "an expression"
-        diagnostic = nested_too_deeply(what, "brought into normal form", function.span)
+        subject = f"an expression in {name}" if name else "an expression"
+        diagnostic = nested_too_deeply(subject, "brought into normal form", function.span)
         normalizer.report(DiagnosticError(diagnostic))
     return None
 

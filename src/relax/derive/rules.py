@@ -72,9 +72,9 @@ def known_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:
 
 def _tuple_struct_info(expr: Tuple, scopes: Scopes) -> StructInfo:
     fields = [known_struct_info(field, scopes) for field in expr.fields]
-    known = expr.struct_info
-    if isinstance(known, TupleStructInfo) and all(a is b for a, b in zip(known.fields, fields, strict=True)):
-        return known
+    current = expr.struct_info
+    if isinstance(current, TupleStructInfo) and all(a is b for a, b in zip(current.fields, fields, strict=True)):
+        return current
     return TupleStructInfo(fields)
 
 
@@ -92,11 +92,11 @@ def _unknown_global(global_var: GlobalVar, scopes: Scopes) -> DiagnosticError:
     return DiagnosticError(unknown_function(name, list(scopes.globals), global_var.span or scopes.span, scopes.where))
 
 
-def unknown_function(name: str, known: Sequence[str], span: Span | None, where: str) -> Diagnostic:
+def unknown_function(name: str, names: Sequence[str], span: Span | None, where: str) -> Diagnostic:
     """Return the diagnostic for an unknown global function."""
-    close = difflib.get_close_matches(name, known, 1)
+    close = difflib.get_close_matches(name, names, 1)
     hint = f"did you mean {close[0]}?" if close else "call one that the module has, or add it"
-    notes = (f"it has: {', '.join(known) or 'none'}",)
+    notes = (f"it has: {', '.join(names) or 'none'}",)
     return Diagnostic("E3011", f"the module has no function {name}", span, where, notes, hint)
 
 
@@ -154,9 +154,9 @@ def derive_if(expr: If, scopes: Scopes) -> StructInfo:
         message = "the condition of an if must be a bool scalar"
         raise scopes.error("E3010", message, _condition_place(expr), [_note(expr.cond, info)], hint)
     if verdict is Verdict.POSSIBLY:
-        what = "the condition of this if may not be a bool scalar"
+        problem = "the condition of this if may not be a bool scalar"
         hint = silencing_hint(expr.cond, TensorStructInfo((), "bool"))
-        scopes.misfit(3010, what, "", _condition_place(expr), [_note(expr.cond, info)], hint)
+        scopes.misfit(3010, problem, "", _condition_place(expr), [_note(expr.cond, info)], hint)
     then = known_struct_info(expr.true_branch, scopes)
     other = known_struct_info(expr.false_branch, scopes)
     return _bound_by_condition(expr.cond, then, other, scopes) or struct_info_lca(then, other, scopes.shape_vars)
@@ -316,8 +316,8 @@ def _argument_misfit(call: Call, name: str, index: int, fit: Fit, expected: Stru
         raise scopes.error("E3001", f"{name}: argument {index}: {fit.reason}", span, notes, hint)
     if scopes.awaits_placing(fit):
         return
-    what = f"{name}: argument {index} may not fit"
-    scopes.misfit(3001, what, fit.reason, span, notes, silencing_hint(arg, expected))
+    problem = f"{name}: argument {index} may not fit"
+    scopes.misfit(3001, problem, fit.reason, span, notes, silencing_hint(arg, expected))
 
 
 def check_purity(call: Call, scopes: Scopes) -> None:
@@ -381,5 +381,5 @@ def _note(expr: RelaxExpr, info: StructInfo | None, index: int | None = None) ->
     return f"{name}: {struct_info_text(info)}"
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

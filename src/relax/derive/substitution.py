@@ -106,7 +106,7 @@ class Substitution:
     def shape(self, shape: RelaxExpr) -> RelaxExpr:
         """The shape of a struct info, which is not computed."""
         if isinstance(shape, ShapeExpr):
-            return map_children(shape, lambda part: self.dim(part) if isinstance(part, PrimExpr) else part)
+            return map_children(shape, lambda child: self.dim(child) if isinstance(child, PrimExpr) else child)
         return cast(RelaxExpr, self.node(shape))
 
     # -- what binds
@@ -139,13 +139,11 @@ class Substitution:
         return func.replace(params=params, body=body, ret_struct_info=ret)
 
     def parameters(self, params: tuple[Var, ...]) -> tuple[Var, ...]:
-        """The parameters in the place of others: the annotation of one may name another that holds its shape, even one
-        behind it.
-        """
+        """Replace parameters; an annotation may name a parameter that holds its shape, even a later one."""
         named = {shape for p in params for shape in _shapes_named(p.struct_info_)}
         first = [self.define(p) if p in named else None for p in params]
-        made = tuple(self.define(p) if new is None else new for p, new in zip(params, first, strict=True))
-        return params if all(a is b for a, b in zip(params, made, strict=True)) else made
+        result = tuple(self.define(p) if new is None else new for p, new in zip(params, first, strict=True))
+        return params if all(a is b for a, b in zip(params, result, strict=True)) else result
 
     def seq(self, seq: SeqExpr) -> SeqExpr:
         blocks = self.tuple_of(seq.blocks, self.block)
@@ -180,5 +178,5 @@ class Substitution:
 
 def _shapes_named(info: StructInfo | None) -> list[Var]:
     """The variables that hold shapes of tensors in a struct info."""
-    parts = () if info is None else fields_in(info)
-    return [p.shape for p in parts if isinstance(p, TensorStructInfo) and isinstance(p.shape, Var)]
+    fields = () if info is None else fields_in(info)
+    return [p.shape for p in fields if isinstance(p, TensorStructInfo) and isinstance(p.shape, Var)]
