@@ -499,11 +499,11 @@ class AttrPattern(_Refined):
 
 def _is_spelled(attrs: Any, name: str, expected: Any) -> bool:
     """True if an attribute has the expected value, in any spelling that its operator accepts."""
-    found = getattr(attrs, name)
-    if same_attr(expected, found) or not isinstance(attrs, Operator):
-        return same_attr(expected, found)
+    actual = getattr(attrs, name)
+    if same_attr(expected, actual) or not isinstance(attrs, Operator):
+        return same_attr(expected, actual)
     try:
-        return same_attr(attrs.spelled(name, expected), found)
+        return same_attr(attrs.spelled(name, expected), actual)
     except (TypeError, ValueError):
         return False
 

@@ -30,13 +30,13 @@ def same_dims(expected: Sequence[PrimExpr], dims: Sequence[PrimExpr] | None) -> 
     return prove_shape_equal(expected, dims) is Verdict.YES
 
 
-def same_attr(expected: Any, found: Any) -> bool:
+def same_attr(expected: Any, actual: Any) -> bool:
     """True if an attribute's value equals the expected one."""
-    if isinstance(found, DataType):
-        return found == expected
-    if isinstance(expected, list | tuple) and isinstance(found, list | tuple):
-        first, second = cast("Sequence[Any]", expected), cast("Sequence[Any]", found)
+    if isinstance(actual, DataType):
+        return actual == expected
+    if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        first, second = cast("Sequence[Any]", expected), cast("Sequence[Any]", actual)
         return len(first) == len(second) and all(map(same_attr, first, second))
-    if isinstance(expected, Node) or isinstance(found, Node):
-        return structural_equal(expected, found)
-    return bool(np.all(expected == found))
+    if isinstance(expected, Node) or isinstance(actual, Node):
+        return structural_equal(expected, actual)
+    return bool(np.all(expected == actual))

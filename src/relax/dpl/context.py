@@ -67,9 +67,9 @@ class PatternContext:
         search = _Search(self.rules, block, skipped)
         if start_hint is not None:
             for pattern in self.rules.wholes:
-                found = search.first({pattern: start_hint})
-                if found is not None:
-                    return found
+                match = search.first({pattern: start_hint})
+                if match is not None:
+                    return match
             if must_include_hint:
                 return None
         return search.first({})
@@ -184,9 +184,10 @@ class _Search:
     def same_shape(self, constraint: SameShapeConstraint) -> bool:
         patterns = constraint.patterns
         shapes = [dims_of(self.match.matched[p]) for p in patterns if p in self.match.matched]
-        known = [shape for shape in shapes if shape is not None]
-        return len(known) == len(patterns) and all(
-            len(shape) == len(known[0]) and prove_shape_equal(known[0], shape) is Verdict.YES for shape in known[1:]
+        known_shapes = [shape for shape in shapes if shape is not None]
+        return len(known_shapes) == len(patterns) and all(
+            len(shape) == len(known_shapes[0]) and prove_shape_equal(known_shapes[0], shape) is Verdict.YES
+            for shape in known_shapes[1:]
         )
 
 

@@ -268,14 +268,14 @@ def dependencies(bindings: Iterable[Binding]) -> dict[Binding, list[Binding]]:
     bindings = list(bindings)
     definers: dict[Var | ShapeVar, Binding] = {}
     uses = {binding: _uses(binding) for binding in bindings}
-    known: set[ShapeVar] = set()
+    seen: set[ShapeVar] = set()
     for binding in bindings:
         definers[binding.var] = binding
         if isinstance(binding, MatchCast):
             for size in bound_in(binding.struct_info):
-                if size not in known:  # else it is bound before, and compared here
+                if size not in seen:  # else it is bound before, and compared here
                     definers[size] = binding
-        known.update(uses[binding].shape_variables)
+        seen.update(uses[binding].shape_variables)
     return {binding: _needed(binding, uses[binding], definers) for binding in bindings}
 
 
