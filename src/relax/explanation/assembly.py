@@ -107,9 +107,9 @@ class _Reader:
             if self._loop is not None:
                 self._loop.instructions.append(Instruction(row.mnemonic, row.operands, row.comment, self._line))
         elif not row.mnemonic:
-            self._place(row.comment)
+            self._read_loop_comment(row.comment)
 
-    def _place(self, comment: str) -> None:
+    def _read_loop_comment(self, comment: str) -> None:
         """Process a comment that names the block's loop."""
         header, inside = _HEADER.search(comment), _INSIDE.search(comment)
         if header is not None:

@@ -48,8 +48,8 @@ def explain(func: PrimFunc | IRModule, target: Target | str | None = None) -> Ex
     titles = {name: str(f.attrs.get(PARALLEL_BODY, name)) for name, f in funcs.items()}
     reports: list[LoopReport] = []
     for kernel, (assembly, remarks) in zip(kernels, _compiled(kernels, machine_of(chosen)), strict=True):
-        found = machine_loops(assembly, chosen.triple)
-        reports += _Kernel(kernel.loops, titles, chosen).reports(found, read_remarks(remarks))
+        loops = machine_loops(assembly, chosen.triple)
+        reports += _Kernel(kernel.loops, titles, chosen).reports(loops, read_remarks(remarks))
     return Explanation(lowered, chosen, tuple(reports))
 
 
@@ -92,10 +92,10 @@ class _Kernel:
         self.titles = titles
         self.target = target
 
-    def reports(self, found: Sequence[MachineLoop], remarks: dict[int, Remarks]) -> list[LoopReport]:
+    def reports(self, loops: Sequence[MachineLoop], remarks: dict[int, Remarks]) -> list[LoopReport]:
         """Reports in program order: on loops with machine code, and on innermost loops without any."""
         codes: dict[int, list[MachineCode]] = {}
-        for machine_loop in found:
+        for machine_loop in loops:
             number = self._owner(machine_loop)
             if number is not None:
                 codes.setdefault(number, []).append(machine_code(machine_loop, self.target.triple))

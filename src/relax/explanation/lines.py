@@ -37,14 +37,18 @@ def with_lines(text: str) -> str:
     """Replace the marks in a module's text by line tables."""
     table = _LineTable(1 + max(map(int, _NUMBER.findall(text)), default=-1))
     lines = text.splitlines()
-    parts: list[list[str]] = []
+    segments: list[list[str]] = []
     start = 0
     while start < len(lines):
         end = lines.index("}", start) if lines[start].startswith("define ") else start
-        parts.append(lines[start : end + 1])
+        segments.append(lines[start : end + 1])
         start = end + 1
-    traced = _traced({name: part for part in parts if (name := _defined(part[0]))})
-    out = [line for part in parts for line in (table.function(part) if _defined(part[0]) in traced else part)]
+    traced = _traced({name: segment for segment in segments if (name := _defined(segment[0]))})
+    out = [
+        line
+        for segment in segments
+        for line in (table.function(segment) if _defined(segment[0]) in traced else segment)
+    ]
     return "\n".join([*out, *table.nodes]) + "\n"
 
 
@@ -94,12 +98,12 @@ class _LineTable:
             f'distinct !DISubprogram(name: "kernel", scope: {self._file}, file: {self._file}, line: {OUTSIDE}, '
             f"type: {self._type}, spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: {self._unit})"
         )
-        places: dict[int, str] = {}
+        locations: dict[int, str] = {}
 
         def location(line: int) -> str:
-            if line not in places:
-                places[line] = self._node(f"!DILocation(line: {line}, scope: {scope})")
-            return places[line]
+            if line not in locations:
+                locations[line] = self._node(f"!DILocation(line: {line}, scope: {scope})")
+            return locations[line]
 
         out = [f"{head.removesuffix('{')}!dbg {scope} {{"]
         for text in body:

@@ -59,13 +59,13 @@ class Explanation:
     def html(self) -> str:
         """Self-contained HTML page: the kernels, and the reports beside them."""
         page = _TEMPLATE.read_text(encoding="utf-8")
-        parts = {
+        replacements = {
             "@title@": escape(", ".join(sorted({report.function for report in self.loops})) or "no loops"),
             "@target@": escape(str(self.target)),
             "@script@": self._marked_script(),
             "@reports@": "\n".join(_card(index, report) for index, report in enumerate(self.loops)),
         }
-        for mark, text in parts.items():
+        for mark, text in replacements.items():
             page = page.replace(mark, text)
         return page
 
@@ -126,7 +126,7 @@ class Explanation:
             if not remark:
                 out.append(f"<span>{escape(line)}</span>")
                 continue
-            numbers = [int(part.strip(" <>")) for part in remark.split(";")]
+            numbers = [int(text.strip(" <>")) for text in remark.split(";")]
             links = "".join(
                 f'<a id="line{number}" class="{_state(self.loops[number])}" href="#loop{number}">{number + 1}</a>'
                 for number in numbers
@@ -225,7 +225,7 @@ def _card(index: int, report: LoopReport) -> str:
     if report.main is not None:
         codes.insert(0, ("machine code", report.main))
     code = "".join(
-        f"<details><summary>{title}</summary><pre>{escape(part.assembly)}</pre></details>" for title, part in codes
+        f"<details><summary>{title}</summary><pre>{escape(entry.assembly)}</pre></details>" for title, entry in codes
     )
     return (
         f'<section id="loop{index}" class="{_state(report)}"><h2><a href="#line{index}">{index + 1}</a> '
