@@ -150,16 +150,16 @@ _store: Final = Store(directory, size_limit, {_PROGRAM: Fraction(3, 4)})
 # -------------------------------------------------------------------------------------- entries
 
 
-def load(key: Key, what: str = "module") -> bytes | None:
+def load(key: Key, label: str = "module") -> bytes | None:
     """Object stored under a key; None if it is missing or fails its checks."""
-    return load_all({key: what}).get(key)
+    return load_all({key: label}).get(key)
 
 
-def load_noted(key: Key, what: str) -> bytes | None:
+def load_noted(key: Key, label: str) -> bytes | None:
     """Object that a note refers to; None, without logging, if it has been removed."""
     data = noted(key)
     if data is not None:
-        say("%s: found %s", what, key.name)
+        say("%s: found %s", label, key.name)
         with _lock:
             statistics.hits += 1
     return data
@@ -182,27 +182,27 @@ def load_each(wanted: Iterable[tuple[Key, str]]) -> Iterator[tuple[Key, bytes | 
     """Like `load_all`, but lazily, one pair per element of `wanted`; None for a missing object."""
     used = enabled()
     absent: dict[Key, str] = {}
-    for key, what in wanted:
+    for key, label in wanted:
         data, reason = _read(key) if used else (None, "the cache is switched off")
         if data is not None:
-            say("%s: found %s", what, key.name)
+            say("%s: found %s", label, key.name)
             with _lock:
                 statistics.hits += 1
         elif reason:
-            _missed(what, reason)
+            _missed(label, reason)
         else:
-            absent[key] = what
+            absent[key] = label
         yield key, data
     sources = _store.sources() if absent else frozenset[str]()
-    for key, what in absent.items():
+    for key, label in absent.items():
         elsewhere = "it was compiled for another target or by another version"
-        _missed(what, elsewhere if key.source in sources else "this code was not compiled before")
+        _missed(label, elsewhere if key.source in sources else "this code was not compiled before")
 
 
-def _missed(what: str, reason: str) -> None:
+def _missed(label: str, reason: str) -> None:
     with _lock:
         statistics.misses[reason] += 1
-    say("%s: compiled, since %s", what, reason)
+    say("%s: compiled, since %s", label, reason)
 
 
 def _read(key: Key) -> tuple[bytes | None, str]:
@@ -234,7 +234,7 @@ def note(key: Key, data: bytes) -> bool:
     """Store a note like an object, but uncounted. Return True if it was stored."""
     if not enabled() or min(size_limit(), LARGEST_ENTRY) < len(data):
         return False
-    return _kept(key, lambda: _store.write(key, data))
+    return _stored(key, lambda: _store.write(key, data))
 
 
 def note_beside(key: Key, data: bytes) -> None:
@@ -255,7 +255,7 @@ def was_stored_elsewhere(key: Key) -> bool:
     return key.source in _store.sources()
 
 
-def _kept(key: Key, write: Callable[[], Removed]) -> bool:
+def _stored(key: Key, write: Callable[[], Removed]) -> bool:
     """Write an entry; return True if it was stored."""
     try:
         removed = write()
@@ -278,7 +278,7 @@ def store_program(digest: bytes, pieces: Sequence[bytes | memoryview]) -> bool:
         say("a program of %d bytes is not kept: there is room for %d", size, program_limit())
         return False
     key = key_of_contents(digest, _PROGRAM)
-    kept = _kept(key, lambda: _store.write_file(key, pieces))
+    kept = _stored(key, lambda: _store.write_file(key, pieces))
     if kept:
         with _lock:
             statistics.programs_stored += 1

@@ -44,12 +44,12 @@ def resolve(target: Target | str | None = None) -> Target:
     triple = elf_triple(options.get("mtriple") or host_facts().triple)
     cpu = host_cpu() if native else options.get("mcpu", "")
     features = ",".join([*([host_facts().features] if native else []), *chosen.mattr])
-    found = described(triple, cpu, features)
+    machine = described(triple, cpu, features)
     system = host_caches() if native else Caches()
     return chosen.with_machine(
         dataclasses.replace(
-            found,
-            vector_bits=options.get("vector-width", 0) or found.vector_bits,
+            machine,
+            vector_bits=options.get("vector-width", 0) or machine.vector_bits,
             caches=Caches(*(options.get(f"{name}-cache", 0) or getattr(system, name) for name in ("l1", "l2", "l3"))),
             cores=options.get("num-cores", 0) or host_cores(),
         )
@@ -102,9 +102,9 @@ def described(triple: str, cpu: str, features: str) -> Machine:
         values = {n: frozenset(map(str, v)) if n in _SETS else v for n, v in fields.items()}
         return dataclasses.replace(Machine(triple, cpu, features), **values)
     check(triple, cpu, features)
-    found = probe(triple, cpu, features)
-    answer(key, {n: sorted(v) if n in _SETS else v for n in _PROBED for v in [getattr(found, n)]})
-    return found
+    machine = probe(triple, cpu, features)
+    answer(key, {n: sorted(v) if n in _SETS else v for n in _PROBED for v in [getattr(machine, n)]})
+    return machine
 
 
 _SETS = ("dot_products", "tiles")
@@ -211,7 +211,7 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
         body = body.replace("@add(ptr %a) {", f"@add(ptr %a){wide}").replace("ptr %b) {", f"ptr %b){wide}")
     text = assembly(body, triple, cpu, features)
     add = _body(text, "add")
-    vectors = next((one for one in isa.vectors if re.search(one.pattern, add)), _BASELINE)
+    vectors = next((entry for entry in isa.vectors if re.search(entry.pattern, add)), _BASELINE)
     return Machine(
         triple=triple,
         cpu=cpu,
@@ -220,7 +220,7 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
         vector_registers=vectors.registers,
         fma=isa.fma is not None and re.search(isa.fma, _body(text, "fma")) is not None,
         half_conversion=re.search(r"__(extendhfsf2|gnu_h2f_ieee)", _body(text, "half")) is None,
-        dot_products=frozenset(kind_of(one.dot) for one in isa.dots if _has_dot(text, one)),
+        dot_products=frozenset(kind_of(entry.dot) for entry in isa.dots if _has_dot(text, entry)),
         tiles=frozenset(() if isa.tiles is None else _tiles(features, isa.tiles)),
     )
 

@@ -49,8 +49,8 @@ class KernelText:
             for i, (kind, text) in enumerate(pairs)
         ]
 
-        def named(found: re.Match[str]) -> str:
-            sigil, kind, number = found.groups()
+        def named(match: re.Match[str]) -> str:
+            sigil, kind, number = match.groups()
             name = (*self.names, *self.bodies)[int(number)]
             symbol = symbol_name(name) if kind == "function" else f"relax.{kind}.{name}"
             return quoted(symbol) if sigil else symbol

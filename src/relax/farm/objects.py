@@ -115,7 +115,7 @@ def expect_kernels(compilers: Compilers, count: int, target: Target) -> None:
     """Start worker processes for `count` kernel texts, and let them compile missing support code."""
     shared = (_pool(machine_of(target)), _cells(target.triple), _library(target.triple))
     wanted = count > 0 and cache.enabled()
-    compilers.expect(count, [one for one in shared if wanted and cache.noted(_shared_key(*one)) is None])
+    compilers.expect(count, [item for item in shared if wanted and cache.noted(_shared_key(*item)) is None])
 
 
 def keep_shared(compilers: Compilers) -> None:

@@ -78,10 +78,12 @@ class KernelMemory:
             return NOTHING
         funcs = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
         joined = _joined(funcs)
-        known = {name: self._look(name, func, self._environment) for name, func in funcs.items() if name not in joined}
+        lookups = {
+            name: self._look(name, func, self._environment) for name, func in funcs.items() if name not in joined
+        }
         return Recall(
-            {name: recalled for name, (_, recalled) in known.items() if recalled is not None},
-            {name: key for name, (key, recalled) in known.items() if recalled is None},
+            {name: recalled for name, (_, recalled) in lookups.items() if recalled is not None},
+            {name: key for name, (key, recalled) in lookups.items() if recalled is None},
         )
 
     def _look(self, name: str, func: PrimFunc, environment: str) -> tuple[cache.Key, Recalled | None]:

@@ -180,14 +180,14 @@ class Store:
 
     def entries(self) -> list[Entry]:
         """All entries, least recently used first."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self._directory()):
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode) and self._name.fullmatch(entry.name):
-                        found.append(Entry(Path(entry.path), status.st_size, status.st_mtime))
-        return sorted(found, key=lambda entry: entry.used)
+                        entries.append(Entry(Path(entry.path), status.st_size, status.st_mtime))
+        return sorted(entries, key=lambda entry: entry.used)
 
     def prune(self, limit: int | None = None) -> Removed:
         """Remove the least recently used entries until a tenth of `limit` is free, if the store exceeds it.
@@ -195,13 +195,13 @@ class Store:
         Kinds above their shares are pruned first. Temporary files of interrupted writers are removed as well.
         """
         limit = self._limit() if limit is None else limit
-        found = self.entries()
+        entries = self.entries()
         stale = time.time() - _STALE_SECONDS
-        doomed = [entry for entry in found if entry.path.name.startswith(_TEMPORARY) and entry.used < stale]
+        doomed = [entry for entry in entries if entry.path.name.startswith(_TEMPORARY) and entry.used < stale]
         for kind, share in self._shares.items():
-            doomed += _surplus([entry for entry in found if entry.path.suffix == kind], int(limit * share), 0)
+            doomed += _surplus([entry for entry in entries if entry.path.suffix == kind], int(limit * share), 0)
         gone = set(doomed)
-        doomed += _surplus([entry for entry in found if entry not in gone], limit, limit // 10)
+        doomed += _surplus([entry for entry in entries if entry not in gone], limit, limit // 10)
         return _removed(entry.path for entry in doomed)
 
     def clear(self) -> Removed:
@@ -291,12 +291,12 @@ def _write_atomically(folder: Path, name: str, pieces: Iterable[bytes | memoryvi
     return size
 
 
-def _surplus(found: Collection[Entry], limit: int, room: int) -> list[Entry]:
+def _surplus(entries: Collection[Entry], limit: int, room: int) -> list[Entry]:
     """Least recently used entries whose removal leaves `room` below `limit`; empty if all entries fit."""
     doomed: list[Entry] = []
-    total = sum(entry.size for entry in found)
+    total = sum(entry.size for entry in entries)
     if total > limit:
-        for entry in found:
+        for entry in entries:
             if total <= limit - room:
                 break
             doomed.append(entry)

@@ -95,18 +95,18 @@ def _are_loaded(files: Mapping[str, tuple[str, float]]) -> bool:
 
 def _files(rooms: tuple[str, ...]) -> dict[str, tuple[str, float]]:
     """Path and modification time of all Python files of some packages, by name inside the package."""
-    found: dict[str, tuple[str, float]] = {}
+    files: dict[str, tuple[str, float]] = {}
     waiting = [(room, os.path.join(_ROOT, room)) for room in rooms]
     while waiting:
         name, path = waiting.pop()
         if name.endswith(".py"):
-            found[name] = path, os.stat(path).st_mtime
+            files[name] = path, os.stat(path).st_mtime
             continue
         with os.scandir(path) as entries:
             for entry in entries:
                 inside = f"{name}/{entry.name}"
                 if entry.name.endswith(".py"):
-                    found[inside] = entry.path, entry.stat().st_mtime
+                    files[inside] = entry.path, entry.stat().st_mtime
                 elif entry.name != "__pycache__" and entry.is_dir():
                     waiting.append((inside, entry.path))
-    return found
+    return files

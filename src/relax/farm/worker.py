@@ -137,11 +137,11 @@ def _with_class_instruction(text: str, machine: LLVMTarget) -> str:
 
     LLVM 22 expands its generic llvm.is.fpclass to three or four integer instructions each.
     """
-    lanes = {int(found[1]) for found in _RARE_CLASSES.finditer(text)}
+    lanes = {int(match[1]) for match in _RARE_CLASSES.finditer(text)}
     if not lanes or not _has_classes(machine):
         return text
     declared = "".join(f"declare <{n} x i1> {_class_function(n)}(<{n} x float>, i32)\n" for n in sorted(lanes))
-    called = _RARE_CLASSES.sub(lambda found: f"{_class_function(int(found[1]))}({found[2]}, i32 161)", text)
+    called = _RARE_CLASSES.sub(lambda match: f"{_class_function(int(match[1]))}({match[2]}, i32 161)", text)
     return f"{called}\n{declared}"
 
 

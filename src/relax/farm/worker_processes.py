@@ -193,7 +193,7 @@ class _Shared:
     def add_aside(self, aside: Sequence[Aside]) -> None:
         """Add texts to be compiled in the background; duplicates are dropped."""
         with self._changed:
-            new = [one for one in aside if one not in self._known_aside]
+            new = [job for job in aside if job not in self._known_aside]
             self._known_aside.update(new)
             self.aside += new
             self._changed.notify_all()
