@@ -102,8 +102,8 @@ def apply_rule(
         return None
     if result is None:
         return None
-    parts = cast("list[Any]", result) if isinstance(result, list) else [result]
-    results = [r if isinstance(r, Elements) else Elements.of(r, operands.dtype) for r in parts]
+    values = cast("list[Any]", result) if isinstance(result, list) else [result]
+    results = [r if isinstance(r, Elements) else Elements.of(r, operands.dtype) for r in values]
     return results if all(_is_bounded(r) for r in results) else None
 
 
@@ -198,8 +198,8 @@ def _cast_rule(x: Operands) -> Elements | None:
 def _each(function: Callable[..., Any], *arrays: Array) -> Array:
     """A function applied to each element of arrays that broadcast, once for the same objects."""
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    parts: list[Any] = [np.broadcast_to(a, shape) for a in arrays]
-    columns: list[list[Any]] = [list(part.flat) for part in parts]
+    broadcast: list[Any] = [np.broadcast_to(a, shape) for a in arrays]
+    columns: list[list[Any]] = [list(array.flat) for array in broadcast]
     done: dict[tuple[int, ...], Any] = {}
     results: list[Any] = []
     for items in zip(*columns, strict=True):
@@ -362,9 +362,9 @@ def _gather(x: Operands) -> Elements:
     indices = x.inputs[1].ints()  # type: ignore[union-attr]
     if indices is None:
         raise NotKnownError
-    places: Array = np.array(indices, np.int64)
-    places = places.reshape(x[1].shape)
-    return Elements.of(np.take(x[0], places, x.attributes.get("axis", 0)), x.dtype)
+    positions: Array = np.array(indices, np.int64)
+    positions = positions.reshape(x[1].shape)
+    return Elements.of(np.take(x[0], positions, x.attributes.get("axis", 0)), x.dtype)
 
 
 @rule("Slice")
@@ -445,12 +445,12 @@ def _tile(x: Operands) -> Array:
 @rule("Split")
 def _split(x: Operands) -> list[Array]:
     data, axis = x[0], x.attributes.get("axis", 0)
-    parts = x.ints(1, "split")
-    if parts is None:
+    sizes = x.ints(1, "split")
+    if sizes is None:
         size = -(-data.shape[axis] // x.outputs)
-        parts = [size] * (x.outputs - 1)
-        parts.append(data.shape[axis] - sum(parts))
-    return [Elements.of(part, x.dtype) for part in np.split(data, np.cumsum(parts)[:-1], axis)]
+        sizes = [size] * (x.outputs - 1)
+        sizes.append(data.shape[axis] - sum(sizes))
+    return [Elements.of(section, x.dtype) for section in np.split(data, np.cumsum(sizes)[:-1], axis)]
 
 
 @rule("ConstantOfShape")
@@ -480,12 +480,12 @@ def _reduced(function: Callable[[Any, Any], Any]) -> Rule:
             return data
         over = range(data.ndim) if not axes else [axis % data.ndim for axis in axes]
         for axis in over:
-            parts = [np.take(data, [i], axis) for i in range(data.shape[axis])]
-            if not parts:
+            slices = [np.take(data, [i], axis) for i in range(data.shape[axis])]
+            if not slices:
                 raise NotKnownError
-            total = parts[0]
-            for part in parts[1:]:
-                total = _each(function, total, part)
+            total = slices[0]
+            for slice_ in slices[1:]:
+                total = _each(function, total, slice_)
             data = total
         return data if x.attributes.get("keepdims", 1) else np.squeeze(data, tuple(over))
 

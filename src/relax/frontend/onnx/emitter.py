@@ -91,9 +91,9 @@ class Emitter:
         """An error at the node being converted, to be raised."""
         return DiagnosticError(Diagnostic(code, f"{self.title}: {message}", self.span, "", tuple(notes), hint))
 
-    def unsupported(self, what: str, hint: str = "") -> NoReturn:
+    def unsupported(self, construct: str, hint: str = "") -> NoReturn:
         """Raise the diagnostic for a valid node that is not supported."""
-        raise self.error(f"{what} is not supported", code="E6001", hint=hint)
+        raise self.error(f"{construct} is not supported", code="E6001", hint=hint)
 
     # -- emitting
 
@@ -198,8 +198,8 @@ class Emitter:
 
     def note_open_rank(self, index: int, ranks: Sequence[int]) -> None:
         """Note that the branches of the node give different ranks for an output: a later error may stem from it."""
-        found = " or ".join(map(str, ranks))
-        self._open_ranks.append(f"the branches of {self.title} give output {index} {found} dimensions")
+        alternatives = " or ".join(map(str, ranks))
+        self._open_ranks.append(f"the branches of {self.title} give output {index} {alternatives} dimensions")
 
     def dims(self, x: RelaxExpr) -> Dims:
         """The dimensions of a tensor. Raises DiagnosticError if its rank is not known."""

@@ -89,14 +89,16 @@ class GraphReader:
 
     def _missing(self, key: tuple[str, str], nodes: list[tuple[int, NodeProto]]) -> Diagnostic:
         domain, op_type = key
-        known = domain in ("", "ai.onnx.ml", "com.microsoft") or domain in self.opsets
+        is_known_domain = domain in ("", "ai.onnx.ml", "com.microsoft") or domain in self.opsets
         shown = f"{domain}.{op_type}" if domain else op_type
         titles = [node_title(node) for _, node in nodes[:5]]
         more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
         index, node = nodes[0]
         return Diagnostic(
             "E6001",
-            f"the operator {shown} is not supported" if known else f"the operator {shown} is of an unknown domain",
+            f"the operator {shown} is not supported"
+            if is_known_domain
+            else f"the operator {shown} is of an unknown domain",
             node_span(self.name, index, node),
             "",
             (f"nodes: {', '.join(titles)}{more}",),
@@ -151,11 +153,11 @@ class GraphReader:
         if len(graph.input) != len(inputs):
             raise self.emitter.error(f"its graph has {len(graph.input)} inputs, {len(inputs)} are passed", code="E6002")
         inner.update({item.name: value for item, value in zip(graph.input, inputs, strict=True)})
-        place = self._place
+        outer = self._place
         try:
             return self.read(graph, names)
         finally:
-            self._place = place
+            self._place = outer
 
     def _output(self, name: str, names: Names) -> Value | None:
         if name not in names:
@@ -194,9 +196,9 @@ class GraphReader:
             if results is not None:
                 return results
         if key[0] == "":
-            known = apply_rule(emitter, node.op_type, inputs, attributes, len(node.output))
-            if known is not None:
-                return known
+            elements = apply_rule(emitter, node.op_type, inputs, attributes, len(node.output))
+            if elements is not None:
+                return elements
         converter = registry.find(*key, emitter.opset)
         if converter is not None:
             results = self._convert(converter, inputs, attributes)
@@ -299,8 +301,8 @@ class GraphReader:
         given |= {a.name: a for a in function.attribute_proto if a.name not in given}
         self._expanding.append(key)
         try:
-            for _, part in in_order(function.node, set(function.input), self.name):
-                self.node(with_attributes(part, given), inner, opsets)
+            for _, inner_node in in_order(function.node, set(function.input), self.name):
+                self.node(with_attributes(inner_node, given), inner, opsets)
         finally:
             self._expanding.pop()
         used = dict(zip(function.output, node.output, strict=False))
@@ -420,13 +422,13 @@ def _sorted(nodes: Sequence[NodeProto], reads: list[set[int]], model: str) -> li
 
 def _reads(node: NodeProto) -> set[str]:
     """Return the names that a node reads, including free names of its subgraphs."""
-    found = {name for name in node.input if name}
+    names = {name for name in node.input if name}
     for attribute in node.attribute:
         for graph in subgraphs_of(attribute):
-            inner = {name for part in graph.node for name in _reads(part)} | {o.name for o in graph.output}
+            inner = {name for inner_node in graph.node for name in _reads(inner_node)} | {o.name for o in graph.output}
             own = {item.name for item in graph.input} | {t.name for t in graph.initializer}
-            found |= inner - own - {output for part in graph.node for output in part.output}
-    return found
+            names |= inner - own - {output for inner_node in graph.node for output in inner_node.output}
+    return names
 
 
 def _is_attribute(value: Any) -> bool:

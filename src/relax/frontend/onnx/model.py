@@ -47,13 +47,13 @@ def load_model(path: str | os.PathLike[str]) -> tuple[ModelProto, Stored]:
     name = Path(path)
     file = StoredFile(name)
     try:
-        data, places = without_elements(file)
+        data, locations = without_elements(file)
         model = onnx.load_model_from_string(data)
     except (DecodeError, ValueError, TypeError) as error:
         hint = "is the file complete, and binary ONNX?"
         raise broken(f"the file is not an ONNX model: {error}", str(name), hint) from None
     stored: Stored = {}
-    for index, (offset, size) in places.items():
+    for index, (offset, size) in locations.items():
         tensor = model.graph.initializer[index]
         array = _stored(tensor, file, offset, size)
         if array is not None and not tensor.HasField("data_location"):
@@ -89,13 +89,13 @@ def _load_external(model: ModelProto, path: Path) -> Stored:
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
         where = f"{path}: tensor {tensor.name!r}"
-        place, offset, size = _external_place(tensor, folder, where)
+        file_path, offset, size = _external_place(tensor, folder, where)
         try:
-            file = files[place] if place in files else files.setdefault(place, StoredFile(place))
+            file = files[file_path] if file_path in files else files.setdefault(file_path, StoredFile(file_path))
             if file.size < offset + size:
                 raise broken(f"external data has {max(file.size - offset, 0)} bytes, {size} are declared", where)
-            read[place] = read.get(place, 0) + size
-            if read[place] > _MOST_OVERLAP * file.size:
+            read[file_path] = read.get(file_path, 0) + size
+            if read[file_path] > _MOST_OVERLAP * file.size:
                 raise broken("the external data of many tensors is the same", where)
             large = index < initializers and size >= LARGE
             array = _stored(tensor, file, offset, size) if large else None
@@ -140,7 +140,7 @@ def _size_of(tensor: TensorProto, where: str) -> int:
 
 def tensors_of(model: ModelProto) -> list[TensorProto]:
     """All tensors of a model: initializers, and attributes of nodes, in functions and graphs of any depth."""
-    found: list[TensorProto] = []
+    tensors: list[TensorProto] = []
     pending: list[Any] = [model.graph, *model.functions]
     while pending:
         current = pending.pop()
@@ -148,17 +148,17 @@ def tensors_of(model: ModelProto) -> list[TensorProto]:
         sparse = [a.sparse_tensor for a in attributes if a.HasField("sparse_tensor")]
         sparse += [item for a in attributes for item in a.sparse_tensors]
         if isinstance(current, GraphProto):
-            found += current.initializer
+            tensors += current.initializer
             sparse += current.sparse_initializer
         else:
             attributes += current.attribute_proto
         for item in sparse:
-            found += [item.values, item.indices]
+            tensors += [item.values, item.indices]
         for attribute in attributes:
-            found += [attribute.t] if attribute.HasField("t") else []
-            found += attribute.tensors
+            tensors += [attribute.t] if attribute.HasField("t") else []
+            tensors += attribute.tensors
             pending += subgraphs_of(attribute)
-    return found
+    return tensors
 
 
 def subgraphs_of(attribute: AttributeProto) -> list[GraphProto]:

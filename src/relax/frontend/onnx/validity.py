@@ -69,11 +69,11 @@ def _check_opsets(imports: Iterable[Any], where: str) -> None:
         raise DiagnosticError(Diagnostic("E6001", message, None, where, (), hint))
 
 
-def _check_text(where: str, what: str, names: Iterable[Any]) -> None:
+def _check_text(where: str, subject: str, names: Iterable[Any]) -> None:
     """Protobuf gives a string that is not UTF-8 as bytes."""
     for name in names:
         if not isinstance(name, str):
-            raise broken(f"{what} is not UTF-8: {name[:40]!r}", where)
+            raise broken(f"{subject} is not UTF-8: {name[:40]!r}", where)
 
 
 def _check_graph(graph: GraphProto, where: str) -> None:
@@ -197,25 +197,25 @@ class OperatorSignature:
 
     def problems(self, node: NodeProto) -> list[str]:
         """Return the problems of a node as sentences without its name."""
-        found: list[str] = []
+        problems: list[str] = []
         for count, (least, most), kind in (
             (len(node.input), self.inputs, "input"),
             (len(node.output), self.outputs, "output"),
         ):
             if not least <= count <= most:
                 expected = f"{least}" if least == most else f"at least {least}" if count < least else f"at most {most}"
-                found.append(f"it has {counted(count, kind)}, expected {expected}")
+                problems.append(f"it has {counted(count, kind)}, expected {expected}")
         for attribute in node.attribute:
             types = self.attributes.get(attribute.name, ())
             written = _type_name(attribute)
             if types and written not in types:
-                found.append(f"the attribute {attribute.name} is {written}, expected {' or '.join(types)}")
+                problems.append(f"the attribute {attribute.name} is {written}, expected {' or '.join(types)}")
         names = [attribute.name for attribute in node.attribute]
-        found += [f"the attribute {name} is missing" for name in sorted(self.required - set(names))]
+        problems += [f"the attribute {name} is missing" for name in sorted(self.required - set(names))]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            found.append(f"the attribute {twice} is given twice")
-        return found
+            problems.append(f"the attribute {twice} is given twice")
+        return problems
 
 
 def _type_name(attribute: AttributeProto) -> str:

@@ -72,7 +72,7 @@ class Elements:
         return tuple(self.array.reshape(-1))
 
     def numbers(self) -> Array | None:
-        """The same as a NumPy array of the dtype, None if some element is not a number."""
+        """Elements as a NumPy array of the dtype, None if some element is not a number."""
         values = [item.value for item in self.flat if isinstance(item, (IntImm, FloatImm))]
         if len(values) < self.array.size:
             return None

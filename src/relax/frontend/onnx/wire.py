@@ -92,7 +92,7 @@ class _Reader:
         if field.size < LARGE:
             return None
         fields = list(self._fields(field.value, field.end))
-        elements = [part for part in fields if part.number == _RAW_DATA]
+        elements = [subfield for subfield in fields if subfield.number == _RAW_DATA]
         if len(elements) != 1 or elements[0].kind != _BYTES or elements[0].size < LARGE:
             return None
         left_out = elements[0]
@@ -145,10 +145,10 @@ class _Reader:
 def _number(data: bytes, at: int) -> tuple[int, int]:
     """A number of 7 bits a byte, the lowest first, and where it ends."""
     value = 0
-    for place, byte in enumerate(data[at : at + 10]):
-        value |= (byte & 127) << 7 * place
+    for index, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 127) << 7 * index
         if byte < 128:
-            return value, at + place + 1
+            return value, at + index + 1
     raise _NotUnderstood
 
 

@@ -66,9 +66,9 @@ class Emitter:
         """An error at the node being converted, to be raised."""
         return DiagnosticError(Diagnostic(code, f"{self.title}: {message}", self.span, "", self._notes, hint))
 
-    def unsupported(self, what: str, hint: str = "") -> NoReturn:
+    def unsupported(self, construct: str, hint: str = "") -> NoReturn:
         """Raise the diagnostic for a valid node that is not supported."""
-        raise self.error(f"{what} is not supported", code="E6001", hint=hint)
+        raise self.error(f"{construct} is not supported", code="E6001", hint=hint)
 
     # -- what torch says of the result
 
@@ -325,5 +325,5 @@ def node_text(node: Any) -> str:
 def _origin(node: Any) -> tuple[str, ...]:
     """The line of the user's module that made a node, as notes of a diagnostic."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
-    places = [index for index, line in enumerate(lines) if line.startswith("File ")]
-    return (" ".join(lines[places[-1] : places[-1] + 2]),) if places else ()
+    frames = [index for index, line in enumerate(lines) if line.startswith("File ")]
+    return (" ".join(lines[frames[-1] : frames[-1] + 2]),) if frames else ()

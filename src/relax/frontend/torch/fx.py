@@ -88,11 +88,11 @@ class _Compiled:
         self.torch, self.graph_module, self.pipeline, self.target = torch, graph_module, pipeline, target
         nodes = [node for node in graph_module.graph.nodes if node.op == "placeholder"]
         self.static = [
-            place
-            for place, node in enumerate(nodes)
+            position
+            for position, node in enumerate(nodes)
             if "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or ())
         ]
-        """The places of parameters and buffers."""
+        """Positions of parameters and buffers among the inputs."""
         self.axes = [_axis_of(node, nodes) for node in nodes]
         self.shapes = [_dynamic_shape(torch, node) for node in nodes]
         self.returned: Sequence[Any] = next(iter(graph_module.graph.find_nodes(op="output"))).args[0]
@@ -102,8 +102,8 @@ class _Compiled:
 
     def _build(self, inputs: Sequence[Any]) -> Callable[..., Any]:
         module, self.passed = self._closed(inputs)
-        shapes = tuple(self.shapes[place] for place in self.passed)
-        examples = tuple(inputs[place] for place in self.passed)
+        shapes = tuple(self.shapes[position] for position in self.passed)
+        examples = tuple(inputs[position] for position in self.passed)
         with self.torch.no_grad():
             program = self.torch.export.export(module, examples, dynamic_shapes=shapes, strict=False)
         mod = from_exported_program(program)
@@ -120,62 +120,62 @@ class _Compiled:
         return VirtualMachine(build(mod, self.target), cpu())["main"]
 
     def _closed(self, inputs: Sequence[Any]) -> tuple[Any, list[int]]:
-        """The module with its constants, and without sizes as inputs; the places of the inputs that are left."""
+        """Return the module with constants built in and without sizes as inputs, and the positions of its inputs."""
         torch = self.torch
         module = torch.fx.GraphModule(self.graph_module, copy.deepcopy(self.graph_module.graph))
         graph, passed = module.graph, list[int]()
         nodes = [node for node in graph.nodes if node.op == "placeholder"]
-        for place, node in enumerate(nodes):
-            axis = self.axes[place]
-            if place not in self.constants and axis is None:
-                passed.append(place)
+        for position, node in enumerate(nodes):
+            axis = self.axes[position]
+            if position not in self.constants and axis is None:
+                passed.append(position)
                 continue
             with graph.inserting_after(nodes[-1]):
                 if axis is None:
-                    name = f"{_CONSTANT}{place}"
-                    is_param = isinstance(inputs[place], torch.nn.Parameter)
-                    (module.register_parameter if is_param else module.register_buffer)(name, inputs[place])
+                    name = f"{_CONSTANT}{position}"
+                    is_param = isinstance(inputs[position], torch.nn.Parameter)
+                    (module.register_parameter if is_param else module.register_buffer)(name, inputs[position])
                     new = graph.get_attr(name)
                 else:
                     new = graph.call_function(torch.ops.aten.sym_size.int, (nodes[axis[0]], axis[1]))
             node.replace_all_uses_with(new)
-        for place, node in enumerate(nodes):
-            if place not in passed:
+        for position, node in enumerate(nodes):
+            if position not in passed:
                 graph.erase_node(node)
         module.recompile()
         return module, passed
 
     def __call__(self, *inputs: Any) -> list[Any]:
         changed = [
-            place
-            for place, (item, version) in self.constants.items()
-            if inputs[place] is not item or item._version != version
+            position
+            for position, (item, version) in self.constants.items()
+            if inputs[position] is not item or item._version != version
         ]
         if self.run is None:  # of inference tensors, torch does not tell whether they have changed
-            tensors = {place: inputs[place] for place in self.static if not inputs[place].is_inference()}
-            self.constants = {place: (item, item._version) for place, item in tensors.items()}
-        for place in changed:
-            del self.constants[place]
+            tensors = {position: inputs[position] for position in self.static if not inputs[position].is_inference()}
+            self.constants = {position: (item, item._version) for position, item in tensors.items()}
+        for position in changed:
+            del self.constants[position]
         run = self.run = self._build(inputs) if self.run is None or changed else self.run
-        passed = [_plain(inputs[place]) for place in self.passed]
+        passed = [_plain(inputs[position]) for position in self.passed]
         results = [_apart(self.torch.from_dlpack(result), passed) for result in run(*passed)]
         count = len(results) - len(self.mutated)
-        for place, value in zip(self.mutated, results[count:], strict=True):
+        for position, value in zip(self.mutated, results[count:], strict=True):
             with self.torch.no_grad():
-                inputs[place].copy_(value)
+                inputs[position].copy_(value)
         tensors = iter(results[:count])
         return [None if node is None else _as_returned(node, next(tensors)) for node in self.returned]
 
 
 def _axis_of(node: Any, nodes: Sequence[Any]) -> tuple[int, int] | None:
-    """The place of a tensor and its axis whose size an input is, if it is one."""
+    """Return (position of a tensor, axis) if a node is an input that holds a size of that tensor, else None."""
     size = node.meta.get("example_value")
     if not hasattr(size, "node") or hasattr(size, "shape"):
         return None
-    for place, other in enumerate(nodes):
+    for position, other in enumerate(nodes):
         for axis, dim in enumerate(getattr(other.meta.get("example_value"), "shape", ())):
             if hasattr(dim, "node") and dim.node.expr == size.node.expr:
-                return place, axis
+                return position, axis
     return None
 
 

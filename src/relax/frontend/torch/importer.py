@@ -129,11 +129,11 @@ def _supported(program: Any) -> Any:
 
 def _nodes(graph_module: Any) -> list[Any]:
     """The nodes of a graph, and of those in it."""
-    found: list[Any] = []
+    nodes: list[Any] = []
     for node in graph_module.graph.nodes:
         inner: Any = getattr(graph_module, node.target) if node.op == "get_attr" else None
-        found += [node] if not hasattr(inner, "graph") else _nodes(inner)
-    return found
+        nodes += [node] if not hasattr(inner, "graph") else _nodes(inner)
+    return nodes
 
 
 def _missing(graph_module: Any) -> list[Any]:
@@ -212,8 +212,8 @@ class _Importer:
         pure = all(registry.is_pure(str(node.target)) for node in _nodes(self.program.graph_module))
         with builder.function("main", [*self.inputs, *self.params], attrs, pure=pure):
             results = self._read_graph(self.program.graph_module, self.names)
-            places = [*outputs, *(place for place, _ in mutations)]
-            values = [self.emitter.tensor(results[i]) for i in places if results[i] is not None]
+            positions = [*outputs, *(position for position, _ in mutations)]
+            values = [self.emitter.tensor(results[i]) for i in positions if results[i] is not None]
             result: RelaxExpr = values[0] if unwrap and len(values) == 1 else Tuple(values)
             builder.emit_func_output(builder.emit(result) if bind else result)
         return ConvertToDataflow()(builder.get())
@@ -221,18 +221,18 @@ class _Importer:
     # -- inputs and outputs
 
     def _outputs(self) -> tuple[list[int], list[tuple[int, Any]]]:
-        """The places of what is returned, then the places and specifications of new values of buffers and inputs."""
+        """Positions of the results, then positions and specifications of new values of buffers and inputs."""
         outputs: list[int] = []
         mutations: list[tuple[int, Any]] = []
-        for place, spec in enumerate(self.signature.output_specs):
+        for position, spec in enumerate(self.signature.output_specs):
             kind: str = spec.kind.name
             if kind in ("USER_OUTPUT", "LOSS_OUTPUT"):
-                outputs.append(place)
+                outputs.append(position)
             elif kind in _MUTATIONS:
-                mutations.append((place, spec))
+                mutations.append((position, spec))
             else:
-                what = f"an output of the kind {kind} is not supported: {spec.target}"
-                raise DiagnosticError(Diagnostic("E6001", what))
+                message = f"an output of the kind {kind} is not supported: {spec.target}"
+                raise DiagnosticError(Diagnostic("E6001", message))
         return outputs, mutations
 
     def _mutated(self, mutation: Any) -> str:

@@ -174,9 +174,9 @@ def product(dims: tuple[PrimExpr, ...]) -> PrimExpr:
 @converter("Hardmax", since=13)
 def hardmax(g: Emitter, x: Tensor, *, axis: int = -1) -> Tensor:
     dims, dtype = g.dims(x), g.dtype(x)
-    place = g.axis(axis, len(dims))
+    dimension = g.axis(axis, len(dims))
     one, zero = (PrimValue(const(value, _float32_at_least(dtype))) for value in (1.0, 0.0))
-    chosen = op.one_hot(op.argmax(x, axis=place), one, zero, PrimValue(dims[place]), axis=place)
+    chosen = op.one_hot(op.argmax(x, axis=dimension), one, zero, PrimValue(dims[dimension]), axis=dimension)
     return g.cast(chosen, dtype)
 
 

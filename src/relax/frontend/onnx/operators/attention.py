@@ -73,14 +73,14 @@ def _mask_bias(g: Emitter, mask: Tensor, batch: PrimExpr, keys: PrimExpr, fillin
 
 def _between(g: Emitter, limits: Tensor, batch: PrimExpr, keys: PrimExpr) -> Tensor:
     (count,) = g.dims(limits)
-    places = op.arange(PrimValue(keys), dtype=str(g.dtype(limits)))
+    positions = op.arange(PrimValue(keys), dtype=str(g.dtype(limits)))
     if g.is_true(count.equal(batch)):
-        return op.expand_dims(op.less(places, op.expand_dims(limits, [1])), [1, 2])
+        return op.expand_dims(op.less(positions, op.expand_dims(limits, [1])), [1, 2])
     if not g.is_true(count.equal(batch * 2)):
         g.unsupported(f"a mask of {count} numbers for a batch of {batch}")
     ends, begins = (op.strided_slice(limits, [0], [a], [b]) for a, b in ((0, batch), (batch, count)))
-    below = op.less(places, op.expand_dims(ends, [1]))
-    return op.expand_dims(op.logical_and(below, op.greater_equal(places, op.expand_dims(begins, [1]))), [1, 2])
+    below = op.less(positions, op.expand_dims(ends, [1]))
+    return op.expand_dims(op.logical_and(below, op.greater_equal(positions, op.expand_dims(begins, [1]))), [1, 2])
 
 
 def _sum(*biases: Tensor | None) -> Tensor | None:
@@ -95,9 +95,9 @@ def _sum(*biases: Tensor | None) -> Tensor | None:
 
 def _attended(g: Emitter, heads: Heads, bias: Tensor | None, scale: float | None, unidirectional: bool) -> Tensor:
     causal = "BottomRight" if unidirectional else None
-    parts = heads.query, heads.key, heads.value
+    operands = heads.query, heads.key, heads.value
     wide = None if bias is None else g.emit(bias)
-    result = g.emit(op.nn.attention(*parts, wide, scale=scale or None, causal_mask=causal))
+    result = g.emit(op.nn.attention(*operands, wide, scale=scale or None, causal_mask=causal))
     return _joined(g, result)
 
 
@@ -129,11 +129,13 @@ def attention(
     product = op.matmul(input, weights)
     whole = g.emit(product if bias is None else op.add(product, bias))
     ends = [qkv_hidden_sizes[0], sum(qkv_hidden_sizes[:2])] if qkv_hidden_sizes else 3
-    query, key, value = (_split(g, part, num_heads) for part in g.parts(op.split(whole, ends, axis=-1)))
+    query, key, value = (_split(g, projection, num_heads) for projection in g.parts(op.split(whole, ends, axis=-1)))
     present: Tensor | None = None
     if past is not None or any(g.outputs[1:]):
         before = [None, None] if past is None else [op.take(past, g.const(i, "int64"), axis=0) for i in (0, 1)]
-        caches = [_with_past(g, b, _heads_second(g, part)) for b, part in zip(before, (key, value), strict=True)]
+        caches = [
+            _with_past(g, b, _heads_second(g, projection)) for b, projection in zip(before, (key, value), strict=True)
+        ]
         key, value = (_heads_second(g, cache) for cache in caches)
         present = op.stack(caches, axis=0)
     batch, keys = g.dims(key)[:2]
@@ -169,8 +171,8 @@ def multi_head_attention(
     presents: list[Tensor] = []
     if past_key is not None or any(g.outputs[1:]):
         pairs = ((past_key, heads.key), (past_value, heads.value))
-        presents = [_with_past(g, past, _heads_second(g, part)) for past, part in pairs]
-        heads = Heads(heads.query, *(_heads_second(g, part) for part in presents))
+        presents = [_with_past(g, past, _heads_second(g, projection)) for past, projection in pairs]
+        heads = Heads(heads.query, *(_heads_second(g, cache) for cache in presents))
     batch, keys = g.dims(heads.key)[:2]
     mask: Tensor | None = None
     if key_padding_mask is not None:
@@ -182,23 +184,23 @@ def multi_head_attention(
 def _packed(g: Emitter, query: Tensor, key: Tensor | None, value: Tensor | None, count: int) -> Heads:
     """The three parts, which may be packed: (batch, length, heads, 3, size), or keys and values (…, 2, size)."""
     if key is None:
-        parts = [op.squeeze(part, [3]) for part in g.parts(op.split(query, 3, axis=3))]
-        return Heads(*(g.emit(part) for part in parts))
+        projections = [op.squeeze(projection, [3]) for projection in g.parts(op.split(query, 3, axis=3))]
+        return Heads(*(g.emit(projection) for projection in projections))
     if value is None:
-        keys, values = (g.emit(op.squeeze(part, [3])) for part in g.parts(op.split(key, 2, axis=3)))
+        keys, values = (g.emit(op.squeeze(projection, [3])) for projection in g.parts(op.split(key, 2, axis=3)))
         return Heads(_split(g, query, count), keys, values)
-    return Heads(*(_split(g, part, count) for part in (query, key, value)))
+    return Heads(*(_split(g, projection, count) for projection in (query, key, value)))
 
 
 def _with_bias(g: Emitter, heads: Heads, bias: Tensor) -> Heads:
     """The bias of the three projections, side by side in one vector."""
     sums: list[Tensor] = []
     begin: PrimExpr = const(0, "int64")
-    for part in (heads.query, heads.key, heads.value):
-        _, _, count, size = g.dims(part)
+    for projection in (heads.query, heads.key, heads.value):
+        _, _, count, size = g.dims(projection)
         end = simplify(begin + count * size)
         row = op.reshape(op.strided_slice(bias, [0], [begin], [end]), ShapeExpr([count, size]))
-        sums.append(g.emit(op.add(part, row)))
+        sums.append(g.emit(op.add(projection, row)))
         begin = end
     return Heads(*sums)
 
@@ -227,10 +229,10 @@ def group_query_attention(
     local_window_size: int = -1,
     rotary_interleaved: int = 0,
     scale: float = 0.0,
-    **others: Any,
+    **other_attributes: Any,
 ) -> Any:
     """Each sequence of the batch has a past of its own length: its new keys stand right behind it in the cache."""
-    odd = [name for name, item in others.items() if item and item not in _PLAIN.get(name, ())]
+    odd = [name for name, item in other_attributes.items() if item and item not in _PLAIN.get(name, ())]
     if odd or any(g.outputs[3:]) or any(value is not None for value in more):
         odd += ["the output output_qk"] if any(g.outputs[3:]) else ["inputs behind attention_bias"]
         g.unsupported(f"GroupQueryAttention with {odd[0]}")
@@ -241,21 +243,24 @@ def group_query_attention(
     if do_rotary:
         if cos_cache is None or sin_cache is None:
             raise g.error("do_rotary needs cos_cache and sin_cache", code="E6002")
-        places = position_ids
-        if places is None:
-            places = g.emit(op.add(pasts, op.arange(PrimValue(new), dtype="int64")))
+        positions = position_ids
+        if positions is None:
+            positions = g.emit(op.add(pasts, op.arange(PrimValue(new), dtype="int64")))
         turned = [
-            g.emit(_rotated(g, part, places, cos_cache, sin_cache, bool(rotary_interleaved)))
-            for part in (heads.query, heads.key)
+            g.emit(_rotated(g, projection, positions, cos_cache, sin_cache, bool(rotary_interleaved)))
+            for projection in (heads.query, heads.key)
         ]
         heads = Heads(turned[0], turned[1], heads.value)
     keys = total if past_key is None else simplify(intrin.max(total, g.dims(past_key)[2]))
-    cached = [_cached(g, past, part, pasts, keys) for past, part in ((past_key, heads.key), (past_value, heads.value))]
+    cached = [
+        _cached(g, past, projection, pasts, keys)
+        for past, projection in ((past_key, heads.key), (past_value, heads.value))
+    ]
     hidden = _hidden(g, pasts, new, keys, local_window_size)
     group = num_heads // kv_num_heads
-    wide = [part if group == 1 else g.emit(op.repeat(part, group, 2)) for part in cached]
+    wide = [cache if group == 1 else g.emit(op.repeat(cache, group, 2)) for cache in cached]
     result = _attended(g, Heads(heads.query, *wide), _sum(hidden, attention_bias), scale, False)
-    return result, *(_heads_second(g, part) for part in cached)
+    return result, *(_heads_second(g, cache) for cache in cached)
 
 
 _PLAIN = {"k_quant_type": ("NONE",), "v_quant_type": ("NONE",), "causal": (1,), "smooth_softmax": (-1,)}
@@ -283,10 +288,10 @@ def _cached(g: Emitter, past: Tensor | None, x: Tensor, pasts: Tensor, keys: Pri
     if past is not None:
         held = g.dims(past)[2]
         x = g.emit(op.concat([op.permute_dims(past, (0, 2, 1, 3)), x], axis=1))
-    place = g.emit(op.arange(PrimValue(keys), dtype="int64"))
-    behind = g.emit(op.subtract(place, pasts))
+    position = g.emit(op.arange(PrimValue(keys), dtype="int64"))
+    behind = g.emit(op.subtract(position, pasts))
     last = g.scalar(simplify(new - 1))
-    source = op.where(op.less(behind, g.const(0, "int64")), place, op.add(op.minimum(behind, last), g.scalar(held)))
+    source = op.where(op.less(behind, g.const(0, "int64")), position, op.add(op.minimum(behind, last), g.scalar(held)))
     rows = op.gather_nd(x, op.expand_dims(source, [2]), batch_dims=1)
     filled = op.expand_dims(op.less_equal(behind, last), [2, 3])
     return g.emit(op.where(filled, rows, g.const(0, g.dtype(x))))
@@ -295,10 +300,10 @@ def _cached(g: Emitter, past: Tensor | None, x: Tensor, pasts: Tensor, keys: Pri
 def _hidden(g: Emitter, pasts: Tensor, new: PrimExpr, keys: PrimExpr, window: int) -> Tensor:
     """-inf for each key that a query does not see: one behind it, or before its window."""
     query = op.expand_dims(op.add(pasts, op.arange(PrimValue(new), dtype="int64")), [1, 3])
-    query, place = g.emit(query), g.emit(op.arange(PrimValue(keys), dtype="int64"))
-    seen = op.less_equal(place, query)
+    query, position = g.emit(query), g.emit(op.arange(PrimValue(keys), dtype="int64"))
+    seen = op.less_equal(position, query)
     if window > 0:
-        seen = op.logical_and(seen, op.greater(place, op.subtract(query, g.const(window, "int64"))))
+        seen = op.logical_and(seen, op.greater(position, op.subtract(query, g.const(window, "int64"))))
     return op.where(seen, g.const(0, "float32"), g.const(float("-inf"), "float32"))
 
 
@@ -328,30 +333,30 @@ def rotary_embedding(
             g.unsupported("RotaryEmbedding of 3 dimensions without num_heads")
         num_heads = width.value // (2 * half.value)
     x = _split(g, input, num_heads)
-    places = position_ids
+    positions = position_ids
     if g.ndim(position_ids) == 1:
         row = op.arange(PrimValue(g.dims(x)[1]), dtype=str(g.dtype(position_ids)))
-        places = op.expand_dims(op.add(row, position_ids), [0])
-    turned = _rotated(g, x, g.emit(places), cos_cache, sin_cache, bool(interleaved))
+        positions = op.expand_dims(op.add(row, position_ids), [0])
+    turned = _rotated(g, x, g.emit(positions), cos_cache, sin_cache, bool(interleaved))
     return op.permute_dims(turned, (0, 2, 1, 3)) if g.ndim(input) == 4 else _joined(g, g.emit(turned))
 
 
-def _rotated(g: Emitter, x: Tensor, places: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
+def _rotated(g: Emitter, x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
     """Pairs of numbers of each head (batch, length, heads, size), turned by the angles of their positions.
 
     A pair is two neighbours if `interleaved`, else of both halves; what the angles do not reach stays.
     """
     size, half = g.dims(x)[3], g.dims(cos)[1]
     turning = simplify(half * 2)
-    c, s = (g.emit(op.expand_dims(op.take(table, places, axis=0), [2])) for table in (cos, sin))
+    c, s = (g.emit(op.expand_dims(op.take(table, positions, axis=0), [2])) for table in (cos, sin))
     if interleaved:
         a, b = (g.emit(op.strided_slice(x, [3], [first], [turning], [2])) for first in (0, 1))
     else:
         a, b = (g.emit(op.strided_slice(x, [3], [i], [j])) for i, j in ((0, half), (half, turning)))
-    parts = [op.subtract(op.multiply(a, c), op.multiply(b, s)), op.add(op.multiply(a, s), op.multiply(b, c))]
+    rotated = [op.subtract(op.multiply(a, c), op.multiply(b, s)), op.add(op.multiply(a, s), op.multiply(b, c))]
     if interleaved:
-        pairs = g.emit(op.stack(parts, axis=4))
-        parts = [op.reshape(pairs, ShapeExpr([*g.dims(x)[:3], turning]))]
+        pairs = g.emit(op.stack(rotated, axis=4))
+        rotated = [op.reshape(pairs, ShapeExpr([*g.dims(x)[:3], turning]))]
     if not g.is_true(turning.equal(size)):
-        parts.append(op.strided_slice(x, [3], [turning], [size]))
-    return parts[0] if len(parts) == 1 else op.concat(parts, axis=3)
+        rotated.append(op.strided_slice(x, [3], [turning], [size]))
+    return rotated[0] if len(rotated) == 1 else op.concat(rotated, axis=3)

@@ -195,8 +195,8 @@ def matmul_n_bits(
         zeros = zero_points.reshape(N, blocks, 1).astype("float32")
     if zeros.dtype == np.uint8 and K % block_size == 0 and g.dtype(A) == "float32":
         # A product that DequantizeInProducts takes: these weights stay narrow.
-        parts: list[Array] = [np.reshape(numbers, (N * blocks, block_size)), np.ravel(scale), np.ravel(zeros)]
-        weight = g.emit(op.dequantize(*map(g.const, parts), axis=0))
+        quantized: list[Array] = [np.reshape(numbers, (N * blocks, block_size)), np.ravel(scale), np.ravel(zeros)]
+        weight = g.emit(op.dequantize(*map(g.const, quantized), axis=0))
         product = op.matmul(A, g.emit(op.permute_dims(g.emit(op.reshape(weight, [N, K])))))
     else:
         floats: Array = np.reshape((numbers.astype("float32") - zeros.astype("float32")) * scale, (N, -1))
@@ -271,10 +271,10 @@ def embed_layer_normalization(
     """The sum of embeddings of words, positions and segments, normalised; and how many words each mask keeps."""
     batch, length = g.dims(input_ids)
     if position_ids is None:
-        places = op.strided_slice(position_embedding, [0], [0], [length])
+        positions = op.strided_slice(position_embedding, [0], [0], [length])
     else:
-        places = op.take(position_embedding, position_ids, axis=0)
-    total = op.add(op.take(word_embedding, input_ids, axis=0), places)
+        positions = op.take(position_embedding, position_ids, axis=0)
+    total = op.add(op.take(word_embedding, input_ids, axis=0), positions)
     if segment_ids is not None and segment_embedding is not None:
         total = op.add(total, op.take(segment_embedding, segment_ids, axis=0))
     total = g.emit(total)
@@ -335,6 +335,6 @@ def _dequantized(g: Emitter, weight: Tensor, scale: Tensor, zero_point: Tensor) 
     """Weights (directions, inputs, gates) in float32, as (directions, gates, inputs)."""
     directions, *rest = g.dims(scale)
     shape = [directions, 1, *(rest or [1])]
-    factors, zeros = (op.reshape(part, shape) for part in (scale, op.astype(zero_point, "int32")))
+    factors, zeros = (op.reshape(parameter, shape) for parameter in (scale, op.astype(zero_point, "int32")))
     numbers = op.astype(op.subtract(op.astype(weight, "int32"), zeros), "float32")
     return op.permute_dims(op.multiply(numbers, factors), [0, 2, 1])

@@ -206,15 +206,15 @@ def scan(
     def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> LoopStep:
         numbers = [trip - 1 - i if back else i for back in backwards]
         slices = [op.take(x, PrimValue(p), axis) for x, p, axis in zip(scanned, numbers, axes, strict=True)]
-        results = g.reader.read_subgraph(body, [*states, *(g.emit(part) for part in slices)])
+        results = g.reader.read_subgraph(body, [*states, *(g.emit(slice_) for slice_ in slices)])
         tensors = [g.tensor(value, "an output of the body") for value in results]
         return LoopStep(None, tensors[:count], tensors[count:])
 
     stacked = len(body.graph.output) - count
-    places = g.fitting(scan_output_axes or [0] * stacked, stacked, "scan_output_axes")
+    output_axes = g.fitting(scan_output_axes or [0] * stacked, stacked, "scan_output_axes")
     prepended = [bool(direction) for direction in scan_output_directions]
     results = _Loop(g, trip, None, states, step, prepended).run()
-    outputs = [_moved(g, x, axis) for x, axis in zip(results[count:], places, strict=True)]
+    outputs = [_moved(g, x, axis) for x, axis in zip(results[count:], output_axes, strict=True)]
     return [*results[:count], *outputs]
 
 
@@ -260,11 +260,11 @@ def _of_length(g: Emitter, x: Tensor, axis: int, length: PrimExpr) -> Tensor:
 
 
 def _moved(g: Emitter, x: RelaxExpr, axis: int) -> RelaxExpr:
-    """The first axis moved to another place."""
+    """Move the first axis to index `axis`."""
     ndim = g.ndim(x)
-    place = g.axis(axis, ndim)
+    destination = g.axis(axis, ndim)
     rest = list(range(1, ndim))
-    return x if place == 0 else op.permute_dims(x, [*rest[:place], 0, *rest[place:]])
+    return x if destination == 0 else op.permute_dims(x, [*rest[:destination], 0, *rest[destination:]])
 
 
 class _Loop:
@@ -311,7 +311,7 @@ class _Loop:
             params = self._params()
             g.builder.begin_scope(params)
             step = self._step(params)
-            slices = [g.info(part) for part in step.slices]
+            slices = [g.info(slice_) for slice_ in step.slices]
             infos = [
                 self._generalised(index, old, self._info(index, new))
                 for index, (old, new) in enumerate(zip(self.infos, step.states, strict=True))
@@ -330,8 +330,8 @@ class _Loop:
         if isinstance(old, ObjectStructInfo) or isinstance(new, ObjectStructInfo):
             return old
         if old.dtype != new.dtype or old.ndim != new.ndim or old.dims is None or new.dims is None:
-            found = f"{old.dtype} of rank {old.ndim}, then {new.dtype} of rank {new.ndim}"
-            raise g.error(f"the dtype and rank of a loop's state {index} must not change, found {found}")
+            actual = f"{old.dtype} of rank {old.ndim}, then {new.dtype} of rank {new.ndim}"
+            raise g.error(f"the dtype and rank of a loop's state {index} must not change, found {actual}")
         own = self._own
         same = [a in own or g.is_true(a.equal(b)) for a, b in zip(old.dims, new.dims, strict=True)]
         if all(same):
@@ -380,7 +380,7 @@ class _Loop:
         def again() -> list[RelaxExpr]:
             step = self._step(params)
             going = [] if not self.conditional else [step.proceed or g.const(True, "bool")]
-            grown = [self._grown(i, x, part) for i, (x, part) in enumerate(zip(outputs, step.slices, strict=True))]
+            grown = [self._grown(i, x, slice_) for i, (x, slice_) in enumerate(zip(outputs, step.slices, strict=True))]
             arguments = [PrimValue(self.index + 1), *going, *step.states, *grown]
             return [g.emit(argument) for argument in arguments]
 
@@ -402,11 +402,11 @@ class _Loop:
             return proceed if proceed is not None else g.const(True, "bool")
         return within if proceed is None else g.emit(op.logical_and(op.full((), within, "bool"), proceed))
 
-    def _grown(self, index: int, outputs: RelaxExpr, part: RelaxExpr) -> RelaxExpr:
+    def _grown(self, index: int, outputs: RelaxExpr, slice_: RelaxExpr) -> RelaxExpr:
         first = index < len(self.prepended) and self.prepended[index]
         if self.varying[index]:
-            return run(self.g, "sequence_insert", outputs, part, self.g.const(0, "int64") if first else None)
-        row = op.expand_dims(part, 0)
+            return run(self.g, "sequence_insert", outputs, slice_, self.g.const(0, "int64") if first else None)
+        row = op.expand_dims(slice_, 0)
         return op.concat([row, outputs] if first else [outputs, row], axis=0)
 
     # -- its call
@@ -420,9 +420,9 @@ class _Loop:
         going = [] if not self.conditional else [self.proceed or g.const(True, "bool")]
         arguments = [PrimValue(const(0, "int64")), *going, *self.states, *map(g.emit, empty)]
         result = g.builder.emit(Call(function, tuple(arguments)))
-        parts = [g.builder.emit(TupleGetItem(result, i)) for i in range(len(self.infos) + len(self.slices))]
-        states = [g.sized(part) for part in parts[: len(self.infos)]]
-        outputs = zip(parts[len(states) :], self.slices, self.varying, strict=True)
+        fields = [g.builder.emit(TupleGetItem(result, i)) for i in range(len(self.infos) + len(self.slices))]
+        states = [g.sized(field) for field in fields[: len(self.infos)]]
+        outputs = zip(fields[len(states) :], self.slices, self.varying, strict=True)
         return states + [self._output(x, info, varies) for x, info, varies in outputs]
 
     def _output(self, x: RelaxExpr, info: TensorStructInfo, varies: bool) -> RelaxExpr:

@@ -83,7 +83,7 @@ def array_feature_extractor(g: Emitter, x: Tensor, y: Tensor) -> Tensor:
 
 @converter("FeatureVectorizer", domain=ML)
 def feature_vectorizer(g: Emitter, *inputs: Tensor, inputdimensions: Any = ()) -> Tensor:
-    rows = [op.expand_dims(x, 0) if g.ndim(x) == 1 else x for x in (floats(g, part) for part in inputs)]
+    rows = [op.expand_dims(x, 0) if g.ndim(x) == 1 else x for x in (floats(g, tensor) for tensor in inputs)]
     return rows[0] if len(rows) == 1 else op.concat(rows, 1)
 
 

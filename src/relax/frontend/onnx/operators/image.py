@@ -40,8 +40,8 @@ def resize(
     nearest_mode: str = "round_prefer_floor",
 ) -> Tensor:
     ndim = g.ndim(X)
-    places = g.axes(axes or None, ndim)
-    dims = [g.dims(X)[axis] for axis in places]
+    resized_axes = g.axes(axes or None, ndim)
+    dims = [g.dims(X)[axis] for axis in resized_axes]
     if _is_given(g, sizes):
         goals: Sequence[PrimExpr] = g.fitting(g.sizes(sizes, "sizes"), len(dims), "sizes")
         factors = None
@@ -55,15 +55,15 @@ def resize(
     if coordinate_transformation_mode == "tf_crop_and_resize":
         window = g.tensor(roi, "roi")
     elif mode != "nearest" or not antialias:
-        places, goals, factors = _moving(g, X, places, goals, factors)
-    if not places:
+        resized_axes, goals, factors = _moving(g, X, resized_axes, goals, factors)
+    if not resized_axes:
         return X
     return op.image.resize(
         X,
         ShapeExpr(goals),
         factors,
         window,
-        axes=places,
+        axes=resized_axes,
         method=_METHODS[mode],
         coordinate_transformation_mode=coordinate_transformation_mode,
         rounding_method=nearest_mode,
@@ -75,23 +75,23 @@ def resize(
 
 
 def _moving(
-    g: Emitter, x: Tensor, places: Ints, goals: Sequence[PrimExpr], factors: Tensor | None
+    g: Emitter, x: Tensor, resized_axes: Ints, goals: Sequence[PrimExpr], factors: Tensor | None
 ) -> tuple[Ints, Sequence[PrimExpr], Tensor | None]:
     """The axes that change, with their sizes and scales: an axis of the same size and scale 1 is left as it is."""
     numbers = None if factors is None else _numbers(g, factors)
     if factors is not None and numbers is None:
-        return places, goals, factors
+        return resized_axes, goals, factors
     dims = g.dims(x)
     kept = [
         i
-        for i, (axis, goal) in enumerate(zip(places, goals, strict=True))
+        for i, (axis, goal) in enumerate(zip(resized_axes, goals, strict=True))
         if not (g.is_true(dims[axis].equal(goal)) and (numbers is None or numbers[i] == 1.0))
     ]
     if numbers is None or all(numbers[i] == int(numbers[i]) for i in kept):  # sizes say the same as whole scales
         chosen = None
     else:
         chosen = g.const([numbers[i] for i in kept], "float32")
-    return tuple(places[i] for i in kept), [goals[i] for i in kept], chosen
+    return tuple(resized_axes[i] for i in kept), [goals[i] for i in kept], chosen
 
 
 def _is_given(g: Emitter, value: Value | None) -> bool:
@@ -221,13 +221,13 @@ def roi_align(
 
 @converter("MaxRoiPool")
 def max_roi_pool(g: Emitter, X: Tensor, rois: Tensor, *, pooled_shape: Ints, spatial_scale: float = 1.0) -> Tensor:
-    """The maxima of the parts of each region, (batch, x1, y1, x2, y2), along rows and then along columns."""
+    """Maxima of the bins of each region, (batch, x1, y1, x2, y2), along rows and then along columns."""
     rows, columns = g.fitting(pooled_shape, 2, "pooled_shape")
     if g.ndim(X) != 4 or g.ndim(rois) != 2:
         raise g.error(f"X must have 4 dimensions and rois 2, found {g.ndim(X)} and {g.ndim(rois)}", code="E6003")
     dtype = g.dtype(X)
     height, width = g.dims(X)[2:]
-    batch, *corners = (g.emit(part) for part in g.parts(op.split(rois, 5, axis=1)))
+    batch, *corners = (g.emit(column) for column in g.parts(op.split(rois, 5, axis=1)))
     scaled = [op.multiply(corner, g.const(spatial_scale, dtype)) for corner in corners]
     half = g.const(0.5, dtype)  # halves are rounded away from 0
     x1, y1, x2, y2 = (g.emit(op.multiply(op.sign(x), op.floor(op.add(op.abs(x), half)))) for x in map(g.emit, scaled))
@@ -242,22 +242,22 @@ def max_roi_pool(g: Emitter, X: Tensor, rois: Tensor, *, pooled_shape: Ints, spa
     )
     result = g.emit(op.max(rowwise, -1))
     filled = [
-        op.expand_dims(op.max(op.astype(part, "int32"), -1), axes)
-        for part, axes in ((in_row, [1, 3]), (in_column, [1, 2]))
+        op.expand_dims(op.max(op.astype(membership, "int32"), -1), axes)
+        for membership, axes in ((in_row, [1, 3]), (in_column, [1, 2]))
     ]
     return op.where(op.greater(op.multiply(*filled), g.const(0, "int32")), result, zero)
 
 
 def _in_bins(g: Emitter, first: Tensor, last: Tensor, count: int, size: PrimExpr, dtype: DataType) -> Tensor:
-    """True for the places (of `size`) that belong to each of `count` equal parts of a region, which may overlap."""
+    """True for the positions (of `size`) in each of the `count` equal bins of a region; bins may overlap."""
     length = op.maximum(op.add(op.subtract(last, first), g.const(1, dtype)), g.const(1, dtype))
     step = g.emit(op.divide(length, g.const(count, dtype)))
-    part = g.const(np.arange(count), dtype)
-    begin = op.add(op.floor(op.multiply(part, step)), first)
-    end = op.add(op.ceil(op.multiply(op.add(part, g.const(1, dtype)), step)), first)
-    place = op.arange(PrimValue(size), dtype=str(dtype))
+    bin_index = g.const(np.arange(count), dtype)
+    begin = op.add(op.floor(op.multiply(bin_index, step)), first)
+    end = op.add(op.ceil(op.multiply(op.add(bin_index, g.const(1, dtype)), step)), first)
+    position = op.arange(PrimValue(size), dtype=str(dtype))
     begin, end = (g.emit(op.expand_dims(limit, [2])) for limit in (begin, end))
-    return g.emit(op.logical_and(op.greater_equal(place, begin), op.less(place, end)))
+    return g.emit(op.logical_and(op.greater_equal(position, begin), op.less(position, end)))
 
 
 @converter("NonMaxSuppression", since=10)

@@ -33,9 +33,9 @@ def gather_nd(g: Emitter, data: Tensor, indices: Tensor, *, batch_dims: int = 0)
 
 @converter("Compress")
 def compress(g: Emitter, data: Tensor, condition: Tensor, *, axis: int | None = None) -> Tensor:
-    places = g.emit(op.nonzero(condition))
+    positions = g.emit(op.nonzero(condition))
     x = op.flatten(data) if axis is None else data
-    return op.take(x, op.flatten(places), 0 if axis is None else axis)
+    return op.take(x, op.flatten(positions), 0 if axis is None else axis)
 
 
 # ------------------------------------------------------------------------------------- writing
@@ -99,8 +99,8 @@ def _is_filled(g: Emitter, x: Tensor) -> bool:
 
 @converter("Unique")
 def unique(g: Emitter, x: Tensor, *, axis: int | None = None, sorted: int = 1) -> Any:
-    place = None if axis is None else g.axis(axis, g.ndim(x))
-    return op.unique(x, sorted=bool(sorted), return_index=True, return_inverse=True, return_counts=True, axis=place)
+    dimension = None if axis is None else g.axis(axis, g.ndim(x))
+    return op.unique(x, sorted=bool(sorted), return_index=True, return_inverse=True, return_counts=True, axis=dimension)
 
 
 @converter("TopK")

@@ -86,9 +86,9 @@ def post_transformed(g: Emitter, scores: RelaxExpr, transform: str) -> RelaxExpr
             kept = g.emit(op.where(present, powers, g.const(0, dtype)))
             total = g.emit(op.sum(kept, -1, True))
             small = op.multiply(scores, op.exp(op.negative(most)))
-            parts = g.emit(op.where(present, powers, small))
+            numerators = g.emit(op.where(present, powers, small))
             none = op.equal(total, g.const(0, dtype))
-            return g.emit(op.divide(parts, op.where(none, g.const(1, dtype), total)))
+            return g.emit(op.divide(numerators, op.where(none, g.const(1, dtype), total)))
         case _:
             g.unsupported(f"the post transform {transform}")
 
@@ -145,32 +145,32 @@ def label_encoder(g: Emitter, x: Value, **attributes: Any) -> Value:
     return encoded(g, x, keys, values, default)
 
 
-def _listed(g: Emitter, attributes: dict[str, Any], what: str) -> Array:
+def _listed(g: Emitter, attributes: dict[str, Any], prefix: str) -> Array:
     """The keys or values: in one of four attributes."""
-    tensor = attributes.get(f"{what}_tensor")
+    tensor = attributes.get(f"{prefix}_tensor")
     if tensor is not None:
         return tensor
-    if f"{what}_strings" in attributes:
-        return _texts(attributes[f"{what}_strings"])
+    if f"{prefix}_strings" in attributes:
+        return _texts(attributes[f"{prefix}_strings"])
     for kind, dtype in _DTYPES.items():
-        if f"{what}_{kind}" in attributes:
-            return np.array(attributes[f"{what}_{kind}"], dtype)
-    raise g.error(f"the attribute {what}_tensor is missing", code="E6002")
+        if f"{prefix}_{kind}" in attributes:
+            return np.array(attributes[f"{prefix}_{kind}"], dtype)
+    raise g.error(f"the attribute {prefix}_tensor is missing", code="E6002")
 
 
 @converter("OneHotEncoder", domain=ML)
 def one_hot_encoder(g: Emitter, x: Value, *, cats_int64s: Any = (), cats_strings: Any = (), zeros: int = 1) -> Tensor:
-    """The place of each category, then one hot; a place that there is not stands for another category."""
+    """One-hot encoding of the index of each category; all zeros for an unknown category."""
     if not zeros:
         g.unsupported("an error for unknown categories (zeros = 0)")
     keys = _texts(cats_strings) if is_strings(x) else np.array(cats_int64s, np.int64)
     if is_strings(x):
         count = len(cats_strings)
-        places = encoded(g, x, keys, np.arange(count), np.array([-1]))
+        positions = encoded(g, x, keys, np.arange(count), np.array([-1]))
     else:
-        places = op.astype(g.tensor(x), "int64")
+        positions = op.astype(g.tensor(x), "int64")
     table = np.arange(len(keys)) if is_strings(x) else keys
-    same = op.equal(op.expand_dims(g.emit(g.tensor(places)), -1), g.const(table))
+    same = op.equal(op.expand_dims(g.emit(g.tensor(positions)), -1), g.const(table))
     return op.astype(same, "float32")
 
 

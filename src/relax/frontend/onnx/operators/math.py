@@ -271,7 +271,7 @@ def einsum(g: Emitter, *inputs: Tensor, equation: str) -> Tensor:
 
 @converter("Det")
 def determinant(g: Emitter, x: Tensor) -> Tensor:
-    """Of matrices of up to 3 rows by the rule of Laplace."""
+    """Determinant of matrices of up to 3 rows, by Laplace expansion."""
     if g.ndim(x) < 2:
         raise g.error(f"expected matrices, found {g.ndim(x)} dimensions", code="E6003")
     *batch, rows, columns = g.dims(x)
@@ -281,8 +281,8 @@ def determinant(g: Emitter, x: Tensor) -> Tensor:
         raise g.error(f"the matrices must be square, found {rows.value} × {columns.value}", code="E6003")
     size = rows.value
     flat = g.emit(op.reshape(x, [*batch, size * size]))
-    parts = [op.take(flat, g.const(i, "int64"), len(batch)) for i in range(size * size)]
-    return _determinant([parts[size * i : size * (i + 1)] for i in range(size)])
+    elements = [op.take(flat, g.const(i, "int64"), len(batch)) for i in range(size * size)]
+    return _determinant([elements[size * i : size * (i + 1)] for i in range(size)])
 
 
 def _determinant(rows: list[list[Any]]) -> Any:

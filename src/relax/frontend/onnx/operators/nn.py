@@ -244,14 +244,14 @@ def _column_major(g: Emitter, indices: Tensor, sizes: Dims) -> Tensor:
     for size in sizes:
         area = area * size
     whole = g.emit(op.full(ShapeExpr([]), PrimValue(simplify(area)), "int64"))
-    place = g.emit(op.floor_mod(indices, whole))
-    result = op.subtract(indices, place)
+    position = g.emit(op.floor_mod(indices, whole))
+    result = op.subtract(indices, position)
     step = const(1, "int64")
     inner = area
     for size in sizes:
         inner = simplify(inner // size)
-        row = op.floor_divide(place, op.full(ShapeExpr([]), PrimValue(inner), "int64"))
-        place = op.floor_mod(place, op.full(ShapeExpr([]), PrimValue(inner), "int64"))
+        row = op.floor_divide(position, op.full(ShapeExpr([]), PrimValue(inner), "int64"))
+        position = op.floor_mod(position, op.full(ShapeExpr([]), PrimValue(inner), "int64"))
         result = op.add(result, op.multiply(row, op.full(ShapeExpr([]), PrimValue(simplify(step)), "int64")))
         step = step * size
     return result
@@ -397,16 +397,17 @@ def batch_normalization(
     if not training and any(g.outputs[1:]):
         g.unsupported("the training outputs of an old BatchNormalization")
     dtype = g.dtype(X)
-    parts = [
-        op.astype(part, str(dtype)) if g.dtype(part) != dtype else part for part in (scale, B, input_mean, input_var)
+    parameters = [
+        op.astype(parameter, str(dtype)) if g.dtype(parameter) != dtype else parameter
+        for parameter in (scale, B, input_mean, input_var)
     ]
     result, *moments = g.parts(
-        op.nn.batch_norm(X, *parts, axis=1, epsilon=epsilon, momentum=1.0 - momentum, training=training)
+        op.nn.batch_norm(X, *parameters, axis=1, epsilon=epsilon, momentum=1.0 - momentum, training=training)
     )
     if not training:
         return result
-    kinds = [str(g.dtype(part)) for part in (input_mean, input_var)]
-    return (result, *(op.astype(part, kind) for part, kind in zip(moments, kinds, strict=True)))
+    kinds = [str(g.dtype(parameter)) for parameter in (input_mean, input_var)]
+    return (result, *(op.astype(moment, kind) for moment, kind in zip(moments, kinds, strict=True)))
 
 
 @converter("InstanceNormalization", since=6)
@@ -492,20 +493,20 @@ def pad(
 def _spread(g: Emitter, pads: Tensor, axes: Tensor, ndim: int) -> Tensor:
     """The pads of all dimensions, from those of the dimensions that a tensor names."""
     count, nothing = g.dims(axes)[0], op.zeros(ShapeExpr([ndim]), "int64")
-    places = op.floor_mod(op.astype(axes, "int64"), g.const(ndim, "int64"))
+    positions = op.floor_mod(op.astype(axes, "int64"), g.const(ndim, "int64"))
     halves = [op.strided_slice(pads, [0], [begin], [end]) for begin, end in ((0, count), (count, count * 2))]
-    return g.emit(op.concat([op.scatter_elements(nothing, places, half) for half in halves], axis=0))
+    return g.emit(op.concat([op.scatter_elements(nothing, positions, half) for half in halves], axis=0))
 
 
 def _pad(
-    g: Emitter, data: Tensor, pads: Dims, constant_value: Value | None, places: Ints, mode: str, value: float
+    g: Emitter, data: Tensor, pads: Dims, constant_value: Value | None, axes: Ints, mode: str, value: float
 ) -> Tensor:
     ndim = g.ndim(data)
-    if len(pads) != 2 * len(places):
-        raise g.error(f"pads must have {2 * len(places)} elements, found {len(pads)}", code="E6002")
+    if len(pads) != 2 * len(axes):
+        raise g.error(f"pads must have {2 * len(axes)} elements, found {len(pads)}", code="E6002")
     widths: list[Any] = [0] * (2 * ndim)
-    for index, axis in enumerate(places):
-        widths[2 * axis], widths[2 * axis + 1] = pads[index], pads[index + len(places)]
+    for index, axis in enumerate(axes):
+        widths[2 * axis], widths[2 * axis + 1] = pads[index], pads[index + len(axes)]
     if mode not in ("constant", "reflect", "edge", "wrap"):
         raise g.error(f"mode must be constant, reflect, edge or wrap, found {mode!r}", code="E6003")
     dtype = g.dtype(data)

@@ -81,10 +81,10 @@ def _spread(g: Emitter, x: Tensor, parameter: Tensor, axis: int, block_size: int
     parameter = g.emit(_one_number(g, parameter))
     if g.ndim(parameter) == 0:
         return parameter
-    place = g.axis(axis, g.ndim(x))
+    dimension = g.axis(axis, g.ndim(x))
     if g.ndim(parameter) == g.ndim(x) and (block_size or g.ndim(x) > 1):
-        return _block(g, x, parameter, place, block_size) if block_size else parameter
-    return op.reshape(parameter, [-1 if d == place else 1 for d in range(g.ndim(x))])
+        return _block(g, x, parameter, dimension, block_size) if block_size else parameter
+    return op.reshape(parameter, [-1 if d == dimension else 1 for d in range(g.ndim(x))])
 
 
 def _quantized(
@@ -293,8 +293,8 @@ def _number_of(g: Emitter, zero_point: Tensor | None) -> int | None:
     """A zero point that is one number and known; 0 where there is none."""
     if zero_point is None:
         return 0
-    known = isinstance(zero_point, Constant) and zero_point.data.size == 1
-    return int(np.asarray(g.array(zero_point, "zero point")).item()) if known else None
+    is_number = isinstance(zero_point, Constant) and zero_point.data.size == 1
+    return int(np.asarray(g.array(zero_point, "zero point")).item()) if is_number else None
 
 
 def _requantized(g: Emitter, total: Tensor, factor: Tensor, y_scale: Tensor, y_zero_point: Tensor, axis: int) -> Tensor:
@@ -332,11 +332,11 @@ def qlinear_matmul(
 def _with_bias(g: Emitter, x: Tensor, sums: _Sums, bias: Tensor | None) -> Tensor:
     """Sums plus biases, less what is to be subtracted: one addition of known numbers, in float32 where that has all."""
     total, shape = sums.total, _along_channels(g, x)
-    known = np.zeros(1, np.int32) if bias is None else None
+    biases = np.zeros(1, np.int32) if bias is None else None
     if isinstance(bias, Constant):
-        known = np.asarray(g.array(bias, "bias")).astype(np.int32)
-    if known is not None:
-        numbers = np.reshape(known, shape) - (0 if sums.zeros is None else sums.zeros)
+        biases = np.asarray(g.array(bias, "bias")).astype(np.int32)
+    if biases is not None:
+        numbers = np.reshape(biases, shape) - (0 if sums.zeros is None else sums.zeros)
         if not sums.are_floats or np.abs(numbers.astype(np.int64)).max(initial=0) < LARGEST:
             added = g.const(numbers, "float32" if sums.are_floats else "int32")
             return op.add(g.emit(total), added) if numbers.any() else total
@@ -380,8 +380,8 @@ def dynamic_quantize_linear(g: Emitter, x: Tensor) -> tuple[Tensor, ...]:
     high = g.emit(op.maximum(op.max(x), zero))
     low = g.emit(op.minimum(op.min(x), zero))
     scale = g.emit(op.divide(op.subtract(high, low), top))
-    place = op.clip(op.round(op.divide(op.negative(low), scale)), 0, 255)
-    safe = op.where(op.equal(scale, zero), zero, place)
+    zero_point = op.clip(op.round(op.divide(op.negative(low), scale)), 0, 255)
+    safe = op.where(op.equal(scale, zero), zero, zero_point)
     point = g.emit(op.astype(safe, "uint8"))
     return op.quantize(x, scale, point, axis=0, out_dtype="uint8"), scale, point
 

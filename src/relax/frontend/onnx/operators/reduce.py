@@ -182,11 +182,11 @@ for _name, _function in _REDUCTIONS.items():
 def _index(function: Fold) -> Callable[..., Tensor]:
     def convert(g: Emitter, data: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
         dims = g.dims(data)
-        place = g.axis(axis, len(dims))
+        dimension = g.axis(axis, len(dims))
         if not select_last_index:
-            return function(data, axis=place, keepdims=bool(keepdims))
-        last = function(op.flip(data, place), axis=place, keepdims=bool(keepdims))
-        return op.subtract(g.scalar(dims[place] - 1), last)
+            return function(data, axis=dimension, keepdims=bool(keepdims))
+        last = function(op.flip(data, dimension), axis=dimension, keepdims=bool(keepdims))
+        return op.subtract(g.scalar(dims[dimension] - 1), last)
 
     return convert
 
@@ -200,17 +200,17 @@ register("ArgMin", _index(op.argmin))
 
 def _running(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def convert(g: Emitter, x: Tensor, axis: Signed, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
-        def along(place: int) -> Tensor:
-            data = op.flip(x, place) if reverse else x
-            result = function(data, axis=place, exclusive=bool(exclusive))
-            return op.flip(result, place) if reverse else result
+        def along(dimension: int) -> Tensor:
+            data = op.flip(x, dimension) if reverse else x
+            result = function(data, axis=dimension, exclusive=bool(exclusive))
+            return op.flip(result, dimension) if reverse else result
 
         ndim = g.ndim(x)
-        place = g.single(axis, "axis")
-        if isinstance(place, IntImm):
-            return along(g.axis(place.value, ndim))
+        axis_value = g.single(axis, "axis")
+        if isinstance(axis_value, IntImm):
+            return along(g.axis(axis_value.value, ndim))
         result = along(0)
-        for d, named in list(enumerate(named_axes([place], ndim)))[1:]:
+        for d, named in list(enumerate(named_axes([axis_value], ndim)))[1:]:
             result = op.where(g.scalar(named, "bool"), along(d), result)
         return result
 

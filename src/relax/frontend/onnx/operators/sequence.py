@@ -42,18 +42,18 @@ def sequence_empty(g: Emitter, *, dtype: int = 1) -> Sequence:
 
 @converter("SequenceAt")
 def sequence_at(g: Emitter, input_sequence: Value, position: Value) -> Value:
-    place = scalar_position(g, position)
-    if isinstance(input_sequence, Sequence) and place is not None:
-        return input_sequence.items[_place(g, place, len(input_sequence.items), 0)]
+    index = scalar_position(g, position)
+    if isinstance(input_sequence, Sequence) and index is not None:
+        return input_sequence.items[_index_from_front(g, index, len(input_sequence.items), 0)]
     item = run(g, "sequence_at", lowered(g, input_sequence), g.tensor(position))
     return raised(g, item, _items_of(g, input_sequence))
 
 
-def _place(g: Emitter, place: int, length: int, more: int) -> int:
+def _index_from_front(g: Emitter, index: int, length: int, more: int) -> int:
     """A position counted from the front; `more` positions after the last item are allowed."""
-    if not -length <= place < length + more:
-        raise g.error(f"position {place} is out of range for a sequence of {length}", code="E6003")
-    return place + length if place < 0 else place
+    if not -length <= index < length + more:
+        raise g.error(f"position {index} is out of range for a sequence of {length}", code="E6003")
+    return index + length if index < 0 else index
 
 
 def _items_of(g: Emitter, sequence: Value) -> ValueType | None:
@@ -67,10 +67,10 @@ def _items_of(g: Emitter, sequence: Value) -> ValueType | None:
 
 @converter("SequenceInsert")
 def sequence_insert(g: Emitter, input_sequence: Value, tensor: Value, position: Value | None = None) -> Value:
-    place = scalar_position(g, position)
-    if isinstance(input_sequence, Sequence) and (position is None or place is not None):
+    requested = scalar_position(g, position)
+    if isinstance(input_sequence, Sequence) and (position is None or requested is not None):
         items = input_sequence.items
-        index = len(items) if place is None else _place(g, place, len(items), 1)
+        index = len(items) if requested is None else _index_from_front(g, requested, len(items), 1)
         return Sequence((*items[:index], tensor, *items[index:]))
     where = None if position is None else g.tensor(position)
     grown = run(g, "sequence_insert", lowered(g, input_sequence), lowered(g, tensor), where)
@@ -79,10 +79,10 @@ def sequence_insert(g: Emitter, input_sequence: Value, tensor: Value, position: 
 
 @converter("SequenceErase")
 def sequence_erase(g: Emitter, input_sequence: Value, position: Value | None = None) -> Value:
-    place = scalar_position(g, position)
-    if isinstance(input_sequence, Sequence) and (position is None or place is not None):
+    requested = scalar_position(g, position)
+    if isinstance(input_sequence, Sequence) and (position is None or requested is not None):
         items = input_sequence.items
-        index = _place(g, -1 if place is None else place, len(items), 0)
+        index = _index_from_front(g, -1 if requested is None else requested, len(items), 0)
         return Sequence((*items[:index], *items[index + 1 :]))
     where = None if position is None else g.tensor(position)
     rest = run(g, "sequence_erase", lowered(g, input_sequence), where)
@@ -102,19 +102,21 @@ def split_to_sequence(
     g: Emitter, input: Tensor, split: Value | None = None, *, axis: int = 0, keepdims: int = 1
 ) -> Value:
     """Parts whose sizes and number are known when the model is imported, or tensors that there are when it runs."""
-    place = g.axis(axis, g.ndim(input))
-    length = g.dims(input)[place]
+    dimension = g.axis(axis, g.ndim(input))
+    length = g.dims(input)[dimension]
     elements = None if split is None else g.elements(split)
     sizes = None if elements is None else elements.ints()
     if isinstance(length, IntImm) and (split is None or sizes is not None):
         if sizes is None:
-            parts = _slices(input, place, length.value, keepdims)
+            sections = _slices(input, dimension, length.value, keepdims)
         else:
             whole = elements is None or not elements.array.ndim
-            parts = _parts(g, input, place, length.value, _all_sizes(g, sizes[0], length.value) if whole else sizes)
-        return Sequence(tuple(g.emit(part) for part in parts))
+            sections = _sections(
+                g, input, dimension, length.value, _all_sizes(g, sizes[0], length.value) if whole else sizes
+            )
+        return Sequence(tuple(g.emit(section) for section in sections))
     given = None if split is None else g.tensor(split)
-    items = run(g, "sequence_of_parts", input, given, place, keepdims)
+    items = run(g, "sequence_of_parts", input, given, dimension, keepdims)
     drops = split is None and not keepdims
     return Object(items, SequenceType(TensorType(str(g.dtype(input)), g.ndim(input) - int(drops))))
 
@@ -132,7 +134,7 @@ def _all_sizes(g: Emitter, size: int, length: int) -> tuple[int, ...]:
     return (size,) * whole + ((rest,) if rest else ())
 
 
-def _parts(g: Emitter, x: Tensor, axis: int, length: int, sizes: tuple[int, ...]) -> list[Tensor]:
+def _sections(g: Emitter, x: Tensor, axis: int, length: int, sizes: tuple[int, ...]) -> list[Tensor]:
     if sum(sizes) != length or min(sizes, default=0) < 0:
         raise g.error(f"sizes {list(sizes)} do not make up a dimension of {length}", code="E6003")
     ends = [int(end) for end in np.cumsum(sizes)]

@@ -55,22 +55,22 @@ def _copied(g: Emitter, size: PrimExpr, dim: PrimExpr) -> PrimExpr:
     return Select(size.equal(0), dim, size) if g.may_be_negative(size) else size
 
 
-def _left_over(g: Emitter, dims: Dims, sizes: Sequence[PrimExpr], place: int) -> PrimExpr:
+def _left_over(g: Emitter, dims: Dims, sizes: Sequence[PrimExpr], index: int) -> PrimExpr:
     """A size; what the others leave over if it is -1, or may be."""
-    size = sizes[place]
+    size = sizes[index]
     minus_one = isinstance(size, IntImm) and size.value == -1
     if not minus_one and not g.may_be_negative(size):
         return size
-    others = product(tuple(other for i, other in enumerate(sizes) if i != place))
-    rest = product(dims) // intrin.max(others, const(1, "int64"))
+    other_sizes = product(tuple(other for i, other in enumerate(sizes) if i != index))
+    rest = product(dims) // intrin.max(other_sizes, const(1, "int64"))
     return rest if minus_one else Select(size.equal(-1), rest, size)
 
 
 @converter("Flatten")
 def flatten(g: Emitter, data: Tensor, *, axis: int = 1) -> Tensor:
     dims = g.dims(data)
-    place = axis if axis == len(dims) else g.axis(axis, len(dims)) if dims else 0
-    return op.reshape(data, ShapeExpr([product(dims[:place]), product(dims[place:])]))
+    split_axis = axis if axis == len(dims) else g.axis(axis, len(dims)) if dims else 0
+    return op.reshape(data, ShapeExpr([product(dims[:split_axis]), product(dims[split_axis:])]))
 
 
 # ------------------------------------------------------------------------------------- dimensions of size 1
@@ -97,7 +97,7 @@ def _ones(g: Emitter, dims: Dims) -> Ints:
             code="E6005",
             hint="give the size: from_onnx(model, shape_dict={name: shape})",
         )
-    return tuple(d for d, one in enumerate(ones) if one)
+    return tuple(d for d, is_one in enumerate(ones) if is_one)
 
 
 @converter("Unsqueeze")
@@ -114,12 +114,12 @@ def _with_ones(dims: Dims, new: Sequence[PrimExpr]) -> list[PrimExpr]:
     """Sizes with a 1 in each place that is new."""
     sizes: list[PrimExpr] = []
     before: PrimExpr = const(0, "int64")
-    for one in new:
+    for is_new in new:
         size: PrimExpr = const(1, "int64")
         for d, dim in enumerate(dims):
-            size = Select(intrin.all(intrin.logical_not(one), before.equal(d)), dim, size)
+            size = Select(intrin.all(intrin.logical_not(is_new), before.equal(d)), dim, size)
         sizes.append(size)
-        before = before + Select(one, const(0, "int64"), const(1, "int64"))
+        before = before + Select(is_new, const(0, "int64"), const(1, "int64"))
     return sizes
 
 

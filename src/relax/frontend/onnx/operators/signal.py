@@ -41,11 +41,11 @@ def _transformed(g: Emitter, x: Tensor, length: PrimExpr, axis: int, inverse: bo
         x = g.emit(op.nn.pad(x, widths))
     rows = simplify(length // 2 + 1) if onesided else length
     cosines, sines = _roots(g, length, rows, inverse, dtype)
-    parts = g.dims(x)[ndim - 1]
+    components = g.dims(x)[ndim - 1]
     last = [d for d in range(ndim - 1) if d != axis]
     moved = g.emit(op.permute_dims(x, [ndim - 1, *last, axis]))
     real = g.emit(op.squeeze(op.strided_slice(moved, [0], [0], [1]), 0))
-    if isinstance(parts, IntImm) and parts.value == 2:
+    if isinstance(components, IntImm) and components.value == 2:
         imaginary = g.emit(op.squeeze(op.strided_slice(moved, [0], [1], [2]), 0))
         a = op.subtract(op.matmul(real, cosines), op.matmul(imaginary, sines))
         b = op.add(op.matmul(real, sines), op.matmul(imaginary, cosines))
@@ -68,13 +68,13 @@ def dft(
     inverse: int = 0,
     onesided: int = 0,
 ) -> Tensor:
-    place = g.axis(-2 if axis is None else int(np.ravel(axis)[0]), g.ndim(input))
+    dimension = g.axis(-2 if axis is None else int(np.ravel(axis)[0]), g.ndim(input))
     if inverse and onesided:
         g.unsupported("the inverse of a one-sided DFT")
-    if place == g.ndim(input) - 1:
+    if dimension == g.ndim(input) - 1:
         raise g.error("axis must not be the last one, which holds real and imaginary parts", code="E6003")
-    length = g.dims(input)[place] if dft_length is None else dft_length[0]
-    return _transformed(g, input, length, place, bool(inverse), bool(onesided))
+    length = g.dims(input)[dimension] if dft_length is None else dft_length[0]
+    return _transformed(g, input, length, dimension, bool(inverse), bool(onesided))
 
 
 @converter("DFT", since=17)
@@ -102,8 +102,8 @@ def stft(
     (step,), size = frame_step, g.dims(signal)[1]
     count = simplify((size - length) // step + 1)
     starts = op.multiply(_count(count), op.full(ShapeExpr([]), PrimValue(step), "int64"))
-    places = op.add(op.expand_dims(starts, 1), op.expand_dims(_count(length), 0))
-    frames = g.emit(op.take(signal, g.emit(places), 1))
+    positions = op.add(op.expand_dims(starts, 1), op.expand_dims(_count(length), 0))
+    frames = g.emit(op.take(signal, g.emit(positions), 1))
     if window is not None:
         frames = g.emit(op.multiply(frames, op.reshape(window, [1, 1, -1, 1])))
     return _transformed(g, frames, length, 2, False, bool(onesided))
@@ -136,12 +136,12 @@ def mel_weight_matrix(
     low, high = (2595 * math.log10(1 + edge / 700) for edge in numbers[3:])
     rows = length // 2 + 1
     edges = low + np.arange(bins + 2) * ((high - low) / (bins + 2))
-    places = np.floor((length + 1) * (700 * (10 ** (edges / 2595) - 1)) / rate).astype(np.int64)
-    if not 0 <= places.min() <= places[:-1].max() < rows or places[-1] > rows:
+    bin_edges = np.floor((length + 1) * (700 * (10 ** (edges / 2595) - 1)) / rate).astype(np.int64)
+    if not 0 <= bin_edges.min() <= bin_edges[:-1].max() < rows or bin_edges[-1] > rows:
         raise g.error(f"a frequency lies beyond the {rows} of the transform", code="E6003")
     matrix: Array = np.zeros((rows, bins))
     for i in range(bins):
-        lower, centre, upper = places[i : i + 3]
+        lower, centre, upper = bin_edges[i : i + 3]
         for j in range(lower, centre + 1) if centre > lower else [centre]:
             matrix[j, i] = 1 if centre == lower else (j - lower) / (centre - lower)
         for j in range(centre, upper):
@@ -160,13 +160,13 @@ def tensor_scatter(
     mode: str = "linear",
 ) -> Tensor:
     ndim = g.ndim(past_cache)
-    place = g.axis(axis, ndim)
+    dimension = g.axis(axis, ndim)
     dims = g.dims(update)
-    steps = op.reshape(_count(dims[place]), [-1 if d == place else 1 for d in range(ndim)])
+    steps = op.reshape(_count(dims[dimension]), [-1 if d == dimension else 1 for d in range(ndim)])
     if write_indices is not None:
         steps = op.add(steps, op.reshape(write_indices, [-1, *[1] * (ndim - 1)]))
     if mode == "circular":
-        steps = op.floor_mod(steps, op.full(ShapeExpr([]), PrimValue(g.dims(past_cache)[place]), "int64"))
+        steps = op.floor_mod(steps, op.full(ShapeExpr([]), PrimValue(g.dims(past_cache)[dimension]), "int64"))
     elif mode != "linear":
         raise g.error(f"mode must be linear or circular, found {mode!r}", code="E6003")
-    return op.scatter_elements(past_cache, g.emit(op.broadcast_to(steps, ShapeExpr(dims))), update, axis=place)
+    return op.scatter_elements(past_cache, g.emit(op.broadcast_to(steps, ShapeExpr(dims))), update, axis=dimension)

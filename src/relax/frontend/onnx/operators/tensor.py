@@ -34,20 +34,20 @@ def concat(g: Emitter, *inputs: Tensor, axis: int) -> Tensor:
 
 @converter("Split", since=2)
 def split(g: Emitter, data: Tensor, split: Dims | None = None, *, axis: int = 0, num_outputs: int | None = None) -> Any:
-    place = g.axis(axis, g.ndim(data))
+    dimension = g.axis(axis, g.ndim(data))
     if split is None:
-        return op.split(data, num_outputs or len(g.outputs), place)
+        return op.split(data, num_outputs or len(g.outputs), dimension)
     ends: list[PrimExpr] = [const(0, "int64")]
     for size in split:
         ends.append(ends[-1] + size)
     numbers = [end.value for end in ends if isinstance(end, IntImm)]
     if len(split) != len(g.outputs):
         raise g.error(f"it has {len(g.outputs)} outputs for {len(split)} parts", code="E6002")
-    _require_total(g, ends[-1], g.dims(data)[place])
+    _require_total(g, ends[-1], g.dims(data)[dimension])
     if len(numbers) == len(ends):
-        return op.split(data, numbers[1:-1], place)
+        return op.split(data, numbers[1:-1], dimension)
     return tuple(
-        op.strided_slice(data, [place], [begin], [begin + size], assume_inbound=True)
+        op.strided_slice(data, [dimension], [begin], [begin + size], assume_inbound=True)
         for begin, size in zip(ends, split, strict=False)
     )
 
@@ -64,15 +64,15 @@ def slice_(
 ) -> Tensor:
     """The bounds mean what they do in Python: in the form of numbers where axes and steps are known."""
     ndim = g.ndim(data)
-    if any(part is not None and len(part) != len(starts) for part in (ends, axes, steps)):
+    if any(bound is not None and len(bound) != len(starts) for bound in (ends, axes, steps)):
         raise g.error("starts, ends, axes and steps differ in length", code="E6003")
-    places = _integers(range(len(starts)) if axes is None else axes)
+    sliced_axes = _integers(range(len(starts)) if axes is None else axes)
     strides = _integers([1] * len(starts) if steps is None else steps)
-    if places is None or strides is None:
+    if sliced_axes is None or strides is None:
         return _slice_at_run_time(g, data, starts, ends, axes, steps)
-    places = g.axes(places, ndim)
-    sliced = op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
-    whole = op.strided_slice(data, places, starts, list(map(_opened, ends)), strides)
+    sliced_axes = g.axes(sliced_axes, ndim)
+    sliced = op.strided_slice(data, list(sliced_axes), list(starts), list(ends), list(strides))
+    whole = op.strided_slice(data, sliced_axes, starts, list(map(_opened, ends)), strides)
     _require_dims(g, g.dims(sliced), g.dims(whole))
     is_all = all(isinstance(start, IntImm) and start.value == 0 for start in starts) and set(strides) <= {1}
     return data if is_all and structural_equal(g.dims(whole), g.dims(data)) else whole
@@ -118,8 +118,8 @@ def _slice_at_run_time(
 
 
 def _vector(g: Emitter, values: Sequence[PrimExpr]) -> Tensor:
-    parts = [op.reshape(g.scalar(value), (1,)) for value in values]
-    return g.emit(parts[0] if len(parts) == 1 else op.concat(parts, axis=0))
+    elements = [op.reshape(g.scalar(value), (1,)) for value in values]
+    return g.emit(elements[0] if len(elements) == 1 else op.concat(elements, axis=0))
 
 
 # ------------------------------------------------------------------------------------- reordering
@@ -139,8 +139,8 @@ def _image_sizes(g: Emitter, data: Tensor, blocksize: int, mode: str) -> Dims:
     """The four dimensions of images, after checking the attributes of an exchange of depth and space."""
     g.choice(mode, "mode", ("DCR", "CRD"))
     if g.ndim(data) != 4 or blocksize < 1:
-        found = f"{g.ndim(data)} and {blocksize}"
-        raise g.error(f"expected 4 dimensions and a block size of at least 1, found {found}", code="E6003")
+        actual = f"{g.ndim(data)} and {blocksize}"
+        raise g.error(f"expected 4 dimensions and a block size of at least 1, found {actual}", code="E6003")
     return g.dims(data)
 
 
@@ -150,8 +150,8 @@ def depth_to_space(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR
     b = const(blocksize, "int64")
     depth = c // (blocksize * blocksize)
     inner, order = ([b, b, depth], (0, 3, 4, 1, 5, 2)) if mode == "DCR" else ([depth, b, b], (0, 1, 4, 2, 5, 3))
-    parts = op.reshape(data, ShapeExpr([n, *inner, h, w]))
-    return op.reshape(op.permute_dims(parts, order), ShapeExpr([n, depth, h * blocksize, w * blocksize]))
+    blocked = op.reshape(data, ShapeExpr([n, *inner, h, w]))
+    return op.reshape(op.permute_dims(blocked, order), ShapeExpr([n, depth, h * blocksize, w * blocksize]))
 
 
 @converter("SpaceToDepth")
@@ -159,9 +159,9 @@ def space_to_depth(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR
     n, c, h, w = _image_sizes(g, data, blocksize, mode)
     b = const(blocksize, "int64")
     high, wide = h // blocksize, w // blocksize
-    parts = op.reshape(data, ShapeExpr([n, c, high, b, wide, b]))
+    blocked = op.reshape(data, ShapeExpr([n, c, high, b, wide, b]))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
-    moved = op.permute_dims(parts, order)
+    moved = op.permute_dims(blocked, order)
     return op.reshape(moved, ShapeExpr([n, c * (blocksize * blocksize), high, wide]))
 
 

@@ -64,10 +64,10 @@ def adam(
 ) -> tuple[Tensor, ...]:
     dtype = g.dtype(R)
     one, count = g.const(1, dtype), g.emit(op.astype(T, str(dtype)))
-    left = [op.subtract(one, op.power(g.const(base, dtype), count)) for base in (alpha, beta)]
-    corrected = op.divide(op.multiply(R, op.sqrt(left[1])), left[0])
+    corrections = [op.subtract(one, op.power(g.const(base, dtype), count)) for base in (alpha, beta)]
+    corrected = op.divide(op.multiply(R, op.sqrt(corrections[1])), corrections[0])
     rate = g.emit(op.where(op.greater(count, g.const(0, dtype)), corrected, R))
-    parts: list[list[Tensor]] = [[], [], []]
+    groups: list[list[Tensor]] = [[], [], []]
     for x, gradient, v, h in zip(*_groups(g, inputs, 4), strict=True):
         kind = g.dtype(x)
         step = _regularised(g, x, gradient, norm_coefficient)
@@ -77,9 +77,9 @@ def adam(
         scaled = op.add(op.sqrt(moment), g.const(epsilon, kind))
         moved = op.subtract(x, op.divide(op.multiply(rate, mean), scaled))
         final = op.multiply(g.const(1 - norm_coefficient_post, kind), moved) if norm_coefficient_post else moved
-        for group, value in zip(parts, (final, mean, moment), strict=True):
+        for group, value in zip(groups, (final, mean, moment), strict=True):
             group.append(value)
-    return (*parts[0], *parts[1], *parts[2])
+    return (*groups[0], *groups[1], *groups[2])
 
 
 @converter("Momentum", domain=DOMAIN)

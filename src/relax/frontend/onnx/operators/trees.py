@@ -99,12 +99,12 @@ def _checked(g: Emitter, forest: Forest) -> Forest:
     return forest
 
 
-def _children(nodes: dict[str, Any], which: str, places: dict[tuple[int, int], int]) -> Array:
+def _children(nodes: dict[str, Any], which: str, rows_by_node: dict[tuple[int, int], int]) -> Array:
     """The rows of the children; of a leaf, its own."""
     rows: list[int] = []
     ids = zip(nodes["treeids"], nodes[f"{which}nodeids"], nodes["modes"], strict=True)
     for row, (tree, child, mode) in enumerate(ids):
-        rows.append(row if mode == "LEAF" else places[tree, child])
+        rows.append(row if mode == "LEAF" else rows_by_node[tree, child])
     return np.array(rows, np.int64)
 
 
@@ -119,10 +119,10 @@ def _forest(g: Emitter, attributes: dict[str, Any], kind: str, targets: int, dty
     unknown = set(nodes["modes"]) - {*MODES[:6], "LEAF"}
     if unknown:
         raise g.error(f"{min(unknown)!r} is no mode of a node", code="E6002")
-    places = {pair: row for row, pair in enumerate(zip(nodes["treeids"], nodes["nodeids"], strict=True))}
+    rows_by_node = {pair: row for row, pair in enumerate(zip(nodes["treeids"], nodes["nodeids"], strict=True))}
     try:
-        true, false = (_children(nodes, which, places) for which in ("true", "false"))
-        rows = [places[pair] for pair in zip(leaf_trees, leaf_ids, strict=True)]
+        true, false = (_children(nodes, which, rows_by_node) for which in ("true", "false"))
+        rows = [rows_by_node[pair] for pair in zip(leaf_trees, leaf_ids, strict=True)]
     except KeyError as error:
         raise g.error(f"a tree has no node {error}", code="E6002") from None
     inner = np.array([mode != "LEAF" for mode in nodes["modes"]], bool)
@@ -364,16 +364,16 @@ def _without_sets(g: Emitter, forest: Forest, members: Array | None) -> Forest:
         return forest
     values: Array = np.asarray([] if members is None else members, np.float64)
     sets = np.split(values, np.flatnonzero(np.isnan(values)) + 1)
-    sets = [part[~np.isnan(part)] for part in sets][: len(nodes)]
-    if len(sets) < len(nodes) or not all(part.size for part in sets):
+    sets = [own_set[~np.isnan(own_set)] for own_set in sets][: len(nodes)]
+    if len(sets) < len(nodes) or not all(own_set.size for own_set in sets):
         raise g.error("membership_values must hold a set for each BRANCH_MEMBER node", code="E6002")
     mode, value, false = forest.mode.copy(), forest.value.copy(), forest.false.copy()
     mode[nodes] = MODES.index("BRANCH_EQ")
     source: list[int] = []
     added: list[float] = []
-    for node, part in zip(nodes, sets, strict=True):
-        value[node] = part[0]
-        for member in part[1:]:
+    for node, own_set in zip(nodes, sets, strict=True):
+        value[node] = own_set[0]
+        for member in own_set[1:]:
             source.append(node)
             added.append(member)
     table = replace(forest, mode=mode, value=value, false=false)
@@ -384,8 +384,8 @@ def _chained(forest: Forest, source: list[int], values: Array) -> Forest:
     """A forest with more nodes, each a copy of its source with another value, in chains before the false child."""
     rows = np.concatenate([np.arange(len(forest.mode)), np.asarray(source, np.int64)])
     false = forest.false[rows]
-    for place, node in enumerate(source):
-        row = len(forest.mode) + place
+    for index, node in enumerate(source):
+        row = len(forest.mode) + index
         false[row], false[node] = false[node], row
     return Forest(
         forest.feature[rows],

@@ -152,15 +152,15 @@ def _weights_of_pairs(g: Emitter, coefficients: Any, rho: Any, per_class: Any, c
     weights: Array = np.zeros((int(ends[-1]), len(pairs)), "float32")
     for column, (one, other) in enumerate(pairs):
         for own, row in ((one, other - 1), (other, one)):
-            part = slice(int(ends[own]), int(ends[own + 1]))
-            weights[part, column] = table[row, part]
+            vectors = slice(int(ends[own]), int(ends[own + 1]))
+            weights[vectors, column] = table[row, vectors]
     return weights
 
 
 def _voted(g: Emitter, scores: RelaxExpr, classes: int) -> RelaxExpr:
     """The first of the classes with the most votes: a pair votes for its first class if its score is above 0."""
     pairs: Array = np.array(list(combinations(range(classes), 2)))
-    firsts, seconds = (np.eye(classes, dtype="float32")[pairs[:, place]] for place in (0, 1))
+    firsts, seconds = (np.eye(classes, dtype="float32")[pairs[:, side]] for side in (0, 1))
     won = g.emit(op.astype(op.greater(scores, g.const(0.0, "float32")), "float32"))
     lost = op.subtract(g.const(1.0, "float32"), won)
     votes = op.add(op.matmul(won, g.const(firsts)), op.matmul(lost, g.const(seconds)))

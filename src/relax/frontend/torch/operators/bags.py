@@ -22,8 +22,8 @@ def histc(g: Emitter, x: RelaxExpr, bins: int = 100, min: Any = 0, max: Any = 0)
     low, high, width = g.const(min, dtype), g.const(max, dtype), g.const(max - min, dtype)
     within = g.emit(op.logical_and(op.greater_equal(data, low), op.less_equal(data, high)))
     inner = g.emit(op.where(within, data, low))
-    place = op.divide(op.multiply(op.subtract(inner, low), g.const(bins, dtype)), width)
-    bounded = op.minimum(op.astype(op.floor(place), "int64"), g.const(bins - 1, "int64"))
+    position = op.divide(op.multiply(op.subtract(inner, low), g.const(bins, dtype)), width)
+    bounded = op.minimum(op.astype(op.floor(position), "int64"), g.const(bins - 1, "int64"))
     return op.index_put(
         op.zeros(ShapeExpr([bins]), dtype), Tuple([g.emit(bounded)]), g.emit(op.astype(within, dtype)), accumulate=True
     )
@@ -38,11 +38,11 @@ def _count(g: Emitter, x: RelaxExpr) -> Any:
 
 @converter("aten.repeat_interleave.Tensor")
 def repeated_places(g: Emitter, repeats: RelaxExpr, *, output_size: Dim | None = None) -> RelaxExpr:
-    """The place of each count, as often as the count says."""
+    """Index of each count, repeated `count` times."""
     ends = g.emit(op.cumsum(op.astype(repeats, "int64"), axis=0))
     if output_size is None:
-        known = g.emit(op.concat([g.const([0], "int64"), ends], axis=0))  # of no counts the sum is 0
-        size: Dim = g.read_integer(g.emit(op.max(known)), True)
+        padded_ends = g.emit(op.concat([g.const([0], "int64"), ends], axis=0))  # of no counts the sum is 0
+        size: Dim = g.read_integer(g.emit(op.max(padded_ends)), True)
     else:
         size = output_size
     numbers = g.emit(op.arange(PrimValue(as_dim(size)), dtype="int64"))
@@ -67,7 +67,7 @@ def embedding_bag(
     padding_idx: int = -1,
 ) -> list[Any]:
     """The sum, mean or maximum of the embeddings of each bag, 0 of an empty one. Offsets are where bags begin."""
-    if any(item is not None and len(item.users) for item in _others(g)):
+    if any(item is not None and len(item.users) for item in _readers_of_other_results(g)):
         g.unsupported("the bags and sizes that aten._embedding_bag returns for gradients")
     dtype, count = str(g.dtype(weight)), g.dims(indices)[0]
     bags = g.dims(offsets)[0]
@@ -92,8 +92,8 @@ def embedding_bag(
     width = g.dims(weight)[1]
     if mode == _MAX:
         start = op.full(ShapeExpr([bags, width]), g.const(float("-inf"), dtype), dtype)
-        places = g.emit(op.broadcast_to(op.expand_dims(bag, [1]), ShapeExpr([count, width])))
-        greatest = op.scatter_elements(start, places, rows, 0, "max")
+        positions = g.emit(op.broadcast_to(op.expand_dims(bag, [1]), ShapeExpr([count, width])))
+        greatest = op.scatter_elements(start, positions, rows, 0, "max")
         return [op.where(op.greater(total, g.const(0, dtype)), greatest, g.const(0, dtype)), None, None, None]
     summed = op.index_put(op.zeros(ShapeExpr([bags, width]), dtype), Tuple([bag]), rows, accumulate=True)
     if mode == _MEAN:
@@ -101,6 +101,6 @@ def embedding_bag(
     return [summed, None, None, None]
 
 
-def _others(g: Emitter) -> list[Any]:
+def _readers_of_other_results(g: Emitter) -> list[Any]:
     """The nodes that read a result other than the first."""
     return [user for user in g.node.users if len(user.args) > 1 and user.args[1] != 0]

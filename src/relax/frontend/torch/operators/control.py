@@ -45,17 +45,17 @@ def cond(g: Emitter, test: Any, then_graph: Graph, else_graph: Graph, operands: 
 
 @converter("while_loop")
 def while_loop(
-    g: Emitter, cond_graph: Graph, body_graph: Graph, carried: Sequence[Any], others: Sequence[Any] = ()
+    g: Emitter, cond_graph: Graph, body_graph: Graph, carried: Sequence[Any], additional: Sequence[Any] = ()
 ) -> list[RelaxExpr]:
     initial = _tensors(g, carried, "a loop that carries")
     params = [Var(g.builder.get_unique_name("state"), g.info(state)) for state in initial]
 
     def test() -> RelaxExpr:
-        (condition,) = _tensors(g, g.read_graph(cond_graph, [*params, *others]), "a condition that is")
+        (condition,) = _tensors(g, g.read_graph(cond_graph, [*params, *additional]), "a condition that is")
         return condition
 
     def again() -> list[RelaxExpr]:
-        results = _tensors(g, g.read_graph(body_graph, [*params, *others]), "a loop that carries")
+        results = _tensors(g, g.read_graph(body_graph, [*params, *additional]), "a loop that carries")
         return [g.cast_shape(result, g.dims(param)) for result, param in zip(results, params, strict=True)]
 
     infos = [param.struct_info for param in params]
@@ -63,8 +63,8 @@ def while_loop(
     return g.parts(Call(loop, tuple(initial)))
 
 
-def _tensors(g: Emitter, values: Sequence[Any], what: str) -> list[RelaxExpr]:
+def _tensors(g: Emitter, values: Sequence[Any], subject: str) -> list[RelaxExpr]:
     """Values that are tensors. Raises DiagnosticError for a number."""
     if not all(isinstance(value, RelaxExpr) for value in values):
-        g.unsupported(f"{what} a number", "make it a tensor: torch.tensor(number)")
+        g.unsupported(f"{subject} a number", "make it a tensor: torch.tensor(number)")
     return list(values)

@@ -100,11 +100,11 @@ def linspace(g: Emitter, start: Any, end: Any, steps: int, **options: Any) -> Re
     if steps < 2:
         return _filled(g, [steps], start)
     step = g.const((float(end) - float(start)) / (steps - 1), dtype)
-    place = g.emit(op.arange(steps, dtype="int64"))
-    ahead = op.add(g.const(start, dtype), op.multiply(step, op.astype(place, dtype)))
-    left = op.astype(op.subtract(g.const(steps - 1, "int64"), place), dtype)
-    back = op.subtract(g.const(end, dtype), op.multiply(step, left))
-    return op.where(op.less(place, g.const(steps // 2, "int64")), ahead, back)
+    position = g.emit(op.arange(steps, dtype="int64"))
+    ahead = op.add(g.const(start, dtype), op.multiply(step, op.astype(position, dtype)))
+    steps_left = op.astype(op.subtract(g.const(steps - 1, "int64"), position), dtype)
+    back = op.subtract(g.const(end, dtype), op.multiply(step, steps_left))
+    return op.where(op.less(position, g.const(steps // 2, "int64")), ahead, back)
 
 
 @converter("aten.eye.default", "aten.eye.m")
@@ -123,8 +123,8 @@ def meshgrid(g: Emitter, tensors: Sequence[RelaxExpr], *, indexing: str = "ij") 
 def one_hot(g: Emitter, x: RelaxExpr, num_classes: int = -1) -> RelaxExpr:
     if num_classes < 0:
         g.unsupported("one_hot without num_classes")
-    places = op.arange(num_classes, dtype=str(g.dtype(x)))
-    return op.astype(op.equal(op.expand_dims(x, [g.ndim(x)]), places), "int64")
+    classes = op.arange(num_classes, dtype=str(g.dtype(x)))
+    return op.astype(op.equal(op.expand_dims(x, [g.ndim(x)]), classes), "int64")
 
 
 @converter("aten.tril_indices")

@@ -313,7 +313,7 @@ def copysign(g: Emitter, x: Any, sign: Any) -> RelaxExpr:
 @converter("aten.hypot")
 def hypot(g: Emitter, x: RelaxExpr, y: RelaxExpr) -> RelaxExpr:
     """The length of (x, y), as greatest · √(1 + quotient²), which does not overflow early; ∞ if one is."""
-    a, b = (g.emit(op.abs(g.tensor(part, g.out_dtype))) for part in (x, y))
+    a, b = (g.emit(op.abs(g.tensor(operand, g.out_dtype))) for operand in (x, y))
     zero, one = g.const(0, g.out_dtype), g.const(1, g.out_dtype)
     great = g.emit(op.maximum(a, b))
     share = g.emit(op.divide(op.minimum(a, b), great))

@@ -110,8 +110,8 @@ def _attention(
     batch, length, _ = g.dims(x)
     heads, size, dtype = projections.heads, projections.size, str(g.dtype(x))
     joined = g.emit(linear(g, x, projections.inner_weight, projections.inner_bias))
-    parts = g.emit(op.permute_dims(g.reshape(joined, [batch, length, 3, heads, size // heads]), (2, 0, 3, 1, 4)))
-    query, key, value = (g.emit(op.take(parts, g.const(i, "int64"), 0)) for i in range(3))
+    projected = g.emit(op.permute_dims(g.reshape(joined, [batch, length, 3, heads, size // heads]), (2, 0, 3, 1, 4)))
+    query, key, value = (g.emit(op.take(projected, g.const(i, "int64"), 0)) for i in range(3))
     scores = g.emit(op.matmul(query, g.emit(op.permute_dims(key, (0, 1, 3, 2)))))
     scores = g.emit(op.multiply(scores, g.const((size // heads) ** -0.5, dtype)))
     if mask is not None:

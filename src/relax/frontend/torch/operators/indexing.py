@@ -36,15 +36,15 @@ def gather(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, *, sparse_grad:
 
 @converter("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(g: Emitter, x: RelaxExpr, indices: Indices) -> RelaxExpr:
-    places = _without_masks(g, indices)
-    axes = [axis for axis, place in enumerate(places) if place is not None]
+    positions = _without_masks(g, indices)
+    axes = [axis for axis, position in enumerate(positions) if position is not None]
     if not axes:
         return x
     if len(axes) == 1:
-        return op.take(x, places[axes[0]], axes[0])
-    order, back = _leading(g, axes, g.ndim(x), max(g.ndim(places[axis]) for axis in axes))
+        return op.take(x, positions[axes[0]], axes[0])
+    order, back = _leading(g, axes, g.ndim(x), max(g.ndim(positions[axis]) for axis in axes))
     data = x if order == sorted(order) else g.emit(op.permute_dims(x, order))
-    result = op.index_tensor(data, Tuple([places[axis] for axis in axes]))
+    result = op.index_tensor(data, Tuple([positions[axis] for axis in axes]))
     return result if back == sorted(back) else op.permute_dims(result, back)
 
 
@@ -63,21 +63,21 @@ def _leading(g: Emitter, axes: Sequence[int], ndim: int, index_ndim: int) -> tup
 
 
 def _without_masks(g: Emitter, indices: Indices) -> list[Any]:
-    """Indices with those of bool as the places at which they are True."""
-    places: list[Any] = []
+    """Replace bool masks among indices by the indices of their True elements."""
+    positions: list[Any] = []
     for item in indices:
         if item is not None and g.dtype(item).is_bool:
-            places += _true_places(g, item)
+            positions += _true_places(g, item)
         else:
-            places.append(item)
-    return places
+            positions.append(item)
+    return positions
 
 
 def _true_places(g: Emitter, mask: RelaxExpr) -> list[RelaxExpr]:
     """For each dimension of a mask, the indices of its True elements."""
-    found = g.emit(op.nonzero(mask))
-    count = g.dims(found)[1]
-    rows = [op.strided_slice(found, [0], [d], [d + 1]) for d in range(g.ndim(mask))]
+    positions = g.emit(op.nonzero(mask))
+    count = g.dims(positions)[1]
+    rows = [op.strided_slice(positions, [0], [d], [d + 1]) for d in range(g.ndim(mask))]
     return [g.reshape(g.emit(row), [count]) for row in rows]
 
 
@@ -89,11 +89,11 @@ def as_strided(
     source = g.node.args[0].meta["val"]
     if not source.is_contiguous() or source.storage_offset() != 0:
         g.unsupported("as_strided of a tensor that is no whole one", "call contiguous() on the tensor before")
-    place: RelaxExpr = g.tensor(0 if storage_offset is None else storage_offset, "int64")
+    position: RelaxExpr = g.tensor(0 if storage_offset is None else storage_offset, "int64")
     for count, step in zip(size, stride, strict=True):
         numbers = op.multiply(op.arange(PrimValue(as_dim(count)), dtype="int64"), g.tensor(step, "int64"))
-        place = g.emit(op.add(op.expand_dims(place, [-1]), numbers))
-    return op.take(g.reshape(x, [product(g.dims(x))]), place, 0)
+        position = g.emit(op.add(op.expand_dims(position, [-1]), numbers))
+    return op.take(g.reshape(x, [product(g.dims(x))]), position, 0)
 
 
 @converter("aten.searchsorted.Tensor")
@@ -135,9 +135,9 @@ def diagonal(g: Emitter, x: RelaxExpr, offset: int = 0, dim1: int = 0, dim2: int
     axes = [g.axis(dim1, ndim), g.axis(dim2, ndim)]
     order = [*axes, *(axis for axis in range(ndim) if axis not in axes)]
     count = g.shape()[-1]
-    place = g.emit(op.arange(PrimValue(count), dtype="int64"))
-    rows = op.add(place, g.const(max(-offset, 0), "int64"))
-    columns = op.add(place, g.const(max(offset, 0), "int64"))
+    position = g.emit(op.arange(PrimValue(count), dtype="int64"))
+    rows = op.add(position, g.const(max(-offset, 0), "int64"))
+    columns = op.add(position, g.const(max(offset, 0), "int64"))
     chosen = g.emit(op.index_tensor(op.permute_dims(x, order), Tuple([g.emit(rows), g.emit(columns)])))
     return op.permute_dims(chosen, [*range(1, g.ndim(chosen)), 0])
 
@@ -148,10 +148,10 @@ def item(g: Emitter, x: RelaxExpr) -> PrimExpr:
     symbol = getattr(getattr(g.value, "node", None), "expr", None)
     if symbol is None or not g.dtype(x).is_integer:
         g.unsupported("a number read from a tensor that is no integer")
-    known = g.symbols.get(str(symbol))
-    if known is None:
-        known = g.symbols[str(symbol)] = g.read_integer(x, g.is_nonnegative(str(symbol)))
-    return known
+    size = g.symbols.get(str(symbol))
+    if size is None:
+        size = g.symbols[str(symbol)] = g.read_integer(x, g.is_nonnegative(str(symbol)))
+    return size
 
 
 # ------------------------------------------------------------------------------------- writing
@@ -163,21 +163,21 @@ def index_put(g: Emitter, x: RelaxExpr, indices: Indices, values: RelaxExpr, acc
     if mask is not None and g.dtype(mask).is_bool and not g.ndim(values) and not accumulate:
         wide = g.reshape(mask, [*g.dims(mask), *[1] * (g.ndim(x) - g.ndim(mask))])
         return op.where(wide, values, x)
-    places = _without_masks(g, indices)
-    axes = [axis for axis, place in enumerate(places) if place is not None]
-    order, back = _leading(g, axes, g.ndim(x), max(g.ndim(places[axis]) for axis in axes))
+    positions = _without_masks(g, indices)
+    axes = [axis for axis, position in enumerate(positions) if position is not None]
+    order, back = _leading(g, axes, g.ndim(x), max(g.ndim(positions[axis]) for axis in axes))
     if order == sorted(order):
-        return op.index_put(x, Tuple([places[axis] for axis in axes]), values, accumulate=accumulate)
+        return op.index_put(x, Tuple([positions[axis] for axis in axes]), values, accumulate=accumulate)
     rank = len(back)
     full = g.reshape(values, [*[1] * (rank - g.ndim(values)), *g.dims(values)])
     moved = values if back == sorted(back) else g.emit(op.permute_dims(full, _inverse(back)))
     data = g.emit(op.permute_dims(x, order))
-    written = op.index_put(data, Tuple([places[axis] for axis in axes]), moved, accumulate=accumulate)
+    written = op.index_put(data, Tuple([positions[axis] for axis in axes]), moved, accumulate=accumulate)
     return op.permute_dims(written, _inverse(order))
 
 
 def _inverse(order: Sequence[int]) -> list[int]:
-    return sorted(range(len(order)), key=lambda place: order[place])
+    return sorted(range(len(order)), key=lambda axis: order[axis])
 
 
 @converter("aten.slice_scatter")
@@ -205,11 +205,11 @@ def slice_scatter(
 @converter("aten.select_scatter")
 def select_scatter(g: Emitter, x: RelaxExpr, src: RelaxExpr, dim: int, index: Dim) -> RelaxExpr:
     axis = g.axis(dim, g.ndim(x))
-    place = as_dim(index)
+    position = as_dim(index)
     if isinstance(index, int) and index < 0:
-        place = simplify(g.dims(x)[axis] + index)
+        position = simplify(g.dims(x)[axis] + index)
     row = g.emit(op.expand_dims(g.cast(src, g.out_dtype), [axis]))
-    bounds = [PrimValue(bound) for bound in (place, simplify(place + 1), const(1, "int64"))]
+    bounds = [PrimValue(bound) for bound in (position, simplify(position + 1), const(1, "int64"))]
     return op.slice_scatter(x, row, *bounds, axis=axis)
 
 
@@ -267,8 +267,8 @@ def _along_axis(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: Re
     if axis == 0:
         return op.index_put(x, Tuple([index]), source, accumulate=accumulate)
     order = [axis, *(a for a in range(g.ndim(x)) if a != axis)]
-    data, parts = g.emit(op.permute_dims(x, order)), g.emit(op.permute_dims(source, order))
-    return op.permute_dims(op.index_put(data, Tuple([index]), parts, accumulate=accumulate), _inverse(order))
+    data, slices = g.emit(op.permute_dims(x, order)), g.emit(op.permute_dims(source, order))
+    return op.permute_dims(op.index_put(data, Tuple([index]), slices, accumulate=accumulate), _inverse(order))
 
 
 @converter("aten.index_fill.int_Scalar")
@@ -286,8 +286,8 @@ def masked_scatter(g: Emitter, x: RelaxExpr, mask: RelaxExpr, source: RelaxExpr)
     numbers = op.astype(g.reshape(wide, [product(dims)]), "int64")
     before = op.subtract(op.cumsum(numbers, axis=0), g.const(1, "int64"))
     elements = g.reshape(source, [product(g.dims(source))])
-    places = g.emit(op.maximum(before, g.const(0, "int64")))
-    return op.where(wide, g.reshape(g.emit(op.take(elements, places, 0)), dims), x)
+    positions = g.emit(op.maximum(before, g.const(0, "int64")))
+    return op.where(wide, g.reshape(g.emit(op.take(elements, positions, 0)), dims), x)
 
 
 # ------------------------------------------------------------------------------------- sorting
@@ -327,8 +327,8 @@ def bucketize(
 @converter("aten.diff")
 def diff(g: Emitter, x: RelaxExpr, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> RelaxExpr:
     axis = g.axis(dim, g.ndim(x))
-    ends = [part for part in (prepend, x, append) if part is not None]
-    result = g.emit(op.concat([g.cast(part, str(g.dtype(x))) for part in ends], axis=axis)) if len(ends) > 1 else x
+    ends = [tensor for tensor in (prepend, x, append) if tensor is not None]
+    result = g.emit(op.concat([g.cast(tensor, str(g.dtype(x))) for tensor in ends], axis=axis)) if len(ends) > 1 else x
     for _ in range(n):
         size = g.dims(result)[axis]
         last = const(FAR_END, "int64") if isinstance(size, IntImm) else size

@@ -84,10 +84,10 @@ def grouped_mm(
     g.builder.match_cast(shape, ShapeStructInfo(ends))
     dtype, products, begin = g.out_dtype, list[RelaxExpr](), as_dim(0)
     for index, end in enumerate(ends):
-        part = _rows(g, x, begin, end)
-        place = const(index, "int64")
-        own = op.strided_slice(weight, [0], [place], [place + 1], [1], assume_inbound=True)
-        products.append(g.cast(g.emit(op.matmul(part, op.squeeze(own, [0]))), dtype))
+        group_rows = _rows(g, x, begin, end)
+        position = const(index, "int64")
+        own = op.strided_slice(weight, [0], [position], [position + 1], [1], assume_inbound=True)
+        products.append(g.cast(g.emit(op.matmul(group_rows, op.squeeze(own, [0]))), dtype))
         begin = end
     rest = g.dims(_rows(g, x, begin, rows))[0]
     products.append(g.emit(op.zeros(ShapeExpr([rest, g.dims(weight)[2]]), dtype)))
@@ -96,8 +96,8 @@ def grouped_mm(
 
 def _rows(g: Emitter, x: RelaxExpr, begin: PrimExpr, end: PrimExpr) -> RelaxExpr:
     """Rows of a matrix, of a size that a new shape variable names."""
-    part = g.emit(op.strided_slice(x, [0], [begin], [end], [1]))
-    return g.cast_shape(part, [g.fresh_dim("rows"), g.dims(x)[1]])
+    rows = g.emit(op.strided_slice(x, [0], [begin], [end], [1]))
+    return g.cast_shape(rows, [g.fresh_dim("rows"), g.dims(x)[1]])
 
 
 # ------------------------------------------------------------------------------------- distances
@@ -156,12 +156,12 @@ def attention(
     if dropout_p:
         g.unsupported("attention with dropout", "call eval() on the module before torch.export")
     lead = g.dims(query)[:-3]
-    parts = [_batched(g, part) for part in (query, key, value)]
+    operands = [_batched(g, operand) for operand in (query, key, value)]
     if enable_gqa:
-        heads = g.dims(parts[0])[1]
-        parts = [parts[0], *(_widened(g, part, heads) for part in parts[1:])]
+        heads = g.dims(operands[0])[1]
+        operands = [operands[0], *(_widened(g, operand, heads) for operand in operands[1:])]
     bias = None if attn_mask is None else _bias(g, attn_mask, str(g.dtype(query)), len(lead))
-    q, k, v = (g.emit(op.permute_dims(part, (0, 2, 1, 3))) for part in parts)
+    q, k, v = (g.emit(op.permute_dims(operand, (0, 2, 1, 3))) for operand in operands)
     causal = "TopLeft" if is_causal else None
     attended = g.emit(op.nn.attention(q, k, v, bias, scale=scale, causal_mask=causal))
     result = g.emit(op.permute_dims(attended, (0, 2, 1, 3)))

@@ -40,8 +40,8 @@ def _in_batch(g: Emitter, x: RelaxExpr, spatial: int, function: Callable[[RelaxE
         return function(x)
     result = function(g.emit(op.expand_dims(x, [0])))
     if isinstance(result, list):
-        parts: list[RelaxExpr] = result  # type: ignore[reportUnknownVariableType]
-        return [op.squeeze(part, [0]) for part in parts]
+        fields: list[RelaxExpr] = result  # type: ignore[reportUnknownVariableType]
+        return [op.squeeze(field, [0]) for field in fields]
     return op.squeeze(result, [0])
 
 
@@ -152,9 +152,9 @@ def _max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
             )
             if not with_indices:
                 return result
-            values, places = g.parts(result)
-            area = g.tensor(product(g.dims(data)[2:]), "int64")  # places count from the first channel of the batch
-            return [values, g.emit(op.floor_mod(places, area))]
+            values, positions = g.parts(result)
+            area = g.tensor(product(g.dims(data)[2:]), "int64")  # indices count from the first channel of the batch
+            return [values, g.emit(op.floor_mod(positions, area))]
 
         return _in_batch(g, x, count, pooled)
 
@@ -280,7 +280,7 @@ def native_group_norm(
 
 def _grouped(g: Emitter, x: RelaxExpr, groups: int, weight: Any, bias: Any, eps: float) -> RelaxExpr:
     dtype, channels = str(g.dtype(x)), g.dims(x)[1]
-    gamma, beta = (_weights(g, part, [channels], value, dtype) for part, value in ((weight, 1), (bias, 0)))
+    gamma, beta = (_weights(g, parameter, [channels], value, dtype) for parameter, value in ((weight, 1), (bias, 0)))
     flat = g.ndim(x) == 2  # the mean of each group is over its channels alone
     data = g.reshape(x, [*g.dims(x), 1]) if flat else x
     axes = list(range(2, g.ndim(data)))
@@ -307,7 +307,7 @@ def batch_norm(
     if running_mean is None or running_var is None:
         g.unsupported("a batch norm without running statistics")
     dtype, channels = str(g.dtype(x)), g.dims(x)[1]
-    gamma, beta = (_weights(g, part, [channels], value, dtype) for part, value in ((weight, 1), (bias, 0)))
+    gamma, beta = (_weights(g, parameter, [channels], value, dtype) for parameter, value in ((weight, 1), (bias, 0)))
     normed = op.nn.batch_norm(x, gamma, beta, running_mean, running_var, axis=1, epsilon=float(eps))
     result = g.parts(normed)[0]
     return [result, None, None] if isinstance(g.value, (list, tuple)) else result
@@ -322,7 +322,7 @@ def batch_norm_of_batch(
     axes = [axis for axis in range(ndim) if axis != 1]
     mean = g.emit(op.mean(x, axis=axes, keepdims=False))
     variance = g.emit(op.variance(x, axis=axes, keepdims=False))
-    gamma, beta = (_weights(g, part, [channels], value, dtype) for part, value in ((weight, 1), (bias, 0)))
+    gamma, beta = (_weights(g, parameter, [channels], value, dtype) for parameter, value in ((weight, 1), (bias, 0)))
     normed = g.parts(op.nn.batch_norm(x, gamma, beta, mean, variance, axis=1, epsilon=float(eps)))[0]
     return [normed, None, None]
 
@@ -343,7 +343,7 @@ def instance_norm(
     if not use_input_stats:
         return batch_norm(g, x, weight, bias, running_mean, running_var, False, momentum, eps)
     dtype, channels = str(g.dtype(x)), g.dims(x)[1]
-    gamma, beta = (_weights(g, part, [channels], value, dtype) for part, value in ((weight, 1), (bias, 0)))
+    gamma, beta = (_weights(g, parameter, [channels], value, dtype) for parameter, value in ((weight, 1), (bias, 0)))
     return op.nn.instance_norm(x, gamma, beta, 1, list(range(2, g.ndim(x))), float(eps))
 
 
@@ -354,9 +354,9 @@ def instance_norm(
 def pad(g: Emitter, x: RelaxExpr, pad: Sequence[Dim], mode: str = "constant", value: Any = None) -> RelaxExpr:
     """Widths come in pairs from the last dimension on."""
     widths: list[Dim] = [0] * (2 * g.ndim(x))
-    for place in range(len(pad) // 2):
-        axis = g.ndim(x) - 1 - place
-        widths[2 * axis : 2 * axis + 2] = pad[2 * place : 2 * place + 2]
+    for pair in range(len(pad) // 2):
+        axis = g.ndim(x) - 1 - pair
+        widths[2 * axis : 2 * axis + 2] = pad[2 * pair : 2 * pair + 2]
     if all(isinstance(width, int) and width == 0 for width in widths):
         return x
     return op.nn.pad(x, widths, mode, 0 if value is None else value)
@@ -399,8 +399,8 @@ def im2col(
             ends = [
                 simplify(first + (count - 1) * s + 1) for first, count, s in zip(begin, counts, strides, strict=True)
             ]
-            part = g.emit(op.strided_slice(data, [2, 3], begin, ends, strides, assume_inbound=True))
-            rows.append(g.reshape(part, [n, c, 1, *counts]))
+            window = g.emit(op.strided_slice(data, [2, 3], begin, ends, strides, assume_inbound=True))
+            rows.append(g.reshape(window, [n, c, 1, *counts]))
     joined = g.emit(op.concat(rows, axis=2))
     return g.reshape(joined, [n, simplify(c * len(rows)), simplify(counts[0] * counts[1])])
 

@@ -19,8 +19,8 @@ def _reordered(g: Emitter, weight: RelaxExpr, kind: str) -> RelaxExpr:
     order = _GATES[kind]
     if len(order) == 1:
         return weight
-    parts = g.parts(op.split(weight, len(order), 0))
-    return g.emit(op.concat([parts[place] for place in order], axis=0))
+    gates = g.parts(op.split(weight, len(order), 0))
+    return g.emit(op.concat([gates[gate] for gate in order], axis=0))
 
 
 def _stacked(g: Emitter, weights: Sequence[RelaxExpr], kind: str) -> RelaxExpr:
@@ -73,7 +73,7 @@ def _layer(kind: str, run: Callable[..., Any]) -> Callable[..., list[RelaxExpr]]
             length, _, batch, hidden = g.dims(results[0])  # (length, directions, batch, hidden)
             beside = g.emit(op.permute_dims(results[0], [0, 2, 1, 3]))
             x = g.reshape(beside, [length, batch, hidden * ways])
-        ends = [parts[0] if len(parts) == 1 else g.emit(op.concat(parts, axis=0)) for parts in last]
+        ends = [group[0] if len(group) == 1 else g.emit(op.concat(group, axis=0)) for group in last]
         if unbatched:
             return [g.emit(op.squeeze(value, [1])) for value in (x, *ends)]
         return [g.emit(op.permute_dims(x, [1, 0, 2])) if batch_first else x, *ends]

@@ -27,14 +27,14 @@ for _name, _function in {"sum": op.sum, "mean": op.mean, "amax": op.max, "amin":
     register(f"aten.{_name}", _reduction(_function))
 
 
-def _extreme(reduce: Callable[..., RelaxExpr], place: Callable[..., RelaxExpr]) -> Callable[..., Any]:
+def _extreme(reduce: Callable[..., RelaxExpr], locate: Callable[..., RelaxExpr]) -> Callable[..., Any]:
     def convert(g: Emitter, x: RelaxExpr, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:
             return reduce(x) if g.ndim(x) else x
         if not g.ndim(x):
             return [x, g.const(0, "int64")]
         axis = g.axis(dim, g.ndim(x))
-        return [reduce(x, axis=[axis], keepdims=keepdim), place(x, axis=axis, keepdims=keepdim)]
+        return [reduce(x, axis=[axis], keepdims=keepdim), locate(x, axis=axis, keepdims=keepdim)]
 
     return convert
 
@@ -59,8 +59,8 @@ def _argument(function: Callable[..., RelaxExpr]) -> Callable[..., RelaxExpr]:
     def convert(g: Emitter, x: RelaxExpr, dim: int | None = None, keepdim: bool = False) -> RelaxExpr:
         if dim is None:
             flat = g.reshape(x, [product(g.dims(x))])
-            place = g.emit(function(flat, axis=0, keepdims=False))
-            return g.reshape(place, [1] * g.ndim(x)) if keepdim else place
+            position = g.emit(function(flat, axis=0, keepdims=False))
+            return g.reshape(position, [1] * g.ndim(x)) if keepdim else position
         return function(x, axis=g.axis(dim, g.ndim(x)), keepdims=keepdim) if g.ndim(x) else g.const(0, "int64")
 
     return convert

@@ -94,12 +94,12 @@ def affine_grid(g: Emitter, theta: RelaxExpr, size: Sequence[Dim], align_corners
     rows: list[RelaxExpr] = []
     for count in size[2:]:
         length = g.tensor(count, "float32")
-        places = op.astype(op.arange(count, dtype="int64"), "float32")
+        positions = op.astype(op.arange(count, dtype="int64"), "float32")
         one, two = g.const(1, "float32"), g.const(2, "float32")
         if align_corners:
-            coordinate = op.subtract(op.divide(op.multiply(two, places), op.subtract(length, one)), one)
+            coordinate = op.subtract(op.divide(op.multiply(two, positions), op.subtract(length, one)), one)
         else:
-            coordinate = op.subtract(op.divide(op.add(op.multiply(two, places), one), length), one)
+            coordinate = op.subtract(op.divide(op.add(op.multiply(two, positions), one), length), one)
         rows.append(g.emit(coordinate))
     height, width = (g.dims(row)[0] for row in rows)
     y = op.broadcast_to(op.expand_dims(rows[0], [1]), ShapeExpr([height, width]))

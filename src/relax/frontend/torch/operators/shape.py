@@ -25,8 +25,8 @@ def reshape(g: Emitter, x: RelaxExpr, size: Sequence[Dim]) -> RelaxExpr:
     sizes = [as_dim(dim) for dim in size]
     free = [i for i, dim in enumerate(sizes) if isinstance(dim, IntImm) and dim.value == -1]
     if free:
-        others = product(dim for i, dim in enumerate(sizes) if i != free[0])
-        if isinstance(others, IntImm) and others.value == 0:
+        other_elements = product(dim for i, dim in enumerate(sizes) if i != free[0])
+        if isinstance(other_elements, IntImm) and other_elements.value == 0:
             sizes[free[0]] = g.shape()[free[0]]
         else:
             return op.reshape(x, sizes)  # which cancels equal sizes
@@ -87,9 +87,9 @@ def matrix_transpose(g: Emitter, x: RelaxExpr) -> RelaxExpr:
 @converter("aten.movedim.intlist", "aten.movedim.int")
 def movedim(g: Emitter, x: RelaxExpr, source: Any, destination: Any) -> RelaxExpr:
     ndim = g.ndim(x)
-    places = dict(zip(g.axes(destination, ndim), g.axes(source, ndim), strict=True))
-    rest = iter([axis for axis in range(ndim) if axis not in places.values()])
-    return op.permute_dims(x, [places[axis] if axis in places else next(rest) for axis in range(ndim)])
+    sources = dict(zip(g.axes(destination, ndim), g.axes(source, ndim), strict=True))
+    rest = iter([axis for axis in range(ndim) if axis not in sources.values()])
+    return op.permute_dims(x, [sources[axis] if axis in sources else next(rest) for axis in range(ndim)])
 
 
 # ------------------------------------------------------------------------------------- broadcasting, repeating
@@ -117,7 +117,7 @@ def expand_as(g: Emitter, x: RelaxExpr, other: RelaxExpr) -> RelaxExpr:
 
 @converter("aten.repeat.default", "aten.tile")
 def repeat(g: Emitter, x: RelaxExpr, repeats: Sequence[Dim]) -> RelaxExpr:
-    """As NumPy's tile: a shape of fewer dimensions, or repeats of fewer, is filled with ones in front."""
+    """Repeat a tensor like NumPy's tile: the shorter of shape and repeats is padded with leading ones."""
     ndim = max(len(repeats), g.ndim(x))
     data = g.reshape(x, [*[1] * (ndim - g.ndim(x)), *g.dims(x)])
     counts = [*[1] * (ndim - len(repeats)), *repeats]
@@ -163,11 +163,11 @@ def cut(
     if _is_whole(g, begin, end, step, g.dims(x)[axis]):
         return x
     sliced = g.emit(op.strided_slice(x, [axis], [as_dim(begin)], [as_dim(end)], [step]))
-    size, known = g.dims(sliced)[axis], expected[axis]
-    if structural_equal(size, known) or g.same_size(size, known):
+    size, derived = g.dims(sliced)[axis], expected[axis]
+    if structural_equal(size, derived) or g.same_size(size, derived):
         return sliced
     dims = g.dims(sliced)
-    dims[axis] = known
+    dims[axis] = derived
     return g.cast_shape(sliced, dims)
 
 
@@ -187,15 +187,15 @@ def select(g: Emitter, x: RelaxExpr, dim: int, index: Dim) -> RelaxExpr:
     axis = g.axis(dim, g.ndim(x))
     if not isinstance(index, int):
         return op.take(x, g.tensor(index, "int64"), axis)
-    place = as_dim(index) if index >= 0 else simplify(g.dims(x)[axis] + index)
-    part = op.strided_slice(x, [axis], [place], [simplify(place + 1)], [1], assume_inbound=True)
-    return op.squeeze(part, [axis])
+    position = as_dim(index) if index >= 0 else simplify(g.dims(x)[axis] + index)
+    row = op.strided_slice(x, [axis], [position], [simplify(position + 1)], [1], assume_inbound=True)
+    return op.squeeze(row, [axis])
 
 
 @converter("aten.split.Tensor", "aten.chunk")
 def split(g: Emitter, x: RelaxExpr, split_size: Any, dim: int = 0) -> list[RelaxExpr]:
     axis = g.axis(dim, g.ndim(x))
-    return _pieces(g, x, [g.shape(part)[axis] for part in g.value], axis)
+    return _pieces(g, x, [g.shape(piece)[axis] for piece in g.value], axis)
 
 
 @converter("aten.split_with_sizes", "aten.split.sizes")
@@ -229,8 +229,8 @@ def unfold(g: Emitter, x: RelaxExpr, dimension: int, size: int, step: int) -> Re
     axis = g.axis(dimension, g.ndim(x))
     count = g.shape()[axis]
     starts = op.multiply(op.arange(count, dtype="int64"), g.const(step, "int64"))
-    places = g.emit(op.add(op.expand_dims(starts, [1]), op.arange(size, dtype="int64")))
-    windows = g.emit(op.take(x, places, axis))
+    positions = g.emit(op.add(op.expand_dims(starts, [1]), op.arange(size, dtype="int64")))
+    windows = g.emit(op.take(x, positions, axis))
     order = [a for a in range(g.ndim(windows)) if a != axis + 1]
     return op.permute_dims(windows, [*order, axis + 1])
 
@@ -241,9 +241,9 @@ def unfold(g: Emitter, x: RelaxExpr, dimension: int, size: int, step: int) -> Re
 @converter("aten.cat", "aten.concat")
 def cat(g: Emitter, tensors: Sequence[RelaxExpr], dim: int = 0) -> RelaxExpr:
     """Tensors of the shape (0,) are left out, as torch does."""
-    parts = [x for x in tensors if g.ndim(x) > 1 or (g.ndim(x) == len(g.value.shape) and not _is_empty(g, x))]
-    parts = [g.cast(x, g.out_dtype) for x in parts or tensors]
-    return parts[0] if len(parts) == 1 else op.concat(parts, axis=g.axis(dim, g.ndim(parts[0])))
+    nonempty = [x for x in tensors if g.ndim(x) > 1 or (g.ndim(x) == len(g.value.shape) and not _is_empty(g, x))]
+    nonempty = [g.cast(x, g.out_dtype) for x in nonempty or tensors]
+    return nonempty[0] if len(nonempty) == 1 else op.concat(nonempty, axis=g.axis(dim, g.ndim(nonempty[0])))
 
 
 def _is_empty(g: Emitter, x: RelaxExpr) -> bool:
@@ -279,9 +279,9 @@ def _rolled(g: Emitter, x: RelaxExpr, shift: Dim, axis: int) -> RelaxExpr:
     size = g.dims(x)[axis]
     if g.same_size(size, 0) or (isinstance(shift, int) and shift == 0):
         return x
-    place = simplify((size - shift) % size)
-    back = op.strided_slice(x, [axis], [place], [size], [1], assume_inbound=True)
-    front = op.strided_slice(x, [axis], [const(0, "int64")], [place], [1], assume_inbound=True)
+    cut_at = simplify((size - shift) % size)
+    back = op.strided_slice(x, [axis], [cut_at], [size], [1], assume_inbound=True)
+    front = op.strided_slice(x, [axis], [const(0, "int64")], [cut_at], [1], assume_inbound=True)
     joined = g.emit(op.concat([back, front], axis=axis))
     return g.cast_shape(joined, g.dims(x))
 
@@ -299,9 +299,9 @@ def pixel_unshuffle(g: Emitter, x: RelaxExpr, downscale_factor: int) -> RelaxExp
 @converter("aten.channel_shuffle", "aten.native_channel_shuffle")
 def channel_shuffle(g: Emitter, x: RelaxExpr, groups: int) -> RelaxExpr:
     n, c, *space = g.dims(x)
-    parts = g.reshape(x, [n, groups, simplify(c // groups), *space])
-    order = [0, 2, 1, *range(3, g.ndim(parts))]
-    return g.reshape(g.emit(op.permute_dims(parts, order)), g.dims(x))
+    grouped = g.reshape(x, [n, groups, simplify(c // groups), *space])
+    order = [0, 2, 1, *range(3, g.ndim(grouped))]
+    return g.reshape(g.emit(op.permute_dims(grouped, order)), g.dims(x))
 
 
 @converter("aten.tril")
