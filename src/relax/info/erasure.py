@@ -54,10 +54,10 @@ class _Definer:
         self.done: dict[int, StructInfo] = {}
 
     def __call__(self, info: StructInfo) -> StructInfo:
-        known = self.done.get(id(info))
-        if known is None:
-            known = self.done[id(info)] = self.defined(info)
-        return known
+        cached = self.done.get(id(info))
+        if cached is None:
+            cached = self.done[id(info)] = self.defined(info)
+        return cached
 
     def defined(self, info: StructInfo) -> StructInfo:
         """The erased form of an info met for the first time."""

@@ -41,10 +41,10 @@ class _Mapper:
         """Results for the infos met, by id: an info may occur in many places."""
 
     def __call__(self, info: StructInfo) -> StructInfo:
-        known = self.done.get(id(info))
-        if known is None:
-            known = self.done[id(info)] = self.mapped(info)
-        return known
+        cached = self.done.get(id(info))
+        if cached is None:
+            cached = self.done[id(info)] = self.mapped(info)
+        return cached
 
     def mapped(self, info: StructInfo) -> StructInfo:
         """The result for an info met for the first time."""
@@ -147,30 +147,30 @@ def dims_of(info: StructInfo) -> tuple[PrimExpr, ...]:
 
 def bound_in(*infos: StructInfo) -> dict[PrimVar, None]:
     """The shape variables that annotations can bind: those that stand alone, also inside tuples."""
-    found: dict[PrimVar, None] = {}
+    variables: dict[PrimVar, None] = {}
     alone = len(infos) == 1 and not isinstance(infos[0], TupleStructInfo)
     for info in infos if alone else fields_in(*infos):
         for value in dims_of(info):
             if isinstance(value, PrimVar):
-                found[value] = None
-    return found
+                variables[value] = None
+    return variables
 
 
 def map_fields(info: StructInfo, function: Callable[[StructInfo], StructInfo]) -> StructInfo:
     """Struct info with `function` applied to all that is no tuple, also inside tuples; each object once."""
     done: dict[int, StructInfo] = {}
 
-    def mapped(part: StructInfo) -> StructInfo:
-        known = done.get(id(part))
-        if known is None:
-            if isinstance(part, TupleStructInfo):
-                new = tuple([mapped(field) for field in part.fields])
-                same = all(a is b for a, b in zip(new, part.fields, strict=True))
-                known = part if same else TupleStructInfo(new, span=part.span)
+    def mapped(item: StructInfo) -> StructInfo:
+        result = done.get(id(item))
+        if result is None:
+            if isinstance(item, TupleStructInfo):
+                new = tuple([mapped(field) for field in item.fields])
+                same = all(a is b for a, b in zip(new, item.fields, strict=True))
+                result = item if same else TupleStructInfo(new, span=item.span)
             else:
-                known = function(part)
-            done[id(part)] = known
-        return known
+                result = function(item)
+            done[id(item)] = result
+        return result
 
     return mapped(info)
 
@@ -199,12 +199,12 @@ def used_in(*infos: StructInfo) -> dict[PrimVar, None]:
 
 
 def _used(infos: Iterable[StructInfo], functions: dict[int, dict[PrimVar, None]]) -> dict[PrimVar, None]:
-    """The same; `functions` keeps what was found in function types, by id."""
-    found: dict[PrimVar, None] = {}
+    """Shape variables that struct infos use; `functions` caches those of function types, by id."""
+    variables: dict[PrimVar, None] = {}
     for info in fields_in(*infos):
         if not isinstance(info, FuncStructInfo):
             for value in dims_of(info):
-                found.update([(value, None)] if isinstance(value, PrimVar) else dict.fromkeys(free_vars(value)))
+                variables.update([(value, None)] if isinstance(value, PrimVar) else dict.fromkeys(free_vars(value)))
             continue
         free = functions.get(id(info))
         if free is None:
@@ -212,8 +212,8 @@ def _used(infos: Iterable[StructInfo], functions: dict[int, dict[PrimVar, None]]
             own = bound_in(*inner)
             used = _used((*inner, info.ret), functions)
             free = functions[id(info)] = {var: None for var in used if var not in own}
-        found.update(free)
-    return found
+        variables.update(free)
+    return variables
 
 
 def shape_expressions(info: StructInfo) -> Iterator[RelaxExpr]:
@@ -221,11 +221,11 @@ def shape_expressions(info: StructInfo) -> Iterator[RelaxExpr]:
     seen: set[int] = set()
     pending = [info]
     while pending:
-        part = pending.pop()
-        if id(part) in seen:
+        current = pending.pop()
+        if id(current) in seen:
             continue
-        seen.add(id(part))
-        match part:
+        seen.add(id(current))
+        match current:
             case TensorStructInfo(shape):
                 if shape is not None and not isinstance(shape, ShapeExpr):
                     yield shape

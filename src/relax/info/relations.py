@@ -298,8 +298,8 @@ class _Comparison:
         for i, (p, e) in enumerate(zip(value, expected, strict=True)):
             inner.compare(e, p, (*path, f"parameter {i}"))
         if inner.fit.level < self.fit.level:
-            found = inner.fit  # its two sides stand the other way round
-            self.fit = Fit(found.level, found.part, found.found, found.expected)
+            fit = inner.fit  # its two sides stand the other way round
+            self.fit = Fit(fit.level, fit.part, fit.found, fit.expected)
 
     def packed(self, value: FuncStructInfo, expected: FuncStructInfo, path: Path) -> None:
         if (value.params is None) is not (expected.params is None):
@@ -362,13 +362,13 @@ def match_dimensions(
 
 
 def match_own(
-    params: Iterable[StructInfo], others: Iterable[StructInfo], in_scope: Collection[PrimVar]
+    params: Iterable[StructInfo], other_params: Iterable[StructInfo], in_scope: Collection[PrimVar]
 ) -> tuple[dict[PrimVar, PrimExpr], set[PrimVar]]:
     """`match_dimensions` of two functions' parameters. What is not matched becomes new variables, and these are free.
 
     (Two signatures may bind the same variable object, and mean different things by it.)
     """
-    table, unmatched = match_dimensions(params, others, in_scope)
+    table, unmatched = match_dimensions(params, other_params, in_scope)
     fresh = {var: PrimVar(var.name, var.dtype, span=var.span) for var in unmatched}
     return {**table, **fresh}, set(fresh.values())
 
@@ -473,10 +473,10 @@ class _Bound:
         return self.done[pair]
 
     def made(self, lhs: StructInfo, rhs: StructInfo) -> StructInfo:
-        """The bound of a pair met for the first time."""
+        """Least upper bound of a pair that is not cached."""
         match lhs, rhs:
-            case TupleStructInfo(fields), TupleStructInfo(others) if len(fields) == len(others):
-                new = [self(a, b) for a, b in zip(fields, others, strict=True)]
+            case TupleStructInfo(fields), TupleStructInfo(other_fields) if len(fields) == len(other_fields):
+                new = [self(a, b) for a, b in zip(fields, other_fields, strict=True)]
                 same = all(a is b for a, b in zip(new, fields, strict=True))
                 return lhs if same else TupleStructInfo(new)
             case _:
@@ -484,12 +484,12 @@ class _Bound:
 
 
 def _plain_lca(lhs: StructInfo, rhs: StructInfo, in_scope: Collection[PrimVar]) -> StructInfo:
-    """The bound of two that are not both tuples of one length."""
+    """Least upper bound of two struct infos that are not both tuples of one length."""
     match lhs, rhs:
         case TensorStructInfo(), TensorStructInfo():
             return _tensor_lca(lhs, rhs)
-        case ShapeStructInfo(values, ndim), ShapeStructInfo(others, other_ndim):
-            if values is not None and others is not None and _equal_dims(values, others):
+        case ShapeStructInfo(values, ndim), ShapeStructInfo(other_values, other_ndim):
+            if values is not None and other_values is not None and _equal_dims(values, other_values):
                 return lhs
             return ShapeStructInfo(ndim=ndim if ndim == other_ndim else -1)
         case PrimStructInfo(dtype, value), PrimStructInfo(other_dtype, other) if dtype == other_dtype:
@@ -549,10 +549,10 @@ def _apart(
 
 
 def _renamed(
-    params: Params, ret: StructInfo, others: Params, in_scope: Collection[PrimVar]
+    params: Params, ret: StructInfo, other_params: Params, in_scope: Collection[PrimVar]
 ) -> tuple[Params, StructInfo]:
-    """Parameters and result in the shape variables that other parameters bind in the same places."""
-    return _substituted(params, ret, match_own(params, others, in_scope)[0])
+    """Parameters and result in the shape variables that `other_params` bind at the same positions."""
+    return _substituted(params, ret, match_own(params, other_params, in_scope)[0])
 
 
 def _substituted(params: Params, ret: StructInfo, table: Mapping[PrimVar, PrimExpr]) -> tuple[Params, StructInfo]:

@@ -86,8 +86,8 @@ def is_told(info: StructInfo) -> bool:
     level: list[StructInfo] = [info]
     for _ in range(told_levels(info)):
         inner: dict[int, StructInfo] = {}
-        for part in level:
-            inner.update((id(below), below) for below in children_of(part) if isinstance(below, StructInfo))
+        for item in level:
+            inner.update((id(below), below) for below in children_of(item) if isinstance(below, StructInfo))
         level = list(inner.values())
     return not level
 
@@ -97,16 +97,16 @@ def _addends(value: Add) -> list[PrimExpr]:
     terms: list[PrimExpr] = []
     pending: list[PrimExpr] = [value]
     while pending:
-        part = pending.pop()
-        if isinstance(part, Add):
-            pending += (part.b, part.a)
+        term = pending.pop()
+        if isinstance(term, Add):
+            pending += (term.b, term.a)
         else:
-            terms.append(part)
+            terms.append(term)
     return terms
 
 
 def _balanced(terms: list[Dim]) -> Dim:
-    """Their sum, as flat as it gets: integers may be added in any order."""
+    """Sum of terms as a balanced tree: integers may be added in any order."""
     while len(terms) > 1:
         pairs = zip(terms[::2], terms[1::2], strict=False)
         terms = [*(("+", a, b) for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
@@ -132,10 +132,10 @@ class InfoMaker:
         """The Info, so many levels deep."""
         key = id(info), levels
         if key not in self._infos:
-            self._infos[key] = info, self._made(info, levels) if levels > 0 else ObjectInfo()
+            self._infos[key] = info, self._run_time_info(info, levels) if levels > 0 else ObjectInfo()
         return self._infos[key][1]
 
-    def _made(self, info: StructInfo, levels: int) -> Info:
+    def _run_time_info(self, info: StructInfo, levels: int) -> Info:
         match info:
             case TensorStructInfo():
                 dims = None if info.dims is None else tuple(map(self.dim, info.dims))
@@ -159,29 +159,29 @@ class InfoMaker:
         """The Info of a function's struct info."""
         return cast(FuncInfo, self.info(info))
 
-    def checked_text(self, info: FuncStructInfo, what: str, span: Span | None) -> str:
+    def checked_text(self, info: FuncStructInfo, subject: str, span: Span | None) -> str:
         """The text that a closure is checked with. Raises DiagnosticError if it would not tell all of the type."""
         if not is_told(info):
-            raise DiagnosticError(nested_too_deeply(what, "checked when the program runs", span))
+            raise DiagnosticError(nested_too_deeply(subject, "checked when the program runs", span))
         return str(self.func(info))
 
     def dim(self, value: PrimExpr) -> Dim:
         """A dimension; ``("unknown",)`` for what the machine cannot compute."""
         if not isinstance(value, (IntImm, PrimVar)) and is_excessive(value, PLACES):
             return ("unknown",)
-        dim = self._part(value)
+        dim = self._cached_dim(value)
         return dim if nesting(dim) <= NESTED_DIM else ("unknown",)
 
-    def _part(self, value: PrimExpr) -> Dim:
-        made = self._dims.get(id(value))
-        if made is None:
-            made = self._dims[id(value)] = value, self._dim(value)
-        return made[1]
+    def _cached_dim(self, value: PrimExpr) -> Dim:
+        entry = self._dims.get(id(value))
+        if entry is None:
+            entry = self._dims[id(value)] = value, self._dim(value)
+        return entry[1]
 
     def _dim(self, value: PrimExpr) -> Dim:
-        known = None if self._resolve is None else self._resolve(value)
-        if known is not None:
-            return known
+        resolved = None if self._resolve is None else self._resolve(value)
+        if resolved is not None:
+            return resolved
         match value:
             case IntImm(_, number):
                 return number
@@ -190,24 +190,24 @@ class InfoMaker:
             case PrimVar():
                 return self._name(value)
             case Cast(dtype, inner) if dtype == "int64" and not (inner.dtype.is_float or inner.dtype == "uint64"):
-                return self._part(inner)
+                return self._cached_dim(inner)
             case Cast(dtype, inner):
-                return _converted(dtype, self._part(inner))
+                return _converted(dtype, self._cached_dim(inner))
             case Not(inner):
-                return ("negated", self._part(inner))
+                return ("negated", self._cached_dim(inner))
             case GT(a, b):
-                return ("lt", self._part(b), self._part(a))
+                return ("lt", self._cached_dim(b), self._cached_dim(a))
             case GE(a, b):
-                return ("le", self._part(b), self._part(a))
+                return ("le", self._cached_dim(b), self._cached_dim(a))
             case FloorDiv() | FloorMod() | Div() | Mod() if value.dtype.is_float:
                 return ("unknown",)
             case _ if type(value) in _CONDITIONS:
-                return (_CONDITIONS[type(value)], *map(self._part, sub_expressions(value)))
+                return (_CONDITIONS[type(value)], *map(self._cached_dim, sub_expressions(value)))
             case Add() if _is_polynomial(value):
                 dim = _balanced(list(map(self._term, _addends(value))))
                 return dim if value.dtype == "int64" else _converted(value.dtype, dim)
             case _ if type(value) in _ARITHMETIC:
-                operand = self._term if _is_polynomial(value) else self._part
+                operand = self._term if _is_polynomial(value) else self._cached_dim
                 dim = (_ARITHMETIC[type(value)], *map(operand, sub_expressions(value)))
                 return dim if value.dtype == "int64" else _converted(value.dtype, dim)
             case _:
@@ -215,7 +215,7 @@ class InfoMaker:
 
     def _term(self, value: PrimExpr) -> Dim:
         """An operand of a sum or product: integers wrap around once, in the end; then equal polynomials are equal."""
-        dim = self._part(value)
+        dim = self._cached_dim(value)
         wrapped = _is_polynomial(value) and isinstance(dim, tuple) and dim[0] == str(value.dtype)
         return cast("Dim", cast("tuple[Any, ...]", dim)[1]) if wrapped else dim
 

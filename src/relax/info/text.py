@@ -45,8 +45,8 @@ def dims_text(values: Iterable[PrimExpr]) -> str:
     return _tuple_text([prim_text(value) for value in values])
 
 
-def _tuple_text(parts: list[str]) -> str:
-    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+def _tuple_text(fields: list[str]) -> str:
+    return f"({fields[0]},)" if len(fields) == 1 else f"({', '.join(fields)})"
 
 
 def _depth(node: Node) -> int:
@@ -60,8 +60,8 @@ def _prim(expr: PrimExpr, depth: int) -> tuple[str, int]:
     if depth <= 0:
         return _OMITTED, _ATOM
 
-    def text(part: PrimExpr) -> str:
-        return _prim(part, depth - 1)[0]
+    def text(operand: PrimExpr) -> str:
+        return _prim(operand, depth - 1)[0]
 
     match expr:
         case PrimVar(name):
@@ -123,16 +123,16 @@ def _object(_: ObjectStructInfo, depth: int) -> str:
 
 
 def _tensor(info: TensorStructInfo, depth: int) -> str:
-    parts: list[str] = []
+    arguments: list[str] = []
     if info.shape is not None:
-        parts.append(_shape(info.shape, depth - 1))
+        arguments.append(_shape(info.shape, depth - 1))
     if not info.dtype.is_void:
-        parts.append(f'"{info.dtype!s}"' if parts else f'dtype="{info.dtype!s}"')
+        arguments.append(f'"{info.dtype!s}"' if arguments else f'dtype="{info.dtype!s}"')
     if info.ndim != -1 and not isinstance(info.shape, ShapeExpr):
-        parts.append(f"ndim={info.ndim}")
+        arguments.append(f"ndim={info.ndim}")
     if info.vdevice is not None:
-        parts.append(f'vdevice="{info.vdevice.target}:{info.vdevice.vdevice_id}"')
-    return f"R.Tensor({', '.join(parts)})"
+        arguments.append(f'vdevice="{info.vdevice.target}:{info.vdevice.vdevice_id}"')
+    return f"R.Tensor({', '.join(arguments)})"
 
 
 def _shape(shape: RelaxExpr, depth: int) -> str:
