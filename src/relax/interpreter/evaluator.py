@@ -106,8 +106,8 @@ class Interpreter:
         entries = [
             g.name_hint for g, f in self.mod.functions.items() if isinstance(f, Function) and "global_symbol" in f.attrs
         ]
-        what = "does not exist" if function is None else "is private"
-        raise AttributeError(f"function {name!r} {what}; the entry points are: {', '.join(entries) or 'none'}")
+        problem = "does not exist" if function is None else "is private"
+        raise AttributeError(f"function {name!r} {problem}; the entry points are: {', '.join(entries) or 'none'}")
 
     def invoke_closure(self, closure: Closure, *args: Any, **kwargs: Any) -> Any:
         """Call a function with Python values, for Python values; parameters may be given by name."""
@@ -165,10 +165,10 @@ class Interpreter:
 
     def values(self, exprs: Sequence[RelaxExpr], scope: Environment) -> Steps:
         """The values of several expressions, left to right."""
-        found: list[Any] = []
+        values: list[Any] = []
         for expr in exprs:
-            found.append((yield self.value(expr, scope)))
-        return found
+            values.append((yield self.value(expr, scope)))
+        return values
 
     # --------------------------------------------------------------------- sequences, bindings
 
@@ -240,13 +240,13 @@ class Interpreter:
                 return self.global_value(global_var.name_hint)
         if name in BUILTINS:
             return BUILTINS[name].function
-        found = tvm_ffi.get_global_func(name, allow_missing=True)
-        if found is None:
+        registered = tvm_ffi.get_global_func(name, allow_missing=True)
+        if registered is None:
             raise ValueError(
                 f"the packed function {name!r} is neither in the module nor registered in this process; "
                 "relax.register_func makes one known"
             )
-        return found
+        return registered
 
     # ------------------------------------------------------------------------------------- calls
 
@@ -279,7 +279,7 @@ class Interpreter:
             case TensorStructInfo(vdevice=vdevice) if self.devices and isinstance(value, tvm_ffi.Tensor):
                 return to_device(value, self.devices[0] if vdevice is None else runtime_device(vdevice))
             case TupleStructInfo(fields) if self.devices:
-                return tuple(self.placed(part, field) for part, field in zip(value, fields, strict=True))
+                return tuple(self.placed(item, field) for item, field in zip(value, fields, strict=True))
             case _:
                 return value
 
@@ -322,9 +322,9 @@ class Interpreter:
         try:
             matching.enter(code.function.params, args, scope)
             result = yield self.value(code.function.body, scope)
-            ret, known = code.function.ret_struct_info, code.function.body.struct_info_ or ObjectStructInfo()
+            ret, body_info = code.function.ret_struct_info, code.function.body.struct_info_ or ObjectStructInfo()
             # What is proved of functions is not compared: erasure forgets what their parameters ask for.
-            if ret is not None and not (_mentions_functions(ret) and is_base_of(ret, known)):
+            if ret is not None and not (_mentions_functions(ret) and is_base_of(ret, body_info)):
                 matching.match(result, ret, scope, "result", "the result")
             return result
         except Exception as error:
@@ -373,15 +373,15 @@ class Interpreter:
 
 def _mentions_functions(info: StructInfo) -> bool:
     """True for a function, and for a tuple with one in it, however deep."""
-    found = False
+    mentioned = False
 
-    def visit(part: Node) -> bool:
-        nonlocal found
-        found = found or isinstance(part, FuncStructInfo)
-        return isinstance(part, TupleStructInfo)
+    def visit(node: Node) -> bool:
+        nonlocal mentioned
+        mentioned = mentioned or isinstance(node, FuncStructInfo)
+        return isinstance(node, TupleStructInfo)
 
     walk(info, visit)
-    return found
+    return mentioned
 
 
 def _parameter_names(closure: Closure) -> tuple[str, ...] | None:

@@ -32,9 +32,9 @@ def enter(params: Sequence[Var], args: Sequence[Any], scope: Environment) -> Non
     _match_together(values, scope)
 
 
-def match(value: Any, info: StructInfo, scope: Environment, what: str, name: str) -> None:
-    """Match one value: `what` says which one in messages; `name` is what bound a variable."""
-    _match_together({Subject(info, f"{scope.function}: {what}", name): value}, scope)
+def match(value: Any, info: StructInfo, scope: Environment, description: str, name: str) -> None:
+    """Match one value; messages call it `description`, and name the variables that it binds after `name`."""
+    _match_together({Subject(info, f"{scope.function}: {description}", name): value}, scope)
 
 
 def _match_together(values: Mapping[Subject, Any], scope: Environment) -> None:
@@ -45,13 +45,13 @@ def _match_together(values: Mapping[Subject, Any], scope: Environment) -> None:
         value = _value_of(check.subject, values)
         value = value.tensor if isinstance(value, ShapeHeap) else value
         if kind is not None:
-            what, size, dtype = kind
+            required, size, dtype = kind
             if isinstance(info, TensorStructInfo) and info.vdevice is not None:
-                what = runtime_device(info.vdevice)
+                required = runtime_device(info.vdevice)
             codes: list[Any] = []
             for axis, (code, operand) in enumerate(check.codes):
                 codes += code, (operand, check.origin(axis)) if code in (STORE, STORE_SIZE) else operand
-            builtins.match(value, slots, what, size, dtype, len(check.codes), *codes, context)
+            builtins.match(value, slots, required, size, dtype, len(check.codes), *codes, context)
         if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
             builtins.match_shape_value(value, scope[info.shape], context)
         if isinstance(info, FuncStructInfo):
@@ -71,15 +71,15 @@ class _Met:
         """Struct infos and tuples by their ids, which are theirs as long as they are kept here."""
         self.held: dict[Subject, Any] = {}
 
-    def __call__(self, part: Subject) -> bool:
-        whole, info = part.whole, part.info
+    def __call__(self, subject: Subject) -> bool:
+        whole, info = subject.whole, subject.info
         if whole is not None and whole not in self.held:
             return True
         if not isinstance(info, TupleStructInfo):
             return False
-        value = self.values[part] if whole is None else self.held[whole][part.index]
+        value = self.values[subject] if whole is None else self.held[whole][subject.index]
         if isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) == len(info.fields):
-            self.held[part] = value
+            self.held[subject] = value
         key = id(info), id(cast("Any", value))
         if key in self.found:
             return True

@@ -118,9 +118,9 @@ def info_of(value: Any, expr: RelaxExpr | None = None) -> StructInfo:
         case tvm_ffi.Shape():
             return ShapeStructInfo(tuple(cast("tuple[int, ...]", value)))
         case bool() | int() | float():
-            known = None if expr is None else known_struct_info(expr)
+            static_info = None if expr is None else known_struct_info(expr)
             natural = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64"
-            dtype = known.dtype if isinstance(known, PrimStructInfo) else natural
+            dtype = static_info.dtype if isinstance(static_info, PrimStructInfo) else natural
             return PrimStructInfo(value=const(value, dtype))
         case Closure() | tvm_ffi.Function():
             return FuncStructInfo.opaque_func()
@@ -168,14 +168,14 @@ def _result(result: Any, expected: StructInfo, context: str) -> Any:
         case TensorStructInfo():
             tensor = _fresh(wrapped_result(result, expected))
             inferred = expected.dims if expected.dims is not None else tensor.shape
-            dims = [getattr(dim, "value", found) for dim, found in zip(inferred, tensor.shape, strict=False)]
+            dims = [getattr(dim, "value", size) for dim, size in zip(inferred, tensor.shape, strict=False)]
             agrees = expected.ndim in (-1, tensor.ndim) and dims == list(tensor.shape)
             if not agrees or expected.dtype not in ("", canonical_dtype(tensor.dtype)):
-                found = info_of(tensor)
-                raise RuntimeError(f"{context}: the reference disagrees with inference: {found}, not {expected}")
+                actual = info_of(tensor)
+                raise RuntimeError(f"{context}: the reference disagrees with inference: {actual}, not {expected}")
             return tensor
         case TupleStructInfo(fields):
-            return tuple(_result(part, field, context) for part, field in zip(result, fields, strict=True))
+            return tuple(_result(item, field, context) for item, field in zip(result, fields, strict=True))
         case ShapeStructInfo():
             return shape_value(int(extent) for extent in result)
         case PrimStructInfo():

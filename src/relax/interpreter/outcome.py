@@ -86,18 +86,18 @@ def observed(function: Run, args: Sequence[Any], watched: Sequence[str] = ()) ->
 def impure_symbols(mod: IRModule) -> tuple[str, ...]:
     """Return the packed functions that a module calls impurely; pure calls are not observable."""
     impure: set[str] = set()
-    others: set[str] = set()
+    passed: set[str] = set()
 
     def visit(item: Node) -> None:
         if isinstance(item, Call):
             if isinstance(item.op, ExternFunc):
                 impure.add(item.op.global_symbol)
-            others.update(arg.global_symbol for arg in item.args if isinstance(arg, ExternFunc))
+            passed.update(arg.global_symbol for arg in item.args if isinstance(arg, ExternFunc))
 
     for function in mod.functions.values():
         if isinstance(function, Function):
             walk(function, visit)
-    return tuple(sorted(impure - others))
+    return tuple(sorted(impure - passed))
 
 
 @contextlib.contextmanager
@@ -151,34 +151,34 @@ def snapshot(value: Any) -> Any:
     return "a packed function" if isinstance(value, PackedFunc) else value
 
 
-def difference_of(expected: Any, found: Any, where: str, tolerance: float | None = None) -> str | None:
+def difference_of(expected: Any, actual: Any, where: str, tolerance: float | None = None) -> str | None:
     """The first difference of two snapshots, in words."""
-    if _both(expected, found, np.ndarray):
-        return _array_difference(expected, found, where, tolerance)
-    if _both(expected, found, tuple):
-        if len(expected) != len(found):
-            return f"{where}: expected {len(expected)}, found {len(found)}"
-        pairs = enumerate(zip(expected, found, strict=True))
-        parts = (difference_of(a, b, f"{where}[{i}]", tolerance) for i, (a, b) in pairs)
-        return next(filter(None, parts), None)
-    same = type(expected) is type(found) and (expected == found or (expected != expected and found != found))
-    return None if same else f"{where}: expected {expected!r}, found {found!r}"
+    if _are_both(expected, actual, np.ndarray):
+        return _array_difference(expected, actual, where, tolerance)
+    if _are_both(expected, actual, tuple):
+        if len(expected) != len(actual):
+            return f"{where}: expected {len(expected)}, found {len(actual)}"
+        pairs = enumerate(zip(expected, actual, strict=True))
+        differences = (difference_of(a, b, f"{where}[{i}]", tolerance) for i, (a, b) in pairs)
+        return next(filter(None, differences), None)
+    same = type(expected) is type(actual) and (expected == actual or (expected != expected and actual != actual))
+    return None if same else f"{where}: expected {expected!r}, found {actual!r}"
 
 
-def _both(a: Any, b: Any, kind: type) -> bool:
+def _are_both(a: Any, b: Any, kind: type) -> bool:
     return isinstance(a, kind) and isinstance(b, kind)
 
 
 def _array_difference(
-    expected: np.ndarray[Any, Any], found: np.ndarray[Any, Any], where: str, tolerance: float | None
+    expected: np.ndarray[Any, Any], actual: np.ndarray[Any, Any], where: str, tolerance: float | None
 ) -> str | None:
-    if expected.shape != found.shape or expected.dtype != found.dtype:
-        return f"{where}: expected {expected.dtype}{list(expected.shape)}, found {found.dtype}{list(found.shape)}"
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return f"{where}: expected {expected.dtype}{list(expected.shape)}, found {actual.dtype}{list(actual.shape)}"
     if not is_float(expected.dtype.name):
-        close: Any = expected == found
+        close: Any = expected == actual
     else:
         tolerance = TOLERANCES.get(expected.dtype.name, 0.3) if tolerance is None else tolerance
-        wide = (array.astype(np.float64) for array in (found, expected))
+        wide = (array.astype(np.float64) for array in (actual, expected))
         close = np.isclose(*wide, rtol=tolerance, atol=tolerance, equal_nan=True)
     wrong = np.argwhere(~np.asarray(close))
     if not len(wrong):
@@ -186,7 +186,7 @@ def _array_difference(
     first = tuple(int(i) for i in wrong[0])
     at = f"[{', '.join(map(str, first))}]" if first else ""
     more = f" ({len(wrong)} of {expected.size} elements differ)" if len(wrong) > 1 else ""
-    return f"{where}: expected {expected[first]} at {at or 'the scalar'}, found {found[first]}{more}"
+    return f"{where}: expected {expected[first]} at {at or 'the scalar'}, found {actual[first]}{more}"
 
 
 def _error_text(error: Exception | None) -> str:
