@@ -22,15 +22,15 @@ LIMIT = 150_000
 _LOCK = threading.Lock()
 
 
-def run_deep(what: str, done: str, function: Callable[[], T]) -> T:
+def run_deep(subject: str, done: str, function: Callable[[], T]) -> T:
     """Return `function()`, run on a larger stack if needed. Raises DiagnosticError if it nests deeper still."""
     try:
         return function()
     except RecursionError:
-        return _on_large_stack(what, done, function)
+        return _on_large_stack(subject, done, function)
 
 
-def _on_large_stack(what: str, done: str, function: Callable[[], T]) -> T:
+def _on_large_stack(subject: str, done: str, function: Callable[[], T]) -> T:
     results: list[T] = []
     errors: list[BaseException] = []
     context = contextvars.copy_context()
@@ -54,11 +54,11 @@ def _on_large_stack(what: str, done: str, function: Callable[[], T]) -> T:
     if not errors:
         return results[0]
     if isinstance(errors[0], RecursionError):
-        raise DiagnosticError(nested_too_deeply(what, done)) from None
+        raise DiagnosticError(nested_too_deeply(subject, done)) from None
     raise errors[0]
 
 
-def nested_too_deeply(what: str, done: str, span: Span | None = None) -> Diagnostic:
+def nested_too_deeply(subject: str, done: str, span: Span | None = None) -> Diagnostic:
     """Diagnostic for a program whose traversal reaches the recursion limit."""
     hint = "bind parts of the expression to variables"
-    return Diagnostic("E2106", f"{what} is nested too deeply to be {done}", span, hint=hint)
+    return Diagnostic("E2106", f"{subject} is nested too deeply to be {done}", span, hint=hint)

@@ -80,9 +80,9 @@ class DataType(str):
     def __new__(cls, text: Any = "") -> DataType:
         if text.__class__ is cls:
             return text
-        known = cls._interned.get(text) if isinstance(text, str) else None
-        if known is not None:
-            return known
+        interned = cls._interned.get(text) if isinstance(text, str) else None
+        if interned is not None:
+            return interned
         spelling = _spelling_of(text)
         code, bits, lanes = _parse(spelling)
         canonical = _canonical(code, bits, lanes)
@@ -159,8 +159,8 @@ def _spelling_of(text: Any) -> str:
     if not _is_of_numpy(text):
         return str(text)
     try:
-        found: Any = np.dtype(text)
-        return str(found.name)
+        dtype: Any = np.dtype(text)
+        return str(dtype.name)
     except TypeError:
         return str(text)
 

@@ -74,17 +74,17 @@ class IRModule(_ByName):
         global_var = self.global_vars_by_name.get(name)
         if global_var is not None:
             return global_var
-        known = ", ".join(repr(g.name_hint) for g in self.functions) or "none"
-        raise KeyError(f"the module has no function {name!r} (it has: {known})")
+        names = ", ".join(repr(g.name_hint) for g in self.functions) or "none"
+        raise KeyError(f"the module has no function {name!r} (it has: {names})")
 
     @property
     def global_vars_by_name(self) -> Mapping[str, GlobalVar]:
         """GlobalVars by name, in a shared table."""
-        known = getattr(self, "_names", None)
-        if known is None or known[0] is not self.functions:
-            known = self.functions, {global_var.name_hint: global_var for global_var in self.functions}
-            set_slot(self, "_names", known)
-        return known[1]
+        cached = getattr(self, "_names", None)
+        if cached is None or cached[0] is not self.functions:
+            cached = self.functions, {global_var.name_hint: global_var for global_var in self.functions}
+            set_slot(self, "_names", cached)
+        return cached[1]
 
     def get_global_vars(self) -> list[GlobalVar]:
         return list(self.functions)

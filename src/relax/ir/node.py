@@ -210,9 +210,9 @@ _ROOMS_OF_NODES: Final = frozenset({"arith", "expr", "ir", "op", "prim", "relay"
 @dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(child, binder, label, dataclasses.field))
 def node(cls: type[T]) -> type[T]:
     """Make a class of declared fields a node. See the module's docstring."""
-    made = dataclasses.dataclass(eq=False, repr=False, init=False, slots=True)(cls)
-    fields = dataclasses.fields(cast(Any, made))
-    raw: Any = made
+    declared = dataclasses.dataclass(eq=False, repr=False, init=False, slots=True)(cls)
+    fields = dataclasses.fields(cast(Any, declared))
+    raw: Any = declared
     raw.__node_fields__ = tuple(
         FieldSpec(f.name, f.metadata.get(_KIND, "child"), f.metadata.get(_ALIAS) or f.name) for f in fields
     )
@@ -228,11 +228,11 @@ def node(cls: type[T]) -> type[T]:
     raw.__delattr__ = _frozen
     raw.__match_args__ = tuple(f.name for f in fields if not f.kw_only)
     key = node_key(raw)
-    known = NODE_CLASSES.setdefault(key, raw)
-    if known.__module__ != raw.__module__:
-        raise TypeError(f"two node classes are called {key}: in {known.__module__} and in {raw.__module__}")
+    registered = NODE_CLASSES.setdefault(key, raw)
+    if registered.__module__ != raw.__module__:
+        raise TypeError(f"two node classes are called {key}: in {registered.__module__} and in {raw.__module__}")
     NODE_CLASSES[key] = raw
-    return made
+    return declared
 
 
 _SCALARS = frozenset({"int", "float", "bool", "str", "DataType", "ConstantData", "None"})
@@ -333,12 +333,12 @@ _CONTAINERS: Any = (tuple, dict)
 """Collections that can contain nodes. (Untyped: a cast would take as long as the check.)"""
 
 
-def _collect(parts: tuple[Any, ...] | dict[Any, Any], found: list[Node]) -> None:
-    for part in parts if isinstance(parts, tuple) else itertools.chain.from_iterable(parts.items()):
-        if isinstance(part, Node):
-            found.append(part)
-        elif isinstance(part, _CONTAINERS):
-            _collect(part, found)
+def _collect(values: tuple[Any, ...] | dict[Any, Any], nodes: list[Node]) -> None:
+    for value in values if isinstance(values, tuple) else itertools.chain.from_iterable(values.items()):
+        if isinstance(value, Node):
+            nodes.append(value)
+        elif isinstance(value, _CONTAINERS):
+            _collect(value, nodes)
 
 
 def map_children(value: NodeT, function: Callable[[Node], Node]) -> NodeT:

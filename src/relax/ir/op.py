@@ -120,5 +120,5 @@ def close_names(name: str) -> list[str]:
     """Registered names similar to `name`."""
     load_homes()
     last = name.rsplit(".", 1)[-1]
-    by_last = [known for known in sorted(_REGISTRY) if known.rsplit(".", 1)[-1] == last]
+    by_last = [registered for registered in sorted(_REGISTRY) if registered.rsplit(".", 1)[-1] == last]
     return by_last or difflib.get_close_matches(name, _REGISTRY, 3)

@@ -81,7 +81,7 @@ def user_span(*own: str) -> Span | None:
     `own` lists files and folders of this package, relative to it, on the path of the user's call; frames of contextlib
     may be in between.
     """
-    skipped = (contextlib.__file__, *(_PACKAGE + part.replace("/", os.sep) for part in own))
+    skipped = (contextlib.__file__, *(_PACKAGE + path.replace("/", os.sep) for path in own))
     frame: types.FrameType | None = cast("Any", sys)._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(skipped):
         frame = frame.f_back

@@ -75,9 +75,9 @@ class _Writer:
         raise TypeError(f"cannot save a {type(value).__name__}")
 
     def node(self, value: Node) -> int:
-        known = self.index.get(id(value))
-        if known is not None:
-            return known
+        index = self.index.get(id(value))
+        if index is not None:
+            return index
         if isinstance(value, Op):
             record: list[Any] = ["op", value.name]
         else:
@@ -135,8 +135,8 @@ class _Reader:
         cls = node_class(record[0])
         names = (spec.parameter for spec in cls.__node_fields__)
         values = dict(zip(names, map(self.decode, record[1]), strict=True))
-        made = cls(**values)  # type: ignore[call-arg]
+        decoded = cls(**values)  # type: ignore[call-arg]
         extra = self.decode(record[2])
         if extra is not None:
-            made.__setstate__(extra)
-        return made
+            decoded.__setstate__(extra)
+        return decoded

@@ -17,33 +17,33 @@ Children = Callable[[Node], Iterable[Node]]
 def written_depth(node: Node, limit: int) -> int | None:
     """Number of levels of a node that can be written with at most `limit` occurrences; None if all can."""
     level = [node]
-    places = depth = 0
+    occurrences = depth = 0
     while level:
-        places += len(level)
-        if places > limit:
+        occurrences += len(level)
+        if occurrences > limit:
             return depth
         depth += 1
-        level = [part for above in level if not above.__is_variable__ for part in children_of(above)]
+        level = [child for above in level if not above.__is_variable__ for child in children_of(above)]
     return None
 
 
 def is_excessive(node: Node, limit: int, children: Children = children_of) -> bool:
     """True if a node has more than `limit` occurrences, mostly because of shared objects."""
     order = parts_first(node, children)
-    return _places(order, children) > max(limit, 4 * len(order))
+    return _occurrences(order, children) > max(limit, 4 * len(order))
 
 
 def is_large(node: Node, limit: int, children: Children = children_of) -> bool:
     """True if a node has more than `limit` occurrences in its text, shared or not."""
-    return _places(parts_first(node, children), children) > limit
+    return _occurrences(parts_first(node, children), children) > limit
 
 
-def _places(order: list[Node], children: Children) -> int:
+def _occurrences(order: list[Node], children: Children) -> int:
     """Number of occurrences in the last of the ordered objects, counting shared ones repeatedly."""
-    places: dict[int, int] = {}
-    for part in order:
-        places[id(part)] = 1 + sum(places[id(below)] for below in _below(part, children))
-    return places[id(order[-1])]
+    occurrences: dict[int, int] = {}
+    for node in order:
+        occurrences[id(node)] = 1 + sum(occurrences[id(below)] for below in _below(node, children))
+    return occurrences[id(order[-1])]
 
 
 def shared_parts(node: Node, children: Children) -> list[Node]:
@@ -72,4 +72,4 @@ def parts_first(node: Node, children: Children) -> list[Node]:
 def _below(node: Node, children: Children) -> Iterable[Node]:
     if node.__is_variable__:
         return ()
-    return [part for part in children(node) if isinstance(part, Node)]  # pyright: ignore[reportUnnecessaryIsInstance]
+    return [child for child in children(node) if isinstance(child, Node)]  # pyright: ignore[reportUnnecessaryIsInstance]

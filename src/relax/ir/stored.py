@@ -185,8 +185,8 @@ class StoredArray:
         array = None if self._array is None else self._array()
         if array is not None:
             return array.item(index)
-        place = self.offset + index * self.dtype.itemsize
-        return np.frombuffer(self.file.contents(place, self.dtype.itemsize), self.dtype).item()
+        offset = self.offset + index * self.dtype.itemsize
+        return np.frombuffer(self.file.contents(offset, self.dtype.itemsize), self.dtype).item()
 
     def tobytes(self) -> bytes:
         """Elements as bytes. Raises DiagnosticError if the file has changed."""
@@ -198,17 +198,17 @@ class StoredArray:
 
 def digest_beside(arrays: Iterable[StoredArray]) -> list[threading.Thread]:
     """Compute digests of arrays in threads, largest first; `StoredArray.digest` waits for one in progress."""
-    left = deque(sorted(arrays, key=lambda array: -array.nbytes))
+    pending = deque(sorted(arrays, key=lambda array: -array.nbytes))
     threads: list[threading.Thread] = []
 
     def make() -> None:
         with contextlib.suppress(IndexError, OSError, MemoryError, DiagnosticError):  # who asks is told
             while True:
-                left.popleft().digest()
+                pending.popleft().digest()
 
     if (os.cpu_count() or 1) > 1:
         with contextlib.suppress(RuntimeError):  # no more threads
-            for _ in range(min(_THREADS, len(left))):
+            for _ in range(min(_THREADS, len(pending))):
                 thread = threading.Thread(target=make, name="relax-digest", daemon=True)
                 thread.start()
                 threads.append(thread)

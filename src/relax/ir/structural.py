@@ -170,9 +170,9 @@ class _Comparer:
     def variable(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
         new = lhs not in self.met and rhs not in self.met
         self.met.update((lhs, rhs))
-        known = self.forward.get(lhs)
-        if known is not None:
-            return None if known is rhs else _different(lhs, rhs)
+        partner = self.forward.get(lhs)
+        if partner is not None:
+            return None if partner is rhs else _different(lhs, rhs)
         if rhs in self.backward:
             return _different(lhs, rhs)
         if not defining and not self.map_free_vars:
@@ -184,8 +184,8 @@ class _Comparer:
             self.bound.append(lhs)
             if not new:  # what was found out of it before does not hold any more
                 self.same = {}
-        found = self.compare(variable_facts(lhs), variable_facts(rhs), defining)
-        return None if found is None else found.below(".facts")
+        difference = self.compare(variable_facts(lhs), variable_facts(rhs), defining)
+        return None if difference is None else difference.below(".facts")
 
     def scope(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
         """Compare functions: bindings inside have no meaning outside, where passes may reuse the variable objects.
@@ -197,7 +197,7 @@ class _Comparer:
         if pair in self.same:
             return None
         start, same, before = len(self.bound), self.same, len(self.same)
-        found = self.fields(lhs, rhs, defining)
+        difference = self.fields(lhs, rhs, defining)
         own = _bound_by(lhs, self.bound[start:]) if defining else set(self.bound[start:])
         for variable in own:
             del self.backward[self.forward.pop(variable)]
@@ -207,25 +207,25 @@ class _Comparer:
         while own and len(self.same) > before:
             self.same.popitem()
         self.same[pair] = None
-        return found
+        return difference
 
     def fields(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
         pair = id(lhs), id(rhs), defining
         if pair in self.same:
             return None
         for name, binds in _fields(type(lhs), False):
-            found = self.compare(getattr(lhs, name), getattr(rhs, name), defining or binds)
-            if found is not None:
-                return found.below(f".{name}")
+            difference = self.compare(getattr(lhs, name), getattr(rhs, name), defining or binds)
+            if difference is not None:
+                return difference.below(f".{name}")
         if not lhs.__is_scope__:
             self.same[pair] = None
         return None
 
     def sequence(self, lhs: tuple[Any, ...], rhs: tuple[Any, ...], defining: bool) -> Difference | None:
         for i, (a, b) in enumerate(zip(lhs, rhs, strict=False)):
-            found = self.compare(a, b, defining)
-            if found is not None:
-                return found.below(f"[{i}]")
+            difference = self.compare(a, b, defining)
+            if difference is not None:
+                return difference.below(f"[{i}]")
         if len(lhs) != len(rhs):
             shorter = min(len(lhs), len(rhs))
             missing = "<nothing>"
@@ -241,9 +241,9 @@ class _Comparer:
         if left is None or right is None:
             return self.sequence(tuple(lhs.items()), tuple(rhs.items()), defining)
         for name in sorted(left.keys() | right.keys()):
-            found = self.compare(left.get(name, "<nothing>"), right.get(name, "<nothing>"), defining)
-            if found is not None:
-                return found.below(f"[{name!r}]")
+            difference = self.compare(left.get(name, "<nothing>"), right.get(name, "<nothing>"), defining)
+            if difference is not None:
+                return difference.below(f"[{name!r}]")
         return None
 
 
@@ -314,9 +314,9 @@ class _Hasher:
     def node(self, value: Node, defining: bool) -> bytes:
         """Digest of a node that is not a variable."""
         count = len(self.numbers)
-        known = self.known.get((id(value), defining, count))
-        if known is not None:
-            return known
+        cached = self.known.get((id(value), defining, count))
+        if cached is not None:
+            return cached
         outer, self.digest = self.digest, _begun(type(value)).copy()
         facts = self.facts
         if value.__is_scope__:
@@ -337,10 +337,10 @@ class _Hasher:
             if own:
                 while len(self.known) > before:
                     self.known.popitem()
-        made, self.digest = self.digest.digest(), outer
+        digest, self.digest = self.digest.digest(), outer
         if len(self.numbers) == count:
-            self.known[id(value), defining, count] = made
-        return made
+            self.known[id(value), defining, count] = digest
+        return digest
 
     def variable(self, value: Node, defining: bool) -> None:
         number = self.numbers.get(value)
@@ -369,12 +369,12 @@ def _span_bytes(value: Node) -> bytes:
 
 def _bound_by(scope: Node, candidates: list[Node]) -> set[Node]:
     """Subset of `candidates` bound by the fields of a scope."""
-    found: set[Node] = set()
+    bound: set[Node] = set()
     for spec in scope.__node_fields__:
         if spec.kind == "binder":
             for item in getattr(scope, spec.name) or ():
-                walk(item, found.add)
-    return found.intersection(candidates)
+                walk(item, bound.add)
+    return bound.intersection(candidates)
 
 
 def _new_digest(start: bytes = b"") -> hashlib.blake2b:

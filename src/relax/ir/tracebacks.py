@@ -28,10 +28,10 @@ def shortened(error: BaseException) -> list[str]:
     described = traceback.TracebackException.from_exception(error)
     pending: list[traceback.TracebackException | None] = [described]
     while pending:
-        part = pending.pop()
-        if part is not None:
-            part.stack[:] = [frame for frame in part.stack if not _is_hidden(frame.filename)]
-            pending += [part.__cause__, part.__context__]
+        exception = pending.pop()
+        if exception is not None:
+            exception.stack[:] = [frame for frame in exception.stack if not _is_hidden(frame.filename)]
+            pending += [exception.__cause__, exception.__context__]
     return list(described.format())
 
 

@@ -490,11 +490,11 @@ def pass_factory(
     name = info.name.rpartition(".")[2]
     Declared.__name__ = Declared.__qualname__ = name
     Declared.__doc__, Declared.__module__ = inner.__doc__, inner.__module__
-    made: Any = Declared(info, lambda mod: run(mod, defaults), defaults)
-    made.__name__ = made.__qualname__ = name
-    made.__doc__, made.__signature__ = inner.__doc__, options_signature
-    declare_pass(info.name, made)
-    return made
+    declared: Any = Declared(info, lambda mod: run(mod, defaults), defaults)
+    declared.__name__ = declared.__qualname__ = name
+    declared.__doc__, declared.__signature__ = inner.__doc__, options_signature
+    declare_pass(info.name, declared)
+    return declared
 
 
 class VerifyInstrument(PassInstrument):

@@ -34,34 +34,34 @@ def same_vdevice(a: VDevice | None, b: VDevice | None) -> bool:
 
 def vdevice_index(vdevice: VDevice, listed: Sequence[VDevice]) -> int | None:
     """Index of a device in a list; None if it is not in the list."""
-    return next((i for i, known in enumerate(listed) if same_vdevice(known, vdevice)), None)
+    return next((i for i, device in enumerate(listed) if same_vdevice(device, vdevice)), None)
 
 
 def vdevice_text(vdevice: VDevice, listed: Sequence[VDevice] = ()) -> str:
     """Name of a listed device; for others, target kind and the device's own index."""
     kind = target_kind(vdevice)
-    peers = [known for known in listed if target_kind(known) == kind]
+    peers = [device for device in listed if target_kind(device) == kind]
     index = vdevice_index(vdevice, peers)
     return f"{kind}:{vdevice.vdevice_id if index is None else index}"
 
 
 def parse_vdevice(text: str) -> VDevice:
     """Device described by text, without a list: ``"cuda:1"``, ``"cuda:1:shared"``."""
-    kind, index, scope = _parts(text)
+    kind, index, scope = _parsed(text)
     return VDevice(kind, index, scope or "global")
 
 
 def find_vdevice(text: str, listed: Sequence[VDevice]) -> VDevice:
     """Listed device named by text. Raises ValueError with the possible names if there is none."""
-    kind, index, scope = _parts(text)
-    peers = [known for known in listed if kind in (VDEVICES, target_kind(known))]
+    kind, index, scope = _parsed(text)
+    peers = [device for device in listed if kind in (VDEVICES, target_kind(device))]
     if index >= len(peers):
-        known = ", ".join(dict.fromkeys(_names(listed))) or "no virtual device"
-        raise ValueError(f"the module has no virtual device {text!r}; it lists {known}")
-    found = peers[index]
-    if scope not in ("", found.memory_scope):
-        raise ValueError(f"the memory scope of virtual device {text!r} is {found.memory_scope!r}")
-    return found
+        names = ", ".join(dict.fromkeys(_names(listed))) or "no virtual device"
+        raise ValueError(f"the module has no virtual device {text!r}; it lists {names}")
+    device = peers[index]
+    if scope not in ("", device.memory_scope):
+        raise ValueError(f"the memory scope of virtual device {text!r} is {device.memory_scope!r}")
+    return device
 
 
 def _names(listed: Sequence[VDevice]) -> Iterator[str]:
@@ -72,8 +72,8 @@ def _names(listed: Sequence[VDevice]) -> Iterator[str]:
         counts[kind] = counts.get(kind, 0) + 1
 
 
-def _parts(text: str) -> tuple[str, int, str]:
-    parts = text.split(":")
-    if not parts[0] or len(parts) > 3 or (len(parts) > 1 and not parts[1].isdigit()):
+def _parsed(text: str) -> tuple[str, int, str]:
+    fields = text.split(":")
+    if not fields[0] or len(fields) > 3 or (len(fields) > 1 and not fields[1].isdigit()):
         raise ValueError(f"vdevice {text!r} is not of the form target:index or target:index:scope")
-    return parts[0], int(parts[1]) if len(parts) > 1 else 0, parts[2] if len(parts) > 2 else ""
+    return fields[0], int(fields[1]) if len(fields) > 1 else 0, fields[2] if len(fields) > 2 else ""

@@ -51,10 +51,10 @@ def explain(code: str) -> None:
 
 def explanation(code: str) -> str:
     """Text printed by `explain`. Raises ValueError if `code` is not a diagnostic code."""
-    known = CODES.get(code.strip().upper())
-    if known is None:
+    entry = CODES.get(code.strip().upper())
+    if entry is None:
         close = difflib.get_close_matches(code.upper(), CODES, 3)
         hint = f"; there are {', '.join(sorted(close))}" if close else ""
         raise ValueError(f"{code!r} is no diagnostic code{hint}")
-    meaning, way_out = (textwrap.fill(text, 88) for text in (known.meaning, known.way_out))
-    return f"{known.code}: {known.title}\n\n{meaning}\n\n{way_out}\n"
+    meaning, way_out = (textwrap.fill(text, 88) for text in (entry.meaning, entry.way_out))
+    return f"{entry.code}: {entry.title}\n\n{meaning}\n\n{way_out}\n"

@@ -30,8 +30,8 @@ def row_of(module: str, name: str) -> Row | None:
 
 @cache
 def _by_place() -> dict[tuple[str, str], Row]:
-    found: dict[tuple[str, str], Row] = {}
+    table: dict[tuple[str, str], Row] = {}
     for namespace in NAMESPACES:
         for row in namespace.rows():
-            found.setdefault((namespace.here, row.name), row)
-    return found
+            table.setdefault((namespace.here, row.name), row)
+    return table
