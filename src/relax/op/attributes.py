@@ -89,9 +89,9 @@ def converter_of(hint: Any) -> Converter:
     raise TypeError(f"attributes: no converter for the annotation {hint!r}")
 
 
-def _expected(what: str, value: Any) -> AttributeValueError:
+def _expected(expected: str, value: Any) -> AttributeValueError:
     shown = f"{value!r}" if isinstance(value, (str, int, float, bool)) else type(value).__name__
-    return AttributeValueError(f"expected {what}, found {shown}")
+    return AttributeValueError(f"expected {expected}, found {shown}")
 
 
 def _int(value: Any) -> int:
@@ -157,8 +157,8 @@ def _union(hints: tuple[Any, ...]) -> Converter:
             except AttributeValueError as error:
                 errors.append(str(error))
         wanted = [text.removeprefix("expected ").rsplit(", found ", 1)[0] for text in errors]
-        found = errors[-1].rsplit(", found ", 1)[-1]
-        raise AttributeValueError(f"expected {' or '.join(wanted)}, found {found}")
+        actual = errors[-1].rsplit(", found ", 1)[-1]
+        raise AttributeValueError(f"expected {' or '.join(wanted)}, found {actual}")
 
     return convert_value
 

@@ -181,8 +181,8 @@ class Operator(Node):
         holds.
         """
         if not condition:
-            found = getattr(self, attribute)
-            raise OperatorError(ATTRIBUTES, f"{attribute} must be {expected}, found {found!r}", hint=hint)
+            actual = getattr(self, attribute)
+            raise OperatorError(ATTRIBUTES, f"{attribute} must be {expected}, found {actual!r}", hint=hint)
 
     def require_axis(self, axis: int, data: TensorStructInfo, operand: str = "data") -> int | None:
         """Return the axis as a non-negative index, None if the rank is unknown. Raises OperatorError if out of
@@ -336,12 +336,12 @@ def is_method(function: Any) -> bool:
 
 
 def _is_concrete(info: StructInfo, rank: bool) -> bool:
-    def known(field: StructInfo) -> bool:
+    def is_known(field: StructInfo) -> bool:
         if isinstance(field, TensorStructInfo):
             return not field.dtype.is_void and (field.ndim != -1 or not rank)
         return not isinstance(field, ObjectStructInfo)
 
-    return all(map(known, fields_in(info)))
+    return all(map(is_known, fields_in(info)))
 
 
 def _operator(name: str, *attributes: Any) -> Operator:
@@ -517,8 +517,8 @@ def _checked_kind(operand: Operand, arg: RelaxExpr, info: StructInfo | None) -> 
         return info
     if info is None or isinstance(info, ObjectStructInfo):
         return weakest(operand.kinds) or _UNKNOWN
-    found = next((text for kind, text in KIND_NAMES.items() if isinstance(info, kind)), "a value")
-    raise OperatorError(OPERANDS, f"{operand.name} must be {operand.wanted}, found {found}", operand=operand.name)
+    actual = next((text for kind, text in KIND_NAMES.items() if isinstance(info, kind)), "a value")
+    raise OperatorError(OPERANDS, f"{operand.name} must be {operand.wanted}, found {actual}", operand=operand.name)
 
 
 def _infer(
@@ -542,19 +542,19 @@ def infer_operands(operator: Operator, call: Call, builder: Any, infos: Sequence
 
 def _common_vdevice(pairs: list[tuple[Operand, RelaxExpr]], infos: Iterable[StructInfo | None]) -> VDevice | None:
     """Virtual device of the tensor operands, None if none states one. Raises OperatorError if two disagree."""
-    found: tuple[str, VDevice] | None = None
+    stated: tuple[str, VDevice] | None = None
     for (operand, _), info in zip(pairs, infos, strict=True):
         for vdevice in _vdevices(info):
-            if found is None:
-                found = operand.name, vdevice
-            elif not same_vdevice(found[1], vdevice):
+            if stated is None:
+                stated = operand.name, vdevice
+            elif not same_vdevice(stated[1], vdevice):
                 raise OperatorError(
                     DEVICES,
                     "the operands are on different devices",
-                    remarks={found[0]: f"on {vdevice_text(found[1])}", operand.name: f"on {vdevice_text(vdevice)}"},
+                    remarks={stated[0]: f"on {vdevice_text(stated[1])}", operand.name: f"on {vdevice_text(vdevice)}"},
                     hint="move one of them with R.to_vdevice",
                 )
-    return None if found is None else found[1]
+    return None if stated is None else stated[1]
 
 
 def _vdevices(info: StructInfo | None) -> list[VDevice]:
@@ -571,8 +571,8 @@ def _placed(info: StructInfo, vdevice: VDevice) -> StructInfo:
         if field.vdevice is None:
             return field.replace(vdevice=vdevice)
         if not same_vdevice(field.vdevice, vdevice):
-            found = f"the operands are on {vdevice_text(vdevice)}, the result on {vdevice_text(field.vdevice)}"
-            raise OperatorError(DEVICES, found, hint="move the operands with R.to_vdevice")
+            message = f"the operands are on {vdevice_text(vdevice)}, the result on {vdevice_text(field.vdevice)}"
+            raise OperatorError(DEVICES, message, hint="move the operands with R.to_vdevice")
         return field
 
     return map_fields(info, placed)

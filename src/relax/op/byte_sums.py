@@ -78,15 +78,15 @@ def _fitting(
 ) -> Iterator[Factors]:
     """Yield factors that fit all pairs (`a`, `b`), nearest candidates first."""
     steps = _nearest_first()
-    parts = [steps[:1]]
+    batches = [steps[:1]]
     if len(a) <= MOST_NEAR:
-        parts += np.array_split(steps[1:], len(steps) // TRIED)
-    for part in parts:
+        batches += np.array_split(steps[1:], len(steps) // TRIED)
+    for batch in batches:
         first, second = (
-            (np.float64(nearest[i]) * (1 + DIGITS * part[:, i])).astype(np.float32)[:, None] for i in (0, 1)
+            (np.float64(nearest[i]) * (1 + DIGITS * batch[:, i])).astype(np.float32)[:, None] for i in (0, 1)
         )
-        start: Floats = (nearest[2] + SHIFT * part[:, 2]).astype(np.float32)[:, None]
-        shape = (len(part), len(a))
+        start: Floats = (nearest[2] + SHIFT * batch[:, 2]).astype(np.float32)[:, None]
+        shape = (len(batch), len(a))
         inner = fused(np.broadcast_to(b, shape), second, np.broadcast_to(start, shape))
         sums = fused(np.broadcast_to(a, shape), first, inner)
         for i in np.flatnonzero((_limited(sums, limits) == expected).all(axis=1)).tolist():

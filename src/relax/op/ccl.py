@@ -109,8 +109,8 @@ class Scattering(Collective):
         if prove_equal(intrin.floormod(size, self.num_workers), IntImm("int64", 0)) is Verdict.NO:
             message = f"dimension {axis} is {prim_text(size)}, which {self.num_workers} workers cannot share"
             raise OperatorError(SHAPES, message, operand="x")
-        part = simplify(intrin.floordiv(size, self.num_workers))
-        return tensor([*x.dims[:axis], part, *x.dims[axis + 1 :]], x.dtype)
+        share = simplify(intrin.floordiv(size, self.num_workers))
+        return tensor([*x.dims[:axis], share, *x.dims[axis + 1 :]], x.dtype)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         if not has_rank(infos, axes) or not axes:

@@ -40,8 +40,8 @@ class Collapse(Operator):
             return
         for d in range(1, len(dims) + 1):
             size, full = dims[-d], data.dims[-d]
-            place = f"dimension {len(dims) - d} of {operand}"
-            message = f"{place} is {prim_text(size)}, to which {prim_text(full)} does not collapse"
+            dimension = f"dimension {len(dims) - d} of {operand}"
+            message = f"{dimension} is {prim_text(size)}, to which {prim_text(full)} does not collapse"
             hint = "a size must be 1 or that of data"
             require_stretch(size, full, OperatorError(SHAPES, message, operand=operand, hint=hint))
 

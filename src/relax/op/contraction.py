@@ -67,13 +67,13 @@ class Einsum(Operator):
         sizes: dict[str, tuple[PrimExpr, str]] = {}
         for i, (field, labels) in enumerate(zip(fields, parsed.operands, strict=True)):
             for d, (size, label) in enumerate(zip(field.dims or (), labels, strict=False)):
-                place = f"dimension {d} of operands[{i}]"
+                dimension = f"dimension {d} of operands[{i}]"
                 if label in sizes and not (is_const(size, 1) or is_const(sizes[label][0], 1)):
                     other, first = sizes[label]
-                    message = f"{place} is {prim_text(size)}, and {first} is {prim_text(other)}"
+                    message = f"{dimension} is {prim_text(size)}, and {first} is {prim_text(other)}"
                     require_same_dim(size, other, OperatorError(SHAPES, message, operand="operands"))
                 elif label not in sizes or is_const(sizes[label][0], 1):
-                    sizes[label] = size, place
+                    sizes[label] = size, dimension
         return {label: size for label, (size, _) in sizes.items()}
 
     compute = topi.einsum
@@ -92,17 +92,17 @@ class Einsum(Operator):
         if not isinstance(info, TupleStructInfo) or "." in self.subscripts:
             return None
         fields = tensor_fields(info, "operands")
-        parts = [TupleGetItem(operands[0], i) for i in range(len(fields))]
+        projections = [TupleGetItem(operands[0], i) for i in range(len(fields))]
         parsed = self.parsed([field.ndim for field in fields])
         if not _all_one_size(fields, parsed) or not fields[0].dtype.is_float:
             return None
         gradients: list[Term] = []
         for i, labels in enumerate(parsed.operands):
-            others = [parsed.result, *(o for j, o in enumerate(parsed.operands) if j != i)]
-            if len(set(labels)) < len(labels) or not set(labels) <= {k for o in others for k in o}:
+            other_labels = [parsed.result, *(o for j, o in enumerate(parsed.operands) if j != i)]
+            if len(set(labels)) < len(labels) or not set(labels) <= {k for o in other_labels for k in o}:
                 return None
-            subscripts = ",".join("".join(o) for o in others) + "->" + "".join(labels)
-            rest = [part for j, part in enumerate(parts) if j != i]
+            subscripts = ",".join("".join(o) for o in other_labels) + "->" + "".join(labels)
+            rest = [projection for j, projection in enumerate(projections) if j != i]
             gradients.append(Einsum(subscripts).call(Tuple([grad, *rest])))
         return (Tuple(gradients),)
 

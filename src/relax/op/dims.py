@@ -87,10 +87,10 @@ def require_same_dim(a: PrimExpr, b: PrimExpr, error: OperatorError) -> PrimExpr
 
 def require_stretch(size: PrimExpr, full: PrimExpr, error: OperatorError) -> None:
     """Require that `size` is 1 or equals `full`. Raises `error` if it is neither; checks at run time if undecided."""
-    same, one = prove_equal(size, full), prove_equal(size, _ONE)
-    if Verdict.YES in (same, one):
+    same, is_one = prove_equal(size, full), prove_equal(size, _ONE)
+    if Verdict.YES in (same, is_one):
         return
-    if same is one is Verdict.NO:
+    if same is is_one is Verdict.NO:
         raise error
     check_later(any_of(size.equal(full), size.equal(1)), error.message)
 
@@ -115,10 +115,10 @@ def _broadcast_shapes(shapes: Sequence[Sequence[PrimExpr]], names: Sequence[str]
     result = [_stretched(column) for column in columns]
     for d, size in enumerate(result):
         if size is None:
-            others = [pair for e, column in enumerate(columns) if e != d for pair in combinations(column, 2)]
-            result[d] = full_size(columns[d], open_pairs(others))
-    known = [size for size in result if size is not None]
-    return tuple(known) if len(known) == len(result) else None
+            other_pairs = [pair for e, column in enumerate(columns) if e != d for pair in combinations(column, 2)]
+            result[d] = full_size(columns[d], open_pairs(other_pairs))
+    decided = [size for size in result if size is not None]
+    return tuple(decided) if len(decided) == len(result) else None
 
 
 def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str, str]) -> None:
@@ -132,11 +132,11 @@ def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str
         if answers[-1] is Verdict.YES:
             return
     if Verdict.POSSIBLY not in answers:
-        place = "last dimension" if from_end == 1 else f"dimension {from_end} from the end"
+        dimension = "last dimension" if from_end == 1 else f"dimension {from_end} from the end"
         raise OperatorError(
             SHAPES,
             "the shapes cannot be broadcast",
-            remarks={names[0]: f"{place} {prim_text(a)}", names[1]: f"{place} {prim_text(b)}"},
+            remarks={names[0]: f"{dimension} {prim_text(a)}", names[1]: f"{dimension} {prim_text(b)}"},
             hint="sizes must be equal, or one of them 1; expand_dims or reshape an operand, "
             "or match_cast it if its shape is only known at run time",
         )
@@ -169,9 +169,9 @@ def broadcast(
 def broadcast_all(infos: Sequence[TensorStructInfo], dtype: str, names: Sequence[str]) -> TensorStructInfo:
     """Struct info of an element-wise operation on several tensors that broadcast."""
     shapes = [info.dims for info in infos]
-    known = [(shape, name) for shape, name in zip(shapes, names, strict=True) if shape is not None]
-    dims = _broadcast_shapes([shape for shape, _ in known], [name for _, name in known])
-    if len(known) == len(infos):
+    shapes_and_names = [(shape, name) for shape, name in zip(shapes, names, strict=True) if shape is not None]
+    dims = _broadcast_shapes([shape for shape, _ in shapes_and_names], [name for _, name in shapes_and_names])
+    if len(shapes_and_names) == len(infos):
         if dims is not None:
             same = next((info for info in infos if info.dims is not None and _identical(info.dims, dims)), None)
             return TensorStructInfo(ShapeExpr(dims) if same is None else same.shape, dtype)

@@ -112,8 +112,8 @@ def _with_names(hint: str, operands: Sequence[Shown]) -> str:
     """
     for shown in operands:
         hint = hint.replace(f"{{{shown.operand}}}", shown.label)
-        for index, part in enumerate(shown.expr.fields if isinstance(shown.expr, Tuple) else ()):
-            label = part.name_hint if isinstance(part, Var) else f"{shown.operand}[{index}]"
+        for index, element in enumerate(shown.expr.fields if isinstance(shown.expr, Tuple) else ()):
+            label = element.name_hint if isinstance(element, Var) else f"{shown.operand}[{index}]"
             hint = hint.replace(f"{{{shown.operand}[{index}]}}", label)
     return _PLACEHOLDER.sub(r"\1", hint)
 

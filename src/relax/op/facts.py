@@ -77,8 +77,8 @@ class Permuted:
 def pointwise(operator: Caller, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
     """Permute an element-wise operator; None unless the highest operand rank is the number of `axes`."""
     ranks = [info.ndim if isinstance(info, TensorStructInfo) else 0 for info in infos]
-    known = all(isinstance(info, TensorStructInfo | PrimStructInfo) for info in infos)
-    if not known or -1 in ranks or max(ranks, default=0) != len(axes):
+    supported = all(isinstance(info, TensorStructInfo | PrimStructInfo) for info in infos)
+    if not supported or -1 in ranks or max(ranks, default=0) != len(axes):
         return None
     return Permuted(operator, tuple(trailing(axes, rank) for rank in ranks), (axes,))
 
@@ -109,9 +109,9 @@ def tuple_of(values: Iterable[PrimExpr | int]) -> Tuple:
 def with_new(axes: Axes, inserted: Sequence[int]) -> Axes:
     """Permutation of a tensor with new dimensions at indices `inserted`, which keep their indices."""
     ndim = len(axes) + len(inserted)
-    old = [place for place in range(ndim) if place not in inserted]
+    old = [index for index in range(ndim) if index not in inserted]
     moved = iter(axes)
-    return tuple(place if place in inserted else old[next(moved)] for place in range(ndim))
+    return tuple(index if index in inserted else old[next(moved)] for index in range(ndim))
 
 
 def moved_axis(axis: int, axes: Axes) -> int:

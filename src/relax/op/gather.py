@@ -72,13 +72,13 @@ class Indexed(Move):
         if len(ranks) > 1:
             message = f"data and indices must have one number of dimensions, found {data.ndim} and {indices.ndim}"
             raise OperatorError(SHAPES, message, operand="indices")
-        place = normalize_axis(axis, max(ranks), "axis", "data") if ranks else axis
+        dimension = normalize_axis(axis, max(ranks), "axis", "data") if ranks else axis
         if data.dims is not None and indices.dims is not None:
             for d, (size, limit) in enumerate(zip(indices.dims, data.dims, strict=True)):
-                if d != place:
+                if d != dimension:
                     message = f"dimension {d} of indices is {prim_text(size)}, greater than {prim_text(limit)} of data"
                     require_at_most(size, limit, OperatorError(SHAPES, message, operand="indices"))
-        return place
+        return dimension
 
     def index_depth(self, data: TensorStructInfo, indices: TensorStructInfo, before: int = 0) -> int | None:
         """Length of each index tuple, the last dimension of `indices`; None if unknown.
@@ -155,10 +155,10 @@ def _every_index(shape: Sequence[int]) -> Array:
 
 def element_places(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
     """Indices into data of gather_elements and scatter_elements, as one array per dimension."""
-    places: list[Array] = [*_every_index(indices.shape)]
+    positions: list[Array] = [*_every_index(indices.shape)]
     axis = axis % data.ndim
-    places[axis] = checked_index(indices, data.shape[axis])
-    return tuple(places)
+    positions[axis] = checked_index(indices, data.shape[axis])
+    return tuple(positions)
 
 
 @operator("relax.gather_nd")
@@ -193,8 +193,8 @@ class GatherND(Indexed):
         shape = (*rows, *data.shape[batch + depth :])
         if 0 in shape:
             return np.empty(shape, data.dtype)
-        places = [*_every_index(rows)[:batch], *tuple_places(data.shape[batch:], indices)]
-        return np.array(data[tuple(places)] if places else np.broadcast_to(data, shape))
+        positions = [*_every_index(rows)[:batch], *tuple_places(data.shape[batch:], indices)]
+        return np.array(data[tuple(positions)] if positions else np.broadcast_to(data, shape))
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         data, indices = operands
@@ -277,8 +277,8 @@ class OneHot(Indexed):
 
     def reference(self, indices: Array, on_value: float, off_value: float, depth: int) -> Array:
         axis = self.axis % (indices.ndim + 1)
-        places = np.expand_dims(np.arange(depth), [*range(1, indices.ndim - axis + 1)])
-        hit = np.expand_dims(np.asarray(indices), axis) == places
+        classes = np.expand_dims(np.arange(depth), [*range(1, indices.ndim - axis + 1)])
+        hit = np.expand_dims(np.asarray(indices), axis) == classes
         return np.where(hit, np.asarray(on_value), np.asarray(off_value))
 
 

@@ -88,11 +88,11 @@ class TakeBackward(Operator):
         axis = 0 if self.axis is None else self.axis % x.ndim
         flat: Array = np.zeros(x.size if self.axis is None else x.shape, x.dtype)
         index: Array = np.asarray(indices)
-        place: list[Any] = [slice(None)] * flat.ndim
-        places: Any = np.ndindex(index.shape)
-        for at in places if output_grad.size else ():
-            place[axis] = int(index[at])
-            flat[tuple(place)] += output_grad[(*[slice(None)] * axis, *at)]
+        position: list[Any] = [slice(None)] * flat.ndim
+        index_tuples: Any = np.ndindex(index.shape)
+        for at in index_tuples if output_grad.size else ():
+            position[axis] = int(index[at])
+            flat[tuple(position)] += output_grad[(*[slice(None)] * axis, *at)]
         return flat.reshape(x.shape)
 
 
@@ -119,8 +119,8 @@ class NllLossBackward(Operator):
         error = OperatorError(SHAPES, "output_grad must have the shape of the loss", operand="output_grad")
         if -1 not in (output_grad.ndim, loss.ndim) and output_grad.ndim != loss.ndim:
             raise error
-        for found, size in zip(output_grad.dims or (), loss.dims or (), strict=False):
-            require_same_dim(found, size, error)
+        for actual, size in zip(output_grad.dims or (), loss.dims or (), strict=False):
+            require_same_dim(actual, size, error)
         return predictions
 
     compute = topi.nll_loss_backward

@@ -58,16 +58,16 @@ from .tir_calls import (
 )
 
 
-def _callee_info(call: Call, builder: Any, known: StructInfo) -> StructInfo:
+def _callee_info(call: Call, builder: Any, default: StructInfo) -> StructInfo:
     """Struct info of the callee; the module under construction takes precedence over the argument's own."""
     callee = call.args[0]
     if isinstance(callee, GlobalVar) and hasattr(builder, "global_struct_info"):
-        return builder.global_struct_info(callee) or known
-    return known
+        return builder.global_struct_info(callee) or default
+    return default
 
 
-def _call(made: Operator, sinfo_args: tuple[StructInfo, ...], *args: Any) -> Call:
-    return made.call(*args).replace(sinfo_args=sinfo_args)
+def _call(instance: Operator, sinfo_args: tuple[StructInfo, ...], *args: Any) -> Call:
+    return instance.call(*args).replace(sinfo_args=sinfo_args)
 
 
 # ----------------------------------------------------------------------------------------- TIR, packed
@@ -253,8 +253,8 @@ class CallInplacePacked(PackedCall):
         func: FunctionLike, *args: Any, inplace_indices: int | Sequence[int], sinfo_args: InfoLike | None = None
     ) -> Call:
         name = "call_inplace_packed"
-        made = CallInplacePacked(as_indices(name, inplace_indices))
-        return _call(made, as_infos(name, sinfo_args), as_callee(name, func), *args)
+        instance = CallInplacePacked(as_indices(name, inplace_indices))
+        return _call(instance, as_infos(name, sinfo_args), as_callee(name, func), *args)
 
 
 @operator("relax.call_builtin_with_ctx")
@@ -322,8 +322,8 @@ def _partial(info: FuncStructInfo, kept: int, captured: tuple[StructInfo, ...]) 
     params = info.params or ()
     table, unknown = match_dimensions(params[kept:], captured)
 
-    def bound(part: StructInfo) -> StructInfo:
-        return erase(substitute_struct_info(part, table), unknown)
+    def bound(inner: StructInfo) -> StructInfo:
+        return erase(substitute_struct_info(inner, table), unknown)
 
     return FuncStructInfo([bound(param) for param in params[:kept]], bound(info.ret), info.purity)
 

@@ -39,12 +39,12 @@ def known_struct_info(expr: RelaxExpr) -> StructInfo | None:
     """Struct info of an expression: derived by normalisation, or from its leaves and operators; None if unknown."""
     if expr.struct_info_ is not None:
         return expr.struct_info_
-    found = _KNOWN.get(expr)
-    if found is None:
-        found = _derive(expr)
-        if found is not None:
-            _KNOWN[expr] = found
-    return found
+    info = _KNOWN.get(expr)
+    if info is None:
+        info = _derive(expr)
+        if info is not None:
+            _KNOWN[expr] = info
+    return info
 
 
 def remember(expr: RelaxExpr, info: StructInfo) -> None:

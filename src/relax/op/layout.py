@@ -76,7 +76,7 @@ class LayoutTransform(Move):
         shape = [int(evaluate(size, {})) for size in self.index_map.map_shape(x.shape)]
         result: Array = np.array(np.full(shape, 0 if self.pad_value is None else self.pad_value), x.dtype)
         initial, sizes = self.index_map.initial_indices, [range(size) for size in x.shape]
-        for place in itertools.product(*sizes):
-            values = dict(zip(initial, place, strict=True))
-            result[tuple(evaluate(index, values) for index in self.index_map.final_indices)] = x[place]
+        for position in itertools.product(*sizes):
+            values = dict(zip(initial, position, strict=True))
+            result[tuple(evaluate(index, values) for index in self.index_map.final_indices)] = x[position]
         return result

@@ -46,7 +46,7 @@ class Matmul(Operator):
         if x1.dims is None or x2.dims is None:
             return tensor((), dtype) if ndim == 0 else tensor(None, dtype, ndim)
         a, b = x1.dims, x2.dims
-        place = "last dimension" if len(b) == 1 else "second to last dimension"
+        dimension = "last dimension" if len(b) == 1 else "second to last dimension"
         left, right = a[-1], b[-1] if len(b) == 1 else b[-2]
         require_same_dim(
             left,
@@ -54,7 +54,7 @@ class Matmul(Operator):
             OperatorError(
                 SHAPES,
                 "the reduced dimensions differ",
-                remarks={"x1": f"last dimension {prim_text(left)}", "x2": f"{place} {prim_text(right)}"},
+                remarks={"x1": f"last dimension {prim_text(left)}", "x2": f"{dimension} {prim_text(right)}"},
                 hint="transpose {x1} or {x2}, or match_cast it if its shape is only known at run time",
             ),
         )
@@ -76,8 +76,8 @@ class Matmul(Operator):
         x1, x2 = operands
         # A lone row or column gets the dimension that the product drops.
         if tensor_info(x1).ndim == 1:
-            place = -1 if tensor_info(x2).ndim == 1 else -2
-            x1, grad = apply("expand_dims", x1, axis=0), apply("expand_dims", grad, axis=place)
+            axis = -1 if tensor_info(x2).ndim == 1 else -2
+            x1, grad = apply("expand_dims", x1, axis=0), apply("expand_dims", grad, axis=axis)
         if tensor_info(x2).ndim == 1:
             x2, grad = apply("expand_dims", x2, axis=1), apply("expand_dims", grad, axis=-1)
         if dims_of(x1) is None or dims_of(x2) is None:

@@ -24,12 +24,12 @@ def literals_like(arguments: Sequence[Any], names: Sequence[str]) -> list[Any]:
     given = [_constant(argument) for argument in arguments]
     if not any(_is_number(argument) for argument in given):
         return given
-    others = [(argument, name) for argument, name in zip(given, names, strict=False) if not _is_number(argument)]
-    if not others:
+    operands = [(argument, name) for argument, name in zip(given, names, strict=False) if not _is_number(argument)]
+    if not operands:
         raise OperatorError(OPERANDS, "one operand must be a tensor", hint="write relax.const(value, dtype)")
-    dtype = next((d for d in (_dtype_of(argument) for argument, _ in others) if not d.is_void), DataType(""))
+    dtype = next((d for d in (_dtype_of(argument) for argument, _ in operands) if not d.is_void), DataType(""))
     return [
-        number_as(argument, dtype, name, others[0][1]) if _is_number(argument) else argument
+        number_as(argument, dtype, name, operands[0][1]) if _is_number(argument) else argument
         for argument, name in zip(given, names, strict=False)
     ] + given[len(names) :]
 

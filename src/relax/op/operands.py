@@ -86,13 +86,13 @@ def operands_of(infer: Callable[..., Any], op_name: str, skip: int = 1) -> tuple
     return tuple(operands), returned[0] if len(returned) == 1 else StructInfo
 
 
-def _kinds(hint: Any, what: str) -> tuple[tuple[Kind, ...], bool]:
+def _kinds(hint: Any, subject: str) -> tuple[tuple[Kind, ...], bool]:
     origin = get_origin(hint)
     members = get_args(hint) if origin is Union or origin is types.UnionType else (hint,)
     kinds = tuple(member for member in members if member is not type(None))
     for kind in kinds:
         if kind not in KIND_NAMES:
-            raise TypeError(f"{what}: annotate it with the StructInfo it needs, not {kind!r}")
+            raise TypeError(f"{subject}: annotate it with the StructInfo it needs, not {kind!r}")
     return kinds, len(kinds) < len(members)
 
 

@@ -94,26 +94,28 @@ def operator(name: str) -> Callable[[type[T]], type[T]]:
     _check_name(name)
 
     def declare(cls: type[T]) -> type[T]:
-        made: Any = node(_with_converters(cls))
-        made.op_name = name
-        made.attribute_names = tuple(spec.name for spec in made.__node_fields__)
-        if made.infer is not None:
-            made.operands, made.result_kind = operands_of(made.infer, name)
-        elif made.infer_from_call is not None:
-            made.operands, made.result_kind = operands_of(made.infer_from_call, name, skip=3)
-        _check_formula(made, "compute")
-        _check_formula(made, "reference")
+        operator_class: Any = node(_with_converters(cls))
+        operator_class.op_name = name
+        operator_class.attribute_names = tuple(spec.name for spec in operator_class.__node_fields__)
+        if operator_class.infer is not None:
+            operator_class.operands, operator_class.result_kind = operands_of(operator_class.infer, name)
+        elif operator_class.infer_from_call is not None:
+            operator_class.operands, operator_class.result_kind = operands_of(
+                operator_class.infer_from_call, name, skip=3
+            )
+        _check_formula(operator_class, "compute")
+        _check_formula(operator_class, "reference")
         register_op(
             name,
-            operator_class=made,
+            operator_class=operator_class,
             FInferStructInfo=infer_call,
-            FPurity=made.pure,
-            takes_sinfo_args=made.takes_sinfo_args,
+            FPurity=operator_class.pure,
+            takes_sinfo_args=operator_class.takes_sinfo_args,
             FLegalize=legalize_call,
-            reference=made.reference,
+            reference=operator_class.reference,
         )
-        _FUNCTIONS[name] = _public_function(made)
-        return made
+        _FUNCTIONS[name] = _public_function(operator_class)
+        return operator_class
 
     return declare
 
@@ -124,16 +126,16 @@ def row(name: str, base: type[T], doc: str, cls: str = "", **members: Any) -> ty
     The class is named `cls`, by default after the operator: "relax.logical_not" is LogicalNot. The variable to which it
     is assigned, in the module of `base`, must have that name.
     """
-    called = cls or "".join(part.capitalize() for part in name.rpartition(".")[2].split("_"))
+    called = cls or "".join(word.capitalize() for word in name.rpartition(".")[2].split("_"))
     body = {"__doc__": doc, "__module__": base.__module__, **members}
     return operator(name)(cast("type[T]", type(called, (base,), body)))
 
 
 def _check_name(name: str) -> None:
     """Raise ValueError for a name that scripts cannot spell or that another operator already uses."""
-    for part in name.split("."):
-        if not part.isidentifier() or keyword.iskeyword(part):
-            raise ValueError(f"the operator's name {name!r} has the part {part!r}, which is no name in Python")
+    for word in name.split("."):
+        if not word.isidentifier() or keyword.iskeyword(word):
+            raise ValueError(f"the operator's name {name!r} has the part {word!r}, which is no name in Python")
     other = name.removeprefix("relax.") if name.startswith("relax.") else f"relax.{name}"
     if other in _FUNCTIONS or other in OPERATORS:
         raise ValueError(f"scripts call both operators {name} and {other} R.{name.removeprefix('relax.')}")

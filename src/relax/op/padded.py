@@ -15,8 +15,8 @@ from ..struct_info import TensorStructInfo, TupleStructInfo
 def wrapped_result(result: Any, info: StructInfo | None) -> Any:
     """Wrap a reference's wider integers to an inferred dtype of 2 or 4 bits."""
     if isinstance(info, TupleStructInfo) and isinstance(result, (tuple, list)):
-        parts = zip(cast("Sequence[Any]", result), info.fields, strict=True)
-        return tuple(wrapped_result(part, field) for part, field in parts)
+        pairs = zip(cast("Sequence[Any]", result), info.fields, strict=True)
+        return tuple(wrapped_result(item, field) for item, field in pairs)
     if not isinstance(info, TensorStructInfo) or not (info.dtype.is_integer and info.dtype.is_padded):
         return result
     kind: Any = getattr(result, "dtype", None)

@@ -77,8 +77,8 @@ class Concat(Move):
             dtype = same_dtype(dtype, field.dtype, ("tensors[0]", f"tensors[{i}]"))
         ranks = {field.ndim for field in fields if field.ndim != -1}
         if len(ranks) > 1:
-            found = ", ".join("?" if f.ndim == -1 else str(f.ndim) for f in fields)
-            raise OperatorError(SHAPES, f"tensors must have one number of dimensions, found {found}")
+            actual = ", ".join("?" if f.ndim == -1 else str(f.ndim) for f in fields)
+            raise OperatorError(SHAPES, f"tensors must have one number of dimensions, found {actual}")
         if not ranks:
             return tensor(None, dtype)
         (ndim,) = ranks
@@ -104,8 +104,8 @@ class Concat(Move):
         sizes = [size.value for size in dims if isinstance(size, IntImm)]
         if not fields or len(sizes) < len(fields):
             return None
-        parts = Split(tuple(itertools.accumulate(sizes[:-1])), axis).call(grad)
-        return (Tuple([TupleGetItem(parts, i) for i in range(len(sizes))]),)
+        sections = Split(tuple(itertools.accumulate(sizes[:-1])), axis).call(grad)
+        return (Tuple([TupleGetItem(sections, i) for i in range(len(sizes))]),)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         if not have_rank(infos, axes) or not axes:
@@ -153,9 +153,9 @@ class Stack(Move):
         info = known_struct_info(operands[0])
         if not isinstance(info, TupleStructInfo):
             return None
-        parts = Split(len(info.fields), self.axis).call(grad)
+        sections = Split(len(info.fields), self.axis).call(grad)
         squeeze = Squeeze((self.axis,))
-        return (Tuple([squeeze.call(TupleGetItem(parts, i)) for i in range(len(info.fields))]),)
+        return (Tuple([squeeze.call(TupleGetItem(sections, i)) for i in range(len(info.fields))]),)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         if not have_rank(infos, axes):
@@ -188,8 +188,8 @@ class Split(Move):
         if x.dims is None or axis is None:
             return TupleStructInfo((tensor(None, x.dtype, x.ndim),) * count)
         before, after = x.dims[:axis], x.dims[axis + 1 :]
-        parts = section_slices(x.dims[axis], cut)
-        return TupleStructInfo(tuple(tensor([*before, part.size, *after], x.dtype) for part in parts))
+        sections = section_slices(x.dims[axis], cut)
+        return TupleStructInfo(tuple(tensor([*before, section.size, *after], x.dtype) for section in sections))
 
     compute = topi.split
 
@@ -421,8 +421,8 @@ class Repeat(Move):
             return None
         count = info.value.astype("int64")
         axis = len(dims) - 1 if self.axis is None else self.axis % len(dims)
-        parts = ShapeExpr((*dims[: axis + 1], count, *dims[axis + 1 :]))  # flattened, rows follow each other as well
-        return (apply("sum", apply("reshape", grad, parts), axis=axis + 1), None)
+        shape = ShapeExpr((*dims[: axis + 1], count, *dims[axis + 1 :]))  # flattened, rows follow each other as well
+        return (apply("sum", apply("reshape", grad, shape), axis=axis + 1), None)
 
 
 @operator("relax.meshgrid")
@@ -498,6 +498,6 @@ class Tile(Move):
         ndim, one = max(len(dims), len(counts)), const(1, "int64")
         sizes = [*[one] * (ndim - len(dims)), *dims]
         filled = [*[one] * (ndim - len(counts)), *counts]
-        parts = ShapeExpr(tuple(size for pair in zip(filled, sizes, strict=True) for size in pair))
-        summed = apply("sum", apply("reshape", grad, parts), axis=list(range(0, 2 * ndim, 2)))
+        shape = ShapeExpr(tuple(size for pair in zip(filled, sizes, strict=True) for size in pair))
+        summed = apply("sum", apply("reshape", grad, shape), axis=list(range(0, 2 * ndim, 2)))
         return (reshaped(summed, data), None)

@@ -41,9 +41,9 @@ class PoolBackward(Pool):
         pooled = self.pooled_info(data)
         same_dtype(output_grad.dtype, data.dtype, ("output_grad", "data"))
         self.require_rank("output_grad", output_grad, self.result_letters)
-        for d, (found, size) in enumerate(zip(output_grad.dims or (), pooled.dims or (), strict=False)):
+        for d, (actual, size) in enumerate(zip(output_grad.dims or (), pooled.dims or (), strict=False)):
             message = f"dimension {d} of output_grad must be that of the pooled data"
-            require_same_dim(found, size, OperatorError(SHAPES, message, operand="output_grad"))
+            require_same_dim(actual, size, OperatorError(SHAPES, message, operand="output_grad"))
         return data
 
     def backward(self, formula: Any, output_grad: Any, data: Any) -> Any:
@@ -56,7 +56,7 @@ class PoolBackward(Pool):
     def laid_out(self, pooled: Any) -> Any:
         return pooled  # the gradient has the layout of the data
 
-    def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, places: int) -> None:
+    def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, counted: int) -> None:
         """Add a window's gradient (N, C) to `total`, (N, C, H, W) like x; `window` holds the indices of its
         elements.
         """
@@ -66,9 +66,9 @@ class PoolBackward(Pool):
         x = wide(self.canonical(data))
         grad = wide(in_layout(output_grad, self.result_letters, self.letters))
         total: Array = np.zeros(x.shape, x.dtype)
-        for place, window, places in self.windows(x.shape):
+        for position, window, counted in self.windows(x.shape):
             if all(along.size for along in window):
-                self.add_window(total, window, x, grad[(..., *place)], places)
+                self.add_window(total, window, x, grad[(..., *position)], counted)
         return in_layout(total, self.letters, self.layout).astype(data.dtype)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
@@ -87,7 +87,7 @@ class MaxPool2dBackward(PoolBackward):
     def compute(self, output_grad: Any, data: Any) -> Any:
         return self.backward(topi.nn.max_pool_backward, output_grad, data)
 
-    def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, places: int) -> None:
+    def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, counted: int) -> None:
         values = x[window]
         planes: Any = np.ndindex(grad.shape)
         for n, c in planes:
@@ -105,6 +105,6 @@ class AvgPool2dBackward(PoolBackward):
         formula = partial(topi.nn.avg_pool_backward, count_include_pad=self.count_include_pad)
         return self.backward(formula, output_grad, data)
 
-    def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, places: int) -> None:
-        count = places if self.count_include_pad else window[2].size * window[3].size
+    def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, counted: int) -> None:
+        count = counted if self.count_include_pad else window[2].size * window[3].size
         total[window] += (grad / x.dtype.type(max(count, 1)))[..., None, None]

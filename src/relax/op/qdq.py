@@ -112,14 +112,14 @@ class Quantize(Quantization):
         pair = reciprocal(number, int(point.item()), self.out_dtype) if target.has_fma else None
         if pair is None and number != 1:
             return None
-        one = number == 1
-        formula = topi.qdq.quantize_by_one if one else topi.qdq.quantize_by_reciprocal
-        parts = () if one or pair is None else pair
+        is_one = number == 1
+        formula = topi.qdq.quantize_by_one if is_one else topi.qdq.quantize_by_reciprocal
+        factors = () if is_one or pair is None else pair
 
         def compute(*operands: te.Tensor) -> te.Tensor:
             return formula(*operands, out_dtype=str(self.out_dtype))
 
-        numbers = [const(np.array(part, np.float32)) for part in parts]
+        numbers = [const(np.array(factor, np.float32)) for factor in factors]
         limits = limits_of(self.out_dtype, int(point.item()))
         return builder.call_te(compute, data, *numbers, *limits, primfunc_name_hint=self.kernel_name())
 

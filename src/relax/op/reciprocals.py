@@ -37,8 +37,8 @@ def fused(x: Floats, factor: Floats | np.float32, addend: Floats) -> Floats:
     with np.errstate(all="ignore"):
         product, other = x.astype(np.float64) * factor.astype(np.float64), addend.astype(np.float64)
         total: NDArray[np.float64] = product + other
-        part = total - product
-        error = (product - (total - part)) + (other - part)
+        rounded_addend = total - product
+        error = (product - (total - rounded_addend)) + (other - rounded_addend)
         bits: NDArray[np.int64] = cast("Any", total).view(np.int64)
         is_even: NDArray[np.bool_] = bits % 2 == 0
         moved = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))

@@ -62,11 +62,11 @@ class Recurrent(Operator):
         data: TensorStructInfo,
         weight: TensorStructInfo,
         recurrence: TensorStructInfo,
-        *others: TensorStructInfo | None,
+        *optional: TensorStructInfo | None,
     ) -> TupleStructInfo:
         """Struct info of all states and the last ones, from the operands in order."""
         self._require_attributes()
-        infos = (data, weight, recurrence, *others)
+        infos = (data, weight, recurrence, *optional)
         operands = {operand.name: info for operand, info in zip(self.operands, infos, strict=True)}
         dtype = self._common_dtype(operands)
         ranks = {"data": 3, "weight": 3, "recurrence": 3, "bias": 2, "sequence_lens": 1, "initial_h": 3}
@@ -156,7 +156,7 @@ class Recurrent(Operator):
             w, r = weight[d].astype(kind), recurrence[d].astype(kind)
             b = np.zeros((2, len(w)), kind) if bias is None else bias[d].astype(kind).reshape(2, -1)
             p = None if peepholes is None else peepholes[d].astype(kind).reshape(3, -1)
-            part = functions[d * count : (d + 1) * count]
+            own_functions = functions[d * count : (d + 1) * count]
             back = self.direction == "reverse" or d == 1
             for n in range(batch):
                 length = steps if lens is None else int(lens[n])
@@ -164,7 +164,7 @@ class Recurrent(Operator):
                     raise AssertionError("sequence_lens must be from 0 to the number of steps")
                 state = [self._first(given, d, n, hidden, kind) for given in initial]
                 for t in range(length)[:: -1 if back else 1]:
-                    state = self.step(w @ x[t, n] + b[0], r, b[1], p, state, part)
+                    state = self.step(w @ x[t, n] + b[0], r, b[1], p, state, own_functions)
                     every[t, d, n] = state[0]
                 for out, value in zip(last, state, strict=True):
                     out[d, n] = value

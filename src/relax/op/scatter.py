@@ -45,21 +45,21 @@ _COMBINE: dict[str, Callable[..., Any]] = {
 }
 
 
-def combined(data: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
+def combined(data: Array, positions: tuple[Array, ...], updates: Array, reduction: str) -> Array:
     """Return a copy of data with updates assigned to indices, or combined with the elements there."""
     result = np.array(data)
     if reduction == "update":
-        result[places] = updates
+        result[positions] = updates
         return result
     dtype = DataType(data.dtype.name)
     if dtype.is_float and dtype.bits < 32:
         result, updates = result.astype(np.float32), updates.astype(np.float32)
     elif reduction == "mean" and not dtype.is_float and dtype != "uint64":
         result = result.astype(np.int64)
-    _COMBINE[reduction](result, places, updates)
+    _COMBINE[reduction](result, positions, updates)
     if reduction == "mean":
         counts = np.ones(result.shape, result.dtype)
-        np.add.at(counts, places, 1)
+        np.add.at(counts, positions, 1)
         result = result / counts if dtype.is_float else result // counts
     return result.astype(data.dtype)
 
@@ -146,9 +146,9 @@ class ScatterND(Scatter):
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:
         if not updates.size:
             return data.copy()
-        places = tuple(tuple_places(data.shape, indices))
-        if places:
-            return combined(data, places, updates, self.reduction)
+        positions = tuple(tuple_places(data.shape, indices))
+        if positions:
+            return combined(data, positions, updates, self.reduction)
         every = tuple(np.indices((*indices.shape[:-1], *data.shape))[indices.ndim - 1 :])
         return combined(data, every, updates, self.reduction)
 
@@ -187,8 +187,8 @@ class IndexPut(Indexed):
             shape = [*index.dims, *data.dims[len(fields) :]]
             for d in range(1, len(values.dims) + 1):
                 size, full = values.dims[-d], shape[-d]
-                place = f"dimension {len(values.dims) - d} of values"
-                message = f"{place} is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
+                dimension = f"dimension {len(values.dims) - d} of values"
+                message = f"{dimension} is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
                 require_stretch(size, full, OperatorError(SHAPES, message, operand="values"))
         return like(data, dtype)
 
@@ -199,10 +199,10 @@ class IndexPut(Indexed):
         shape = (*rows, *data.shape[len(indices) :])
         if 0 in shape:
             return data.copy()
-        places = tuple(
+        positions = tuple(
             np.broadcast_to(checked_index(index, size), rows) for index, size in zip(indices, data.shape, strict=False)
         )
-        return combined(data, places, np.broadcast_to(values, shape), "add" if self.accumulate else "update")
+        return combined(data, positions, np.broadcast_to(values, shape), "add" if self.accumulate else "update")
 
 
 @operator("relax.slice_scatter")

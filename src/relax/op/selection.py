@@ -72,9 +72,9 @@ class Take(Move):
             return np.take(x, index, axis)
         if not size:
             return np.full(shape, np.nan, x.dtype)
-        found = np.take(x, np.where(outside, 0, index), axis)
+        taken = np.take(x, np.where(outside, 0, index), axis)
         lifted = outside.reshape(outside.shape + (1,) * (x.ndim - axis - 1))
-        return np.where(lifted, np.array(np.nan, x.dtype), found)
+        return np.where(lifted, np.array(np.nan, x.dtype), taken)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         x, indices = operands
@@ -123,10 +123,10 @@ class Where(Move):
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         condition, *values = operands
         floats = [is_float(value) for value in values]
-        parts = masked(grad, condition), masked(grad, apply("logical_not", condition))
+        partials = masked(grad, condition), masked(grad, apply("logical_not", condition))
         gradients = [
-            collapsed(part, value) if float_ else None
-            for part, value, float_ in zip(parts, values, floats, strict=True)
+            collapsed(partial, value) if float_ else None
+            for partial, value, float_ in zip(partials, values, floats, strict=True)
         ]
         missing = any(f and g is None for f, g in zip(floats, gradients, strict=True))
         return None if missing else (None, *gradients)
@@ -154,8 +154,8 @@ class Bucketize(Operator):
 
     def infer(self, input_tensor: TensorStructInfo, boundaries: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(input_tensor, "input_tensor", "float", "int", "uint")
-        one = boundaries.ndim in (-1, 1)
-        self.require(one, "boundaries", "of one dimension", code=SHAPES, found=str(boundaries.ndim))
+        is_vector = boundaries.ndim in (-1, 1)
+        self.require(is_vector, "boundaries", "of one dimension", code=SHAPES, found=str(boundaries.ndim))
         same_dtype(input_tensor.dtype, boundaries.dtype, ("input_tensor", "boundaries"))
         return like(input_tensor, "int32" if self.out_int32 else "int64")
 
@@ -163,8 +163,8 @@ class Bucketize(Operator):
 
     def reference(self, input_tensor: Array, boundaries: Array) -> Array:
         search: Any = np.searchsorted
-        found = search(boundaries, input_tensor, "right" if self.right else "left")
-        return np.asarray(found, np.int32 if self.out_int32 else np.int64)
+        positions = search(boundaries, input_tensor, "right" if self.right else "left")
+        return np.asarray(positions, np.int32 if self.out_int32 else np.int64)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return None, None

@@ -40,8 +40,8 @@ class Unique(Operator):
         return TupleStructInfo((values, *[tensor(None, "int64", 1)] * extra))
 
     def reference(self, x: Array) -> Array | list[Array]:
-        found: Any = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=self.axis)
-        values, index, inverse, counts = found
+        distinct: Any = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=self.axis)
+        values, index, inverse, counts = distinct
         inverse = np.ravel(inverse)
         if not self.sorted:
             order = sorted(range(len(index)), key=lambda i: index[i])
@@ -49,8 +49,8 @@ class Unique(Operator):
             index, counts = index[order], counts[order]
             inverse = np.array([order.index(i) for i in inverse], np.int64)
         wanted = (self.return_index, self.return_inverse, self.return_counts)
-        parts = [p.astype(np.int64) for p, w in zip((index, inverse, counts), wanted, strict=True) if w]
-        return [values, *parts] if parts else values
+        extras = [p.astype(np.int64) for p, w in zip((index, inverse, counts), wanted, strict=True) if w]
+        return [values, *extras] if extras else values
 
 
 @operator("relax.nonzero")

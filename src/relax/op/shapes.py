@@ -129,8 +129,8 @@ class Reshape(Move):
         require_sizes(shape, "in a tuple of sizes, -1 is what the others leave over")
         if x.dims is not None and shape.values is not None:
             before, after = product(x.dims), product(shape.values)
-            found = {"x": f"{prim_text(before)} elements", "shape": f"{prim_text(after)} elements"}
-            require_same_dim(before, after, OperatorError(SHAPES, "the numbers of elements differ", remarks=found))
+            remarks = {"x": f"{prim_text(before)} elements", "shape": f"{prim_text(after)} elements"}
+            require_same_dim(before, after, OperatorError(SHAPES, "the numbers of elements differ", remarks=remarks))
         return shaped(call.args[1], shape, x.dtype)
 
     compute = topi.reshape
@@ -194,17 +194,17 @@ def _resolved(dims: Sequence[PrimExpr] | None, sizes: Sequence[PrimExpr]) -> Seq
     return result
 
 
-def _left_over(dims: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
+def _left_over(dims: Sequence[PrimExpr], other_sizes: Sequence[PrimExpr]) -> PrimExpr:
     """Size denoted by -1, given the other sizes. Equal factors cancel: n * 4 / n needs no division."""
     above, below = list(dims), list[PrimExpr]()
-    for size in others:
-        same = next((d for d, known in enumerate(above) if prove_equal(known, size) is Verdict.YES), None)
+    for size in other_sizes:
+        same = next((d for d, factor in enumerate(above) if prove_equal(factor, size) is Verdict.YES), None)
         if same is None:
             below.append(size)
         else:
             del above[same]
     total, rest = product(above), product(below)
-    if is_const(product(others), 0):
+    if is_const(product(other_sizes), 0):
         raise OperatorError(SHAPES, "the -1 in shape could be any size: the others have no elements")
     if isinstance(total, IntImm) and isinstance(rest, IntImm) and total.value % rest.value:
         raise OperatorError(SHAPES, f"the -1 in shape would be {total.value} / {rest.value}, which is no size")
@@ -281,9 +281,9 @@ class Squeeze(Move):
             return tensor(None, x.dtype, x.ndim - len(dropped))
         for d in dropped:
             size = x.dims[d]
-            found = {"x": f"dimension {d} is {prim_text(size)}"}
+            remarks = {"x": f"dimension {d} is {prim_text(size)}"}
             require_same_dim(
-                size, const(1, "int64"), OperatorError(SHAPES, f"dimension {d} of x must have size 1", remarks=found)
+                size, const(1, "int64"), OperatorError(SHAPES, f"dimension {d} of x must have size 1", remarks=remarks)
             )
         return tensor([size for d, size in enumerate(x.dims) if d not in dropped], x.dtype)
 
@@ -317,8 +317,10 @@ class BroadcastTo(Move):
             )
         if x.dims is not None and shape.values is not None:
             for d in range(1, len(x.dims) + 1):
-                size, full, place = x.dims[-d], shape.values[-d], len(x.dims) - d
-                message = f"dimension {place} of x is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
+                size, full, dimension = x.dims[-d], shape.values[-d], len(x.dims) - d
+                message = (
+                    f"dimension {dimension} of x is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
+                )
                 hint = "a size must be 1 or stay as it is"
                 require_stretch(size, full, OperatorError(SHAPES, message, operand="x", hint=hint))
         return shaped(call.args[1], shape, x.dtype)

@@ -34,10 +34,10 @@ def _folded(data: TensorStructInfo, axis: tuple[int, ...] | None, keepdims: bool
         return tensor((), dtype) if axis is None and not keepdims else tensor(None, dtype)
     axes = range(data.ndim) if axis is None else normalize_axes(axis, data.ndim, "axis", "x")
     if data.dims is None:
-        left = data.ndim if keepdims else data.ndim - len(axes)
+        rank = data.ndim if keepdims else data.ndim - len(axes)
         if keepdims and len(axes) == data.ndim:
             return tensor((1,) * data.ndim, dtype)
-        return tensor((), dtype) if left == 0 else tensor(None, dtype, left)
+        return tensor((), dtype) if rank == 0 else tensor(None, dtype, rank)
     dims = [1 if d in axes else size for d, size in enumerate(data.dims) if keepdims or d not in axes]
     return tensor(dims, dtype)
 
@@ -266,18 +266,18 @@ class Median(Folding):
     def reference(self, data: Array) -> Array | list[Array]:
         axes = tuple(range(data.ndim)) if self.axis is None else tuple(a % data.ndim for a in self.axis)
         moved = np.moveaxis(data, axes, tuple(range(-len(axes), 0))) if axes else data
-        left = moved.shape[: data.ndim - len(axes)]
-        flat = _widened(moved.reshape(*left, math.prod(data.shape[d] for d in axes)))
+        kept_shape = moved.shape[: data.ndim - len(axes)]
+        flat = _widened(moved.reshape(*kept_shape, math.prod(data.shape[d] for d in axes)))
         if not flat.shape[-1]:
             raise ValueError("the median of an empty dimension")
         missing = np.isnan(flat).any(-1, keepdims=True)
         wanted = np.where(missing, np.sort(flat, -1)[..., -1:], np.sort(flat, -1)[..., [(flat.shape[-1] - 1) // 2]])
         index = np.argmax((flat == wanted) | (np.isnan(flat) & missing), -1)
         values = np.take_along_axis(flat, index[..., None], -1)[..., 0].astype(data.dtype)
-        parts = [np.asarray(values), np.asarray(index, np.int64)]
+        results = [np.asarray(values), np.asarray(index, np.int64)]
         if self.keepdims:
-            parts = [np.expand_dims(part, axes) for part in parts]
-        return parts if self._is_single() else parts[0]
+            results = [np.expand_dims(array, axes) for array in results]
+        return results if self._is_single() else results[0]
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return None if is_float(operands[0]) else (None,)
@@ -319,10 +319,10 @@ class ArgReduction(Operator):
     def index(self, data: Array, best: Any) -> Array:
         """NumPy's index of the extremum; like NumPy, raises ValueError for an empty dimension."""
         flat = data.reshape(-1) if self.axis is None else data
-        found: Array = np.asarray(best(flat, 0 if self.axis is None else self.axis), np.int64)
+        indices: Array = np.asarray(best(flat, 0 if self.axis is None else self.axis), np.int64)
         if not self.keepdims:
-            return found
-        return found.reshape((1,) * data.ndim) if self.axis is None else np.expand_dims(found, self.axis)
+            return indices
+        return indices.reshape((1,) * data.ndim) if self.axis is None else np.expand_dims(indices, self.axis)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return (None,)

@@ -86,8 +86,8 @@ def _outputs(name: str, result: Any) -> list[te.Tensor]:
     several = isinstance(result, (list, tuple))
     items: list[Any] = [*result] if several else [result]
     if not items or not all(isinstance(item, te.Tensor) for item in items):
-        found = type(result).__name__
-        raise _error(f"{name}: expected the function to return a te.Tensor, or a list of them, found {found}")
+        actual = type(result).__name__
+        raise _error(f"{name}: expected the function to return a te.Tensor, or a list of them, found {actual}")
     return items
 
 
@@ -264,14 +264,14 @@ class _Arguments:
 
     def vdevice(self) -> VDevice | None:
         """Virtual device of the tensors that have one, None if they disagree."""
-        known = [vdevice for vdevice in self.vdevices if vdevice is not None]
-        return known[0] if known and all(same_vdevice(known[0], other) for other in known) else None
+        stated = [vdevice for vdevice in self.vdevices if vdevice is not None]
+        return stated[0] if stated and all(same_vdevice(stated[0], other) for other in stated) else None
 
     def integers(self, func: PrimFunc) -> list[PrimExpr]:
         """`tir_vars` of the call: the caller's expressions for parameters without an argument."""
-        known = {p for p in self.parameters if isinstance(p, PrimVar)}
+        bound = {p for p in self.parameters if isinstance(p, PrimVar)}
         outer = {inner: var for var, inner in self.inner.items()}
-        extra = [p for p in func.params if p not in func.buffer_map and p not in known]
+        extra = [p for p in func.params if p not in func.buffer_map and p not in bound]
         foreign = [p.name for p in extra if p not in outer]
         if foreign:
             raise _error(f"{self.name}: the formula uses {', '.join(foreign)}, which no argument gives")

@@ -105,9 +105,9 @@ class CallTIRWithGrad(CallTIR):
     ) -> Call:
         name = "call_tir_with_grad"
         out = as_output(name, out_sinfo, None)
-        made = CallTIRWithGrad(te_grad_name, te_grad_kwargs)
+        instance = CallTIRWithGrad(te_grad_name, te_grad_kwargs)
         callee, operands = as_callee(name, gvar), as_arguments(name, args)
-        return made.call(callee, operands, as_shape(name, tir_vars)).replace(sinfo_args=(out,))
+        return instance.call(callee, operands, as_shape(name, tir_vars)).replace(sinfo_args=(out,))
 
 
 def _distinct(results: Any, operands: Sequence[Any]) -> list[te.Tensor]:

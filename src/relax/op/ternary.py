@@ -51,6 +51,6 @@ class EwiseFMA(Operator):
         x1, x2, x3 = operands
         if not is_float(x1):
             return (None,) * 3
-        parts = (grad * x2, x1), (grad * x1, x2), (grad, x3)
-        gradients = [collapsed(part, operand) for part, operand in parts]
+        products = (grad * x2, x1), (grad * x1, x2), (grad, x3)
+        gradients = [collapsed(product, operand) for product, operand in products]
         return None if None in gradients else gradients

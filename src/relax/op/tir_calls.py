@@ -114,7 +114,7 @@ def _shapes_as_output(op_name: str, shapes: Any, dtype: Any) -> StructInfo:
     if len(dtypes) == 1:
         dtypes *= len(given)
     try:
-        infos = [TensorStructInfo(shape, one) for shape, one in zip(given, dtypes, strict=True)]
+        infos = [TensorStructInfo(shape, item_dtype) for shape, item_dtype in zip(given, dtypes, strict=True)]
     except (TypeError, ValueError) as error:
         raise refused(op_name, f"the output cannot be {shapes!r} of {dtype!r}: {error}", code=OUTPUTS) from None
     return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
@@ -229,22 +229,22 @@ def _as_passed(info: StructInfo, param: StructInfo) -> StructInfo:
 
 
 def _count_text(func: FuncStructInfo, inputs: list[Any], ints: list[Any], outs: list[Any]) -> str:
-    parts = [f"{len(inputs)} arguments", f"{len(outs)} outputs"]
+    counts = [f"{len(inputs)} arguments", f"{len(outs)} outputs"]
     if ints:
-        parts.insert(1, f"{len(ints)} integers")
-    return f"the function takes {len(func.params or ())} parameters, the call gives {', '.join(parts)}"
+        counts.insert(1, f"{len(ints)} integers")
+    return f"the function takes {len(func.params or ())} parameters, the call gives {', '.join(counts)}"
 
 
-def check_inplace_indices(indices: tuple[int, ...], results: int, args: StructInfo, what: str) -> None:
+def check_inplace_indices(indices: tuple[int, ...], results: int, args: StructInfo, noun: str) -> None:
     """Require one index per result, each an argument or -1, without repetition, and at least one argument."""
     if len(indices) != results:
-        raise OperatorError(INPLACE, f"{len(indices)} inplace_indices for {results} {what}{'s' * (results != 1)}")
+        raise OperatorError(INPLACE, f"{len(indices)} inplace_indices for {results} {noun}{'s' * (results != 1)}")
     count = len(args.fields) if isinstance(args, TupleStructInfo) else None
     seen: set[int] = set()
     for index in indices:
         if index < -1 or (count is not None and index >= count):
-            known = "" if count is None else f"; there are {count}, counted from 0"
-            raise OperatorError(INPLACE, f"inplace_indices: there is no argument {index}{known}", operand="args")
+            range_text = "" if count is None else f"; there are {count}, counted from 0"
+            raise OperatorError(INPLACE, f"inplace_indices: there is no argument {index}{range_text}", operand="args")
         if index in seen:
             raise OperatorError(INPLACE, f"inplace_indices: argument {index} is named twice", operand="args")
         if index >= 0:

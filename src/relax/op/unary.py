@@ -293,8 +293,8 @@ class Astype(Operator):
     dtype: DataType
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
-        known = not (self.dtype.is_void or self.dtype.is_handle)
-        self.require_attribute(known and self.dtype.lanes == 1, "dtype", "a number type or bool")
+        is_number = not (self.dtype.is_void or self.dtype.is_handle)
+        self.require_attribute(is_number and self.dtype.lanes == 1, "dtype", "a number type or bool")
         return like(x, self.dtype)
 
     compute = topi.cast

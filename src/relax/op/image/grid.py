@@ -76,14 +76,14 @@ class GridSample(Operator):
         vectors = np.moveaxis(grid, 1, -1) if self.grid_layout == "channels_first" else grid
         kind = np.result_type(wide(x), wide(vectors))
         x, vectors = x.astype(kind), vectors[..., ::-1].astype(kind)
-        places = [self._place(vectors[..., k], x.shape[2 + k]) for k in range(x.ndim - 2)]
+        coordinates = [self._pixel_coordinate(vectors[..., k], x.shape[2 + k]) for k in range(x.ndim - 2)]
         out = np.stack(
-            [self._sampled(x[n], [p[n] for p in places]) for n in range(len(x))]
+            [self._sampled(x[n], [p[n] for p in coordinates]) for n in range(len(x))]
             or [np.zeros((x.shape[1], *vectors.shape[1:-1]), kind)]
         )[: len(x)]
         return convert_array(out, data.dtype).transpose(order)
 
-    def _place(self, coordinate: Array, length: int) -> Array:
+    def _pixel_coordinate(self, coordinate: Array, length: int) -> Array:
         if self.align_corners:
             x, low, high = (coordinate + 1) / 2 * (length - 1), 0.0, length - 1.0
         else:
@@ -100,17 +100,17 @@ class GridSample(Operator):
             return np.where((x >= low) & (x <= high), x, folded).astype(coordinate.dtype)
         return x
 
-    def _sampled(self, image: Array, places: list[Array]) -> Array:
+    def _sampled(self, image: Array, coordinates: list[Array]) -> Array:
         """Sample one image (C, …) at coordinates given per spatial dimension."""
         if self.method == "nearest":
-            return self._pixels(image, [_index(p) for p in places])
+            return self._pixels(image, [_index(p) for p in coordinates])
         reach = 1 if self.method == "bilinear" else 2
-        floors = [np.floor(p) for p in places]
-        total: Any = np.zeros((image.shape[0], *places[0].shape), image.dtype)
-        for taps in product(range(1 - reach, reach + 1), repeat=len(places)):
+        floors = [np.floor(p) for p in coordinates]
+        total: Any = np.zeros((image.shape[0], *coordinates[0].shape), image.dtype)
+        for taps in product(range(1 - reach, reach + 1), repeat=len(coordinates)):
             weight: Any = 1
-            for tap, place, low in zip(taps, places, floors, strict=True):
-                weight = weight * _weight(np.abs(place - low - tap), reach)
+            for tap, coordinate, low in zip(taps, coordinates, floors, strict=True):
+                weight = weight * _weight(np.abs(coordinate - low - tap), reach)
             values = self._pixels(image, [_index(f) + t for f, t in zip(floors, taps, strict=True)])
             total = total + values * np.asarray(weight, image.dtype)
         return total
@@ -131,8 +131,8 @@ class GridSample(Operator):
         return np.where(inside, image[(slice(None), *at)], image.dtype.type(0))
 
 
-def _index(place: Array) -> Array:
-    return np.nan_to_num(np.clip(place, -(2.0**60), 2.0**60)).astype(np.int64)
+def _index(coordinate: Array) -> Array:
+    return np.nan_to_num(np.clip(coordinate, -(2.0**60), 2.0**60)).astype(np.int64)
 
 
 def _weight(d: Array, reach: int) -> Array:
@@ -185,7 +185,7 @@ class AffineGrid(Operator):
                 axes.append(2 * i / kind(max(length - 1, 1)) - 1)
             else:
                 axes.append((2 * i + 1) / kind(max(length, 1)) - 1)
-        places = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(tuple(size), theta.dtype)], -1)
-        out = np.einsum("nrc,...c->n...r", theta, places)
+        points = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(tuple(size), theta.dtype)], -1)
+        out = np.einsum("nrc,...c->n...r", theta, points)
         out = np.moveaxis(out, -1, 1) if self.grid_layout == "channels_first" else out
         return convert_array(np.ascontiguousarray(out), DataType(data.dtype.name).numpy())

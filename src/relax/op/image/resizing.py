@@ -92,11 +92,11 @@ class Resizing(Operator):
                 slack = abs(full) * 1e-6
                 if not (scale > 0 and -0.5 - slack <= full - sizes[k] <= 1 + slack):
                     raise AssertionError(topi.image.SCALE_MESSAGE)
-            places = self.places(length, sizes[k], scale, region)
-            taps, weights = self._taps(places, length, sizes[k], scale, antialias)
+            coordinates = self.places(length, sizes[k], scale, region)
+            taps, weights = self._taps(coordinates, length, sizes[k], scale, antialias)
             out = _gathered(out, axis, np.clip(taps, 0, max(length - 1, 0)), weights)
             if self.cropped:
-                beyond = (places < 0) | (places > length - 1)
+                beyond = (coordinates < 0) | (coordinates > length - 1)
                 outside = outside | beyond.reshape([-1 if d == axis else 1 for d in range(data.ndim)])
         result = converted(np.asarray(out), dtype)
         value = converted(np.asarray(self.extrapolation_value), dtype)
@@ -131,25 +131,25 @@ class Resizing(Operator):
                 return np.full(size, 0.5 * (start + end) * (length - 1))
 
     def _taps(
-        self, places: Array, length: int, size: int, scale: float | None, antialias: bool
+        self, coordinates: Array, length: int, size: int, scale: float | None, antialias: bool
     ) -> tuple[Array, Array | None]:
         """Tap indices (size, taps) and weights; None for weights if single elements are copied."""
         if self.method == "nearest_neighbor":
-            away = np.where(places < 0, np.ceil(places - 0.5), np.floor(places + 0.5))
+            away = np.where(coordinates < 0, np.ceil(coordinates - 0.5), np.floor(coordinates + 0.5))
             rounded = {
                 "round": away,
-                "floor": np.floor(places),
-                "ceil": np.ceil(places),
-                "round_prefer_floor": np.ceil(places - 0.5),
-                "round_prefer_ceil": np.floor(places + 0.5),
+                "floor": np.floor(coordinates),
+                "ceil": np.ceil(coordinates),
+                "round_prefer_floor": np.ceil(coordinates - 0.5),
+                "round_prefer_ceil": np.floor(coordinates + 0.5),
             }[self.rounding_method]
             return rounded.astype(np.int64)[:, None], None
         radius, narrowing = (1 if self.method == "linear" else 2), 1.0
         if antialias and size:
             narrowing = min(1.0, size / length if scale is None else scale)
             radius = int(np.ceil(radius / narrowing))
-        taps = np.floor(places).astype(np.int64)[:, None] + np.arange(1 - radius, radius + 1)
-        d = np.abs((taps - places[:, None]) * narrowing)
+        taps = np.floor(coordinates).astype(np.int64)[:, None] + np.arange(1 - radius, radius + 1)
+        d = np.abs((taps - coordinates[:, None]) * narrowing)
         a = self.cubic_alpha
         near, far = (a + 2) * d**3 - (a + 3) * d**2 + 1, a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
         cubic = np.where(d <= 1, near, np.where(d < 2, far, 0))

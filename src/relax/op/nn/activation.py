@@ -77,7 +77,7 @@ def _finite_tail(data: Array) -> Array:
     return np.maximum(data.astype(np.float64), -1000.0)
 
 
-def _parts(w: Array) -> tuple[Array, Array]:
+def _high_and_low(w: Array) -> tuple[Array, Array]:
     """Split a longdouble into two float64: in their tails, functions lose as many digits as w has before the point."""
     high = w.astype(np.float64)
     return high, (w - high).astype(np.float64)
@@ -85,7 +85,7 @@ def _parts(w: Array) -> tuple[Array, Array]:
 
 def _times_sigmoid(x: Array, w: Array) -> Array:
     """x · σ(w) for a longdouble w; the smallest results, whose σ(w) would be subnormal, in two factors."""
-    w, low = _parts(w)
+    w, low = _high_and_low(w)
     far = w < -600
     e = np.exp(np.where(far, 600, 0) - np.abs(w))
     last = np.where(far, math.exp(-600), 1) * np.where(w < 0, 1 + low, 1)
@@ -104,7 +104,7 @@ class Gelu(FloatUnary):
 
     def reference(self, data: Array) -> Array:
         x = _finite_tail(data)
-        z, low = _parts(np.maximum(-x, -1000) * np.sqrt(np.longdouble(0.5)))
+        z, low = _high_and_low(np.maximum(-x, -1000) * np.sqrt(np.longdouble(0.5)))
         slope = z + np.sqrt(z * z + 4 / math.pi)  # -erfc'(z) / erfc(z), nearly
         return convert_array(x * 0.5 * _erfc(z) * (1 - slope * low), data.dtype)
 

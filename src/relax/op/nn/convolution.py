@@ -115,8 +115,8 @@ class AnyConvolution(Windowed):
     def taps(self, w: Array) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         """Index of each tap in the kernel, and its offset from the first tap in the data."""
         dilation = self.dilation
-        places = product(*(range(size) for size in w.shape[2:]))
-        return [(k, tuple(d * i for d, i in zip(dilation, k, strict=True))) for k in places]
+        tap_indices = product(*(range(size) for size in w.shape[2:]))
+        return [(k, tuple(d * i for d, i in zip(dilation, k, strict=True))) for k in tap_indices]
 
     def strided(self, start: Sequence[int], counts: Sequence[int]) -> tuple[Any, ...]:
         """Slices of the spatial dimensions: `counts` elements each, `strides` apart, from `start`."""
@@ -199,9 +199,9 @@ class Convolution(AnyConvolution):
         out = np.zeros((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
         each, per_group = w.shape[0] // self.groups, w.shape[1]
         for g in range(self.groups):
-            part, kernel = x[:, g * per_group :][:, :per_group], w[g * each : (g + 1) * each]
+            group, kernel = x[:, g * per_group :][:, :per_group], w[g * each : (g + 1) * each]
             for k, start in self.taps(w):
-                window = part[self.strided(start, counts)]
+                window = group[self.strided(start, counts)]
                 out[:, g * each : (g + 1) * each] += np.einsum("nc...,oc->no...", window, kernel[(..., *k)])
         return out
 
@@ -281,9 +281,9 @@ class TransposedConvolution(AnyConvolution):
         room = [n + s for n, s in zip(whole, self.strides, strict=True)]
         out = np.zeros((x.shape[0], each * self.groups, *room), np.result_type(x, w))
         for g in range(self.groups):
-            part, kernel = x[:, g * per_group :][:, :per_group], w[:, g * per_group :][:, :per_group]
+            group, kernel = x[:, g * per_group :][:, :per_group], w[:, g * per_group :][:, :per_group]
             for k, start in self.taps(w):
-                added = np.einsum("nc...,oc->no...", part, kernel[(..., *k)])
+                added = np.einsum("nc...,oc->no...", group, kernel[(..., *k)])
                 out[:, g * each : (g + 1) * each][self.strided(start, counts)] += added
         crop = zip(self.pads, sizes, strict=True)
         return out[(..., *(slice(low, low + size) for (low, _), size in crop))]

@@ -155,9 +155,9 @@ class NLLLoss(Operator):
         losses = apply("nn.nll_loss", predictions, targets, reduction="none", ignore_index=self.ignore_index)
         share = grad
         if self.reduction == "mean":
-            others = [d for d in range(ndim) if d != axis]
-            total = apply("sum", weights * (apply("sum", hits, axis=others) if others else hits))
+            other_axes = [d for d in range(ndim) if d != axis]
+            total = apply("sum", weights * (apply("sum", hits, axis=other_axes) if other_axes else hits))
             losses, share = losses - result, grad / total
         losses = apply("expand_dims", losses * share, axis=axis)
-        others = [d for d in range(ndim) if d != axis]
-        return apply("sum", hits * losses, axis=others) if others else hits * losses
+        other_axes = [d for d in range(ndim) if d != axis]
+        return apply("sum", hits * losses, axis=other_axes) if other_axes else hits * losses

@@ -23,7 +23,7 @@ from .activation import wide
 
 
 def _require_sizes(
-    name: str, info: TensorStructInfo, expected: tuple[PrimExpr, ...] | None, count: int, what: str
+    name: str, info: TensorStructInfo, expected: tuple[PrimExpr, ...] | None, count: int, requirement: str
 ) -> None:
     """Raise OperatorError if a parameter is proved not to have the sizes of the normalised axes."""
     if info.ndim not in (-1, count):
@@ -31,10 +31,10 @@ def _require_sizes(
         raise OperatorError(SHAPES, f"{name} must have {count} dimension{plural}, found {info.ndim}", operand=name)
     if info.dims is None or expected is None:
         return
-    for d, (found, size) in enumerate(zip(info.dims, expected, strict=True)):
-        message = f"dimension {d} of {name} must be {what}"
-        remark = {name: f"dimension {d} is {prim_text(found)}"}
-        require_same_dim(found, size, OperatorError(SHAPES, message, remarks=remark))
+    for d, (actual, size) in enumerate(zip(info.dims, expected, strict=True)):
+        message = f"dimension {d} of {name} must be {requirement}"
+        remark = {name: f"dimension {d} is {prim_text(actual)}"}
+        require_same_dim(actual, size, OperatorError(SHAPES, message, remarks=remark))
 
 
 class OverAxes(Operator):
@@ -71,14 +71,14 @@ class OverAxes(Operator):
         if axes != sorted(axes):
             order = sorted(range(len(axes)), key=axes.__getitem__)
             parameter = apply("permute_dims", parameter, axes=order)
-        others = [d for d in range(ndim) if d not in axes]
-        return apply("expand_dims", parameter, axis=others) if others else parameter
+        other_axes = [d for d in range(ndim) if d not in axes]
+        return apply("expand_dims", parameter, axis=other_axes) if other_axes else parameter
 
     def parameter_gradient(self, grad: Term, ndim: int) -> Term:
         """Gradient with respect to a parameter, given that of the `lifted` parameter in the data's shape."""
         axes = [a % ndim for a in self.axes]
-        others = [d for d in range(ndim) if d not in axes]
-        total = apply("sum", grad, axis=others) if others else grad
+        other_axes = [d for d in range(ndim) if d not in axes]
+        total = apply("sum", grad, axis=other_axes) if other_axes else grad
         ranks = [sorted(axes).index(a) for a in axes]
         return total if axes == sorted(axes) else apply("permute_dims", total, axes=ranks)
 
@@ -211,17 +211,17 @@ class OfChannels(Operator):
     def channels_gradient(self, operands: Sequence[Term], grad: Term, standard: Term, slopes: Term) -> Gradients | None:
         """Gradients with respect to data (`slopes`), and to γ and β: sums over all axes but the channels'."""
         ndim = tensor_info(operands[0]).ndim
-        others = [d for d in range(ndim) if d != self.channel_axis % ndim]
+        other_axes = [d for d in range(ndim) if d != self.channel_axis % ndim]
         return (
             slopes,
-            apply("sum", grad * standard, axis=others) if self.scale else None,
-            apply("sum", grad, axis=others) if self.center else None,
+            apply("sum", grad * standard, axis=other_axes) if self.scale else None,
+            apply("sum", grad, axis=other_axes) if self.center else None,
         )
 
     def scaled(self, grad: Term, gamma: Term, ndim: int) -> Term:
         """Gradient with respect to the factor of γ, given that with respect to the result."""
-        others = [d for d in range(ndim) if d != self.channel_axis % ndim]
-        return grad * apply("expand_dims", gamma, axis=others) if self.scale else grad
+        other_axes = [d for d in range(ndim) if d != self.channel_axis % ndim]
+        return grad * apply("expand_dims", gamma, axis=other_axes) if self.scale else grad
 
     def affine(self, x: Array, gamma: Array, beta: Array) -> Array:
         """x · γ + β, channel by channel."""
@@ -362,10 +362,10 @@ class BatchNorm(Operator):
         new_mean, new_var = moving_mean, moving_var
         with np.errstate(all="ignore"):
             if self.training:
-                others = tuple(d for d in range(data.ndim) if d != axis)
-                batch_mean = x.sum(others) / x.dtype.type(max(x.size, 0) / max(x.shape[axis], 1))
+                other_axes = tuple(d for d in range(data.ndim) if d != axis)
+                batch_mean = x.sum(other_axes) / x.dtype.type(max(x.size, 0) / max(x.shape[axis], 1))
                 centred = x - batch_mean.reshape(shape)
-                batch_var = (centred * centred).sum(others) / x.dtype.type(x.size / max(x.shape[axis], 1))
+                batch_var = (centred * centred).sum(other_axes) / x.dtype.type(x.size / max(x.shape[axis], 1))
                 new_mean = (mean * (1 - self.momentum) + batch_mean * self.momentum).astype(data.dtype)
                 new_var = (variance * (1 - self.momentum) + batch_var * self.momentum).astype(data.dtype)
                 mean, variance = batch_mean, batch_var
@@ -382,22 +382,22 @@ class BatchNorm(Operator):
         if ndim == -1:
             return None
         by_y, by_mean, by_var = (_field(grad, i) for i in range(3))
-        others = tuple(d for d in range(ndim) if d != self.axis % ndim)
+        other_axes = tuple(d for d in range(ndim) if d != self.axis % ndim)
 
         def along(vector: Any) -> Any:
-            return apply("expand_dims", vector, axis=others) if others else vector
+            return apply("expand_dims", vector, axis=other_axes) if other_axes else vector
 
         def total(value: Any) -> Any:
-            return apply("sum", value, axis=others) if others else value
+            return apply("sum", value, axis=other_axes) if other_axes else value
 
         slope = by_y * along(gamma) if self.scale else by_y
         if self.training:
             share = self.momentum
-            mean, (standard, root) = _mean(data, others), _standardised_term(data, others, self.epsilon)
+            mean, (standard, root) = _mean(data, other_axes), _standardised_term(data, other_axes, self.epsilon)
             by_batch = apply("broadcast_to", along(by_mean), apply("shape_of", data))
             statistics = by_batch * share + along(by_var) * (data - mean) * (2 * share)
-            count = apply("sum", apply("ones_like", data), axis=others, keepdims=True)
-            by_data = _standardised_gradient(standard, root, slope, others) + statistics / count
+            count = apply("sum", apply("ones_like", data), axis=other_axes, keepdims=True)
+            by_data = _standardised_gradient(standard, root, slope, other_axes) + statistics / count
             by_mean, by_var = by_mean * (1 - share), by_var * (1 - share)
         else:
             root = along(apply("sqrt", moving_var + self.epsilon))

@@ -110,8 +110,8 @@ class Pad(Move):
             return None
         axes = list(range(len(dims)))
         ends = [low + size for low, size in zip(numbers[::2], dims, strict=True)]
-        part = apply("strided_slice", grad, axes, numbers[::2], ends) if axes else grad
-        return (part if is_float(data) else None, None)
+        interior = apply("strided_slice", grad, axes, numbers[::2], ends) if axes else grad
+        return (interior if is_float(data) else None, None)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         widths = scalars_of(infos[1])
@@ -146,9 +146,9 @@ class BatchFlatten(Move):
         return None if gradient is None else (gradient,)
 
 
-def _require_multiple(size: PrimExpr, factor: int, what: str) -> PrimExpr:
+def _require_multiple(size: PrimExpr, factor: int, subject: str) -> PrimExpr:
     """Divide a size by a number, which must divide it."""
-    message = f"{what} must be a multiple of {factor}, found {prim_text(size)}"
+    message = f"{subject} must be a multiple of {factor}, found {prim_text(size)}"
     error = OperatorError(SHAPES, message, operand="data")
     require_same_dim(simplify(size % factor), const(0, "int64"), error)
     return simplify_dim(size // factor)
@@ -188,8 +188,8 @@ class PixelShuffle(PixelMove):
         r = self.upscale_factor
         *outer, c, h, w = data.shape
         n = len(outer)
-        parts = data.reshape(*outer, c // (r * r), r, r, h, w)
-        moved = parts.transpose(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+        blocked = data.reshape(*outer, c // (r * r), r, r, h, w)
+        moved = blocked.transpose(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
         return moved.reshape(*outer, c // (r * r), h * r, w * r)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
@@ -217,8 +217,8 @@ class PixelUnshuffle(PixelMove):
         r = self.downscale_factor
         *outer, c, h, w = data.shape
         n = len(outer)
-        parts = data.reshape(*outer, c, h // r, r, w // r, r)
-        moved = parts.transpose(*range(n + 1), n + 2, n + 4, n + 1, n + 3)
+        blocked = data.reshape(*outer, c, h // r, r, w // r, r)
+        moved = blocked.transpose(*range(n + 1), n + 2, n + 4, n + 1, n + 3)
         return moved.reshape(*outer, c * r * r, h // r, w // r)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:

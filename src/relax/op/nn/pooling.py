@@ -85,20 +85,20 @@ class Pool(Windowed):
         batch, channels, *sizes = shape
         covered = self.covered(sizes)
         ends = [size + high for size, (_, high) in zip(sizes, self.pads, strict=True)]
-        for place in product(*(range(len(along)) for along in covered)):
-            taps = [along[i] for along, i in zip(covered, place, strict=True)]
+        for position in product(*(range(len(along)) for along in covered)):
+            taps = [along[i] for along, i in zip(covered, position, strict=True)]
             inside = [[t for t in along if 0 <= t < size] for along, size in zip(taps, sizes, strict=True)]
-            places = [sum(t < end for t in along) for along, end in zip(taps, ends, strict=True)]
-            yield place, np.ix_(range(batch), range(channels), *inside), int(np.prod(places))
+            counts = [sum(t < end for t in along) for along, end in zip(taps, ends, strict=True)]
+            yield position, np.ix_(range(batch), range(channels), *inside), int(np.prod(counts))
 
     def fold_windows(self, data: Array, fold: Callable[[Array, int], Any], dtype: Any = None) -> Array:
         """Apply `fold`(elements (N, C, count), number of padded elements that count) to each window."""
         x = self.canonical(data)
         counts = map(len, self.covered(x.shape[2:]))
         out = np.zeros((*x.shape[:2], *counts), dtype or data.dtype)
-        for place, index, places in self.windows(x.shape):
+        for position, index, counted in self.windows(x.shape):
             count = int(np.prod([along.size for along in index[2:]]))
-            out[(..., *place)] = fold(x[index].reshape(*x.shape[:2], count), places)
+            out[(..., *position)] = fold(x[index].reshape(*x.shape[:2], count), counted)
         return self.in_result_layout(out)
 
     def pool_gradient(self, name: str, operands: Sequence[Term], grad: Term, *attributes: str) -> Gradients | None:
@@ -150,9 +150,9 @@ class AvgPool(PlainPool):
         return self.pooled(partial(topi.nn.avg_pool, count_include_pad=self.count_include_pad), data)
 
     def reference(self, data: Array) -> Array:
-        def mean(window: Array, places: int) -> Array:
+        def mean(window: Array, counted: int) -> Array:
             total = wide(window).sum(-1)
-            return total / max(places if self.count_include_pad else window.shape[-1], 1)
+            return total / max(counted if self.count_include_pad else window.shape[-1], 1)
 
         return self.fold_windows(data, mean)
 
@@ -212,7 +212,7 @@ class MaxPoolWithIndices(Pool):
         return [values, indices]
 
     def laid_out(self, pooled: Any) -> Any:
-        return [super(MaxPoolWithIndices, self).laid_out(part) for part in pooled]
+        return [super(MaxPoolWithIndices, self).laid_out(array) for array in pooled]
 
     def reference(self, data: Array) -> list[Array]:
         numbers = cast("Array", np.arange(data.size)).reshape(data.shape)
@@ -275,8 +275,8 @@ class AdaptivePool(Windowed):
         for d, count in enumerate(self.output_size, 2):
             size = x.shape[d]
             windows = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
-            parts = [x.take(range(start, end), d) for start, end in windows]
-            x = np.stack([part.sum(d) / x.dtype.type(part.shape[d]) for part in parts], d)
+            window_values = [x.take(range(start, end), d) for start, end in windows]
+            x = np.stack([values.sum(d) / x.dtype.type(values.shape[d]) for values in window_values], d)
         return self.in_result_layout(x).astype(data.dtype)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:

@@ -45,13 +45,13 @@ class AnyAttention(Operator):
             self.require_attribute(self.causal_mask is not None, "window_size", "None without a causal_mask")
         if query.dims is None or key.dims is None or value.dims is None:
             return tensor(None, dtype, 4)
-        for what, d, names in (
+        for subject, d, names in (
             ("batch sizes", 0, operands),
             ("numbers of heads", 2, operands),
             ("depths", 3, (q_name, k_name)),
             ("numbers of keys and values", 1, (k_name, v_name)),
         ):
-            _require_same(what, d, {name: operands[name] for name in names})
+            _require_same(subject, d, {name: operands[name] for name in names})
         b, m, h, _ = query.dims
         return tensor((b, m, h, value.dims[3]), dtype)
 
@@ -83,14 +83,14 @@ class AnyAttention(Operator):
         return np.logical_and(j <= last, j >= first)
 
 
-def _require_same(what: str, d: int, infos: dict[str, TensorStructInfo]) -> None:
+def _require_same(subject: str, d: int, infos: dict[str, TensorStructInfo]) -> None:
     (first, info), *rest = infos.items()
     for name, other in rest:
         assert info.dims is not None
         assert other.dims is not None
         error = OperatorError(
             SHAPES,
-            f"the {what} differ",
+            f"the {subject} differ",
             remarks={
                 first: f"dimension {d} is {prim_text(info.dims[d])}",
                 name: f"dimension {d} is {prim_text(other.dims[d])}",
@@ -183,13 +183,16 @@ class AttentionVarLen(AnyAttention):
         result = self.attended({"queries": queries, "keys": keys, "values": values})
         starts = {"seqstart_q": seqstart_q, "seqstart_k": seqstart_k}
         longest = {"max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k}
-        for infos, ndims, what in ((starts, (-1, 1), "1 dimension"), (longest, (-1, 0, 1), "at most 1 dimension")):
+        for infos, ndims, requirement in (
+            (starts, (-1, 1), "1 dimension"),
+            (longest, (-1, 0, 1), "at most 1 dimension"),
+        ):
             for name, info in infos.items():
                 if info is None:
                     continue
                 self.require_dtype(info, name, "int")
                 if info.ndim not in ndims:
-                    raise OperatorError(SHAPES, f"{name} must have {what}, found {info.ndim}", operand=name)
+                    raise OperatorError(SHAPES, f"{name} must have {requirement}, found {info.ndim}", operand=name)
         self._require_sequences(queries, seqstart_q, seqstart_k)
         return result
 
@@ -233,8 +236,8 @@ class AttentionVarLen(AnyAttention):
     ) -> Array:
         out = np.zeros((*queries.shape[:3], values.shape[3]), queries.dtype)
         starts: Sequence[Array] = (seqstart_q, seqstart_q if seqstart_k is None else seqstart_k)
-        for first, last, begin, end in zip(*(part for s in starts for part in (s[:-1], s[1:])), strict=True):
-            parts = queries[:, first:last], keys[:, begin:end], values[:, begin:end]
-            seen = self.visible(parts[0].shape[1], parts[1].shape[1])
-            out[:, first:last] = self.attend(*parts, None, seen)
+        for first, last, begin, end in zip(*(ends for s in starts for ends in (s[:-1], s[1:])), strict=True):
+            operands = queries[:, first:last], keys[:, begin:end], values[:, begin:end]
+            seen = self.visible(operands[0].shape[1], operands[1].shape[1])
+            out[:, first:last] = self.attend(*operands, None, seen)
         return out

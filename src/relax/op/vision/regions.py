@@ -96,11 +96,11 @@ class RoiAlign(Operator):
                 self.sample_ratio if self.sample_ratio > 0 else max(int(np.ceil(e / n)), 0)
                 for e, n in zip(extent, size, strict=True)
             ]
-            places = [
+            coordinates = [
                 (s + (np.arange(n)[:, None] + (np.arange(g) + 0.5) / max(g, 1)) * (e / n)).astype(x.dtype)
                 for s, e, n, g in zip(start, extent, size, grid, strict=True)
             ]
-            values = self._sampled(x[images[r]], *places)  # (C, heights, samples, widths, samples)
+            values = self._sampled(x[images[r]], *coordinates)  # (C, heights, samples, widths, samples)
             if self.mode == "avg":
                 out[r] = values.sum((2, 4)) / max(grid[0] * grid[1], 1)
             elif grid[0] * grid[1]:
@@ -109,9 +109,9 @@ class RoiAlign(Operator):
 
     def _sampled(self, image: Array, rows: Array, columns: Array) -> Array:
         axes: list[tuple[Array, Array, Array, Array]] = []
-        for places, length in ((rows, image.shape[1]), (columns, image.shape[2])):
-            inside = (places >= -1) & (places <= length)
-            clipped = np.clip(places, 0, length - 1)
+        for coordinates, length in ((rows, image.shape[1]), (columns, image.shape[2])):
+            inside = (coordinates >= -1) & (coordinates <= length)
+            clipped = np.clip(coordinates, 0, length - 1)
             low = np.floor(clipped).astype(np.int64)
             axes.append((low, np.minimum(low + 1, length - 1), clipped - low, inside))
         (y0, y1, fy, iy), (x0, x1, fx, ix) = axes
@@ -121,7 +121,7 @@ class RoiAlign(Operator):
             return image[:, y[:, :, None, None], x[None, None, :, :]]
 
         fy, fx = fy[at], fx[None, None]
-        parts = [read(y0, x0) * (1 - fy) * (1 - fx), read(y0, x1) * (1 - fy) * fx]
-        parts += [read(y1, x0) * fy * (1 - fx), read(y1, x1) * fy * fx]
-        value = np.max(parts, 0) if self.mode == "weighted_max" else np.sum(parts, 0)
+        corners = [read(y0, x0) * (1 - fy) * (1 - fx), read(y0, x1) * (1 - fy) * fx]
+        corners += [read(y1, x0) * fy * (1 - fx), read(y1, x1) * fy * fx]
+        value = np.max(corners, 0) if self.mode == "weighted_max" else np.sum(corners, 0)
         return np.where(iy[at] & ix[None, None], value, 0).astype(image.dtype)

@@ -88,13 +88,13 @@ class Suppression(Operator):
                 legal = score >= -np.inf
                 if least is not None:
                     legal = score > np.asarray(least).reshape(()).astype(score.dtype)
-                left = sorted(np.flatnonzero(legal), key=lambda i: (-score[i], i))
+                candidates = sorted(np.flatnonzero(legal), key=lambda i: (-score[i], i))
                 for _ in range(min(count, len(score))):
-                    if not left:
+                    if not candidates:
                         break
-                    chosen, *rest = left
+                    chosen, *rest = candidates
                     rows.append((b, c, int(chosen)))
-                    left = [i for i in rest if not _overlap(low, high, chosen, i) > limit]
+                    candidates = [i for i in rest if not _overlap(low, high, chosen, i) > limit]
         return rows
 
     def _corners(self, boxes: Array) -> tuple[Array, Array]:
