@@ -139,14 +139,14 @@ def _type_parts(node: Node) -> list[Node]:
     """Expressions and types directly below a node, except the variables it binds."""
     if isinstance(node, Expr):
         return [*types_of(node), *parts_of(node)]
-    parts: list[Node] = []
+    children: list[Node] = []
     for spec in node.__node_fields__:
         if spec.kind == "child":
             value: Any = getattr(node, spec.name)
             items: Iterable[Any] = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
-            parts.extend(item for item in items if isinstance(item, (Type, Expr)))
-            parts.extend(part for item in items for part in getattr(item, "inputs", ()))
-    return parts
+            children.extend(item for item in items if isinstance(item, (Type, Expr)))
+            children.extend(child for item in items for child in getattr(item, "inputs", ()))
+    return children
 
 
 # ---------------------------------------------------------------------------------------- well-formedness

@@ -84,13 +84,13 @@ def dynamic_call(op: Op, operands: list[Any], attrs: dict[str, Any]) -> Call | N
     if all(isinstance(value, Constant) for value in given.values()):
         attrs.update((name, plain_attr(op, name, value.data)) for name, value in given.items())
         return None
-    parts = [as_expr(operand) for operand in operands]
+    exprs = [as_expr(operand) for operand in operands]
     for name, position in sorted(form.attrs.items(), key=lambda item: item[1]):
         field = spec.field(name)
         assert field is not None
         value = attrs.pop(name, None if field.default is REQUIRED else field.default)
-        parts.insert(position, value if isinstance(value, RelayExpr) else _constant_attr(field, value))
-    return call_operator(dynamic.name, *parts, **attrs)
+        exprs.insert(position, value if isinstance(value, RelayExpr) else _constant_attr(field, value))
+    return call_operator(dynamic.name, *exprs, **attrs)
 
 
 def _constant_attr(field: AttrField, value: Any) -> Expr:

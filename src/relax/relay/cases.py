@@ -30,12 +30,12 @@ def unmatched_cases(match: Match, mod: IRModule) -> list[Pattern]:
 def unreachable_clauses(match: Match, mod: IRModule) -> list[int]:
     """Return the indices of clauses fully covered by earlier clauses."""
     rows: list[Row] = []
-    found: list[int] = []
+    unreachable: list[int] = []
     for i, clause in enumerate(match.clauses):
         if not _useful(rows, (clause.lhs,), mod):
-            found.append(i)
+            unreachable.append(i)
         rows.append((clause.lhs,))
-    return found
+    return unreachable
 
 
 def _missing(rows: Sequence[Row], width: int, mod: IRModule) -> list[Row]:

@@ -62,13 +62,13 @@ def segment_sum(data: Expr, segment_ids: Expr, num_segments: int) -> Expr:
 
     `num_segments` is required; TVM infers it by running the program.
     """
-    places = call_operator("expand_dims", segment_ids, axis=0)
+    indices = call_operator("expand_dims", segment_ids, axis=0)
     # Zeros of a run-time shape: that of the data, with `num_segments` rows.
     shape = call_operator("shape_of", data, dtype="int64")
     sizes = call_operator("scatter_elements", shape, const(np.zeros(1, "int64")), const(np.array([num_segments])))
     zero = call_operator("cast_like", const(0.0), data)
     whole = call_operator("dyn.full", zero, sizes)
-    return call_operator("scatter_nd", whole, places, data, mode="add")
+    return call_operator("scatter_nd", whole, indices, data, mode="add")
 
 
 COMPOSITES: Final[dict[str, Callable[..., Expr]]] = {

@@ -226,8 +226,8 @@ def matched(pattern: Pattern, value: Any) -> dict[Expr, Any] | None:
     bound: dict[Expr, Any] = {}
     stack = [(pattern, value)]
     while stack:
-        part, item = stack.pop()
-        match part:
+        subpattern, item = stack.pop()
+        match subpattern:
             case PatternVar(var):
                 bound[var] = item
             case PatternConstructor(constructor, patterns):
@@ -250,9 +250,9 @@ def _truth(value: Any, node: If) -> bool:
     return bool(value)
 
 
-def _check_count(call: Call, what: str, expected: int, found: int) -> None:
-    if expected != found:
-        message = f"{what} takes {expected} arguments, found {found}"
+def _check_count(call: Call, callee: str, expected: int, actual: int) -> None:
+    if expected != actual:
+        message = f"{callee} takes {expected} arguments, found {actual}"
         raise DiagnosticError(Diagnostic(NOT_A_FUNCTION, message, call.span))
 
 

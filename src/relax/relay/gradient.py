@@ -67,12 +67,12 @@ def gradient(
     return result
 
 
-def _check_differentiable(type_: Type, what: str, node: RelayExpr) -> None:
+def _check_differentiable(type_: Type, subject: str, node: RelayExpr) -> None:
     if isinstance(type_, TupleType):
         for field in type_.fields:
-            _check_differentiable(field, what, node)
+            _check_differentiable(field, subject, node)
     elif not isinstance(type_, TensorType):
-        message = f"the gradient is one by tensors, but {what} is of type {type_}"
+        message = f"the gradient is one by tensors, but {subject} is of type {type_}"
         raise DiagnosticError(Diagnostic(NO_GRADIENT, message, node.span))
 
 
@@ -132,9 +132,9 @@ class _GraphGradient:
         self.types[changed] = node.checked_type
         return changed
 
-    def _refuse(self, what: str, node: Expr) -> Any:
+    def _refuse(self, construct: str, node: Expr) -> Any:
         hint = 'mode="higher_order" differentiates control flow, closures and references'
-        message = f"{what} has no first-order gradient"
+        message = f"{construct} has no first-order gradient"
         raise DiagnosticError(Diagnostic(NO_GRADIENT, message, node.span, hint=hint))
 
     def _type(self, expr: Expr) -> Type:

@@ -311,15 +311,15 @@ def _plain(constructor: Constructor) -> Constructor:
     stack = list(constructor.inputs)
     seen: set[int] = set()
     while stack:
-        part = stack.pop()
-        if id(part) in seen:
+        type_ = stack.pop()
+        if id(type_) in seen:
             continue
-        seen.add(id(part))
-        if isinstance(part, TensorType):
-            message = f"{constructor.name_hint} holds a {part}, which leaves no place for its gradient"
+        seen.add(id(type_))
+        if isinstance(type_, TensorType):
+            message = f"{constructor.name_hint} holds a {type_}, which leaves no place for its gradient"
             hint = "make the tensor's type a parameter of the data type"
             raise DiagnosticError(Diagnostic(NO_GRADIENT, message, constructor.span, hint=hint))
-        stack += parts_of_type(part)
+        stack += parts_of_type(type_)
     return constructor
 
 

@@ -183,9 +183,9 @@ class Inference:
         for node, type_ in {**self.types, **self.general}.items():
             type_ = resolved(self.general.get(node, type_))
             if unsolved.of(type_):
-                what = f"variable %{node.name_hint}" if isinstance(node, Var) else "this expression"
+                subject = f"variable %{node.name_hint}" if isinstance(node, Var) else "this expression"
                 hint = "annotate the variables that it depends on"
-                message = f"the type of {what} cannot be inferred: {type_text(type_)}"
+                message = f"the type of {subject} cannot be inferred: {type_text(type_)}"
                 self.diagnostics.append(Diagnostic(UNKNOWN_TYPE, message, node.span, hint=hint))
                 return
             if isinstance(node, RelayExpr):
@@ -206,11 +206,11 @@ class Inference:
         return level
 
     def _put(self, node: Expr, type_: Type) -> None:
-        known = self.types.get(node)
-        if known is None:
+        current = self.types.get(node)
+        if current is None:
             self.types[node] = type_
         else:
-            self.unifier.equal(known, type_, node.span, "this expression")
+            self.unifier.equal(current, type_, node.span, "this expression")
 
     def type_of(self, expr: Expr) -> Type:
         """Type of a leaf or an already inferred node; polymorphic types are instantiated."""
@@ -243,9 +243,9 @@ class Inference:
         if var in self.general:
             return self._instantiated(self.general[var], var)
         if var not in self.types:
-            known = var.type_annotation
+            annotation = var.type_annotation
             level = self.variable_levels.get(var, self.level)
-            self.types[var] = self._open(known, level) if known is not None else self.unifier.fresh(level)
+            self.types[var] = self._open(annotation, level) if annotation is not None else self.unifier.fresh(level)
         return self.types[var]
 
     def _open(self, type_: Type, level: int | None = None) -> Type:
@@ -353,9 +353,9 @@ class Inference:
         type_ = self.type_of(value)
         if var.type_annotation is not None:
             self.unifier.equal(self._open(var.type_annotation), type_, node.span, f"%{var.name_hint}")
-        known = self.types.setdefault(var, type_)
-        if known is not type_:
-            self.unifier.equal(known, type_, node.span, f"%{var.name_hint}")
+        current = self.types.setdefault(var, type_)
+        if current is not type_:
+            self.unifier.equal(current, type_, node.span, f"%{var.name_hint}")
 
     def _is_inferred(self, value: Expr) -> bool:
         """True if the type of a value is inferred: false inside the value, or for a variable before its `let`."""
@@ -527,18 +527,18 @@ class Inference:
         function = self.unifier.resolve(type_)
         if not isinstance(function, FuncType):
             return function  # an error has been reported
-        left = [v for v in self.unifier.incomplete(function) if self.unifier.levels.get(v, 0) > level]
-        waiting = [r for r in self.unifier.pending if self.unifier.mentions(r, left)]
+        open_types = [v for v in self.unifier.incomplete(function) if self.unifier.levels.get(v, 0) > level]
+        waiting = [r for r in self.unifier.pending if self.unifier.mentions(r, open_types)]
         if any(r.rule is not apply_operator for r in waiting):
             return function  # no type constraint expresses a projection of an unknown tuple
         for relation in waiting:
             for item in self.unifier.incomplete(*relation.inputs, relation.output):
-                if self.unifier.levels.get(item, 0) > level and item not in left:
-                    left.append(item)
-        if not left:
+                if self.unifier.levels.get(item, 0) > level and item not in open_types:
+                    open_types.append(item)
+        if not open_types:
             return function
         params: list[TypeVar] = []
-        for i, item in enumerate(left):
+        for i, item in enumerate(open_types):
             params.append(TypeVar(f"t{i}"))
             self.unifier.found[item] = params[-1]
         self.unifier.pending = [r for r in self.unifier.pending if r not in waiting]

@@ -49,9 +49,9 @@ def check_kind(t: Type, mod: IRModule | None = None) -> TypeKind:
         seen.add(id(type_))
         problems += _definition_problems(type_, mod)
         parts = list(_parts(type_))
-        for part, kind, place in parts:
+        for part, kind, role in parts:
             if kind_of(part) is not kind:
-                message = f"{place} must be of kind {kind.name}, found {_shown(part)} of kind {kind_of(part).name}"
+                message = f"{role} must be of kind {kind.name}, found {_shown(part)} of kind {kind_of(part).name}"
                 problems.append(Diagnostic(WRONG_KIND, message, part.span or type_.span or t.span))
         stack.extend(part for part, _, _ in reversed(parts))
     if problems:
@@ -81,28 +81,28 @@ def _parts(type_: Type) -> Iterator[Part]:
             if isinstance(dtype, TypeVar):
                 yield dtype, TypeKind.BaseType, "the dtype of a tensor"
         case TupleType(fields):
-            yield from _all(fields, kind, "a field of a tuple")
+            yield from _required(fields, kind, "a field of a tuple")
         case RefType(value):
             yield value, kind, "the value of a reference"
         case FuncType():
-            yield from _all(type_.arg_types, kind, "a parameter of a function")
+            yield from _required(type_.arg_types, kind, "a parameter of a function")
             yield type_.ret_type, kind, "the result of a function"
-            yield from _all(type_.type_constraints, TypeKind.Constraint, "a constraint of a function")
+            yield from _required(type_.type_constraints, TypeKind.Constraint, "a constraint of a function")
         case TypeRelation():
-            yield from _all(type_.args, kind, "an argument of a relation")
+            yield from _required(type_.args, kind, "an argument of a relation")
         case TypeCall(func, args):
             yield func, TypeKind.AdtHandle, "what is applied to types"
-            yield from _all(args, kind, "an argument of a type")
+            yield from _required(args, kind, "an argument of a type")
         case TypeData():
             yield type_.header, TypeKind.AdtHandle, "the name of a type definition"
             for constructor in type_.constructors:
-                yield from _all(constructor.inputs, kind, f"a field of {constructor.name_hint}")
+                yield from _required(constructor.inputs, kind, f"a field of {constructor.name_hint}")
         case _:
             return
 
 
-def _all(types: Iterable[Type], kind: TypeKind, place: str) -> Iterator[Part]:
-    return ((type_, kind, place) for type_ in types)
+def _required(types: Iterable[Type], kind: TypeKind, role: str) -> Iterator[Part]:
+    return ((type_, kind, role) for type_ in types)
 
 
 def _definition_problems(type_: Type, mod: IRModule | None) -> list[Diagnostic]:
@@ -112,10 +112,10 @@ def _definition_problems(type_: Type, mod: IRModule | None) -> list[Diagnostic]:
     definition = mod.type_definitions.get(type_.func)
     if not isinstance(definition, TypeData):
         return [Diagnostic(WRONG_KIND, f"the module has no type {name}", type_.span)]
-    wanted, found = len(definition.type_vars), len(type_.args)
-    if wanted == found:
+    wanted, actual = len(definition.type_vars), len(type_.args)
+    if wanted == actual:
         return []
-    return [Diagnostic(WRONG_KIND, f"{name} takes {wanted} types, found {found}", type_.span)]
+    return [Diagnostic(WRONG_KIND, f"{name} takes {wanted} types, found {actual}", type_.span)]
 
 
 def _shown(type_: Type) -> str:

@@ -80,7 +80,7 @@ def evaluate(op: Op, attrs: Attrs | None, operands: Sequence[Value], span: Span 
 
 def _info_of(value: Value) -> StructInfo:
     if isinstance(value, tuple):
-        return TupleStructInfo([_info_of(part) for part in cast("tuple[Any, ...]", value)])
+        return TupleStructInfo([_info_of(field) for field in cast("tuple[Any, ...]", value)])
     return TensorStructInfo(value.shape, value.dtype.name)
 
 
@@ -112,5 +112,5 @@ def _plain(value: Any) -> Value:
     if isinstance(value, NDArray):
         return value.numpy()
     if isinstance(value, (tuple, list)):
-        return tuple(_plain(part) for part in cast("tuple[Any, ...]", value))
+        return tuple(_plain(item) for item in cast("tuple[Any, ...]", value))
     return np.asarray(value)

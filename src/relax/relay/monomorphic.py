@@ -51,9 +51,9 @@ def monomorphic(mod: IRModule, uses: Uses, entry: str = "main") -> IRModule:
     return _Program(mod, uses).module(entry)
 
 
-def untranslated(what: str, span: Span | None, hint: str = "") -> DiagnosticError:
+def untranslated(construct: str, span: Span | None, hint: str = "") -> DiagnosticError:
     """Return the error for a construct without a translation to Relax."""
-    return DiagnosticError(Diagnostic(NOT_TRANSLATED, f"{what} has no translation to Relax", span, hint=hint))
+    return DiagnosticError(Diagnostic(NOT_TRANSLATED, f"{construct} has no translation to Relax", span, hint=hint))
 
 
 @dataclass(eq=False)
@@ -83,13 +83,13 @@ class _Program:
         """Return the module of all instances reachable from the entry point."""
         for name in self._roots(entry):
             self.instance(name, (), None, None)
-        made: dict[str, dict[GlobalVar, Any]] = {}
+        instances: dict[str, dict[GlobalVar, Any]] = {}
         while self._pending:
             instance = self._pending.pop()
-            made.setdefault(instance.name, {})[instance.var] = self._function(instance)
+            instances.setdefault(instance.name, {})[instance.var] = self._function(instance)
         functions: dict[GlobalVar, Any] = {}
         for name in self.names:
-            functions.update(made.get(name, {}))
+            functions.update(instances.get(name, {}))
         return self.mod.with_functions(functions)
 
     def _roots(self, entry: str) -> list[str]:
@@ -97,8 +97,8 @@ class _Program:
             return [name for name, f in self.functions.items() if not is_polymorphic(f.checked_type)]
         type_ = self.functions[entry].checked_type
         if is_polymorphic(type_):
-            what = f"@{entry}, which is called from outside and polymorphic, of type {type_text(type_)},"
-            raise untranslated(what, self.functions[entry].span, "annotate its parameters")
+            construct = f"@{entry}, which is called from outside and polymorphic, of type {type_text(type_)},"
+            raise untranslated(construct, self.functions[entry].span, "annotate its parameters")
         return [entry]
 
     def _function(self, instance: _GlobalInstance) -> Function:
@@ -113,9 +113,9 @@ class _Program:
     ) -> GlobalVar:
         """Return the name of a global function's instance."""
         key = name, _key(args)
-        known = self._instances.get(key)
-        if known is not None:
-            return known.var
+        existing = self._instances.get(key)
+        if existing is not None:
+            return existing.var
         outer, count = parent, 0
         while outer is not None:
             count += bool(args) and outer.name == name
@@ -138,10 +138,10 @@ class _Program:
 
 def _check_nesting(count: int, name: str, args: Sequence[Any], span: Span | None) -> None:
     if count > MOST_NESTED:
-        what = f"{name}, which calls itself at ever other types,"
+        construct = f"{name}, which calls itself at ever other types,"
         kinds = [type_text(arg) for arg in args if isinstance(arg, Type)]
         hint = f"the type arguments of call {count} are {', '.join(kinds)}"
-        raise untranslated(what, span, hint)
+        raise untranslated(construct, span, hint)
 
 
 def _type_params(function: Function) -> tuple[TypeVar, ...]:
@@ -340,7 +340,7 @@ class _Region:
         return self._determined(self.typed(arg)) if isinstance(arg, Type) else arg
 
     def _determined(self, type_: Type) -> Type:
-        return rewritten(type_, lambda part: TupleType(()) if isinstance(part, IncompleteType) else part)
+        return rewritten(type_, lambda inner: TupleType(()) if isinstance(inner, IncompleteType) else inner)
 
     def _let_variable(self, var: Var, instance: Instance | None, span: Span | None) -> Var:
         let = self.shape.lets[var]
@@ -414,9 +414,9 @@ def _takes_arguments(value: Op | Constructor) -> bool:
 
 
 def _new_variable(var: Var, type_: Type) -> Var:
-    made = Var(var.name_hint, type_, span=var.span)
-    update_checked_type(made, type_)
-    return made
+    new_var = Var(var.name_hint, type_, span=var.span)
+    update_checked_type(new_var, type_)
+    return new_var
 
 
 def _as_function(callee: Op | Constructor, type_: FuncType) -> Function:

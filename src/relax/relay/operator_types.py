@@ -62,8 +62,8 @@ def _with_equal_sizes(
     Relax derives no shape if two unknown sizes broadcast, as they may not match. In Relay, `Any` with `Any` gives
     `Any`, and the other dimensions are kept.
     """
-    one = next(iter(unknown))
-    table: Mapping[Any, Any] = dict.fromkeys(unknown, one)
+    common_size = next(iter(unknown))
+    table: Mapping[Any, Any] = dict.fromkeys(unknown, common_size)
     equal = [
         RelaxVar(value.name_hint, substitute_struct_info(value.struct_info, table))
         if isinstance(value, RelaxVar)
@@ -93,32 +93,32 @@ def _operand_tuple(index: int, type_: Type, unknown: set[SizeVar]) -> RelaxExpr:
     return RelaxTuple([RelaxVar(f"x{index}_{i}", info) for i, info in enumerate(infos)])
 
 
-def _info_of(type_: Type, unknown: set[SizeVar], what: str, span: Span | None) -> StructInfo:
+def _info_of(type_: Type, unknown: set[SizeVar], subject: str, span: Span | None) -> StructInfo:
     """Struct info of an operand; each `Any` becomes a new size, which is added to `unknown`."""
 
     def size(dim: Dim) -> PrimExpr:
-        known = as_size(dim)
-        if known is None:
-            known = SizeVar("any", "int64")
-            unknown.add(known)
-        return known
+        extent = as_size(dim)
+        if extent is None:
+            extent = SizeVar("any", "int64")
+            unknown.add(extent)
+        return extent
 
-    def other(part: Type) -> StructInfo:
-        message = f"{what} takes tensors, found a value of type {type_text(part)}"
+    def other(other_type: Type) -> StructInfo:
+        message = f"{subject} takes tensors, found a value of type {type_text(other_type)}"
         raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, span))
 
     return struct_info_of(type_, size, other)
 
 
-def type_of_info(info: StructInfo, unknown: set[SizeVar], what: str, span: Span | None) -> Type:
+def type_of_info(info: StructInfo, unknown: set[SizeVar], subject: str, span: Span | None) -> Type:
     """Type of a struct info; sizes that depend on `unknown` become `Any`."""
     match info:
         case TupleStructInfo(fields):
-            return TupleType([type_of_info(field, unknown, what, span) for field in fields])
+            return TupleType([type_of_info(field, unknown, subject, span) for field in fields])
         case TensorStructInfo() if not info.dtype.is_void and info.ndim >= 0:
             dims = info.dims if info.dims is not None else [None] * info.ndim
             shape = [AnyDim() if d is None or unknown.intersection(free_sizes(d)) else d for d in dims]
             return TensorType(shape, info.dtype)
         case _:
-            message = f"the type of the result of {what} cannot be told from those of its operands"
+            message = f"the type of the result of {subject} cannot be told from those of its operands"
             raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, span))

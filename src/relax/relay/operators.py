@@ -130,7 +130,7 @@ def _tuple(item: Callable[[Any], Any], noun: str) -> Callable[[Any], Any]:
         if not isinstance(value, (tuple, list)):
             raise TypeError(noun)
         try:
-            return tuple(item(part) for part in cast("tuple[Any, ...]", value))
+            return tuple(item(element) for element in cast("tuple[Any, ...]", value))
         except TypeError:
             raise TypeError(noun) from None
 
@@ -225,8 +225,8 @@ def unknown_attribute(spec: OperatorSpec, name: str, span: Span | None) -> Diagn
 
 def unknown_operator(name: str, span: Span | None) -> Diagnostic:
     """Return the diagnostic for an unknown operator."""
-    close = [known for known in close_names(name) if operator_spec(known) is not None]
-    similar = [known for known in close if not Op.get(known).has_attr(DERIVATIVE_OF)]
+    close = [registered for registered in close_names(name) if operator_spec(registered) is not None]
+    similar = [registered for registered in close if not Op.get(registered).has_attr(DERIVATIVE_OF)]
     hint = f"similar: {', '.join(similar)}" if similar else ""
     return Diagnostic("E9010", f"{name} is not an operator of Relay", span, hint=hint)
 

@@ -47,8 +47,8 @@ _PARTS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
 
 def parts_of(expr: Expr) -> tuple[Expr, ...]:
     """Child expressions in evaluation order, including the variables that the expression binds."""
-    parts = _PARTS.get(type(expr))
-    return () if parts is None else parts(expr)
+    get_parts = _PARTS.get(type(expr))
+    return () if get_parts is None else get_parts(expr)
 
 
 def pattern_vars(pattern: Pattern) -> list[Var]:
@@ -58,11 +58,11 @@ def pattern_vars(pattern: Pattern) -> list[Var]:
     bound: list[Var] = []
     stack = [pattern]
     while stack:
-        part = stack.pop()
-        if isinstance(part, PatternVar):
-            bound.append(part.var)
-        elif isinstance(part, (PatternConstructor, PatternTuple)):
-            stack.extend(reversed(part.patterns))
+        subpattern = stack.pop()
+        if isinstance(subpattern, PatternVar):
+            bound.append(subpattern.var)
+        elif isinstance(subpattern, (PatternConstructor, PatternTuple)):
+            stack.extend(reversed(subpattern.patterns))
     return bound
 
 
@@ -101,7 +101,7 @@ def with_pattern_vars(pattern: Pattern, variables: Iterator[Expr]) -> Pattern:
         case PatternVar():
             return pattern.replace(var=as_var(next(variables)))
         case PatternConstructor() | PatternTuple():
-            patterns = tuple(with_pattern_vars(part, variables) for part in pattern.patterns)
+            patterns = tuple(with_pattern_vars(subpattern, variables) for subpattern in pattern.patterns)
             if all(a is b for a, b in zip(patterns, pattern.patterns, strict=True)):
                 return pattern
             return pattern.replace(patterns=patterns)

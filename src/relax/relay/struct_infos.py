@@ -20,10 +20,10 @@ def struct_info_of(type_: Type, sizes: Sizes, other: Callable[[Type], StructInfo
     match type_:
         case TensorType(shape, dtype) if not isinstance(shape, TypeVar) and not isinstance(dtype, TypeVar):
             dims = [sizes(dim) for dim in shape]
-            known = [dim for dim in dims if dim is not None]
-            if len(known) < len(dims):
+            static = [dim for dim in dims if dim is not None]
+            if len(static) < len(dims):
                 return TensorStructInfo(ndim=len(dims), dtype=str(dtype))
-            return TensorStructInfo(known, str(dtype))
+            return TensorStructInfo(static, str(dtype))
         case TupleType(fields):
             return TupleStructInfo([struct_info_of(field, sizes, other) for field in fields])
         case _:

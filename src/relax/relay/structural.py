@@ -52,63 +52,63 @@ class _Comparison:
         """True if both graphs correspond."""
         stack: list[_Pair] = [(lhs, rhs, 0)]
         while stack:
-            a, b, place = stack.pop()
+            a, b, flags = stack.pop()
             if isinstance(a, Node):
                 if type(a) is not type(b):
                     return False
-                steps = self._nodes(a, b, place)
+                steps = self._nodes(a, b, flags)
                 if steps is None:
                     return False
                 stack.extend(reversed(steps))
             elif isinstance(a, (tuple, list)):
                 if not isinstance(b, (tuple, list)):
                     return False
-                items, others = cast("tuple[Any, ...]", a), cast("tuple[Any, ...]", b)
-                if len(items) != len(others):
+                items, other_items = cast("tuple[Any, ...]", a), cast("tuple[Any, ...]", b)
+                if len(items) != len(other_items):
                     return False
                 for index in reversed(range(len(items))):
-                    stack.append((items[index], others[index], place))
+                    stack.append((items[index], other_items[index], flags))
             elif isinstance(a, dict):
                 table, other = cast("dict[str, Any]", a), cast("dict[str, Any]", b)
                 if not isinstance(b, dict) or table.keys() != other.keys():
                     return False
                 for key, value in table.items():
-                    stack.append((value, other[key], place))
+                    stack.append((value, other[key], flags))
             elif isinstance(b, Node) or not structural_equal(a, b):
                 return False
         return True
 
-    def _nodes(self, a: Node, b: Any, place: int) -> list[_Pair] | None:
+    def _nodes(self, a: Node, b: Any, flags: int) -> list[_Pair] | None:
         """Pairs that must correspond for two nodes of one class to correspond; None if they cannot."""
         if isinstance(a, _VARIABLES):
-            return self._variables(a, b, place)
+            return self._variables(a, b, flags)
         if isinstance(a, _VALUES):
             return [] if _same_value(a, b) else None
         if isinstance(a, IRModule):
             return _module_pairs(a, b)
-        known = self.forward.get(id(a))
-        if known is not None:
-            return [] if known is b else None
+        partner = self.forward.get(id(a))
+        if partner is not None:
+            return [] if partner is b else None
         if isinstance(a, Expr) and not (isinstance(a, Tuple) and not a.fields):
             # Types and patterns are values; expressions are nodes of a graph.
             if id(b) in self.backward:
                 return None
             self.forward[id(a)], self.backward[id(b)] = b, a
-        return list(_pairs(a, b, place))
+        return list(_pairs(a, b, flags))
 
-    def _variables(self, a: Node, b: Any, place: int) -> list[_Pair] | None:
-        known = self.forward.get(id(a))
-        if place & _BINDER and isinstance(a, TypeVar) and known is not b:
+    def _variables(self, a: Node, b: Any, flags: int) -> list[_Pair] | None:
+        partner = self.forward.get(id(a))
+        if flags & _BINDER and isinstance(a, TypeVar) and partner is not b:
             self._unbind(a, b)  # the binding type is a value and may occur several times
-        elif known is not None or id(b) in self.backward:
-            return [] if known is b else None
-        is_free = not (self.map_free_vars or _is_bound(a, place))
+        elif partner is not None or id(b) in self.backward:
+            return [] if partner is b else None
+        is_free = not (self.map_free_vars or _is_bound(a, flags))
         if is_free and a is not b:
             return None
         self.forward[id(a)], self.backward[id(b)] = b, a
         if is_free:
             return []
-        return [(getattr(a, name), getattr(b, name), place | _BINDER) for name in a.__child_names__]
+        return [(getattr(a, name), getattr(b, name), flags | _BINDER) for name in a.__child_names__]
 
     def _unbind(self, a: Node, b: Node) -> None:
         before, after = self.forward.pop(id(a), None), self.backward.pop(id(b), None)
@@ -118,40 +118,42 @@ class _Comparison:
             del self.forward[id(after)]
 
 
-def _is_bound(variable: Node, place: int) -> bool:
+def _is_bound(variable: Node, flags: int) -> bool:
     """True if a variable not seen before is bound at its position.
 
     A type to be inferred always is; a symbolic dimension is bound by the outermost function that mentions it.
     """
     if isinstance(variable, prim.Var):
-        return place != 0
-    return bool(place & _BINDER) or isinstance(variable, IncompleteType)
+        return flags != 0
+    return bool(flags & _BINDER) or isinstance(variable, IncompleteType)
 
 
-def _pairs(a: Any, b: Any, place: int) -> Iterator[_Pair]:
+def _pairs(a: Any, b: Any, flags: int) -> Iterator[_Pair]:
     """Yield the parts of two nodes of one class pairwise, binders first."""
-    place |= _FUNCTION * isinstance(a, Function)
+    flags |= _FUNCTION * isinstance(a, Function)
     if isinstance(a, Let) and not isinstance(a.value, Function):
         # The variable is not in scope in its value.
-        yield a.value, b.value, place
-        yield a.var, b.var, place | _BINDER
-        yield a.body, b.body, place
+        yield a.value, b.value, flags
+        yield a.var, b.var, flags | _BINDER
+        yield a.body, b.body, flags
         return
     for spec in a.__node_fields__:
         if spec.kind != "label":
-            yield getattr(a, spec.name), getattr(b, spec.name), place | _BINDER * (spec.kind == "binder")
+            yield getattr(a, spec.name), getattr(b, spec.name), flags | _BINDER * (spec.kind == "binder")
 
 
 def _module_pairs(a: IRModule, b: IRModule) -> list[_Pair] | None:
     types = {key.name_hint: value for key, value in cast("dict[GlobalTypeVar, TypeData]", a.type_definitions).items()}
-    others = {key.name_hint: value for key, value in cast("dict[GlobalTypeVar, TypeData]", b.type_definitions).items()}
+    other_types = {
+        key.name_hint: value for key, value in cast("dict[GlobalTypeVar, TypeData]", b.type_definitions).items()
+    }
     functions = {key.name_hint: value for key, value in a.functions.items()}
     other_functions = {key.name_hint: value for key, value in b.functions.items()}
-    if types.keys() != others.keys() or functions.keys() != other_functions.keys():
+    if types.keys() != other_types.keys() or functions.keys() != other_functions.keys():
         return None
     pairs: list[_Pair] = [(a.attrs, b.attrs, 0)]
     for name, definition in types.items():
-        other = others[name]
+        other = other_types[name]
         pairs.append((definition.type_vars, other.type_vars, _BINDER))
         inputs = [(c.name_hint, c.inputs) for c in definition.constructors]
         pairs.append((inputs, [(c.name_hint, c.inputs) for c in other.constructors], 0))
@@ -228,24 +230,24 @@ def _bound_variables(node: Node) -> set[int]:
     seen: set[tuple[int, int]] = set()
     stack: list[tuple[Any, int]] = [(node, 0)]
     while stack:
-        item, place = stack.pop()
+        item, flags = stack.pop()
         if isinstance(item, Node):
-            if (id(item), place) in seen:
+            if (id(item), flags) in seen:
                 continue
-            seen.add((id(item), place))
-            if isinstance(item, _VARIABLES) and _is_bound(item, place):
+            seen.add((id(item), flags))
+            if isinstance(item, _VARIABLES) and _is_bound(item, flags):
                 bound.add(id(item))
             if isinstance(item, IRModule):
                 stack.extend((function, 0) for function in item.functions.values())
             elif not isinstance(item, _VALUES):
-                place |= _FUNCTION * isinstance(item, Function)
+                flags |= _FUNCTION * isinstance(item, Function)
                 stack.extend(
-                    (getattr(item, spec.name), place | _BINDER * (spec.kind == "binder"))
+                    (getattr(item, spec.name), flags | _BINDER * (spec.kind == "binder"))
                     for spec in item.__node_fields__
                     if spec.kind != "label"
                 )
         elif isinstance(item, (tuple, list)):
-            stack.extend((part, place) for part in cast("tuple[Any, ...]", item))
+            stack.extend((child, flags) for child in cast("tuple[Any, ...]", item))
     return bound
 
 

@@ -98,8 +98,8 @@ class Translation:
         sizes = self.sizes | {dim for type_ in listed for dim in _standing_alone(type_)}
 
         def size(dim: Dim) -> PrimExpr:
-            known = as_size(dim)
-            return known if known is not None and sizes.issuperset(free_sizes(known)) else _new_size()
+            extent = as_size(dim)
+            return extent if extent is not None and sizes.issuperset(free_sizes(extent)) else _new_size()
 
         outer, self.sizes = self.sizes, sizes
         infos = [struct_info_of(type_, size, self._other) for type_ in listed]
@@ -108,9 +108,9 @@ class Translation:
 
     def _weak(self, type_: Type) -> StructInfo:
         """Struct info of a type, as far as the sizes in scope express it."""
-        return struct_info_of(type_, self._known, self._other)
+        return struct_info_of(type_, self._size_in_scope, self._other)
 
-    def _known(self, dim: Dim) -> PrimExpr | None:
+    def _size_in_scope(self, dim: Dim) -> PrimExpr | None:
         size = as_size(dim)
         return size if size is not None and self.sizes.issuperset(free_sizes(size)) else None
 
@@ -279,10 +279,10 @@ class Translation:
         cond = self._condition(data, _tests(node.clauses[index].lhs), 0)
         taken = self._clause(node, data, index)
         if self._takes_the_rest(node, index + 1):
-            others = self._clause(node, data, index + 1)
+            otherwise = self._clause(node, data, index + 1)
         else:
-            others = self._block(lambda: self._bound(self._clauses(node, data, index + 1)))
-        return RelaxIf(cond, taken, others, span=node.span)
+            otherwise = self._block(lambda: self._bound(self._clauses(node, data, index + 1)))
+        return RelaxIf(cond, taken, otherwise, span=node.span)
 
     def _takes_the_rest(self, node: Match, index: int) -> bool:
         """True if a clause matches every value that earlier clauses do not."""
@@ -293,8 +293,8 @@ class Translation:
     def _condition(self, data: RelaxExpr, tests: Sequence[tuple[Path, Constructor]], index: int) -> RelaxExpr:
         """Short-circuit conjunction of tests."""
         path, constructor = tests[index]
-        part = self._part(data, path)
-        test = call_pure_packed("vm.builtin.has_tag", part, StringImm(constructor.name_hint), sinfo_args=_BOOL)
+        value = self._value_at(data, path)
+        test = call_pure_packed("vm.builtin.has_tag", value, StringImm(constructor.name_hint), sinfo_args=_BOOL)
         cond = self.builder.emit(test)
         if index == len(tests) - 1:
             return cond
@@ -307,7 +307,7 @@ class Translation:
 
         def emit() -> RelaxExpr:
             for path, var in _variables(clause.lhs):
-                value = self._part(data, path)
+                value = self._value_at(data, path)
                 if not _says(value.struct_info, var.checked_type):
                     value = self._cast(value, var.checked_type)
                 self.values[var] = value
@@ -316,7 +316,7 @@ class Translation:
 
         return self._block(emit)
 
-    def _part(self, data: RelaxExpr, path: Path) -> RelaxExpr:
+    def _value_at(self, data: RelaxExpr, path: Path) -> RelaxExpr:
         for index in path:
             data = self.builder.emit(RelaxTupleGetItem(data, index))
         return data
@@ -350,7 +350,7 @@ def _says(info: StructInfo, type_: Type) -> bool:
             return (
                 isinstance(info, TupleStructInfo)
                 and len(info.fields) == len(fields)
-                and all(_says(part, field) for part, field in zip(info.fields, fields, strict=True))
+                and all(_says(field_info, field) for field_info, field in zip(info.fields, fields, strict=True))
             )
         case FuncType():
             return isinstance(info, FuncStructInfo) and info.params is not None
@@ -360,23 +360,27 @@ def _says(info: StructInfo, type_: Type) -> bool:
 
 def _tests(pattern: Pattern) -> list[tuple[Path, Constructor]]:
     """Tags to test for a pattern, outer ones first."""
-    return [(path, part.constructor) for path, part in _parts(pattern) if isinstance(part, PatternConstructor)]
+    return [
+        (path, subpattern.constructor)
+        for path, subpattern in _subpatterns(pattern)
+        if isinstance(subpattern, PatternConstructor)
+    ]
 
 
 def _variables(pattern: Pattern) -> list[tuple[Path, Any]]:
     """Variables of a pattern, with the paths to their values."""
-    return [(path, part.var) for path, part in _parts(pattern) if isinstance(part, PatternVar)]
+    return [(path, subpattern.var) for path, subpattern in _subpatterns(pattern) if isinstance(subpattern, PatternVar)]
 
 
-def _parts(pattern: Pattern) -> list[tuple[Path, Pattern]]:
+def _subpatterns(pattern: Pattern) -> list[tuple[Path, Pattern]]:
     """A pattern and its subpatterns, outer ones first, each with the path to its value. Field 0 is the tag."""
     result: list[tuple[Path, Pattern]] = []
     stack: list[tuple[Path, Pattern]] = [((), pattern)]
     while stack:
-        path, part = stack.pop()
-        result.append((path, part))
-        if isinstance(part, (PatternConstructor, PatternTuple)):
-            first = int(isinstance(part, PatternConstructor))
-            inner = [((*path, i), p) for i, p in enumerate(part.patterns, first)]
+        path, subpattern = stack.pop()
+        result.append((path, subpattern))
+        if isinstance(subpattern, (PatternConstructor, PatternTuple)):
+            first = int(isinstance(subpattern, PatternConstructor))
+            inner = [((*path, i), p) for i, p in enumerate(subpattern.patterns, first)]
             stack += reversed(inner)
     return result

@@ -100,7 +100,7 @@ class IncompleteParts:
     `head` resolves a part; by default it is the identity.
     """
 
-    def __init__(self, head: Callable[[Type], Type] = lambda part: part) -> None:
+    def __init__(self, head: Callable[[Type], Type] = lambda type_: type_) -> None:
         self.found: dict[IncompleteType, None] = {}
         self._head = head
         self._walk = TypeRewriter(self._visit)
@@ -110,11 +110,11 @@ class IncompleteParts:
         self._walk(type_)
         return self.found
 
-    def _visit(self, part: Type) -> Type:
-        part = self._head(part)
-        if isinstance(part, IncompleteType):
-            self.found.setdefault(part)
-        return part
+    def _visit(self, type_: Type) -> Type:
+        type_ = self._head(type_)
+        if isinstance(type_, IncompleteType):
+            self.found.setdefault(type_)
+        return type_
 
 
 def substituted(type_: Type, table: Mapping[TypeVar, Any]) -> Type:
@@ -125,26 +125,26 @@ def substituted(type_: Type, table: Mapping[TypeVar, Any]) -> Type:
     if not table:
         return type_
 
-    def change(part: Type) -> Type:
-        if isinstance(part, TypeVar):
-            return table.get(part, part)
-        if isinstance(part, TensorType):
-            shape = table.get(part.shape, part.shape) if isinstance(part.shape, TypeVar) else part.shape
-            dtype = table.get(part.dtype, part.dtype) if isinstance(part.dtype, TypeVar) else part.dtype
+    def change(inner: Type) -> Type:
+        if isinstance(inner, TypeVar):
+            return table.get(inner, inner)
+        if isinstance(inner, TensorType):
+            shape = table.get(inner.shape, inner.shape) if isinstance(inner.shape, TypeVar) else inner.shape
+            dtype = table.get(inner.dtype, inner.dtype) if isinstance(inner.dtype, TypeVar) else inner.dtype
             if isinstance(shape, Type) and not isinstance(shape, TypeVar):
-                raise _wrong_kind(part, part.shape, "shape")
+                raise _wrong_kind(inner, inner.shape, "shape")
             if isinstance(dtype, Type) and not isinstance(dtype, TypeVar):
-                raise _wrong_kind(part, part.dtype, "dtype")
-            if shape is not part.shape or dtype is not part.dtype:
+                raise _wrong_kind(inner, inner.dtype, "dtype")
+            if shape is not inner.shape or dtype is not inner.dtype:
                 return TensorType(cast(Any, shape), cast("DataType | TypeVar", dtype))
-        return part
+        return inner
 
     return rewritten(type_, change)
 
 
-def _wrong_kind(tensor: TensorType, variable: Any, place: str) -> DiagnosticError:
+def _wrong_kind(tensor: TensorType, variable: Any, role: str) -> DiagnosticError:
     hint = "a variable is of one kind: use another one for types"
-    message = f"{variable.name_hint} is the {place} of a tensor here, and is given a type"
+    message = f"{variable.name_hint} is the {role} of a tensor here, and is given a type"
     return DiagnosticError(Diagnostic(WRONG_KIND, message, tensor.span or variable.span, hint=hint))
 
 
@@ -152,12 +152,12 @@ def is_complete(type_: Type) -> bool:
     """True if a type contains neither incomplete types nor type variables."""
     complete = True
 
-    def visit(part: Type) -> Type:
+    def visit(inner: Type) -> Type:
         nonlocal complete
-        variable = isinstance(part, TensorType) and any(isinstance(p, TypeVar) for p in (part.shape, part.dtype))
-        if variable or isinstance(part, (IncompleteType, TypeVar)):
+        variable = isinstance(inner, TensorType) and any(isinstance(p, TypeVar) for p in (inner.shape, inner.dtype))
+        if variable or isinstance(inner, (IncompleteType, TypeVar)):
             complete = False
-        return part
+        return inner
 
     rewritten(type_, visit)
     return complete

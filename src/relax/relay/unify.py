@@ -63,15 +63,15 @@ class Unifier:
 
     def fresh(self, level: int, kind: TypeKind = TypeKind.Type) -> IncompleteType:
         """Create an incomplete type at a level."""
-        made = IncompleteType(kind)
-        self.levels[made] = level
-        return made
+        unknown = IncompleteType(kind)
+        self.levels[unknown] = level
+        return unknown
 
     def fresh_part(self, kind: TypeKind) -> TypeVar:
         """Create a variable for an unknown shape or dtype."""
-        made = TypeVar("s" if kind is TypeKind.ShapeVar else "t", kind)
-        self.flexible[made] = None
-        return made
+        variable = TypeVar("s" if kind is TypeKind.ShapeVar else "t", kind)
+        self.flexible[variable] = None
+        return variable
 
     def head(self, type_: Type) -> Type:
         """Resolve the head of a type: an incomplete type, shape or dtype is replaced by its solution."""
@@ -82,12 +82,12 @@ class Unifier:
         for item in seen[:-1]:
             self.found[item] = type_
         if isinstance(type_, TensorType) and self.flexible:
-            shape, dtype = self._part(type_.shape), self._part(type_.dtype)
+            shape, dtype = self._solved_part(type_.shape), self._solved_part(type_.dtype)
             if shape is not type_.shape or dtype is not type_.dtype:
                 return TensorType(shape, dtype)
         return type_
 
-    def _part(self, part: Any) -> Any:
+    def _solved_part(self, part: Any) -> Any:
         while isinstance(part, TypeVar) and self.flexible.get(part) is not None:
             part = self.flexible[part]
         return part
@@ -98,15 +98,15 @@ class Unifier:
 
     def argument(self, part: Any, resolved: Callable[[Type], Type]) -> Any:
         """Resolve a type argument, which may be a shape or dtype."""
-        part = self._part(part)
+        part = self._solved_part(part)
         return resolved(part) if isinstance(part, Type) else part
 
     def incomplete(self, *types: Type) -> dict[IncompleteType, None]:
         """Unsolved incomplete types in types, in order."""
-        parts = IncompleteParts(self.head)
+        collector = IncompleteParts(self.head)
         for type_ in types:
-            parts.of(type_)
-        return parts.found
+            collector.of(type_)
+        return collector.found
 
     def mentions(self, relation: Pending, items: Sequence[IncompleteType]) -> bool:
         """True if a relation depends on one of some unsolved incomplete types."""
@@ -115,18 +115,18 @@ class Unifier:
 
     # -- equations
 
-    def equal(self, expected: Type, found: Type, span: Span | None, what: str) -> None:
+    def equal(self, expected: Type, actual: Type, span: Span | None, subject: str) -> None:
         """Unify two types. Raises DiagnosticError (E9040) if they cannot be."""
         try:
-            self.unify(expected, found)
+            self.unify(expected, actual)
         except MismatchError as error:
-            whole = type_text(self.resolve(expected)), type_text(self.resolve(found))
+            whole = type_text(self.resolve(expected)), type_text(self.resolve(actual))
             notes = [f"expected {whole[0]}", f"found {whole[1]}"]
-            parts = type_text(error.a), type_text(error.b)
-            if parts != whole:
-                notes.append(f"{parts[0]} is not {parts[1]}")
+            mismatch = type_text(error.a), type_text(error.b)
+            if mismatch != whole:
+                notes.append(f"{mismatch[0]} is not {mismatch[1]}")
             raise DiagnosticError(
-                Diagnostic(MISMATCH, f"{what} has another type than expected", span, notes=tuple(notes))
+                Diagnostic(MISMATCH, f"{subject} has another type than expected", span, notes=tuple(notes))
             ) from None
 
     def unify(self, a: Type, b: Type) -> None:
@@ -145,7 +145,7 @@ class Unifier:
             elif isinstance(y, IncompleteType):
                 self._bind(y, x)
             else:
-                stack += self._parts(x, y)
+                stack += self._part_equations(x, y)
 
     def _bind(self, var: IncompleteType, type_: Type) -> None:
         inner = self.incomplete(type_)
@@ -156,7 +156,7 @@ class Unifier:
             self.levels[item] = min(self.levels.get(item, 0), level)
         self.found[var] = type_
 
-    def _parts(self, x: Type, y: Type) -> list[tuple[Type, Type]]:
+    def _part_equations(self, x: Type, y: Type) -> list[tuple[Type, Type]]:
         """Equations between the parts of two types of one kind."""
         match x, y:
             case TensorType(), TensorType():
@@ -214,9 +214,9 @@ class Unifier:
         progress = True
         while progress and self.pending:
             waiting, self.pending = self.pending, []
-            left = [relation for relation in waiting if not self._ask(relation)]
-            progress = len(left) < len(waiting)
-            self.pending = left + self.pending
+            unsolved = [relation for relation in waiting if not self._ask(relation)]
+            progress = len(unsolved) < len(waiting)
+            self.pending = unsolved + self.pending
 
     def _ask(self, relation: Pending) -> bool:
         inputs = self._inputs(relation)

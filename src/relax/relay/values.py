@@ -105,24 +105,24 @@ def opened(value: Any) -> Opened | None:
     return None
 
 
-def converted(value: Any, parts: Callable[[Any], Opened | None], leaf: Callable[[Any], Any]) -> Any:
+def converted(value: Any, opener: Callable[[Any], Opened | None], leaf: Callable[[Any], Any]) -> Any:
     """Apply `leaf` to the values without parts, without recursion and preserving sharing."""
     results: dict[int, Any] = {}
     kept: list[Any] = []  # keeps the objects of the ids alive
     stack: list[tuple[Any, Opened | None]] = [(value, None)]
     while stack:
-        item, known = stack.pop()
-        if id(item) in results and known is None:
+        item, entry = stack.pop()
+        if id(item) in results and entry is None:
             continue
         kept.append(item)
-        found = known or parts(item)
-        if found is None:
+        contents = entry or opener(item)
+        if contents is None:
             results[id(item)] = leaf(item)
-        elif known is None and found[0]:
-            stack.append((item, found))
-            stack.extend((part, None) for part in reversed(found[0]))
+        elif entry is None and contents[0]:
+            stack.append((item, contents))
+            stack.extend((child, None) for child in reversed(contents[0]))
         else:
-            results[id(item)] = found[1](tuple(results[id(part)] for part in found[0]))
+            results[id(item)] = contents[1](tuple(results[id(child)] for child in contents[0]))
     return results[id(value)]
 
 

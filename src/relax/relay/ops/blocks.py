@@ -38,12 +38,12 @@ def _space_to_batch(a: Any, x: RelaxExpr) -> RelaxExpr:
             raise ValueError(f"{size.value} padded elements are no multiple of a block of {block}")
     padded = op.nn.pad(x, widths, "constant", a.pad_value) if any(widths) else x
     split = [(size // const(b, "int64"), b) for size, b in zip(sizes[1:], blocks, strict=False)]
-    parts = op.reshape(padded, ShapeExpr([sizes[0], *(s for pair in split for s in pair), *sizes[1 + count :]]))
+    blocked = op.reshape(padded, ShapeExpr([sizes[0], *(s for pair in split for s in pair), *sizes[1 + count :]]))
     rest = range(1 + 2 * count, rank(x) + count)
     order = [*range(2, 2 + 2 * count, 2), 0, *range(1, 1 + 2 * count, 2), *rest]
     product = _product(blocks)
     shape = [sizes[0] * product, *(size for size, _ in split), *sizes[1 + count :]]
-    return op.reshape(op.permute_dims(parts, order), ShapeExpr(shape))
+    return op.reshape(op.permute_dims(blocked, order), ShapeExpr(shape))
 
 
 def _batch_to_space(a: Any, x: RelaxExpr) -> RelaxExpr:
@@ -54,14 +54,14 @@ def _batch_to_space(a: Any, x: RelaxExpr) -> RelaxExpr:
     if isinstance(sizes[0], IntImm) and sizes[0].value % product:
         raise ValueError(f"a batch of {sizes[0].value} is no multiple of blocks of {product}")
     batch = sizes[0] // const(product, "int64")
-    parts = op.reshape(x, ShapeExpr([*blocks, batch, *sizes[1:]]))
+    blocked = op.reshape(x, ShapeExpr([*blocks, batch, *sizes[1:]]))
     order = [
         count,
         *(axis for i in range(count) for axis in (count + 1 + i, i)),
         *range(2 * count + 1, rank(x) + count),
     ]
     whole = [size * block for size, block in zip(sizes[1:], blocks, strict=False)]
-    result = op.reshape(op.permute_dims(parts, order), ShapeExpr([batch, *whole, *sizes[1 + count :]]))
+    result = op.reshape(op.permute_dims(blocked, order), ShapeExpr([batch, *whole, *sizes[1 + count :]]))
     axes = list(range(1, 1 + count))
     ends = [size - after for size, (_, after) in zip(whole, a.crops, strict=True)]
     return op.strided_slice(result, axes, [before for before, _ in a.crops], ends)
@@ -140,7 +140,7 @@ def _adaptive_max_pool(letters: str) -> None:
         counts = [a.output_size] * len(letters) if isinstance(a.output_size, int) else a.output_size
         for letter, count in zip(letters, counts, strict=True) if counts else ():
             axis, length = a.layout.index(letter), lengths[letter]
-            x = op.concat([_part(x, axis, length, k, count) for k in range(count)], axis)
+            x = op.concat([_bin_maxima(x, axis, length, k, count) for k in range(count)], axis)
         return x
 
     declare(
@@ -151,7 +151,7 @@ def _adaptive_max_pool(letters: str) -> None:
     )  # fmt: skip
 
 
-def _part(x: RelaxExpr, axis: int, length: Any, index: int, count: int) -> RelaxExpr:
+def _bin_maxima(x: RelaxExpr, axis: int, length: Any, index: int, count: int) -> RelaxExpr:
     """Maxima of part `index` of `count` along an axis."""
     begin = index * length // const(count, "int64")
     end = ((index + 1) * length + (count - 1)) // const(count, "int64")

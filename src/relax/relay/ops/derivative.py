@@ -45,28 +45,28 @@ def derivative(op: Op) -> Op | None:
 def _chain_rule(name: str, means: Callable[..., RelaxExpr]) -> Callable[..., RelaxExpr]:
     def gradients(attrs: Any, *operands: RelaxExpr) -> RelaxExpr:
         *inputs, grad = operands
-        places: dict[RelaxExpr, RelaxExpr] = {}
-        own = [_placeholder(item, f"x{i}", places) for i, item in enumerate(inputs)]
+        operand_of: dict[RelaxExpr, RelaxExpr] = {}
+        own = [_placeholder(item, f"x{i}", operand_of) for i, item in enumerate(inputs)]
         tape = _Tape(name, own)
         result = means(attrs, *own)
-        tape.run(result, _gradient_of(result, grad, places))
-        return _replaced(Tuple([tape.adjoints.total(item) for item in own]), places)
+        tape.run(result, _gradient_of(result, grad, operand_of))
+        return _replaced(Tuple([tape.adjoints.total(item) for item in own]), operand_of)
 
     return gradients
 
 
-def _placeholder(operand: RelaxExpr, name: str, places: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
+def _placeholder(operand: RelaxExpr, name: str, operand_of: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
     """Create a variable that stands for an operand, so that an expression passed twice counts as two operands."""
     if isinstance(operand, Constant):
         return operand.replace()
     if isinstance(operand, Tuple):
-        return Tuple([_placeholder(field, f"{name}_{i}", places) for i, field in enumerate(operand.fields)])
+        return Tuple([_placeholder(field, f"{name}_{i}", operand_of) for i, field in enumerate(operand.fields)])
     var = Var(name, known_struct_info(operand))
-    places[var] = operand
+    operand_of[var] = operand
     return var
 
 
-def _gradient_of(result: RelaxExpr, grad: RelaxExpr, places: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
+def _gradient_of(result: RelaxExpr, grad: RelaxExpr, operand_of: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
     """Give a gradient the struct info of its result, whose shape it must have.
 
     Raises ValueError if that is impossible.
@@ -82,13 +82,13 @@ def _gradient_of(result: RelaxExpr, grad: RelaxExpr, places: dict[RelaxExpr, Rel
         if not equal:
             raise ValueError(f"the gradient is of shape {dims}, the result of shape {info.dims}")
     var = Var("grad", info)
-    places[var] = grad
+    operand_of[var] = grad
     return var
 
 
-def _replaced(expr: RelaxExpr, places: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
+def _replaced(expr: RelaxExpr, operand_of: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
     """Substitute the operands for their variables, preserving sharing."""
-    results = dict(places)
+    results = dict(operand_of)
 
     def visit(node: Any) -> Any:
         if not isinstance(node, (Call, Tuple, TupleGetItem, Var)):

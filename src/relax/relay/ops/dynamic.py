@@ -155,10 +155,10 @@ def _reshape(a: Any, x: RelaxExpr, newshape: RelaxExpr) -> RelaxExpr:
         sizes = op.where(op.equal(sizes, _number(0)), copies, sizes)
     else:
         left_over = op.equal(sizes, _number(-1))
-    others = op.prod(op.where(left_over, _number(1), sizes))
+    product = op.prod(op.where(left_over, _number(1), sizes))
     once = op.less_equal(op.sum(op.astype(left_over, "int64")), _number(1))
-    rest = op.floor_divide(op.prod(own), op.maximum(others, _number(1)))
-    rest = op.where(op.logical_and(once, op.greater(others, _number(0))), rest, _number(-1))
+    rest = op.floor_divide(op.prod(own), op.maximum(product, _number(1)))
+    rest = op.where(op.logical_and(once, op.greater(product, _number(0))), rest, _number(-1))
     return op.reshape(x, _shape(op.where(left_over, rest, sizes)))
 
 
@@ -187,10 +187,10 @@ def _squeeze(a: Any, x: RelaxExpr, axis: RelaxExpr) -> RelaxExpr:
     axes = _vector(axis, "axis")
     inside = op.logical_and(op.greater_equal(axes, _number(-count)), op.less(axes, _number(count)))
     wrapped = op.where(op.less(axes, _number(0)), op.add(axes, _number(count)), axes)
-    places = _ints(range(count))
-    chosen = op.equal(op.expand_dims(places, 1), op.expand_dims(wrapped, 0))
+    positions = _ints(range(count))
+    chosen = op.equal(op.expand_dims(positions, 1), op.expand_dims(wrapped, 0))
     removed = op.max(op.astype(chosen, "int64"), 1)
-    order = op.argsort(op.add(op.multiply(removed, _number(count)), places), 0, False, "int64")
+    order = op.argsort(op.add(op.multiply(removed, _number(count)), positions), 0, False, "int64")
     sizes = op.take(_sizes(x), order, 0)
     ones = _every(op.equal(op.strided_slice(sizes, [0], [kept], [count]), _number(1)))
     different = op.equal(op.sum(removed), _number(count - kept))
@@ -209,10 +209,10 @@ def _expand_dims(a: Any, x: RelaxExpr, axis: RelaxExpr) -> RelaxExpr:
     count, more = rank(x), a.num_newaxis
     given = _single(axis, "axis")
     first = op.where(op.less(given, _number(0)), op.add(given, _number(count + 1)), given)
-    places, own, ones = _ints(range(count + more)), _sizes(x), _ints([1] * more)
+    positions, own, ones = _ints(range(count + more)), _sizes(x), _ints([1] * more)
     before, behind = op.concat([own, ones], 0), op.concat([ones, own], 0)
-    is_new = op.less(places, op.add(first, _number(more)))
-    sizes = op.where(op.less(places, first), before, op.where(is_new, _number(1), behind))
+    is_new = op.less(positions, op.add(first, _number(more)))
+    sizes = op.where(op.less(positions, first), before, op.where(is_new, _number(1), behind))
     valid = op.logical_and(op.greater_equal(first, _number(0)), op.less_equal(first, _number(count)))
     return op.reshape(x, _checked(valid, sizes))
 
@@ -236,8 +236,8 @@ def _strided_slice(a: Any, x: RelaxExpr, begin: RelaxExpr, end: RelaxExpr, strid
         count = _length(bounds, name)
         if count not in (1, named):
             raise ValueError(f"{name} has {count} elements, begin {named}")
-        places = [(axes.index(d) if count > 1 else 0) if d in axes else count for d in range(rank(x))]
-        return op.take(op.concat([_vector(bounds, name), _ints([default])], 0), _ints(places), 0)
+        positions = [(axes.index(d) if count > 1 else 0) if d in axes else count for d in range(rank(x))]
+        return op.take(op.concat([_vector(bounds, name), _ints([default])], 0), _ints(positions), 0)
 
     first, last, steps = for_all(begin, "begin", 0), for_all(end, "end", _FAR), for_all(strides, "strides", 1)
     if a.slice_mode == "size":
@@ -338,12 +338,12 @@ def _pad(a: Any, x: RelaxExpr, pad_width: RelaxExpr, value: RelaxExpr) -> RelaxE
 def _border(mode: str, before: RelaxExpr, size: RelaxExpr, after: RelaxExpr) -> RelaxExpr:
     """Indices of the source elements along a padded dimension."""
     ones = [op.ones(_shape(count), "int64") for count in (before, size, after)]
-    places = op.subtract(op.subtract(op.cumsum(op.concat(ones, 0), 0), _number(1)), before)
+    positions = op.subtract(op.subtract(op.cumsum(op.concat(ones, 0), 0), _number(1)), before)
     last = op.subtract(size, _number(1))
     if mode == "edge":
-        return op.minimum(op.maximum(places, _number(0)), last)
+        return op.minimum(op.maximum(positions, _number(0)), last)
     period = op.maximum(op.multiply(last, _number(2)), _number(1))
-    turned = op.floor_mod(places, period)
+    turned = op.floor_mod(positions, period)
     return op.minimum(turned, op.subtract(period, turned))
 
 

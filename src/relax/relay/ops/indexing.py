@@ -16,13 +16,13 @@ from ...struct_info import TupleStructInfo
 from .declare import INJECTIVE, attr, declare, dims, dtype, rank, scalar
 
 
-def _fixed(x: RelaxExpr, axes: Sequence[int], what: str) -> list[int]:
+def _fixed(x: RelaxExpr, axes: Sequence[int], subject: str) -> list[int]:
     """Static sizes of some dimensions. Raises ValueError if one is dynamic."""
     sizes = [dims(x)[axis] for axis in axes]
-    known = [size.value for size in sizes if isinstance(size, IntImm)]
-    if len(known) < len(sizes):
-        raise ValueError(f"the sizes of {what} must be numbers")
-    return known
+    numbers = [size.value for size in sizes if isinstance(size, IntImm)]
+    if len(numbers) < len(sizes):
+        raise ValueError(f"the sizes of {subject} must be numbers")
+    return numbers
 
 
 # -- parts of a tensor
@@ -49,9 +49,9 @@ def _sequence_mask(a: Any, x: RelaxExpr, lengths: RelaxExpr) -> RelaxExpr:
     if rank(x) < 2 or a.axis not in (0, 1):
         raise ValueError("the data must have two dimensions or more, and the axis be 0 or 1")
     axis: int = a.axis
-    places = op.arange(dims(x)[axis], dtype="int64")
+    positions = op.arange(dims(x)[axis], dtype="int64")
     counts = op.astype(lengths, "int64")
-    both = op.expand_dims(places, 1 - axis), op.expand_dims(counts, axis)
+    both = op.expand_dims(positions, 1 - axis), op.expand_dims(counts, axis)
     inside = op.less(*both)
     if rank(x) > 2:
         inside = op.expand_dims(inside, list(range(2, rank(x))))
@@ -75,8 +75,8 @@ def _sliding_window(a: Any, x: RelaxExpr) -> RelaxExpr:
     for i, (window, stride) in enumerate(zip(a.window_shape, a.strides, strict=True)):
         starts = op.arange((sizes[first + i] - int(window)) // const(stride, "int64") + 1, dtype="int64")
         starts = op.multiply(starts, Constant(np.array(stride, "int64")))
-        places = op.add(op.expand_dims(starts, 1), Constant(np.arange(window, dtype="int64")))
-        x = op.take(x, places, first + 2 * i)
+        positions = op.add(op.expand_dims(starts, 1), Constant(np.arange(window, dtype="int64")))
+        x = op.take(x, positions, first + 2 * i)
     windows = count - first
     order = [*range(first), *(first + 2 * i for i in range(windows)), *(first + 2 * i + 1 for i in range(windows))]
     return op.permute_dims(x, order)
@@ -99,16 +99,16 @@ def _matrix_set_diag(a: Any, x: RelaxExpr, diagonal: RelaxExpr) -> RelaxExpr:
     i, j = np.indices((rows, columns))
     band = j - i
     inside = (band >= a.k1) & (band <= a.k2)
-    place = np.minimum(i, j)
+    position = np.minimum(i, j)
     for k, length in lengths.items():
         if a.super_diag_right_align if k >= 0 else a.sub_diag_right_align:
-            place = np.where(band == k, place + longest - length, place)
-    place = np.where(inside, (a.k2 - band) * longest + place, 0)
+            position = np.where(band == k, position + longest - length, position)
+    position = np.where(inside, (a.k2 - band) * longest + position, 0)
     if a.k1 == a.k2:
         flat = diagonal
     else:
         flat = op.reshape(diagonal, ShapeExpr([*dims(diagonal)[:-2], const(len(lengths) * longest, "int64")]))
-    return op.where(Constant(inside), op.take(flat, Constant(place), rank(x) - 2), x)
+    return op.where(Constant(inside), op.take(flat, Constant(position), rank(x) - 2), x)
 
 
 declare(
@@ -139,12 +139,12 @@ def _unravel_index(a: Any, indices: RelaxExpr, shape: RelaxExpr) -> RelaxExpr:
     """Coordinates of flat indices, computed from the last dimension to the first."""
     del a
     (count,) = _fixed(shape, (0,), "the shape")
-    rest, found = indices, list[RelaxExpr]()
+    rest, coordinates = indices, list[RelaxExpr]()
     for axis in reversed(range(count)):
         size = op.astype(op.take(shape, Constant(np.array(axis)), 0), dtype(indices))
-        found.append(op.floor_mod(rest, size))
+        coordinates.append(op.floor_mod(rest, size))
         rest = op.floor_divide(rest, size)
-    return op.stack(found[::-1], 0)
+    return op.stack(coordinates[::-1], 0)
 
 
 declare("unravel_index", 2, means=_unravel_index, operands="indices shape")
@@ -176,10 +176,10 @@ declare(
 
 def _unique(a: Any, x: RelaxExpr) -> RelaxExpr:
     """Distinct elements, index of each first occurrence, inverse indices, their number, and counts."""
-    found = op.unique(x, a.sorted, True, True, a.return_counts)
-    numbers = [op.astype(TupleGetItem(found, i), "int32") for i in range(1, 4 if a.return_counts else 3)]
-    size = op.shape_to_tensor(op.shape_of(TupleGetItem(found, 0)))
-    return RelaxTuple([TupleGetItem(found, 0), *numbers[:2], op.astype(size, "int32"), *numbers[2:]])
+    distinct = op.unique(x, a.sorted, True, True, a.return_counts)
+    numbers = [op.astype(TupleGetItem(distinct, i), "int32") for i in range(1, 4 if a.return_counts else 3)]
+    size = op.shape_to_tensor(op.shape_of(TupleGetItem(distinct, 0)))
+    return RelaxTuple([TupleGetItem(distinct, 0), *numbers[:2], op.astype(size, "int32"), *numbers[2:]])
 
 
 declare(

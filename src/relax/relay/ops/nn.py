@@ -35,10 +35,10 @@ def _dense(a: Any, x: RelaxExpr, weight: RelaxExpr) -> RelaxExpr:
     return op.matmul(x, op.permute_dims(weight), optional_dtype(a.out_dtype) or "")
 
 
-def _require(value: Any, size: Any, what: str, where: str) -> None:
+def _require(value: Any, size: Any, name: str, where: str) -> None:
     """Check that an attribute that repeats a size equals it, if both are constants."""
     if value is not None and isinstance(size, IntImm) and size.value != int(value):
-        raise ValueError(f"{what} is {value}, but {where} is {size.value}")
+        raise ValueError(f"{name} is {value}, but {where} is {size.value}")
 
 
 _UNITS = (attr("units", "int?", None), attr("out_dtype", "dtype?", None))
@@ -212,20 +212,20 @@ declare(
 declare(
     "nn.instance_norm", 3, attr("axis", "int", 1), *_CENTRED,
     means=lambda a, x, gamma, beta: op.nn.instance_norm(
-        x, gamma, beta, a.axis, _others(x, a.axis), a.epsilon, a.center, a.scale
+        x, gamma, beta, a.axis, _spatial_axes(x, a.axis), a.epsilon, a.center, a.scale
     ),
     operands="data gamma beta",
 )  # fmt: skip
 declare(
     "nn.group_norm", 3, attr("num_groups", "int"), attr("axis", "int", 1), *_CENTRED,
     means=lambda a, x, gamma, beta: op.nn.group_norm(
-        x, gamma, beta, a.num_groups, a.axis, _others(x, a.axis), a.epsilon, a.center, a.scale
+        x, gamma, beta, a.num_groups, a.axis, _spatial_axes(x, a.axis), a.epsilon, a.center, a.scale
     ),
     operands="data gamma beta",
 )  # fmt: skip
 
 
-def _others(x: RelaxExpr, axis: int) -> list[int]:
+def _spatial_axes(x: RelaxExpr, axis: int) -> list[int]:
     """Axes after the batch, except the channel axis."""
     return [i for i in range(1, rank(x)) if i != axis % rank(x)]
 
@@ -384,18 +384,18 @@ def _depth_to_space(a: Any, x: RelaxExpr) -> RelaxExpr:
     n, c, h, w = _nchw(x, a.layout, "nn.depth_to_space")
     size = a.block_size
     if a.mode == "DCR":
-        parts, order = [n, size, size, c // (size * size), h, w], [0, 3, 4, 1, 5, 2]
+        sizes, order = [n, size, size, c // (size * size), h, w], [0, 3, 4, 1, 5, 2]
     else:
-        parts, order = [n, c // (size * size), size, size, h, w], [0, 1, 4, 2, 5, 3]
-    turned = op.permute_dims(op.reshape(x, parts), order)
+        sizes, order = [n, c // (size * size), size, size, h, w], [0, 1, 4, 2, 5, 3]
+    turned = op.permute_dims(op.reshape(x, sizes), order)
     return op.reshape(turned, [n, c // (size * size), h * size, w * size])
 
 
 def _space_to_depth(a: Any, x: RelaxExpr) -> RelaxExpr:
     n, c, h, w = _nchw(x, a.layout, "nn.space_to_depth")
     size = a.block_size
-    parts = op.reshape(x, [n, c, h // size, size, w // size, size])
-    return op.reshape(op.permute_dims(parts, [0, 3, 5, 1, 2, 4]), [n, c * size * size, h // size, w // size])
+    blocked = op.reshape(x, [n, c, h // size, size, w // size, size])
+    return op.reshape(op.permute_dims(blocked, [0, 3, 5, 1, 2, 4]), [n, c * size * size, h // size, w // size])
 
 
 def _nchw(x: RelaxExpr, layout: str, name: str) -> tuple[Any, ...]:

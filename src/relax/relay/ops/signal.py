@@ -57,15 +57,15 @@ def _stft(a: Any, x: RelaxExpr, window: RelaxExpr) -> RelaxExpr:
     samples = dims(x)[rank(x) - 1]
     number = (samples - a.n_fft) // const(a.hop_length, "int64") + 1
     starts = op.multiply(op.arange(number, dtype="int64"), Constant(np.array(a.hop_length, "int64")))
-    places = op.add(op.expand_dims(starts, 1), Constant(np.arange(a.n_fft, dtype="int64")))
+    positions = op.add(op.expand_dims(starts, 1), Constant(np.arange(a.n_fft, dtype="int64")))
     before = (a.n_fft - a.win_length) // 2
     widths = [before, a.n_fft - a.win_length - before]
     weights = op.nn.pad(window, widths, "constant") if any(widths) else window
-    parts = op.multiply(op.take(rows, places, 1), weights)
+    frames = op.multiply(op.take(rows, positions, 1), weights)
     kept = a.n_fft // 2 + 1 if a.onesided else a.n_fft
     results: list[RelaxExpr] = []
     for matrix in _roots(a.n_fft, dtype(x), False, kept):
-        results.append(op.permute_dims(op.matmul(parts, matrix), [0, 2, 1]))
+        results.append(op.permute_dims(op.matmul(frames, matrix), [0, 2, 1]))
     both = op.stack(results, 3)
     if not a.normalized:
         return both

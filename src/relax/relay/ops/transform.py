@@ -21,29 +21,29 @@ def new_shape(old: Sequence[PrimExpr], codes: Sequence[Any]) -> list[Dim]:
     Raises ValueError where the codes ask for more dimensions than there are.
     """
     result: list[Dim] = []
-    place = 0
+    axis = 0
     pending = list(codes)
     while pending:
         code = pending.pop(0)
         code = code.value if hasattr(code, "value") else code
         if code == -2:
-            result += old[place:]
-            place = len(old)
+            result += old[axis:]
+            axis = len(old)
             continue
         needed = 2 if code == -3 else 1
-        if code in (0, -3, -4) and place + needed > len(old):
-            raise ValueError(f"reshape: code {code} asks for dimension {place + needed - 1} of {len(old)}")
+        if code in (0, -3, -4) and axis + needed > len(old):
+            raise ValueError(f"reshape: code {code} asks for dimension {axis + needed - 1} of {len(old)}")
         if code == 0:
-            result.append(old[place])
+            result.append(old[axis])
         elif code == -3:
-            result.append(old[place] * old[place + 1])
+            result.append(old[axis] * old[axis + 1])
         elif code == -4:
             if len(pending) < 2:
                 raise ValueError("reshape: -4 is followed by two numbers")
-            result += _split(old[place], pending.pop(0), pending.pop(0))
+            result += _split(old[axis], pending.pop(0), pending.pop(0))
         else:
             result.append(code)
-        place += needed
+        axis += needed
     return result
 
 
@@ -251,12 +251,12 @@ def dense_from_sparse(indices: RelaxExpr, values: RelaxExpr, whole: RelaxExpr, c
     if rank(indices) not in ((2,) if count != 1 else (0, 1, 2)):
         raise ValueError(f"the indices must have 2 dimensions for {count} dimensions of the result")
     if rank(indices) == 2:
-        places, number = indices, dims(indices)[0]
+        positions, number = indices, dims(indices)[0]
     else:
         number = dims(indices)[0] if rank(indices) else const(1, "int64")
-        places = op.reshape(indices, _shape([number, const(1, "int64")]))
+        positions = op.reshape(indices, _shape([number, const(1, "int64")]))
     updates = op.broadcast_to(values, _shape([number])) if rank(values) == 0 else values
-    return op.scatter_nd(whole, op.astype(places, "int64"), updates, "update")
+    return op.scatter_nd(whole, op.astype(positions, "int64"), updates, "update")
 
 
 declare(

@@ -147,10 +147,10 @@ def _calls_of(body: Expr) -> Iterator[Call]:
             if isinstance(node, Let):
                 bound.add(node.var)
             stack.append((node, True))
-            stack.extend((part, False) for part in reversed(_evaluated(node)))
+            stack.extend((operand, False) for operand in reversed(_evaluated(node)))
             continue
         seen.add(node)
-        if any(part in bound for part in _evaluated(node)):
+        if any(operand in bound for operand in _evaluated(node)):
             bound.add(node)
         elif isinstance(node, Call):
             yield node
@@ -200,8 +200,8 @@ def _thresholds(
             yield [_array(value) for value in evaluate(*(batch[name] for name in names))]
 
     find = threshold_by_kl if config.calibrate_mode == "kl_divergence" else threshold_by_percentile
-    found = [find(histogram, config.nbit_input) for histogram in histograms(values, len(distinct))]
-    table = dict(zip(distinct, found, strict=True))
+    thresholds = [find(histogram, config.nbit_input) for histogram in histograms(values, len(distinct))]
+    table = dict(zip(distinct, thresholds, strict=True))
     return [table[operand] for operand in operands]
 
 

@@ -69,22 +69,22 @@ def check_grad(
 def _differences(forward: Callable[..., Any], values: Sequence[Array], moved: Array, eps: float) -> Array:
     """Central differences of the sum of the results by each element of `moved`, which is perturbed and restored."""
     differences = np.zeros_like(moved)
-    places: Any = np.ndindex(moved.shape)
-    for place in places:
-        before = float(moved[place])
+    positions: Any = np.ndindex(moved.shape)
+    for position in positions:
+        before = float(moved[position])
         sums: list[float] = []
         for point in (before + eps, before - eps):
-            moved[place] = point
-            sums.append(sum(float(part.numpy().sum()) for part in _tensors(forward(*values))))
-        moved[place] = before
-        differences[place] = (sums[0] - sums[1]) / (2 * eps)
+            moved[position] = point
+            sums.append(sum(float(tensor.numpy().sum()) for tensor in _tensors(forward(*values))))
+        moved[position] = before
+        differences[position] = (sums[0] - sums[1]) / (2 * eps)
     return differences
 
 
 def _tensors(value: Any) -> Iterator[Any]:
     if isinstance(value, (tuple, list)):
-        for part in cast("tuple[Any, ...]", value):
-            yield from _tensors(part)
+        for field in cast("tuple[Any, ...]", value):
+            yield from _tensors(field)
     else:
         yield value
 

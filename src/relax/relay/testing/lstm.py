@@ -54,8 +54,8 @@ def get_net(iterations: int, num_hidden: int, batch_size: Any = 1, dtype: str = 
     bindings: list[tuple[Var, Expr]] = [(zeros, operator_function("zeros_like")(data))]
     for i in range(iterations):
         weights = [
-            Var(f"{part}_{i}_{role}", type_)
-            for part in ("i2h", "h2h")
+            Var(f"{connection}_{i}_{role}", type_)
+            for connection in ("i2h", "h2h")
             for role, type_ in (("weight", types.weight), ("bias", types.bias))
         ]
         call = Var(f"call_{i}", TupleType([types.batch, types.state]))

@@ -80,7 +80,7 @@ def _join(piece: Piece) -> str:
                 if position or item.indented:
                     stack.append((newline, 0))
         else:
-            stack.extend((part, depth) for part in reversed(item))
+            stack.extend((child, depth) for child in reversed(item))
     return "".join(out)
 
 
@@ -317,7 +317,7 @@ class _Definition:
                 fields = f"({', '.join(map(self.pattern, pattern.patterns))})" if pattern.patterns else ""
                 return f"{pattern.constructor.name_hint}{fields}"
             case PatternTuple():
-                return tuple_text([self.pattern(part) for part in pattern.patterns])
+                return tuple_text([self.pattern(field) for field in pattern.patterns])
             case PatternWildcard():
                 return "_"
             case _:

@@ -175,8 +175,8 @@ class TypePrinter:
         attrs = [f"{name}={self.attr_value(value)}" for name, value in relation.attrs.items()]
         if relation.num_inputs == max(0, len(args) - 1):
             return f"{relation.func}({', '.join(args + attrs)})"
-        inputs, others = args[: relation.num_inputs], args[relation.num_inputs :] + attrs
-        return f"{relation.func}({', '.join(inputs)}; {', '.join(others)})"
+        inputs, rest = args[: relation.num_inputs], args[relation.num_inputs :] + attrs
+        return f"{relation.func}({', '.join(inputs)}; {', '.join(rest)})"
 
     def type_data(self, definition: TypeData) -> str:
         """Print a type definition."""

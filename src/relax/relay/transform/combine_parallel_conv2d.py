@@ -34,8 +34,8 @@ def _key(call: Call) -> Any:
 def _combined(data: Expr, calls: Sequence[Call]) -> list[Expr]:
     kernel_axis, axis = _axes(calls[0])
     channels = sum(cast("tuple[int, ...]", shape_of(call.args[1]))[kernel_axis] for call in calls)
-    known = cast(Any, calls[0].attrs).channels
-    return joined(data, calls, kernel_axis, axis, channels=None if known is None else channels)
+    declared = cast(Any, calls[0].attrs).channels
+    return joined(data, calls, kernel_axis, axis, channels=None if declared is None else channels)
 
 
 @relay_pass("CombineParallelConv2D", opt_level=4, required=["InferType"])

@@ -37,8 +37,8 @@ def _batch_key(call: Call) -> Any:
 
 def _sliced(data: Expr, calls: Sequence[Call]) -> list[Expr]:
     units = sum(cast("tuple[int, ...]", shape_of(call.args[1]))[0] for call in calls)
-    known = cast(Any, calls[0].attrs).units
-    return joined(data, calls, 0, cast(int, _rank(calls[0])) - 1, units=None if known is None else units)
+    declared = cast(Any, calls[0].attrs).units
+    return joined(data, calls, 0, cast(int, _rank(calls[0])) - 1, units=None if declared is None else units)
 
 
 def _batched(data: Expr, calls: Sequence[Call]) -> list[Expr]:

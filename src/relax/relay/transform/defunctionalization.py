@@ -113,16 +113,16 @@ class _Defunctionalizer(TypeMutator):
     def _expr(self, expr: Expr) -> Expr:
         memo: dict[Expr, Expr] = {}
 
-        def value(part: Expr) -> Expr:
+        def value(operand: Expr) -> Expr:
             """Expression that represents an operand used as a value."""
-            if isinstance(part, Var):
-                return self._var(part)
-            if isinstance(part, GlobalVar):
-                return self._constructor(part, cast(FuncType, cast(Function, self.mod[part]).checked_type), ())
-            if isinstance(part, Op) or (isinstance(part, Constructor) and part.inputs):
-                name = part.name if isinstance(part, Op) else part.name_hint
+            if isinstance(operand, Var):
+                return self._var(operand)
+            if isinstance(operand, GlobalVar):
+                return self._constructor(operand, cast(FuncType, cast(Function, self.mod[operand]).checked_type), ())
+            if isinstance(operand, Op) or (isinstance(operand, Constructor) and operand.inputs):
+                name = operand.name if isinstance(operand, Op) else operand.name_hint
                 raise _refused(f"{name} is used as a value", "write a function around it: relay.transform.EtaExpand")
-            return memo.get(part, part)
+            return memo.get(operand, operand)
 
         for node in nodes_with_parts(expr):
             if isinstance(node, Function) and node.attrs.get("Primitive"):
@@ -222,8 +222,8 @@ def Defunctionalization(func: Function | None = None, mod: IRModule | None = Non
     if func is None:
         return cast(Pass, _Pass())
     module = IRModule() if mod is None else mod
-    others = {g: f for g, f in module.functions.items() if g.name_hint != "main"}
-    whole = IRModule({**others, "main": func}, type_definitions=module.type_definitions)  # type: ignore[arg-type]
+    other_functions = {g: f for g, f in module.functions.items() if g.name_hint != "main"}
+    whole = IRModule({**other_functions, "main": func}, type_definitions=module.type_definitions)  # type: ignore[arg-type]
     changed = defunctionalized(whole)
     for name, function in changed.functions.items():
         if name.name_hint != "main":

@@ -47,24 +47,24 @@ class _Static(Folder):
         if result is not post:
             self._narrow(pre, result)
         if isinstance(pre, Let):
-            known = self.type_of(pre.body)
-            if known is not None:
-                self._types[result] = known
+            refined = self.type_of(pre.body)
+            if refined is not None:
+                self._types[result] = refined
         return result
 
     def bind(self, let: Let) -> None:
-        known = self.type_of(self.memo[let.value])
-        if known is not None and self.memo.get(let.var, let.var) is let.var:
-            self._types[let.var] = known
+        refined = self.type_of(self.memo[let.value])
+        if refined is not None and self.memo.get(let.var, let.var) is let.var:
+            self._types[let.var] = refined
 
     def _narrow(self, pre: Expr, post: Expr) -> None:
         """Record the refined type of a node, if it is more precise than the inferred one."""
         before = self.type_of(pre)
         if before is None or not _is_open(before) or isinstance(post, (If, Function, Constant)):
             return
-        known = self._derived(post)
-        if known is not None and _dimensions(known) == _dimensions(before):
-            self._types[post] = known
+        refined = self._derived(post)
+        if refined is not None and _dimensions(refined) == _dimensions(before):
+            self._types[post] = refined
 
     def _derived(self, post: Expr) -> Type | None:
         match post:
@@ -82,17 +82,17 @@ class _Static(Folder):
     def _result(self, call: Call) -> Type | None:
         """Type of an operator call from the refined operand types, or None if it cannot be derived."""
         types = [self.type_of(arg) for arg in call.args]
-        known = [t for t in types if t is not None]
-        if len(known) < len(types):
+        known_types = [t for t in types if t is not None]
+        if len(known_types) < len(types):
             return None
         try:
-            return apply_operator(tuple(known), (call.op, call.attrs, call.args), call.span)
+            return apply_operator(tuple(known_types), (call.op, call.attrs, call.args), call.span)
         except DiagnosticError:
             return None
 
     def _fits(self, static: Call, pre: Expr) -> bool:
-        before, known = self.type_of(pre), self._result(static)
-        return before is not None and known is not None and _dimensions(known) == _dimensions(before)
+        before, refined = self.type_of(pre), self._result(static)
+        return before is not None and refined is not None and _dimensions(refined) == _dimensions(before)
 
 
 def static_call(call: Call) -> Call | None:

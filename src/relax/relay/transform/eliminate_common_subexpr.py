@@ -37,16 +37,16 @@ def eliminate_common_subexpr(expr: Expr, fskip: Callable[[Expr], bool] | None = 
         if key is None:
             continue
         scope = placement.of[node]
-        known = classes.setdefault(key, [])
-        for i, (other, where) in enumerate(known):
+        representatives = classes.setdefault(key, [])
+        for i, (other, where) in enumerate(representatives):
             common = EvaluationScope.common(scope, where)
             if common is scope or common is where:
                 memo[node] = other
-                known[i] = other, common
+                representatives[i] = other, common
                 break
         else:
-            if len(known) < _MOST_COMPARED:
-                known.append((changed, scope))
+            if len(representatives) < _MOST_COMPARED:
+                representatives.append((changed, scope))
     return memo.get(expr, expr)
 
 

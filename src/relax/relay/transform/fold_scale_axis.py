@@ -87,8 +87,8 @@ class _Folder:
             return None
         channels = static_shape(TensorType((type_.shape[axis],)))
         sizes = (1,) * (len(type_.shape) - len(shape)) + shape
-        others = [size for i, size in enumerate(sizes) if i != len(sizes) + axis]
-        if any(size != 1 for size in others) or channels is None or sizes[axis] not in (1, channels[0]):
+        other_sizes = [size for i, size in enumerate(sizes) if i != len(sizes) + axis]
+        if any(size != 1 for size in other_sizes) or channels is None or sizes[axis] not in (1, channels[0]):
             return None
         return call_operator("reshape", self._standing(factor), newshape=[-1])
 

@@ -131,8 +131,8 @@ class _Linear:
             return
         scopes = iter(self.placement.opened[node])
 
-        def body(part: Expr) -> Expr:
-            return self.chains[next(scopes)].closed(self._standing(part), self.binds_result)
+        def body(branch: Expr) -> Expr:
+            return self.chains[next(scopes)].closed(self._standing(branch), self.binds_result)
 
         match node:
             case Function():

@@ -152,8 +152,8 @@ class _Evaluator:
                 return _Value(expr, _Data(expr, ()))
             case GlobalVar():
                 function = self._global(expr)
-                known = None if function is None else _Closure(function, _Environment(None))
-                return _Value(expr, known)
+                closure = None if function is None else _Closure(function, _Environment(None))
+                return _Value(expr, closure)
             case _:
                 return _Value(expr)
 
@@ -393,8 +393,8 @@ def _matched(pattern: Pattern, value: _Value) -> dict[Var, _Value] | bool | None
     stack = [(pattern, value)]
     unknown = False
     while stack:
-        part, item = stack.pop()
-        match part:
+        subpattern, item = stack.pop()
+        match subpattern:
             case PatternVar(var):
                 bound[var] = item
             case PatternConstructor(constructor, patterns):

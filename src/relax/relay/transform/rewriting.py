@@ -151,8 +151,8 @@ class Rewriter:
         """Type of an expression of the program or of a replacement, or None if unknown."""
         if isinstance(expr, Constant):
             return expr.type
-        known = self._types.get(expr)
-        return known if known is not None else getattr(expr, "checked_type_", None)
+        recorded = self._types.get(expr)
+        return recorded if recorded is not None else getattr(expr, "checked_type_", None)
 
     def tensor(self, expr: Expr) -> TensorType | None:
         """Tensor type with known rank and dtype, or None."""

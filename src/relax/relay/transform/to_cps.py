@@ -97,8 +97,8 @@ class _Converter:
 
     def _is_plain(self, node: Expr) -> bool:
         """True for an `if` or `match` in which functions neither occur, nor are called, nor are the result."""
-        for part in _bodies(node):
-            body = _Body(part)
+        for branch in _bodies(node):
+            body = _Body(branch)
             results = [body.result, *(value for _, value in body.bindings if isinstance(value, LEAVES))]
             if not all(isinstance(result, (Var, Constant)) for result in results):
                 return False
@@ -206,7 +206,7 @@ def _converted(functions: dict[str, Function], names: dict[str, GlobalVar]) -> d
 def _check(mod: IRModule) -> None:
     for definition in mod.type_definitions.values():
         for constructor in cast(TypeData, definition).constructors:
-            if any(has_function(part) for part in constructor.inputs):
+            if any(has_function(field_type) for field_type in constructor.inputs):
                 message = f"functions in values of {constructor.name_hint} cannot be converted to continuations"
                 raise DiagnosticError(Diagnostic(UNSUPPORTED, message, constructor.span))
 
@@ -215,10 +215,10 @@ def has_function(type_: Type) -> bool:
     """True if a type contains a function type."""
     stack: list[Node] = [type_]
     while stack:
-        part = stack.pop()
-        if isinstance(part, FuncType):
+        inner = stack.pop()
+        if isinstance(inner, FuncType):
             return True
-        stack.extend(children_of(part))
+        stack.extend(children_of(inner))
     return False
 
 

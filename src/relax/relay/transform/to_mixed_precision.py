@@ -148,7 +148,7 @@ class _Mixed:
         return with_parts(node, [self.whole(part) for part in parts_of(node)])
 
     def _is_mixed(self, call: Call, op: Op) -> bool:
-        operands = [part for arg in call.args for part in (arg.fields if isinstance(arg, Tuple) else (arg,))]
+        operands = [operand for arg in call.args for operand in (arg.fields if isinstance(arg, Tuple) else (arg,))]
         floats = [operand for operand in operands if _is_float(_type(operand))]
         if not floats or not all(_is_float(field) for field in _fields(_type(call))):
             return False
