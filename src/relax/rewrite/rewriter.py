@@ -220,8 +220,8 @@ class Rewriter:
 
     def with_struct_info(self, var: Var, struct_info: StructInfo) -> Var:
         """Return the variable if it has this struct info, otherwise a new one of its name with it."""
-        known = var.struct_info_
-        if known is struct_info or (known is not None and structural_equal(known, struct_info)):
+        current = var.struct_info_
+        if current is struct_info or (current is not None and structural_equal(current, struct_info)):
             return var
         new = type(var)(var.name_hint, span=var.span)
         set_slot(new, "_struct_info", struct_info)
@@ -273,10 +273,10 @@ class Rewriter:
         sinfo_args = mapped(call.sinfo_args, self.info)
         if callee is call.op and args is call.args and sinfo_args is call.sinfo_args:
             return call
-        made = Call(callee, args, call.attrs, sinfo_args, span=call.span)
+        rewritten = Call(callee, args, call.attrs, sinfo_args, span=call.span)
         if callee is call.op and sinfo_args is call.sinfo_args and all(map(_are_told_alike, call.args, args)):
-            set_slot(made, "_struct_info", call.struct_info_)  # the same would be derived
-        return made
+            set_slot(rewritten, "_struct_info", call.struct_info_)  # the same would be derived
+        return rewritten
 
     def if_(self, expr: If) -> RelaxExpr:
         """Hook for conditionals; the default rewrites each branch in a new scope."""
@@ -326,10 +326,10 @@ class Rewriter:
         finally:
             scopes.pop()
         ret = None if function.ret_struct_info is None else self.info(function.ret_struct_info)
-        known = function.struct_info_
+        old_info = function.struct_info_
         result = function.replace(params=params, body=body, ret_struct_info=ret)
-        if known is not None and ret is not None and (params is function.params and ret is function.ret_struct_info):
-            set_slot(result, "_struct_info", known)  # parameters and result are unchanged
+        if old_info is not None and ret is not None and (params is function.params and ret is function.ret_struct_info):
+            set_slot(result, "_struct_info", old_info)  # parameters and result are unchanged
         return result
 
     def scope(self, expr: RelaxExpr, params: Sequence[Var] | None = None) -> RelaxExpr:
@@ -391,8 +391,8 @@ class Rewriter:
         if value is binding.value and var is binding.var:
             self._emit(binding)
             return var
-        info, known = value.struct_info, var.struct_info_
-        if known is None or not self.describes(var, known, info):
+        info, declared = value.struct_info, var.struct_info_
+        if declared is None or not self.describes(var, declared, info):
             var = self.with_struct_info(var, info)
         if var is not binding.var:
             self.variables[binding.var] = var
@@ -407,10 +407,10 @@ class Rewriter:
         else:
             self.builder.bind(binding.var, binding.value, binding)
 
-    def describes(self, var: Var, known: StructInfo, info: StructInfo) -> bool:
-        """True if a variable may keep its struct info `known` when its new value has `info`."""
+    def describes(self, var: Var, declared: StructInfo, info: StructInfo) -> bool:
+        """True if a variable may keep its struct info `declared` when its new value has `info`."""
         with self.builder.knowing():
-            return known is info or is_base_of(known, info) or structural_equal(known, info)
+            return declared is info or is_base_of(declared, info) or structural_equal(declared, info)
 
     def match_cast(self, binding: MatchCast) -> None:
         """Hook for match_cast bindings."""

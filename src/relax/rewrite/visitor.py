@@ -218,9 +218,9 @@ class ExprVisitor:
             case _:
                 return
 
-    def _enter_info(self, struct_info: StructInfo, parts: Iterable[StructInfo]) -> None:
+    def _enter_info(self, struct_info: StructInfo, fields: Iterable[StructInfo]) -> None:
         with self._entering(struct_info) as new:
-            for item in parts if new else ():
+            for item in fields if new else ():
                 self.visit_expr_dep_struct_info_field(item)
 
 
@@ -273,9 +273,9 @@ class ExprMutator(Rewriter):
 
     visit_with_new_scope, re_emit_binding = Rewriter.scope, Rewriter.bind
 
-    def describes(self, var: Var, known: StructInfo, info: StructInfo) -> bool:
-        """As in TVM, a variable without annotation always takes its new value's struct info."""
-        return structural_equal(known, info) or (var.annotation is not None and is_base_of(known, info))
+    def describes(self, var: Var, declared: StructInfo, info: StructInfo) -> bool:
+        """Return False for a variable without annotation: as in TVM, it always takes its new value's struct info."""
+        return structural_equal(declared, info) or (var.annotation is not None and is_base_of(declared, info))
 
     # -- expressions, by class
 
