@@ -107,10 +107,10 @@ class _Block:
         """True if no storage and no tensor cut from it is alive."""
         return self._references.value == 1
 
-    def serves(self, size: int, place: int) -> bool:
+    def serves(self, size: int, device_index: int) -> bool:
         """True if the block is large enough for a request on a device, and not far too large."""
         fits = size <= self.tensor.numel() and self.capacity <= max(FITS * size, SMALL)
-        return fits and self.place == place and self.is_free()
+        return fits and self.place == device_index and self.is_free()
 
 
 class _Ahead:
@@ -227,13 +227,13 @@ class Allocator:
         return sum([block.size for block in self._blocks if not block.is_free()])
 
     def _block(self, size: int, device: Device | None) -> _Block:
-        place = 0 if device is None else device.index
+        device_index = 0 if device is None else device.index
         best: _Block | None = None
         expired = False
         for block in self._blocks:
             block.idle += 1
             expired = expired or block.idle > PATIENCE
-            if block.serves(size, place) and (best is None or _waste(block, size) < _waste(best, size)):
+            if block.serves(size, device_index) and (best is None or _waste(block, size) < _waste(best, size)):
                 best = block
         if expired:
             self._drop([b for b in self._blocks if b.idle > PATIENCE and b is not best and b.is_free()])

@@ -35,7 +35,7 @@ class Effects:
     def only_reads(self, position: int) -> bool:
         """True if the call neither writes an argument nor lets it escape or alias the result."""
         return not (self.writes or self.keeps or self.aliases) or not any(
-            selects(part, position) for part in (self.writes, self.keeps, self.aliases)
+            selects(selector, position) for selector in (self.writes, self.keeps, self.aliases)
         )
 
     def after(self, count: int) -> Effects:
@@ -110,8 +110,8 @@ def builtin(
 
     Raises ValueError if the name is taken, or if a pure function is said to change or keep an argument.
     """
-    what = effects or Effects()
-    if pure and (what.writes or what.keeps):
+    declared = effects or Effects()
+    if pure and (declared.writes or declared.keeps):
         raise ValueError(f"the builtin {name} is not pure if it changes or keeps an argument")
 
     def register(function: FunctionT) -> FunctionT:
@@ -120,7 +120,7 @@ def builtin(
         BUILTINS[name] = Builtin(
             name=name,
             function=function,
-            effects=what,
+            effects=declared,
             pure=pure,
             trusted=trusted,
             device=device,

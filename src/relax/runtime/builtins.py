@@ -125,8 +125,8 @@ def alloc_tensor_in(storage: tvm_ffi.Tensor, offset: int, shape: tuple[int, ...]
     nbytes = tensor_bytes(dims, name)
     size = storage.numel()
     if offset < 0 or offset + nbytes > size:
-        what = f"a {dtype} tensor of shape {describe_shape(shape)}"
-        raise ValueError(f"{what} at {offset} lies outside its storage of {size} bytes")
+        subject = f"a {dtype} tensor of shape {describe_shape(shape)}"
+        raise ValueError(f"{subject} at {offset} lies outside its storage of {size} bytes")
     return view_tensor(storage, dims, name, offset)
 
 
@@ -251,6 +251,6 @@ def _info_of(value: Any, asked: Info) -> Info:
             return PrimInfo("", value)
         case tuple() if isinstance(asked, TupleInfo):
             fields = zip(cast("tuple[Any, ...]", value), asked.fields, strict=False)
-            return TupleInfo(tuple(_info_of(field, part) for field, part in fields))
+            return TupleInfo(tuple(_info_of(field, field_info) for field, field_info in fields))
         case _:
             return ObjectInfo()

@@ -167,8 +167,8 @@ def verify(program: Program) -> None:
 
 
 def _verify_function(program: Program, function: FunctionCode) -> None:
-    def fail(what: str) -> BytecodeError:
-        return BytecodeError(f"{function.name}: {what}")
+    def fail(problem: str) -> BytecodeError:
+        return BytecodeError(f"{function.name}: {problem}")
 
     if len(function.params) != len(function.param_infos):
         raise fail("parameters and their infos differ in number")
@@ -180,7 +180,7 @@ def _verify_function(program: Program, function: FunctionCode) -> None:
         raise fail("it may run past its end")
     limits = {Reg: function.registers, Const: len(program.constants), Func: len(program.entries)}
     for pc, instruction in enumerate(function.code):
-        operands, target = _parts(instruction)
+        operands, target = _operands_and_jump(instruction)
         for operand in operands:
             if isinstance(operand, Imm):
                 continue
@@ -236,7 +236,7 @@ def _verify_reads(function: FunctionCode) -> None:
             pc += 1
 
 
-def _parts(instruction: Instruction) -> tuple[tuple[Operand, ...], int | None]:
+def _operands_and_jump(instruction: Instruction) -> tuple[tuple[Operand, ...], int | None]:
     """The operands read, and the jump, if any."""
     match instruction:
         case Call(args=args):
@@ -264,7 +264,7 @@ def operand_text(operand: Operand) -> str:
 
 def reads(instruction: Instruction) -> set[int]:
     """The registers an instruction reads."""
-    return {operand.index for operand in _parts(instruction)[0] if isinstance(operand, Reg)}
+    return {operand.index for operand in _operands_and_jump(instruction)[0] if isinstance(operand, Reg)}
 
 
 def successors(pc: int, instruction: Instruction) -> tuple[int, ...]:

@@ -27,8 +27,8 @@ def bind_arguments(
                 raise TypeError(f"{closure.name}: there is no argument for parameter {name}")
     if kwargs:
         name = next(iter(kwargs))
-        what = "given twice" if names is not None and name in names else "not known"
-        raise TypeError(f"{closure.name}: parameter {name} is {what}; it has {_listed(names)}")
+        problem = "given twice" if names is not None and name in names else "not known"
+        raise TypeError(f"{closure.name}: parameter {name} is {problem}; it has {_listed(names)}")
     check_count(closure, names, len(given))
     infos = closure.info.params if closure.info is not None and closure.info.params is not None else ()
     expected = infos if len(infos) == len(given) else (None,) * len(given)
@@ -37,8 +37,8 @@ def bind_arguments(
 
 def import_arguments(closure: Closure, names: Sequence[str] | None, args: Sequence[Any]) -> list[Any]:
     """The values of the machine for those a packed function calls with; they may be too many or too few."""
-    known = names if names is not None and len(names) == len(args) else None
-    return _imported(closure, known, args, (None,) * len(args))
+    matching_names = names if names is not None and len(names) == len(args) else None
+    return _imported(closure, matching_names, args, (None,) * len(args))
 
 
 def _imported(
@@ -58,10 +58,10 @@ def _imported(
 _REFUSALS: Final = (TypeError, ValueError, MemoryError, BufferError, RuntimeError)
 
 
-def check_count(closure: Closure, names: Sequence[str] | None, found: int) -> None:
+def check_count(closure: Closure, names: Sequence[str] | None, count: int) -> None:
     """Raise TypeError unless as many arguments are given as there are parameters, where that is known."""
-    if names is not None and len(names) != found:
-        raise KIND(context=closure.name, expected=counted_arguments(len(names), names), found=found)
+    if names is not None and len(names) != count:
+        raise KIND(context=closure.name, expected=counted_arguments(len(names), names), found=count)
 
 
 def _listed(names: Sequence[str] | None) -> str:

@@ -43,18 +43,18 @@ def _in_arrays(value: Any) -> Any:
     """A value; tuples of tuples as arrays of arrays. tvm-ffi would copy a tuple for each way that leads to it."""
     if type(value) is not tuple or not any(map(_is_tuple, cast("Any", value))):
         return cast("Any", value)
-    made: dict[int, Any] = {}
+    arrays: dict[int, Any] = {}
     pending: list[Any] = [value]
     while pending:
         fields = pending[-1]
-        inner = [field for field in fields if _is_tuple(field) and id(field) not in made]
+        inner = [field for field in fields if _is_tuple(field) and id(field) not in arrays]
         if inner:
             pending += inner
             continue
-        if id(fields) not in made:
-            made[id(fields)] = tvm_ffi.Array([made[id(f)] if _is_tuple(f) else f for f in fields])
+        if id(fields) not in arrays:
+            arrays[id(fields)] = tvm_ffi.Array([arrays[id(f)] if _is_tuple(f) else f for f in fields])
         pending.pop()
-    return made[id(cast("Any", value))]
+    return arrays[id(cast("Any", value))]
 
 
 def _is_tuple(value: Any) -> bool:

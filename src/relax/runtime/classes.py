@@ -45,8 +45,8 @@ def coupled_probabilities(pairs: Any, classes: int) -> tvm_ffi.Tensor:
         against[:, one, other] = likely[:, column]
         against[:, other, one] = 1 - likely[:, column]
     form: Array = -against * against.transpose(0, 2, 1)
-    for place in range(classes):
-        form[:, place, place] = np.sum(np.square(against[:, :, place]), 1)
+    for index in range(classes):
+        form[:, index, index] = np.sum(np.square(against[:, :, index]), 1)
     shares: Array = np.full((len(likely), classes), 1 / classes, np.float32)
     moving: Array = np.arange(len(likely))
     for _ in range(_STEPS):
@@ -62,11 +62,11 @@ def coupled_probabilities(pairs: Any, classes: int) -> tvm_ffi.Tensor:
 
 def _stepped(form: Array, shares: Array, forces: Array, value: Array) -> Array:
     """The shares after a step on each coordinate; `forces` is the form's product with them, `value` the form's."""
-    for place in range(shares.shape[1]):
-        own: Array = form[:, place, place]
-        step: Array = (value - forces[:, place]) / own
-        value = (value + step * (step * own + 2 * forces[:, place])) / (1 + step) / (1 + step)
-        forces = (forces + step[:, None] * form[:, place]) / (1 + step[:, None])
-        shares[:, place] += step
+    for coordinate in range(shares.shape[1]):
+        own: Array = form[:, coordinate, coordinate]
+        step: Array = (value - forces[:, coordinate]) / own
+        value = (value + step * (step * own + 2 * forces[:, coordinate])) / (1 + step) / (1 + step)
+        forces = (forces + step[:, None] * form[:, coordinate]) / (1 + step[:, None])
+        shares[:, coordinate] += step
         shares = shares / (1 + step[:, None])
     return shares

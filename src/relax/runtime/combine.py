@@ -88,7 +88,7 @@ def combine(archive: Archive, prefix: str) -> ObjectFile:
         if obj.machine != machine:
             raise ObjectFileError(f"one object is for {title(machine)}, another for {title(obj.machine)}")
     into = _Combined()
-    placed = [_place(into, unit, parsed[unit.object], prefix) for unit in archive.units]
+    placed = [_add_unit(into, unit, parsed[unit.object], prefix) for unit in archive.units]
     final = list(range(len(into.symbols)))
     for (name, _), index in into.wanted.items():
         final[index] = into.defined.get(name, index)
@@ -109,7 +109,7 @@ def _parsed_support(data: bytes) -> ObjectFile:
     return parse_object(data)
 
 
-def _place(into: _Combined, unit: Unit, obj: ObjectFile, prefix: str) -> tuple[list[int], list[int]]:
+def _add_unit(into: _Combined, unit: Unit, obj: ObjectFile, prefix: str) -> tuple[list[int], list[int]]:
     """Add the sections and symbols of a unit; their numbers in the combined object, by those in its own."""
     sections: list[int] = []
     for section in obj.sections:

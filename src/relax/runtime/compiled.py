@@ -90,9 +90,9 @@ def _same(a: Any, b: Any) -> bool:
 def passed(error: Exception) -> tuple[Exception, list[CallSite]]:
     """The exception that an error out of machine code was at first, and the places it has passed since."""
     exception = _passing.exception
-    places = _passing.places if _same(_passing.error, getattr(error, "__tvm_ffi_error__", None)) else []
+    call_sites = _passing.places if _same(_passing.error, getattr(error, "__tvm_ffi_error__", None)) else []
     _passing.exception, _passing.error, _passing.places = None, None, []
-    return (error if exception is None or str(exception) != str(error) else exception), places
+    return (error if exception is None or str(exception) != str(error) else exception), call_sites
 
 
 def given_results(ret: Info) -> int:
@@ -121,8 +121,8 @@ class CompiledFunction:
         try:
             result = self.function(*args)
         except Exception as error:
-            original, places = passed(error)
-            annotate(original, places)
+            original, call_sites = passed(error)
+            annotate(original, call_sites)
             if original is error:
                 raise
             raise original from None

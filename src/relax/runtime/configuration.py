@@ -12,23 +12,23 @@ from .executable import Executable
 
 
 def devices_of(executable: Executable, given: Device | Sequence[Device] | None) -> list[Device]:
-    """The devices of a machine; ValueError unless those the program uses are there, and are the host's."""
+    """Devices of a VM. Raises ValueError unless those that the program uses exist and are host devices."""
     listed = [given] if isinstance(given, Device) else list(given or ())
-    known = listed or [named_device(name) for name in executable.devices] or [cpu()]
+    devices = listed or [named_device(name) for name in executable.devices] or [cpu()]
     used = devices_used(executable.program)
     for index in used:
-        if not 0 <= index < len(known):
+        if not 0 <= index < len(devices):
             wanted = f" ({executable.devices[index]})" if 0 <= index < len(executable.devices) else ""
-            have = f"{len(known)} device{'s' * (len(known) != 1)} ({', '.join(map(str, known))})"
+            have = f"{len(devices)} device{'s' * (len(devices) != 1)} ({', '.join(map(str, devices))})"
             needed = ", ".join(f"relax.cpu({i})" for i in range(index + 1))
             raise ValueError(
                 f"the program places tensors on its virtual device {index}{wanted}, and the machine is given "
                 f"{have}; give one for each: VirtualMachine(executable, [{needed}])"
             )
-    for dev in [*listed, *(known[index] for index in used)]:
+    for dev in [*listed, *(devices[index] for index in used)]:
         if not is_cpu(dev):
             raise ValueError(f"this runtime runs on cpu only, not on {dev}")
-    return known
+    return devices
 
 
 def memory_policy(config: str | Mapping[Any, str] | None) -> str:

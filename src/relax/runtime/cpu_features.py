@@ -26,7 +26,7 @@ def _flags() -> frozenset[str] | None:
 
 
 def missing_features(required: Iterable[str]) -> list[str]:
-    """Those of the required features this machine is known to lack."""
+    """Required features that this machine is known to lack."""
     flags = _flags()
     architecture = ARCHITECTURES.get(host_machine())
     if flags is None or architecture is None:

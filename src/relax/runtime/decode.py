@@ -144,13 +144,13 @@ class Linker:
             return None
         if name in self.codes:
             return self.codes[name]
-        found = BUILTINS.get(name)
-        if found is None:
+        builtin = BUILTINS.get(name)
+        if builtin is None:
             return tvm_ffi.get_global_func(name, True)
-        function = found.function
-        if found.pooled:
+        function = builtin.function
+        if builtin.pooled:
             function = functools.partial(function, allocator=self.allocator)
-        if found.first_device and self.devices[0] != cpu():
+        if builtin.first_device and self.devices[0] != cpu():
             function = _on_device(function, self.devices[0])
         return function
 
@@ -183,19 +183,19 @@ class Linker:
     def _decode(self, code: Code) -> None:
         function = code.function
         code.registers = [None] * function.registers
-        places: dict[Operand, int] = {}
+        constant_registers: dict[Operand, int] = {}
 
-        def place(operand: Operand) -> int:
+        def register_of(operand: Operand) -> int:
             if isinstance(operand, Reg):
                 return operand.index
-            if operand not in places:
-                places[operand] = len(code.registers)
+            if operand not in constant_registers:
+                constant_registers[operand] = len(code.registers)
                 code.registers.append(self._value(operand))
-            return places[operand]
+            return constant_registers[operand]
 
         def device_place(operand: Operand) -> int:
             if not isinstance(operand, Imm):
-                return place(operand)
+                return register_of(operand)
             code.registers.append(self.devices[operand.value])
             return len(code.registers) - 1
 
@@ -204,15 +204,15 @@ class Linker:
             match instruction:
                 case Call():
                     following = function.code[pc + 1] if pc + 1 < len(function.code) else None
-                    indices = [place(arg) for arg in instruction.args]
+                    indices = [register_of(arg) for arg in instruction.args]
                     at = device_argument(self.executable.program, instruction)
                     if at is not None:
                         indices[at] = device_place(instruction.args[at])
                     code.ops.append(self._call(instruction, indices, drops[pc], following))
                 case Ret(src):
-                    code.ops.append(Op(RET, src=place(src)))
+                    code.ops.append(Op(RET, src=register_of(src)))
                 case If(cond, offset):
-                    code.ops.append(Op(IF, src=place(cond), jump=pc + offset))
+                    code.ops.append(Op(IF, src=register_of(cond), jump=pc + offset))
                 case Goto(offset):
                     code.ops.append(Op(GOTO, jump=pc + offset))
 
@@ -231,8 +231,8 @@ class Linker:
             target = importing(target)
             foreign = True
         else:  # what a program asserts is its own message, like that of a packed function
-            found = BUILTINS.get(entry.name)
-            foreign = found is not None and found.program_errors
+            builtin = BUILTINS.get(entry.name)
+            foreign = builtin is not None and builtin.program_errors
         return Op(CALL, dst, target, pick, drop, name=entry.name, foreign=foreign)
 
     def _value(self, operand: Operand) -> Any:

@@ -32,9 +32,9 @@ def is_cpu(dev: Device) -> bool:
     return dev.type == "cpu"
 
 
-def require_host(dev: Device, what: str) -> None:
-    """Raise TypeError unless `dev` is a device, ValueError unless it is a host device; `what` starts the message."""
+def require_host(dev: Device, subject: str) -> None:
+    """Raise TypeError unless `dev` is a device, ValueError unless it is a host device; `subject` starts the message."""
     if not isinstance(dev, tvm_ffi.Device):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{what}: a device is made by relax.cpu() or relax.device(name); found {dev!r}")
+        raise TypeError(f"{subject}: a device is made by relax.cpu() or relax.device(name); found {dev!r}")
     if not is_cpu(dev):
-        raise ValueError(f"{what}: there is no memory on {dev}; this runtime has cpu only")
+        raise ValueError(f"{subject}: there is no memory on {dev}; this runtime has cpu only")

@@ -66,10 +66,10 @@ def canonical_dtype(dtype: object) -> str:
             return name
         raise TypeError(f"unsupported dtype {dtype!r}; tensors hold {', '.join(DLPACK_CODES)}")
     try:
-        found = np.dtype(dtype)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
+        numpy_dtype = np.dtype(dtype)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
     except TypeError:
         raise TypeError(f"{dtype!r} is not a dtype") from None
-    return dtype_of_numpy(found)  # pyright: ignore[reportUnknownArgumentType]
+    return dtype_of_numpy(numpy_dtype)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def dtype_of_numpy(dtype: np.dtype[Any]) -> str:

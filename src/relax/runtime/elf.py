@@ -108,8 +108,8 @@ def parse_object(data: bytes) -> ObjectFile:
             raise ObjectFileError(f"section {sections[i].name} has relocations without addends")
         if header[6] not in tables:
             raise ObjectFileError(f"section {sections[i].name} refers to no symbol table")
-        found = _read_relocations(view, headers, i, sections[target], len(symbols))
-        relocations[target] = relocations.get(target, ()) + found
+        records = _read_relocations(view, headers, i, sections[target], len(symbols))
+        relocations[target] = relocations.get(target, ()) + records
     return ObjectFile(machine, sections, symbols, relocations)
 
 
@@ -141,18 +141,18 @@ def _read_headers(view: memoryview) -> tuple[int, list[_Header], int]:
     return machine, headers, names
 
 
-def _check_range(view: memoryview, offset: int, size: int, what: str) -> None:
+def _check_range(view: memoryview, offset: int, size: int, name: str) -> None:
     if offset > len(view) or size > len(view) - offset:
-        raise ObjectFileError(f"it is truncated: the {what} ends at {offset + size}, the file at {len(view)}")
+        raise ObjectFileError(f"it is truncated: the {name} ends at {offset + size}, the file at {len(view)}")
 
 
-def _section_bytes(view: memoryview, headers: list[_Header], index: int, what: str) -> memoryview:
+def _section_bytes(view: memoryview, headers: list[_Header], index: int, name: str) -> memoryview:
     if not 0 < index < len(headers):
-        raise ObjectFileError(f"it has no {what}")
+        raise ObjectFileError(f"it has no {name}")
     _, kind, _, _, offset, size, *_ = headers[index]
     if kind == SHT_NOBITS:
-        raise ObjectFileError(f"its {what} has no contents")
-    _check_range(view, offset, size, what)
+        raise ObjectFileError(f"its {name} has no contents")
+    _check_range(view, offset, size, name)
     return view[offset : offset + size]
 
 
@@ -186,10 +186,10 @@ def _check_section(section: Section) -> None:
         raise ObjectFileError(f"section {section.name} is both writable and executable")
 
 
-def _string(table: bytes, offset: int, what: str) -> str:
+def _string(table: bytes, offset: int, name: str) -> str:
     end = table.find(b"\0", offset) if offset < len(table) else -1
     if end < 0:
-        raise ObjectFileError(f"the {what} lies outside its string table")
+        raise ObjectFileError(f"the {name} lies outside its string table")
     return table[offset:end].decode("utf-8", "replace")
 
 
@@ -235,13 +235,13 @@ def _read_relocations(
         raise ObjectFileError(f"the relocations of {target.name} are malformed")
     if len(table) and target.kind == SHT_NOBITS:
         raise ObjectFileError(f"section {target.name} has no contents to relocate")
-    found = tuple([
+    relocations = tuple([
         Relocation(offset, info & 0xFFFFFFFF, info >> 32, addend)
         for offset, info, addend in _RELA.iter_unpack(table)
     ])  # fmt: skip
-    for relocation in found:
+    for relocation in relocations:
         if relocation.symbol >= symbols:
             raise ObjectFileError(f"a relocation of {target.name} names symbol {relocation.symbol} of {symbols}")
         if relocation.offset >= target.size:
             raise ObjectFileError(f"a relocation of {target.name} lies outside it")
-    return found
+    return relocations

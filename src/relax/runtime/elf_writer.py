@@ -44,25 +44,25 @@ _GROUPS: Final = (
 
 
 def merged(obj: ObjectFile) -> ObjectFile:
-    """The object with its loaded sections put together: code, constants, data, and zeros."""
+    """Return the object with its loaded sections merged into four: code, constants, data, and zeros."""
     members: dict[int, list[Section]] = {number: [] for number in range(len(_GROUPS))}
-    places: dict[int, tuple[int, int]] = {}
+    locations: dict[int, tuple[int, int]] = {}
     sizes, aligns = [0] * len(_GROUPS), [1] * len(_GROUPS)
     for index, section in enumerate(obj.sections):
         if section.loaded:
             group = _group_of(section)
             start = -(-sizes[group] // section.align) * section.align
-            places[index] = group + 1, start
+            locations[index] = group + 1, start
             members[group].append(section)
             sizes[group], aligns[group] = start + section.size, max(aligns[group], section.align)
     sections = [Section("", 0, 0, 1, 0, memoryview(b""))]
     for number, (name, kind, flags) in enumerate(_GROUPS):
         data = b"" if kind == SHT_NOBITS else _joined(members[number])
         sections.append(Section(name, kind, flags, aligns[number], sizes[number], memoryview(data)))
-    symbols = [_moved(symbol, places) for symbol in obj.symbols]
+    symbols = [_moved(symbol, locations) for symbol in obj.symbols]
     relocations: dict[int, tuple[Relocation, ...]] = {}
     for index, group_ in obj.relocations.items():
-        number, start = places[index]
+        number, start = locations[index]
         shifted = tuple(relocation._replace(offset=relocation.offset + start) for relocation in group_)
         relocations[number] = relocations.get(number, ()) + shifted
     return ObjectFile(obj.machine, tuple(sections), tuple(symbols), relocations)
@@ -84,12 +84,12 @@ def _joined(sections: Sequence[Section]) -> bytes:
     return bytes(data)
 
 
-def _moved(symbol: Symbol, places: dict[int, tuple[int, int]]) -> Symbol:
+def _moved(symbol: Symbol, locations: dict[int, tuple[int, int]]) -> Symbol:
     if symbol.section <= 0:
         return symbol
-    if symbol.section not in places:  # of a section that takes no memory, which no code refers to
+    if symbol.section not in locations:  # of a section that takes no memory, which no code refers to
         return Symbol("", SHN_UNDEF, 0, 0, STB_LOCAL, 0)
-    section, start = places[symbol.section]
+    section, start = locations[symbol.section]
     kind = 0 if symbol.kind == _STT_SECTION else symbol.kind
     return symbol._replace(section=section, value=symbol.value + start, kind=kind)
 

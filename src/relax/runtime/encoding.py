@@ -88,8 +88,8 @@ class Reader:
         self.known: dict[bytes, Any] = {}
         """Values that were read, by their bytes, for readers that share what is written alike."""
 
-    def fail(self, what: str) -> ExecutableError:
-        return ExecutableError(f"section {self.section} is malformed at byte {self.at}: {what}")
+    def fail(self, problem: str) -> ExecutableError:
+        return ExecutableError(f"section {self.section} is malformed at byte {self.at}: {problem}")
 
     def take(self, count: int) -> memoryview:
         if count > len(self.data) - self.at:

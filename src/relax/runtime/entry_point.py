@@ -71,16 +71,16 @@ class EntryPoint(Closure):
         try:
             result = self._function(*values)
         except BufferError as error:
-            original, places = passed(error)
-            if not places:  # NumPy does not export an array, for instance one that is read-only: it is copied
+            original, call_sites = passed(error)
+            if not call_sites:  # NumPy does not export an array, for instance one that is read-only: it is copied
                 return self._vm.invoke_closure(self, *args)
-            annotate(original, places)
+            annotate(original, call_sites)
             raise original from None
         except Exception as error:
-            original, places = passed(error)
-            if not places:  # an argument was refused: say which
+            original, call_sites = passed(error)
+            if not call_sites:  # an argument was refused: say which
                 self._vm.bind_arguments(self, args, {})
-            annotate(original, places)
+            annotate(original, call_sites)
             if original is error:
                 raise
             raise original from None

@@ -109,8 +109,8 @@ class ExecBuilder:
         Equal strings, shapes and numbers are kept once; tensors are kept as often as they are given. Raises
         ValueError for a shape whose dimensions are no sizes.
         """
-        if type(value) in _PLAIN and (known := self._constants.get((type(value), value))) is not None:
-            return Const(known)
+        if type(value) in _PLAIN and (existing := self._constants.get((type(value), value))) is not None:
+            return Const(existing)
         if isinstance(value, (Reg, Imm, Const, Func)):
             return value
         if type(value) is int or (isinstance(value, int) and not isinstance(value, bool)):

@@ -248,11 +248,11 @@ class Executable:
             if file.read(4) == b"\x7fELF":
                 file.seek(0)
                 file, memory = io.BytesIO(embedded(file.read())), None
-            found = read_sections(file, memory)
-            absent = [tag for tag in ("META", "CNST", "FUNC", "DATA", "NATV") if tag not in found]
+            stored_sections = read_sections(file, memory)
+            absent = [tag for tag in ("META", "CNST", "FUNC", "DATA", "NATV") if tag not in stored_sections]
             if absent:
                 raise ExecutableError(f"it has no section {absent[0]}")
-            sections = {tag: section.contents() for tag, section in found.items() if tag != "DATA"}
+            sections = {tag: section.contents() for tag, section in stored_sections.items() if tag != "DATA"}
             meta = Reader(sections["META"], "META")
             triple, features = meta.text(), meta.many(Reader.text)
             devices = list(meta.many(Reader.text))
@@ -260,8 +260,8 @@ class Executable:
             program = read_functions(functions)
             program.devices = devices
             constants = Reader(sections["CNST"], "CNST")
-            program.constants = list(constants.many(lambda r: read_constant(r, found["DATA"])))
-            found["DATA"].read()
+            program.constants = list(constants.many(lambda r: read_constant(r, stored_sections["DATA"])))
+            stored_sections["DATA"].read()
             for reader in (meta, functions, constants):
                 reader.finish()
             native = bytes(sections["NATV"])
@@ -388,8 +388,8 @@ def _check_host(triple: str, features: Iterable[str]) -> None:
         raise ExecutableError(f"it uses instructions this processor does not have: {', '.join(missing)}")
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 __all__ = ["Executable", "ExecutableError", "FunctionEntry", "load_executable"]

@@ -142,14 +142,14 @@ def _is_plain(value: Any) -> bool:
 
 def _tensor_places(program: Program, start: int) -> dict[int, int]:
     """The offset in the file of each tensor's elements, by the number of the constant (see `format.write_constant`)."""
-    places: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     at = 0
     for number, value in enumerate(program.constants):
         if isinstance(value, tvm_ffi.Tensor):
             at += -at % ALIGNMENT
-            places[number] = start + at
+            offsets[number] = start + at
             at += value.numel() * itemsize(canonical_dtype(value.dtype))
-    return places
+    return offsets
 
 
 @dataclass
@@ -279,12 +279,12 @@ def _record(
             raise AssertionError("a register is no part of a table")
 
 
-def _constant(records: _Records, value: Any, place: int) -> None:
+def _constant(records: _Records, value: Any, offset: int) -> None:
     match value:
         case tvm_ffi.Tensor():
             code, bits = DLPACK_CODES[canonical_dtype(value.dtype)]
             word = code | bits << 8 | 1 << 16 | value.ndim << 32
-            records.add(_TENSOR, word, (_FILE, place), records.dims(value.shape))
+            records.add(_TENSOR, word, (_FILE, offset), records.dims(value.shape))
         case tvm_ffi.Shape():
             records.add(_SHAPE, len(value), 0, records.dims(value))
         case tvm_ffi.dtype():

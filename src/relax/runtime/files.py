@@ -90,15 +90,15 @@ def checksum_of_rest(file: io.BufferedIOBase) -> bytes:
 
     def hashed(job: range) -> list[bytes]:
         memory = memoryview(bytearray(min(len(job), BLOCK)))
-        found: list[bytes] = []
+        digests: list[bytes] = []
         for offset in job[::BLOCK]:
             block = memory[: min(BLOCK, job.stop - offset)]
-            found.append(hashlib.sha256(block[: _read_at(descriptor, offset, block)]).digest())
-        return found
+            digests.append(hashlib.sha256(block[: _read_at(descriptor, offset, block)]).digest())
+        return digests
 
     end = start + length
     jobs = [range(offset, min(offset + _PART, end)) for offset in range(start, end, _PART)]
-    return _of_blocks(digest for found in in_threads(hashed, jobs) for digest in found)
+    return _of_blocks(digest for digests in in_threads(hashed, jobs) for digest in digests)
 
 
 def _of_blocks(digests: Iterable[bytes]) -> bytes:
@@ -107,8 +107,8 @@ def _of_blocks(digests: Iterable[bytes]) -> bytes:
 
 def _hashed(block: Sequence[memoryview]) -> bytes:
     digest = hashlib.sha256()
-    for part in block:
-        digest.update(part)
+    for piece in block:
+        digest.update(piece)
     return digest.digest()
 
 
@@ -131,23 +131,25 @@ def _blocks(parts: Iterable[bytes | memoryview], size: int = BLOCK) -> Iterator[
 # ------------------------------------------------------------------------------------- the contents
 
 
-def read_places(file: io.BufferedIOBase, places: Sequence[tuple[int, memoryview]]) -> bool:
+def read_places(file: io.BufferedIOBase, destinations: Sequence[tuple[int, memoryview]]) -> bool:
     """Fill each memory with what is in a file from an offset on; False if the file ends before.
 
     Where `shares_reads`, several threads may read one file at the same time.
     """
-    jobs = [(offset + at, memory[at : at + _PART]) for offset, memory in places for at in range(0, len(memory), _PART)]
+    jobs = [
+        (offset + at, memory[at : at + _PART]) for offset, memory in destinations for at in range(0, len(memory), _PART)
+    ]
     descriptor = _descriptor(file)
     if descriptor is not None:
 
         def read(job: tuple[int, memoryview]) -> bool:
             return _read_at(descriptor, *job) == len(job[1])
 
-        large = sum(len(memory) for _, memory in places) > _PART
+        large = sum(len(memory) for _, memory in destinations) > _PART
         return all(in_threads(read, jobs)) if large else all(map(read, jobs))
-    for offset, part in jobs:
+    for offset, memory in jobs:
         file.seek(offset)
-        if file.readinto(part) != len(part):
+        if file.readinto(memory) != len(memory):
             return False
     return True
 

@@ -33,15 +33,15 @@ def first_memory(program: Program) -> tuple[int, int]:
         for instruction in function.code
         if isinstance(instruction, Call) and instruction.func in entries
     ]
-    known = min(MOST_KNOWN, max((size for size in sizes if size is not None), default=0))
+    static_bytes = min(MOST_KNOWN, max((size for size in sizes if size is not None), default=0))
     if None not in sizes:
-        return known, 0
+        return static_bytes, 0
     constants = sum(
         value.numel() * itemsize(canonical_dtype(value.dtype))
         for value in program.constants
         if isinstance(value, tvm_ffi.Tensor)
     )
-    return max(known, min(MOST_UNKNOWN, constants)), ADDRESSES
+    return max(static_bytes, min(MOST_UNKNOWN, constants)), ADDRESSES
 
 
 def _size(operand: Operand, constants: list[Any]) -> int | None:

@@ -35,11 +35,11 @@ def set_flush_denormals(mode: bool) -> bool:
     architecture = architecture_named(platform.machine())
     if sys.platform != "linux" or architecture is None:
         return False
-    place = architecture.float_mode
+    control_word = architecture.float_mode
     library = ctypes.CDLL(None)
-    environment = ctypes.create_string_buffer(place.size)
+    environment = ctypes.create_string_buffer(control_word.size)
     if library.fegetenv(environment):
         return False
-    word = ctypes.c_uint32.from_buffer(environment, place.offset)
-    word.value = word.value | place.bits if mode else word.value & ~place.bits
+    word = ctypes.c_uint32.from_buffer(environment, control_word.offset)
+    word.value = word.value | control_word.bits if mode else word.value & ~control_word.bits
     return library.fesetenv(environment) == 0

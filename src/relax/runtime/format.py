@@ -70,8 +70,8 @@ def _write_dim(w: Writer, dim: Dim) -> None:
             w.text(dim[0])
             w.uint(len(dim) - 1)
             with w.nested():
-                for part in dim[1:]:
-                    _write_dim(w, part)
+                for operand in dim[1:]:
+                    _write_dim(w, operand)
 
 
 def _read_dim(r: Reader) -> Dim:
@@ -370,13 +370,13 @@ def write_functions(w: Writer, program: Program) -> None:
 
 def _write_locations(w: Writer, locations: tuple[str, ...]) -> None:
     """Distinct places once, then an index for each instruction."""
-    distinct = {place: i for i, place in enumerate(dict.fromkeys(locations))}
+    distinct = {location: i for i, location in enumerate(dict.fromkeys(locations))}
     w.uint(len(distinct))
-    for place in distinct:
-        w.text(place)
+    for location in distinct:
+        w.text(location)
     w.uint(len(locations))
-    for place in locations:
-        w.uint(distinct[place])
+    for location in locations:
+        w.uint(distinct[location])
 
 
 def _read_locations(r: Reader) -> tuple[str, ...]:
@@ -462,8 +462,8 @@ def packed_pieces(sections: Mapping[str, bytes | Pieces]) -> list[bytes | memory
         body.add(bytes(-(start + body.length) % ALIGNMENT))
         size = contents.length if isinstance(contents, Pieces) else len(contents)
         table += _ENTRY.pack(tag.encode("ascii"), 0, start + body.length, size)
-        for part in contents.parts if isinstance(contents, Pieces) else (contents,):
-            body.add(part)
+        for piece in contents.parts if isinstance(contents, Pieces) else (contents,):
+            body.add(piece)
     digest = checksum([bytes(table), *body.parts])
     header = _HEADER.pack(MAGIC, VERSION, len(sections), start + body.length, digest)
     return [header, bytes(table), *body.parts]
@@ -483,8 +483,8 @@ def section_offset(data: bytes, tag: str) -> int:
     """The offset of a section in a file that `pack_sections` made. Raises ExecutableError if it has no such section."""
     count = _HEADER.unpack_from(data)[2]
     for i in range(count):
-        found, _, offset, _ = _ENTRY.unpack_from(data, _HEADER.size + i * _ENTRY.size)
-        if found == tag.encode("ascii"):
+        entry_tag, _, offset, _ = _ENTRY.unpack_from(data, _HEADER.size + i * _ENTRY.size)
+        if entry_tag == tag.encode("ascii"):
             return offset
     raise ExecutableError(f"it has no section {tag}")
 
@@ -512,12 +512,12 @@ def read_sections(file: io.BufferedIOBase, memory: tvm_ffi.Tensor | None = None)
     Where the file is mapped as `memory`, its tensors are parts of that. Raises ExecutableError for a file that is
     something else, of another version of the format, truncated or changed.
     """
-    found = file.seek(0, io.SEEK_END)
+    file_length = file.seek(0, io.SEEK_END)
     file.seek(0)
     head = file.read(_HEADER.size)
     if len(head) < _HEADER.size:
-        known = head[: len(MAGIC)] == MAGIC[: len(head)] and head
-        raise ExecutableError("it is truncated" if known else "it is no Relax executable")
+        is_prefix = head[: len(MAGIC)] == MAGIC[: len(head)] and head
+        raise ExecutableError("it is truncated" if is_prefix else "it is no Relax executable")
     magic, version, count, length, digest = _HEADER.unpack(head)
     if magic != MAGIC:
         mangled = magic[:6] == MAGIC[:6]
@@ -526,9 +526,9 @@ def read_sections(file: io.BufferedIOBase, memory: tvm_ffi.Tensor | None = None)
         raise ExecutableError(
             f"it has format version {version}, this runtime reads version {VERSION}: build it again with this release"
         )
-    if found != length:
-        what = "truncated" if found < length else "followed by something else"
-        raise ExecutableError(f"it is {what}: its length is {found} bytes, expected {length}")
+    if file_length != length:
+        problem = "truncated" if file_length < length else "followed by something else"
+        raise ExecutableError(f"it is {problem}: its length is {file_length} bytes, expected {length}")
     if memory is not None and memory.numel() != length:
         raise ExecutableError("its length has changed")
     rest = checksum_of_rest(file) if memory is None else checksum([_bytes_of(memory)[_HEADER.size :]])

@@ -29,15 +29,17 @@ class Frame:
 def locate(error: Exception, code: Code, pc: int, frames: Sequence[Frame]) -> Exception:
     """Return the error (the original one if it passed machine code), annotated with the call sites it passed."""
     op = code.ops[min(pc, len(code.ops) - 1)]
-    places: list[CallSite] = []
+    call_sites: list[CallSite] = []
     if op.kind in CALLS:
-        error, places = passed(error)
-    if not (places and op.tail):
-        unnamed = op.name.startswith("vm.builtin.") or places or op.kind == CALL_VM
+        error, call_sites = passed(error)
+    if not (call_sites and op.tail):
+        unnamed = op.name.startswith("vm.builtin.") or call_sites or op.kind == CALL_VM
         shown = "" if unnamed else op.name
-        places.append(CallSite(code.function.name, location_of(code, pc), shown, op.foreign))
-    places += [CallSite(frame.code.function.name, location_of(frame.code, frame.pc - 1)) for frame in reversed(frames)]
-    annotate(error, places)
+        call_sites.append(CallSite(code.function.name, location_of(code, pc), shown, op.foreign))
+    call_sites += [
+        CallSite(frame.code.function.name, location_of(frame.code, frame.pc - 1)) for frame in reversed(frames)
+    ]
+    annotate(error, call_sites)
     return error
 
 

@@ -56,8 +56,8 @@ def placed_in(result: Any, memory: Sequence[tvm_ffi.Tensor], function: str) -> A
         if to.dtype != tensor.dtype:
             raise DTYPE(context=context, expected=tensor.dtype, found=to.dtype)
         if tuple(to.shape) != tuple(tensor.shape):
-            expected, found = describe_shape(tensor.shape), describe_shape(to.shape)
-            raise IS(context=context, place="the shape", found=found, expected=expected)
+            expected, actual = describe_shape(tensor.shape), describe_shape(to.shape)
+            raise IS(context=context, place="the shape", found=actual, expected=expected)
     elsewhere = [(t, to) for t, to in zip(results, memory, strict=True) if t.data_ptr() != to.data_ptr()]
     # A result that is a parameter may lie where another one is copied to.
     kept = [(copy_tensor(t) if any(_overlap(t, to) for to in memory) else t, to) for t, to in elsewhere]

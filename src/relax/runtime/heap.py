@@ -60,18 +60,18 @@ class ShapeHeap(Heap):
         """
         if type(heap) is ShapeHeap:
             return heap
-        found = getattr(heap, "tensor", heap)  # an NDArray's
-        if not isinstance(found, tvm_ffi.Tensor) or str(found.dtype) != "int64" or found.ndim != 1:
-            what = (
-                f"a tensor {found.dtype} {found.shape}"
-                if isinstance(found, tvm_ffi.Tensor)
+        tensor = getattr(heap, "tensor", heap)  # an NDArray's
+        if not isinstance(tensor, tvm_ffi.Tensor) or str(tensor.dtype) != "int64" or tensor.ndim != 1:
+            description = (
+                f"a tensor {tensor.dtype} {tensor.shape}"
+                if isinstance(tensor, tvm_ffi.Tensor)
                 else str(type(heap).__name__)
             )
-            raise TypeError(f"a shape heap is an int64 tensor of one dimension, found {what}")
-        made = object.__new__(ShapeHeap)
-        made.tensor, made.notes = compact_tensor(found), ()
-        made.slots = (ctypes.c_int64 * found.shape[0]).from_address(made.tensor.data_ptr())
-        return made
+            raise TypeError(f"a shape heap is an int64 tensor of one dimension, found {description}")
+        result = object.__new__(ShapeHeap)
+        result.tensor, result.notes = compact_tensor(tensor), ()
+        result.slots = (ctypes.c_int64 * tensor.shape[0]).from_address(result.tensor.data_ptr())
+        return result
 
     @staticmethod
     def at(address: int, size: int, notes: Sequence[str]) -> ShapeHeap:
@@ -137,8 +137,8 @@ class ShapeHeap(Heap):
         """The variable or expression, its dtype, "bound by" or "from", and what follows; empty if nothing is noted."""
         note = self.notes[slot] if slot < len(self.notes) else ""
         for how in ("bound by", "from"):
-            text, found, origin = note.partition(f" {how} ")
-            if found:
+            text, separator, origin = note.partition(f" {how} ")
+            if separator:
                 dtype, typed, name = text.partition(": ")
                 return (name, dtype, how, origin) if typed else (text, "int64", how, origin)
         return "", "int64", "", ""

@@ -72,16 +72,16 @@ class TensorInfo:
     device: str = ""
 
     def __str__(self) -> str:
-        parts: list[str] = []
+        arguments: list[str] = []
         if self.dims is not None:
-            parts.append(f"({', '.join(map(dim_text, self.dims))}{',' if len(self.dims) == 1 else ''})")
+            arguments.append(f"({', '.join(map(dim_text, self.dims))}{',' if len(self.dims) == 1 else ''})")
         if self.dtype:
-            parts.append(f'dtype="{self.dtype}"')
+            arguments.append(f'dtype="{self.dtype}"')
         if self.dims is None and self.ndim >= 0:
-            parts.append(f"ndim={self.ndim}")
+            arguments.append(f"ndim={self.ndim}")
         if self.device:
-            parts.append(f'device="{self.device}"')
-        return f"R.Tensor({', '.join(parts)})"
+            arguments.append(f'device="{self.device}"')
+        return f"R.Tensor({', '.join(arguments)})"
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def nesting(dim: Dim) -> int:
     """The depth of a dimension's operations."""
     depth = 0
     level: list[Any] = [dim]
-    while level := [part for item in level if isinstance(item, tuple) for part in cast("Any", item)[1:]]:
+    while level := [operand for item in level if isinstance(item, tuple) for operand in cast("Any", item)[1:]]:
         depth += 1
     return depth
 
@@ -226,12 +226,12 @@ def substitute_dim(dim: Dim, env: Mapping[str, Dim], slots: Callable[[int], Dim]
         return dim
     if dim[0] == "slot":
         return dim if slots is None else slots(dim[1])
-    parts = [substitute_dim(d, env, slots) for d in dim[1:]]
+    operands = [substitute_dim(d, env, slots) for d in dim[1:]]
     function = OPERATORS.get(dim[0])
-    if function is not None and all(isinstance(p, (int, float)) for p in parts):
+    if function is not None and all(isinstance(p, (int, float)) for p in operands):
         with contextlib.suppress(ArithmeticError, TypeError, ValueError):
-            return function(*parts)
-    return (dim[0], *parts)
+            return function(*operands)
+    return (dim[0], *operands)
 
 
 def same_dim(a: Dim | None, b: Dim | None) -> bool:
@@ -260,13 +260,13 @@ def _polynomial(dim: Dim) -> _Polynomial | object:
         case ("unknown", *_):
             return object()
         case _:
-            parts = [_polynomial(part) for part in dim[1:]]
-            if not all(isinstance(part, dict) for part in parts):
+            operands = [_polynomial(operand) for operand in dim[1:]]
+            if not all(isinstance(operand, dict) for operand in operands):
                 return object()
-            polynomials = cast("list[_Polynomial]", parts)
+            polynomials = cast("list[_Polynomial]", operands)
             if dim[0] in ("+", "-") or (dim[0] == "*" and math.prod(map(len, polynomials)) <= MULTIPLIED):
                 return _combine(dim[0], *polynomials)
-            texts = [str(sorted(cast("_Polynomial", part).items())) for part in parts]
+            texts = [str(sorted(cast("_Polynomial", operand).items())) for operand in operands]
             return {(f"{dim[0]}({', '.join(texts)})",): 1}
 
 
@@ -425,15 +425,15 @@ def _count(n: int) -> str:
 
 def variables(infos: Iterable[Info]) -> set[str]:
     """Names of the shape variables that occur."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def walk(info: Info) -> None:
         match info:
             case PrimInfo(value=value) if value is not None:
-                found.update(_names(value))
+                names.update(_names(value))
             case ShapeInfo(dims=dims) | TensorInfo(dims=dims) if dims is not None:
                 for dim in dims:
-                    found.update(_names(dim))
+                    names.update(_names(dim))
             case TupleInfo(fields):
                 for field in fields:
                     walk(field)
@@ -446,7 +446,7 @@ def variables(infos: Iterable[Info]) -> set[str]:
 
     for info in infos:
         walk(info)
-    return found
+    return names
 
 
 def _names(dim: Dim) -> list[str]:
@@ -455,4 +455,4 @@ def _names(dim: Dim) -> list[str]:
         return [dim]
     if not isinstance(dim, tuple) or dim[0] == "slot":
         return []
-    return [name for part in dim[1:] for name in _names(part)]
+    return [name for operand in dim[1:] for name in _names(operand)]

@@ -31,8 +31,8 @@ def parse_info(text: str) -> Info:
         raise _malformed(text) from None
 
 
-def _malformed(what: str) -> ValueError:
-    return ValueError(f"not structural information: {what[:200]}")
+def _malformed(text: str) -> ValueError:
+    return ValueError(f"not structural information: {text[:200]}")
 
 
 def _info(node: ast.expr) -> Info:

@@ -50,8 +50,8 @@ class KVCache:
         """The rows as a tensor over the memory of the cache. Raises ValueError if this is not their shape."""
         expected = (self.filled, *self.data.shape[1:])
         if tuple(shape) != expected:
-            found, wanted = describe_shape(shape), describe_shape(expected)
-            raise IS(context="the view", place="the shape", found=found, expected=wanted)
+            actual, wanted = describe_shape(shape), describe_shape(expected)
+            raise IS(context="the view", place="the shape", found=actual, expected=wanted)
         return view_tensor(self.data, expected)
 
     def _count_of(self, rows: Any) -> int:
@@ -99,22 +99,22 @@ def create(init: Any, reserve_shape: Any, fill: int = -1) -> KVCache:
 @builtin(f"{_PREFIX}append", _CHANGES, pure=False)
 def append(cache: Any, rows: Any) -> KVCache:
     """The cache itself, with rows appended."""
-    found = _checked(cache)
-    found.append(rows)
-    return found
+    checked = _checked(cache)
+    checked.append(rows)
+    return checked
 
 
 @builtin(f"{_PREFIX}update", _CHANGES, pure=False)
 def update(cache: Any, rows: Any) -> KVCache:
     """The cache itself, with these rows in place of all that it held."""
-    found, before = _checked(cache), _checked(cache).filled
-    found.filled = 0
+    checked, before = _checked(cache), _checked(cache).filled
+    checked.filled = 0
     try:
-        found.append(rows)
+        checked.append(rows)
     except Exception:
-        found.filled = before
+        checked.filled = before
         raise
-    return found
+    return checked
 
 
 @builtin(f"{_PREFIX}view", Effects(reads=(), aliases=(0,)), pure=False, trusted=False)
@@ -126,11 +126,11 @@ def view(cache: Any, shape: Any) -> tvm_ffi.Tensor:
 @builtin(f"{_PREFIX}array_popn", Effects(reads=(), writes=(0,)), pure=False)
 def pop_rows(caches: Any, count: int) -> tuple[()]:
     """Forget the last rows of each cache. Raises ValueError if one of them has fewer; then none forgets any."""
-    found = _all_checked(caches)
-    for cache in found:
+    checked = _all_checked(caches)
+    for cache in checked:
         if not 0 <= count <= cache.filled:
             raise ValueError(f"cannot forget {count} rows of a cache that holds {cache.filled}")
-    for cache in found:
+    for cache in checked:
         cache.filled -= count
     return ()
 

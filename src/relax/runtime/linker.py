@@ -137,9 +137,9 @@ def link(obj: ObjectFile, layout: ImageLayout, image: Image, base: int, external
         image[offset : offset + len(contents)] = contents
     values = [_value(obj, layout, base, external, i, symbol) for i, symbol in enumerate(obj.symbols)]
     for symbol, offset in layout.stubs.items():
-        image[offset : offset + STUB_SIZE] = ARCHITECTURES[obj.machine].stub(_known(obj, values, symbol))
+        image[offset : offset + STUB_SIZE] = ARCHITECTURES[obj.machine].stub(_address_of(obj, values, symbol))
     for symbol, offset in layout.addresses.items():
-        struct.pack_into("<Q", image, offset, _known(obj, values, symbol))
+        struct.pack_into("<Q", image, offset, _address_of(obj, values, symbol))
     kinds = ARCHITECTURES[obj.machine].relocations
     for index, group in obj.relocations.items():
         start = layout.sections[index]
@@ -152,7 +152,7 @@ def link(obj: ObjectFile, layout: ImageLayout, image: Image, base: int, external
             elif kind.through == "stub" and relocation.symbol in layout.stubs:
                 target = base + layout.stubs[relocation.symbol]
             else:
-                target = _known(obj, values, relocation.symbol)
+                target = _address_of(obj, values, relocation.symbol)
             place = start + relocation.offset
             try:
                 kind.apply(image, place, base + place, target + relocation.addend)
@@ -162,11 +162,11 @@ def link(obj: ObjectFile, layout: ImageLayout, image: Image, base: int, external
 
 def defined_symbols(obj: ObjectFile, layout: ImageLayout) -> dict[str, tuple[int, int]]:
     """Name → (offset in the image, kind) of every symbol the object offers to others."""
-    found: dict[str, tuple[int, int]] = {}
+    symbols: dict[str, tuple[int, int]] = {}
     for symbol in obj.symbols:
         if symbol.binding != STB_LOCAL and symbol.section in layout.sections:
-            found[symbol.name] = layout.sections[symbol.section] + symbol.value, symbol.kind
-    return found
+            symbols[symbol.name] = layout.sections[symbol.section] + symbol.value, symbol.kind
+    return symbols
 
 
 def _value(
@@ -182,7 +182,7 @@ def _value(
     return None if offset is None else base + offset + symbol.value
 
 
-def _known(obj: ObjectFile, values: list[int | None], index: int) -> int:
+def _address_of(obj: ObjectFile, values: list[int | None], index: int) -> int:
     value = values[index]
     if value is None:
         symbol = obj.symbols[index]

@@ -66,13 +66,13 @@ def match(
     if count and len(dims) != count:
         raise RANK(context=context, expected=count, found=len(dims), shape=describe_shape(dims))
     for axis in range(count):
-        found, code, operand = dims[axis], codes_and_context[2 * axis], codes_and_context[2 * axis + 1]
-        if code == IGNORE or (code == ASSERT_IMM and found == operand):
+        number, code, operand = dims[axis], codes_and_context[2 * axis], codes_and_context[2 * axis + 1]
+        if code == IGNORE or (code == ASSERT_IMM and number == operand):
             continue
         if code == ASSERT_IMM and dtype == "uint64":
             operand %= 1 << 64  # a lowered program has it as an int64
         place = "the value" if kind == "scalar" else f"dimension {axis}"
-        _match_number(found, heap, code, operand, context, place)
+        _match_number(number, heap, code, operand, context, place)
 
 
 @builtin("vm.builtin.match_parts", pure=False, closures=True)
@@ -86,16 +86,16 @@ def match_parts(value: Any, heap: Any, table: str, context: str) -> None:
     met: dict[tuple[int, int], Any] = {}
     pending: list[tuple[Any, int, str]] = [(value, len(entries) - 1, context)]
     while pending:
-        part, index, where = pending.pop()
-        key = identity(part), index
+        item, index, where = pending.pop()
+        key = identity(item), index
         if key in met:
             continue
-        met[key] = part  # kept, so that nothing else gets its identity
+        met[key] = item  # kept, so that nothing else gets its identity
         kind, size, dtype, codes, fields = entries[index]
-        match(part, heap, kind, size, dtype, len(codes) // 2, *codes, where)
-        for place, field in reversed(list(enumerate(fields))):
+        match(item, heap, kind, size, dtype, len(codes) // 2, *codes, where)
+        for position, field in reversed(list(enumerate(fields))):
             if field is not None:
-                pending.append((part[place], field, f"{where}[{place}]"))
+                pending.append((item[position], field, f"{where}[{position}]"))
 
 
 _Entry: TypeAlias = "tuple[str, int, str, list[Any], list[int | None]]"
@@ -123,21 +123,21 @@ def _is_entry(entry: Any, index: int) -> bool:
     return kind in _KINDS and isinstance(size, int) and isinstance(dtype, str) and compares and inside and fits
 
 
-def _match_number(found: float, heap: Any, code: int, operand: Any, context: str, place: str) -> None:
+def _match_number(number: float, heap: Any, code: int, operand: Any, context: str, place: str) -> None:
     """Match a dimension or scalar."""
     if code == ASSERT_IMM:
-        if not _same_number(found, operand):
-            raise IS(context=context, place=place, found=found, expected=operand)
+        if not _same_number(number, operand):
+            raise IS(context=context, place=place, found=number, expected=operand)
         return
-    slots, is_float = Heap.over(heap), isinstance(found, float)
+    slots, is_float = Heap.over(heap), isinstance(number, float)
     if code == ASSERT_SLOT:
-        if not _same_number(found, slots.load(operand, is_float)):
-            raise IS(context=context, place=place, found=found, expected=slots.expected(operand))
+        if not _same_number(number, slots.load(operand, is_float)):
+            raise IS(context=context, place=place, found=number, expected=slots.expected(operand))
         return
     is_dimension = code == STORE_SIZE or place != "the value"
-    if is_dimension and not is_float and not is_size(cast(int, found)):
-        raise NO_SIZE(context=context, place=place, found=found)
-    slots.store(operand, found)
+    if is_dimension and not is_float and not is_size(cast(int, number)):
+        raise NO_SIZE(context=context, place=place, found=number)
+    slots.store(operand, number)
 
 
 def _same_number(a: float, b: float) -> bool:
@@ -154,9 +154,9 @@ def _tensor(value: Any, ndim: int, dtype: str | None, context: str, device: Devi
         raise RANK(context=context, expected=ndim, found=value.ndim, shape=value.shape)
     if dtype and value.dtype != dtype:
         raise DTYPE(context=context, expected=dtype, found=value.dtype)
-    place = value.device
-    if place != device if device is not None else not is_cpu(place):
-        raise DEVICE(context=context, expected=device or "cpu", found=place)
+    actual_device = value.device
+    if actual_device != device if device is not None else not is_cpu(actual_device):
+        raise DEVICE(context=context, expected=device or "cpu", found=actual_device)
     return value.shape
 
 

@@ -29,7 +29,7 @@ class Message:
 
     def fill(self, **fields: Any) -> str:
         """The text with values for its fields; of a list, one after the other."""
-        shown = {name: "".join(map(str, _parts(value))) for name, value in fields.items()}
+        shown = {name: "".join(map(str, _fragments(value))) for name, value in fields.items()}
         return self.text.format(**shown)
 
     def printf(self, **fields: str) -> tuple[str, str]:
@@ -42,7 +42,7 @@ class Message:
             yield text, field
 
 
-def _parts(field: Any) -> list[Any]:
+def _fragments(field: Any) -> list[Any]:
     return cast("list[Any]", field) if isinstance(field, list) else [field]
 
 

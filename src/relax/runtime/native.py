@@ -104,10 +104,10 @@ class NativeLibrary:
 
     def address(self, symbol: str) -> int:
         """The address of a function or datum, good while this library lives. Raises AttributeError if it has none."""
-        found = self._offsets.get(symbol)
-        if found is None:
+        entry = self._offsets.get(symbol)
+        if entry is None:
             raise AttributeError(f"{self.name} defines no symbol {symbol}; it has {', '.join(self.functions)}")
-        return self._address + found[0]
+        return self._address + entry[0]
 
     def get_function(self, name: str) -> tvm_ffi.Function:
         """The packed function of that name (with or without tvm-ffi's prefix); it keeps the library alive."""
@@ -137,12 +137,12 @@ def _load(data: bytes, name: str) -> tuple[int, int, dict[str, tuple[int, int]]]
         missing = [symbol for symbol, address in external.items() if address is None]
         if missing:
             raise ObjectFileError(f"it needs symbols nobody here defines: {', '.join(missing)}")
-        known = {symbol: address for symbol, address in external.items() if address is not None}
+        addresses = {symbol: address for symbol, address in external.items() if address is not None}
         size = max(layout.size, mmap.PAGESIZE)
         address = _map(size)
         try:
             image = memoryview((ctypes.c_char * size).from_address(address)).cast("B")
-            link(obj, layout, image, address, known)
+            link(obj, layout, image, address, addresses)
             for segment in layout.segments:
                 _protect(address + segment.offset, segment.size, segment.protection)
         except BaseException:

@@ -30,11 +30,11 @@ def count_ngrams(
     width = max(columns, default=-1) + 1
     counts: Array = np.zeros((*array.shape[:-1], width), np.float32)
     flat = counts.reshape(-1, width)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         for gram in _grams(row, shortest, longest, skips):
             column = table.get(gram)
             if column is not None:
-                flat[place, column] += 1
+                flat[index, column] += 1
     return tensor_of_numpy(counts)
 
 

@@ -76,17 +76,17 @@ class NumericsCheck:
             return  # these allocate and make views, but compute nothing
         outputs = [("its result", tensor) for tensor in _tensors([result])]
         outputs += [(f"argument {i}", tensor) for i, arg in enumerate(args) for tensor in _tensors([arg])]
-        for what, tensor in outputs:
-            place = None if tensor.data_ptr() in self._excused else self._first(tensor)
-            if place is None:
+        for role, tensor in outputs:
+            index = None if tensor.data_ptr() in self._excused else self._first(tensor)
+            if index is None:
                 continue
-            value = float(numpy_view(tensor)[place])
-            where = f" at [{', '.join(map(str, place))}]" if place else ""
-            which = "its result" if tensor is args[-1] else what
+            value = float(numpy_view(tensor)[index])
+            where = f" at [{', '.join(map(str, index))}]" if index else ""
+            which = "its result" if tensor is args[-1] else role
             operands = "; ".join(_operands(call.names, args, tensor))
             behind = f"\n  operands: {operands}" if operands else ""
             detail = f"{call.name} gives {value}{where} of {which}, {_head(tensor)}{behind}"
-            raise NumericsError(detail, call, value, place)
+            raise NumericsError(detail, call, value, index)
 
     def _first(self, tensor: tvm_ffi.Tensor) -> tuple[int, ...] | None:
         """The index of the first value that is looked for; None if there is none."""
@@ -114,10 +114,10 @@ def described(tensor: tvm_ffi.Tensor) -> str:
     if array is None or not array.size:
         return _head(tensor)
     finite = array[np.isfinite(array)]
-    parts = [f"from {finite.min():.6g} to {finite.max():.6g}"] if finite.size else []
+    figures = [f"from {finite.min():.6g} to {finite.max():.6g}"] if finite.size else []
     for count, word in ((int(np.isnan(array).sum()), "nan"), (int(np.isinf(array).sum()), "inf")):
-        parts += [f"{count} {word}"] if count else []
-    return f"{_head(tensor)} {', '.join(parts)}"
+        figures += [f"{count} {word}"] if count else []
+    return f"{_head(tensor)} {', '.join(figures)}"
 
 
 def _head(tensor: tvm_ffi.Tensor) -> str:

@@ -46,22 +46,22 @@ def unique(
     Indices and counts are int64 tensors of rank 1.
     """
     array = array_of(data, "unique")
-    found: Any = np.unique(array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
-    values, index, inverse, counts = found
+    distinct: Any = np.unique(array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    values, index, inverse, counts = distinct
     if not sorted:
         order = np.argsort(index)
         rank = np.empty_like(order)
         rank[order] = np.arange(order.size)
         values = np.take(values, order, 0 if axis is None else axis)
         index, inverse, counts = index[order], rank[inverse], counts[order]
-    parts: list[Array] = [values]
-    others = (index, inverse, counts)
-    for part, wanted in zip(others, (return_index, return_inverse, return_counts), strict=True):
+    results: list[Array] = [values]
+    extras = (index, inverse, counts)
+    for extra, wanted in zip(extras, (return_index, return_inverse, return_counts), strict=True):
         if wanted:
-            flat: Array = np.asarray(part, np.int64)
-            parts.append(flat.reshape(-1))
-    tensors = tuple(tensor_of_numpy(np.ascontiguousarray(part)) for part in parts)
-    return tensors if len(parts) > 1 else tensors[0]
+            flat: Array = np.asarray(extra, np.int64)
+            results.append(flat.reshape(-1))
+    tensors = tuple(tensor_of_numpy(np.ascontiguousarray(result)) for result in results)
+    return tensors if len(results) > 1 else tensors[0]
 
 
 @builtin("relax.run.nonzero")
@@ -84,13 +84,13 @@ def dynamic_strided_slice(data: Any, begin: Any, end: Any, strides: Any) -> tvm_
     for name, value in (("begin", begin), ("end", end), ("strides", strides)):
         numbers = array_of(value, "dynamic_strided_slice")
         if numbers.shape != (array.ndim,) or numbers.dtype.kind not in "iu":
-            found = f"{numbers.dtype} of shape {numbers.shape}"
+            actual = f"{numbers.dtype} of shape {numbers.shape}"
             raise ValueError(
-                f"dynamic_strided_slice: {name} must hold {array.ndim} integers, one for each dimension, found {found}"
+                f"dynamic_strided_slice: {name} must hold {array.ndim} integers, one for each dimension, found {actual}"
             )
         bounds.append([int(number) for number in numbers])
     slices = tuple(slice(b, e, s) for b, e, s in zip(*bounds, strict=True))
-    if any(part.step == 0 for part in slices):
+    if any(slice_.step == 0 for slice_ in slices):
         raise ValueError("dynamic_strided_slice: a stride must not be 0")
     return tensor_of_numpy(np.array(array[slices], order="C"))
 
@@ -126,13 +126,13 @@ def read_tensor_from_file(path: str) -> tvm_ffi.Tensor:
     """
     if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"read_tensor_from_file: expected a path, found {kind_of(path)}")
-    found: Array
+    loaded: Array
     if path.endswith(".npy"):
-        found = np.load(path, allow_pickle=False)
+        loaded = np.load(path, allow_pickle=False)
     else:
         with open(path, encoding="utf-8") as file:  # given a path, NumPy would also fetch a URL
-            found = np.loadtxt(file, np.float32)
-    return tensor_of_numpy(np.asarray(found, np.float32, order="C"))
+            loaded = np.loadtxt(file, np.float32)
+    return tensor_of_numpy(np.asarray(loaded, np.float32, order="C"))
 
 
 @builtin("vm.builtin.shape_to_tensor")
@@ -150,8 +150,8 @@ def tensor_to_shape(tensor: Any) -> tvm_ffi.Shape:
     """The shape whose dimensions are the elements of an integer tensor of rank 1; ValueError unless they are sizes."""
     array = array_of(tensor, "tensor_to_shape")
     if array.ndim != 1 or not dtype_of_numpy(array.dtype).startswith(("int", "uint")):
-        found = f"{array.dtype} of rank {array.ndim}"
-        raise ValueError(f"tensor_to_shape: expected an integer tensor of rank 1, found {found}")
+        actual = f"{array.dtype} of rank {array.ndim}"
+        raise ValueError(f"tensor_to_shape: expected an integer tensor of rank 1, found {actual}")
     try:
         return shape_value(int(extent) for extent in array)
     except ValueError as error:

@@ -29,14 +29,14 @@ class CallSite(NamedTuple):
     """True if the callee's messages are its own."""
 
 
-def annotate(error: Exception, places: Sequence[CallSite]) -> None:
-    """Add the active calls (`places`, innermost first) to an error as notes.
+def annotate(error: Exception, call_sites: Sequence[CallSite]) -> None:
+    """Add the active calls (`call_sites`, innermost first) to an error as notes.
 
     An error that passed another machine, or a function of this one in another mode, knows the inner ones already.
     """
-    if not places:
+    if not call_sites:
         return
-    inside = places[0]
+    inside = call_sites[0]
     located = getattr(error, _LOCATED, False)
     message = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else None
     own = not located and (not inside.foreign or (message is not None and message.startswith(RESULT)))
@@ -44,14 +44,14 @@ def annotate(error: Exception, places: Sequence[CallSite]) -> None:
         message = f"{inside.function}: {message}"
         error.args = (message,)
         error.__dict__.pop("__tvm_ffi_error__", None)  # it carries the old message across the C ABI
-    waiting = places if located else places[1:]
+    waiting = call_sites if located else call_sites[1:]
     lines: list[str] = []
     if not located and (inside.foreign or waiting or inside.location):
         doing = f", calling {inside.callee}" if inside.callee else ""
         lines.append(_line(inside, doing))
     hidden = getattr(error, _HIDDEN, 0)
     shown = 0 if hidden else SHOWN_FRAMES
-    lines += [_line(place, "") for place in waiting[:shown]]
+    lines += [_line(call_site, "") for call_site in waiting[:shown]]
     if len(waiting) > shown:
         _drop_count(error, hidden)
         hidden += len(waiting) - shown
@@ -84,6 +84,6 @@ def _add_note(error: Exception, note: str, message: str | None) -> None:
         error.args = (f"{message}\n{note}",)
 
 
-def _line(place: CallSite, doing: str) -> str:
-    at = f" ({place.location})" if place.location else ""
-    return f"  in Relax function {place.function}{at}{doing}"
+def _line(call_site: CallSite, doing: str) -> str:
+    at = f" ({call_site.location})" if call_site.location else ""
+    return f"  in Relax function {call_site.function}{at}{doing}"

@@ -65,9 +65,9 @@ def _finder(module: types.ModuleType, homes: Mapping[str, str]) -> Callable[[str
         if home is not None:
             value = vars(module)[name] = _value(package, name, home)
             return value
-        found = module_of(module.__name__, name)
-        if found is not None:
-            return found
+        submodule = module_of(module.__name__, name)
+        if submodule is not None:
+            return submodule
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
     return find

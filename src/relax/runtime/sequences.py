@@ -24,11 +24,11 @@ def _items(value: Any, operator: str) -> tuple[Any, ...]:
 
 
 def _position(value: Any, length: int, end: int, operator: str) -> int:
-    """A position of a sequence, counted from the front; `end` is one more than the greatest."""
-    place = int(array_of(value, operator).reshape(-1)[0])
-    if not -length <= place < end:
-        raise IndexError(f"{operator}: position {place} is out of range for a sequence of {length}")
-    return place + length if place < 0 else place
+    """Index into a sequence, counted from the front; `end` is the exclusive upper bound."""
+    index = int(array_of(value, operator).reshape(-1)[0])
+    if not -length <= index < end:
+        raise IndexError(f"{operator}: position {index} is out of range for a sequence of {length}")
+    return index + length if index < 0 else index
 
 
 @builtin("relax.run.sequence", Effects(reads=(), aliases="all"))
@@ -49,8 +49,8 @@ def sequence_insert(items: Any, item: Any, position: Any) -> tuple[Any, ...]:
     """The sequence with one more item before a position; at the end for the null object."""
     values = _items(items, "sequence_insert")
     length = len(values)
-    place = length if position is None else _position(position, length, length + 1, "sequence_insert")
-    return (*values[:place], item, *values[place:])
+    index = length if position is None else _position(position, length, length + 1, "sequence_insert")
+    return (*values[:index], item, *values[index:])
 
 
 @builtin("relax.run.sequence_erase", Effects(reads=(1,), aliases=(0,)))
@@ -65,8 +65,8 @@ def sequence_erase(items: Any, position: Any) -> tuple[Any, ...]:
         if not length:
             raise IndexError("sequence_erase: the sequence is empty")
         return values[:-1]
-    place = _position(position, length, length, "sequence_erase")
-    return (*values[:place], *values[place + 1 :])
+    index = _position(position, length, length, "sequence_erase")
+    return (*values[:index], *values[index + 1 :])
 
 
 @builtin("relax.run.sequence_length", Effects(reads=()))
@@ -84,8 +84,8 @@ def sequence_of_parts(data: Any, sizes: Any, axis: int, keepdims: int) -> tuple[
     """
     array = array_of(data, "sequence_of_parts")
     length = int(array.shape[axis])
-    parts = _part_sizes(sizes, length)
-    pieces: list[Array] = np.split(array, np.cumsum(parts)[:-1], axis) if parts else []
+    part_sizes = _part_sizes(sizes, length)
+    pieces: list[Array] = np.split(array, np.cumsum(part_sizes)[:-1], axis) if part_sizes else []
     if sizes is None and not keepdims:
         pieces = [piece.squeeze(axis) for piece in pieces]
     return tuple(tensor_of_numpy(np.array(piece, order="C")) for piece in pieces)
@@ -95,15 +95,15 @@ def _part_sizes(sizes: Any, length: int) -> list[int]:
     if sizes is None:
         return [1] * length
     numbers = array_of(sizes, "sequence_of_parts")
-    parts = [int(number) for number in numbers.reshape(-1)]
+    part_sizes = [int(number) for number in numbers.reshape(-1)]
     if numbers.ndim:
-        if sum(parts) != length or min(parts, default=0) < 0:
-            raise ValueError(f"sequence_of_parts: sizes {parts} do not make up a dimension of {length}")
-        return parts
-    if parts[0] <= 0:
-        raise ValueError(f"sequence_of_parts: the size of a part must be positive, found {parts[0]}")
-    whole, rest = divmod(length, parts[0])
-    return [parts[0]] * whole + ([rest] if rest else [])
+        if sum(part_sizes) != length or min(part_sizes, default=0) < 0:
+            raise ValueError(f"sequence_of_parts: sizes {part_sizes} do not make up a dimension of {length}")
+        return part_sizes
+    if part_sizes[0] <= 0:
+        raise ValueError(f"sequence_of_parts: the size of a part must be positive, found {part_sizes[0]}")
+    whole, rest = divmod(length, part_sizes[0])
+    return [part_sizes[0]] * whole + ([rest] if rest else [])
 
 
 @builtin("relax.run.sequence_concat", trusted=False)

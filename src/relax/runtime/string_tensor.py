@@ -22,8 +22,8 @@ class StringTensor:
         """`array`: strings in a NumPy array of objects, of str or of UTF-8 bytes. TypeError for anything else."""
         texts: Array = np.empty(array.shape, dtype=object)
         flat = texts.reshape(-1)
-        for place, item in enumerate(cast("list[Any]", array.reshape(-1).tolist())):
-            flat[place] = _text(item)
+        for index, item in enumerate(cast("list[Any]", array.reshape(-1).tolist())):
+            flat[index] = _text(item)
         self._array = texts
 
     @property

@@ -214,34 +214,34 @@ def encode_labels(data: Any, keys: Any, values: Any, default: Any) -> Any:
 
     NaN is the key of NaN. Of equal keys the first one counts.
     """
-    array, known = labels_of(data, "encode_labels"), labels_of(keys, "encode_labels").reshape(-1)
+    array, key_array = labels_of(data, "encode_labels"), labels_of(keys, "encode_labels").reshape(-1)
     table: Array = np.concatenate(
         [labels_of(values, "encode_labels").reshape(-1), labels_of(default, "encode_labels").reshape(-1)[:1]]
     )
-    if array.dtype == object or known.dtype == object:
-        return _labels(table[_positions_by_text(array, known)].reshape(array.shape))
-    return _labels(table[_positions(array.reshape(-1), known)].reshape(array.shape))
+    if array.dtype == object or key_array.dtype == object:
+        return _labels(table[_positions_by_text(array, key_array)].reshape(array.shape))
+    return _labels(table[_positions(array.reshape(-1), key_array)].reshape(array.shape))
 
 
-def _positions(numbers: Array, known: Array) -> Array:
+def _positions(numbers: Array, key_array: Array) -> Array:
     """The position of each number among the keys, the number of keys for one that is none; NaN is NaN."""
-    if not known.size:
+    if not key_array.size:
         return np.zeros(numbers.size, np.int64)
-    order: Array = np.argsort(known, kind="stable")  # NaNs come last
-    keys: Array = known[order]
+    order: Array = np.argsort(key_array, kind="stable")  # NaNs come last
+    keys: Array = key_array[order]
     above = cast("Array", np.searchsorted(keys, numbers))  # pyright: ignore[reportUnknownMemberType]
-    place: Array = np.minimum(above, len(keys) - 1)
-    nearest: Array = keys[place]
+    candidate: Array = np.minimum(above, len(keys) - 1)
+    nearest: Array = keys[candidate]
     same = (nearest == numbers) | (np.isnan(nearest) & np.isnan(numbers))
-    index: Array = order[place]
-    index[~same] = len(known)
+    index: Array = order[candidate]
+    index[~same] = len(key_array)
     return index
 
 
-def _positions_by_text(array: Array, known: Array) -> Array:
+def _positions_by_text(array: Array, key_array: Array) -> Array:
     """The position of each label among the keys, their number for one that is none."""
     positions: dict[Any, int] = {}
-    for place, key in enumerate(cast("list[Any]", known.tolist())):
-        positions.setdefault(key, place)
+    for position, key in enumerate(cast("list[Any]", key_array.tolist())):
+        positions.setdefault(key, position)
     labels = cast("list[Any]", array.reshape(-1).tolist())
-    return np.array([positions.get(label, len(known)) for label in labels], np.int64)
+    return np.array([positions.get(label, len(key_array)) for label in labels], np.int64)

@@ -65,9 +65,9 @@ def link_library(data: bytes, path: Path, linker: Sequence[str] | None = None) -
     with tempfile.TemporaryDirectory(prefix="relax-") as folder:
         source = Path(folder, "program.o")
         source.write_bytes(data)
-        with in_place_of(path) as made:
-            _run([*command, *_options(command, path.name), str(source), *_libraries(command), "-o", str(made)])
-            if not made.exists():
+        with in_place_of(path) as library:
+            _run([*command, *_options(command, path.name), str(source), *_libraries(command), "-o", str(library)])
+            if not library.exists():
                 raise ExecutableError(f"the linker {command[0]} ends well and writes no library")
 
 
@@ -81,8 +81,8 @@ def _options(command: Sequence[str], name: str) -> list[str]:
 
 
 def _libraries(command: Sequence[str]) -> list[str]:
-    found = [tvm_ffi.libinfo.find_libtvm_ffi()]
-    return [*found, *(_c_library() if _is_linker(command) else ("-lm",))]
+    libraries = [tvm_ffi.libinfo.find_libtvm_ffi()]
+    return [*libraries, *(_c_library() if _is_linker(command) else ("-lm",))]
 
 
 def _c_library() -> list[str]:

@@ -169,8 +169,8 @@ def new_tensor(
     if not address:
         raise MemoryError(f"out of memory: a {dtype} tensor of shape {_tuple(shape)} needs {total} bytes")
     at = address + _MANAGED.size
-    place = 0 if device is None else device.index
-    fields = _MANAGED.pack(address + header, _CPU, place, ndim, code, bits, 1, at, at + 8 * ndim, 0, 0, _FREE)
+    device_index = 0 if device is None else device.index
+    fields = _MANAGED.pack(address + header, _CPU, device_index, ndim, code, bits, 1, at, at + 8 * ndim, 0, 0, _FREE)
     ctypes.memmove(address, fields + dims, len(fields) + len(dims))
     return tvm_ffi.from_dlpack(_capsule_new(address, b"dltensor", None))
 

@@ -167,17 +167,17 @@ def _import_sequence(value: Sequence[Any], expected: Info | None) -> Any:
     return mapped(value, _SEQUENCES, import_value, MOST_NESTED)
 
 
-def _import_fields(value: Sequence[Any], expected: TupleInfo, made: dict[tuple[int, int], Any]) -> Any:
-    """A tuple of as many fields as are expected; `made` holds those that were met, by their ids and their infos'."""
+def _import_fields(value: Sequence[Any], expected: TupleInfo, imported: dict[tuple[int, int], Any]) -> Any:
+    """Import a tuple with as many fields as `expected`; `imported` caches tuples by the ids of value and info."""
     key = identity(value), id(expected)
-    if key not in made:
-        made[key] = tuple(
-            _import_fields(cast("Sequence[Any]", field), cast("TupleInfo", info), made)
+    if key not in imported:
+        imported[key] = tuple(
+            _import_fields(cast("Sequence[Any]", field), cast("TupleInfo", info), imported)
             if _has_fields(field, info)
             else import_value(field, info)
             for field, info in zip(value, expected.fields, strict=True)
         )
-    return made[key]
+    return imported[key]
 
 
 def _has_fields(value: Any, expected: Info) -> bool:
@@ -197,7 +197,7 @@ def mapped(
 
     A tuple that others have several times is mapped once. Raises ValueError if tuples are nested deeper than `most`.
     """
-    made: dict[int, tuple[Any, ...]] = {}
+    mapped_tuples: dict[int, tuple[Any, ...]] = {}
     open_tuples, results = [(0, iter(value))], [list[Any]()]
     while True:
         for item in open_tuples[-1][1]:
@@ -205,19 +205,19 @@ def mapped(
                 results[-1].append(leaf(item))
                 continue
             key = identity(item)
-            if key not in made:
+            if key not in mapped_tuples:
                 if len(open_tuples) >= most:
                     raise ValueError(_TOO_DEEP)
                 open_tuples.append((key, iter(cast("Sequence[Any]", item))))
                 results.append([])
                 break
-            results[-1].append(made[key])
+            results[-1].append(mapped_tuples[key])
         else:
             key, _ = open_tuples.pop()
-            made[key] = tuple(results.pop())
+            mapped_tuples[key] = tuple(results.pop())
             if not open_tuples:
-                return made[key]
-            results[-1].append(made[key])
+                return mapped_tuples[key]
+            results[-1].append(mapped_tuples[key])
 
 
 def _check_nesting(value: dict[Any, Any]) -> None:
@@ -225,10 +225,10 @@ def _check_nesting(value: dict[Any, Any]) -> None:
     kinds = (dict, *_SEQUENCES)
     level: dict[int, Any] = {0: value}
     for _ in range(MOST_NESTED):
-        parts: list[Any] = []
+        children: list[Any] = []
         for each in level.values():
-            parts += cast("dict[Any, Any]", each).values() if isinstance(each, dict) else each
-        level = {id(cast("object", part)): part for part in parts if isinstance(part, kinds)}
+            children += cast("dict[Any, Any]", each).values() if isinstance(each, dict) else each
+        level = {id(cast("object", child)): child for child in children if isinstance(child, kinds)}
         if not level:
             return
     raise ValueError(_TOO_DEEP)

@@ -141,8 +141,8 @@ class VirtualMachine:
         code = self._codes.get(name)
         if code is None or not code.function.exported:
             names = ", ".join([*self.executable.entry_points, *self._saved]) or "none"
-            what = "is private" if code is not None else "does not exist"
-            raise AttributeError(f"function {name!r} {what}; the entry points are: {names}")
+            problem = "is private" if code is not None else "does not exist"
+            raise AttributeError(f"function {name!r} {problem}; the entry points are: {names}")
         if code.compiled is not None:
             return EntryPoint(self, name, code, code.function.info)
         return Closure(self, name, code, (), code.function.info)
@@ -581,5 +581,5 @@ def _parameter_names(closure: Closure) -> tuple[str, ...] | None:
     return names[: len(names) - len(closure.captured)]
 
 
-def _check_count(closure: Closure, found: int) -> None:
-    check_count(closure, _parameter_names(closure), found)
+def _check_count(closure: Closure, count: int) -> None:
+    check_count(closure, _parameter_names(closure), count)
