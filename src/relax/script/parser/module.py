@@ -43,11 +43,11 @@ class ModuleRef(Namespace):
     def __getattr__(self, name: str) -> GlobalVar:
         if name.startswith("_"):
             raise AttributeError(name)
-        found = self.__context.global_vars.get(name)
-        if found is None:
+        global_var = self.__context.global_vars.get(name)
+        if global_var is None:
             hint = close(name, self.__context.global_vars)
             raise error(ATTRIBUTE, f"the module has no function `{name}`", None, hint=hint)
-        return found
+        return global_var
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class ModuleDecorator:
         if not isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
             frame = cast(Any, sys)._getframe(1)
             span = caller_span(frame) if Evaluator.current() is None else None
-            found = "a function" if capture.is_python_function(cls) else f"a value of type {type(cls).__name__}"
+            kind = "a function" if capture.is_python_function(cls) else f"a value of type {type(cls).__name__}"
             hint = "a function is decorated with @R.function or @T.prim_func"
-            raise error(DECLARATION, f"ir_module decorates classes, found {found}", span, hint=hint)
+            raise error(DECLARATION, f"ir_module decorates classes, found {kind}", span, hint=hint)
         frame = cast(Any, sys)._getframe(1)
         source, node = capture.class_source(cls, frame)
         scopes = Scopes(capture.class_environment(cls, frame))
@@ -100,15 +100,17 @@ class ModuleParser(StatementParser):
         for base in node.bases:
             self.diagnostics.emit(error(DECLARATION, "a module has no base class", self.span(base)).diagnostics[0])
         for keyword in node.keywords:
-            what = "a module has no metaclass" if keyword.arg == "metaclass" else "a module's class takes no arguments"
-            self.diagnostics.emit(error(DECLARATION, what, self.span(keyword)).diagnostics[0])
+            problem = (
+                "a module has no metaclass" if keyword.arg == "metaclass" else "a module's class takes no arguments"
+            )
+            self.diagnostics.emit(error(DECLARATION, problem, self.span(keyword)).diagnostics[0])
         with self.active(), self.scopes.frame() as frame:
             frame["cls"] = frame[node.name] = reference
             self.visit_body(node.body)
             functions = self.parse_functions()
-        made = IRModule(functions, self.attrs, self.context.global_infos)
-        set_slot(made, "span", self.span(node))
-        return made
+        result = IRModule(functions, self.attrs, self.context.global_infos)
+        set_slot(result, "span", self.span(node))
+        return result
 
     def finish(self, module: IRModule, check_well_formed: bool) -> IRModule:
         """Let the dialects complete the module: TIR before Relax, which calls it."""
@@ -184,12 +186,12 @@ class ModuleParser(StatementParser):
 
 def function_decorator(evaluator: Evaluator, node: ast.FunctionDef) -> FunctionDecorator:
     """Script decorator of a ``def``."""
-    known = "decorate it with @R.function or @T.prim_func"
+    hint = "decorate it with @R.function or @T.prim_func"
     if not node.decorator_list:
-        evaluator.fail(DECLARATION, f"function `{node.name}` has no decorator", node, hint=known)
+        evaluator.fail(DECLARATION, f"function `{node.name}` has no decorator", node, hint=hint)
     if len(node.decorator_list) > 1:
         evaluator.fail(DECLARATION, "a function has one decorator here", node.decorator_list[1])
     value = evaluator.eval(node.decorator_list[0])
     if not isinstance(value, FunctionDecorator):
-        evaluator.fail(KIND, "this decorator is none of the script's", node.decorator_list[0], hint=known)
+        evaluator.fail(KIND, "this decorator is none of the script's", node.decorator_list[0], hint=hint)
     return value

@@ -56,8 +56,8 @@ def _parsed(
         parser.visit_body(source.tree.body)
     diagnostics.finish()
     if parser.result is None:
-        place = Span(source.source, 1, 1, 1, 1)
-        raise error(DECLARATION, f"{name} defines no function and no module", place)
+        span = Span(source.source, 1, 1, 1, 1)
+        raise error(DECLARATION, f"{name} defines no function and no module", span)
     if allow_extern is not True:
         _check_extern(parser.result, allow_extern or (), Span(source.source, 1, 1, 1, 1))
     return parser.result
@@ -70,7 +70,7 @@ def _check_extern(program: IRModule | BaseFunc, allowed: Collection[str], start:
     """Raise an error for calls of C functions that are not allowed, even inside nodes given as JSON."""
     allowed = (allowed,) if isinstance(allowed, str) else allowed
     refused: list[DiagnosticError] = []
-    place = start
+    span = start
 
     def visit(node: Node) -> None:
         if not isinstance(node, prim.Call) or node.intrinsic not in _EXTERN:
@@ -81,13 +81,13 @@ def _check_extern(program: IRModule | BaseFunc, allowed: Collection[str], start:
         shown = f"`{callee.value[:100]}`" if isinstance(callee, prim.StringImm) else "a C function"
         message = f"text given to from_source may not call {shown}, a function outside of the program"
         hint = "allow_extern= of from_source takes the names of C functions that may be called"
-        refused.append(error(FORBIDDEN, message, node.span or place, hint=hint))
+        refused.append(error(FORBIDDEN, message, node.span or span, hint=hint))
 
     for function in program.functions.values() if isinstance(program, IRModule) else (program,):
-        place = function.span or start
+        span = function.span or start
         walk(function, visit)
     if refused:
-        raise DiagnosticError(found for problem in refused for found in problem.diagnostics)
+        raise DiagnosticError(diagnostic for problem in refused for diagnostic in problem.diagnostics)
 
 
 def _dedent(program: str) -> str:
@@ -116,10 +116,10 @@ class TextParser(StatementParser):
         options = {"check_well_formed": self.check_well_formed, **decorator.preset}
         task = FunctionTask(node, self.source, self.scopes.child(), self.diagnostics, options)
         before = len(self.diagnostics.errors)
-        made = decorator.dialect.parse(task)
-        if made is not None and len(self.diagnostics.errors) == before:
-            made = decorator.dialect.finish(made, options)
-        self._define(node.name, made, before)
+        function = decorator.dialect.parse(task)
+        if function is not None and len(self.diagnostics.errors) == before:
+            function = decorator.dialect.finish(function, options)
+        self._define(node.name, function, before)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         if len(node.decorator_list) != 1:
@@ -129,15 +129,15 @@ class TextParser(StatementParser):
             self.fail(DECLARATION, "a class in a script is decorated with @I.ir_module", node.decorator_list[0])
         parser = ModuleParser(self.source, self.scopes.child(), self.diagnostics)
         before = len(self.diagnostics.errors)
-        made = parser.module(node)
+        module = parser.module(node)
         if len(self.diagnostics.errors) == before:
-            made = parser.finish(made, self.check_well_formed and decorator.check_well_formed)
-        self._define(node.name, made, before)
+            module = parser.finish(module, self.check_well_formed and decorator.check_well_formed)
+        self._define(node.name, module, before)
 
-    def _define(self, name: str, made: IRModule | BaseFunc | None, before: int) -> None:
-        failed = made is None or len(self.diagnostics.errors) > before
-        self.result = None if failed else made
-        self.scopes.define(name, POISON if failed else made)
+    def _define(self, name: str, program: IRModule | BaseFunc | None, before: int) -> None:
+        failed = program is None or len(self.diagnostics.errors) > before
+        self.result = None if failed else program
+        self.scopes.define(name, POISON if failed else program)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         value = self.eval(node.value)
@@ -153,17 +153,17 @@ class TextParser(StatementParser):
         for alias in node.names:
             root, *rest = alias.name.split(".")
             value = library_namespaces().get(root, MISSING)
-            for part in rest if alias.asname is not None else ():
-                value = member(value, part)
+            for name in rest if alias.asname is not None else ():
+                value = member(value, name)
             if value is not MISSING:
                 self.scopes.define(alias.asname or root, value)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         root, *rest = (node.module or "").split(".")
         value = library_namespaces().get(root, MISSING)
-        for part in rest:
-            value = member(value, part)
+        for name in rest:
+            value = member(value, name)
         for alias in node.names:
-            found = member(value, alias.name)
-            if found is not MISSING:
-                self.scopes.define(alias.asname or alias.name, found)
+            attribute = member(value, alias.name)
+            if attribute is not MISSING:
+                self.scopes.define(alias.asname or alias.name, attribute)

@@ -27,10 +27,10 @@ def _call(p: Printer, node: Call) -> Text:
     if isinstance(node.op, Op):
         return _operator_call(p, node, node.op)
     if isinstance(node.op, ExternFunc) and node.attrs is None:
-        parts = [string(node.op.global_symbol), *(p.text(arg) for arg in node.args)]
+        arguments = [string(node.op.global_symbol), *(p.text(arg) for arg in node.args)]
         if node.sinfo_args:
-            parts.append(f"sinfo_args={_infos(p, node.sinfo_args)}")
-        return Text(f"{p.R('call_packed')}({', '.join(parts)})")
+            arguments.append(f"sinfo_args={_infos(p, node.sinfo_args)}")
+        return Text(f"{p.R('call_packed')}({', '.join(arguments)})")
     if node.attrs is None and not node.sinfo_args:
         return Text(f"{p.text(node.op, 13)}({', '.join(p.text(arg) for arg in node.args)})")
     return _raw_call(p, node)
@@ -46,20 +46,20 @@ def _operator_call(p: Printer, node: Call, op: Op) -> Text:
     except OperatorError:
         return _raw_call(p, node)
     parameters = inspect.signature(function).parameters
-    parts: list[str] = []
+    arguments: list[str] = []
     for i, (operand, arg) in enumerate(zip(operands, node.args, strict=True)):
         left_out = operand.optional and arg is ABSENT and i < len(operands) - 1
-        parts.append("None" if left_out or _skipped(operand, arg, i, node) else _operand(p, operator, i, arg))
-    parts += _attributes(p, operator, parameters)
+        arguments.append("None" if left_out or _skipped(operand, arg, i, node) else _operand(p, operator, i, arg))
+    arguments += _attributes(p, operator, parameters)
     if node.sinfo_args:
         info = _result(p, node.sinfo_args, parameters)
         if info is None:
             return _raw_call(p, node)
-        parts.append(info)
+        arguments.append(info)
     if isinstance(operator, DestinationPassing) and len(node.args) == 3:
-        parts[2] = f"tir_vars={parts[2]}"
-        parts = [*parts[:2], *parts[3:], parts[2]]
-    return Text(f"{p.R(operator.short_name)}({', '.join(parts)})")
+        arguments[2] = f"tir_vars={arguments[2]}"
+        arguments = [*arguments[:2], *arguments[3:], arguments[2]]
+    return Text(f"{p.R(operator.short_name)}({', '.join(arguments)})")
 
 
 def _skipped(operand: Any, arg: Any, index: int, node: Call) -> bool:
@@ -74,14 +74,14 @@ def _operand(p: Printer, operator: Operator, index: int, arg: Any) -> str:
 
 
 def _attributes(p: Printer, operator: Operator, parameters: Any) -> list[str]:
-    parts: list[str] = []
+    arguments: list[str] = []
     for name in operator.attribute_names:
         value = getattr(operator, name)
         default = parameters[name].default if name in parameters else inspect.Parameter.empty
         if default is inspect.Parameter.empty or not _is_default(operator, name, value, default):
             text = vdevice_reference(p, value) if isinstance(value, VDevice) else value_text(p, value)
-            parts.append(f"{name}={text}")
-    return parts
+            arguments.append(f"{name}={text}")
+    return arguments
 
 
 def _is_default(operator: Operator, name: str, value: Any, default: Any) -> bool:
@@ -112,13 +112,13 @@ def _raw_call(p: Printer, node: Call) -> Text:
     """``R.Call(op, args, attrs=..., sinfo_args=...)``, which builds the node without checks."""
     op = string(node.op.name) if isinstance(node.op, Op) else p.text(node.op)
     args = ", ".join(p.text(arg) for arg in node.args)
-    parts = [op, f"[{args}]"]
+    arguments = [op, f"[{args}]"]
     if node.attrs is not None:
         attrs: Any = node.attrs
-        parts.append(f"attrs={metadata_reference(p, attrs) if isinstance(attrs, Node) else p.text(attrs)}")
+        arguments.append(f"attrs={metadata_reference(p, attrs) if isinstance(attrs, Node) else p.text(attrs)}")
     if node.sinfo_args:
-        parts.append(f"sinfo_args={_infos(p, node.sinfo_args)}")
-    return Text(f"{p.R('Call')}({', '.join(parts)})")
+        arguments.append(f"sinfo_args={_infos(p, node.sinfo_args)}")
+    return Text(f"{p.R('Call')}({', '.join(arguments)})")
 
 
 @prints(Op)
@@ -130,5 +130,5 @@ def _op(p: Printer, node: Op) -> Text:
 def _tuple(p: Printer, node: Tuple) -> Text:
     if not node.fields:
         return Text(f"{p.R('tuple')}()")
-    parts = [p.text(field) for field in node.fields]
-    return Text(f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})")
+    fields = [p.text(field) for field in node.fields]
+    return Text(f"({fields[0]},)" if len(fields) == 1 else f"({', '.join(fields)})")

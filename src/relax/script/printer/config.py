@@ -41,13 +41,13 @@ class PrinterConfig:
     @staticmethod
     def of(options: Mapping[str, Any]) -> PrinterConfig:
         """Build the config from keyword arguments. Raises TypeError for an unknown one."""
-        known = {f.name for f in fields(PrinterConfig)}
+        names = {f.name for f in fields(PrinterConfig)}
         for name in options:
-            if name not in known and name not in IGNORED:
-                close = difflib.get_close_matches(name, known, 1)
+            if name not in names and name not in IGNORED:
+                close = difflib.get_close_matches(name, names, 1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise TypeError(f"script() has no option {name!r}{hint}")
-        given = {k: v for k, v in options.items() if k in known}
+        given = {k: v for k, v in options.items() if k in names}
         for option in ("module_alias", "ir_prefix", "tir_prefix", "relax_prefix"):
             word = given.get(option)
             if word and (not word.isidentifier() or keyword.iskeyword(word)):

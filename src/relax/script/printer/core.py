@@ -181,25 +181,25 @@ class Printer:
         if handler is None:
             return self.marked(node, Text(placeholder(node)))
         try:
-            made = handler(self, node)
+            text = handler(self, node)
         except RecursionError:
             raise
         except Exception as problem:  # noqa: BLE001 (whatever is wrong with the IR, the rest must print)
-            made = Text(placeholder(node, problem))
-        return self.marked(node, made) if self.marking else made
+            text = Text(placeholder(node, problem))
+        return self.marked(node, text) if self.marking else text
 
     def text(self, node: Any, level: int = TERNARY) -> str:
         """Text of an expression, parenthesised if it binds less tightly than `level`."""
-        made = self.expr(node)
-        return f"({made.text})" if made.level < level else made.text
+        printed = self.expr(node)
+        return f"({printed.text})" if printed.level < level else printed.text
 
-    def marked(self, node: Any, made: Text) -> Text:
+    def marked(self, node: Any, text: Text) -> Text:
         if id(node) in self._underlined:
-            made = Text(f"{UNDERLINE_START}{made.text}{UNDERLINE_END}", made.level)
+            text = Text(f"{UNDERLINE_START}{text.text}{UNDERLINE_END}", text.level)
         if id(node) in self._notes:
             self.remarks.append(self._notes[id(node)])
-            made = Text(f"{made.text}{REMARK}", made.level)
-        return made
+            text = Text(f"{text.text}{REMARK}", text.level)
+        return text
 
     # ------------------------------------------------------------------ lines
 

@@ -65,8 +65,8 @@ def metadata_reference(p: Printer, node: Node) -> str:
     """Add a node to the metadata section and return its reference."""
     key = f"relax.{node_key(type(node))}"
     entries = p.metadata.setdefault(key, [])
-    for i, known in enumerate(entries):
-        if known is node:
+    for i, entry in enumerate(entries):
+        if entry is node:
             return f'metadata["{key}"][{i}]'
     entries.append(node)
     return f'metadata["{key}"][{len(entries) - 1}]'
@@ -103,8 +103,8 @@ def _inline(data: np.ndarray[Any, Any]) -> str | None:
 
 def _nested(data: np.ndarray[Any, Any], shortest: bool) -> tuple[Any, str]:
     if data.ndim:
-        parts = [_nested(data[i], shortest) for i in range(data.shape[0])]
-        return [value for value, _ in parts], f"[{', '.join(text for _, text in parts)}]"
+        rows = [_nested(data[i], shortest) for i in range(data.shape[0])]
+        return [value for value, _ in rows], f"[{', '.join(text for _, text in rows)}]"
     scalar = data[()]
     dtype = DataType(data.dtype.name)
     if not dtype.is_float:

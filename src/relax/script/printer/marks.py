@@ -26,8 +26,8 @@ def render_marks(lines: Sequence[str], remarks: Sequence[str]) -> list[str]:
             else:
                 text.append(char)
                 carets.append("^" if depth else " ")
-        made = "".join(text)
-        out.append(made + "".join(f"  # {note}" for note in notes))
+        code = "".join(text)
+        out.append(code + "".join(f"  # {note}" for note in notes))
         below = "".join(carets).rstrip()
         if below:
             out.append(below)

@@ -37,10 +37,10 @@ class NameTable:
 
     def name_of(self, node: Node, hint: str, default: str = "v") -> str:
         """Name of a node, created at its first occurrence."""
-        known = self._names.get(id(node))
-        if known is None:
-            known = self._names[id(node)] = node, self.fresh(hint, default, id(node))
-        return known[1]
+        entry = self._names.get(id(node))
+        if entry is None:
+            entry = self._names[id(node)] = node, self.fresh(hint, default, id(node))
+        return entry[1]
 
     def mark(self) -> int:
         """State of the table, for `release`."""

@@ -97,15 +97,15 @@ def _get_item(p: Printer, node: TupleGetItem) -> Text:
 
 
 def _hoisted(p: Printer, emit: Callable[[], None]) -> None:
-    """Print statements to insert before the one being printed."""
+    """Print statements that are inserted before the statement being printed."""
     saved = p.lines, p.depth, p.pending
     p.lines, p.depth, p.pending = [], 0, []
     try:
         emit()
-        made = p.lines
+        hoisted = p.lines
     finally:
         p.lines, p.depth, p.pending = saved
-    p.pending.extend(made)
+    p.pending.extend(hoisted)
 
 
 @prints(If)
@@ -160,7 +160,7 @@ def _follows(p: Printer, node: VarBinding) -> bool:
     """True if a binding is printed without its struct info, because it equals the value's."""
     if p.config.show_all_struct_info:
         return False
-    own, derived = (getattr(part, "struct_info_", None) for part in (node.var, node.value))
+    own, derived = (getattr(expr, "struct_info_", None) for expr in (node.var, node.value))
     return derived is not None and structural_equal(own, derived)
 
 

@@ -111,12 +111,12 @@ def _operand(
     """Print one operand; an integer is plain if it takes its dtype from the other operand."""
     if isinstance(side, prim.IntImm) and not isinstance(node, prim.LogicExpr):
         if adapts and side.dtype.is_integer and side.dtype == other.dtype:
-            made = p.marked(side, _plain(side))
+            printed = p.marked(side, _plain(side))
         else:
-            made = explicit(p, side)
+            printed = explicit(p, side)
     else:
-        made = p.expr(side)
-    return f"({made.text})" if made.level < level else made.text
+        printed = p.expr(side)
+    return f"({printed.text})" if printed.level < level else printed.text
 
 
 @prints(prim.Div)
@@ -149,8 +149,8 @@ def _not(p: Printer, node: prim.Not) -> Text:
 
 @prints(prim.Select)
 def _select(p: Printer, node: prim.Select) -> Text:
-    parts = (node.condition, node.true_value, node.false_value)
-    return Text(f"{p.T('Select')}({', '.join(explicit(p, part).text for part in parts)})")
+    operands = (node.condition, node.true_value, node.false_value)
+    return Text(f"{p.T('Select')}({', '.join(explicit(p, operand).text for operand in operands)})")
 
 
 @prints(prim.Cast)
@@ -200,14 +200,14 @@ def _makes(node: prim.PrimExpr, name: str, leading: tuple[Any, ...], args: tuple
         return False
     given = [arg.value if _is_plain(arg, plain) else arg for arg in args]
     try:
-        made = builder(*leading, *given)
+        built = builder(*leading, *given)
     except Exception:  # noqa: BLE001 (a builder may refuse in any way; then the raw form is printed)
         return False
-    if type(made) is not type(node) or made.dtype != node.dtype:
+    if type(built) is not type(node) or built.dtype != node.dtype:
         return False
-    if isinstance(made, prim.Call) and isinstance(node, prim.Call):
-        return made.op is node.op and _same_args(made.args, args)
-    return _same_args((getattr(made, "a", None), getattr(made, "b", None)), args)
+    if isinstance(built, prim.Call) and isinstance(node, prim.Call):
+        return built.op is node.op and _same_args(built.args, args)
+    return _same_args((getattr(built, "a", None), getattr(built, "b", None)), args)
 
 
 def _is_plain(arg: Any, plain: bool) -> bool:
@@ -215,10 +215,10 @@ def _is_plain(arg: Any, plain: bool) -> bool:
     return isinstance(arg, prim.StringImm) or (plain and isinstance(arg, prim.IntImm) and arg.dtype.is_integer)
 
 
-def _same_args(made: tuple[Any, ...], args: tuple[Any, ...]) -> bool:
-    return len(made) == len(args) and all(
+def _same_args(built: tuple[Any, ...], args: tuple[Any, ...]) -> bool:
+    return len(built) == len(args) and all(
         a is b or (isinstance(b, (*_LITERALS, prim.StringImm)) and structural_equal(a, b))
-        for a, b in zip(made, args, strict=True)
+        for a, b in zip(built, args, strict=True)
     )
 
 
@@ -227,10 +227,10 @@ def _same_args(made: tuple[Any, ...], args: tuple[Any, ...]) -> bool:
 
 @prints(BufferLoad)
 def _load(p: Printer, node: BufferLoad) -> Text:
-    place = indices(p, node.indices)
+    subscripts = indices(p, node.indices)
     if node.predicate is not None:
-        return Text(f"{buffer_name(p, node.buffer)}.vload([{place}], predicate={p.text(node.predicate)})")
-    return Text(f"{buffer_name(p, node.buffer)}[{place}]")
+        return Text(f"{buffer_name(p, node.buffer)}.vload([{subscripts}], predicate={p.text(node.predicate)})")
+    return Text(f"{buffer_name(p, node.buffer)}[{subscripts}]")
 
 
 def indices(p: Printer, items: tuple[Any, ...]) -> str:
@@ -245,14 +245,14 @@ def buffer_name(p: Printer, buffer: Any) -> str:
 
 @prints(BufferRegion)
 def _region(p: Printer, node: BufferRegion) -> Text:
-    parts: list[str] = []
+    slices: list[str] = []
     for item in node.region:
         if prim.is_const(item.extent, 1):
-            parts.append(p.text(item.min))
+            slices.append(p.text(item.min))
         else:
             stop = sum_text(p, item.min, item.extent)
-            parts.append(f"{p.text(item.min)}:{stop}")
-    return Text(f"{buffer_name(p, node.buffer)}[{', '.join(parts) or '()'}]")
+            slices.append(f"{p.text(item.min)}:{stop}")
+    return Text(f"{buffer_name(p, node.buffer)}[{', '.join(slices) or '()'}]")
 
 
 def sum_text(p: Printer, a: prim.PrimExpr, b: prim.PrimExpr) -> str:
@@ -324,7 +324,7 @@ def _reduce(p: Printer, node: Reduce) -> Text:
     params = ", ".join(p.text(v) for v in (*combiner.lhs, *combiner.rhs))
     result = ", ".join(p.text(v) for v in combiner.result)
     identity = ", ".join(p.text(v) for v in combiner.identity_element)
-    parts = [
+    arguments = [
         f"{p.T('comm_reducer')}(lambda {params}: ({result},), [{identity}])",
         f"source=[{', '.join(p.text(s) for s in node.source)}]",
         f"init=[{', '.join(p.text(s) for s in node.init)}]",
@@ -332,4 +332,4 @@ def _reduce(p: Printer, node: Reduce) -> Text:
         f"condition={p.text(node.condition)}",
         f"value_index={node.value_index}",
     ]
-    return Text(f"{p.T('Reduce')}({', '.join(parts)})")
+    return Text(f"{p.T('Reduce')}({', '.join(arguments)})")

@@ -37,8 +37,8 @@ def dimension(p: Printer, value: Any) -> str:
 
 def dimensions(p: Printer, values: Iterable[Any]) -> str:
     """Text of dimensions as a Python tuple."""
-    parts = [dimension(p, value) for value in values]
-    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    texts = [dimension(p, value) for value in values]
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 @prints(ObjectStructInfo)
@@ -77,29 +77,29 @@ def _shape(p: Printer, node: ShapeStructInfo) -> Text:
 
 @prints(TensorStructInfo)
 def _tensor(p: Printer, node: TensorStructInfo) -> Text:
-    parts: list[str] = []
+    arguments: list[str] = []
     implied = -1
     if isinstance(node.shape, ShapeExpr):
-        parts.append(dimensions(p, node.shape.values))
+        arguments.append(dimensions(p, node.shape.values))
         implied = len(node.shape.values)
     elif node.shape is not None:
-        parts.append(p.text(node.shape))
-        known = node.shape.struct_info_
-        implied = known.ndim if isinstance(known, ShapeStructInfo) else -1
+        arguments.append(p.text(node.shape))
+        shape_info = node.shape.struct_info_
+        implied = shape_info.ndim if isinstance(shape_info, ShapeStructInfo) else -1
     if not node.dtype.is_void:
-        parts.append(f'dtype="{node.dtype!s}"')
+        arguments.append(f'dtype="{node.dtype!s}"')
     if node.vdevice is not None:
-        parts.append(f"vdevice={vdevice_reference(p, node.vdevice)}")
+        arguments.append(f"vdevice={vdevice_reference(p, node.vdevice)}")
     if node.ndim not in (implied, -1):
-        parts.append(f"ndim={node.ndim}")
-    return Text(f"{p.R('Tensor')}({', '.join(parts)})" if parts else p.R("Tensor"))
+        arguments.append(f"ndim={node.ndim}")
+    return Text(f"{p.R('Tensor')}({', '.join(arguments)})" if arguments else p.R("Tensor"))
 
 
 def vdevice_reference(p: Printer, device: VDevice) -> str:
     """Reference to a virtual device as text: its index in the module's list, or without a module its description."""
     if p.in_module:
-        known = vdevice_index(device, p.vdevices) is not None
-        return string(vdevice_text(device, p.vdevices)) if known else p.text(device)
+        is_listed = vdevice_index(device, p.vdevices) is not None
+        return string(vdevice_text(device, p.vdevices)) if is_listed else p.text(device)
     if not device.target.isidentifier() or device.target == VDEVICES or ":" in device.memory_scope:
         return p.text(device)
     scope = "" if device.memory_scope == "global" else f":{device.memory_scope}"
@@ -121,20 +121,20 @@ def _tuple(p: Printer, node: TupleStructInfo) -> Text:
 
 @prints(FuncStructInfo)
 def _func(p: Printer, node: FuncStructInfo) -> Text:
-    parts: list[str] = []
+    arguments: list[str] = []
     if node.params is not None:
         params = [p.text(param) for param in node.params]
-        parts.append(f"({params[0]},)" if len(params) == 1 else f"({', '.join(params)})")
-        parts.append(p.text(node.ret))
-        parts.append(str(bool(node.purity)))
+        arguments.append(f"({params[0]},)" if len(params) == 1 else f"({', '.join(params)})")
+        arguments.append(p.text(node.ret))
+        arguments.append(str(bool(node.purity)))
     else:
         if not isinstance(node.ret, ObjectStructInfo):
-            parts.append(f"ret={p.text(node.ret)}")
+            arguments.append(f"ret={p.text(node.ret)}")
         if node.purity:
-            parts.append("purity=True")
+            arguments.append("purity=True")
     if node.derive_func is not None and (node.params is not None or node.derive_func != DEFAULT):
-        parts.append(f"derive_func={string(node.derive_func)}")
-    return Text(f"{p.R('Callable')}({', '.join(parts)})" if parts else p.R("Callable"))
+        arguments.append(f"derive_func={string(node.derive_func)}")
+    return Text(f"{p.R('Callable')}({', '.join(arguments)})" if arguments else p.R("Callable"))
 
 
 DEFAULT = FuncStructInfo.opaque_func().derive_func

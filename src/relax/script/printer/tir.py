@@ -52,25 +52,25 @@ def buffer_type(p: Printer, buffer: Buffer, dtype: bool = False, scope: bool = F
     """Arguments that describe a buffer: shape, and non-default (or requested) properties."""
     dims = [_size(p, value) for value in buffer.shape]
     shape = f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"
-    parts = [shape]
+    arguments = [shape]
     if buffer.dtype != "float32" or dtype:
-        parts.append(string(str(buffer.dtype)))
+        arguments.append(string(str(buffer.dtype)))
     if buffer.strides:
         strides = [_size(p, value) for value in buffer.strides]
-        parts.append(f"strides=({', '.join(strides)}{',' if len(strides) == 1 else ''})")
+        arguments.append(f"strides=({', '.join(strides)}{',' if len(strides) == 1 else ''})")
     if buffer.elem_offset is not None:
-        parts.append(f"elem_offset={p.text(buffer.elem_offset)}")
+        arguments.append(f"elem_offset={p.text(buffer.elem_offset)}")
     if p.is_declared(buffer.data):
-        parts.append(f"data={p.text(buffer.data)}")
+        arguments.append(f"data={p.text(buffer.data)}")
     if buffer.scope != "global" or scope:
-        parts.append(f"scope={string(buffer.scope)}")
+        arguments.append(f"scope={string(buffer.scope)}")
     if buffer.data_alignment != 64:
-        parts.append(f"align={buffer.data_alignment}")
+        arguments.append(f"align={buffer.data_alignment}")
     if buffer.offset_factor != 1:
-        parts.append(f"offset_factor={buffer.offset_factor}")
+        arguments.append(f"offset_factor={buffer.offset_factor}")
     if buffer.axis_separators:
-        parts.append(f"axis_separators={list(buffer.axis_separators)}")
-    return ", ".join(parts)
+        arguments.append(f"axis_separators={list(buffer.axis_separators)}")
+    return ", ".join(arguments)
 
 
 def _size(p: Printer, value: Any) -> str:
@@ -134,28 +134,28 @@ def prim_func(p: Printer, node: PrimFunc, name: str, symbol: str | None = None) 
 
 def _threads(p: Printer, body: Node) -> None:
     """Declare the device threads that a function's body launches."""
-    found: dict[prim.Var, IterVar] = {}
+    threads: dict[prim.Var, IterVar] = {}
 
     def visit(item: Node) -> None:
         if isinstance(item, AttrStmt) and isinstance(item.node, IterVar) and item.node.iter_type == "thread":
-            found.setdefault(item.node.var, item.node)
+            threads.setdefault(item.node.var, item.node)
 
     walk(body, visit)
-    for var, thread in found.items():
+    for var, thread in threads.items():
         if thread.dom is None and var.dtype == "int32":
             p.line(f"{_define(p, var)} = {p.T('env_thread')}({string(thread.thread_tag)})")
 
 
 def _variables(body: Node) -> set[int]:
     """Ids of the variables used by statements."""
-    found: set[int] = set()
+    ids: set[int] = set()
 
     def visit(item: Node) -> None:
         if isinstance(item, prim.Var):
-            found.add(id(item))
+            ids.add(id(item))
 
     walk(body, visit)
-    return found
+    return ids
 
 
 def _function_body(p: Printer, body: Stmt) -> None:
@@ -183,15 +183,15 @@ def _is_implied(root: Block) -> bool:
     body = root.body
     if isinstance(body, BlockRealize) and not body.block.iter_vars:
         return False
-    found = False
+    has_block = False
 
     def visit(item: Node) -> bool:
-        nonlocal found
-        found = found or isinstance(item, BlockRealize)
-        return not found and not isinstance(item, prim.PrimExpr)
+        nonlocal has_block
+        has_block = has_block or isinstance(item, BlockRealize)
+        return not has_block and not isinstance(item, prim.PrimExpr)
 
     walk(body, visit)
-    return found
+    return has_block
 
 
 def _is_simple(buffer: Buffer) -> bool:
@@ -239,12 +239,12 @@ def _seq(p: Printer, node: SeqStmt) -> None:
 
 @prints_statement(BufferStore)
 def _store(p: Printer, node: BufferStore) -> None:
-    name, place = buffer_name(p, node.buffer), indices(p, node.indices)
+    name, subscripts = buffer_name(p, node.buffer), indices(p, node.indices)
     if node.predicate is not None:
         predicate = p.text(node.predicate)
-        p.line(f"{name}.vstore([{place}], {explicit(p, node.value).text}, predicate={predicate})")
+        p.line(f"{name}.vstore([{subscripts}], {explicit(p, node.value).text}, predicate={predicate})")
     else:
-        p.line(f"{name}[{place}] = {p.text(node.value)}")
+        p.line(f"{name}[{subscripts}] = {p.text(node.value)}")
 
 
 @prints_statement(Evaluate)
@@ -284,28 +284,28 @@ def _in_grid(node: For) -> bool:
 
 
 def _mentions(expr: prim.PrimExpr, var: prim.Var) -> bool:
-    found = False
+    mentioned = False
 
     def visit(item: Node) -> None:
-        nonlocal found
-        found = found or item is var
+        nonlocal mentioned
+        mentioned = mentioned or item is var
 
     walk(expr, visit)
-    return found
+    return mentioned
 
 
 def _loop(p: Printer, node: For) -> str:
-    parts = [p.text(node.extent)]
+    arguments = [p.text(node.extent)]
     plain = node.kind is ForKind.SERIAL and not node.annotations and not node.thread_binding
     if not prim.is_const(node.min, 0):
-        parts = [p.text(node.min), sum_text(p, node.min, node.extent)]
+        arguments = [p.text(node.min), sum_text(p, node.min, node.extent)]
     if node.thread_binding:
-        parts.append(f"thread={string(node.thread_binding)}")
+        arguments.append(f"thread={string(node.thread_binding)}")
     if node.annotations:
-        parts.append(f"annotations={value_text(p, node.annotations)}")
+        arguments.append(f"annotations={value_text(p, node.annotations)}")
     if plain:
-        return f"range({', '.join(parts)})"
-    return f"{p.T(_LOOPS[node.kind])}({', '.join(parts)})"
+        return f"range({', '.join(arguments)})"
+    return f"{p.T(_LOOPS[node.kind])}({', '.join(arguments)})"
 
 
 @prints_statement(While)

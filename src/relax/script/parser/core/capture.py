@@ -47,12 +47,12 @@ def function_source(function: Callable[..., Any]) -> tuple[ScriptSource, ast.Fun
 
 def class_source(cls: type, frame: types.FrameType) -> tuple[ScriptSource, ast.ClassDef]:
     """The source of a class whose decorator is being called from `frame`, and its tree."""
-    found = _find(frame.f_code, frame.f_globals, ast.ClassDef, cls.__name__, frame.f_lineno)
-    if found is None:
-        found = _from_inspect(cls, ast.ClassDef)
-    if found is None:
+    definition = _find(frame.f_code, frame.f_globals, ast.ClassDef, cls.__name__, frame.f_lineno)
+    if definition is None:
+        definition = _from_inspect(cls, ast.ClassDef)
+    if definition is None:
         _no_source("class", cls.__name__, frame.f_code.co_filename)
-    source, node = found
+    source, node = definition
     assert isinstance(node, ast.ClassDef)
     return source, node
 
@@ -121,10 +121,10 @@ def in_module_class(frame: types.FrameType) -> bool:
     if frame.f_code.co_flags & inspect.CO_NEWLOCALS or "__qualname__" not in frame.f_locals:
         return False
     code = frame.f_code
-    found = _find(code, frame.f_globals, ast.ClassDef, code.co_name, frame.f_lineno)
-    if found is None:
+    definition = _find(code, frame.f_globals, ast.ClassDef, code.co_name, frame.f_lineno)
+    if definition is None:
         return True
-    return any(is_ir_module(decorator) for decorator in found[1].decorator_list)
+    return any(is_ir_module(decorator) for decorator in definition[1].decorator_list)
 
 
 def is_ir_module(decorator: ast.expr) -> bool:
@@ -175,7 +175,7 @@ def _enclosing(frame: types.FrameType, qualname: str) -> Iterator[Mapping[str, A
     They are still running, because a decorator runs at the definition.
     """
     yield dict(frame.f_locals)
-    names = [part for part in qualname.split(".")[:-1] if part != "<locals>"]
+    names = [name for name in qualname.split(".")[:-1] if name != "<locals>"]
     if names and names[-1] == frame.f_code.co_name:
         names.pop()
     outer = frame.f_back

@@ -116,7 +116,7 @@ class _Scanner:
         self.line += token.count("\n")
         self.line_start = start + token.rindex("\n") + 1
 
-    def _place(self, at: int) -> tuple[int, int]:
+    def _line_and_column(self, at: int) -> tuple[int, int]:
         return self.line, _size(self.text[self.line_start : at])
 
     def _indent(self, at: int) -> None:
@@ -153,10 +153,10 @@ class _Scanner:
             self.cuts.pop()
 
     def _cut(self, kind: str, start: int, placeholder: int) -> _Cut:
-        made = _Cut(kind, start, placeholder, *self._place(placeholder))
-        self.cuts[-1].inner.append(made)
-        self.cuts.append(made)
-        return made
+        cut = _Cut(kind, start, placeholder, *self._line_and_column(placeholder))
+        self.cuts[-1].inner.append(cut)
+        self.cuts.append(cut)
+        return cut
 
     def _check(self, depth: int, at: int) -> None:
         if depth > LIMIT:
@@ -176,17 +176,17 @@ def _blank(text: str) -> str:
 
 
 def _shell(text: str, cut: _Cut, start: int, end: int) -> str:
-    """Text of a part, with placeholders for its inner cuts."""
-    parts: list[str] = []
+    """Text of a cut from `start` to `end`, with placeholders for its inner cuts."""
+    pieces: list[str] = []
     at = start
     for inner in cut.inner:
         if inner.end < 0:
             raise SyntaxError("a bracket is not closed", ("<string>", inner.line, inner.column + 1, None))
         last = inner.end - (inner.kind in ("call", "index"))  # the closing bracket stays
         hidden = _blank(text[inner.hidden : last])
-        parts += [text[at : inner.hidden], "_", hidden.removeprefix(" ")]
+        pieces += [text[at : inner.hidden], "_", hidden.removeprefix(" ")]
         at = last
-    return "".join([*parts, text[at:end]])
+    return "".join([*pieces, text[at:end]])
 
 
 def _parse(text: str, cut: _Cut) -> ast.AST:
@@ -219,35 +219,35 @@ def _parse(text: str, cut: _Cut) -> ast.AST:
     return statement.value if isinstance(statement, ast.Expr) else statement
 
 
-def _put_back(tree: ast.AST, places: dict[tuple[int, int], tuple[_Cut, ast.AST]]) -> None:
+def _put_back(tree: ast.AST, placeholders: dict[tuple[int, int], tuple[_Cut, ast.AST]]) -> None:
     """Replace the placeholders in a tree. Raises SyntaxError if one is not at its expected position."""
     for node in list(ast.walk(tree)):
         for name, value in list(ast.iter_fields(node)):
             items = cast("list[Any]", value) if isinstance(value, list) else [value]
             for i, item in enumerate(items):
                 held = item.value if isinstance(item, ast.Expr) else item
-                if isinstance(held, ast.Name) and (held.lineno, held.col_offset) in places:
-                    cut, found = places.pop((held.lineno, held.col_offset))
-                    _replace(node, name, i, cut, found)
-    for cut, _ in places.values():
+                if isinstance(held, ast.Name) and (held.lineno, held.col_offset) in placeholders:
+                    cut, parsed = placeholders.pop((held.lineno, held.col_offset))
+                    _replace(node, name, i, cut, parsed)
+    for cut, _ in placeholders.values():
         raise SyntaxError("this is nested too deeply", ("<string>", cut.line, cut.column + 1, None))
 
 
-def _replace(node: ast.AST, name: str, index: int, cut: _Cut, found: ast.AST) -> None:
-    """Store the parsed part into a field of a node, at `index` if the field is a list."""
-    match cut.kind, node, found:
+def _replace(node: ast.AST, name: str, index: int, cut: _Cut, parsed: ast.AST) -> None:
+    """Store a parsed cut into a field of a node, at `index` if the field is a list."""
+    match cut.kind, node, parsed:
         case "call", ast.Call(), ast.Call():
-            node.args, node.keywords = found.args, found.keywords
+            node.args, node.keywords = parsed.args, parsed.keywords
         case "index", ast.Subscript(), ast.Subscript():
-            node.slice = found.slice
+            node.slice = parsed.slice
         case "block", _, ast.If():
-            setattr(node, name, found.body)
+            setattr(node, name, parsed.body)
         case _:
             value = getattr(node, name)
             if isinstance(value, list):
-                value[index] = found
+                value[index] = parsed
             else:
-                setattr(node, name, found)
+                setattr(node, name, parsed)
 
 
 __all__ = ["LIMIT", "is_too_deep", "parse_deep"]

@@ -51,15 +51,15 @@ def fail(
     raise error(code, message, span, hint=hint, label=label, notes=notes)
 
 
-def close(name: str, known: Iterable[str]) -> str:
+def close(name: str, defined: Iterable[str]) -> str:
     """Hint with a defined name similar to `name`; empty if there is none."""
     if len(name) > _LONGEST_NAME:
         return ""
-    names = sorted({other for other in known if len(other) <= _LONGEST_NAME})
-    found = difflib.get_close_matches(name, names, 3)
-    found += [n for n in names if n.lower() == name.lower() and n not in found]
-    found += [n for n in names if n.rsplit(".", 1)[-1] == name and n not in found][:3]
-    return "did you mean " + " or ".join(f"`{n}`" for n in found) + "?" if found else ""
+    names = sorted({other for other in defined if len(other) <= _LONGEST_NAME})
+    similar = difflib.get_close_matches(name, names, 3)
+    similar += [n for n in names if n.lower() == name.lower() and n not in similar]
+    similar += [n for n in names if n.rsplit(".", 1)[-1] == name and n not in similar][:3]
+    return "did you mean " + " or ".join(f"`{n}`" for n in similar) + "?" if similar else ""
 
 
 class Poisoned(Exception):

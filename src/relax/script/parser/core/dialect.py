@@ -76,9 +76,9 @@ class ModuleContext:
 
     def adopt(self, function: BaseFunc, name: str = "") -> GlobalVar:
         """Add a function from outside to the module, once, and return its global variable."""
-        known = self._originals.get(id(function))
-        if known is not None:
-            return self.global_vars[known[1]]
+        original = self._originals.get(id(function))
+        if original is not None:
+            return self.global_vars[original[1]]
         _, suggested = self._names.get(id(function), (function, "func"))
         stem = name or str(function.attrs.get("global_symbol", suggested))
         unique, count = stem, 0
@@ -155,10 +155,10 @@ class FunctionDecorator:
             if not isinstance(value, str if key == "name" else bool) and value is not None:
                 wanted = "a function's name is a string" if key == "name" else f"the option `{key}` is True or False"
                 fail(DECLARATION, f"{self.script_name}: {wanted}, found {value!r}", _caller(frame))
-        made = FunctionDecorator(self.script_name, self.dialect, {**self.preset, **options})
+        decorator = FunctionDecorator(self.script_name, self.dialect, {**self.preset, **options})
         if function is None:
-            return made
-        return made.parse_python(function, frame)
+            return decorator
+        return decorator.parse_python(function, frame)
 
     def __repr__(self) -> str:
         options = ", ".join(f"{key}={value!r}" for key, value in self.preset.items())
@@ -167,8 +167,8 @@ class FunctionDecorator:
     def parse_python(self, function: Callable[..., Any], frame: Any) -> Any:
         """Parse a function object defined by the code running in `frame`."""
         if not capture.is_python_function(function):
-            found = "a class" if isinstance(function, type) else f"a value of type {type(function).__name__}"
-            message = f"{self.script_name} decorates functions, found {found}"
+            kind = "a class" if isinstance(function, type) else f"a value of type {type(function).__name__}"
+            message = f"{self.script_name} decorates functions, found {kind}"
             hint = "a class is decorated with @I.ir_module" if isinstance(function, type) else ""
             fail(DECLARATION, message, _caller(frame), hint=hint)
         if capture.in_module_class(frame):

@@ -125,7 +125,7 @@ class Evaluator:
             set_slot(value, "span", self.source.span(node))
         return value
 
-    def guard(self, node: ast.AST, what: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def guard(self, node: ast.AST, label: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function; any exception becomes a diagnostic at `node`."""
         try:
             return function(*args, **kwargs)
@@ -138,8 +138,8 @@ class Evaluator:
         except Exception as problem:
             text = str(problem.args[0]) if isinstance(problem, KeyError) and problem.args else str(problem)
             text = text or type(problem).__name__
-            code = CALL if what else KIND
-            message = _message(what, text)
+            code = CALL if label else KIND
+            message = _message(label, text)
             notes = _raised_at(problem) if self.trusted else ()
             raise error(code, message, self.span(node), notes=notes) from problem
 
@@ -180,7 +180,7 @@ class Evaluator:
         return attribute(self.eval(node.value), node.attr, self.span(node), self.trusted)
 
     def eval_JoinedStr(self, node: ast.JoinedStr) -> str:
-        return "".join(str(self.eval(part)) for part in node.values)
+        return "".join(str(self.eval(value)) for value in node.values)
 
     def eval_FormattedValue(self, node: ast.FormattedValue) -> str:
         value = self.eval(node.value)
@@ -215,15 +215,15 @@ class Evaluator:
                 yield self.eval(item)
 
     def eval_Dict(self, node: ast.Dict) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
+        table: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
-                made.update(self.guard(value, "", dict, self.eval(value)))
+                table.update(self.guard(value, "", dict, self.eval(value)))
             else:
-                found = self.eval(key)
-                self.guard(key, "", hash, found)
-                made[found] = self.eval(value)
-        return self.sized(made, node)
+                evaluated_key = self.eval(key)
+                self.guard(key, "", hash, evaluated_key)
+                table[evaluated_key] = self.eval(value)
+        return self.sized(table, node)
 
     def iterate(self, node: ast.expr) -> Iterator[Any]:
         """Iterate over the items of an iterable Python value."""
@@ -272,8 +272,8 @@ class Evaluator:
             if len(items) != len(target.elts):
                 more = "more" if len(items) > len(target.elts) else str(len(items))
                 self.fail(KIND, f"expected {len(target.elts)} values, found {more}", target)
-            for part, item in zip(target.elts, items, strict=True):
-                self.bind_pattern(part, item, define)
+            for element, item in zip(target.elts, items, strict=True):
+                self.bind_pattern(element, item, define)
         else:
             self.fail(SYNTAX, "only names and tuples of names can be assigned here", target)
 
@@ -297,8 +297,8 @@ class Evaluator:
         values = [self.eval(node.left), *(self.eval(c) for c in node.comparators)]
         result: Any = None
         for i, op in enumerate(node.ops):
-            part = self.locate(self.binary(type(op).__name__, values[i], values[i + 1], node), node)
-            result = part if i == 0 else self._connect("And", result, part, node)
+            comparison = self.locate(self.binary(type(op).__name__, values[i], values[i + 1], node), node)
+            result = comparison if i == 0 else self._connect("And", result, comparison, node)
         return result
 
     def eval_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -382,8 +382,8 @@ class Evaluator:
         if isinstance(node, ast.Tuple):
             return tuple(self.index(item) for item in node.elts)
         if isinstance(node, ast.Slice):
-            parts = (node.lower, node.upper, node.step)
-            return slice(*(None if part is None else self.eval(part) for part in parts))
+            bounds = (node.lower, node.upper, node.step)
+            return slice(*(None if bound is None else self.eval(bound) for bound in bounds))
         return self.eval(node)
 
     def eval_Lambda(self, node: ast.Lambda) -> Callable[..., Any]:

@@ -100,7 +100,7 @@ def is_script_function(value: Any) -> bool:
     name: Any = getattr(value, "__name__", "")
     if not callable(value) or not isinstance(name, str):
         return False
-    return any(value is known for known in BUILTINS.values()) or any(
+    return any(value is builtin for builtin in BUILTINS.values()) or any(
         member(module, name.rstrip("_")) is value or member(module, name) is value for module in _MODULES
     )
 
@@ -139,14 +139,14 @@ def member(value: Any, name: str) -> Any:
 
 
 def _member(value: Any, name: str, span: Span) -> Any:
-    found = member(value, name)
-    if found is not MISSING:
-        return found
+    member_value = member(value, name)
+    if member_value is not MISSING:
+        return member_value
     listing: Callable[[], Sequence[str]] | None = getattr(value, "__dict__", {}).get("__dir__")
-    known = listing() if listing is not None else (getattr(value, "__all__", None) or dir(value))
+    names = listing() if listing is not None else (getattr(value, "__all__", None) or dir(value))
     label = getattr(value, "__script_name__", None) or _describe(value)
     why = next(filter(None, (reason(module, name) for module in _TVM_MODULES.get(label, ()))), "")
-    fail(ATTRIBUTE, f"`{label}` has no member `{name}`", span, hint=why or close(name, known))
+    fail(ATTRIBUTE, f"`{label}` has no member `{name}`", span, hint=why or close(name, names))
 
 
 def _check_allowed(value: Any, name: str, span: Span) -> None:

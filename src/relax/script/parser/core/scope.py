@@ -57,18 +57,18 @@ class Scopes:
     @contextmanager
     def frame(self) -> Generator[dict[str, Any]]:
         """Context manager: push an innermost scope."""
-        made: dict[str, Any] = {}
-        self.frames.append(made)
+        scope: dict[str, Any] = {}
+        self.frames.append(scope)
         try:
-            yield made
+            yield scope
         finally:
             self.frames.pop()
 
     def names(self) -> set[str]:
         """All visible names, for hints."""
-        found: set[str] = set()
+        visible: set[str] = set()
         for frame in self.frames:
-            found.update(frame)
+            visible.update(frame)
         for layer in self.environment:
-            found.update(layer)
-        return found
+            visible.update(layer)
+        return visible

@@ -56,9 +56,9 @@ class _Loose(Evaluator):
         self._around: Scopes | None = None
 
     def missing_name(self, node: ast.Name) -> prim.Var:
-        made = prim.Var(node.id, self._dtype)
-        self.scopes.define(node.id, made)
-        return made
+        variable = prim.Var(node.id, self._dtype)
+        self.scopes.define(node.id, variable)
+        return variable
 
     def eval_Attribute(self, node: ast.Attribute) -> Any:
         if isinstance(node.value, ast.Name):
@@ -209,9 +209,9 @@ class _Tensor(StructInfoForm):
         where: RelaxExpr | None = None
         if isinstance(shape, RelaxVar):
             where = shape
-            known = known_struct_info(shape)
-            if ndim == -1 and isinstance(known, ShapeStructInfo):
-                ndim = known.ndim
+            shape_info = known_struct_info(shape)
+            if ndim == -1 and isinstance(shape_info, ShapeStructInfo):
+                ndim = shape_info.ndim
         elif shape is not None:
             where = ShapeExpr(_dims(shape, reader))
         device = as_vdevice(vdevice)
@@ -226,15 +226,15 @@ class _Tensor(StructInfoForm):
 
     def script_subscript(self, evaluator: Evaluator, node: ast.Subscript) -> TensorStructInfo:
         """The 2022 spelling ``R.Tensor[(n, m), "float32"]``; ``_`` marks an unknown part."""
-        parts: list[ast.expr] = [node.slice]
+        arguments: list[ast.expr] = [node.slice]
         if isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2 and _ends_in_dtype(node.slice):
-            parts = node.slice.elts
+            arguments = node.slice.elts
         parser: Any = evaluator
         with parser.reading_form(node):
             values: list[Any] = []
-            for i, part in enumerate(parts):
+            for i, argument in enumerate(arguments):
                 with parser.reading_dimensions(i == 0):
-                    values.append(None if _is_wildcard(part) else evaluator.eval(part))
+                    values.append(None if _is_wildcard(argument) else evaluator.eval(argument))
             return self.build(*values)
 
 

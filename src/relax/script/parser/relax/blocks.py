@@ -51,24 +51,24 @@ def output_definitions(body: Sequence[ast.stmt]) -> dict[str, list[ast.stmt]]:
                 names.update(arg.id for arg in args if isinstance(arg, ast.Name))
             case _:
                 pass
-    found: dict[str, list[ast.stmt]] = {}
-    _find_definitions(body, names, found)
-    return found
+    definitions: dict[str, list[ast.stmt]] = {}
+    _find_definitions(body, names, definitions)
+    return definitions
 
 
-def _find_definitions(body: Sequence[ast.stmt], names: set[str], found: dict[str, list[ast.stmt]]) -> None:
+def _find_definitions(body: Sequence[ast.stmt], names: set[str], definitions: dict[str, list[ast.stmt]]) -> None:
     for statement in body:
         if isinstance(statement, ast.For):
-            _find_definitions(statement.body, names, found)
+            _find_definitions(statement.body, names, definitions)
         if isinstance(statement, ast.If):  # decided while parsing: either branch may turn out to be the one read
             for branch in (statement.body, statement.orelse):
                 inner: dict[str, list[ast.stmt]] = {}
                 _find_definitions(branch, names, inner)
                 for name, statements in inner.items():
-                    found[name] = [*found.get(name, ()), *statements]
+                    definitions[name] = [*definitions.get(name, ()), *statements]
         for name in defined_names(statement):
             if name in names:
-                found[name] = [statement]
+                definitions[name] = [statement]
 
 
 def defined_names(statement: ast.stmt) -> list[str]:

@@ -69,8 +69,8 @@ class NameReader(StatementParser):
             self.fail(SYNTAX, f"in {text!r}: {problem.diagnostics[0].message}", node)
         if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
             self.fail(SYNTAX, f"{text!r} is not an expression", node)
-        for part in ast.walk(tree):
-            ast.copy_location(part, node)
+        for child in ast.walk(tree):
+            ast.copy_location(child, node)
         return tree.body[0].value
 
     # ------------------------------------------------------------------ names
@@ -135,7 +135,7 @@ class NameReader(StatementParser):
             return self.new_size(node.id)
         self.require_metadata(node)
         hint = close(node.id, self.scopes.names())
-        if any(part.lineno < node.lineno for part in self._bindings_of(node.id)):
+        if any(occurrence.lineno < node.lineno for occurrence in self._bindings_of(node.id)):
             hint = "what a branch or a local function binds is seen only there; make it the result"
         if node.id in self.hidden:
             hint = f"it is local to its dataflow block; list it in R.output(..., {node.id})"
@@ -160,25 +160,25 @@ class NameReader(StatementParser):
     def _bindings_of(self, name: str) -> list[ast.Name]:
         """Occurrences where the function's text binds a name."""
         return [
-            part
-            for part in ast.walk(self._function)
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id == name
+            occurrence
+            for occurrence in ast.walk(self._function)
+            if isinstance(occurrence, ast.Name) and isinstance(occurrence.ctx, ast.Store) and occurrence.id == name
         ]
 
     def _in_return_annotation(self, node: ast.Name) -> bool:
         return any(
-            node is part
+            node is child
             for function in ast.walk(self._function)
             if isinstance(function, ast.FunctionDef) and function.returns is not None
-            for part in ast.walk(function.returns)
+            for child in ast.walk(function.returns)
         )
 
     def new_size(self, name: str, dtype: str = "int64") -> prim.Var:
         """Create a shape variable."""
-        made = self.sizes[name] = prim.Var(name, dtype)
+        size = self.sizes[name] = prim.Var(name, dtype)
         if not isinstance(self.scopes.local(name), RelaxExpr):
-            self.scopes.define(name, made)
-        return made
+            self.scopes.define(name, size)
+        return size
 
     def dimension_text(self, text: str) -> prim.PrimExpr:
         """A dimension given as text: a name, or an expression over names in scope."""
@@ -195,8 +195,8 @@ class NameReader(StatementParser):
                 return value
             if isinstance(value, int):
                 return prim.dimension(value)
-            known = self.sizes.get(stripped)
-            return self.new_size(stripped, dtype) if known is None else known
+            size = self.sizes.get(stripped)
+            return self.new_size(stripped, dtype) if size is None else size
         with self.binding_dimensions(), self.reading_dimensions():
             return as_scalar(self.eval(self._quoted(self._form, stripped)))
 
@@ -244,26 +244,26 @@ def quoted_names(annotations: Iterable[ast.expr | None]) -> dict[str, str]:
 
     ``R.Prim("float32", value="q")`` states a dtype; a name used as a dimension anywhere is an int64.
     """
-    found: dict[str, str] = {}
+    dtypes: dict[str, str] = {}
     for node in (node for annotation in annotations if annotation is not None for node in ast.walk(annotation)):
         if isinstance(node, (ast.Tuple, ast.List)):
-            found.update((name, "int64") for name in filter(None, map(_quoted_name, node.elts)))
+            dtypes.update((name, "int64") for name in filter(None, map(_quoted_name, node.elts)))
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Prim":
             values = [k.value for k in node.keywords if k.arg == "value"] or node.args[1:2]
             stated = [k.value for k in node.keywords if k.arg == "dtype"] or node.args[:1]
             dtype = next((d for d in map(_quoted_name, stated) if d and _is_scalar(d)), "int64")
             for name in filter(None, map(_quoted_name, values)):
-                found.setdefault(name, dtype)
-    return found
+                dtypes.setdefault(name, dtype)
+    return dtypes
 
 
 def _is_scalar(dtype: str) -> bool:
     """True if a text names a scalar dtype. (Invalid dtypes are reported where they are parsed.)"""
     try:
-        found = DataType(dtype)
+        parsed = DataType(dtype)
     except ValueError:
         return False
-    return found.is_scalar and (found.is_integer or found.is_float or found.is_bool)
+    return parsed.is_scalar and (parsed.is_integer or parsed.is_float or parsed.is_bool)
 
 
 def _quoted_name(node: ast.expr) -> str | None:

@@ -43,7 +43,7 @@ def has_effects(body: RelaxExpr) -> bool:
             ]
             return any(has_effects(value) for value in (*values, result))
         case If(cond, then, other):
-            return any(has_effects(part) for part in (cond, then, other))
+            return any(has_effects(child) for child in (cond, then, other))
         case Call(op, args):
             impure = isinstance(op, ExternFunc) or (isinstance(op, Op) and op.get_attr("FPurity") is False)
             return impure or any(has_effects(arg) for arg in args)

@@ -53,8 +53,8 @@ def _member(prefix: str, name: str) -> Any:
     if not name.startswith("_"):
         function = public_function(prefix + name)
         if function is not None:
-            places = issubclass(class_named(prefix + name) or object, Placing)
-            return _placing(function) if places else function
+            is_placing = issubclass(class_named(prefix + name) or object, Placing)
+            return _placing(function) if is_placing else function
         if name in public_spaces(prefix):
             return OperatorNamespace(f"{prefix}{name}.")
     raise AttributeError(f"R has no operator {(prefix + name).removeprefix('relax.')!r}")

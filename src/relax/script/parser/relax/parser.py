@@ -157,10 +157,10 @@ class RelaxParser(NameReader):
             function = adopt(self.module, function)
         if isinstance(function, RelaxExpr) and keywords:
             self.fail(KIND, "a call of a function takes no keyword arguments", node)
-        made = super().invoke(function, args, keywords, node)
-        if isinstance(made, Call) and isinstance(made.op, (Var, GlobalVar)):
-            remember_result(made, self.bound)
-        return made
+        value = super().invoke(function, args, keywords, node)
+        if isinstance(value, Call) and isinstance(value.op, (Var, GlobalVar)):
+            remember_result(value, self.bound)
+        return value
 
     def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
         args, keywords = super().arguments(node)
@@ -204,7 +204,7 @@ class RelaxParser(NameReader):
                         self.fail(PLACE, "this is never reached: it comes after a return", body[i + 1])
                 return self._guarded(statement, partial(self._return, statement))
             if isinstance(statement, ast.If):
-                taken, rest = self._taken(statement), body[i + 1 :]
+                taken, rest = self._taken_branch(statement), body[i + 1 :]
                 if taken is not None:
                     return self.statements(taken, [*rest, *after])
                 if always_returns(statement.body) or always_returns(statement.orelse):
@@ -332,29 +332,29 @@ class RelaxParser(NameReader):
             items = value.fields
         else:
             whole = self._emit("", value, None, node)
-            items = [TupleGetItem(whole, i, span=self.span(part)) for i, part in enumerate(target.elts)]
+            items = [TupleGetItem(whole, i, span=self.span(element)) for i, element in enumerate(target.elts)]
         if len(items) != len(target.elts):
             self.fail(KIND, f"{len(target.elts)} names for a tuple of {len(items)} values", target)
-        for part, item in zip(target.elts, items, strict=True):
-            self._assign(part, item, None, node)
+        for element, item in zip(target.elts, items, strict=True):
+            self._assign(element, item, None, node)
         return cast(Any, value)
 
     def _declare(self, target: ast.Name, value: prim.Var) -> prim.Var:
         """``n = T.int64()``: a new shape variable, or the existing one of this name from the signature."""
-        known = self.scopes.local(target.id)
-        if isinstance(known, RelaxExpr):
-            known = self.sizes.get(target.id)
-        if isinstance(known, prim.Var):
-            if known.dtype != value.dtype:
+        existing = self.scopes.local(target.id)
+        if isinstance(existing, RelaxExpr):
+            existing = self.sizes.get(target.id)
+        if isinstance(existing, prim.Var):
+            if existing.dtype != value.dtype:
                 hint = f'where it is bound, write R.Prim("{value.dtype!s}", value="{target.id}")'
-                message = f"`{target.id}` is a shape variable of dtype {known.dtype!s} already"
+                message = f"`{target.id}` is a shape variable of dtype {existing.dtype!s} already"
                 self.fail(KIND, message, target, hint=hint)
-            return known
-        made = value if value.name else prim.Var(target.id, value.dtype, span=self.span(target))
+            return existing
+        variable = value if value.name else prim.Var(target.id, value.dtype, span=self.span(target))
         if value.nonnegative:
-            prim.mark_nonnegative(made)
-        self.scopes.define(target.id, made)
-        return made
+            prim.mark_nonnegative(variable)
+        self.scopes.define(target.id, variable)
+        return variable
 
     def _emit(
         self, name: str, value: Any, info: StructInfo | None, node: ast.AST, target: ast.AST | None = None
@@ -366,15 +366,15 @@ class RelaxParser(NameReader):
         if isinstance(value, MatchCastValue):
             var = kind(name or "gv", info, span=var_span)
             binding = MatchCast(var, value.value, value.struct_info, span=self.span(node))
-            known = value.struct_info
-            self.bind_sizes(known)
+            value_info = value.struct_info
+            self.bind_sizes(value_info)
         else:
             expr = self._convert(value, getattr(node, "value", None) or node)
             var = kind(name or ("lv" if self.dataflow else "gv"), info, span=var_span)
             binding = VarBinding(var, expr, span=self.span(node))
-            known = known_struct_info(expr)
-        if info is None and known is not None:
-            remember(var, known)
+            value_info = known_struct_info(expr)
+        if info is None and value_info is not None:
+            remember(var, value_info)
         self.seq.emit(binding)
         if self.dataflow is not None:
             self.dataflow.variables.add(var)
@@ -386,7 +386,7 @@ class RelaxParser(NameReader):
         """True if a definition is local to the current dataflow block."""
         if self.dataflow is None:
             return False
-        return not any(statement is known for known in self.dataflow.definitions.get(name, ()))
+        return not any(statement is definition for definition in self.dataflow.definitions.get(name, ()))
 
     def dispatch(self, node: ast.stmt) -> None:
         saved, self._statement = self._statement, node
@@ -455,7 +455,7 @@ class RelaxParser(NameReader):
         finally:
             self.seq, self.bound = saved
 
-    def _taken(self, node: ast.If) -> Sequence[ast.stmt] | None:
+    def _taken_branch(self, node: ast.If) -> Sequence[ast.stmt] | None:
         """Branch taken by an ``if`` over a Python value, the only one parsed; None for other conditions.
 
         (A literal True or False is a condition of the program, as in the documents' example.)
@@ -486,7 +486,7 @@ class RelaxParser(NameReader):
 
     def visit_If(self, node: ast.If) -> None:
         """Parse an ``if``; the names that both branches assign last are its results."""
-        taken = self._taken(node)
+        taken = self._taken_branch(node)
         if taken is not None:
             self.visit_body(taken)
             return

@@ -54,10 +54,10 @@ class _MatchShape(SpecialForm):
     """``R.match_shape(x, (n, m))``, an older spelling of match_cast, of tensors and of shapes."""
 
     def __call__(self, value: Any, pattern: Sequence[Any]) -> MatchCastValue:
-        known: StructInfo | None = _parser("match_shape").known_info(value)
-        if isinstance(known, ShapeStructInfo):
+        value_info: StructInfo | None = _parser("match_shape").known_info(value)
+        if isinstance(value_info, ShapeStructInfo):
             return MatchCastValue(value, ShapeStructInfo(tuple(pattern)))
-        dtype = known.dtype if isinstance(known, TensorStructInfo) else ""
+        dtype = value_info.dtype if isinstance(value_info, TensorStructInfo) else ""
         return MatchCastValue(value, TensorStructInfo(tuple(pattern), dtype))
 
     def script_call(self, evaluator: Evaluator, node: ast.Call) -> MatchCastValue:

@@ -66,12 +66,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    found = expression_members().get(name)
-    if found is None:
-        found = dtype_member(name)
-    if found is None:
+    attribute = expression_members().get(name)
+    if attribute is None:
+        attribute = dtype_member(name)
+    if attribute is None:
         raise AttributeError(name)
-    return found
+    return attribute
 
 
 def __dir__() -> list[str]:

@@ -80,7 +80,7 @@ class _ShapeForm(SpecialForm):
 
     def collect(self, evaluator: Evaluator, node: ast.Call, order: tuple[str, ...]) -> dict[str, Any]:
         """Arguments of the call, by name."""
-        made: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         if len(node.args) > len(order):
             evaluator.fail(DECLARATION, f"{self.label} takes at most {len(order)} arguments", node)
         for key, value in (
@@ -89,10 +89,10 @@ class _ShapeForm(SpecialForm):
         ):
             if key not in order:
                 evaluator.fail(DECLARATION, f"{self.label} has no argument `{key}`", value)
-            if key in made:
+            if key in arguments:
                 evaluator.fail(DECLARATION, f"{self.label}: argument `{key}` is given twice", value)
-            made[key] = self.read(evaluator, key, value)
-        return made
+            arguments[key] = self.read(evaluator, key, value)
+        return arguments
 
     def read(self, evaluator: Evaluator, key: str, node: ast.expr) -> Any:
         """Evaluate one argument; sizes in binding mode."""
@@ -115,12 +115,12 @@ class BufferForm(_ShapeForm):
 
     def script_subscript(self, evaluator: Evaluator, node: ast.Subscript) -> BufferType:
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        made = {"shape": self.read(evaluator, "shape", items[0])}
+        arguments = {"shape": self.read(evaluator, "shape", items[0])}
         if len(items) == 2:
-            made["dtype"] = evaluator.eval(items[1])
+            arguments["dtype"] = evaluator.eval(items[1])
         elif len(items) != 1:
             evaluator.fail(DECLARATION, "T.Buffer[...] takes a shape and a dtype", node)
-        return BufferType(made)
+        return BufferType(arguments)
 
     def __call__(self, *args: Any, **keywords: Any) -> BufferType:
         """Create the annotation when Python itself evaluates it."""

@@ -57,10 +57,10 @@ def _checked_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def build(*args: Any, dtype: Any = None, **keywords: Any) -> Any:
-        made = function(*args, **keywords)
-        if dtype is not None and made.dtype != dtype_of(dtype):
-            raise TypeError(f"the result has dtype {made.dtype!s}, found dtype={dtype!r}; cast an operand")
-        return made
+        result = function(*args, **keywords)
+        if dtype is not None and result.dtype != dtype_of(dtype):
+            raise TypeError(f"the result has dtype {result.dtype!s}, found dtype={dtype!r}; cast an operand")
+        return result
 
     return _with_dtype(build, function)
 

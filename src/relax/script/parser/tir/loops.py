@@ -122,8 +122,10 @@ class Axis(Namespace):
         if len(kinds) != len(values):
             raise ValueError(f"found {len(kinds)} letters for {len(values)} variables")
         names = parser().take_names(len(values))
-        made = tuple(self._bound(kind, value, name) for kind, value, name in zip(kinds, values, names, strict=True))
-        return made if len(made) != 1 else made[0]
+        variables = tuple(
+            self._bound(kind, value, name) for kind, value, name in zip(kinds, values, names, strict=True)
+        )
+        return variables if len(variables) != 1 else variables[0]
 
     def _bound(self, kind: str, value: Any, name: str) -> Var:
         if kind not in "SR":

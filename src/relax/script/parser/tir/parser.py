@@ -74,10 +74,10 @@ class TirParser(TirReader):
             if extra is not None:
                 self.fail(DECLARATION, "a PrimFunc has plain parameters without defaults", extra)
         for arg in (*args.posonlyargs, *args.args):
-            made: Any = POISON
+            parameter: Any = POISON
             with self.diagnostics.collect():
-                made = self._parameter(arg)
-            self.scopes.define(arg.arg, made)
+                parameter = self._parameter(arg)
+            self.scopes.define(arg.arg, parameter)
 
     def _parameter(self, arg: ast.arg) -> Var | Buffer:
         if arg.annotation is None:
@@ -197,17 +197,15 @@ class TirParser(TirReader):
 
     def _named(self, var: Var, name: ast.Name) -> Var:
         """Variable declared by ``name = T.int64()``; the size of that name if the signature has one."""
-        known = self.implicit.get(name.id)
-        if known is not None and self.scopes.local(name.id) is known:
-            if known.dtype != var.dtype:
-                self.fail(
-                    DECLARATION, f"`{name.id}` is a size of the signature already, of dtype {known.dtype!s}", name
-                )
-            return known
-        made = Var(name.id, var.dtype, span=self.span(name))
+        size = self.implicit.get(name.id)
+        if size is not None and self.scopes.local(name.id) is size:
+            if size.dtype != var.dtype:
+                self.fail(DECLARATION, f"`{name.id}` is a size of the signature already, of dtype {size.dtype!s}", name)
+            return size
+        variable = Var(name.id, var.dtype, span=self.span(name))
         if var.nonnegative:
-            mark_nonnegative(made)
-        return made
+            mark_nonnegative(variable)
+        return variable
 
     def _let(self, name: ast.Name, var: Var, value: PrimExpr, node: ast.AST) -> None:
         self.bodies[-1].lets[name.id] = var
@@ -219,7 +217,9 @@ class TirParser(TirReader):
         if name.id in self.bodies[-1].lets or not any(name.id in body.lets for body in self.bodies[:-1]):
             return
         value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
-        used = value is not None and any(isinstance(part, ast.Name) and part.id == name.id for part in ast.walk(value))
+        used = value is not None and any(
+            isinstance(child, ast.Name) and child.id == name.id for child in ast.walk(value)
+        )
         if used or isinstance(node, ast.AugAssign):
             self.fail(
                 PLACE,
@@ -304,7 +304,7 @@ class TirParser(TirReader):
         count = len(loops.loops)
         if len(targets) not in (count, 1):
             self.fail(KIND, f"found {len(targets)} loop variables for {count} loops", target or node)
-        names = [part.id if isinstance(part, ast.Name) else "" for part in targets]
+        names = [element.id if isinstance(element, ast.Name) else "" for element in targets]
         if len(names) != count:
             names = [f"{names[0] or 'i'}_{i}" for i in range(count)]
         variables = [Var(name, loop.extent.dtype) for name, loop in zip(names, loops.loops, strict=True)]
@@ -314,9 +314,9 @@ class TirParser(TirReader):
         ]
         with self.scopes.frame():
             if len(targets) == count and target is not None:
-                for part, value in zip(targets, values, strict=True):
-                    assert part is not None
-                    self.bind_pattern(part, value, lambda name, item: self.scopes.define(name.id, item))
+                for element, value in zip(targets, values, strict=True):
+                    assert element is not None
+                    self.bind_pattern(element, value, lambda name, item: self.scopes.define(name.id, item))
             elif target is not None:
                 self.bind_pattern(target, tuple(values), lambda name, item: self.scopes.define(name.id, item))
             self.loops.update(zip(variables, loops.loops, strict=True))
@@ -392,7 +392,7 @@ class TirParser(TirReader):
             self.fail(SYNTAX, "a block binds no name; declare its axes inside with T.axis", target)
         frame.depth = len(self.bodies) + 1
         self.frames.append(frame)
-        known = len(self.buffers)
+        buffer_count = len(self.buffers)
         try:
             body = self.body(statements)
         finally:
@@ -412,7 +412,7 @@ class TirParser(TirReader):
         )
         is_root = not frame.iter_vars and frame.name == "root" and not self.frames
         if missing and not is_root:
-            block = complete_block(block, self.buffers[:known], missing)
+            block = complete_block(block, self.buffers[:buffer_count], missing)
         values = {v.var: value for v, value in zip(frame.iter_vars, frame.iter_values, strict=True)}
         # A predicate written over the block's variables is one over the loops'.
         self.emit(BlockRealize(tuple(frame.iter_values), substitute(frame.predicate, values), block), node)
@@ -460,15 +460,15 @@ def _subscripts(buffer: Buffer, indices: Any) -> tuple[PrimExpr, ...]:
 
 
 def _has_block(stmt: Stmt) -> bool:
-    found: list[Stmt] = []
+    blocks: list[Stmt] = []
 
     def visit(node: object) -> bool:
         if isinstance(node, BlockRealize):
-            found.append(node)
-        return not found and not isinstance(node, PrimExpr)
+            blocks.append(node)
+        return not blocks and not isinstance(node, PrimExpr)
 
     pre_order_visit(stmt, cast(Callable[[Any], bool], visit))
-    return bool(found)
+    return bool(blocks)
 
 
 __all__ = ["TirParser"]

@@ -56,9 +56,9 @@ class TirReader(StatementParser):
         return super().missing_name(node)
 
     def _new_size(self, name: str) -> Var:
-        made = Var(name, "int64")
-        self.scopes.frames[1][name] = self.implicit[name] = made
-        return made
+        size = Var(name, "int64")
+        self.scopes.frames[1][name] = self.implicit[name] = size
+        return size
 
     def sizes(self, node: ast.expr) -> Any:
         """Evaluate a shape; undefined and quoted names become new variables."""
@@ -78,11 +78,11 @@ class TirReader(StatementParser):
         except SyntaxError:
             self.fail(SYNTAX, f"{value!r} is no expression", node)
         if not isinstance(tree, ast.Name):
-            for part in ast.walk(tree):
-                ast.copy_location(part, node)
+            for child in ast.walk(tree):
+                ast.copy_location(child, node)
             return self.eval(tree)
-        known = self.scopes.local(value)
-        return self._new_size(value) if known is MISSING else known
+        local_value = self.scopes.local(value)
+        return self._new_size(value) if local_value is MISSING else local_value
 
     def eval_Name(self, node: ast.Name) -> Any:
         value = super().eval_Name(node)
@@ -141,7 +141,7 @@ class TirReader(StatementParser):
     def naming(self, target: ast.expr) -> Generator[None]:
         """Context manager: values created while an assignment is evaluated take the targets' names."""
         outer = self.names
-        self.names = [part.id for part in ast.walk(target) if isinstance(part, ast.Name)]
+        self.names = [child.id for child in ast.walk(target) if isinstance(child, ast.Name)]
         try:
             yield
         finally:
@@ -163,10 +163,10 @@ class TirReader(StatementParser):
         """Enclosing loop of a loop variable, or None."""
         return self.loops.get(value) if isinstance(value, Var) else None
 
-    def block(self, what: str) -> BlockFrame:
+    def block(self, construct: str) -> BlockFrame:
         """Current block."""
         if not self.frames:
-            raise error(PLACE, f"{what} belongs inside a block", None, hint="open one: with T.block(name):")
+            raise error(PLACE, f"{construct} belongs inside a block", None, hint="open one: with T.block(name):")
         return self.frames[-1]
 
     def storage_frame(self) -> BlockFrame:
@@ -180,15 +180,15 @@ class TirReader(StatementParser):
     def add_axis(self, kind: str, dom: Range, value: PrimExpr, name: str, dtype: str | None) -> Var:
         """Add an axis variable to the current block."""
         frame = self.block("T.axis")
-        made = dtype or (value.dtype if dom.extent.dtype.bits <= value.dtype.bits else dom.extent.dtype)
-        var = Var(name or f"v{len(frame.iter_vars)}", made)
+        axis_dtype = dtype or (value.dtype if dom.extent.dtype.bits <= value.dtype.bits else dom.extent.dtype)
+        var = Var(name or f"v{len(frame.iter_vars)}", axis_dtype)
         frame.iter_vars.append(IterVar(dom, var, kind))
         frame.iter_values.append(value)
         return var
 
     def match_parameter(self, param: Var, buffer: Buffer) -> None:
         """Match a handle parameter to a buffer."""
-        if not any(param is known for known in self.params):
+        if not any(param is declared for declared in self.params):
             raise error(DECLARATION, f"`{param.name}` is no parameter", None, hint="match_buffer takes a T.handle")
         if not param.dtype.is_handle:
             raise error(DECLARATION, f"parameter `{param.name}` is a {param.dtype!s}, expected T.handle", None)

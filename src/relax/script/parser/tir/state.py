@@ -38,7 +38,7 @@ class TirState(Protocol):
         """Add an axis variable to the current block."""
         ...
 
-    def block(self, what: str) -> BlockFrame:
+    def block(self, construct: str) -> BlockFrame:
         """Current block. Raises DiagnosticError outside of blocks."""
         ...
 

@@ -138,8 +138,8 @@ def allocate_const(data: Any, dtype: Any, extents: Any, annotations: Mapping[str
     if values.size > MAX_CONSTANTS:
         raise ValueError(f"allocate_const: more than {MAX_CONSTANTS} numbers; pass them as a parameter")
     numbers = [stored_value(value.item(), buffer.dtype, buffer.name) for value in values.reshape(-1)]
-    places: Any = np.ndindex(*shape)
-    stores = [BufferStore(buffer, number, place) for number, place in zip(numbers, places, strict=True)]
+    positions: Any = np.ndindex(*shape)
+    stores = [BufferStore(buffer, number, position) for number, position in zip(numbers, positions, strict=True)]
     notes = dict(annotations or {})
     return EnclosingStmt(lambda body, span: AllocBuffer(buffer, SeqStmt([*stores, body]), notes, span=span), buffer)
 
@@ -192,10 +192,10 @@ def evaluate(value: Any) -> Evaluate:
 
 def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> BufferStore:
     """``buffer[indices] = value``, in the lanes in which the predicate holds."""
-    places = to_indices(indices)
-    lanes = places[-1].dtype.lanes * buffer.dtype.lanes if places else buffer.dtype.lanes
+    positions = to_indices(indices)
+    lanes = positions[-1].dtype.lanes * buffer.dtype.lanes if positions else buffer.dtype.lanes
     stored = stored_value(value, buffer.dtype.with_lanes(lanes), buffer.name)
-    return BufferStore(buffer, stored, places, predicate)
+    return BufferStore(buffer, stored, positions, predicate)
 
 
 def BufferLoad_(buffer: Any, indices: Any, predicate: Any = None) -> BufferLoad:

@@ -30,18 +30,18 @@ def stored_value(value: Any, dtype: DataType, name: str) -> PrimExpr:
     if not isinstance(value, PrimExpr) and not hasattr(value, "asobject"):
         number = convert(value)
         if isinstance(number, (IntImm, FloatImm)) and not dtype.is_handle:
-            made = const(number.value, dtype.element_of)
-            return made if dtype.lanes == 1 else Broadcast(made, dtype.lanes)
+            constant = const(number.value, dtype.element_of)
+            return constant if dtype.lanes == 1 else Broadcast(constant, dtype.lanes)
     expr = convert(value)
     if expr.dtype == dtype:
         return expr
     if expr.dtype.lanes == 1 and dtype.lanes > 1 and expr.dtype == dtype.element_of:
         return Broadcast(expr, dtype.lanes)
-    found, wanted = expr.dtype, dtype
-    if found.lanes == wanted.lanes and (
-        (found.is_integer and wanted.is_integer)
-        or (found.is_float and wanted.is_float)
-        or ((found.is_integer or found.is_bool) and (wanted.is_float or wanted.is_integer))
+    actual, wanted = expr.dtype, dtype
+    if actual.lanes == wanted.lanes and (
+        (actual.is_integer and wanted.is_integer)
+        or (actual.is_float and wanted.is_float)
+        or ((actual.is_integer or actual.is_bool) and (wanted.is_float or wanted.is_integer))
     ):
         return Cast(dtype, expr)
     raise TypeError(f"{name} holds {dtype!s}, the value is {expr.dtype!s}; cast it")
