@@ -109,15 +109,15 @@ def compute(
 
 def _inputs(body: tuple[PrimExpr, ...]) -> tuple[Tensor, ...]:
     """Tensors read by expressions, in order of first occurrence."""
-    found: dict[Tensor, None] = {}
+    tensors: dict[Tensor, None] = {}
 
-    def visit(part: object) -> None:
-        if isinstance(part, ProducerLoad):
-            found[part.producer] = None
+    def visit(node: object) -> None:
+        if isinstance(node, ProducerLoad):
+            tensors[node.producer] = None
 
     for expr in body:
         post_order_visit(expr, visit)
-    return tuple(found)
+    return tuple(tensors)
 
 
 def _reduce_axes(name: str, body: tuple[PrimExpr, ...]) -> tuple[IterVar, ...]:
@@ -133,8 +133,8 @@ def _reduce_axes(name: str, body: tuple[PrimExpr, ...]) -> tuple[IterVar, ...]:
 
 
 def _refuse_nested(name: str, expr: PrimExpr) -> None:
-    def visit(part: object) -> None:
-        if isinstance(part, Reduce) and part is not expr:
+    def visit(node: object) -> None:
+        if isinstance(node, Reduce) and node is not expr:
             raise ValueError(
                 f"compute {name}: a reduction stands inside a larger expression; give it a te.compute of its own"
             )

@@ -235,9 +235,9 @@ class ProducerLoad(PrimExpr):
     indices: tuple[PrimExpr, ...] = child(converter=_indices)
 
     def __post_init__(self) -> None:
-        tensor, found = self.producer, len(self.indices)
-        if found != tensor.ndim:
-            raise ValueError(f"tensor {tensor.name} has {tensor.ndim} dimensions, found {found} indices")
+        tensor, count = self.producer, len(self.indices)
+        if count != tensor.ndim:
+            raise ValueError(f"tensor {tensor.name} has {tensor.ndim} dimensions, found {count} indices")
         for index in self.indices:
             if not index.dtype.is_integer:
                 raise TypeError(f"an index of tensor {tensor.name} has dtype {index.dtype!s}, expected an integer")
