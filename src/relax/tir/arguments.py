@@ -43,8 +43,8 @@ _KINDS: Final[dict[type, str]] = {
 class CheckedArguments(SizeMatching[Any]):
     """Match NumPy arrays and Python numbers with the parameters, and bind variables in an environment."""
 
-    def __init__(self, known: Signature, name: str, args: Sequence[Any], sizes: Mapping[PrimExpr, Value]) -> None:
-        super().__init__(known, f"{name}: ")
+    def __init__(self, signature: Signature, name: str, args: Sequence[Any], sizes: Mapping[PrimExpr, Value]) -> None:
+        super().__init__(signature, f"{name}: ")
         self.name = name
         self.args = args
         self.sizes = sizes
@@ -70,11 +70,11 @@ class CheckedArguments(SizeMatching[Any]):
         if dtype.is_handle:
             return arg
         if dtype.lanes > 1 and isinstance(arg, (tuple, list)):
-            parts = cast("Sequence[Any]", arg)
-            if len(parts) != dtype.lanes:
-                raise KIND(context=context, expected=f"{dtype.lanes} numbers", found=str(len(parts)))
+            elements = cast("Sequence[Any]", arg)
+            if len(elements) != dtype.lanes:
+                raise KIND(context=context, expected=f"{dtype.lanes} numbers", found=str(len(elements)))
             lane = Var(param.name, dtype.element_of)
-            return [self.scalar(lane, part) for part in parts]
+            return [self.scalar(lane, element) for element in elements]
         kind = "an int" if dtype.is_integer else "a bool" if dtype.is_bool else "a float"
         if not isinstance(arg, (int, float) if kind == "a float" else int):
             raise KIND(context=context, expected=kind, found=_kind(arg))
@@ -112,8 +112,8 @@ class CheckedArguments(SizeMatching[Any]):
         for axis in reversed(range(buffer.ndim)):
             size, found = self.args[i].shape[axis], self.number(ArgumentField(i, buffer, "stride", axis))
             if size != 1 and found != expected:
-                context, place = self.who(buffer), f"dimension {axis}"
-                raise NOT_COMPACT(context=context, place=place, found=found, expected=expected)
+                context, dimension = self.who(buffer), f"dimension {axis}"
+                raise NOT_COMPACT(context=context, place=dimension, found=found, expected=expected)
             expected *= size
 
     def compare(self, place: ArgumentField, size: PrimExpr) -> None:

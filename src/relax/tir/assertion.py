@@ -20,16 +20,16 @@ def shown_sizes(condition: PrimExpr) -> tuple[Var, ...]:
 def _is_on_sizes(condition: PrimExpr) -> bool:
     pending, seen = [condition], set[int]()
     while pending:
-        part = pending.pop()
-        if id(part) in seen:
+        expr = pending.pop()
+        if id(expr) in seen:
             continue
-        seen.add(id(part))
-        match part:
+        seen.add(id(expr))
+        match expr:
             case Var() | IntImm():
-                if part.dtype.lanes != 1 or not (part.dtype.is_int or part.dtype.is_bool):
+                if expr.dtype.lanes != 1 or not (expr.dtype.is_int or expr.dtype.is_bool):
                     return False
             case BinaryExpr():
-                pending += (part.a, part.b)
+                pending += (expr.a, expr.b)
             case Not(a):
                 pending.append(a)
             case _:

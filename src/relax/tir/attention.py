@@ -131,11 +131,11 @@ def _reduction_of(nest: Nest, position: int) -> _Reduction | None:
     if init.value.value != (0.0 if is_sum else -math.inf):
         return None
     own = BufferLoad(store.buffer, store.indices)
-    parts = [part for part in (store.value.a, store.value.b) if not structural_equal(part, own)]
-    if len(parts) != 1 or any(load.buffer is store.buffer for load in loads_in(parts[0])):
+    operands = [operand for operand in (store.value.a, store.value.b) if not structural_equal(operand, own)]
+    if len(operands) != 1 or any(load.buffer is store.buffer for load in loads_in(operands[0])):
         return None
     spatial = tuple(v for v in nest.block.iter_vars if v.iter_type != "reduce")
-    return _Reduction(position, store, parts[0], is_sum, over[0], spatial)
+    return _Reduction(position, store, operands[0], is_sum, over[0], spatial)
 
 
 class _Chain:
@@ -170,10 +170,10 @@ class _Chain:
             if first is None and mixed is not None and mixed.is_sum and isinstance(mixed.element, Mul):
                 first = mixed
         if first is not None:
-            return self._of(product, first, reached)
+            return self._attention_of(product, first, reached)
         raise _NoAttentionError
 
-    def _of(self, product: _Reduction, mixed: _Reduction, reached: set[Buffer]) -> Attention:
+    def _attention_of(self, product: _Reduction, mixed: _Reduction, reached: set[Buffer]) -> Attention:
         """Return the attention with the products `product` and weighted sums `mixed`. `reached` holds the buffers that
         depend on `product`.
         """
@@ -193,8 +193,8 @@ class _Chain:
         if total is not None:
             self._check(total, weight, key, reached, is_sum=True)
         stand_in, sums, whole = (Var(name, wide) for name in ("product", "sums", "total"))
-        scores, place = _over_product(exponent.a, product.store.buffer, stand_in)
-        factors = self._factors(product, place, key.var)
+        scores, indices = _over_product(exponent.a, product.store.buffer, stand_in)
+        factors = self._factors(product, indices, key.var)
         is_undivided = total is not None and rounded is None
         store = mixed.store.replace(value=Div(sums, whole) if is_undivided else sums)
         out = self._finished(store, mixed, weight, whole, reached)
@@ -222,13 +222,13 @@ class _Chain:
         _require(structural_equal(own, element))
         self.inlined.add(reduction.position)
 
-    def _factors(self, product: _Reduction, place: tuple[PrimExpr, ...], key: Var) -> tuple[BufferLoad, BufferLoad]:
-        """Return the query and key elements that the product at `place` multiplies."""
-        at = _arguments(product.store, place)
+    def _factors(self, product: _Reduction, indices: tuple[PrimExpr, ...], key: Var) -> tuple[BufferLoad, BufferLoad]:
+        """Return the query and key elements that the product at `indices` multiplies."""
+        at = _arguments(product.store, indices)
         element = substitute(product.element, at)
         _require(isinstance(element, Mul))
         assert isinstance(element, Mul)
-        a, b = (self._source(_element(part)) for part in (element.a, element.b))
+        a, b = (self._source(_element(factor)) for factor in (element.a, element.b))
         return (b, a) if key in free_vars(a) else (a, b)
 
     def _source(self, load: BufferLoad) -> BufferLoad:
@@ -346,7 +346,7 @@ def _size(iter_var: IterVar) -> PrimExpr:
 def _arguments(store: BufferStore, indices: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
     """Map the variables that `store` is indexed by to the indices of one element."""
     pairs = zip(store.indices, indices, strict=True)
-    return {place: index for place, index in pairs if isinstance(place, Var)}
+    return {stored_index: index for stored_index, index in pairs if isinstance(stored_index, Var)}
 
 
 def _element(value: PrimExpr) -> BufferLoad:
@@ -433,29 +433,30 @@ def _weight_of_size(iter_var: IterVar) -> float:
     return size.value if isinstance(size, IntImm) else math.inf
 
 
-def _is_regular(one: Attention) -> bool:
+def _is_regular(attention: Attention) -> bool:
     """True if the operands and the result are compact matrices over the expected variables, and scores and results
     depend on no others.
     """
-    row, key, depth, column = (v.var for v in (one.row, one.key, one.depth, one.column))
+    row, key, depth, column = (v.var for v in (attention.row, attention.key, attention.depth, attention.column))
     own = {row, key, depth, column}
     accesses = (
-        (one.query, {row, depth}), (one.keys, {key, depth}), (one.values, {key, column}), (one.out, {row, column}),
+        (attention.query, {row, depth}), (attention.keys, {key, depth}),
+        (attention.values, {key, column}), (attention.out, {row, column}),
     )  # fmt: skip
     for access, variables in accesses:
         bare = [index for index in access.indices if isinstance(index, Var) and index in own]
-        others = [index for index in access.indices if not any(index is var for var in bare)]
+        other_indices = [index for index in access.indices if not any(index is var for var in bare)]
         if set(bare) != variables or len(bare) != 2 or not is_compact(access.buffer):
             return False
-        if any(own.intersection(free_vars(index)) for index in others):
+        if any(own.intersection(free_vars(index)) for index in other_indices):
             return False
-    wide = one.product.dtype
-    dtypes = (one.query.dtype, one.keys.dtype, one.values.dtype)
+    wide = attention.product.dtype
+    dtypes = (attention.query.dtype, attention.keys.dtype, attention.values.dtype)
     narrow = NARROW if wide == "float32" else ()
     return (
         wide in ("float32", "float64")
         and all(dtype == wide or dtype in narrow for dtype in dtypes)
-        and one.score.dtype == wide
-        and not {depth, column}.intersection(free_vars(one.score))
-        and not {key, depth}.intersection(free_vars(one.out.value))
+        and attention.score.dtype == wide
+        and not {depth, column}.intersection(free_vars(attention.score))
+        and not {key, depth}.intersection(free_vars(attention.out.value))
     )

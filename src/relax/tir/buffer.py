@@ -125,9 +125,9 @@ class Buffer(Node):
         A lane whose predicate does not hold is not written.
         """
         vector = convert(value)
-        place = _lanes_from(begin, vector.dtype.lanes // self.dtype.lanes)
+        indices = _lanes_from(begin, vector.dtype.lanes // self.dtype.lanes)
         (store,) = STORE
-        return store(self, vector, place, predicate)
+        return store(self, vector, indices, predicate)
 
     def offset_of(self, indices: Any) -> tuple[PrimExpr, ...]:
         """Return a tuple of one: the index of the element in the flattened buffer."""
@@ -342,15 +342,15 @@ def vector_index(buffer: Buffer, start: PrimExpr, extent: PrimExpr, step: Any = 
 
 def vector_indices(buffer: Buffer, items: Iterable[Any]) -> tuple[PrimExpr, ...]:
     """Convert subscripts to indices; a slice becomes the vector of its indices."""
-    made: list[PrimExpr] = []
+    indices: list[PrimExpr] = []
     for item, size in zip(items, buffer.shape, strict=False):
         if isinstance(item, slice):
             ends = cast(Any, item)
-            found = Range(0 if ends.start is None else ends.start, size if ends.stop is None else ends.stop)
-            made.append(vector_index(buffer, found.min, found.extent, ends.step))
+            bounds = Range(0 if ends.start is None else ends.start, size if ends.stop is None else ends.stop)
+            indices.append(vector_index(buffer, bounds.min, bounds.extent, ends.step))
         else:
-            made.append(convert(item))
-    return tuple(made)
+            indices.append(convert(item))
+    return tuple(indices)
 
 
 def to_indices(values: Any) -> tuple[PrimExpr, ...]:
@@ -383,24 +383,28 @@ class BufferLoad(PrimExpr):
         set_slot(self, "dtype", self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes))
 
 
-def check_indices(what: str, buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None = None) -> None:
+def check_indices(
+    subject: str, buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None = None
+) -> None:
     """Raise ValueError for a wrong number of subscripts, TypeError for one that is no integer, or of wrong lanes."""
     if len(indices) != len(buffer.shape):
         raise ValueError(
-            f"{what}: buffer {buffer.name} has {len(buffer.shape)} dimensions, found {len(indices)} indices"
+            f"{subject}: buffer {buffer.name} has {len(buffer.shape)} dimensions, found {len(indices)} indices"
         )
     for index in indices:
         if not (index.dtype.is_integer or index.dtype.is_bool):
-            raise TypeError(f"{what}: an index of buffer {buffer.name} has dtype {index.dtype!s}, expected an integer")
+            raise TypeError(
+                f"{subject}: an index of buffer {buffer.name} has dtype {index.dtype!s}, expected an integer"
+            )
     lanes = indices[-1].dtype.lanes if indices else 1
     for index in indices[:-1]:
         if index.dtype.lanes not in (1, lanes):
             raise TypeError(
-                f"{what}: an index of buffer {buffer.name} has {index.dtype.lanes} lanes, the last one has {lanes}"
+                f"{subject}: an index of buffer {buffer.name} has {index.dtype.lanes} lanes, the last one has {lanes}"
             )
     if predicate is not None and (lanes == 1 or predicate.dtype != DataType("bool").with_lanes(lanes)):
         wanted = "no predicate without a vector of indices" if lanes == 1 else f"boolx{lanes}"
-        raise TypeError(f"{what}: the predicate has dtype {predicate.dtype!s}, expected {wanted}")
+        raise TypeError(f"{subject}: the predicate has dtype {predicate.dtype!s}, expected {wanted}")
 
 
 @final
@@ -450,8 +454,8 @@ class Shuffle(PrimExpr):
     def __post_init__(self) -> None:
         kinds = {vector.dtype.element_of for vector in self.vectors}
         if len(kinds) != 1:
-            found = ", ".join(str(vector.dtype) for vector in self.vectors) or "none"
-            raise TypeError(f"Shuffle: expected vectors of one element type, found {found}")
+            dtypes = ", ".join(str(vector.dtype) for vector in self.vectors) or "none"
+            raise TypeError(f"Shuffle: expected vectors of one element type, found {dtypes}")
         count = sum(max(vector.dtype.lanes, 1) for vector in self.vectors)
         for index in self.indices:
             if not 0 <= index.value < count:

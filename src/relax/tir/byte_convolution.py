@@ -34,17 +34,17 @@ PIXELS: Final = 2
 def byte_convolution_of(func: PrimFunc) -> ConvolutionChain | None:
     """Return the int8 convolution of a kernel as a chain of one, or None."""
     nests = [nest_of(stmt) for stmt in root_of(func)[1]]
-    known = [nest for nest in nests if nest is not None]
-    places = [i for i, nest in enumerate(known) if nest.is_reduction]
-    if len(known) < len(nests) or len(places) != 1 or places[0] > 1 or places[0] < len(known) - 2:
+    valid_nests = [nest for nest in nests if nest is not None]
+    positions = [i for i, nest in enumerate(valid_nests) if nest.is_reduction]
+    if len(valid_nests) < len(nests) or len(positions) != 1 or positions[0] > 1 or positions[0] < len(valid_nests) - 2:
         return None
-    sums, behind = known[places[0]], known[places[0] + 1 :]
+    sums, behind = valid_nests[positions[0]], valid_nests[positions[0] + 1 :]
     params = tuple(func.buffer_map.values())
     operands = _operands(sums)
     if operands is None or operands[0].buffer not in params:
         return None
     weight, data = operands
-    source = data.buffer if not places[0] else _padded(known[0], data.buffer)
+    source = data.buffer if not positions[0] else _padded(valid_nests[0], data.buffer)
     last = behind[0] if behind else sums
     result = last.stores[0]
     if source not in params or result.buffer not in params or not _is_image(result.indices, result.buffer):

@@ -68,26 +68,28 @@ class ConvolutionChain:
 def chain_of(func: PrimFunc) -> ConvolutionChain | None:
     """Return the chain of convolutions that a kernel computes, or None."""
     nests = [nest_of(stmt) for stmt in root_of(func)[1]]
-    known = [nest for nest in nests if nest is not None]
-    sums = [nest for nest in known if nest.is_reduction]
-    if len(known) < len(nests) or len(sums) != LENGTH or sums[-1] not in known[-2:]:
+    valid_nests = [nest for nest in nests if nest is not None]
+    sums = [nest for nest in valid_nests if nest.is_reduction]
+    if len(valid_nests) < len(nests) or len(sums) != LENGTH or sums[-1] not in valid_nests[-2:]:
         return None
     buffers = [*func.buffer_map.values(), *root_of(func)[0]]
-    parts = [part for nest in sums if (part := _of_sum(nest, known, buffers)) is not None]
-    if len(parts) != LENGTH:
+    convolutions = [convolution for nest in sums if (convolution := _of_sum(nest, valid_nests, buffers)) is not None]
+    if len(convolutions) != LENGTH:
         return None
-    first, middle, last = parts
+    first, middle, last = convolutions
     params = tuple(func.buffer_map.values())
-    source = _source(first.data, [nest for nest in known if not nest.is_reduction], params)
-    result = known[-1].stores[0].buffer
+    source = _source(first.data, [nest for nest in valid_nests if not nest.is_reduction], params)
+    result = valid_nests[-1].stores[0].buffer
     begins = first.is_of_elements or first.is_first
     if not (begins and middle.is_depthwise and last.is_of_elements) or source is None or result not in params:
         return None
-    if not all(part.is_dense for part in parts):
+    if not all(convolution.is_dense for convolution in convolutions):
         return None
-    read = {load.buffer: None for nest in known[known.index(sums[-1]) :] for load in nest.loads()}
+    read = {load.buffer: None for nest in valid_nests[valid_nests.index(sums[-1]) :] for load in nest.loads()}
     beside = tuple(b for b in read if b in params and b.ndim == RANK and b is not last.weights)
-    return ConvolutionChain(source, first.is_first, tuple(part.weights for part in parts), result, beside)
+    return ConvolutionChain(
+        source, first.is_first, tuple(convolution.weights for convolution in convolutions), result, beside
+    )
 
 
 def _is_dense(nest: Nest, weight: BufferLoad, data: BufferLoad) -> bool:
@@ -107,20 +109,20 @@ def _of_sum(nest: Nest, nests: Sequence[Nest], buffers: Sequence[Buffer]) -> Con
     factors = _factors(nest)
     if factors is None:
         return None
-    others = [other for other in nests if other is not nest]
+    other_nests = [other for other in nests if other is not nest]
     pairs = (factors, factors[::-1])
-    found = (_convolution(nest, weight, data, others, buffers) for weight, data in pairs)
-    return next((part for part in found if part is not None), None)
+    candidates = (_convolution(nest, weight, data, other_nests, buffers) for weight, data in pairs)
+    return next((candidate for candidate in candidates if candidate is not None), None)
 
 
 def convolution_of(func: PrimFunc) -> Convolution | None:
     """Return the single convolution that a kernel computes, or None."""
     nests = [nest_of(stmt) for stmt in root_of(func)[1]]
-    known = [nest for nest in nests if nest is not None]
-    sums = [nest for nest in known if nest.is_reduction]
-    if len(sums) != 1 or len(known) < len(nests):
+    valid_nests = [nest for nest in nests if nest is not None]
+    sums = [nest for nest in valid_nests if nest.is_reduction]
+    if len(sums) != 1 or len(valid_nests) < len(nests):
         return None
-    return _of_sum(sums[0], known, list(func.buffer_map.values()))
+    return _of_sum(sums[0], valid_nests, list(func.buffer_map.values()))
 
 
 def _factors(nest: Nest) -> tuple[BufferLoad, BufferLoad] | None:
@@ -151,10 +153,10 @@ def _unwidened(factor: PrimExpr) -> PrimExpr:
 
 
 def _convolution(
-    nest: Nest, weight: BufferLoad, data: BufferLoad, others: Sequence[Nest], params: Sequence[Buffer]
+    nest: Nest, weight: BufferLoad, data: BufferLoad, other_nests: Sequence[Nest], params: Sequence[Buffer]
 ) -> Convolution | None:
     store = nest.stores[0]
-    source = _source(data.buffer, others, params)
+    source = _source(data.buffer, other_nests, params)
     if (
         source is None
         or weight.buffer not in params
@@ -178,11 +180,11 @@ def _convolution(
     return Convolution(source, weight.buffer, of_elements, depthwise, first, dense)
 
 
-def _source(buffer: Buffer, others: Sequence[Nest], params: Sequence[Buffer]) -> Buffer | None:
+def _source(buffer: Buffer, nests: Sequence[Nest], params: Sequence[Buffer]) -> Buffer | None:
     """Return the parameter that `buffer` is, or is a (padded) copy of; None if it is neither."""
     if buffer in params:
         return buffer
-    for nest in others:
+    for nest in nests:
         loads = nest.loads()
         if nest.stores[0].buffer is buffer and len(loads) == 1 and loads[0].buffer in params:
             return loads[0].buffer

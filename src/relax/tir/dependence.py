@@ -136,25 +136,25 @@ class BlockScope:
         """Return the children before `child` that write a buffer it reads or writes, in program order."""
         used = accesses(child.block)
         buffers = used.read_buffers | used.written_buffers
-        return self._those(self.writers, buffers, child, before=True)
+        return self._accessors(self.writers, buffers, child, before=True)
 
     def consumers(self, child: BlockRealize) -> list[BlockRealize]:
         """Return the children after `child` that read or write a buffer it writes, in program order."""
         buffers = accesses(child.block).written_buffers
-        readers = self._those(self.readers, buffers, child, before=False)
-        writers = self._those(self.writers, buffers, child, before=False)
+        readers = self._accessors(self.readers, buffers, child, before=False)
+        writers = self._accessors(self.writers, buffers, child, before=False)
         return sorted({*readers, *writers}, key=self.position)
 
     def overwriters(self, child: BlockRealize) -> list[BlockRealize]:
         """Return the children after `child` that write a buffer it reads."""
-        return self._those(self.writers, accesses(child.block).read_buffers, child, before=False)
+        return self._accessors(self.writers, accesses(child.block).read_buffers, child, before=False)
 
-    def _those(
+    def _accessors(
         self, table: dict[Buffer, list[BlockRealize]], buffers: set[Buffer], child: BlockRealize, before: bool
     ) -> list[BlockRealize]:
         here = self.position(child)
-        others = {item for buffer in buffers for item in table.get(buffer, ()) if item is not child}
-        return sorted((c for c in others if (self.position(c) < here) is before), key=self.position)
+        accessors = {item for buffer in buffers for item in table.get(buffer, ()) if item is not child}
+        return sorted((c for c in accessors if (self.position(c) < here) is before), key=self.position)
 
 
 @dataclass
@@ -281,16 +281,16 @@ class _Uses(StmtExprVisitor):
 def loads_in(expr: Node) -> list[BufferLoad]:
     """Return the loads in an expression or statement."""
     loads: list[BufferLoad] = []
-    post_order_visit(expr, lambda part: loads.append(part) if isinstance(part, BufferLoad) else None)
+    post_order_visit(expr, lambda node: loads.append(node) if isinstance(node, BufferLoad) else None)
     return loads
 
 
-def reads_no_other(expr: PrimExpr, buffer: Buffer, place: Sequence[PrimExpr]) -> bool:
-    """True if an expression reads no element of `buffer`'s storage except the one at `place`.
+def reads_no_other(expr: PrimExpr, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+    """True if an expression reads no element of `buffer`'s storage except the one at `indices`.
 
     Calls with effects may read any element.
     """
     if has_effects(expr):
         return False
     own = (load for load in loads_in(expr) if load.buffer.data is buffer.data)
-    return all(load.buffer is buffer and structural_equal(load.indices, tuple(place)) for load in own)
+    return all(load.buffer is buffer and structural_equal(load.indices, tuple(indices)) for load in own)

@@ -57,10 +57,10 @@ class _IndexRewriter(StmtExprMutator):
     def convert(self, expr: PrimExpr) -> PrimExpr:
         if expr.dtype.element_of == self.dtype or not expr.dtype.is_integer:
             return expr
-        known = self.converted.get(expr)
-        if known is None:
-            known = self.converted[expr] = self.rewritten(expr)
-        return known
+        converted = self.converted.get(expr)
+        if converted is None:
+            converted = self.converted[expr] = self.rewritten(expr)
+        return converted
 
     def rewritten(self, expr: PrimExpr) -> PrimExpr:
         """Convert an expression to the target dtype."""
@@ -82,8 +82,8 @@ class _IndexRewriter(StmtExprMutator):
 
     def sizes(self, exprs: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """Rewrite the sizes or strides of a buffer; constants stay int64."""
-        made = tuple(expr if isinstance(expr, IntImm) else self.index(expr) for expr in exprs)
-        return exprs if all(a is b for a, b in zip(exprs, made, strict=True)) else made
+        result = tuple(expr if isinstance(expr, IntImm) else self.index(expr) for expr in exprs)
+        return exprs if all(a is b for a, b in zip(exprs, result, strict=True)) else result
 
     def visit_Var(self, node: Var) -> PrimExpr:
         new = self.renamed.get(node)
@@ -98,12 +98,12 @@ class _IndexRewriter(StmtExprMutator):
         return self.visit_children(node)
 
     def visit_Buffer(self, node: Buffer) -> Buffer:
-        known = self._buffers.get(node)
-        if known is None:
+        converted = self._buffers.get(node)
+        if converted is None:
             offset = None if node.elem_offset is None else self.index(node.elem_offset)
-            known = node.replace(shape=self.sizes(node.shape), strides=self.sizes(node.strides), elem_offset=offset)
-            self._buffers[node] = known
-        return known
+            converted = node.replace(shape=self.sizes(node.shape), strides=self.sizes(node.strides), elem_offset=offset)
+            self._buffers[node] = converted
+        return converted
 
     def define_buffer(self, buffer: Buffer) -> None:
         self.visit_Buffer(buffer)
@@ -155,12 +155,12 @@ class _IndexRewriter(StmtExprMutator):
 
 def _has_index(expr: PrimExpr, dtype: DataType) -> bool:
     """True if arithmetic has an index among its operands: a variable of the target dtype, cast back."""
-    found = False
+    has_index = False
 
-    def visit(part: Node) -> bool:
-        nonlocal found
-        found = found or (isinstance(part, Cast) and part.value.dtype == dtype)
-        return isinstance(part, BinaryExpr)
+    def visit(node: Node) -> bool:
+        nonlocal has_index
+        has_index = has_index or (isinstance(node, Cast) and node.value.dtype == dtype)
+        return isinstance(node, BinaryExpr)
 
     pre_order_visit(expr, visit)
-    return found
+    return has_index

@@ -29,6 +29,6 @@ def reductions(stmt: Stmt) -> list[BlockRealize]:
         case For(body=body) | LetStmt(body=body) | IfThenElse(then_case=body):
             return reductions(body)
         case SeqStmt(seq):
-            return [realize for part in seq for realize in reductions(part)]
+            return [realize for child in seq for realize in reductions(child)]
         case _:
             return []

@@ -203,8 +203,8 @@ class ExpressionCompiler(ClosureCompiler[Env]):
         """Return a closure that discards the kept results of `shared`, then evaluates `value`."""
 
         def run(env: Env) -> Any:
-            for part in shared:
-                env.pop(part, None)
+            for expr in shared:
+                env.pop(expr, None)
             return value(env)
 
         return run
@@ -256,16 +256,16 @@ class ExpressionCompiler(ClosureCompiler[Env]):
 
     def elementwise(self, expr: PrimExpr, function: Callable[..., Any], *operands: PrimExpr) -> Value:
         """Apply a scalar function to the operands, lane by lane if they are vectors."""
-        parts = [self.expr(operand) for operand in operands]
+        values = [self.expr(operand) for operand in operands]
         if expr.dtype.lanes > 1:
-            return lambda env: [function(*items) for items in zip(*(p(env) for p in parts), strict=True)]
-        if len(parts) == 1:
-            (only,) = parts
+            return lambda env: [function(*items) for items in zip(*(p(env) for p in values), strict=True)]
+        if len(values) == 1:
+            (only,) = values
             return lambda env: function(only(env))
-        if len(parts) == 2:
-            a, b = parts
+        if len(values) == 2:
+            a, b = values
             return lambda env: function(a(env), b(env))
-        return lambda env: function(*(part(env) for part in parts))
+        return lambda env: function(*(value(env) for value in values))
 
     def select(self, expr: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Value:
         test, first, second = self.expr(condition), self.expr(yes), self.expr(no)
@@ -287,7 +287,9 @@ class ExpressionCompiler(ClosureCompiler[Env]):
             view: View = env[buffer]
             reads = itertools.repeat(True, count) if active is None else active(env)
             none: Any = zero if view.lanes == 1 else [zero] * view.lanes
-            items: list[Any] = [view.load(place) if read else none for place, read in zip(where, reads, strict=True)]
+            items: list[Any] = [
+                view.load(position) if read else none for position, read in zip(where, reads, strict=True)
+            ]
             return items if view.lanes == 1 else list(itertools.chain.from_iterable(items))
 
         return vector
@@ -345,7 +347,7 @@ class ExpressionCompiler(ClosureCompiler[Env]):
     def regrouped(self, expr: Call) -> Value:
         """Compile a reinterpretation of a vector's bits as lanes of another width."""
         value, lanes = self.expr(expr.args[0]), expr.dtype.lanes
-        source, target = (part.dtype.element_of for part in (expr.args[0], expr))
+        source, target = (vector.dtype.element_of for vector in (expr.args[0], expr))
 
         def run(env: Env) -> Any:
             whole = value(env)

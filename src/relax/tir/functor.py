@@ -34,14 +34,14 @@ def post_order_visit(node: Node, visit: Callable[[Node], Any]) -> None:
     _post_order_visit(node, visit, set())
 
 
-def _post_order_visit(part: Node, visit: Callable[[Node], Any], seen: set[int]) -> None:
+def _post_order_visit(node: Node, visit: Callable[[Node], Any], seen: set[int]) -> None:
     # No local function that calls itself: it would be a cycle, which keeps all that `visit` holds for the collector.
-    seen.add(id(part))
-    if not part.__is_variable__:
-        for below in part.__children__():
+    seen.add(id(node))
+    if not node.__is_variable__:
+        for below in node.__children__():
             if id(below) not in seen:
                 _post_order_visit(below, visit, seen)
-    visit(part)
+    visit(node)
 
 
 def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:
@@ -51,12 +51,12 @@ def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:
     """
     seen: set[int] = set()
 
-    def walk(part: Node) -> None:
-        if id(part) in seen:
+    def walk(current: Node) -> None:
+        if id(current) in seen:
             return
-        seen.add(id(part))
-        if visit(part) is not False and not part.__is_variable__:
-            for below in children_of(part):
+        seen.add(id(current))
+        if visit(current) is not False and not current.__is_variable__:
+            for below in children_of(current):
                 walk(below)
 
     walk(node)
@@ -83,19 +83,19 @@ class _Memory:
                 return method(node)
             finally:
                 self._results = self._free = None
-        known = results.get(id(node))
-        if known is not None:
-            return known[1]
+        cached = results.get(id(node))
+        if cached is not None:
+            return cached[1]
         size = len(results)
-        made = method(node)
+        result = method(node)
         if isinstance(node, (Let, Reduce)):
             self._free = free = self._free or FreeVars()
             for key in list(results)[size:]:
                 inner = results[key][0]
                 if isinstance(node, Reduce) or node.var in free.of(cast(PrimExpr, inner)):
                     del results[key]
-        results[id(node)] = (node, made)  # the node is kept alive, lest another one get its id
-        return made
+        results[id(node)] = (node, result)  # the node is kept alive, lest another one get its id
+        return result
 
 
 _LEAVES = (Var, IntImm, FloatImm)
@@ -124,11 +124,11 @@ class StmtExprVisitor:
     def visit(self, node: Node) -> None:
         """Dispatch on the node's class."""
         kind = type(node)
-        known = self._methods.get(kind)
-        if known is None:
+        entry = self._methods.get(kind)
+        if entry is None:
             method = getattr(self, f"visit_{kind.__name__}", self.visit_default)
-            known = self._methods[kind] = method, _is_shared(kind)
-        method, shared = known
+            entry = self._methods[kind] = method, _is_shared(kind)
+        method, shared = entry
         if shared:
             self._shared.visit(node, method)
         else:
@@ -181,14 +181,14 @@ class StmtExprMutator:
     def visit(self, node: N) -> N:
         """Dispatch on the node's class."""
         kind = type(node)
-        known = self._methods.get(kind)
-        if known is None:
+        entry = self._methods.get(kind)
+        if entry is None:
             method = getattr(self, f"visit_{kind.__name__}", self.visit_default)
-            known = self._methods[kind] = method, _is_shared(kind)
+            entry = self._methods[kind] = method, _is_shared(kind)
         # A method may answer with another kind of node: the caller's field takes any of its base class.
-        method, shared = known
-        made: Any = self._shared.visit(node, method) if shared else method(node)
-        return made
+        method, shared = entry
+        result: Any = self._shared.visit(node, method) if shared else method(node)
+        return result
 
     def visit_default(self, node: Node) -> Node:
         """Rewrite the parts of a node whose class has no method."""
@@ -204,8 +204,8 @@ class StmtExprMutator:
 
     def visit_all(self, nodes: tuple[N, ...]) -> tuple[N, ...]:
         """Rewrite each of `nodes`; returns the tuple itself if none changed."""
-        made = tuple(self.visit(node) for node in nodes)
-        return nodes if all(a is b for a, b in zip(nodes, made, strict=True)) else made
+        result = tuple(self.visit(node) for node in nodes)
+        return nodes if all(a is b for a, b in zip(nodes, result, strict=True)) else result
 
     def visit_predicate(self, predicate: PrimExpr | None) -> PrimExpr | None:
         """Rewrite the predicate of a load or store, if it has one."""
@@ -249,10 +249,10 @@ class _Substitution(StmtExprMutator):
         self._done: dict[int, Node] = {}
 
     def visit(self, node: N) -> N:
-        known = self._done.get(id(node))  # also across the expressions of a statement
-        if known is None:
-            known = self._done[id(node)] = super().visit(node)
-        return cast(N, known)
+        cached = self._done.get(id(node))  # also across the expressions of a statement
+        if cached is None:
+            cached = self._done[id(node)] = super().visit(node)
+        return cast(N, cached)
 
     def visit_Var(self, node: Var) -> PrimExpr:
         return self.variables.get(node, node)

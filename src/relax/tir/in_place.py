@@ -56,8 +56,8 @@ def _is_elementwise(func: PrimFunc, old: Buffer, target: Buffer) -> bool:
     """
     allocated, statements = root_of(func)
     nests = [nest for nest in map(nest_of, statements) if nest is not None]
-    others = [stmt for stmt in statements if all(nest.stmt is not stmt for nest in nests)]
-    if allocated or len(nests) != 1 or any(any(buffers_used(stmt)) for stmt in others):
+    other_stmts = [stmt for stmt in statements if all(nest.stmt is not stmt for nest in nests)]
+    if allocated or len(nests) != 1 or any(any(buffers_used(stmt)) for stmt in other_stmts):
         return False
     nest = nests[0]
     store = nest.stores[0]
@@ -79,8 +79,8 @@ def _without_copy(body: Stmt, old: Buffer, target: Buffer) -> Stmt | None:
                 new = complete_block(new)
             return body.replace(block=new)
         case SeqStmt((first, *rest)) if rest and _copies(first, old, target):
-            left = rest[0] if len(rest) == 1 else SeqStmt(tuple(rest))
-            return None if any(old.data in used for used in buffers_used(left)) else left
+            remaining = rest[0] if len(rest) == 1 else SeqStmt(tuple(rest))
+            return None if any(old.data in used for used in buffers_used(remaining)) else remaining
         case _:
             return None
 

@@ -114,14 +114,14 @@ class IndexMap(Node):
         The result's dtype follows the indices that are not constants: int32 indices yield int32, unless the map
         contains wider variables.
         """
-        places = to_indices(indices)
-        if len(places) != len(self.initial_indices):
-            raise ValueError(f"the index map takes {len(self.initial_indices)} indices, found {len(places)}")
-        own = {place.dtype for place in places if not isinstance(place, IntImm)}
+        converted = to_indices(indices)
+        if len(converted) != len(self.initial_indices):
+            raise ValueError(f"the index map takes {len(self.initial_indices)} indices, found {len(converted)}")
+        own = {index.dtype for index in converted if not isinstance(index, IntImm)}
         index_map = self
         if own:
             index_map = self.with_dtype(own.pop() if len(own) == 1 and not self._is_wide else "int64")
-        table = {var: place.astype(var.dtype) for var, place in zip(index_map.initial_indices, places, strict=True)}
+        table = {var: index.astype(var.dtype) for var, index in zip(index_map.initial_indices, converted, strict=True)}
         return tuple(simplify(substitute(index, table)) for index in index_map.final_indices)
 
     def map_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
@@ -141,8 +141,8 @@ class IndexMap(Node):
         shape = [int(evaluate(size, {})) for size in self.map_shape(array.shape)]
         result = np.zeros(shape, array.dtype)
         grid = cast("Sequence[Any]", np.indices(array.shape, sparse=True))
-        places = dict(zip(self.initial_indices, grid, strict=True))
-        where = [np.broadcast_to(_evaluated(index, places), array.shape) for index in self.final_indices]
+        coordinates = dict(zip(self.initial_indices, grid, strict=True))
+        where = [np.broadcast_to(_evaluated(index, coordinates), array.shape) for index in self.final_indices]
         result[tuple(where)] = array
         return result
 
@@ -168,27 +168,27 @@ class IndexMap(Node):
         names = [
             index.name if isinstance(index, Var) else f"axis{axis}" for axis, index in enumerate(self.final_indices)
         ]
-        places = [Var(name, "int64") for name in names]
-        indices, inside = radix.inverse(places)
+        final_vars = [Var(name, "int64") for name in names]
+        indices, inside = radix.inverse(final_vars)
         facts = Analyzer()
-        for place, size in zip(places, radix.shape(), strict=True):
-            facts.assume(intrin.all(place >= 0, place < size))
+        for final_var, size in zip(final_vars, radix.shape(), strict=True):
+            facts.assume(intrin.all(final_var >= 0, final_var < size))
         outside = [intrin.logical_not(fits) for fits in inside if facts.prove(fits) is not True]
         padding = facts.simplify(intrin.any(*outside)) if outside else const(False, "bool")
-        inverse = IndexMap(places, indices)  # not simplified, so that it can be taken apart again
+        inverse = IndexMap(final_vars, indices)  # not simplified, so that it can be taken apart again
         dtype = self._dtype
-        if dtype == "int64" or _is_wide((*inverse.final_indices, padding), places):
+        if dtype == "int64" or _is_wide((*inverse.final_indices, padding), final_vars):
             return inverse, padding
         narrow = inverse.with_dtype(dtype)
-        return narrow, _retyped(padding, dict(zip(places, narrow.initial_indices, strict=True)), dtype)
+        return narrow, _retyped(padding, dict(zip(final_vars, narrow.initial_indices, strict=True)), dtype)
 
     def is_equivalent_to(self, other_map: IndexMap) -> bool:
         """True if two maps are proved to move every element to the same indices."""
         if len(self.initial_indices) != len(other_map.initial_indices):
             return False
-        others = other_map.map_indices(self.initial_indices)
-        return len(others) == len(self.final_indices) and all(
-            prove_equal(a, b) is Verdict.YES for a, b in zip(self.final_indices, others, strict=True)
+        other_indices = other_map.map_indices(self.initial_indices)
+        return len(other_indices) == len(self.final_indices) and all(
+            prove_equal(a, b) is Verdict.YES for a, b in zip(self.final_indices, other_indices, strict=True)
         )
 
     def with_dtype(self, dtype: Any) -> IndexMap:
@@ -236,17 +236,17 @@ def _retyped(expr: PrimExpr, table: dict[Var, Var], dtype: Any) -> PrimExpr:
         return table[expr] if expr in table else expr.astype(dtype)
     if isinstance(expr, IntImm):
         return expr if expr.dtype.is_bool else const(expr.value, dtype)
-    return map_expressions(expr, lambda part: _retyped(part, table, dtype))
+    return map_expressions(expr, lambda subexpr: _retyped(subexpr, table, dtype))
 
 
-def _evaluated(index: PrimExpr, places: dict[Var, Any]) -> Any:
+def _evaluated(index: PrimExpr, coordinates: dict[Var, Any]) -> Any:
     """Evaluate an index for NumPy arrays of initial indices."""
     if isinstance(index, IntImm):
         return np.asarray(index.value)
     if isinstance(index, Var):
-        return places[index]
+        return coordinates[index]
     assert isinstance(index, BinaryExpr)
-    return index.functions.integers(_evaluated(index.a, places), _evaluated(index.b, places))
+    return index.functions.integers(_evaluated(index.a, coordinates), _evaluated(index.b, coordinates))
 
 
 def _parameters(function: Callable[..., Any], ndim: int | None) -> list[str]:

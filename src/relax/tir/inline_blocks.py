@@ -61,7 +61,7 @@ def _round(current: list[Stmt], kept: list[Buffer], nests: _Nests) -> bool:
 
     A chain thus halves in each round instead of being walked once per member. Returns True if a producer was postponed.
     """
-    made: set[int] = set()
+    rewritten: set[int] = set()
     postponed = False
     for position in reversed(range(len(current))):
         producer = nests.nest(current[position])
@@ -71,11 +71,11 @@ def _round(current: list[Stmt], kept: list[Buffer], nests: _Nests) -> bool:
         consumers = _consumers(producer, later, nests)
         if not consumers or not _is_worth_it(producer, consumers):
             continue
-        if any(id(nest.stmt) in made for nest in consumers):
+        if any(id(nest.stmt) in rewritten for nest in consumers):
             postponed = True
             continue
         replaced = {id(nest.stmt): _rewritten(nest, producer) for nest in consumers}
-        made.update(map(id, replaced.values()))
+        rewritten.update(map(id, replaced.values()))
         current[position:] = [replaced.get(id(stmt), stmt) for stmt in later]
         kept.remove(producer.stores[0].buffer)
     return postponed
@@ -124,7 +124,7 @@ def _may_read(nest: Nest, buffer: Buffer) -> bool:
     if len(nest.stores) != 1 or not isinstance(nest.block.body, BufferStore):
         return False
     outside = (*nest.block.body.indices, *([] if nest.block.init is None else [nest.block.init]))
-    if any(load.buffer is buffer for part in outside for load in loads_in(part)):
+    if any(load.buffer is buffer for node in outside for load in loads_in(node)):
         return False
     loads = loads_in(nest.block.body.value)
     computed = _let_variables(nest.block.body.value)
@@ -138,14 +138,14 @@ def _may_read(nest: Nest, buffer: Buffer) -> bool:
 
 def _let_variables(value: PrimExpr) -> set[Var]:
     """Return the variables that lets in an expression bind."""
-    found: set[Var] = set()
+    variables: set[Var] = set()
 
     def visit(node: object) -> None:
         if isinstance(node, Let):
-            found.add(node.var)
+            variables.add(node.var)
 
     post_order_visit(value, visit)
-    return found
+    return variables
 
 
 # -------------------------------------------------------------------------------- is it worth it?
@@ -160,10 +160,10 @@ def _is_worth_it(producer: Nest, consumers: Sequence[Nest]) -> bool:
     consumer = consumers[0]
     if consumer.is_reduction and isinstance(value, Mul):
         return False
-    places = _places(consumer, buffer)
-    if len(places) != 1 or not _reads_each_once(consumer, places[0]):
+    distinct_loads = _distinct_loads(consumer, buffer)
+    if len(distinct_loads) != 1 or not _reads_each_once(consumer, distinct_loads[0]):
         return False
-    return _times_read(consumer, buffer) == 1 or _is_always_read(consumer, places[0])
+    return _times_read(consumer, buffer) == 1 or _is_always_read(consumer, distinct_loads[0])
 
 
 def _may_repeat(value: PrimExpr, reader: Nest, buffer: Buffer) -> bool:
@@ -183,8 +183,8 @@ def _summed(node: Node, counts: Callable[[Node], bool]) -> int:
     """Count the nodes that satisfy `counts`; a shared node counts once for each occurrence."""
     sums: dict[int, int] = {}
 
-    def add(part: Node) -> None:
-        sums[id(part)] = counts(part) + sum(sums.get(id(below), 0) for below in children_of(part))
+    def add(current: Node) -> None:
+        sums[id(current)] = counts(current) + sum(sums.get(id(below), 0) for below in children_of(current))
 
     post_order_visit(node, add)
     return sums[id(node)]
@@ -211,13 +211,13 @@ def _loads_of(nest: Nest, buffer: Buffer) -> list[BufferLoad]:
     return [load for load in nest.loads() if load.buffer is buffer]
 
 
-def _places(nest: Nest, buffer: Buffer) -> list[BufferLoad]:
+def _distinct_loads(nest: Nest, buffer: Buffer) -> list[BufferLoad]:
     """Return one load of a buffer for each distinct tuple of indices."""
-    places: list[BufferLoad] = []
+    distinct_loads: list[BufferLoad] = []
     for load in _loads_of(nest, buffer):
-        if not any(_same_indices(load, other) for other in places):
-            places.append(load)
-    return places
+        if not any(_same_indices(load, other) for other in distinct_loads):
+            distinct_loads.append(load)
+    return distinct_loads
 
 
 def _same_indices(a: BufferLoad, b: BufferLoad) -> bool:
@@ -250,16 +250,16 @@ def _rewritten(consumer: Nest, producer: Nest) -> Stmt:
     """Return the consumer with its loads of the producer's result replaced by the producer's value."""
     buffer = producer.stores[0].buffer
     store = consumer.stores[0]
-    places = _places(consumer, buffer)
+    distinct_loads = _distinct_loads(consumer, buffer)
     shared = (
-        len(places) == 1
+        len(distinct_loads) == 1
         and _times_read(consumer, buffer) > 1
         and not _may_repeat(producer.stores[0].value, consumer, buffer)
     )
     if shared:
         var = Var(buffer.name, buffer.dtype)
         value = _Loads(buffer, lambda _: var).visit(store.value)
-        value = Let(var, _value_at(producer, places[0]), value)
+        value = Let(var, _value_at(producer, distinct_loads[0]), value)
     else:
         value = _Loads(buffer, lambda load: _value_at(producer, load)).visit(store.value)
     block = complete_block(consumer.block.replace(body=store.replace(value=value), reads=(), writes=()))

@@ -139,20 +139,20 @@ class _Compiler(ExpressionCompiler):
         return self.functions[name]
 
     def binder(self, func: PrimFunc, name: str) -> Callable[[Sequence[Any]], Env]:
-        known = signature_of(func)
+        signature = signature_of(func)
         buffers = func.buffer_map.values()
         self.owners.update((buffer.data, buffer.name) for buffer in buffers)
         self.buffers.update((buffer.data, buffer) for buffer in buffers)
         layouts = {buffer: self.layout(buffer) for buffer in buffers}
-        sizes = {size: self.size(size) for _, size in known.compared}
+        sizes = {size: self.size(size) for _, size in signature.compared}
 
         def bind(args: Sequence[Any]) -> Env:
-            if len(args) != len(known.params):
-                raise KIND(context=name, expected=counted_arguments(len(known.params)), found=len(args))
-            matching = CheckedArguments(known, name, args, sizes)
+            if len(args) != len(signature.params):
+                raise KIND(context=name, expected=counted_arguments(len(signature.params)), found=len(args))
+            matching = CheckedArguments(signature, name, args, sizes)
             matching.match()
             env = matching.env
-            for (_, buffer), arg in zip(known.params, args, strict=True):
+            for (_, buffer), arg in zip(signature.params, args, strict=True):
                 if buffer is not None:
                     env[buffer.data] = memory = flat_memory(arg, matching.who(buffer))
                     env[buffer] = layouts[buffer](env, memory)
@@ -263,10 +263,10 @@ class _Compiler(ExpressionCompiler):
                 return
             lanes = view.lanes
             writes = [True] * count if active is None else active(env)
-            for lane, place in enumerate(lanes_of(where, count)):
+            for lane, position in enumerate(lanes_of(where, count)):
                 item = result[lane] if lanes == 1 else result[lane * lanes : (lane + 1) * lanes]
                 if writes[lane]:
-                    view.store(place, item)
+                    view.store(position, item)
 
         return run
 
@@ -472,9 +472,9 @@ class _Compiler(ExpressionCompiler):
             ]:
                 if isinstance(name, Var):
                     env[name] = value
-            made = layout(env, source.memory)
-            if made.shape != extents:
-                raise ValueError(f"match_buffer {buffer.name}: the region is {extents}, expected {made.shape}")
+            view = layout(env, source.memory)
+            if view.shape != extents:
+                raise ValueError(f"match_buffer {buffer.name}: the region is {extents}, expected {view.shape}")
             env[buffer.data] = source.memory
             env[buffer] = View(buffer.name, buffer.dtype, source.memory, extents, list(strides), start)
 
@@ -484,13 +484,13 @@ class _Compiler(ExpressionCompiler):
 # ---------------------------------------------------------------------------------------------- pieces
 
 
-def _sequence(parts: list[Run]) -> Run:
-    if len(parts) == 1:
-        return parts[0]
+def _sequence(steps: list[Run]) -> Run:
+    if len(steps) == 1:
+        return steps[0]
 
     def run(env: Env) -> None:
-        for part in parts:
-            part(env)
+        for step in steps:
+            step(env)
 
     return run
 

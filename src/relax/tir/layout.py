@@ -84,7 +84,7 @@ class Layout:
 
     def index_of(self, axis: str) -> int:
         """Return the index of an axis (the outermost, if several parts have this name), or -1."""
-        return next((place for place, own in enumerate(self) if own == axis), -1)
+        return next((index for index, own in enumerate(self) if own == axis), -1)
 
     def factor_of(self, axis: str) -> int:
         """Return the product of the inner sizes of a dimension, named by either letter; -1 if it is not split."""
@@ -98,11 +98,11 @@ class Layout:
         """Return (index, size) of a dimension and of its inner parts, outermost first; the size of the dimension itself
         is None.
         """
-        places = [place for place, own in enumerate(self) if own.upper() == dimension]
-        return [(place, self._axes[place].size) for place in sorted(places, key=self._is_part)]
+        indices = [index for index, own in enumerate(self) if own.upper() == dimension]
+        return [(index, self._axes[index].size) for index in sorted(indices, key=self._is_part)]
 
-    def _is_part(self, place: int) -> bool:
-        return self._axes[place].size is not None
+    def _is_part(self, index: int) -> bool:
+        return self._axes[index].size is not None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and (self.name, self.dtype) == (other.name, other.dtype)
@@ -187,17 +187,17 @@ def bijective_layout(src_layout: str | Layout, dst_layout: str | Layout) -> Bije
 
 def _index_map(source: Layout, target: Layout) -> IndexMap:
     """Return the index map from one layout to another."""
-    places = [Var(name, source.dtype) for name in source]
+    variables = [Var(name, source.dtype) for name in source]
     final: dict[int, PrimExpr] = {}
     for dimension in (axis for axis in target if axis.isupper()):
         whole: PrimExpr = const(0, source.dtype)
-        for place, size in source.sizes_of(dimension):
-            whole = whole * (size or 1) + places[place]
+        for index, size in source.sizes_of(dimension):
+            whole = whole * (size or 1) + variables[index]
         rest = whole
-        for place, size in reversed(target.sizes_of(dimension)):
-            final[place] = simplify(rest if size is None else rest % size)
+        for index, size in reversed(target.sizes_of(dimension)):
+            final[index] = simplify(rest if size is None else rest % size)
             rest = rest if size is None else rest // size
-    return IndexMap(tuple(places), tuple(final[place] for place in range(len(target))))
+    return IndexMap(tuple(variables), tuple(final[index] for index in range(len(target))))
 
 
 def _moved(index_map: IndexMap, index: Sequence[Any], source: Layout) -> tuple[PrimExpr, ...]:
@@ -214,14 +214,14 @@ def _shape(source: Layout, target: Layout, shape: Sequence[Any]) -> tuple[PrimEx
     result: dict[int, PrimExpr] = {}
     for dimension in (axis for axis in target if axis.isupper()):
         total: PrimExpr = const(1, "int64")
-        for place, size in source.sizes_of(dimension):
-            found = sizes[place]
-            if size is not None and isinstance(found, IntImm) and found.value != size:
-                raise ValueError(f"layout {source}: the size of {size}{source[place]} is {size}, found {found.value}")
-            total = total * (found if size is None else size)
-        parts = 1
-        for place, size in target.sizes_of(dimension):
-            parts *= size or 1
-            result[place] = const(size or 0, "int64")
-        result[target.index_of(dimension)] = simplify(intrin.ceildiv(total, parts))
-    return tuple(result[place] for place in range(len(target)))
+        for index, size in source.sizes_of(dimension):
+            extent = sizes[index]
+            if size is not None and isinstance(extent, IntImm) and extent.value != size:
+                raise ValueError(f"layout {source}: the size of {size}{source[index]} is {size}, found {extent.value}")
+            total = total * (extent if size is None else size)
+        inner_size = 1
+        for index, size in target.sizes_of(dimension):
+            inner_size *= size or 1
+            result[index] = const(size or 0, "int64")
+        result[target.index_of(dimension)] = simplify(intrin.ceildiv(total, inner_size))
+    return tuple(result[index] for index in range(len(target)))

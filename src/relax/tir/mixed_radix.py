@@ -118,18 +118,18 @@ class MixedRadix:
         preimage.
         """
         inside: list[PrimExpr] = []
-        found: dict[Digit, PrimExpr] = {}
+        digit_values: dict[Digit, PrimExpr] = {}
         for value, digits in zip(values, self.digits, strict=True):
-            _take_apart(value, digits, found)
-            inside += [found[digit] < digit.extent for digit in digits] if len(digits) > 1 else []
+            _take_apart(value, digits, digit_values)
+            inside += [digit_values[digit] < digit.extent for digit in digits] if len(digits) > 1 else []
         indices: dict[Var, PrimExpr] = {var: const(0, "int64") for var in self._indices}
         limits: dict[Var, list[PrimExpr]] = {}
         for number in reversed(self._numbers):
-            total = _total(number, found)
+            total = _total(number, digit_values)
             bounds = [total < number.extent, *([total >= 0] if number.offset else [])]
             if number.var is None:
                 inside += bounds
-                _take_apart(total, number.digits, found)
+                _take_apart(total, number.digits, digit_values)
             elif number.parts:
                 indices[number.var], limits[number.var] = total, bounds
         for var in self._indices:
@@ -307,18 +307,18 @@ def _extent(digits: Sequence[Digit]) -> PrimExpr:
     return simplify(total)
 
 
-def _total(number: Number, found: Mapping[Digit, PrimExpr]) -> PrimExpr:
+def _total(number: Number, digit_values: Mapping[Digit, PrimExpr]) -> PrimExpr:
     """Return the value of a number, given its digits."""
     total: PrimExpr = const(0, "int64")
     for digit in number.parts:
-        value = found[digit] if digit.lower == 1 else found[digit] * digit.lower
+        value = digit_values[digit] if digit.lower == 1 else digit_values[digit] * digit.lower
         total = value if is_const(total, 0) else total + value
     return total - number.offset if number.offset else total
 
 
-def _take_apart(value: PrimExpr, digits: Sequence[Digit], found: dict[Digit, PrimExpr]) -> None:
-    """Compute the digits of a sum from its value, into `found`."""
+def _take_apart(value: PrimExpr, digits: Sequence[Digit], digit_values: dict[Digit, PrimExpr]) -> None:
+    """Compute the digits of a sum from its value, into `digit_values`."""
     rest = value
-    for place, digit in enumerate(digits):
-        found[digit] = rest if place == len(digits) - 1 else intrin.floordiv(rest, digit.factor)
+    for position, digit in enumerate(digits):
+        digit_values[digit] = rest if position == len(digits) - 1 else intrin.floordiv(rest, digit.factor)
         rest = intrin.floormod(rest, digit.factor)

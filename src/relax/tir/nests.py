@@ -137,8 +137,8 @@ def _stores(stmt: Stmt) -> tuple[BufferStore, ...]:
         case BufferStore():
             return (stmt,)
         case SeqStmt(seq):
-            parts = [_stores(part) for part in seq]
-            return tuple(store for part in parts for store in part) if all(parts) else ()
+            stores = [_stores(child) for child in seq]
+            return tuple(store for group in stores for store in group) if all(stores) else ()
         case LetStmt(_, _, body) | IfThenElse(_, body, None):
             return _stores(body)
         case _:
@@ -176,14 +176,14 @@ def _covers(nest: Nest) -> bool:
 
 def loads_in(stmt: Stmt | PrimExpr) -> list[BufferLoad]:
     """Return the loads below a node; a shared object occurs once."""
-    found: list[BufferLoad] = []
+    loads: list[BufferLoad] = []
 
     def visit(node: object) -> None:
         if isinstance(node, BufferLoad):
-            found.append(node)
+            loads.append(node)
 
     post_order_visit(stmt, visit)
-    return found
+    return loads
 
 
 def buffers_used(stmt: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:

@@ -95,8 +95,8 @@ def _kind_of(nest: Nest) -> OpPatternKind:
     if nest.is_reduction:
         return _reduction_kind(nest, analyzer)
     store = nest.stores[0]
-    place = _indices(store.indices, analyzer)
-    kinds = {_access_kind(_indices(load.indices, analyzer), place) for load in nest.loads()}
+    stored = _indices(store.indices, analyzer)
+    kinds = {_access_kind(_indices(load.indices, analyzer), stored) for load in nest.loads()}
     if not kinds:
         return OpPatternKind.ELEMWISE
     # One operand of full rank is enough: A[i, j] + B[j] is elementwise in A.
@@ -109,14 +109,14 @@ def _indices(indices: Sequence[PrimExpr], analyzer: Analyzer) -> tuple[PrimExpr,
     return tuple(analyzer.simplify(index) for index in indices)
 
 
-def _access_kind(read: tuple[PrimExpr, ...], place: tuple[PrimExpr, ...]) -> OpPatternKind:
-    """Return the pattern of a load with indices `read` in a store with indices `place`."""
-    same = len(read) == len(place) and all(
-        a is b or (is_const(a, 0) and is_const(b, 0)) for a, b in zip(read, place, strict=True)
+def _access_kind(read: tuple[PrimExpr, ...], stored: tuple[PrimExpr, ...]) -> OpPatternKind:
+    """Return the pattern of a load with indices `read` in a store with indices `stored`."""
+    same = len(read) == len(stored) and all(
+        a is b or (is_const(a, 0) and is_const(b, 0)) for a, b in zip(read, stored, strict=True)
     )
     if same:
         return OpPatternKind.ELEMWISE
-    positions = [place.index(i) if i in place else -1 for i in read if not is_const(i, 0)]
+    positions = [stored.index(i) if i in stored else -1 for i in read if not is_const(i, 0)]
     if -1 not in positions and positions == sorted(set(positions)):
         return OpPatternKind.BROADCAST
     return OpPatternKind.INJECTIVE

@@ -28,13 +28,13 @@ FIRST: Axes = (0, 3, 1, 2)
 
 def with_permuted_parameters(func: PrimFunc, axes: Mapping[Buffer, Axes]) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
     """Return the function with permuted buffers for some of its parameters, and a map from old to new buffers."""
-    made = {
+    permuted = {
         old: old.replace(data=Var(old.data.name, "handle"), shape=tuple(old.shape[a] for a in order))
         for old, order in axes.items()
     }
-    accesses = PermutedAccesses({old: (new, axes[old]) for old, new in made.items()})
-    buffers = {param: made.get(buffer, buffer) for param, buffer in func.buffer_map.items()}
-    return func.replace(buffer_map=buffers, body=accesses.visit(func.body)), made
+    accesses = PermutedAccesses({old: (new, axes[old]) for old, new in permuted.items()})
+    buffers = {param: permuted.get(buffer, buffer) for param, buffer in func.buffer_map.items()}
+    return func.replace(buffer_map=buffers, body=accesses.visit(func.body)), permuted
 
 
 class PermutedAccesses(StmtExprMutator):

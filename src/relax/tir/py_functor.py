@@ -96,14 +96,14 @@ class PyStmtExprMutator(StmtExprMutator):
     """
 
     def visit(self, node: N) -> N:
-        made: Any
+        result: Any
         if isinstance(node, Stmt):
-            made = self.visit_stmt(node)
+            result = self.visit_stmt(node)
         elif isinstance(node, PrimExpr):
-            made = self.visit_expr(node)
+            result = self.visit_expr(node)
         else:
-            made = super().visit(node)
-        return made
+            result = super().visit(node)
+        return result
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         """Rewrite any statement: dispatch on its class."""

@@ -65,11 +65,11 @@ class Reducer:
         else:
             result, identity = (self.fcombine(lhs[0], rhs[0]),), (self.fidentity(dtypes[0]),)
         combiner = CommReducer(lhs, rhs, tuple(convert(r) for r in result), tuple(convert(e) for e in identity))
-        for what, values in (("result", combiner.result), ("identity", combiner.identity_element)):
-            found = tuple(value.dtype for value in values)
-            if found != dtypes:
+        for role, values in (("result", combiner.result), ("identity", combiner.identity_element)):
+            actual = tuple(value.dtype for value in values)
+            if actual != dtypes:
                 expected = ", ".join(dtypes)
-                raise TypeError(f"{self.__name__}: the {what} has dtypes ({', '.join(found)}), expected ({expected})")
+                raise TypeError(f"{self.__name__}: the {role} has dtypes ({', '.join(actual)}), expected ({expected})")
         return combiner
 
     def over_nothing(

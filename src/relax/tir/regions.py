@@ -108,11 +108,11 @@ class _Accesses:
     boxes: dict[Buffer, list[Interval | None]] = field(default_factory=dict[Buffer, "list[Interval | None]"])
 
     def add(self, buffer: Buffer, box: list[Interval | None]) -> None:
-        known = self.boxes.get(buffer)
-        if known is None:
+        previous = self.boxes.get(buffer)
+        if previous is None:
             self.boxes[buffer] = box
         else:
-            self.boxes[buffer] = [self.union(a, b) for a, b in zip(known, box, strict=True)]
+            self.boxes[buffer] = [self.union(a, b) for a, b in zip(previous, box, strict=True)]
 
     def regions(self) -> tuple[BufferRegion, ...]:
         return tuple(
@@ -140,8 +140,8 @@ class _Accesses:
         """Return a - b if that is a constant, else None."""
         if a is b:
             return 0
-        found = self.facts.simplify(a - b)
-        return found.value if isinstance(found, IntImm) else None
+        difference = self.facts.simplify(a - b)
+        return difference.value if isinstance(difference, IntImm) else None
 
 
 def whole_range(size: PrimExpr) -> Range:
@@ -258,8 +258,8 @@ class _Collector(StmtExprVisitor):
     def visit_BufferStore(self, node: BufferStore) -> None:
         self.access(self.writes, node.buffer, [self.index(i) for i in node.indices])
         self.visit(node.value)
-        for part in (*node.indices, *(() if node.predicate is None else (node.predicate,))):
-            self.visit(part)
+        for expr in (*node.indices, *(() if node.predicate is None else (node.predicate,))):
+            self.visit(expr)
 
     def visit_Var(self, node: Var) -> None:
         buffer = self.by_data.get(node)

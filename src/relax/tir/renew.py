@@ -31,8 +31,8 @@ class _Renewal(StmtExprMutator):
     def renew_buffer(self, buffer: Buffer, with_pointer: bool = True) -> None:
         if with_pointer:
             self.renew(buffer.data)
-        made = self.visit_children(buffer)
-        self._buffers[buffer] = Buffer(**dict(fields_of(made)), span=buffer.span) if made is buffer else made
+        rebuilt = self.visit_children(buffer)
+        self._buffers[buffer] = Buffer(**dict(fields_of(rebuilt)), span=buffer.span) if rebuilt is buffer else rebuilt
 
     def define_buffer(self, buffer: Buffer) -> None:
         """Do nothing: the methods below have renewed the buffer already."""

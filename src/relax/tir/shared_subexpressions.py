@@ -41,10 +41,10 @@ class ClosureCompiler(ABC, Generic[S]):
         if self._shared is not None:
             if expr not in self._shared:
                 return self.fresh(expr)
-            known = self._shared[expr]
-            if known is None:
-                known = self._shared[expr] = self.cached(expr, self.fresh(expr))
-            return known
+            compiled = self._shared[expr]
+            if compiled is None:
+                compiled = self._shared[expr] = self.cached(expr, self.fresh(expr))
+            return compiled
         shared = _shared_objects(expr)
         self._shared = dict.fromkeys(shared)
         try:
@@ -71,13 +71,13 @@ def _shared_objects(expr: PrimExpr) -> list[PrimExpr]:
     counts: dict[PrimExpr, int] = {}
     varied = False
 
-    def visit(part: PrimExpr) -> None:
+    def visit(node: PrimExpr) -> None:
         nonlocal varied
-        varied = varied or isinstance(part, Let) or has_effects(part)
-        for below in sub_expressions(part):
+        varied = varied or isinstance(node, Let) or has_effects(node)
+        for below in sub_expressions(node):
             counts[below] = counts.get(below, 0) + 1
 
     post_order(expr, visit)
     if varied:
         return []
-    return [part for part, count in counts.items() if count > 1 and sub_expressions(part)]
+    return [node for node, count in counts.items() if count > 1 and sub_expressions(node)]

@@ -65,12 +65,12 @@ class Signature:
 
     def origin(self, expr: PrimExpr) -> str:
         """Describe for messages where the variables of an expression are bound."""
-        parts: list[str] = []
+        origins: list[str] = []
         for var in free_vars(expr):
             place = self.bound.get(var)
             origin = "is an argument" if place is None else f"was bound by {place.buffer.name}, {place.words}"
-            parts.append(f"{var.name} {origin}")
-        return "; ".join(parts)
+            origins.append(f"{var.name} {origin}")
+        return "; ".join(origins)
 
 
 def signature_of(func: PrimFunc) -> Signature:
@@ -79,7 +79,7 @@ def signature_of(func: PrimFunc) -> Signature:
     scalars = {param for param, buffer in params if buffer is None}
     bound: dict[Var, ArgumentField] = {}
     compared: list[tuple[ArgumentField, PrimExpr]] = []
-    for place, expr in _places(params):
+    for place, expr in _argument_fields(params):
         if isinstance(expr, Var) and expr not in bound and expr not in scalars:
             bound[expr] = place
         else:
@@ -87,7 +87,7 @@ def signature_of(func: PrimFunc) -> Signature:
     return Signature(params, bound, tuple(compared), tuple(promised_apart(func)))
 
 
-def _places(params: tuple[tuple[Var, Buffer | None], ...]) -> Iterator[tuple[ArgumentField, PrimExpr]]:
+def _argument_fields(params: tuple[tuple[Var, Buffer | None], ...]) -> Iterator[tuple[ArgumentField, PrimExpr]]:
     for i, (_, buffer) in enumerate(params):
         if buffer is None:
             continue
@@ -109,8 +109,8 @@ Text: TypeAlias = "str | ValueT | Sequence[str | ValueT]"
 class SizeMatching(ABC, Generic[ValueT]):
     """Matching of the sizes of one call. A subclass performs the checks on numbers, or generates code for them."""
 
-    def __init__(self, known: Signature, prefix: str = "") -> None:
-        self.known = known
+    def __init__(self, signature: Signature, prefix: str = "") -> None:
+        self.known = signature
         self.prefix = prefix
         """Text that begins all messages."""
 

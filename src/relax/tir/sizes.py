@@ -25,18 +25,18 @@ def size_limits(size: PrimExpr) -> list[Limit]:
     if isinstance(size, IntImm) or size.dtype != "int64":
         return []
     products: list[PrimExpr] = []
-    post_order(size, lambda part: products.append(part) if isinstance(part, Mul) else None)
-    found = [(product, 2**63 - 1) for product in products if product.dtype == "int64"]
-    return [*found, (size, DIMENSION_LIMIT - 1)] if found else []
+    post_order(size, lambda node: products.append(node) if isinstance(node, Mul) else None)
+    limits = [(product, 2**63 - 1) for product in products if product.dtype == "int64"]
+    return [*limits, (size, DIMENSION_LIMIT - 1)] if limits else []
 
 
 def buffer_limits(buffer: Buffer) -> list[Limit]:
     """Return limits of the products in the dimensions of a buffer, and of the products of adjacent dimensions."""
-    found = [limit for size in buffer.shape for limit in size_limits(size)]
+    limits = [limit for size in buffer.shape for limit in size_limits(size)]
     symbolic = [size for size in buffer.shape if not isinstance(size, IntImm)]
     if len(symbolic) > 1 and all(size.dtype == "int64" for size in buffer.shape):
         for first, product in enumerate(buffer.shape):
             for size in buffer.shape[first + 1 :]:
                 product = product * size
-                found.append((product, LARGEST_PRODUCT))
-    return found
+                limits.append((product, LARGEST_PRODUCT))
+    return limits

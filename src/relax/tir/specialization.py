@@ -31,9 +31,9 @@ def specialized_values(
             _bind_buffer(values, buffer, value)
         else:
             _bind(values, key, _as_expr(key, value))
-    known = set(params).union(*map(shape_vars_bound_by, buffer_map.values()))
+    allowed = set(params).union(*map(shape_vars_bound_by, buffer_map.values()))
     for key in values:
-        if key not in known:
+        if key not in allowed:
             raise _error(f"{key.name} is neither a parameter nor a size of one")
     return values
 

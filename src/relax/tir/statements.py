@@ -43,17 +43,17 @@ def has_blocks(stmt: Stmt) -> bool:
     """True if a statement is, or holds, a block. Passes over blocks skip kernels that are written in loops."""
     pending = [stmt]
     while pending:
-        part = pending.pop()
-        if isinstance(part, (Block, BlockRealize)):
+        node = pending.pop()
+        if isinstance(node, (Block, BlockRealize)):
             return True
-        pending += [inner for inner in part.__children__() if isinstance(inner, Stmt)]
+        pending += [inner for inner in node.__children__() if isinstance(inner, Stmt)]
     return False
 
 
 def seq_of(stmts: Iterable[Stmt]) -> Stmt:
     """Return a sequence of statements; a single statement is returned unchanged."""
-    made = SeqStmt(tuple(stmts))
-    return made.seq[0] if len(made.seq) == 1 else made
+    sequence = SeqStmt(tuple(stmts))
+    return sequence.seq[0] if len(sequence.seq) == 1 else sequence
 
 
 def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:
@@ -92,8 +92,8 @@ def map_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
     """Return a statement with `change` applied to its direct sub-statements; the statement itself if none changed."""
     match stmt:
         case SeqStmt(seq):
-            parts = [change(part) for part in seq]
-            return stmt if all(a is b for a, b in zip(parts, seq, strict=True)) else seq_of(parts)
+            children = [change(child) for child in seq]
+            return stmt if all(a is b for a, b in zip(children, seq, strict=True)) else seq_of(children)
         case BlockRealize(block=block):
             body = change(block.body)
             return stmt if body is block.body else stmt.replace(block=block.replace(body=body))

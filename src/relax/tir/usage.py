@@ -49,14 +49,14 @@ class Usage:
                     pending += reversed((node.data, *buffer_expressions(node)))
             elif id(node) not in seen:
                 seen.add(id(node))
-                parts = self._PARTS.get(type(node))
-                if parts is None:
+                get_parts = self._PARTS.get(type(node))
+                if get_parts is None:
                     below = node.__children__()
                     if len(below) > 1:
                         below.reverse()
                     pending += below
                 else:
-                    pending += reversed(parts(self, node))
+                    pending += reversed(get_parts(self, node))
 
     def _define(self, *buffers: Buffer, with_pointers: bool = True) -> None:
         self.own_buffers.update(buffers)

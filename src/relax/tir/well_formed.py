@@ -158,15 +158,15 @@ class _Checker(StmtExprVisitor):
 
     # ------------------------------------------------------------------ statements
 
-    def integer(self, what: str, *exprs: PrimExpr) -> None:
+    def integer(self, subject: str, *exprs: PrimExpr) -> None:
         for expr in exprs:
             if not expr.dtype.is_integer or expr.dtype.lanes != 1:
-                self.report("E5104", f"{what} has dtype {expr.dtype!s}, expected an integer", expr)
+                self.report("E5104", f"{subject} has dtype {expr.dtype!s}, expected an integer", expr)
             self.visit(expr)
 
-    def condition(self, what: str, expr: PrimExpr) -> None:
+    def condition(self, subject: str, expr: PrimExpr) -> None:
         if not expr.dtype.is_bool or expr.dtype.lanes != 1:
-            self.report("E5104", f"{what} has dtype {expr.dtype!s}, expected bool", expr)
+            self.report("E5104", f"{subject} has dtype {expr.dtype!s}, expected bool", expr)
         self.visit(expr)
 
     def visit_For(self, node: For) -> None:

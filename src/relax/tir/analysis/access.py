@@ -50,10 +50,10 @@ class _Ancestors(StmtExprVisitor):
 
     def access(self, buffer: Buffer) -> None:
         path = self.path[: self.reducing.get(buffer, len(self.path))]
-        known = self.common.get(buffer)
-        if known is not None:
+        common_path = self.common.get(buffer)
+        if common_path is not None:
             same = 0
-            while same < min(len(path), len(known)) and path[same] is known[same]:
+            while same < min(len(path), len(common_path)) and path[same] is common_path[same]:
                 same += 1
             path = path[:same]
         self.common[buffer] = path
@@ -99,9 +99,9 @@ class _Ancestors(StmtExprVisitor):
         for match in block.match_buffers:
             self.visit(match.source)
             self.access(match.source.buffer)
-        for part in (block.init, block.body):
-            if part is not None:
-                self.visit(part)
+        for stmt in (block.init, block.body):
+            if stmt is not None:
+                self.visit(stmt)
         self.path, self.reducing = outer, before
 
     def outside_of_reduction(self, node: BlockRealize) -> int | None:

@@ -37,12 +37,12 @@ def side_effect(expr: PrimExpr) -> CallEffectKind:
     """Return the greatest effect of any part of an expression."""
     kinds = [CallEffectKind.Pure]
 
-    def visit(part: PrimExpr) -> None:
-        if isinstance(part, BufferLoad):
+    def visit(node: PrimExpr) -> None:
+        if isinstance(node, BufferLoad):
             kinds.append(CallEffectKind.ReadState)
-        elif isinstance(part, Call):
-            default = CallEffectKind.Pure if is_pure(part) else CallEffectKind.Opaque
-            kinds.append(_KINDS.get(part.intrinsic, default))
+        elif isinstance(node, Call):
+            default = CallEffectKind.Pure if is_pure(node) else CallEffectKind.Opaque
+            kinds.append(_KINDS.get(node.intrinsic, default))
 
     post_order(expr, visit)
     return max(kinds)
@@ -52,7 +52,7 @@ def impurities(func: PrimFunc) -> list[tuple[Node, str]]:
     """Return the nodes that affect more than the function's own storage, each with a description of the effect."""
     own: set[Var] = set()
     views: dict[Var, Var] = {}
-    found: list[tuple[Node, str]] = []
+    effects: list[tuple[Node, str]] = []
 
     def visit(node: Node) -> None:
         match node:
@@ -68,15 +68,15 @@ def impurities(func: PrimFunc) -> list[tuple[Node, str]]:
                 while data in views:
                     data = views[data]
                 if data not in own:
-                    found.append((node, f"stores to {buffer.name}, which it does not allocate"))
+                    effects.append((node, f"stores to {buffer.name}, which it does not allocate"))
             case Call() if not is_pure(node):
                 callee = node.op.name_hint if isinstance(node.op, GlobalVar) else node.intrinsic
-                found.append((node, f"calls {callee}"))
+                effects.append((node, f"calls {callee}"))
             case _:
                 pass
 
     pre_order_visit(func.body, visit)
-    return found
+    return effects
 
 
 def is_pure_function(func: PrimFunc) -> bool:
@@ -88,10 +88,10 @@ def assert_pure_function(func: PrimFunc) -> bool:
     """Return True if a function is pure; raise DiagnosticError with every effect otherwise."""
     name = str(func.attrs.get("global_symbol", "a PrimFunc"))
     hint = "a pure function stores only to buffers that it allocates"
-    found = [
-        Diagnostic("E5021", f"{name} is not pure: it {what}", place.span or func.span, f"in {name}", hint=hint)
-        for place, what in impurities(func)
+    diagnostics = [
+        Diagnostic("E5021", f"{name} is not pure: it {effect}", node.span or func.span, f"in {name}", hint=hint)
+        for node, effect in impurities(func)
     ]
-    if found:
-        raise DiagnosticError(found)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
     return True

@@ -60,7 +60,7 @@ def _terms(stmt: Stmt, inputs: set[Var]) -> _Terms:
             return Counter({(): int(estimate_tir_flops(stmt))})
         case SeqStmt(seq):
             nothing: _Terms = Counter()
-            return reduce(add, (_terms(part, inputs) for part in seq), nothing)
+            return reduce(add, (_terms(child, inputs) for child in seq), nothing)
         case For():
             return _loop(stmt, inputs)
         case IfThenElse(_, then_case, else_case):

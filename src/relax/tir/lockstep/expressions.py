@@ -62,9 +62,9 @@ class Expressions(ClosureCompiler[Lockstep]):
         """Return a closure that caches its value; a value computed under a mask is reused only under the same mask."""
 
         def run(run: Lockstep) -> Any:
-            known = run.kept.get(expr)
-            if known is not None and (known[1] is None or known[1] is run.mask):
-                return known[0]
+            entry = run.kept.get(expr)
+            if entry is not None and (entry[1] is None or entry[1] is run.mask):
+                return entry[0]
             result = value(run)
             run.kept[expr] = (result, run.mask)
             return result
@@ -75,8 +75,8 @@ class Expressions(ClosureCompiler[Lockstep]):
         """Return a closure that discards the cached results of `shared`, then evaluates `value`."""
 
         def run(run: Lockstep) -> Any:
-            for part in shared:
-                run.kept.pop(part, None)
+            for expr in shared:
+                run.kept.pop(expr, None)
             return value(run)
 
         return run
@@ -216,12 +216,12 @@ class Expressions(ClosureCompiler[Lockstep]):
 
     def shuffle(self, expr: Shuffle, vectors: Sequence[PrimExpr], chosen: list[int]) -> Value:
         held = held_dtype(expr.dtype)
-        parts = [(self.expr(vector), max(vector.dtype.lanes, 1)) for vector in vectors]
+        operands = [(self.expr(vector), max(vector.dtype.lanes, 1)) for vector in vectors]
 
         def run(run: Lockstep) -> Any:
-            values = [(value(run), lanes) for value, lanes in parts]
+            values = [(value(run), lanes) for value, lanes in operands]
             full = [_full(value, lanes, held) for value, lanes in values]
-            shape = np.broadcast_shapes(*(part.shape[:-1] for part in full))
+            shape = np.broadcast_shapes(*(array.shape[:-1] for array in full))
             joined = np.concatenate([np.broadcast_to(p, (*shape, p.shape[-1])) for p in full], axis=-1)
             return _scalar_of(joined[..., chosen], len(chosen))
 
@@ -238,14 +238,14 @@ class Expressions(ClosureCompiler[Lockstep]):
             indices, row = self.subscripts(expr.indices)
 
             def plain(run: Lockstep) -> Any:
-                place = run.places.get(buffer) or run.place(buffer)
+                view = run.places.get(buffer) or run.place(buffer)
                 where = [index(run) for index in indices]
                 if row is not None:
-                    part = row.part(run, place, where)
-                    if part is not None:
-                        found = place.data[part]
-                        return found.astype(place.held) if place.wide else found
-                return run.load(expr, place, where, lanes, run.mask, row)
+                    section = row.part(run, view, where)
+                    if section is not None:
+                        loaded = view.data[section]
+                        return loaded.astype(view.held) if view.wide else loaded
+                return run.load(expr, view, where, lanes, run.mask, row)
 
             return plain
         indices = [self.expr(index) for index in expr.indices]
@@ -255,11 +255,11 @@ class Expressions(ClosureCompiler[Lockstep]):
         def masked(run: Lockstep) -> Any:
             where = [index(run) for index in indices]
             active = active_lanes(predicate(run), run)
-            place = run.places.get(buffer) or run.place(buffer)
+            view = run.places.get(buffer) or run.place(buffer)
             if not active.any():
                 return np.full((1,), zero, held)
-            found = run.load(expr, place, where, lanes, active)
-            return numpy.where(active, _typed(found, held), held.type(zero))
+            loaded = run.load(expr, view, where, lanes, active)
+            return numpy.where(active, _typed(loaded, held), held.type(zero))
 
         return masked
 

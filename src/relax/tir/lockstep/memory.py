@@ -62,18 +62,18 @@ class _Shadow:
         Without `last`, reads are recorded for later writes.
         """
         for at, by in writes:
-            if _others(self.writers[at], start, by).any() or _others(self.readers[at], start, by).any():
+            if _by_others(self.writers[at], start, by).any() or _by_others(self.readers[at], start, by).any():
                 return False
             self.writers[at] = by
             if (self.writers[at] != by).any() or (self.several[at] == start).any():
                 return False
         for at, by in reads:
-            if _others(self.writers[at], start, by).any():
+            if _by_others(self.writers[at], start, by).any():
                 return False
             if not last:
-                others = _others(self.readers[at], start, by)
+                by_others = _by_others(self.readers[at], start, by)
                 self.readers[at] = by
-                self.several[at[others | (self.readers[at] != by)]] = start
+                self.several[at[by_others | (self.readers[at] != by)]] = start
         return True
 
 
@@ -81,7 +81,7 @@ _Accesses: TypeAlias = "list[tuple[Array, Array]]"
 """Pairs of arrays: positions, and the number of the iteration that accesses each."""
 
 
-def _others(noted: Array, start: int, numbers: Array) -> Array:
+def _by_others(noted: Array, start: int, numbers: Array) -> Array:
     return (noted >= start) & (noted != numbers)
 
 
@@ -99,17 +99,17 @@ class Row:
         self.reach = (lanes - 1) * step
         self.steps: Array = np.arange(lanes) * step
 
-    def part(self, run: Lockstep, place: BufferView, firsts: Sequence[Any]) -> slice | None:
+    def part(self, run: Lockstep, view: BufferView, firsts: Sequence[Any]) -> slice | None:
         """The elements as a slice, if they are the same in all iterations; `firsts` are the first lane's indices.
 
         `firsts` are the indices of the first lane. Raises Decline outside of the shape.
         """
-        if run.mask is not None or is_array(place.offset) or (run.levels and place.memory.written):
+        if run.mask is not None or is_array(view.offset) or (run.levels and view.memory.written):
             return None
-        if place.lanes > 1 or any(map(is_array, firsts)):
+        if view.lanes > 1 or any(map(is_array, firsts)):
             return None
-        distance = place.strides[-1] * self.step
-        start = place.position(firsts, None, self.reach)
+        distance = view.strides[-1] * self.step
+        start = view.position(firsts, None, self.reach)
         return slice(start, start + (self.lanes - 1) * distance + 1, distance) if distance > 0 else None
 
 
@@ -197,8 +197,8 @@ class BufferView:
             position = position * self.lanes + np.arange(self.lanes)
         elif not is_array(position):
             return self.data[position].item()
-        found = self.data[position]
-        return found.astype(self.held) if self.wide else found
+        loaded = self.data[position]
+        return loaded.astype(self.held) if self.wide else loaded
 
 
 class Lockstep:
@@ -230,29 +230,29 @@ class Lockstep:
 
     def place(self, buffer: Any) -> BufferView:
         """The place of a buffer, from the environment if it comes from outside."""
-        place = self.places.get(buffer)
-        if place is None:
+        buffer_view = self.places.get(buffer)
+        if buffer_view is None:
             view: View = self.env[buffer]
             try:
                 view.require_inside("")
             except (ValueError, MemoryError):
                 raise Decline from None
             memory = self.memories[buffer.data]
-            place = BufferView(memory, view.memory, view.dtype, view.shape, view.strides, view.offset)
-            self.put(buffer, place)
-        return place
+            buffer_view = BufferView(memory, view.memory, view.dtype, view.shape, view.strides, view.offset)
+            self.put(buffer, buffer_view)
+        return buffer_view
 
-    def put(self, buffer: Any, place: BufferView) -> None:
+    def put(self, buffer: Any, view: BufferView) -> None:
         """Set the place of a buffer. Written memory is seen as elements of one size, which shadows count."""
-        memory = place.memory
-        memory.lanes = memory.lanes or place.lanes
-        if memory.written and (memory.array.itemsize, memory.lanes) != (place.data.itemsize, place.lanes):
+        memory = view.memory
+        memory.lanes = memory.lanes or view.lanes
+        if memory.written and (memory.array.itemsize, memory.lanes) != (view.data.itemsize, view.lanes):
             raise Decline
-        self.places[buffer] = place
+        self.places[buffer] = view
 
-    def note(self, access: Access, place: BufferView, position: Any, lanes: int, active: Array | None) -> None:
+    def note(self, access: Access, view: BufferView, position: Any, lanes: int, active: Array | None) -> None:
         """Note an access for all loops that share the memory."""
-        memory = place.memory
+        memory = view.memory
         if memory.written:
             for level in self.levels[memory.depth :]:
                 level.note(access, memory, position, (*self.axes, lanes), active)
@@ -263,33 +263,33 @@ class Lockstep:
             level.settle(last=False)
 
     def position(
-        self, node: Node, place: BufferView, indices: Sequence[Any], lanes: int, active: Array | None, row: Row | None
+        self, node: Node, view: BufferView, indices: Sequence[Any], lanes: int, active: Array | None, row: Row | None
     ) -> Any:
         """Return the positions of an access, which is recorded. With `row`, the indices are those of its first lane."""
         if row is None:
-            position = place.position(indices, active)
-            self.note((node, None), place, position, lanes, active)
+            position = view.position(indices, active)
+            self.note((node, None), view, position, lanes, active)
             return position
-        position, along = place.position(indices, active, row.reach), row.steps * place.strides[-1]
-        self.note((node, along), place, position, lanes, active)
+        position, along = view.position(indices, active, row.reach), row.steps * view.strides[-1]
+        self.note((node, along), view, position, lanes, active)
         return position + along
 
     def load(
         self,
         node: Node,
-        place: BufferView,
+        view: BufferView,
         indices: Sequence[Any],
         lanes: int,
         active: Array | None,
         row: Row | None = None,
     ) -> Any:
         """Load the elements at `indices`; inactive lanes have arbitrary values."""
-        return place.elements(self.position(node, place, indices, lanes, active, row))
+        return view.elements(self.position(node, view, indices, lanes, active, row))
 
     def store(
         self,
         node: Node,
-        place: BufferView,
+        view: BufferView,
         indices: Sequence[Any],
         lanes: int,
         active: Array | None,
@@ -297,13 +297,13 @@ class Lockstep:
         row: Row | None = None,
     ) -> None:
         """Store the elements at `indices` of active lanes."""
-        position = self.position(node, place, indices, lanes, active, row)
-        width = place.lanes
+        position = self.position(node, view, indices, lanes, active, row)
+        width = view.lanes
         if width > 1:
             position = position * width + np.arange(width)
             lanes = width
         if not self.axes and active is None and lanes == 1 and not is_array(value) and not is_array(position):
-            place.data[position] = value
+            view.data[position] = value
             return
         full: Array = np.zeros((*self.axes, lanes), np.int64)
         positions = np.add(full, position, order="C")  # of lanes that write one element, the last one is the last
@@ -311,7 +311,7 @@ class Lockstep:
             where = active & (full == 0)
             positions = positions[where]
             value = np.broadcast_to(value, full.shape)[where] if is_array(value) else value
-        place.data[positions] = value
+        view.data[positions] = value
 
 
 def address(array: Array) -> tuple[int, int]:

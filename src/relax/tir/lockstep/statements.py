@@ -79,7 +79,7 @@ class Statements(Expressions):
         """Compile a statement."""
         match stmt:
             case SeqStmt(seq):
-                return _sequence([self.stmt(part) for part in seq])
+                return _sequence([self.stmt(child) for child in seq])
             case BufferStore():
                 return self.store(stmt)
             case For():
@@ -123,17 +123,17 @@ class Statements(Expressions):
 
     def origins(self, values: Iterable[PrimExpr]) -> frozenset[Var]:
         """Return the loop variables that expressions depend on."""
-        found: set[Var] = set()
+        variables: set[Var] = set()
 
-        def visit(part: PrimExpr) -> None:
-            if isinstance(part, Var):
-                found.update(self._origins.get(part, ()))
-            elif isinstance(part, Let):
-                self.depends(part.var, part.value)
+        def visit(node: PrimExpr) -> None:
+            if isinstance(node, Var):
+                variables.update(self._origins.get(node, ()))
+            elif isinstance(node, Let):
+                self.depends(node.var, node.value)
 
         for value in values:
             post_order(value, visit)
-        return frozenset(found)
+        return frozenset(variables)
 
     def touches(self, buffer: Buffer) -> Var:
         """Return the data variable that owns a buffer's memory; recorded in `outside` if allocated outside."""
@@ -170,26 +170,26 @@ class Statements(Expressions):
             indices, row = self.subscripts(stmt.indices)
 
             def plain(run: Lockstep) -> None:
-                place = run.places.get(buffer) or run.place(buffer)
+                view = run.places.get(buffer) or run.place(buffer)
                 where = [index(run) for index in indices]
                 result = value(run)
                 if row is not None:
-                    part = row.part(run, place, where)
-                    if part is not None:
-                        place.data[part] = result
+                    section = row.part(run, view, where)
+                    if section is not None:
+                        view.data[section] = result
                         return
-                run.store(stmt, place, where, lanes, run.mask, result, row)
+                run.store(stmt, view, where, lanes, run.mask, result, row)
 
             return plain
         indices, predicate = [self.expr(index) for index in stmt.indices], self.expr(stmt.predicate)
 
         def masked(run: Lockstep) -> None:
-            place = run.places.get(buffer) or run.place(buffer)
+            view = run.places.get(buffer) or run.place(buffer)
             where = [index(run) for index in indices]
             result = value(run)
             active = active_lanes(predicate(run), run)
             if active.any():
-                run.store(stmt, place, where, lanes, active, result)
+                run.store(stmt, view, where, lanes, active, result)
 
         return masked
 
@@ -308,7 +308,7 @@ class Statements(Expressions):
         shape, strides = self.sizes(buffer.shape), self.sizes(buffer.strides)
         start = constant(0) if buffer.elem_offset is None else self.expr(buffer.elem_offset)
 
-        def place(run: Lockstep, memory: Memory, base: Any, count: int) -> BufferView:
+        def make_view(run: Lockstep, memory: Memory, base: Any, count: int) -> BufferView:
             view = View(buffer.name, buffer.dtype, memory.array, shape(run), strides(run) or None, 0)
             offset, lanes = start(run), view.lanes
             if memory.array.dtype != view.memory.dtype:
@@ -326,7 +326,7 @@ class Statements(Expressions):
                 offset = _valid(offset, -low, run)
             return BufferView(memory, view.memory, buffer.dtype, view.shape, view.strides, base // lanes + offset)
 
-        return place
+        return make_view
 
     def sizes(self, sizes: Any) -> Callable[[Lockstep], list[int]]:
         """Compile sizes, which must be equal in all iterations.
@@ -413,13 +413,13 @@ class Statements(Expressions):
 # ---------------------------------------------------------------------------------------------- pieces
 
 
-def _sequence(parts: list[Run]) -> Run:
-    if len(parts) == 1:
-        return parts[0]
+def _sequence(steps: list[Run]) -> Run:
+    if len(steps) == 1:
+        return steps[0]
 
     def run(run: Lockstep) -> None:
-        for part in parts:
-            part(run)
+        for step in steps:
+            step(run)
 
     return run
 

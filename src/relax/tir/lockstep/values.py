@@ -192,9 +192,11 @@ def _same_bits(source: DataType, target: DataType, value: Any) -> Any:
 
 
 def _one_by_one(function: Function, dtype: DataType, *values: Any) -> Array:
-    parts = np.broadcast_arrays(*values)
-    result: Array = np.empty(parts[0].shape, held_dtype(dtype))
-    result.reshape(-1)[:] = [function(*items) for items in zip(*(part.ravel().tolist() for part in parts), strict=True)]
+    arrays = np.broadcast_arrays(*values)
+    result: Array = np.empty(arrays[0].shape, held_dtype(dtype))
+    result.reshape(-1)[:] = [
+        function(*items) for items in zip(*(array.ravel().tolist() for array in arrays), strict=True)
+    ]
     return result
 
 
@@ -206,8 +208,8 @@ def _fused_singles(a: Any, b: Any, c: Any) -> Any:
     """
     product, c = _as_double(a) * _as_double(b), _as_double(c)
     total = product + c
-    part = total - product
-    error = (product - (total - part)) + (c - part)
+    rounded_c = total - product
+    error = (product - (total - rounded_c)) + (c - rounded_c)
     inexact: Any = (error != 0) & np.isfinite(error)
     if inexact.any():
         bits = total.view(np.int64)

@@ -45,9 +45,9 @@ def gain(stmt: Stmt, prepared: Callable[[PrimExpr], Callable[[Env], Any]]) -> tu
             if number is not None:
                 inside[var] = number
         sizes = {extent: _number(value, inside) for extent, value in values.items()}
-        known = {extent: max(size, 0) for extent, size in sizes.items() if size is not None}
+        counts = {extent: max(size, 0) for extent, size in sizes.items() if size is not None}
         return fixed + sum(
-            times * math.prod(known.get(extent, UNKNOWN) for extent in extents) for times, extents in open_
+            times * math.prod(counts.get(extent, UNKNOWN) for extent in extents) for times, extents in open_
         )
 
     return fixed, count

@@ -64,9 +64,9 @@ class _ListType(ArgumentType):
 
 def argument_type(annotation: str) -> ArgumentType:
     """Return the type for an annotation of a primitive's parameter."""
-    known = _TYPES.get(annotation)
-    if known is not None:
-        return known
+    entry = _TYPES.get(annotation)
+    if entry is not None:
+        return entry
     if annotation.startswith("Sequence[") and annotation.endswith("]"):
         item = argument_type(annotation.removeprefix("Sequence[")[:-1])
         return _ListType("a list", _sequence, item=item)

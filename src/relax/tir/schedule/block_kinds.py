@@ -82,7 +82,7 @@ def _other_element_problem(block: Block) -> str | None:
 def nodes_of(node: Node, kind: type[N]) -> list[N]:
     """Return the nodes of a class in a statement or expression."""
     result: list[N] = []
-    post_order_visit(node, lambda part: result.append(part) if isinstance(part, kind) else None)
+    post_order_visit(node, lambda inner: result.append(inner) if isinstance(inner, kind) else None)
     return result
 
 
@@ -138,9 +138,9 @@ def _common_problem(child: BlockRealize, scope: Block, alone: bool) -> str | Non
         if len(siblings.by_pointer[region.buffer.data]) > 1:
             return f"buffer {region.buffer.name} shares its storage with another buffer"
     for region in used.writes:
-        others = [c for c in siblings.writers.get(region.buffer, ()) if c is not child]
-        if others and alone:
-            name = others[0].block.name_hint
+        other_writers = [c for c in siblings.writers.get(region.buffer, ()) if c is not child]
+        if other_writers and alone:
+            name = other_writers[0].block.name_hint
             return f"it is not the only block that writes buffer {region.buffer.name}: so does {name}"
         if region.buffer in siblings.loose:
             return f"a statement outside of blocks reads or writes buffer {region.buffer.name}"

@@ -213,11 +213,11 @@ def allocating_block(state: ScheduleState, block: BlockRV, buffer: Buffer) -> Bl
     )
 
 
-def demand_apart(state: ScheduleState, function: str, buffer: Buffer, others: Iterable[Buffer]) -> None:
+def demand_apart(state: ScheduleState, function: str, buffer: Buffer, other_buffers: Iterable[Buffer]) -> None:
     """Set ``tir.noalias`` if a parameter's memory must not overlap that of other parameters."""
     func = state.func(function)
     if func.attrs.get("tir.noalias") or not is_parameter(func, buffer):
         return
-    if any(other is not buffer and is_parameter(func, other) for other in others):
+    if any(other is not buffer and is_parameter(func, other) for other in other_buffers):
         promised = func.replace(attrs={**func.attrs, "tir.noalias": True})
         state.replace_function(function, promised)

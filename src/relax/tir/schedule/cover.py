@@ -74,8 +74,8 @@ def _stores_below(stmt: Stmt) -> Iterator[Store]:
             if all(index.dtype.lanes == 1 for index in stmt.indices):
                 yield Store(stmt.buffer, stmt.indices, (), ())
         case SeqStmt(seq):
-            for part in seq:
-                yield from _stores_below(part)
+            for child in seq:
+                yield from _stores_below(child)
         case For():
             for store in _stores_below(stmt.body):
                 yield replace(store, loops=(stmt, *store.loops))

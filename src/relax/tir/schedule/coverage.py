@@ -40,9 +40,9 @@ def writes_all_of(site: Site, realize: BlockRealize, path: Path, region: BufferR
         return True
     variables = [loop.loop_var for loop in loops]
     taken: set[Var] = set()
-    for index, extent, part in zip(indices, region.region, portion.ranges, strict=True):
+    for index, extent, needed in zip(indices, region.region, portion.ranges, strict=True):
         used = set(free_vars(index)) & set(variables)
-        if used & taken or not _reaches(site, index, extent.extent, [x for x in loops if x.loop_var in used], part):
+        if used & taken or not _reaches(site, index, extent.extent, [x for x in loops if x.loop_var in used], needed):
             return False
         taken |= used
     return all(_holds_for(site, c, indices, portion, set(variables)) for c in conditions)
@@ -103,13 +103,13 @@ def _maps_onto(
     mapped = detect_iter_map(
         indices, domain, conjunction(conditions), IterMapLevel.Surjective, analyzer=site.analyzer.copy()
     )
-    for found, part in zip(mapped.indices, portion.ranges, strict=False):
-        extent: PrimExpr = const(1, found.dtype)
-        for split in found.args:
-            if len(found.args) > 1 or not is_const(split.scale, 1):
+    for index, needed in zip(mapped.indices, portion.ranges, strict=False):
+        extent: PrimExpr = const(1, index.dtype)
+        for split in index.args:
+            if len(index.args) > 1 or not is_const(split.scale, 1):
                 return False
             extent = split.extent
-        inside = (found.base <= part.min, part.min + part.extent <= found.base + extent)
+        inside = (index.base <= needed.min, needed.min + needed.extent <= index.base + extent)
         if not all(site.analyzer.can_prove(condition) for condition in inside):
             return False
     return len(mapped.indices) == len(indices)
@@ -128,7 +128,7 @@ def _runs_if_needed(site: Site, loop: For, realize: BlockRealize) -> bool:
     return kinds == {"spatial"} or (kinds == {"reduce"} and realize.block.init is not None)
 
 
-def _reaches(site: Site, index: PrimExpr, width: PrimExpr, loops: Sequence[For], part: Range) -> bool:
+def _reaches(site: Site, index: PrimExpr, width: PrimExpr, loops: Sequence[For], needed: Range) -> bool:
     """True if a sum of multiples of loop variables, with accesses of `width` elements, covers a range."""
     analyzer = site.analyzer
     variables = {loop.loop_var for loop in loops}
@@ -147,27 +147,27 @@ def _reaches(site: Site, index: PrimExpr, width: PrimExpr, loops: Sequence[For],
         if not analyzer.can_prove(reach >= step):
             return False
         reach = reach + (extent - 1) * step
-    return analyzer.can_prove(first <= part.min) and analyzer.can_prove(part.min + part.extent <= first + reach)
+    return analyzer.can_prove(first <= needed.min) and analyzer.can_prove(needed.min + needed.extent <= first + reach)
 
 
 def _holds_for(site: Site, condition: PrimExpr, indices: Sequence[PrimExpr], portion: Portion, inner: set[Var]) -> bool:
     """True if a condition holds whenever the indices lie in the portion."""
     if not _uses(condition, inner):
         analyzer = site.analyzer.copy()
-        for part, limits in zip(portion.ranges, portion.conditions, strict=True):
-            for limit in limits if is_const(part.extent, 1) else ():
-                analyzer.assume(limit(part.min))
+        for needed, limits in zip(portion.ranges, portion.conditions, strict=True):
+            for limit in limits if is_const(needed.extent, 1) else ():
+                analyzer.assume(limit(needed.min))
         return analyzer.can_prove(condition)
     if not isinstance(condition, (LT, LE, GT, GE)):
         return False
     difference = condition.a - condition.b
-    for index, part, limits in zip(indices, portion.ranges, portion.conditions, strict=True):
+    for index, needed, limits in zip(indices, portion.ranges, portion.conditions, strict=True):
         rest = simplify(difference - index)
         if index.dtype != difference.dtype or _uses(rest, inner):
             continue
         analyzer = site.analyzer.copy()
         element = Var("element", index.dtype)
-        analyzer.bind(element, part)
+        analyzer.bind(element, needed)
         for limit in limits:
             analyzer.assume(limit(element))
         zero = const(0, index.dtype)

@@ -40,7 +40,7 @@ class ScheduleError(DiagnosticError):
     """
 
     def __init__(self, code: str, message: str, *places: Node, hint: str = "") -> None:
-        span = next((place.span for place in places if place.span is not None), None)
+        span = next((node.span for node in places if node.span is not None), None)
         super().__init__(Diagnostic(code, message, span, hint=hint))
         self.places = places
         self.program = ""

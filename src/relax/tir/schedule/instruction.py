@@ -74,9 +74,9 @@ class InstructionKind:
     def by_position(self) -> list[str]:
         """Names of the parameters that must be given by position: those up to ``*loops``."""
         parameters = list(self.signature.parameters.values())[1:]
-        for place, parameter in enumerate(parameters):
+        for position, parameter in enumerate(parameters):
             if parameter.kind is parameter.VAR_POSITIONAL:
-                return [item.name for item in parameters[: place + 1]]
+                return [item.name for item in parameters[: position + 1]]
         return []
 
     @staticmethod

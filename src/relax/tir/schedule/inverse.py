@@ -33,15 +33,15 @@ def inverse_of(
         plain = {var: as_dtype(point, var.dtype) for var, point in zip(variables, points, strict=True)}
         return _with_single_values(plain, domains)
     mapped = detect_iter_map(indices, domains, True, IterMapLevel.Injective, False)
-    places = [Var("p", index.dtype) for index in indices]
+    index_vars = [Var("p", index.dtype) for index in indices]
     try:
-        result = inverse_affine_iter_map(mapped.indices, places) if not mapped.errors else {}
+        result = inverse_affine_iter_map(mapped.indices, index_vars) if not mapped.errors else {}
     except ValueError:
         return None
     values = _with_single_values({var: as_dtype(value, var.dtype) for var, value in result.items()}, domains)
-    if values is None or not _is_inverse(domains, dict(zip(places, indices, strict=True)), values):
+    if values is None or not _is_inverse(domains, dict(zip(index_vars, indices, strict=True)), values):
         return None
-    at = {place: as_dtype(point, place.dtype) for place, point in zip(places, points, strict=True)}
+    at = {index_var: as_dtype(point, index_var.dtype) for index_var, point in zip(index_vars, points, strict=True)}
     return {var: simplify(substitute(value, at)) for var, value in values.items()}
 
 

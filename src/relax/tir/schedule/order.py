@@ -66,8 +66,8 @@ def require_only_loops_around(state: ScheduleState, block: BlockRV) -> None:
     chain: list[Node] = [*state.loops(block), realize]
     stmt: Stmt = state.scope(block).block.body
     for item in chain:
-        parts = stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
-        if not any(part is item for part in parts):
+        children = stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+        if not any(child is item for child in children):
             raise ScheduleError(
                 STRUCTURE,
                 f"block {block.name} stands below a statement that is no loop",

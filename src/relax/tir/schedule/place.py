@@ -113,7 +113,7 @@ def _at_points(block: Block, region: BufferRegion, box: Box) -> dict[Var, PrimEx
 
 
 def _solve(var: Var, block: Block, region: BufferRegion, box: Box, touching: bool) -> Interval | None:
-    others: dict[Var, Interval | None] = {
+    other_bounds: dict[Var, Interval | None] = {
         v.var: None if v.dom is None else (v.dom.min, v.dom.min + v.dom.extent - 1)
         for v in block.iter_vars
         if v.var is not var
@@ -122,25 +122,25 @@ def _solve(var: Var, block: Block, region: BufferRegion, box: Box, touching: boo
         if interval is None or var not in set(free_vars(extent.min)):
             continue
         length = simplify(extent.extent - 1)
-        if not {var, *others}.isdisjoint(free_vars(length)):
+        if not {var, *other_bounds}.isdisjoint(free_vars(length)):
             continue
         low, high = interval
         low, high = (low - length, high) if touching else (low, high - length)
-        solved = _inverted(var, extent.min, (low, high), others)
+        solved = _inverted(var, extent.min, (low, high), other_bounds)
         if solved is not None:
             return solved
     return None
 
 
-def _inverted(var: Var, index: PrimExpr, target: Interval, others: dict[Var, Interval | None]) -> Interval | None:
+def _inverted(var: Var, index: PrimExpr, target: Interval, other_bounds: dict[Var, Interval | None]) -> Interval | None:
     """Return the values of a variable for which an index may lie in an interval, for any values of the other
     variables.
     """
     low, high = target
     if isinstance(index, FloorDiv) and isinstance(index.b, IntImm) and index.b.value > 0:
-        return _inverted(var, index.a, (low * index.b, high * index.b + (index.b.value - 1)), others)
+        return _inverted(var, index.a, (low * index.b, high * index.b + (index.b.value - 1)), other_bounds)
     step = simplify(substitute(index, {var: var + 1}) - index)
-    rest = bounds_of(simplify(substitute(index, {var: const(0, var.dtype)})), others)
+    rest = bounds_of(simplify(substitute(index, {var: const(0, var.dtype)})), other_bounds)
     if not isinstance(step, IntImm) or step.value == 0 or rest is None:
         return None
     factor = abs(step.value)
@@ -242,8 +242,8 @@ def children_of_body(body: Stmt) -> tuple[Stmt, ...]:
 def last_writer(children: Sequence[Stmt], before: dict[str, bool]) -> int:
     """Return the index of the last statement with a block that must precede, or -1."""
     result = -1
-    for i, part in enumerate(children):
-        if any(before.get(item.block.name_hint, False) for item in blocks_in(part)):
+    for i, child in enumerate(children):
+        if any(before.get(item.block.name_hint, False) for item in blocks_in(child)):
             result = i
     return result
 

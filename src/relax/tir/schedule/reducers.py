@@ -53,7 +53,7 @@ def combination_of(block: Block) -> Combination:
         raise NoCombination("its init and its body write different buffers")
     indices = updates[buffers[0]][0]
     for buffer in buffers:
-        if not all(structural_equal(place, indices) for place in (updates[buffer][0], starts[buffer][0])):
+        if not all(structural_equal(written, indices) for written in (updates[buffer][0], starts[buffer][0])):
             raise NoCombination("its init and its body write at different indices")
     results = [BufferLoad(buffer, indices) for buffer in buffers]
     values = [updates[buffer][1] for buffer in buffers]
@@ -117,10 +117,10 @@ def _selection(
     if not facts.associative:
         raise NoCombination("it is not proved that its selection may be done in parts")
 
-    def combine(so_far: Values, part: Values) -> Values:
-        pairs = [*zip(lhs, so_far, strict=True), *zip(rhs, part, strict=True)]
+    def combine(so_far: Values, partial: Values) -> Values:
+        pairs = [*zip(lhs, so_far, strict=True), *zip(rhs, partial, strict=True)]
         chosen = substitute(condition, dict(pairs))
-        return tuple(Select(chosen, x, y) for x, y in zip(so_far, part, strict=True))
+        return tuple(Select(chosen, x, y) for x, y in zip(so_far, partial, strict=True))
 
     return Combination(buffers, indices, identity, combine, facts.commutative)
 

@@ -165,11 +165,11 @@ def fresh_copy(stmt: Stmt, state: ScheduleState, function: str) -> Stmt:
     """Return a copy of a statement with fresh variables and block names."""
     taken: set[str] = set()
 
-    def rename(part: Stmt) -> Stmt:
-        if not isinstance(part, BlockRealize):
-            return map_parts(part, rename)
-        name = fresh_name(state, function, part.block.name_hint, taken)
-        return part.replace(block=part.block.replace(name_hint=name, body=rename(part.block.body)))
+    def rename(current: Stmt) -> Stmt:
+        if not isinstance(current, BlockRealize):
+            return map_parts(current, rename)
+        name = fresh_name(state, function, current.block.name_hint, taken)
+        return current.replace(block=current.block.replace(name_hint=name, body=rename(current.block.body)))
 
     return rename(renew_bound_vars(stmt))
 

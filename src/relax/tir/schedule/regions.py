@@ -40,7 +40,7 @@ def relaxed_box(region: BufferRegion, realize: BlockRealize, inner: Iterable[For
 def reads_memory(expr: PrimExpr) -> bool:
     """True if an expression loads from a buffer or calls a function: its value may differ at another place."""
     reads: list[PrimExpr] = []
-    post_order(expr, lambda part: reads.append(part) if isinstance(part, (BufferLoad, Call)) else None)
+    post_order(expr, lambda node: reads.append(node) if isinstance(node, (BufferLoad, Call)) else None)
     return bool(reads)
 
 

@@ -100,7 +100,7 @@ class Relayout(StmtExprMutator):
         self.domains += domains
         changed = self.visit_children(node)
         del self.domains[count:]
-        self.analyzers = {size: known for size, known in self.analyzers.items() if size <= count}
+        self.analyzers = {size: analyzer for size, analyzer in self.analyzers.items() if size <= count}
         return changed
 
     def regions(self, declared: tuple[BufferRegion, ...], actual: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:
@@ -116,15 +116,15 @@ def moved_indices(mapping: IndexMap, indices: Indices) -> list[PrimExpr]:
     A final index that depends on int32 indices only is int32, regardless of the other indices' dtypes.
     """
     result: list[PrimExpr] = []
-    places = dict(zip(mapping.initial_indices, indices, strict=True))
+    values = dict(zip(mapping.initial_indices, indices, strict=True))
     for position, final in enumerate(mapping.final_indices):
         used = free_vars(final)
-        dtypes = {str(places[var].dtype) for var in used if var in places}
-        dtype = dtypes.pop() if len(dtypes) == 1 and places.keys() >= set(used) else "int64"
+        dtypes = {str(values[var].dtype) for var in used if var in values}
+        dtype = dtypes.pop() if len(dtypes) == 1 and values.keys() >= set(used) else "int64"
         typed = mapping.with_dtype(dtype)
         table = {
-            var: place.astype(dtype)
-            for var, place in zip(typed.initial_indices, indices, strict=True)
+            var: index.astype(dtype)
+            for var, index in zip(typed.initial_indices, indices, strict=True)
             if uses(typed.final_indices[position], var)
         }
         result.append(substitute(typed.final_indices[position], table))

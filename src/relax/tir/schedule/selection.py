@@ -112,7 +112,7 @@ def _within(number: Number, bounds: tuple[Number, Number]) -> bool:
 
 def _constants(keep: PrimExpr, lhs: Sequence[Var], rhs: Sequence[Var]) -> list[list[Number]] | None:
     """Return the constants with which each component is compared, or None for an unsupported condition."""
-    place = {var: i for variables in (lhs, rhs) for i, var in enumerate(variables)}
+    component_of = {var: i for variables in (lhs, rhs) for i, var in enumerate(variables)}
     result: list[list[Number]] = [[] for _ in lhs]
 
     def collect(expr: PrimExpr) -> bool:
@@ -124,14 +124,14 @@ def _constants(keep: PrimExpr, lhs: Sequence[Var], rhs: Sequence[Var]) -> list[l
             case IntImm():
                 return True
             case Call(args=(Var() as var,)) if expr.intrinsic == "isnan":
-                return var in place
+                return var in component_of
             case CompareExpr():
-                places = {place.get(side) if isinstance(side, Var) else -1 for side in (expr.a, expr.b)}
+                components = {component_of.get(side) if isinstance(side, Var) else -1 for side in (expr.a, expr.b)}
                 numbers = [_number(side) for side in (expr.a, expr.b) if not isinstance(side, Var)]
-                places.discard(-1)
-                if len(places) != 1 or None in places or None in numbers:
+                components.discard(-1)
+                if len(components) != 1 or None in components or None in numbers:
                     return False
-                (index,) = places
+                (index,) = components
                 assert index is not None
                 result[index] += [number for number in numbers if number is not None]
                 return True
@@ -143,7 +143,7 @@ def _constants(keep: PrimExpr, lhs: Sequence[Var], rhs: Sequence[Var]) -> list[l
 
 def _asks_for_nan(keep: PrimExpr) -> bool:
     tests: list[Call] = []
-    post_order_visit(keep, lambda part: tests.append(part) if isinstance(part, Call) else None)
+    post_order_visit(keep, lambda node: tests.append(node) if isinstance(node, Call) else None)
     return bool(tests)
 
 

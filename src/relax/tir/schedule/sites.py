@@ -59,7 +59,7 @@ def paths(body: Stmt) -> dict[BlockRealize, Path]:
 
 def edited(stmt: Stmt, edits: Mapping[Stmt, Callable[[Stmt], Stmt]]) -> Stmt:
     """Apply edits to statements of a scope, inner ones first; blocks are not entered."""
-    result = stmt if isinstance(stmt, BlockRealize) else map_parts(stmt, lambda part: edited(part, edits))
+    result = stmt if isinstance(stmt, BlockRealize) else map_parts(stmt, lambda child: edited(child, edits))
     edit = edits.get(stmt)
     return result if edit is None else edit(result)
 
@@ -135,15 +135,15 @@ def common_depth(ways: Sequence[Path]) -> int:
 
 
 def site_before(
-    state: ScheduleState, scope: BlockRV, users: Sequence[Path], others: Sequence[Path] = ()
+    state: ScheduleState, scope: BlockRV, users: Sequence[Path], other_paths: Sequence[Path] = ()
 ) -> tuple[Site, list[Stmt]]:
-    """Return the site before the first of `users`, inside all loops that they share with `others`.
+    """Return the site before the first of `users`, inside all loops that they share with `other_paths`.
 
-    Without `others`, the site is as far outside as possible. Also returns the statements at the anchor's level, from
-    the anchor to the last user.
+    Without `other_paths`, the site is as far outside as possible. Also returns the statements at the anchor's level,
+    from the anchor to the last user.
     """
-    depth = common_depth([*users, *others])
-    position = _peeled(users[0], depth if others else 0)
+    depth = common_depth([*users, *other_paths])
+    position = _peeled(users[0], depth if other_paths else 0)
     if depth > position:
         span = [users[0][position]]
     else:

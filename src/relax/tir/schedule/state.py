@@ -88,24 +88,24 @@ class ScheduleState:
 
     def loop(self, rv: LoopRV) -> For:
         """Return the loop that a random variable denotes. Raises ScheduleError if it no longer exists."""
-        place = self._places.get(rv.var)
-        if place is None:
+        location = self._places.get(rv.var)
+        if location is None:
             raise ScheduleError(
                 EXPIRED, f"the loop {rv.var.name} is no longer there", hint="ask for it again with get_loops"
             )
-        return cast(For, place.stmt)
+        return cast(For, location.stmt)
 
     def realize(self, rv: BlockRV) -> BlockRealize:
         """Return the BlockRealize that a random variable denotes. Raises ScheduleError if it no longer exists."""
         name = rv.name
         while (rv.function, name) not in self._places and (rv.function, name) in self._renamed:
             name = self._renamed[rv.function, name]
-        place = self._places.get((rv.function, name))
-        if place is None:
+        location = self._places.get((rv.function, name))
+        if location is None:
             raise ScheduleError(
                 EXPIRED, f"the block {rv.name} is no longer there", hint="ask for it again with get_block"
             )
-        return cast(BlockRealize, place.stmt)
+        return cast(BlockRealize, location.stmt)
 
     def block(self, rv: BlockRV) -> Block:
         """Return the block that a random variable denotes. Raises ScheduleError if it no longer exists."""
@@ -151,16 +151,16 @@ class ScheduleState:
 
     def parent(self, rv: BlockRV | LoopRV) -> Placed | None:
         """Return the block or loop directly around another one; None for a root block."""
-        place = self._place(rv)
-        return None if place.parent is None else self._places[place.parent].stmt
+        location = self._location(rv)
+        return None if location.parent is None else self._places[location.parent].stmt
 
     def ancestors(self, rv: BlockRV | LoopRV) -> list[Placed]:
         """Return the enclosing blocks and loops, the innermost first."""
-        return list(self._around(self._place(rv)))
+        return list(self._around(self._location(rv)))
 
     def scope(self, rv: BlockRV | LoopRV) -> BlockRealize:
         """Return the innermost enclosing block. Raises ScheduleError for a root block."""
-        for stmt in self._around(self._place(rv)):
+        for stmt in self._around(self._location(rv)):
             if isinstance(stmt, BlockRealize):
                 return stmt
         raise ScheduleError(STRUCTURE, "this is the root block, which is in the scope of no other", self.placed(rv))
@@ -168,7 +168,7 @@ class ScheduleState:
     def loops(self, rv: BlockRV | LoopRV) -> list[For]:
         """Return the loops around a block or loop within its scope, outermost first; a loop itself is the last."""
         result: list[For] = [self.loop(rv)] if isinstance(rv, LoopRV) else []
-        for stmt in self._around(self._place(rv)):
+        for stmt in self._around(self._location(rv)):
             if isinstance(stmt, BlockRealize):
                 break
             result.append(stmt)
@@ -180,19 +180,19 @@ class ScheduleState:
 
     def rv_of_stmt(self, stmt: For | Block) -> BlockRV | LoopRV:
         """Return a random variable for a loop or block of the program. Raises ScheduleError if it is not there."""
-        for key, place in self._places.items():
-            if place.stmt is stmt or (isinstance(place.stmt, BlockRealize) and place.stmt.block is stmt):
-                return LoopRV(place.function, key) if isinstance(key, Var) else BlockRV(*key)
+        for key, location in self._places.items():
+            if location.stmt is stmt or (isinstance(location.stmt, BlockRealize) and location.stmt.block is stmt):
+                return LoopRV(location.function, key) if isinstance(key, Var) else BlockRV(*key)
         raise ScheduleError(EXPIRED, "the statement is not in the program of the schedule as it is now")
 
-    def _place(self, rv: BlockRV | LoopRV) -> StatePlace:
+    def _location(self, rv: BlockRV | LoopRV) -> StatePlace:
         stmt = self.placed(rv)
         return self._places[_key(stmt, rv.function)]
 
-    def _around(self, place: StatePlace) -> Iterator[Placed]:
-        while place.parent is not None:
-            place = self._places[place.parent]
-            yield place.stmt
+    def _around(self, location: StatePlace) -> Iterator[Placed]:
+        while location.parent is not None:
+            location = self._places[location.parent]
+            yield location.stmt
 
     # ------------------------------------------------------------------ changes
 
@@ -214,10 +214,10 @@ class ScheduleState:
         Blocks are identified by name and loops by variable: additional ones in `new` must have unique names and
         variables. Raises ScheduleError if a block would become empty.
         """
-        place = self._places[_key(old, function)]
-        assert place.stmt is old, "the statement to be replaced is not the one of the program"
+        location = self._places[_key(old, function)]
+        assert location.stmt is old, "the statement to be replaced is not the one of the program"
         current: Stmt = old
-        parent_key = place.parent
+        parent_key = location.parent
         while is_nothing(new) and parent_key is not None:
             parent = self._places[parent_key]
             if isinstance(parent.stmt, BlockRealize):
@@ -236,20 +236,20 @@ class ScheduleState:
         self._put(old, new, parent_key, function)
 
     def _put(self, old: Placed, new: Stmt, parent: Key | None, function: str) -> None:
-        places = self._own_places()
-        added = _index(new, parent, function, places)
-        kept = {id(place.stmt) for place in added.values()}
+        locations = self._own_places()
+        added = _index(new, parent, function, locations)
+        kept = {id(location.stmt) for location in added.values()}
         for key in _keys_below(old, function, kept):
             if key not in added:
-                del places[key]
-        places.update(added)
+                del locations[key]
+        locations.update(added)
         current: Stmt = new
         while parent is not None:
-            place = places[parent]
-            rebuilt = _rebuilt(place.stmt, old, current)
-            old, current = place.stmt, rebuilt
-            places[parent] = StatePlace(rebuilt, place.parent, function)
-            parent = place.parent
+            location = locations[parent]
+            rebuilt = _rebuilt(location.stmt, old, current)
+            old, current = location.stmt, rebuilt
+            locations[parent] = StatePlace(rebuilt, location.parent, function)
+            parent = location.parent
         func = self.func(function)
         if not isinstance(current, BlockRealize):
             raise ScheduleError(STRUCTURE, "the root block cannot be replaced by something else")
@@ -257,15 +257,15 @@ class ScheduleState:
 
     def replace_function(self, function: str, func: PrimFunc) -> None:
         """Replace a function, for rewrites that change its parameters' buffers."""
-        places = self._own_places()
+        locations = self._own_places()
         body = func.body
         assert isinstance(body, BlockRealize)
-        added = _index(body, None, function, places)
-        kept = {id(place.stmt) for place in added.values()}
+        added = _index(body, None, function, locations)
+        kept = {id(location.stmt) for location in added.values()}
         for key in _keys_below(self.root(function), function, kept):
             if key not in added:
-                del places[key]
-        places.update(added)
+                del locations[key]
+        locations.update(added)
         self.mod = self.mod.with_function(function, func)
 
     def _own_places(self) -> dict[Key, StatePlace]:
@@ -288,8 +288,8 @@ def _placed_below(stmt: Stmt) -> Iterator[Placed]:
         stack.extend(reversed(parts_of(node)))
 
 
-def _index(stmt: Stmt, parent: Key | None, function: str, places: dict[Key, StatePlace]) -> dict[Key, StatePlace]:
-    """Return the locations of loops and blocks in a new statement; subtrees already in `places` are not entered."""
+def _index(stmt: Stmt, parent: Key | None, function: str, locations: dict[Key, StatePlace]) -> dict[Key, StatePlace]:
+    """Return the locations of loops and blocks in a new statement; subtrees already in `locations` are not entered."""
     result: dict[Key, StatePlace] = {}
     stack: list[tuple[Stmt, Key | None]] = [(stmt, parent)]
     while stack:
@@ -298,7 +298,7 @@ def _index(stmt: Stmt, parent: Key | None, function: str, places: dict[Key, Stat
             key = _key(node, function)
             assert key not in result, f"{key} is there twice"
             result[key] = StatePlace(node, around, function)
-            present = places.get(key)
+            present = locations.get(key)
             if present is not None and present.stmt is node:
                 continue  # shared with the program before: everything inside has its place
             around = key
@@ -332,7 +332,7 @@ def replace_below(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
         return new
     if isinstance(stmt, (For, BlockRealize)):
         return stmt
-    return map_parts(stmt, lambda part: replace_below(part, old, new))
+    return map_parts(stmt, lambda child: replace_below(child, old, new))
 
 
 def _with_unique_names(root: BlockRealize) -> BlockRealize:

@@ -238,7 +238,7 @@ class _Matcher:
     # -------------------------------------------------------------------------------------- buffers
 
     def access(
-        self, buffer: Buffer, indices: Sequence[PrimExpr], described: Buffer, places: Sequence[PrimExpr]
+        self, buffer: Buffer, indices: Sequence[PrimExpr], described: Buffer, described_indices: Sequence[PrimExpr]
     ) -> None:
         """Match an access with the location of the description's buffer, which the first access determines. Raises
         Mismatch.
@@ -248,23 +248,26 @@ class _Matcher:
                 f"buffer {buffer.name} holds {buffer.dtype!s} in {buffer.scope}, {described.name} of the description "
                 f"{described.dtype!s} in {described.scope}"
             )
-        skipped = len(indices) - len(places)
+        skipped = len(indices) - len(described_indices)
         if skipped < 0:
             raise Mismatch(
                 f"buffer {buffer.name} has {buffer.ndim} dimensions, {described.name} of the description "
                 f"{described.ndim}"
             )
         start = [*indices[:skipped]]
-        for index, place in zip(indices[skipped:], places, strict=True):
-            value = self.translated(place, index)
+        for index, described_index in zip(indices[skipped:], described_indices, strict=True):
+            value = self.translated(described_index, index)
             if value is None:
-                raise Mismatch(f"the index {place} of {described.name} in the description is no index of loops")
+                raise Mismatch(
+                    f"the index {described_index} of {described.name} in the description is no index of loops"
+                )
             start.append(index - value)
         start = [self.analyzer.simplify(value) for value in start]
         for value in start:
             if self.inner.intersection(free_vars(value)):
                 raise Mismatch(
-                    f"{_text(buffer, indices)} moves otherwise than {_text(described, places)} of the description"
+                    f"{_text(buffer, indices)} moves otherwise than {_text(described, described_indices)} of the "
+                    "description"
                 )
         present = self.places.get(described)
         if present is None:
@@ -273,19 +276,19 @@ class _Matcher:
             self.analyzer.can_prove_equal(a, b) for a, b in zip(present.start, start, strict=True)
         ):
             raise Mismatch(
-                f"{_text(buffer, indices)} stands where the description has {_text(described, places)}, which is "
-                f"{_text(present.buffer, present.start)} elsewhere"
+                f"{_text(buffer, indices)} stands where the description has {_text(described, described_indices)}, "
+                f"which is {_text(present.buffer, present.start)} elsewhere"
             )
 
     def require_apart(self, description: Stmt) -> None:
         """Raise if a buffer that the description writes coincides with another one of its buffers."""
         for store in _stores(description):
-            place = self.places[store.buffer]
+            written = self.places[store.buffer]
             for other, match in self.places.items():
-                if other is not store.buffer and match.buffer is place.buffer:
+                if other is not store.buffer and match.buffer is written.buffer:
                     raise Mismatch(
                         f"buffers {store.buffer.name}, which the description writes, and {other.name} would both be "
-                        f"{place.buffer.name}"
+                        f"{written.buffer.name}"
                     )
 
 
@@ -306,10 +309,10 @@ def _is_index_dtype(expr: PrimExpr) -> bool:
 def _stores(stmt: Stmt) -> list[BufferStore]:
     result: list[BufferStore] = []
 
-    def collect(part: Stmt) -> Stmt:
-        if isinstance(part, BufferStore):
-            result.append(part)
-        return map_parts(part, collect)
+    def collect(current: Stmt) -> Stmt:
+        if isinstance(current, BufferStore):
+            result.append(current)
+        return map_parts(current, collect)
 
     collect(stmt)
     return result

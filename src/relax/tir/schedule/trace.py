@@ -187,7 +187,7 @@ class Trace:
         if not inst.kind.samples or not any(item is inst for item, _ in steps):
             reason = "is not of this trace" if inst.kind.samples else "takes no decision"
             raise ScheduleError(TRACE, f"the instruction {inst.kind.name} {reason}")
-        return _of([(item, decision if item is inst else old) for item, old in steps])
+        return _trace_of([(item, decision if item is inst else old) for item, old in steps])
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
         """Return the trace without instructions that change nothing and whose outputs are unused."""
@@ -199,10 +199,10 @@ class Trace:
             used.difference_update(inst.outputs)
             used.update(inst.used())
             kept.append((inst, decision))
-        return _of(kept[::-1])
+        return _trace_of(kept[::-1])
 
 
-def _of(steps: Iterable[_Step]) -> Trace:
+def _trace_of(steps: Iterable[_Step]) -> Trace:
     trace = Trace()
     for inst, decision in steps:
         trace.append(inst, decision)
@@ -215,9 +215,9 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, (list, tuple)) else (result,)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def _other_number(kind: InstructionKind, expected: int, found: int) -> ScheduleError:
+def _other_number(kind: InstructionKind, expected: int, actual: int) -> ScheduleError:
     return ScheduleError(
         TRACE,
-        f"{kind.method} gave {found} results, but the trace goes on with {expected}",
+        f"{kind.method} gave {actual} results, but the trace goes on with {expected}",
         hint="the trace was recorded on a function with other loops or blocks",
     )

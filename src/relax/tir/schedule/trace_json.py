@@ -79,7 +79,7 @@ def read_json(document: Any, size_named: Callable[[str], PrimExpr]) -> Iterator[
     `size_named` returns the size with a name, of the function to which the trace is applied. Raises ScheduleError for
     malformed values.
     """
-    insts, decisions = _parts(document)
+    insts, decisions = _instructions_and_decisions(document)
     variables: dict[str, Any] = {}
     reader = _Reader(variables, size_named)
     for number, record in enumerate(insts):
@@ -104,7 +104,7 @@ def read_json(document: Any, size_named: Callable[[str], PrimExpr]) -> Iterator[
         yield kind, decoded, take
 
 
-def _parts(document: Any) -> tuple[list[Any], dict[int, Any]]:
+def _instructions_and_decisions(document: Any) -> tuple[list[Any], dict[int, Any]]:
     """Return the instructions, and the decisions by instruction index."""
     halves = _list_of(document, 2)
     insts, pairs = (None, None) if halves is None else map(_list_of, halves)
@@ -128,12 +128,12 @@ def _list_of(value: Any, length: int | None = None) -> list[Any] | None:
 
 
 def _record(record: Any, number: int) -> tuple[InstructionKind, dict[str, Any], list[str]]:
-    parts = _list_of(record, 3)
-    outputs = None if parts is None else _list_of(parts[2])
-    if parts is None or outputs is None or not isinstance(parts[0], str) or not isinstance(parts[1], dict):
+    fields = _list_of(record, 3)
+    outputs = None if fields is None else _list_of(fields[2])
+    if fields is None or outputs is None or not isinstance(fields[0], str) or not isinstance(fields[1], dict):
         raise _unreadable(f"instruction {number} is not a kind, its arguments and its outputs")
-    kind = InstructionKind.get(parts[0])
-    arguments = cast("dict[str, Any]", parts[1])
+    kind = InstructionKind.get(fields[0])
+    arguments = cast("dict[str, Any]", fields[1])
     for key in arguments:
         if key not in kind.parameters:
             raise _unreadable(f"{kind.method} has no argument {key!r}")

@@ -30,32 +30,32 @@ def _line(inst: Instruction, decision: Any, numbering: Numbering) -> str:
     arguments = dict(inst.arguments)
     if decision is not None:
         arguments["decision"] = decision
-    parts = _arguments(inst, arguments, numbering)
+    texts = _arguments(inst, arguments, numbering)
     outputs = ", ".join(numbering.name_output(value) for value in inst.outputs)
     target = f"{outputs}{',' if inst.returns_list and len(inst.outputs) == 1 else ''} = " if outputs else ""
-    return f"{target}sch.{inst.kind.method}({', '.join(parts)})"
+    return f"{target}sch.{inst.kind.method}({', '.join(texts)})"
 
 
 def _arguments(inst: Instruction, arguments: dict[str, Any], numbering: Numbering) -> list[str]:
     """Write the arguments of a call: up to ``*loops`` by position, others by name; defaults are omitted."""
-    parts: list[str] = []
+    texts: list[str] = []
     by_position = inst.kind.by_position
     for name, value in arguments.items():
         parameter = inst.kind.signature.parameters[name]
         try:
             if parameter.kind is parameter.VAR_POSITIONAL:
-                parts += [python_text(item, numbering) for item in value]
+                texts += [python_text(item, numbering) for item in value]
             elif name in by_position:
-                parts.append(python_text(value, numbering))
+                texts.append(python_text(value, numbering))
             elif parameter.default is parameter.empty or not _is_default(value, parameter.default):
-                parts.append(f"{name}={python_text(value, numbering)}")
+                texts.append(f"{name}={python_text(value, numbering)}")
         except ScheduleError as error:
             raise ScheduleError(
                 error.diagnostics[0].code,
                 f"{inst.kind.method}, argument {name}: {error.diagnostics[0].message}",
                 hint=error.diagnostics[0].hint,
             ) from None
-    return parts
+    return texts
 
 
 def _is_default(value: Any, default: Any) -> bool:
@@ -104,9 +104,9 @@ def _node_text(value: Node, numbering: Numbering) -> str:
 def _lambda_text(index_map: IndexMap) -> str:
     """Write an index map as a lambda with fresh parameter names."""
     variables: dict[Var, Var] = {}
-    for place, var in enumerate(index_map.initial_indices):
+    for position, var in enumerate(index_map.initial_indices):
         fits = var.name.isidentifier() and all(var.name != other.name for other in variables.values())
-        variables[var] = Var(var.name if fits else f"i{place}_", var.dtype)
+        variables[var] = Var(var.name if fits else f"i{position}_", var.dtype)
     results = [expr_text(substitute(index, variables)) for index in index_map.final_indices]
     tail = "," if len(results) == 1 else ""
     return f"lambda {', '.join(var.name for var in variables.values())}: ({', '.join(results)}{tail})"

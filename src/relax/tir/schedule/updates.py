@@ -67,12 +67,12 @@ def stored_values(stmt: Stmt, where: str) -> dict[Buffer, tuple[Values, PrimExpr
         lets[stmt.var] = substitute(stmt.value, lets)
         stmt = stmt.body
     result: dict[Buffer, tuple[Values, PrimExpr]] = {}
-    for part in stmt.seq if isinstance(stmt, SeqStmt) else (stmt,):
-        if not isinstance(part, BufferStore) or part.predicate is not None or part.buffer in result:
+    for store in stmt.seq if isinstance(stmt, SeqStmt) else (stmt,):
+        if not isinstance(store, BufferStore) or store.predicate is not None or store.buffer in result:
             raise NoCombination(f"{where} is more than one store into each result")
-        if any(load.buffer in result for load in loads_in(part.value)):
+        if any(load.buffer in result for load in loads_in(store.value)):
             raise NoCombination(f"{where} reads a result that it has just stored")
-        result[part.buffer] = (part.indices, substitute(part.value, lets))
+        result[store.buffer] = (store.indices, substitute(store.value, lets))
     return result
 
 
@@ -93,13 +93,13 @@ def operation_of(value: PrimExpr, result: PrimExpr, buffers: Iterable[Buffer]) -
             return None
         kinds = {operation_of(branch, result, buffers) for branch in branches} - {"same"}
         return kinds.pop() if len(kinds) == 1 else None
-    parts, name = _operation(value)
+    operands, name = _operation(value)
     if name is None:
         return None
-    reading = [i for i, part in enumerate(parts) if reads_any(part, buffers)]
+    reading = [i for i, operand in enumerate(operands) if reads_any(operand, buffers)]
     if len(reading) != 1 or (isinstance(value, Sub) and reading == [1]):
         return None
-    inner = operation_of(parts[reading[0]], result, buffers)
+    inner = operation_of(operands[reading[0]], result, buffers)
     return name if inner in (name, "same") else None
 
 

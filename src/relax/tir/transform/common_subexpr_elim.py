@@ -30,10 +30,10 @@ def common_subexpr_elim(func: PrimFunc, enable_cse_tir: bool = True, identify_eq
     """Return the function with common subexpressions bound by lets."""
     if not enable_cse_tir or _has_blocks(func):
         return func
-    made = func.replace(body=_Elimination(_Keys(identify_equiv_terms)).rewritten(func.body))
-    if made is func or not identify_equiv_terms:
-        return made
-    return common_subexpr_elim(made, identify_equiv_terms=True)  # what was bound may make others equal
+    result = func.replace(body=_Elimination(_Keys(identify_equiv_terms)).rewritten(func.body))
+    if result is func or not identify_equiv_terms:
+        return result
+    return common_subexpr_elim(result, identify_equiv_terms=True)  # what was bound may make others equal
 
 
 def _has_blocks(func: PrimFunc) -> bool:
@@ -75,8 +75,8 @@ class _Keys:
             case IntImm(_, value) | FloatImm(_, value):
                 return type(expr), str(expr.dtype), repr(value)
             case BinaryExpr() | Cast() | Not() | Select():
-                parts = [self.written(part) for part in sub_expressions(expr)]
-                return None if None in parts else (type(expr), str(expr.dtype), *parts)
+                operands = [self.written(operand) for operand in sub_expressions(expr)]
+                return None if None in operands else (type(expr), str(expr.dtype), *operands)
             case _:
                 return None
 
@@ -115,8 +115,8 @@ class _Occurrences(StmtExprVisitor):
             self.bound.add(expr.var)
         if key is not None:
             self.around.append(key)
-        for part in sub_expressions(expr):
-            self.expression(part)
+        for operand in sub_expressions(expr):
+            self.expression(operand)
         if key is not None:
             self.around.pop()
 
@@ -136,13 +136,13 @@ class _Occurrences(StmtExprVisitor):
 
     def best(self) -> PrimExpr | None:
         """Return the most expensive expression that occurs twice and can be computed before the statement, or None."""
-        found: PrimExpr | None = None
+        best: PrimExpr | None = None
         for key, expr in self.first.items():
-            if self.count[key] < 2 or (found is not None and cost(expr) <= cost(found)):
+            if self.count[key] < 2 or (best is not None and cost(expr) <= cost(best)):
                 continue
             if self.bound.isdisjoint(self.keys.free.of(expr)):
-                found = expr
-        return found
+                best = expr
+        return best
 
 
 def _is_candidate(expr: PrimExpr) -> bool:
@@ -183,7 +183,7 @@ class _Elimination:
         if lets:
             assert isinstance(stmt, LetStmt)
             return stmt.replace(body=self.inside(stmt.body, lets - 1))
-        return map_children(stmt, lambda part: self.rewritten(part) if isinstance(part, Stmt) else part)
+        return map_children(stmt, lambda child: self.rewritten(child) if isinstance(child, Stmt) else child)
 
 
 class _Replacement(StmtExprMutator):

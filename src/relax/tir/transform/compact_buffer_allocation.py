@@ -49,9 +49,9 @@ def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFun
     boxes = {b: box for b, box in accesses.boxes.items() if b not in accesses.opaque and not _is_whole(b, box)}
     while boxes:
         compaction = _Compaction(func, boxes)
-        made = compaction.run()
+        compacted = compaction.run()
         if not compaction.refused:
-            return made
+            return compacted
         boxes = {buffer: box for buffer, box in boxes.items() if buffer not in compaction.refused}
     return func
 
@@ -106,8 +106,8 @@ class _Accesses(StmtExprVisitor):
         if buffer not in self.outside:
             return
         box = [self.interval(buffer, index) for index in indices]
-        known = self.boxes.get(buffer)
-        self.boxes[buffer] = box if known is None else [_union(a, b) for a, b in zip(known, box, strict=True)]
+        previous = self.boxes.get(buffer)
+        self.boxes[buffer] = box if previous is None else [_union(a, b) for a, b in zip(previous, box, strict=True)]
 
     def visit_BufferLoad(self, node: BufferLoad) -> None:
         self.access(node.buffer, node.indices)
@@ -162,9 +162,9 @@ class _Accesses(StmtExprVisitor):
             self.values[iter_var.var] = value
         for buffer in node.block.alloc_buffers:
             self.open(buffer)
-        for part in (*node.block.match_buffers, node.block.init, node.block.body):
-            if part is not None:
-                self.visit(part)
+        for child in (*node.block.match_buffers, node.block.init, node.block.body):
+            if child is not None:
+                self.visit(child)
 
 
 def _is_whole(buffer: Buffer, box: list[Interval | None]) -> bool:
@@ -259,19 +259,19 @@ class _Compaction(FactsMutator):
 
     def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
         self.open(node.buffer)
-        made = super().visit_AllocBuffer(node)
+        rewritten = super().visit_AllocBuffer(node)
         plan = self.plans.get(node.buffer)
-        assert isinstance(made, AllocBuffer)
-        return made if plan is None else made.replace(buffer=plan.buffer)
+        assert isinstance(rewritten, AllocBuffer)
+        return rewritten if plan is None else rewritten.replace(buffer=plan.buffer)
 
     def visit_Block(self, node: Block) -> Block:
         for buffer in node.alloc_buffers:
             self.open(buffer)
-        made = super().visit_Block(node)
+        rewritten = super().visit_Block(node)
         if not any(buffer in self.plans for buffer in node.alloc_buffers):
-            return made
-        small = tuple(self.plans[b].buffer if b in self.plans else b for b in made.alloc_buffers)
-        return made.replace(alloc_buffers=small)
+            return rewritten
+        small = tuple(self.plans[b].buffer if b in self.plans else b for b in rewritten.alloc_buffers)
+        return rewritten.replace(alloc_buffers=small)
 
     # ------------------------------------------------------------------ accesses
 

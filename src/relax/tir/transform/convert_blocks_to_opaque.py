@@ -39,11 +39,11 @@ class _Conversion(StmtExprMutator):
         for iter_var, value in zip(block.iter_vars, values, strict=True):
             self.values[iter_var.var] = value
         predicate = self.visit(node.predicate)
-        made = self.visit_children(block.replace(iter_vars=()))
+        new_block = self.visit_children(block.replace(iter_vars=()))
         return (
-            node.replace(iter_values=(), predicate=predicate, block=made)
+            node.replace(iter_values=(), predicate=predicate, block=new_block)
             if values
-            else node.replace(predicate=predicate, block=made)
+            else node.replace(predicate=predicate, block=new_block)
         )
 
 

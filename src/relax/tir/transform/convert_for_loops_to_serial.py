@@ -18,8 +18,8 @@ def convert_for_loops_to_serial(func: PrimFunc) -> PrimFunc:
 
 class _Conversion(StmtExprMutator):
     def visit_For(self, node: For) -> Stmt:
-        made = self.visit_children(node)
-        return made.replace(kind=ForKind.SERIAL) if made.kind is ForKind.PARALLEL else made
+        rewritten = self.visit_children(node)
+        return rewritten.replace(kind=ForKind.SERIAL) if rewritten.kind is ForKind.PARALLEL else rewritten
 
 
 ConvertForLoopsToSerial = each_prim_func(convert_for_loops_to_serial, "ConvertForLoopsToSerial")

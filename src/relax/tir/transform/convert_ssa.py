@@ -77,11 +77,11 @@ class _Conversion(StmtExprMutator):
         if with_pointer:
             self.bind(buffer.data)
         self._buffers[buffer] = buffer
-        made = self.visit_children(buffer)
-        if made is buffer and buffer in self.bound:
-            made = Buffer(**dict(fields_of(buffer)), span=buffer.span)
-        self.bound.add(made)
-        self._buffers[buffer] = made
+        rebuilt = self.visit_children(buffer)
+        if rebuilt is buffer and buffer in self.bound:
+            rebuilt = Buffer(**dict(fields_of(buffer)), span=buffer.span)
+        self.bound.add(rebuilt)
+        self._buffers[buffer] = rebuilt
 
     def open_parameter(self, buffer: Buffer) -> None:
         """Bind a buffer, and the variables in its sizes, strides and offset."""

@@ -53,9 +53,9 @@ def reads_memory(expr: PrimExpr) -> bool:
     """True if an expression loads from memory, or calls a function that may."""
     reads: list[PrimExpr] = []
 
-    def visit(part: PrimExpr) -> None:
-        if isinstance(part, BufferLoad) or (isinstance(part, Call) and not _is_arithmetic(part)):
-            reads.append(part)
+    def visit(node: PrimExpr) -> None:
+        if isinstance(node, BufferLoad) or (isinstance(node, Call) and not _is_arithmetic(node)):
+            reads.append(node)
 
     post_order(expr, visit)
     return bool(reads)
@@ -116,8 +116,8 @@ class FactsMutator(StmtExprMutator):
         """Return a context in which conditions are assumed; those that read memory are ignored."""
         stack = ExitStack()
         for condition in conditions:
-            for part in conjuncts(without_likely(condition)):
-                fact = without_likely(part)
+            for conjunct in conjuncts(without_likely(condition)):
+                fact = without_likely(conjunct)
                 if not reads_memory(fact):
                     stack.enter_context(self.analyzer.constraint_scope(fact))
         return stack
@@ -139,8 +139,8 @@ class FactsMutator(StmtExprMutator):
 
     def in_let(self, let: LetStmt) -> ExitStack:
         """Return the context of a let's body."""
-        known = let.value.dtype.is_integer and let.value.dtype == let.var.dtype
-        return self.holding([EQ(let.var, let.value)] if known else [])
+        is_exact = let.value.dtype.is_integer and let.value.dtype == let.var.dtype
+        return self.holding([EQ(let.var, let.value)] if is_exact else [])
 
     # ------------------------------------------------------------------ statements
 
@@ -199,9 +199,9 @@ class FactsMutator(StmtExprMutator):
         if node.intrinsic != "if_then_else":
             return self.visit_children(node)
         condition, yes, no = node.args
-        made = (self.visit(condition), self.visit_under(condition, yes), self.visit_under(Not(condition), no))
-        same = all(a is b for a, b in zip(made, node.args, strict=True))
-        return node if same else node.replace(args=made)
+        args = (self.visit(condition), self.visit_under(condition, yes), self.visit_under(Not(condition), no))
+        same = all(a is b for a, b in zip(args, node.args, strict=True))
+        return node if same else node.replace(args=args)
 
     def visit_under(self, condition: PrimExpr, expr: PrimExpr) -> PrimExpr:
         """Rewrite an expression where a condition holds; the result is not reused elsewhere."""
@@ -300,7 +300,7 @@ class FactsMutator(StmtExprMutator):
         low, high = self.analyzer.interval(size)
         if self.can_fail(size) or reads_memory(size) or low < 0 or high >= DIMENSION_LIMIT:
             return True
-        return any(not _far_from_overflow(self.analyzer, part) for part in _inner(size))
+        return any(not _far_from_overflow(self.analyzer, inner) for inner in _inner(size))
 
     def view_can_fail(self, view: Buffer) -> bool:
         """True unless a buffer declared over memory is proved to lie inside it."""
@@ -313,9 +313,9 @@ class FactsMutator(StmtExprMutator):
 
 
 def _inner(expr: PrimExpr) -> Iterator[PrimExpr]:
-    parts: list[PrimExpr] = []
-    post_order(expr, parts.append)
-    return iter(parts)
+    exprs: list[PrimExpr] = []
+    post_order(expr, exprs.append)
+    return iter(exprs)
 
 
 def _far_from_overflow(analyzer: Analyzer, expr: PrimExpr) -> bool:

@@ -44,14 +44,14 @@ class _Flattening(FactsMutator):
         for buffer in parameters:
             if _has_flat_form(buffer):
                 self.flat[buffer] = _flat(buffer)
-        made = super().run()
-        body = made.body
+        rewritten = super().run()
+        body = rewritten.body
         used = set(undefined_buffers(body))
         for buffer in reversed(parameters):
             view = self.flat.get(buffer)
             if view is not None and view in used:
                 body = DeclBuffer(view, body)
-        return made.replace(body=body)
+        return rewritten.replace(body=body)
 
     def open(self, buffer: Buffer) -> None:
         """Create the flattened buffer of a buffer in scope, if it needs one and its size is proved valid."""
@@ -64,25 +64,25 @@ class _Flattening(FactsMutator):
 
     def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
         self.open(node.buffer)
-        made = super().visit_AllocBuffer(node)
-        assert isinstance(made, AllocBuffer)
+        rewritten = super().visit_AllocBuffer(node)
+        assert isinstance(rewritten, AllocBuffer)
         flat = self.flat.get(node.buffer)
-        used = undefined_buffers(made.body)
+        used = undefined_buffers(rewritten.body)
         if flat is None or flat not in used:
-            return made
-        inner = DeclBuffer(node.buffer, made.body) if node.buffer in used else made.body
-        return made.replace(buffer=flat, body=inner)
+            return rewritten
+        inner = DeclBuffer(node.buffer, rewritten.body) if node.buffer in used else rewritten.body
+        return rewritten.replace(buffer=flat, body=inner)
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
         self.open(node.buffer)
-        made = self.visit_children(node)
+        rewritten = self.visit_children(node)
         flat = self.flat.get(node.buffer)
-        used = undefined_buffers(made.body)
+        used = undefined_buffers(rewritten.body)
         if flat is None or flat not in used:
-            return made
+            return rewritten
         if node.buffer not in used and not self.view_can_fail(node.buffer):
-            return made.replace(buffer=flat)
-        return made.replace(body=DeclBuffer(flat, made.body))
+            return rewritten.replace(buffer=flat)
+        return rewritten.replace(body=DeclBuffer(flat, rewritten.body))
 
     # ------------------------------------------------------------------ accesses
 

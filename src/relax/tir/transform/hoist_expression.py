@@ -98,12 +98,12 @@ class _ExpressionHoisting(Hoisting):
         choices: list[Call] = []
         lets: list[Let] = []
 
-        def visit(part: PrimExpr) -> None:
-            if isinstance(part, Let):
-                lets.append(part)
-            is_choice = isinstance(part, Call) and part.intrinsic == "if_then_else"
-            if isinstance(part, Call) and is_choice and not choices and self.moves(part.args[0], loop):
-                choices.append(part)
+        def visit(node: PrimExpr) -> None:
+            if isinstance(node, Let):
+                lets.append(node)
+            is_choice = isinstance(node, Call) and node.intrinsic == "if_then_else"
+            if isinstance(node, Call) and is_choice and not choices and self.moves(node.args[0], loop):
+                choices.append(node)
 
         post_order(expr, visit)
         return choices[0] if choices and not lets else None
@@ -113,10 +113,10 @@ def _with(expr: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
     """Replace the object `old` in an expression by `new`."""
     done: dict[PrimExpr, PrimExpr] = {old: new}
 
-    def visit(part: PrimExpr) -> PrimExpr:
-        if part not in done:
-            done[part] = map_expressions(part, visit)
-        return done[part]
+    def visit(node: PrimExpr) -> PrimExpr:
+        if node not in done:
+            done[node] = map_expressions(node, visit)
+        return done[node]
 
     return visit(expr)
 

@@ -33,8 +33,8 @@ class Hoisting(FactsMutator):
     """Hoist loop-invariant branches out of loops, inner loops first."""
 
     def visit_For(self, node: For) -> Stmt:
-        made = super().visit_For(node)
-        return self.hoisted(made) if isinstance(made, For) else made
+        rewritten = super().visit_For(node)
+        return self.hoisted(rewritten) if isinstance(rewritten, For) else rewritten
 
     def hoisted(self, loop: For) -> Stmt:
         """Return the loop inside the branch that was its whole body; the loop itself if the branch must stay."""

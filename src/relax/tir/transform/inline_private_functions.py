@@ -34,11 +34,11 @@ def InlinePrivateFunctions(mod: IRModule) -> IRModule:
     """Inline calls of private functions."""
     inlining = _Module(mod)
     functions: dict[GlobalVar, BaseFunc] = {var: inlining.function(var) for var in mod.functions}
-    made = mod.with_functions(functions)
-    if made is mod:
+    inlined = mod.with_functions(functions)
+    if inlined is mod:
         return mod
-    unused = _inlined_and_unused(made, inlining.inlined)
-    return made.without(unused) if unused else made
+    unused = _inlined_and_unused(inlined, inlining.inlined)
+    return inlined.without(unused) if unused else inlined
 
 
 def _inlined_and_unused(mod: IRModule, inlined: set[GlobalVar]) -> list[str]:
@@ -76,8 +76,8 @@ class _Module:
             return None
         if var.name_hint in self.running or _calls(func, self.mod, var.name_hint):
             return None
-        made = self.function(var)
-        return made if isinstance(made, PrimFunc) and not _returns(made) else None
+        inlined = self.function(var)
+        return inlined if isinstance(inlined, PrimFunc) and not _returns(inlined) else None
 
 
 def _callees(func: PrimFunc) -> set[str]:

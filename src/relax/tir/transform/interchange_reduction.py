@@ -81,29 +81,29 @@ def _is_plain(loop: For) -> bool:
 
 def _is_safe(j: Var, nest: _Nest) -> bool:
     """True if the iterations of `j` are independent, including the reduction."""
-    target, place = nest.update.buffer, nest.update.indices
-    if not place or _stride(place, j) != 1:
+    target, indices = nest.update.buffer, nest.update.indices
+    if not indices or _stride(indices, j) != 1:
         return False
     bounds = [bound for loop in nest.loops for bound in (loop.min, loop.extent)]
     if any(j in free_vars(bound) or loads_in(bound) for bound in bounds):
         return False
-    if any(loop.loop_var in free_vars(index) for loop in nest.loops for index in place):
+    if any(loop.loop_var in free_vars(index) for loop in nest.loops for index in indices):
         return False
     for start in nest.starts:
-        same_place = start.buffer is target and structural_equal(start.indices, place)
+        same_place = start.buffer is target and structural_equal(start.indices, indices)
         if not same_place or any(load.buffer.data is target.data for load in loads_in(start.value)):
             return False
-    return all(reads_no_other(expr, target, place) for expr in _inner(nest))
+    return all(reads_no_other(expr, target, indices) for expr in _inner(nest))
 
 
 def _pays(j: Var, nest: _Nest) -> bool:
     """True if `j` has stride 0 or 1 in every load, and the innermost reduction loop has a larger stride or is short."""
-    others = [load for expr in _inner(nest) for load in loads_in(expr) if load.buffer is not nest.update.buffer]
-    if not others or any(_stride(load.indices, j) not in (0, 1) for load in others):
+    loads = [load for expr in _inner(nest) for load in loads_in(expr) if load.buffer is not nest.update.buffer]
+    if not loads or any(_stride(load.indices, j) not in (0, 1) for load in loads):
         return False
     k = nest.loops[-1]
     short = isinstance(k.extent, IntImm) and k.extent.value < SHORT
-    return short or any(_stride(load.indices, k.loop_var) not in (0, 1) for load in others)
+    return short or any(_stride(load.indices, k.loop_var) not in (0, 1) for load in loads)
 
 
 def _inner(nest: _Nest) -> tuple[PrimExpr, ...]:

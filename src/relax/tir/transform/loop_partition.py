@@ -224,10 +224,10 @@ class _Conditions(StmtExprVisitor):
         self.visit_children(node)
 
     def add(self, choice: PrimExpr) -> None:
-        for part in conjuncts(choice):
-            plain = without_likely(part)
-            if self.hinted or plain is not part:
-                self.found.append(_Condition(part, plain, self.inner))
+        for conjunct in conjuncts(choice):
+            plain = without_likely(conjunct)
+            if self.hinted or plain is not conjunct:
+                self.found.append(_Condition(conjunct, plain, self.inner))
 
 
 class _Settled(StmtExprMutator):
@@ -239,10 +239,10 @@ class _Settled(StmtExprMutator):
         self.hold = hold
 
     def settled(self, condition: PrimExpr) -> PrimExpr:
-        parts = list(conjuncts(condition))
-        if self.conditions.isdisjoint(parts):
+        terms = list(conjuncts(condition))
+        if self.conditions.isdisjoint(terms):
             return self.visit(condition)
-        kept = [part for part in parts if part not in self.conditions or not self.hold]
+        kept = [term for term in terms if term not in self.conditions or not self.hold]
         return conjunction([without_likely(p) if p in self.conditions else self.visit(p) for p in kept])
 
     def visit_IfThenElse(self, node: IfThenElse) -> Stmt:

@@ -102,11 +102,11 @@ def _guarded(block: Block, init: Stmt) -> Stmt:
 def _loop_vars(realize: BlockRealize, path: Sequence[_Step], kind: str) -> set[Var]:
     """Return the enclosing loops' variables in the values of a block's axes of this kind."""
     loops = {step.stmt.loop_var for step in path if isinstance(step.stmt, For)}
-    found: set[Var] = set()
+    variables: set[Var] = set()
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if (iter_var.iter_type == "reduce") == (kind == "reduce"):
-            found.update(loops.intersection(free_vars(value)))
-    return found
+            variables.update(loops.intersection(free_vars(value)))
+    return variables
 
 
 def _hoisting_point(realize: BlockRealize, path: Sequence[_Step]) -> int | None:
@@ -171,21 +171,21 @@ def _reads_memory(expr: PrimExpr) -> bool:
 
 def _touched(node: Node) -> set[Buffer]:
     """Return the buffers that a statement or expression reads or writes."""
-    found: set[Buffer] = set()
-    post_order_visit(node, lambda part: found.add(part) if isinstance(part, Buffer) else None)
-    return found
+    buffers: set[Buffer] = set()
+    post_order_visit(node, lambda inner: buffers.add(inner) if isinstance(inner, Buffer) else None)
+    return buffers
 
 
 def _alone(realize: BlockRealize, loop: Stmt) -> bool:
     """True if no other statement in the loop touches buffers that the init writes, or writes buffers that it reads."""
     assert realize.block.init is not None
     touched = _touched(realize.block.init)
-    others: set[Buffer] = set()
+    accessed: set[Buffer] = set()
     written: set[Buffer] = set()
 
     def visit(node: Node) -> bool:
         if isinstance(node, Buffer):
-            others.add(node)
+            accessed.add(node)
         elif isinstance(node, BufferStore):
             written.add(node.buffer)
         return node is not realize.block
@@ -193,13 +193,13 @@ def _alone(realize: BlockRealize, loop: Stmt) -> bool:
     pre_order_visit(loop, visit)
     inits = {s.buffer for s in _stores(realize.block.init)}
     body_writes = {s.buffer for s in _stores(realize.block.body)}
-    return not (inits & others) and not ((touched - inits) & (written | body_writes))
+    return not (inits & accessed) and not ((touched - inits) & (written | body_writes))
 
 
 def _stores(stmt: Stmt) -> list[BufferStore]:
-    found: list[BufferStore] = []
-    post_order_visit(stmt, lambda node: found.append(node) if isinstance(node, BufferStore) else None)
-    return found
+    stores: list[BufferStore] = []
+    post_order_visit(stmt, lambda node: stores.append(node) if isinstance(node, BufferStore) else None)
+    return stores
 
 
 LowerInitBlock = each_prim_func(lower_init_block, "LowerInitBlock")

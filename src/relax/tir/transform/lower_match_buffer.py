@@ -38,8 +38,8 @@ class _Lowering(StmtExprMutator):
     def visit_Block(self, node: Block) -> Block:
         for match in node.match_buffers:
             self.declare(match)
-        made = self.visit_children(node.replace(match_buffers=()))
-        return made
+        rewritten = self.visit_children(node.replace(match_buffers=()))
+        return rewritten
 
     def declare(self, match: MatchBufferRegion) -> None:
         view, source = match.buffer, match.source
@@ -72,11 +72,11 @@ class _Lowering(StmtExprMutator):
 
     def visit_Call(self, node: Call) -> Node:
         if node.intrinsic == "tvm_access_ptr":
-            kind, data, offset, *others = node.args
+            kind, data, offset, *rest = node.args
             view = self.pointers.get(data) if isinstance(data, Var) else None
             if view is not None and isinstance(view.elem_offset, Var):
                 behind = self.visit(self.views[view].buffer.data)
-                return node.replace(args=(kind, behind, self.visit(offset), *map(self.visit, others)))
+                return node.replace(args=(kind, behind, self.visit(offset), *map(self.visit, rest)))
         return self.visit_children(node)
 
     def visit_Var(self, node: Var) -> PrimExpr:
@@ -90,20 +90,24 @@ class _Lowering(StmtExprMutator):
 
     def visit_BufferLoad(self, node: BufferLoad) -> Node:
         region = self.views.get(node.buffer)
-        made = self.visit_children(node)
-        return made if region is None else made.replace(buffer=region.buffer, indices=_shifted(region, made.indices))
+        rewritten = self.visit_children(node)
+        return (
+            rewritten
+            if region is None
+            else rewritten.replace(buffer=region.buffer, indices=_shifted(region, rewritten.indices))
+        )
 
     def visit_BufferStore(self, node: BufferStore) -> Node:
         region = self.views.get(node.buffer)
-        made = self.visit_children(node)
+        rewritten = self.visit_children(node)
         if region is None:
-            return made
-        return made.replace(buffer=region.buffer, indices=_shifted(region, made.indices))
+            return rewritten
+        return rewritten.replace(buffer=region.buffer, indices=_shifted(region, rewritten.indices))
 
     def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
         region = self.views.get(node.buffer)
-        made = self.visit_children(node)
-        return made if region is None else _through(region, made)
+        rewritten = self.visit_children(node)
+        return rewritten if region is None else _through(region, rewritten)
 
 
 def _shifted(region: BufferRegion, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:

@@ -91,7 +91,7 @@ class _Narrowing(FactsMutator):
                     return self._narrow(value, done)
                 return self.visit(value).astype(self.target)
             case BinaryExpr() if isinstance(expr, _ARITHMETIC):
-                a, b = (self._narrow(part, done) for part in sub_expressions(expr))
+                a, b = (self._narrow(operand, done) for operand in sub_expressions(expr))
                 return None if a is None or b is None else expr.replace(a=a, b=b)
             case _:
                 return None
@@ -114,8 +114,8 @@ class _Narrowing(FactsMutator):
         return Ramp(base, stride, expr.lanes)
 
     def indices(self, exprs: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        made = tuple(map(self.index, exprs))
-        return exprs if all(a is b for a, b in zip(exprs, made, strict=True)) else made
+        result = tuple(map(self.index, exprs))
+        return exprs if all(a is b for a, b in zip(exprs, result, strict=True)) else result
 
     # ------------------------------------------------------------------ variables
 

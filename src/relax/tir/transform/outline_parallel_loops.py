@@ -178,10 +178,10 @@ class _Serial(StmtMutator):
         self.some_stay = some_stay
 
     def visit_For(self, node: For) -> For:
-        made = self.visit_children(node)
-        if made.kind is not ForKind.PARALLEL or (self.some_stay and STAYS_PARALLEL in made.annotations):
-            return made
-        return made.replace(kind=ForKind.SERIAL, annotations=_without_wish(made))
+        rewritten = self.visit_children(node)
+        if rewritten.kind is not ForKind.PARALLEL or (self.some_stay and STAYS_PARALLEL in rewritten.annotations):
+            return rewritten
+        return rewritten.replace(kind=ForKind.SERIAL, annotations=_without_wish(rewritten))
 
 
 def _without_wish(loop: For) -> dict[str, Any]:
@@ -190,9 +190,9 @@ def _without_wish(loop: For) -> dict[str, Any]:
 
 
 def _reads_memory(expr: PrimExpr) -> bool:
-    found: list[Node] = []
-    walk(expr, lambda node: found.append(node) if isinstance(node, (BufferLoad, Call)) else None)
-    return bool(found)
+    reads: list[Node] = []
+    walk(expr, lambda node: reads.append(node) if isinstance(node, (BufferLoad, Call)) else None)
+    return bool(reads)
 
 
 OutlineParallelLoops = module_pass(outline_parallel_loops, name="OutlineParallelLoops")

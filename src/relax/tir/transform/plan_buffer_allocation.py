@@ -52,9 +52,9 @@ class _Pointers:
 
     def used_in(self, stmt: Stmt) -> set[Var]:
         """Return the pointers that a statement uses, including those of its own allocations."""
-        known = self._used.get(id(stmt))
-        if known is not None:
-            return known[1]
+        cached = self._used.get(id(stmt))
+        if cached is not None:
+            return cached[1]
         pointers: set[Var] = set()
 
         def visit(node: Node) -> bool:
@@ -76,8 +76,8 @@ class _Sinking(StmtMutator):
         self.pointers = _Pointers()
 
     def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
-        made = self.visit_children(node)
-        return self.sunk(made, made.body) if _has_stable_size(made.buffer) else made
+        rewritten = self.visit_children(node)
+        return self.sunk(rewritten, rewritten.body) if _has_stable_size(rewritten.buffer) else rewritten
 
     def uses(self, stmt: Stmt, buffer: Buffer) -> bool:
         return buffer.data in self.pointers.used_in(stmt)
@@ -130,7 +130,7 @@ class _Sinking(StmtMutator):
                 inner = self.into_parallel(alloc, body)
                 return None if inner is None else stmt.replace(body=inner)
             case SeqStmt(seq):
-                used = [i for i, part in enumerate(seq) if self.uses(part, buffer)]
+                used = [i for i, child in enumerate(seq) if self.uses(child, buffer)]
                 inner = self.into_parallel(alloc, seq[used[0]]) if len(used) == 1 else None
                 return None if inner is None else seq_of([*seq[: used[0]], inner, *seq[used[0] + 1 :]])
             case IfThenElse(condition, then_case, None) if buffer.data not in free_vars(condition):
@@ -144,7 +144,7 @@ def _has_stable_size(buffer: Buffer) -> bool:
     """True if the sizes of a buffer consist of variables and constants, without loads or calls."""
     reads: list[PrimExpr] = []
     for size in buffer_expressions(buffer):
-        post_order(size, lambda part: reads.append(part) if isinstance(part, (BufferLoad, Call)) else None)
+        post_order(size, lambda node: reads.append(node) if isinstance(node, (BufferLoad, Call)) else None)
     return not reads
 
 
@@ -169,7 +169,7 @@ def _is_private(buffer: Buffer, loop: For) -> bool:
                 if any(dependent & free_vars(index) for index in indices):
                     shared.append(node)
             case DeclBuffer(other) if other.data is buffer.data:
-                if any(dependent & free_vars(part) for part in buffer_expressions(other)):
+                if any(dependent & free_vars(expr) for expr in buffer_expressions(other)):
                     shared.append(node)
             case Call(args=args) if any(arg is buffer.data for arg in args):
                 shared.append(node)

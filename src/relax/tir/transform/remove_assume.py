@@ -27,8 +27,8 @@ class _Removal(StmtExprMutator):
         return NOTHING if is_assumption else node
 
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
-        made = self.visit_children(node)
-        return made if made is node else seq_of(part for part in made.seq if not is_nothing(part))
+        rewritten = self.visit_children(node)
+        return rewritten if rewritten is node else seq_of(child for child in rewritten.seq if not is_nothing(child))
 
 
 RemoveAssume = each_prim_func(remove_assume, "RemoveAssume")

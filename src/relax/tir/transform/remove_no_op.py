@@ -50,7 +50,7 @@ class _Removal(FactsMutator):
 
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
         kept: list[Stmt] = []
-        for stmt in SeqStmt(tuple(self.visit(part) for part in node.seq)).seq:
+        for stmt in SeqStmt(tuple(self.visit(child) for child in node.seq)).seq:
             if is_nothing(stmt):
                 continue
             while kept and self.overwrites(stmt, kept[-1]):
@@ -88,12 +88,12 @@ class _Removal(FactsMutator):
         return node
 
     def visit_For(self, node: For) -> Stmt:
-        made = super().visit_For(node)
-        assert isinstance(made, For)
-        if is_nothing(made.body) and not self.loop_can_fail(made):
+        rewritten = super().visit_For(node)
+        assert isinstance(rewritten, For)
+        if is_nothing(rewritten.body) and not self.loop_can_fail(rewritten):
             return NOTHING
-        never = self.analyzer.can_prove(LE(made.extent, const(0, made.extent.dtype)))
-        return self.evaluated(made.min, made.extent) if never else made
+        never = self.analyzer.can_prove(LE(rewritten.extent, const(0, rewritten.extent.dtype)))
+        return self.evaluated(rewritten.min, rewritten.extent) if never else rewritten
 
     def visit_While(self, node: While) -> Stmt:
         return NOTHING if is_const(node.condition, 0) else node.replace(body=self.visit(node.body))
@@ -102,13 +102,13 @@ class _Removal(FactsMutator):
         if is_const(node.condition):
             chosen = node.then_case if is_const(node.condition, 1) else node.else_case
             return NOTHING if chosen is None else self.visit(chosen)
-        made = super().visit_IfThenElse(node)
-        assert isinstance(made, IfThenElse)
-        if made.else_case is not None and is_nothing(made.else_case):
-            made = made.replace(else_case=None)
-        if made.else_case is None and is_nothing(made.then_case):
-            return self.evaluated(made.condition)
-        return made
+        rewritten = super().visit_IfThenElse(node)
+        assert isinstance(rewritten, IfThenElse)
+        if rewritten.else_case is not None and is_nothing(rewritten.else_case):
+            rewritten = rewritten.replace(else_case=None)
+        if rewritten.else_case is None and is_nothing(rewritten.then_case):
+            return self.evaluated(rewritten.condition)
+        return rewritten
 
     def visit_LetStmt(self, node: LetStmt) -> Stmt:
         with self.in_let(node):
@@ -122,11 +122,11 @@ class _Removal(FactsMutator):
         return self.evaluated(node.value) if is_nothing(body) else node.replace(body=body)
 
     def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
-        made = super().visit_AllocBuffer(node)
-        assert isinstance(made, AllocBuffer)
-        if made.buffer.data in free_vars(made.body):
-            return made
-        return made if self.allocation_can_fail(made.buffer) else made.body
+        rewritten = super().visit_AllocBuffer(node)
+        assert isinstance(rewritten, AllocBuffer)
+        if rewritten.buffer.data in free_vars(rewritten.body):
+            return rewritten
+        return rewritten if self.allocation_can_fail(rewritten.buffer) else rewritten.body
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
         body = self.visit(node.body)
@@ -135,14 +135,14 @@ class _Removal(FactsMutator):
         return body
 
     def visit_BlockRealize(self, node: BlockRealize) -> Stmt:
-        made = super().visit_BlockRealize(node)
-        assert isinstance(made, BlockRealize)
-        block = made.block
+        rewritten = super().visit_BlockRealize(node)
+        assert isinstance(rewritten, BlockRealize)
+        block = rewritten.block
         if not is_nothing(block.body) or block.iter_vars or block.init is not None or block.match_buffers:
-            return made
+            return rewritten
         if any(map(self.allocation_can_fail, block.alloc_buffers)):
-            return made
-        return self.evaluated(made.predicate)
+            return rewritten
+        return self.evaluated(rewritten.predicate)
 
 
 def _uses(stmt: Stmt, buffer: Buffer) -> bool:

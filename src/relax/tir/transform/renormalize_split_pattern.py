@@ -21,14 +21,14 @@ def renormalize_split_pattern(func: PrimFunc) -> PrimFunc:
 
 class _Renormalization(StmtExprMutator):
     def visit_FloorDiv(self, node: FloorDiv) -> PrimExpr:
-        made = self.visit_children(node)
-        match made:
-            case FloorDiv(FloorMod(x, IntImm(dtype, whole)), IntImm(_, part)) if (
-                part > 1 and whole > part and whole % part == 0
+        rewritten = self.visit_children(node)
+        match rewritten:
+            case FloorDiv(FloorMod(x, IntImm(dtype, whole)), IntImm(_, divisor)) if (
+                divisor > 1 and whole > divisor and whole % divisor == 0
             ):
-                return FloorMod(self.visit(FloorDiv(x, made.b)), IntImm(dtype, whole // part))
+                return FloorMod(self.visit(FloorDiv(x, rewritten.b)), IntImm(dtype, whole // divisor))
             case _:
-                return made
+                return rewritten
 
 
 RenormalizeSplitPattern = each_prim_func(renormalize_split_pattern, "RenormalizeSplitPattern")

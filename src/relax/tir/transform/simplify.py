@@ -60,15 +60,15 @@ def _simplified(func: PrimFunc, simple: Set[int]) -> PrimFunc:
 
 def _expressions(stmt: Stmt) -> set[int]:
     """Return the ids of the outermost expressions in a statement."""
-    found: set[int] = set()
+    ids: set[int] = set()
 
     def see(node: Node) -> bool:
         if isinstance(node, PrimExpr):
-            found.add(id(node))
+            ids.add(id(node))
         return not isinstance(node, PrimExpr)
 
     walk(stmt, see)
-    return found
+    return ids
 
 
 class _Simplifier(StmtExprMutator):
@@ -153,20 +153,20 @@ class _Simplifier(StmtExprMutator):
 
     def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
         with self.analyzer.limits_scope(buffer_limits(node.buffer)):
-            made = self.visit_children(node)
-        return NOTHING if is_nothing(made.body) else made
+            rewritten = self.visit_children(node)
+        return NOTHING if is_nothing(rewritten.body) else rewritten
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
-        made = self.visit_children(node)
-        return NOTHING if is_nothing(made.body) else made
+        rewritten = self.visit_children(node)
+        return NOTHING if is_nothing(rewritten.body) else rewritten
 
     def visit_default(self, node: Node) -> Node:
         return self.visit_children(node) if not isinstance(node, PrimExpr) else self.expression(node)
 
     def expression(self, expr: PrimExpr) -> PrimExpr:
         simplified = expr if id(expr) in self.simple else self.analyzer.simplify(expr)
-        made: PrimExpr = substitute(simplified, self.replaced)  # the analyzer leaves the buffers of loads alone
-        return made
+        result: PrimExpr = substitute(simplified, self.replaced)  # the analyzer leaves the buffers of loads alone
+        return result
 
     def under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
         """Simplify a statement where a condition holds."""
@@ -177,14 +177,14 @@ class _Simplifier(StmtExprMutator):
 
 
 def _reads_memory(condition: PrimExpr) -> bool:
-    found: list[Node] = []
+    reads: list[Node] = []
 
     def visit(node: Node) -> None:
         if isinstance(node, (BufferLoad, Call)):
-            found.append(node)
+            reads.append(node)
 
     post_order_visit(condition, visit)
-    return bool(found)
+    return bool(reads)
 
 
 Simplify = each_prim_func(simplify_func, "Simplify")

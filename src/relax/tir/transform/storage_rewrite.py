@@ -339,15 +339,15 @@ class _Sharing(StmtExprMutator):
             storage = first.buffer.replace(shape=(count,), data_alignment=align, axis_separators=())
             for node in nodes:
                 self.views[node] = node.buffer.replace(data=storage.data)
-        place = group[0].path[_common_depth(group) - 1]
-        self.placed.setdefault(place, []).append(AllocBuffer(storage, first.body))
+        stmt = group[0].path[_common_depth(group) - 1]
+        self.placed.setdefault(stmt, []).append(AllocBuffer(storage, first.body))
         self.pointers.update((node.buffer.data, storage.data) for node in nodes)
 
     def visit(self, node: Any) -> Any:
-        made = super().visit(node)
+        result = super().visit(node)
         for storage in self.placed.get(node, ()) if isinstance(node, Stmt) else ():
-            made = storage.replace(body=made)
-        return made
+            result = storage.replace(body=result)
+        return result
 
     def visit_Var(self, node: Var) -> PrimExpr:
         return self.pointers.get(node, node)

@@ -27,15 +27,15 @@ def unroll_loop(func: PrimFunc) -> PrimFunc:
 
 class _Unrolling(StmtExprMutator):
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
-        made = self.visit_children(node)
-        return made if made is node else seq_of(made.seq)  # a loop that never runs leaves nothing
+        rewritten = self.visit_children(node)
+        return rewritten if rewritten is node else seq_of(rewritten.seq)  # a loop that never runs leaves nothing
 
     def visit_For(self, node: For) -> Stmt:
-        made = self.visit_children(node)
-        if not is_written_out(made):
-            return made
-        count = made.extent.value if isinstance(made.extent, IntImm) else 0
-        steps = [substitute(made.body, {made.loop_var: made.min + i}) for i in range(count)]
+        rewritten = self.visit_children(node)
+        if not is_written_out(rewritten):
+            return rewritten
+        count = rewritten.extent.value if isinstance(rewritten.extent, IntImm) else 0
+        steps = [substitute(rewritten.body, {rewritten.loop_var: rewritten.min + i}) for i in range(count)]
         # The first copy keeps the variables bound inside; the others get their own.
         return seq_of([*steps[:1], *(renew_bound_vars(step) for step in steps[1:])])
 

@@ -114,9 +114,9 @@ class _Surroundings:
         """
         risky: list[PrimExpr] = []
 
-        def visit(part: Node) -> None:
-            if isinstance(part, PrimExpr) and part.dtype.lanes == 1 and fails_itself(part):
-                risky.append(part)
+        def visit(inner: Node) -> None:
+            if isinstance(inner, PrimExpr) and inner.dtype.lanes == 1 and fails_itself(inner):
+                risky.append(inner)
 
         post_order_visit(node, visit)
         if not risky:
@@ -126,7 +126,7 @@ class _Surroundings:
             scopes.enter_context(analyzer.limits_scope(self.limits))
             for condition in self.conditions:
                 scopes.enter_context(analyzer.constraint_scope(condition))
-            return not all(_proven(analyzer, part) for part in risky)
+            return not all(_proven(analyzer, expr) for expr in risky)
 
 
 def _proven(analyzer: Analyzer, expr: PrimExpr) -> bool:
@@ -155,27 +155,27 @@ class _Loops(StmtMutator):
         return node.replace(condition=condition, then_case=then_case, else_case=other)
 
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
-        made = self.visit_children(node)
-        return made if made is node else seq_of(made.seq)  # a loop that never runs leaves nothing
+        rewritten = self.visit_children(node)
+        return rewritten if rewritten is node else seq_of(rewritten.seq)  # a loop that never runs leaves nothing
 
     def visit_For(self, node: For) -> Stmt:
         with self.around.under(*_range_of(node)):
-            made = self.visit_children(node)
-        if made.kind is not ForKind.VECTORIZED:
-            return made
+            rewritten = self.visit_children(node)
+        if rewritten.kind is not ForKind.VECTORIZED:
+            return rewritten
         for name in ("min", "extent"):
-            bound: PrimExpr = getattr(made, name)
+            bound: PrimExpr = getattr(rewritten, name)
             if _may_fail(bound):  # it is evaluated once: the body may change what it reads
                 var = Var(name, bound.dtype)
-                return LetStmt(var, bound, self.visit(made.replace(**{name: var})), span=made.span)
-        extent = made.extent
+                return LetStmt(var, bound, self.visit(rewritten.replace(**{name: var})), span=rewritten.span)
+        extent = rewritten.extent
         if isinstance(extent, IntImm) and extent.value <= 0:
             return NOTHING
         if is_const(extent, 1):
-            return substitute(made.body, {made.loop_var: made.min})
-        if not isinstance(extent, IntImm) or extent.value > MAX_LANES or _has_rest(made):
-            return _in_vectors(made, self.around)
-        return _Vectorizer(self.around, made.loop_var, made.min, extent.value).stmt(made.body)
+            return substitute(rewritten.body, {rewritten.loop_var: rewritten.min})
+        if not isinstance(extent, IntImm) or extent.value > MAX_LANES or _has_rest(rewritten):
+            return _in_vectors(rewritten, self.around)
+        return _Vectorizer(self.around, rewritten.loop_var, rewritten.min, extent.value).stmt(rewritten.body)
 
 
 class _NoVectorFormError(Exception):
@@ -209,10 +209,10 @@ def _in_vectors(loop: For, around: _Surroundings) -> Stmt:
     except _NoVectorFormError as reason:
         return _serial(loop, str(reason))
     body = For(outer, const(0, dtype), floordiv(extent, count), ForKind.SERIAL, main, span=loop.span)
-    left = floormod(extent, count)
-    if isinstance(left, IntImm):
-        return seq_of([body, tail]) if left.value else body
-    return seq_of([body, IfThenElse(And(extent > 0, left > 0), tail, span=loop.span)])
+    remainder = floormod(extent, count)
+    if isinstance(remainder, IntImm):
+        return seq_of([body, tail]) if remainder.value else body
+    return seq_of([body, IfThenElse(And(extent > 0, remainder > 0), tail, span=loop.span)])
 
 
 def _has_rest(loop: For) -> bool:
@@ -395,10 +395,10 @@ class _Vectorizer:
             return self.lets[expr]
         if expr.dtype.lanes != 1:  # its lanes are not iterations of this loop, however many they are
             raise _NoVectorFormError("there are vectors in the loop already")
-        known = self.done.get(expr)
-        if known is None:
-            known = self.done[expr] = self.vector(expr) if self.varies(expr) else expr
-        return known
+        vector = self.done.get(expr)
+        if vector is None:
+            vector = self.done[expr] = self.vector(expr) if self.varies(expr) else expr
+        return vector
 
     def vector(self, expr: PrimExpr) -> PrimExpr:
         """Return the vector form of an expression that depends on the loop variable."""
@@ -436,8 +436,8 @@ class _Vectorizer:
         affine = _affine(expr, a, b)
         if affine is not None:
             return affine
-        made = type(expr)(self.widen(a, self.lanes), self.widen(b, self.lanes))  # type: ignore[call-arg]
-        return cast(PrimExpr, made)
+        result = type(expr)(self.widen(a, self.lanes), self.widen(b, self.lanes))  # type: ignore[call-arg]
+        return cast(PrimExpr, result)
 
     def cast(self, expr: Cast) -> PrimExpr:
         value = self.expr(expr.value)
@@ -507,8 +507,8 @@ def _called(call: Call) -> str:
 def _keeps_lanes(call: Call) -> bool:
     """True for a reinterpretation between scalars of the same width without padding, which works lane by lane."""
     source, target = call.args[0].dtype, call.dtype
-    known = not (source.is_handle or target.is_handle or source.is_padded or target.is_padded)
-    return known and source.lanes == target.lanes == 1 and source.bits == target.bits
+    is_plain = not (source.is_handle or target.is_handle or source.is_padded or target.is_padded)
+    return is_plain and source.lanes == target.lanes == 1 and source.bits == target.bits
 
 
 def _is_nonzero(expr: PrimExpr) -> bool:

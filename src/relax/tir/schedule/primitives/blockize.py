@@ -93,8 +93,8 @@ def _blockize_loop(state: ScheduleState, target: LoopRV, preserve: bool) -> Bloc
         update = inner.realize.block.replace(init=None)
         inner.realize = inner.realize.replace(block=complete_block(update, mask=1))
     body = _in_loops(inner.realize, loops[position:])
-    made = Block(outer.iter_vars, (), (), name, body, init)
-    new = BlockRealize(outer.values, conjunction(outer.conditions), complete_block(made))
+    block = Block(outer.iter_vars, (), (), name, body, init)
+    new = BlockRealize(outer.values, conjunction(outer.conditions), complete_block(block))
     state.replace(loop, new, target.function)
     return BlockRV(target.function, name)
 
@@ -175,20 +175,20 @@ class _Inner:
             return substitute(value, self.first) * simplify(inner.extent)
         var = iter_var.var
         name = var.name if is_const(inner.extent, 1) else f"{var.name}_o"
-        made = IterVar(_outer_domain(mark, value, outside), Var(name, var.dtype), iter_var.iter_type)
-        return outer.add(made, value) * simplify(inner.extent)
+        outer_var = IterVar(_outer_domain(mark, value, outside), Var(name, var.dtype), iter_var.iter_type)
+        return outer.add(outer_var, value) * simplify(inner.extent)
 
     def add(self, iter_var: IterVar, above: PrimExpr, mark: IterMark) -> None:
-        """Add the inner part of a variable, unless it has a single value."""
+        """Add the inner variable of a divided variable, unless it has a single value."""
         below = normalize_iter_map_to_expr(mark.source)
         if is_const(mark.extent, 1):
             below = simplify(substitute(below, self.first))
             value = above + below
         else:
-            made = IterVar(_from(mark), Var(f"{iter_var.var.name}_i", iter_var.var.dtype), iter_var.iter_type)
-            self.iter_vars.append(made)
+            inner_var = IterVar(_from(mark), Var(f"{iter_var.var.name}_i", iter_var.var.dtype), iter_var.iter_type)
+            self.iter_vars.append(inner_var)
             self.values.append(below)
-            value = above + made.var
+            value = above + inner_var.var
         self.substitution[iter_var.var] = simplify(value)
         self.bound.append(simplify(above + below))
 
@@ -236,11 +236,11 @@ def _divided(
     outer.conditions += conjuncts(outer_condition.extent)
     condition = realize.predicate if shared else inner_condition.extent
     predicate = _inner_predicate(realize, condition, result, outside)
-    made: Block = substitute(block.replace(iter_vars=()), result.substitution)
-    made = made.replace(iter_vars=tuple(result.iter_vars))
+    inner_block: Block = substitute(block.replace(iter_vars=()), result.substitution)
+    inner_block = inner_block.replace(iter_vars=tuple(result.iter_vars))
     if not accesses(block).opaque:
-        made = complete_block(made)
-    result.realize = BlockRealize(tuple(result.values), predicate, made)
+        inner_block = complete_block(inner_block)
+    result.realize = BlockRealize(tuple(result.values), predicate, inner_block)
     return result
 
 
@@ -264,7 +264,7 @@ def _outer_domain(mark: IterMark, value: PrimExpr, outside: Sequence[For]) -> Ra
 def _is_whole(extent: PrimExpr) -> bool:
     """True if an extent divides by constants only."""
     divisions: list[PrimExpr] = []
-    post_order_visit(extent, lambda part: divisions.append(part) if isinstance(part, FloorDiv) else None)
+    post_order_visit(extent, lambda node: divisions.append(node) if isinstance(node, FloorDiv) else None)
     return all(isinstance(division, FloorDiv) and isinstance(division.b, IntImm) for division in divisions)
 
 
@@ -281,19 +281,19 @@ def _inner_predicate(realize: BlockRealize, condition: PrimExpr, inner: _Inner, 
     """Return the inner condition in terms of the new block's variables and the inner loops."""
     variables = {item.loop_var for item in outside}
     pairs = list(zip(realize.iter_values, inner.bound, strict=True))
-    parts: list[PrimExpr] = []
-    for part in conjuncts(condition):
-        made = _by_values(part, pairs, variables)
-        if variables.intersection(free_vars(made)):
+    terms: list[PrimExpr] = []
+    for term in conjuncts(condition):
+        rewritten = _by_values(term, pairs, variables)
+        if variables.intersection(free_vars(rewritten)):
             raise ScheduleError(
                 BINDING,
-                f"the condition {part} of block {realize.block.name_hint} is on loops outside of the new block, for "
+                f"the condition {term} of block {realize.block.name_hint} is on loops outside of the new block, for "
                 "which no variable of it stands",
                 realize,
                 hint="choose factors that divide the extent, or pad the computation",
             )
-        parts.append(made)
-    return conjunction(parts)
+        terms.append(rewritten)
+    return conjunction(terms)
 
 
 def _by_values(expr: PrimExpr, pairs: Sequence[tuple[PrimExpr, PrimExpr]], variables: set[Var]) -> PrimExpr:
@@ -305,7 +305,7 @@ def _by_values(expr: PrimExpr, pairs: Sequence[tuple[PrimExpr, PrimExpr]], varia
             rest = simplify(expr - value)
             if not variables.intersection(free_vars(rest)):
                 return simplify(replacement + rest)
-    return map_expressions(expr, lambda part: _by_values(part, pairs, variables))
+    return map_expressions(expr, lambda child: _by_values(child, pairs, variables))
 
 
 def _outer_init(state: ScheduleState, rv: BlockRV, inner: _Inner, inside: Sequence[For], outer: _Outer) -> Stmt:
@@ -339,7 +339,7 @@ def _outer_init(state: ScheduleState, rv: BlockRV, inner: _Inner, inside: Sequen
         if iter_var.iter_type != "reduce"
     ]
     assert block.init is not None
-    made = Block(
+    init_block = Block(
         tuple(iter_var for iter_var, _ in pairs),
         (),
         (),
@@ -349,7 +349,7 @@ def _outer_init(state: ScheduleState, rv: BlockRV, inner: _Inner, inside: Sequen
         match_buffers=block.match_buffers,
         alloc_buffers=block.alloc_buffers,
     )
-    nest: Stmt = BlockRealize(tuple(value for _, value in pairs), predicate, complete_block(made))
+    nest: Stmt = BlockRealize(tuple(value for _, value in pairs), predicate, complete_block(init_block))
     return renew_bound_vars(_in_loops(nest, [item for item in inside if item.loop_var in kinds.spatial]))
 
 
@@ -368,7 +368,7 @@ def _blockize_blocks(state: ScheduleState, blocks: Sequence[BlockRV], preserve: 
     realizes = [state.realize(block) for block in blocks]
     parent, parts, outside = _siblings(state, blocks)
     outer = _Outer(preserve)
-    made: list[Stmt] = []
+    nests: list[Stmt] = []
     for rv, realize, part in zip(blocks, realizes, parts, strict=True):
         loops = state.loops(rv)
         inside = loops[len(outside) :]
@@ -380,7 +380,7 @@ def _blockize_blocks(state: ScheduleState, blocks: Sequence[BlockRV], preserve: 
                 STRUCTURE, f"there is more than loops around block {realize.block.name_hint}", part, realize
             )
         inner = _divided(state, rv, outside, inside, outer, shared=True)
-        made.append(_in_loops(inner.realize, inside))
+        nests.append(_in_loops(inner.realize, inside))
     if outer.reduces:
         raise ScheduleError(
             STRUCTURE,
@@ -389,7 +389,7 @@ def _blockize_blocks(state: ScheduleState, blocks: Sequence[BlockRV], preserve: 
             hint="decompose_reduction first, or choose blocks below the loops of their reductions",
         )
     name = state.fresh_name(function, f"outer_{''.join(r.block.name_hint + '_' for r in realizes)}")
-    block = Block(outer.iter_vars, (), (), name, seq_of(made))
+    block = Block(outer.iter_vars, (), (), name, seq_of(nests))
     new = BlockRealize(outer.values, conjunction(outer.conditions), complete_block(block))
     state.replace(parent, _with_parts(parent, parts, new), function)
     return BlockRV(function, name)
@@ -429,7 +429,9 @@ def _with_parts(parent: For | BlockRealize, parts: Sequence[Stmt], new: Stmt) ->
     body = parent.body if isinstance(parent, For) else parent.block.body
     dropped = set(map(id, parts[1:]))
     items = body.seq if isinstance(body, SeqStmt) else (body,)
-    made = seq_of(new if item is parts[0] else item for item in items if id(item) not in dropped)
+    new_body = seq_of(new if item is parts[0] else item for item in items if id(item) not in dropped)
     return (
-        parent.replace(body=made) if isinstance(parent, For) else parent.replace(block=parent.block.replace(body=made))
+        parent.replace(body=new_body)
+        if isinstance(parent, For)
+        else parent.replace(block=parent.block.replace(body=new_body))
     )

@@ -103,11 +103,11 @@ def _indices(realize: BlockRealize, threshold: int) -> list[PrimExpr]:
     for index in visitor.indices:
         if not isinstance(index, _COMPUTED) or not _is_computed(index, variables):
             continue
-        place = next((i for i, (other, _) in enumerate(counted) if structural_equal(index, other)), None)
-        if place is None:
+        position = next((i for i, (other, _) in enumerate(counted) if structural_equal(index, other)), None)
+        if position is None:
             counted.append((index, 1))
         else:
-            counted[place] = (counted[place][0], counted[place][1] + 1)
+            counted[position] = (counted[position][0], counted[position][1] + 1)
     return [index for index, count in counted if count >= threshold]
 
 
@@ -122,7 +122,7 @@ def _is_computed(expr: PrimExpr, variables: set[Var]) -> bool:
     return (
         isinstance(expr, _COMPUTED)
         and expr.dtype.is_integer
-        and all(_is_computed(part, variables) for part in sub_expressions(expr))
+        and all(_is_computed(child, variables) for child in sub_expressions(expr))
     )
 
 

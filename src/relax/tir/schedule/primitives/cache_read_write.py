@@ -228,13 +228,13 @@ def require_apart(state: ScheduleState, scope: BlockRV, buffer: Buffer, span: Se
     """
     children = [child for stmt in span for child in blocks_in(stmt)]
     is_written = any(written_regions(child, buffer) for child in children)
-    others = set(scope_of(state.block(scope)).loose)
+    accessed = set(scope_of(state.block(scope)).loose)
     for child in children:
         used = accesses(child.block)
-        others |= used.written_buffers
+        accessed |= used.written_buffers
         if is_written or used.opaque:
-            others |= used.read_buffers
-    demand_apart(state, scope.function, buffer, others)
+            accessed |= used.read_buffers
+    demand_apart(state, scope.function, buffer, accessed)
 
 
 # ------------------------------------------------------------------------------------------ changing the program
@@ -248,8 +248,8 @@ def put_copy(
     Returns the copying block.
     """
     before, behind = ([], [copy]) if site.behind else ([copy], [])
-    (made,) = put_beside(state, site, before, behind, [new], changes)
-    return made
+    (copy_block,) = put_beside(state, site, before, behind, [new], changes)
+    return copy_block
 
 
 def put_beside(

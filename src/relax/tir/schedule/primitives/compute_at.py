@@ -83,9 +83,9 @@ def compute_at(
     node = state.loop(loop)
     children = children_of_body(node.body)
     first = last_writer(children, before) + 1
-    last = next(i for i, part in enumerate(children) if any(c in consumers for c in blocks_in(part)))
-    place = chosen_place(index, first, last, node)
-    state.replace(node, node.replace(body=seq_of([*children[:place], new, *children[place:]])), loop.function)
+    last = next(i for i, child in enumerate(children) if any(c in consumers for c in blocks_in(child)))
+    position = chosen_place(index, first, last, node)
+    state.replace(node, node.replace(body=seq_of([*children[:position], new, *children[position:]])), loop.function)
     require_order_kept(state, block, before)
     require_settled(state, block.function, placed)
     require_still_parallel(state, block)

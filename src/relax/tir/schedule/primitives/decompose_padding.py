@@ -51,7 +51,7 @@ def decompose_padding(sch: ScheduleBase, block: BlockRV, loop: LoopRV) -> BlockR
     require_complete(state, block)
     require_only_loops_around(state, block)
     store = single_store(realize)
-    condition, inside, padding = _parts(realize, store)
+    condition, inside, padding = _condition_and_values(realize, store)
     loops = _loops_from(state, block, loop)
     _require_own_elements(state, block, loop)
     name = state.fresh_name(block.function, f"{block.name}_pad_const")
@@ -66,7 +66,7 @@ def decompose_padding(sch: ScheduleBase, block: BlockRV, loop: LoopRV) -> BlockR
     return BlockRV(block.function, name)
 
 
-def _parts(realize: BlockRealize, store: BufferStore) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+def _condition_and_values(realize: BlockRealize, store: BufferStore) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
     """Return the condition of the interior, the value there, and the padding constant."""
     match store.value:
         case Call() if store.value.intrinsic == "if_then_else":
@@ -143,15 +143,15 @@ def _inside(
     """Return the loops with the block for the interior; `around` are the variables of all loops of the scope."""
     block = realize.block
     values = {v.var: w for v, w in zip(block.iter_vars, realize.iter_values, strict=True)}
-    conditions = [simplify(substitute(part, values)) for part in conjuncts(condition)]
+    conditions = [simplify(substitute(conjunct, values)) for conjunct in conjuncts(condition)]
     bounds = {loop.loop_var: (loop.min, loop.min + loop.extent) for loop in loops}
     ends = {var for loop in loops for end in (loop.min, loop.extent) for var in free_vars(end)}
     movable = [loop.loop_var for loop in loops if loop.loop_var not in ends]
     rest: list[PrimExpr] = []
-    for part in conditions:
-        bound = next((b for var in movable if (b := _bound(part, var, around)) is not None), None)
+    for conjunct in conditions:
+        bound = next((b for var in movable if (b := _bound(conjunct, var, around)) is not None), None)
         if bound is None:
-            rest.append(part)
+            rest.append(conjunct)
             continue
         var, low, high = bound
         first, last = bounds[var]

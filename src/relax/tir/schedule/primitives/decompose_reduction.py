@@ -205,7 +205,7 @@ def _init_block(realize: BlockRealize, name: str) -> BlockRealize:
         (v, value) for v, value in zip(block.iter_vars, realize.iter_values, strict=True) if v.iter_type != "reduce"
     ]
     used = set(undefined_buffers(block.init))
-    made = Block(
+    init_block = Block(
         tuple(v for v, _ in pairs),
         (),
         (),
@@ -215,7 +215,7 @@ def _init_block(realize: BlockRealize, name: str) -> BlockRealize:
         alloc_buffers=tuple(buffer for buffer in block.alloc_buffers if buffer in used),
         match_buffers=tuple(match for match in block.match_buffers if match.buffer in used),
     )
-    return realize.replace(iter_values=tuple(value for _, value in pairs), block=complete_block(made))
+    return realize.replace(iter_values=tuple(value for _, value in pairs), block=complete_block(init_block))
 
 
 def _with_init_names(nest: Stmt, loops: Sequence[For]) -> Stmt:

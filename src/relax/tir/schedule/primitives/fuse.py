@@ -78,14 +78,14 @@ def _digits(fused: Var, nodes: Sequence[For], preserve_unit_iters: bool) -> list
     """Return the values of the loops' variables: the digits of the fused variable, outermost first."""
     result: list[PrimExpr] = []
     below: PrimExpr = const(1, fused.dtype)
-    for place, node in enumerate(reversed(nodes)):
+    for position, node in enumerate(reversed(nodes)):
         extent = node.extent.astype(fused.dtype)
         low = node.min.astype(fused.dtype)
         if is_const(extent, 0) or is_const(below, 0) or (not preserve_unit_iters and is_const(extent, 1)):
             digit: PrimExpr = const(0, fused.dtype)  # it never runs, or has this value alone
         else:
             digit = fused if is_const(below, 1) else floordiv(fused, below)
-            if place < len(nodes) - 1:
+            if position < len(nodes) - 1:
                 digit = floormod(digit, extent)
         result.append(digit if is_const(low, 0) else digit + low)
         below = extent if is_const(below, 1) else below * extent

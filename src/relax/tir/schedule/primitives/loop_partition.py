@@ -128,7 +128,7 @@ class _Names:
 
     def renewed(self, stmt: Stmt, suffix: str) -> Stmt:
         """Return a statement whose blocks have fresh names."""
-        inner = map_parts(stmt, lambda part: self.renewed(part, suffix))
+        inner = map_parts(stmt, lambda child: self.renewed(child, suffix))
         if not isinstance(inner, BlockRealize):
             return inner
         name = self.fresh(inner.block.name_hint + suffix)

@@ -75,7 +75,7 @@ def _common(sch: ScheduleBase, loops: Sequence[LoopRV]) -> Placed:
     if any(scope is not scopes[0] for scope in scopes):
         raise ScheduleError(STRUCTURE, "the loops are not in the same block", *map(sch.state.loop, loops))
     for stmt in lists[0]:
-        if all(any(item is stmt for item in others) for others in lists[1:]):
+        if all(any(item is stmt for item in chain) for chain in lists[1:]):
             return stmt
     raise AssertionError("loops of one scope are below its block")
 
@@ -104,41 +104,43 @@ def _side_by_side(around: Placed, tops: Sequence[For]) -> list[For]:
     if len(ids) < len(tops):
         raise ScheduleError(STRUCTURE, "one of the loops is inside of another one", *tops)
     seq = _sequence(around.body if isinstance(around, For) else around.block.body, ids)
-    places = [] if seq is None else [i for i, part in enumerate(seq.seq) if id(part) in ids]
-    if seq is None or len(places) < len(tops) or places[-1] - places[0] >= len(tops):
+    positions = [] if seq is None else [i for i, child in enumerate(seq.seq) if id(child) in ids]
+    if seq is None or len(positions) < len(tops) or positions[-1] - positions[0] >= len(tops):
         raise ScheduleError(
             STRUCTURE,
             "the loops do not stand directly behind each other",
             *tops,
             hint="merge takes loops with nothing between them",
         )
-    return [part for part in seq.seq[places[0] : places[-1] + 1] if isinstance(part, For)]
+    return [child for child in seq.seq[positions[0] : positions[-1] + 1] if isinstance(child, For)]
 
 
 def _sequence(stmt: Stmt, ids: set[int]) -> SeqStmt | None:
     """Return the sequence in a statement, outside of its blocks and loops, that contains a statement in `ids`."""
-    found: list[SeqStmt] = []
+    sequences: list[SeqStmt] = []
 
-    def look(part: Stmt) -> Stmt:
-        if isinstance(part, SeqStmt) and any(id(item) in ids for item in part.seq):
-            found.append(part)
-        elif not isinstance(part, (For, BlockRealize)):
-            map_parts(part, look)
-        return part
+    def look(current: Stmt) -> Stmt:
+        if isinstance(current, SeqStmt) and any(id(item) in ids for item in current.seq):
+            sequences.append(current)
+        elif not isinstance(current, (For, BlockRealize)):
+            map_parts(current, look)
+        return current
 
     look(stmt)
-    return found[0] if found else None
+    return sequences[0] if sequences else None
 
 
 def _with_merged(around: Placed, tops: Sequence[For], merged: Stmt) -> Placed:
     """Replace the loops in their parent statement by the merged loop."""
     ids = {id(top) for top in tops}
 
-    def rewrite(part: Stmt) -> Stmt:
-        if isinstance(part, SeqStmt) and any(id(item) in ids for item in part.seq):
-            items = [merged if item is tops[0] else item for item in part.seq if item is tops[0] or id(item) not in ids]
+    def rewrite(current: Stmt) -> Stmt:
+        if isinstance(current, SeqStmt) and any(id(item) in ids for item in current.seq):
+            items = [
+                merged if item is tops[0] else item for item in current.seq if item is tops[0] or id(item) not in ids
+            ]
             return seq_of(items)
-        return part if isinstance(part, (For, BlockRealize)) else map_parts(part, rewrite)
+        return current if isinstance(current, (For, BlockRealize)) else map_parts(current, rewrite)
 
     if isinstance(around, For):
         return around.replace(body=rewrite(around.body))

@@ -129,8 +129,8 @@ class Reindexing:
             analyzer.bind(iter_var.var, _domain(iter_var), override=True)
         conditions = [
             condition
-            for place, size in zip(self.places, self.old.shape, strict=True)
-            for condition in (place >= 0, place < size)
+            for index, size in zip(self.places, self.old.shape, strict=True)
+            for condition in (index >= 0, index < size)
             if not analyzer.can_prove(condition)
         ]
 
@@ -156,8 +156,8 @@ class Reindexing:
 
         dtypes = [str(iter_var.var.dtype) for iter_var in self.iter_vars]
         name = state.fresh_name(site.scope.function, self.new.name)
-        parts = whole(self.extents, dtypes)
-        return element_nest(name, self.extents, parts, body, regions, where if conditions else None)
+        portion = whole(self.extents, dtypes)
+        return element_nest(name, self.extents, portion, body, regions, where if conditions else None)
 
 
 def _domain(iter_var: IterVar) -> Range:
@@ -171,37 +171,37 @@ def _element(buffer: Buffer, indices: Sequence[PrimExpr]) -> BufferRegion:
 
 def _only_place(realize: BlockRealize, buffer: Buffer) -> tuple[PrimExpr, ...]:
     """Return the indices at which a block accesses a buffer. Raises ScheduleError if there are several."""
-    found: list[tuple[PrimExpr, ...]] = []
+    index_tuples: list[tuple[PrimExpr, ...]] = []
 
     def is_new(indices: tuple[PrimExpr, ...]) -> bool:
-        return not any(all(map(structural_equal, indices, other)) for other in found)
+        return not any(all(map(structural_equal, indices, other)) for other in index_tuples)
 
     def visit(node: Node) -> None:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is buffer and is_new(node.indices):
-            found.append(node.indices)
+            index_tuples.append(node.indices)
 
     post_order_visit(realize.block, visit)
     name = realize.block.name_hint
-    if len(found) != 1:
+    if len(index_tuples) != 1:
         raise ScheduleError(BUFFER, f"block {name} accesses buffer {buffer.name} at several places", realize)
     own = {iter_var.var for iter_var in realize.block.iter_vars}
     sizes = {var for size in buffer.shape for var in free_vars(size)}
-    others = {var for index in found[0] for var in free_vars(index)} - own - sizes
-    if others or any(index.dtype.lanes > 1 for index in found[0]):
-        shown = ", ".join(sorted(var.name for var in others)) or "vectors of indices"
+    other_vars = {var for index in index_tuples[0] for var in free_vars(index)} - own - sizes
+    if other_vars or any(index.dtype.lanes > 1 for index in index_tuples[0]):
+        shown = ", ".join(sorted(var.name for var in other_vars)) or "vectors of indices"
         raise ScheduleError(
             BUFFER,
             f"the place at which block {name} accesses buffer {buffer.name} depends on {shown}, not only on its "
             "variables",
             realize,
         )
-    return found[0]
+    return index_tuples[0]
 
 
 def _reindexing(realize: BlockRealize, buffer: Buffer, mapping: IndexMap | None, scope: str, suffix: str) -> Reindexing:
-    places = _only_place(realize, buffer)
+    indices = _only_place(realize, buffer)
     variables = [iter_var.var for iter_var in realize.block.iter_vars]
-    in_places = {var for index in places for var in free_vars(index)}
+    in_places = {var for index in indices for var in free_vars(index)}
     if mapping is None:
         kept = [var for var in variables if var in in_places]
         mapping = IndexMap(tuple(variables), tuple(kept))
@@ -223,7 +223,7 @@ def _reindexing(realize: BlockRealize, buffer: Buffer, mapping: IndexMap | None,
         raise ScheduleError(ARGUMENT, str(error), realize) from error
     new = decl_buffer(shape, str(buffer.dtype), f"{buffer.name}_{suffix}", scope=scope)
     moved = tuple(moved_indices(restricted, [v.var for v in used]))
-    return Reindexing(used, buffer, places, new, moved)
+    return Reindexing(used, buffer, indices, new, moved)
 
 
 # ------------------------------------------------------------------------------------------ changing the program
@@ -283,9 +283,9 @@ def _site_of_write(state: ScheduleState, scope: BlockRV, realize: BlockRealize, 
     site = site_behind(state, scope, ways[realize], readers)
     require_copied_after_init(site, realize)
     variables = _element(plan.new, [iter_var.var for iter_var in plan.iter_vars]).region
-    parts = whole(plan.extents, [str(iter_var.var.dtype) for iter_var in plan.iter_vars])
+    portion = whole(plan.extents, [str(iter_var.var.dtype) for iter_var in plan.iter_vars])
     region = BufferRegion(decl_buffer(plan.extents, str(plan.old.dtype)), variables)
-    if not is_allocated_in(facts.block, plan.old) and not writes_all_of(site, realize, ways[realize], region, parts):
+    if not is_allocated_in(facts.block, plan.old) and not writes_all_of(site, realize, ways[realize], region, portion):
         raise ScheduleError(
             COVER,
             f"block {realize.block.name_hint} is not known to run for all values of its variables: what it does not "

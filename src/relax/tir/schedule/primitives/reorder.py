@@ -63,26 +63,28 @@ def _chain(sch: ScheduleBase, loops: Sequence[LoopRV]) -> list[For]:
     """Return the loops from the outermost to the innermost of `loops`; raise unless they are perfectly nested."""
     around = max((sch.state.loops(loop) for loop in loops), key=len)
     variables = [node.loop_var for node in around]
-    places: list[int] = []
+    positions: list[int] = []
     for loop in loops:
-        place = next((i for i, var in enumerate(variables) if var is loop.var), None)
-        if place is None:
+        position = next((i for i, var in enumerate(variables) if var is loop.var), None)
+        if position is None:
             raise ScheduleError(
                 STRUCTURE,
                 f"the loops {loop.var.name} and {variables[-1].name} are not nested in each other",
                 sch.state.loop(loop),
                 around[-1],
             )
-        places.append(place)
+        positions.append(position)
     function = loops[0].function
-    return require_chain(sch.state, [LoopRV(function, node.loop_var) for node in around[min(places) : max(places) + 1]])
+    return require_chain(
+        sch.state, [LoopRV(function, node.loop_var) for node in around[min(positions) : max(positions) + 1]]
+    )
 
 
 def _require_bounds_inside(order: Sequence[For]) -> None:
     """Raise if a loop would enclose a loop that its bounds depend on."""
-    for place, node in enumerate(order):
+    for position, node in enumerate(order):
         used = {*free_vars(node.min), *free_vars(node.extent)}
-        for inner in order[place + 1 :]:
+        for inner in order[position + 1 :]:
             if inner.loop_var in used:
                 raise ScheduleError(
                     STRUCTURE,

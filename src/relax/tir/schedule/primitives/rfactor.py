@@ -71,14 +71,14 @@ def rfactor(sch: ScheduleBase, loop: LoopRV, factor_axis: int, merge_loops: bool
     state = sch.state
     factored = _Factored(state, loop, merge_loops)
     axis = factored.axis(factor_axis)
-    parts = [_part_buffer(buffer, factored.loop, axis) for buffer in factored.combination.buffers]
+    partials = [_part_buffer(buffer, factored.loop, axis) for buffer in factored.combination.buffers]
     name = state.fresh_name(loop.function, f"{factored.realize.block.name_hint}_rf")
-    first = factored.parts_nest(name, parts, axis)
-    second = factored.combining_nest(parts, axis)
+    first = factored.parts_nest(name, partials, axis)
+    second = factored.combining_nest(partials, axis)
     rv = state.block_rv(factored.realize, loop.function)
     state.replace(factored.top, seq_of([first, second]), loop.function)
     scope = state.scope(rv)
-    block = scope.block.replace(alloc_buffers=(*scope.block.alloc_buffers, *parts))
+    block = scope.block.replace(alloc_buffers=(*scope.block.alloc_buffers, *partials))
     state.replace(scope, scope.replace(block=block), loop.function)
     return BlockRV(loop.function, name)
 
@@ -231,9 +231,9 @@ class _Factored:
             values.append(value)
         for item in self.loops:
             if item.loop_var in own and item is not self.loop:
-                made = _iter_var(item, "reduce")
-                of_loop[item.loop_var] = made.var
-                iter_vars.append(made)
+                inner_var = _iter_var(item, "reduce")
+                of_loop[item.loop_var] = inner_var.var
+                iter_vars.append(inner_var)
                 values.append(item.loop_var)
         for iter_var, value in dropped:
             substitution[iter_var.var] = substitute(value, of_loop).astype(iter_var.var.dtype)
@@ -254,19 +254,21 @@ class _Factored:
                     own |= used
         return own
 
-    def parts_nest(self, name: str, parts: Sequence[Buffer], axis: int) -> Stmt:
+    def parts_nest(self, name: str, partials: Sequence[Buffer], axis: int) -> Stmt:
         """Return the loops around the partial-reduction block; loop variables are kept."""
         iteration = self.iteration()
         block, combination = self.realize.block, self.combination
         position = _position(iteration.of_loop[self.loop.loop_var], self.loop)
-        place = _inserted(combination.indices, axis, position)
-        storing = _Redirect(dict(zip(combination.buffers, parts, strict=True)), axis, position)
+        indices = _inserted(combination.indices, axis, position)
+        storing = _Redirect(dict(zip(combination.buffers, partials, strict=True)), axis, position)
         body: Stmt = storing.visit(block.body)
-        init = seq_of(BufferStore(part, value, place) for part, value in zip(parts, combination.identity, strict=True))
+        init = seq_of(
+            BufferStore(partial, value, indices) for partial, value in zip(partials, combination.identity, strict=True)
+        )
         outside, inside = self.conditions(iteration)
         if inside:
             body = IfThenElse(conjunction(inside), body)
-        made = Block(
+        partial_block = Block(
             iteration.iter_vars,
             (),
             (),
@@ -275,7 +277,7 @@ class _Factored:
             substitute(init, iteration.substitution),
             annotations=block.annotations,
         )
-        nest: Stmt = BlockRealize(iteration.values, conjunction(outside), complete_block(made))
+        nest: Stmt = BlockRealize(iteration.values, conjunction(outside), complete_block(partial_block))
         for item in reversed(self.loops):
             nest = item.replace(body=nest)
         return nest
@@ -311,7 +313,7 @@ class _Factored:
 
     # -------------------------------------------------------------------------------------- their combination
 
-    def combining_nest(self, parts: Sequence[Buffer], axis: int) -> Stmt:
+    def combining_nest(self, partials: Sequence[Buffer], axis: int) -> Stmt:
         """Return loops with fresh variables around the block that combines the partial results; it keeps its name."""
         block, combination = self.realize.block, self.combination
         spatial = [
@@ -320,10 +322,10 @@ class _Factored:
             if v.iter_type != "reduce"
         ]
         over_parts = _iter_var(self.loop, "reduce")
-        place = _inserted(combination.indices, axis, _position(over_parts.var, self.loop))
+        indices = _inserted(combination.indices, axis, _position(over_parts.var, self.loop))
         so_far = tuple(BufferLoad(buffer, combination.indices) for buffer in combination.buffers)
-        results = combination.combine(so_far, tuple(BufferLoad(part, place) for part in parts))
-        made = Block(
+        results = combination.combine(so_far, tuple(BufferLoad(partial, indices) for partial in partials))
+        combining_block = Block(
             (over_parts, *(v for v, _ in spatial)),
             (),
             (),
@@ -333,7 +335,7 @@ class _Factored:
             annotations=block.annotations,
         )
         values = (self.loop.loop_var, *(value for _, value in spatial))
-        nest: Stmt = BlockRealize(values, self.predicate, complete_block(made))
+        nest: Stmt = BlockRealize(values, self.predicate, complete_block(combining_block))
         for item in reversed(self.loops):
             if item is self.loop:
                 nest = For(item.loop_var, item.min, item.extent, ForKind.SERIAL, nest)
@@ -393,15 +395,15 @@ class _Redirect(StmtExprMutator):
         self.buffers, self.axis, self.position = buffers, axis, position
 
     def visit_BufferLoad(self, node: BufferLoad) -> Any:
-        made = self.visit_children(node)
-        part = self.buffers.get(node.buffer)
-        if part is None:
-            return made
-        return made.replace(buffer=part, indices=_inserted(made.indices, self.axis, self.position))
+        rewritten = self.visit_children(node)
+        partial = self.buffers.get(node.buffer)
+        if partial is None:
+            return rewritten
+        return rewritten.replace(buffer=partial, indices=_inserted(rewritten.indices, self.axis, self.position))
 
     def visit_BufferStore(self, node: BufferStore) -> Any:
-        made = self.visit_children(node)
-        part = self.buffers.get(node.buffer)
-        if part is None:
-            return made
-        return made.replace(buffer=part, indices=_inserted(made.indices, self.axis, self.position))
+        rewritten = self.visit_children(node)
+        partial = self.buffers.get(node.buffer)
+        if partial is None:
+            return rewritten
+        return rewritten.replace(buffer=partial, indices=_inserted(rewritten.indices, self.axis, self.position))

@@ -25,16 +25,16 @@ ROOT, INLINE = -1, -2
 def sample_compute_location(sch: ScheduleBase, block: BlockRV, decision: int | None = None) -> LoopRV:
     """Sample a loop at which a block may be computed, uniformly. Raises ScheduleError for an invalid decision."""
     choices = _choices(sch, block)
-    place = sch.random.choice(list(choices)) if decision is None else sch.integer(decision)
-    if place not in choices:
+    choice = sch.random.choice(list(choices)) if decision is None else sch.integer(decision)
+    if choice not in choices:
         raise ScheduleError(
             ARGUMENT,
-            f"the decision {place} is no place at which block {block.name} may be computed",
+            f"the decision {choice} is no place at which block {block.name} may be computed",
             sch.state.realize(block),
             hint=f"there are {', '.join(map(str, choices))} (-1 for where it is, -2 for inlining)",
         )
-    sch.decision = place
-    return choices[place]
+    sch.decision = choice
+    return choices[choice]
 
 
 def _choices(sch: ScheduleBase, block: BlockRV) -> dict[int, LoopRV]:

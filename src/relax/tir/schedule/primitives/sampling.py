@@ -42,11 +42,11 @@ def sample_categorical(
         )
     if any(not weight >= 0 for weight in weights) or not 0 < sum(weights) < math.inf:
         raise ScheduleError(ARGUMENT, f"probs must be 0 or more, one of them more than 0, found {weights}")
-    place = sch.random.choices(range(len(numbers)), weights)[0] if decision is None else sch.integer(decision)
-    if not 0 <= place < len(numbers):
-        raise ScheduleError(ARGUMENT, f"the decision {place} is no index of {len(numbers)} candidates")
-    sch.decision = place
-    return sch.new_integer(numbers[place])
+    index = sch.random.choices(range(len(numbers)), weights)[0] if decision is None else sch.integer(decision)
+    if not 0 <= index < len(numbers):
+        raise ScheduleError(ARGUMENT, f"the decision {index} is no index of {len(numbers)} candidates")
+    sch.decision = index
+    return sch.new_integer(numbers[index])
 
 
 @query
@@ -170,9 +170,9 @@ def _divisors(primes: dict[int, int]) -> list[int]:
     return sorted(result)
 
 
-def _spread(count: int, places: int) -> int:
-    """Count the ways to distribute `count` equal items to `places` positions."""
-    return math.comb(count + places - 1, places - 1) if places else int(count == 0)
+def _spread(count: int, bins: int) -> int:
+    """Count the ways to distribute `count` equal items to `bins` positions."""
+    return math.comb(count + bins - 1, bins - 1) if bins else int(count == 0)
 
 
 def _ways(primes: dict[int, int], n: int) -> int:
@@ -185,6 +185,6 @@ def _uniform_tiles(sch: ScheduleBase, primes: dict[int, int], n: int) -> list[in
     tiles = [1] * n
     for prime, count in primes.items():
         bars = sorted(sch.random.sample(range(count + n - 1), n - 1))
-        for place, (low, high) in enumerate(zip([-1, *bars], [*bars, count + n - 1], strict=True)):
-            tiles[place] *= prime ** (high - low - 1)
+        for position, (low, high) in enumerate(zip([-1, *bars], [*bars, count + n - 1], strict=True)):
+            tiles[position] *= prime ** (high - low - 1)
     return tiles

@@ -55,8 +55,8 @@ def split(
     variables = [Var(f"{node.loop_var.name}_{i}", node.loop_var.dtype) for i in range(len(extents))]
     value: PrimExpr = const(0, node.loop_var.dtype)
     for var, extent in zip(variables, extents, strict=True):
-        part = const(0, var.dtype) if not preserve_unit_iters and _is_one(extent) else var
-        value = value * extent + part
+        digit = const(0, var.dtype) if not preserve_unit_iters and _is_one(extent) else var
+        value = value * extent + digit
         analyzer.bind(var, _Span(const(0, var.dtype), extent))
     value = analyzer.simplify(value)
     start = value if is_const(node.min, 0) else value + node.min

@@ -39,8 +39,8 @@ def storage_align(
     realize = sch.state.realize(block)
     buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
     allocating_block(sch.state, block, buffer)
-    place = axis + buffer.ndim if axis < 0 else axis
-    if not 0 <= place < buffer.ndim:
+    dimension = axis + buffer.ndim if axis < 0 else axis
+    if not 0 <= dimension < buffer.ndim:
         raise ScheduleError(
             ARGUMENT,
             f"axis must be at least {-buffer.ndim} and less than {buffer.ndim}, found {axis}",
@@ -51,8 +51,8 @@ def storage_align(
         raise ScheduleError(ARGUMENT, f"factor must be 1 or more, found {factor}", realize)
     number = next(i for i, region in enumerate(realize.block.writes) if region.buffer is buffer)
     notes: tuple[Any, ...] = realize.block.annotations.get(ALIGN, ())
-    kept = [note for note in notes if tuple(note[:2]) != (number, place)]
+    kept = [note for note in notes if tuple(note[:2]) != (number, dimension)]
     changed = realize.block.replace(
-        annotations={**realize.block.annotations, ALIGN: (*kept, (number, place, factor, offset))}
+        annotations={**realize.block.annotations, ALIGN: (*kept, (number, dimension, factor, offset))}
     )
     sch.state.replace(realize, realize.replace(block=changed), block.function)

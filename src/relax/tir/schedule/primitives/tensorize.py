@@ -96,7 +96,7 @@ class _Tensorized:
         block = self.realize.block
         described = buffers_of(self.desc)
         try:
-            places = match_description(block.body, root_of(self.desc).body, described, self.analyzer.copy())
+            matches = match_description(block.body, root_of(self.desc).body, described, self.analyzer.copy())
         except Mismatch as difference:
             raise self.refused(
                 f"block {block.name_hint} does not do what the intrinsic {self.name} describes: {difference}",
@@ -105,56 +105,56 @@ class _Tensorized:
         root = root_of(self.impl)
         handed_on = _pointers(root.body)
         views = [
-            self.view(buffer, places[shape], buffer.data in handed_on)
+            self.view(buffer, matches[shape], buffer.data in handed_on)
             for buffer, shape in zip(buffers_of(self.impl), described, strict=True)
         ]
-        made = block.replace(
+        new_block = block.replace(
             body=root.body,
             alloc_buffers=(*block.alloc_buffers, *root.alloc_buffers),
             match_buffers=(*block.match_buffers, *views, *root.match_buffers),
             annotations={**block.annotations, **root.annotations},
         )
-        return self.realize.replace(block=made)
+        return self.realize.replace(block=new_block)
 
-    def view(self, buffer: Buffer, place: TensorMatch, handed_on: bool) -> MatchBufferRegion:
+    def view(self, buffer: Buffer, match: TensorMatch, handed_on: bool) -> MatchBufferRegion:
         """Return the view that a buffer of the implementation becomes."""
-        skipped = place.buffer.ndim - buffer.ndim
+        skipped = match.buffer.ndim - buffer.ndim
         extents = [*[1] * skipped, *buffer.shape]
         ranges = tuple(
             Range.from_min_extent(start, size if isinstance(size, int) else size.astype(start.dtype))
-            for start, size in zip(place.start, extents, strict=True)
+            for start, size in zip(match.start, extents, strict=True)
         )
-        for axis, (item, size) in enumerate(zip(ranges, place.buffer.shape, strict=True)):
+        for axis, (item, size) in enumerate(zip(ranges, match.buffer.shape, strict=True)):
             inside = (item.min >= 0, item.min + item.extent <= size)
             if not all(self.analyzer.can_prove(condition) for condition in inside):
                 raise self.refused(
                     f"the region [{shown(item.min)}, {shown(item.min + item.extent)}) of dimension {axis} of "
-                    f"{place.buffer.name}, for buffer {buffer.name} of the intrinsic {self.name}, may be outside of "
+                    f"{match.buffer.name}, for buffer {buffer.name} of the intrinsic {self.name}, may be outside of "
                     f"its {shown(size)} elements"
                 )
-        self.strides(buffer, place, skipped, handed_on)
-        self.offset(buffer, place, handed_on)
-        return MatchBufferRegion(buffer, BufferRegion(place.buffer, ranges))
+        self.strides(buffer, match, skipped, handed_on)
+        self.offset(buffer, match, handed_on)
+        return MatchBufferRegion(buffer, BufferRegion(match.buffer, ranges))
 
-    def strides(self, buffer: Buffer, place: TensorMatch, skipped: int, handed_on: bool) -> None:
+    def strides(self, buffer: Buffer, match: TensorMatch, skipped: int, handed_on: bool) -> None:
         """Raise unless the strides of a view match the implementation's."""
         if not buffer.strides and not handed_on:
             return  # elements are found by their indices alone
-        actual = strides_of(place.buffer)[skipped:]
-        for axis, (expected, found) in enumerate(zip(strides_of(buffer), actual, strict=True)):
-            one = not buffer.strides and self.analyzer.can_prove_equal(buffer.shape[axis], 1)
-            if one or self.agrees(expected, found):
+        actual = strides_of(match.buffer)[skipped:]
+        for axis, (expected, stride) in enumerate(zip(strides_of(buffer), actual, strict=True)):
+            is_single = not buffer.strides and self.analyzer.can_prove_equal(buffer.shape[axis], 1)
+            if is_single or self.agrees(expected, stride):
                 continue
             hint = "" if buffer.strides else "say strides=[...] with variables, and hand them on with the pointer"
             raise self.refused(
                 f"dimension {axis} of buffer {buffer.name} of the intrinsic {self.name} has stride {shown(expected)}, "
-                f"of the region of {place.buffer.name} {shown(found)}",
+                f"of the region of {match.buffer.name} {shown(stride)}",
                 hint,
             )
 
-    def offset(self, buffer: Buffer, place: TensorMatch, handed_on: bool) -> None:
+    def offset(self, buffer: Buffer, match: TensorMatch, handed_on: bool) -> None:
         """Raise unless the offset of a view matches the implementation's."""
-        offset = self.analyzer.simplify(element_offset(place.buffer, place.start))
+        offset = self.analyzer.simplify(element_offset(match.buffer, match.start))
         expected = buffer.elem_offset
         if handed_on and not isinstance(expected, Var):
             raise self.refused(
@@ -165,13 +165,13 @@ class _Tensorized:
         if expected is not None and not self.agrees(expected, offset):
             raise self.refused(
                 f"buffer {buffer.name} of the intrinsic {self.name} starts at element {shown(expected)}, the region "
-                f"of {place.buffer.name} at {shown(offset)}"
+                f"of {match.buffer.name} at {shown(offset)}"
             )
         factor = buffer.offset_factor
         if factor > 1 and not self.analyzer.can_prove(floormod(offset, factor).equal(0)):
             raise self.refused(
                 f"buffer {buffer.name} of the intrinsic {self.name} must start at a multiple of {factor} elements, the "
-                f"region of {place.buffer.name} starts at {shown(offset)}",
+                f"region of {match.buffer.name} starts at {shown(offset)}",
                 "split by a multiple, or declare the buffer with offset_factor=1",
             )
 

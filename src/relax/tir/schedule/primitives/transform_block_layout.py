@@ -230,10 +230,12 @@ def _inside(
         if iter_var.iter_type == "reduce"
     }
     if reducing:
-        for part in conjuncts(condition):
-            if not set(free_vars(part)).isdisjoint(reducing) and not _holds_at_start(part, reducing, realize):
+        for conjunct in conjuncts(condition):
+            if not set(free_vars(conjunct)).isdisjoint(reducing) and not _holds_at_start(conjunct, reducing, realize):
                 raise ScheduleError(
-                    ARGUMENT, f"the new values begin with one that is no old one, where {part} does not hold", realize
+                    ARGUMENT,
+                    f"the new values begin with one that is no old one, where {conjunct} does not hold",
+                    realize,
                 )
     return condition
 
@@ -252,10 +254,10 @@ def _negated(condition: PrimExpr) -> Iterator[PrimExpr]:
             yield simplify(intrin.logical_not(condition))
 
 
-def _holds_at_start(part: PrimExpr, reducing: dict[Var, PrimExpr], realize: BlockRealize) -> bool:
+def _holds_at_start(condition: PrimExpr, reducing: dict[Var, PrimExpr], realize: BlockRealize) -> bool:
     """True if a condition holds for the first values of nonempty reductions."""
     analyzer = Analyzer()
     for iter_var in realize.block.iter_vars:
         if iter_var.iter_type == "reduce" and iter_var.dom is not None:
             analyzer.assume(iter_var.dom.extent >= 1)
-    return analyzer.can_prove(substitute(part, reducing))
+    return analyzer.can_prove(substitute(condition, reducing))

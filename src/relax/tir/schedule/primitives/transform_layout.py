@@ -153,7 +153,7 @@ class Padding:
             whole(buffer.shape, dtypes),
             lambda indices: BufferStore(buffer, self.value_at(indices), indices),
             lambda region: ((), (BufferRegion(buffer, region),)),
-            lambda places: self._moved(self.condition, places),
+            lambda indices: self._moved(self.condition, indices),
         )
         realize = state.realize(scope)
         body = edited(facts.block.body, {site.anchor: lambda stmt: seq_of((stmt, nest))})
@@ -173,8 +173,8 @@ class Padding:
             raise ScheduleError(ARGUMENT, "pad_value must not read a buffer")
         return expr.astype(self.dtype)
 
-    def _moved(self, expr: PrimExpr, places: Sequence[PrimExpr]) -> PrimExpr:
-        table = {var: place.astype(var.dtype) for var, place in zip(self.places, places, strict=True)}
+    def _moved(self, expr: PrimExpr, indices: Sequence[PrimExpr]) -> PrimExpr:
+        table = {var: index.astype(var.dtype) for var, index in zip(self.places, indices, strict=True)}
         return substitute(expr, table)
 
 
