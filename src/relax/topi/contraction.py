@@ -104,8 +104,8 @@ def _product(factors: Sequence[tuple[te.Tensor, Labels]], kept: Labels, sizes: d
 
 def _read(x: te.Tensor, labels: Labels, index: dict[str, Any]) -> PrimExpr:
     zero = const(0, "int64")
-    places = [zero if is_const(size, 1) else index[k] for size, k in zip(x.shape, labels, strict=True)]
-    return x(*places)
+    indices = [zero if is_const(size, 1) else index[k] for size, k in zip(x.shape, labels, strict=True)]
+    return x(*indices)
 
 
 def _rounded(x: te.Tensor, dtype: DataType) -> te.Tensor:

@@ -45,8 +45,8 @@ def take_backward(output_grad: te.Tensor, x: te.Tensor, indices: Any, axis: int 
         fill = BufferStore(target, const(0, x.dtype), tuple(everywhere))
         raw = inputs[1][tuple(loops[axis : axis + count])] if count or len(inputs) > 1 else convert(indices)
         index = cast_expr("int64", raw)
-        place = (*loops[:axis], Select(index < 0, index + size, index), *loops[axis + count :])
-        add = BufferStore(target, target[place] + inputs[0][tuple(loops)], place)
+        position = (*loops[:axis], Select(index < 0, index + size, index), *loops[axis + count :])
+        add = BufferStore(target, target[position] + inputs[0][tuple(loops)], position)
         return SeqStmt((nested(fill, everywhere, x.shape), nested(add, loops, output_grad.shape)))
 
     inputs = [output_grad, *([indices] if isinstance(indices, te.Tensor) else [])]
@@ -76,9 +76,9 @@ def nll_loss_backward(
     total = _sum_of_weights(targets, weights, ignore_index, wide) if reduction == "mean" else None
 
     def element(*i: Any) -> PrimExpr:
-        place = (*i[:of_class], *i[of_class + 1 :])
-        target = cast_expr("int64", targets(*place))
-        grad = cast_expr(wide, output_grad(*place) if reduction == "none" else output_grad())
+        position = (*i[:of_class], *i[of_class + 1 :])
+        target = cast_expr("int64", targets(*position))
+        grad = cast_expr(wide, output_grad(*position) if reduction == "none" else output_grad())
         value = -weight(target, i[of_class]) * grad
         value = value if total is None else value / total()
         return cast_expr(predictions.dtype, Select(target.equal(i[of_class]), value, const(0, wide)))

@@ -96,11 +96,11 @@ class _Sampler:
         back = period - rest if self.align else period - 1 - rest
         return intrin.min(rest, back)
 
-    def nearest(self, n: PrimExpr, c: PrimExpr, places: Sequence[PrimExpr]) -> PrimExpr:
+    def nearest(self, n: PrimExpr, c: PrimExpr, coordinates: Sequence[PrimExpr]) -> PrimExpr:
         """Read the element at coordinates that are already rounded."""
-        return self.pixel(n, c, [cast("int64", x) for x in places])
+        return self.pixel(n, c, [cast("int64", x) for x in coordinates])
 
-    def linear(self, n: PrimExpr, c: PrimExpr, places: Sequence[PrimExpr]) -> PrimExpr:
+    def linear(self, n: PrimExpr, c: PrimExpr, coordinates: Sequence[PrimExpr]) -> PrimExpr:
         """Linear interpolation at coordinates."""
 
         def weigh(values: Sequence[PrimExpr]) -> PrimExpr:
@@ -110,34 +110,34 @@ class _Sampler:
             ]
             return functools.reduce(lambda total, term: total + term, terms)
 
-        return _bind(places, weigh)
+        return _bind(coordinates, weigh)
 
-    def cubic(self, n: PrimExpr, c: PrimExpr, places: Sequence[PrimExpr], taps: Sequence[Any]) -> PrimExpr:
+    def cubic(self, n: PrimExpr, c: PrimExpr, coordinates: Sequence[PrimExpr], taps: Sequence[Any]) -> PrimExpr:
         """One weighted tap of the 4ⁿ of cubic interpolation; tap 1 is the element before the coordinate."""
 
         def weigh(values: Sequence[PrimExpr]) -> PrimExpr:
             return self.tap(n, c, values, [tap - 1 for tap in taps], lambda d: keys_cubic(d, ALPHA))
 
-        return _bind(places, weigh)
+        return _bind(coordinates, weigh)
 
     def tap(
         self,
         n: PrimExpr,
         c: PrimExpr,
-        places: Sequence[PrimExpr],
+        coordinates: Sequence[PrimExpr],
         taps: Sequence[PrimExpr],
         weight: Callable[[PrimExpr], PrimExpr],
     ) -> PrimExpr:
         """Element `taps` steps from the floor of the coordinates, times its weight."""
 
-        def weighed(parts: Sequence[PrimExpr]) -> PrimExpr:
-            lows, indices = parts[: len(places)], parts[len(places) :]
+        def weighed(values: Sequence[PrimExpr]) -> PrimExpr:
+            lows, indices = values[: len(coordinates)], values[len(coordinates) :]
             value = self.pixel(n, c, indices)
-            for place, low, tap in zip(places, lows, taps, strict=True):
-                value = value * weight(place - low - cast(self.wide, tap))
+            for coordinate, low, tap in zip(coordinates, lows, taps, strict=True):
+                value = value * weight(coordinate - low - cast(self.wide, tap))
             return value
 
-        lows = [intrin.floor(x) for x in places]
+        lows = [intrin.floor(x) for x in coordinates]
         # Far from the image, steps from the floor must not wrap around.
         starts = [intrin.max(intrin.min(cast("int64", x), 1 << 62), -(1 << 62)) for x in lows]
         return _bind([*lows, *(start + tap for start, tap in zip(starts, taps, strict=True))], weighed)
@@ -183,7 +183,7 @@ def grid_sample(
         d = rank - 1 - k  # the grid's vectors are (x, y, z), the letters (D, H, W)
         return grid(*([n, d, *where] if first else [n, *where, d])).astype(wide)
 
-    places = [
+    coordinates = [
         te.compute((sizes["N"], *outer), lambda n, *w, k=k: sampler.place(k, coordinate(n, k, w)), f"grid_place{k}")
         for k in range(rank)
     ]
@@ -191,7 +191,7 @@ def grid_sample(
     def operands(i: Sequence[Any]) -> tuple[Any, Any, list[PrimExpr]]:
         at = dict(zip(layout, i, strict=True))
         where = [at["N"], *(at[letter] for letter in sampler.letters)]
-        return at["N"], at["C"], [place(*where) for place in places]
+        return at["N"], at["C"], [tensor(*where) for tensor in coordinates]
 
     shape = [sizes[letter] for letter in layout]
     if method != "bicubic":

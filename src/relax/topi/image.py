@@ -94,8 +94,8 @@ class _Axis:
 def _coordinate(axis: _Axis, mode: str, o: PrimExpr) -> PrimExpr:
     """Coordinate in the data of element `o` of the result."""
     half, last = const(0.5, "float64"), f64(axis.length) - 1.0
-    place, zero = f64(o), const(0.0, "float64")
-    centre = axis.back(place + half) - half
+    position, zero = f64(o), const(0.0, "float64")
+    centre = axis.back(position + half) - half
     match mode:
         case "half_pixel":
             return centre
@@ -104,15 +104,15 @@ def _coordinate(axis: _Axis, mode: str, o: PrimExpr) -> PrimExpr:
         case "pytorch_half_pixel":
             return Select(axis.size > 1, centre, zero)
         case "asymmetric":
-            return axis.back(place)
+            return axis.back(position)
         case "tf_half_pixel_for_nn":
-            return axis.back(place + half)
+            return axis.back(position + half)
         case "align_corners":
-            return Select(axis.stretched().equal(1.0), zero, place * last / (axis.stretched() - 1.0))
+            return Select(axis.stretched().equal(1.0), zero, position * last / (axis.stretched() - 1.0))
         case _:  # tf_crop_and_resize
             extent = (axis.end - axis.start) * last
             full = axis.stretched()
-            inside = axis.start * last + place * extent / (full - 1.0)
+            inside = axis.start * last + position * extent / (full - 1.0)
             return Select(full > 1.0, inside, half * (axis.start + axis.end) * last)
 
 
@@ -165,7 +165,7 @@ class _Taps:
         return cast("int64", intrin.floor(self.places(o))) - (self.radius - 1)
 
 
-def _taps(axis: _Axis, places: te.Tensor, method: str, alpha: float, exclude: bool, antialias: bool) -> _Taps:
+def _taps(axis: _Axis, coordinates: te.Tensor, method: str, alpha: float, exclude: bool, antialias: bool) -> _Taps:
     reach = REACH[method]
     radius: PrimExpr = const(reach, "int64")
     narrowing = const(1.0, "float64")
@@ -175,23 +175,23 @@ def _taps(axis: _Axis, places: te.Tensor, method: str, alpha: float, exclude: bo
         radius = intrin.max((axis.length * (2 * reach) + (doubled - 1)) // doubled, reach)
         scale = f64(axis.size) / f64(axis.length) if axis.scale is None else axis.scale
         narrowing = intrin.min(scale, const(1.0, "float64"))
-    found = _Taps(places, places, radius * 2, radius)
+    taps = _Taps(coordinates, coordinates, radius * 2, radius)
 
     def raw(o: PrimExpr, t: PrimExpr) -> PrimExpr:
-        tap = found.first(o) + cast("int64", t)
-        distance = (f64(tap) - places(o)) * narrowing
+        tap = taps.first(o) + cast("int64", t)
+        distance = (f64(tap) - coordinates(o)) * narrowing
         weight = triangle(distance) if method == "linear" else keys_cubic(distance, alpha)
         if exclude:
             weight = Select(intrin.all(tap >= 0, tap < axis.length), weight, const(0.0, "float64"))
         return weight
 
-    weights = te.compute((axis.size, found.count), raw, f"resize_weight{axis.number}")
+    weights = te.compute((axis.size, taps.count), raw, f"resize_weight{axis.number}")
     if antialias or exclude:
-        t = te.reduce_axis((0, found.count), "t")
+        t = te.reduce_axis((0, taps.count), "t")
         total = te.compute((axis.size,), lambda o: te.sum(weights(o, t.var), axis=t), f"resize_total{axis.number}")
-        parts = weights
-        weights = te.compute(parts.shape, lambda o, t: parts(o, t) / total(o), f"resize_share{axis.number}")
-    return _Taps(places, weights, found.count, radius)
+        raw_weights = weights
+        weights = te.compute(raw_weights.shape, lambda o, t: raw_weights(o, t) / total(o), f"resize_share{axis.number}")
+    return _Taps(coordinates, weights, taps.count, radius)
 
 
 def _weighed(data: te.Tensor, axis: _Axis, taps: _Taps, antialias: bool) -> te.Tensor:
@@ -217,14 +217,14 @@ def _weighed(data: te.Tensor, axis: _Axis, taps: _Taps, antialias: bool) -> te.T
     count = int(taps.count.value)  # type: ignore[attr-defined] (constant without antialias)
     # Tables with one row per tap, so that adjacent result elements read adjacent entries.
     shape_of_tables = (const(count, "int64"), axis.size)
-    places = te.compute(shape_of_tables, lambda t, o: taps.first(o) + t, f"resize_tap{axis.number}")
+    tap_indices = te.compute(shape_of_tables, lambda t, o: taps.first(o) + t, f"resize_tap{axis.number}")
     factors = te.compute(shape_of_tables, lambda t, o: taps.weights(o, t).astype(wide), f"resize_factor{axis.number}")
 
     def unrolled(*i: Any) -> PrimExpr:
         total: PrimExpr | None = None
         for t in range(count):
             at = list(i)
-            at[axis.number] = inside_of(places(t, i[axis.number]), axis.length)
+            at[axis.number] = inside_of(tap_indices(t, i[axis.number]), axis.length)
             product = data(*at).astype(wide) * factors(t, i[axis.number])
             total = product if total is None else total + product
         assert total is not None
@@ -270,20 +270,20 @@ def resize(
     if scales is not None and numbers:
         scales = _checked_scales(scales, [data.shape[number] for number in numbers], size)
     resized: list[_Axis] = []
-    places: dict[int, te.Tensor] = {}
+    coordinates: dict[int, te.Tensor] = {}
     for k, number in enumerate(numbers):
         scale = None if scales is None else f64(scales(k))
         axis = _Axis(number, data.shape[number], size[k], scale, region(k), region(k + count))
         resized.append(axis)
-        places[number] = _places(axis, mode)
+        coordinates[number] = _coordinates(axis, mode)
     out: te.Tensor = data
     if method == "nearest_neighbor":
-        out = _nearest(data, resized, places, mode, rounding_method)
+        out = _nearest(data, resized, coordinates, mode, rounding_method)
     else:
         for axis in _in_order(resized, antialias):
-            taps = _taps(axis, places[axis.number], method, cubic_alpha, cubic_exclude, antialias)
+            taps = _taps(axis, coordinates[axis.number], method, cubic_alpha, cubic_exclude, antialias)
             out = _weighed(out, axis, taps, antialias)
-    return _finished(out, resized, places, mode, extrapolation_value, out_dtype or data.dtype)
+    return _finished(out, resized, coordinates, mode, extrapolation_value, out_dtype or data.dtype)
 
 
 def _checked_scales(scales: te.Tensor, lengths: Sequence[PrimExpr], size: Sequence[PrimExpr]) -> te.Tensor:
@@ -291,24 +291,26 @@ def _checked_scales(scales: te.Tensor, lengths: Sequence[PrimExpr], size: Sequen
     count = len(lengths)
 
     def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        parts: list[Stmt] = []
+        statements: list[Stmt] = []
         for k, (length, extent) in enumerate(zip(lengths, size, strict=True)):
             scale = f64(ins[0][k])
             full = f64(length) * scale
             slack = intrin.abs(full) * 1e-6  # scales have been rounded to float32
             over = full - f64(extent)
             legal = intrin.all(scale > 0.0, over >= -0.5 - slack, over <= 1.0 + slack)
-            parts.append(AssertStmt(legal, SCALE_MESSAGE, BufferStore(outs[0], scale, (k,))))
-        return seq_of(parts)
+            statements.append(AssertStmt(legal, SCALE_MESSAGE, BufferStore(outs[0], scale, (k,))))
+        return seq_of(statements)
 
     return te.extern([(count,)], [scales], statement, "resize_scale", ["float64"])[0]
 
 
-def _places(axis: _Axis, mode: str) -> te.Tensor:
+def _coordinates(axis: _Axis, mode: str) -> te.Tensor:
     return te.compute((axis.size,), lambda o: _coordinate(axis, mode, o), f"resize_place{axis.number}")
 
 
-def _nearest(data: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], mode: str, rounding: str) -> te.Tensor:
+def _nearest(
+    data: te.Tensor, axes: list[_Axis], coordinates: dict[int, te.Tensor], mode: str, rounding: str
+) -> te.Tensor:
     """Nearest-neighbour resizing; the index along an axis is precomputed, or is an integer quotient."""
     shape = list(data.shape)
     factors: dict[int, int] = {}
@@ -319,7 +321,7 @@ def _nearest(data: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], m
         if factor:
             factors[axis.number] = factor
         else:
-            tables[axis.number] = _indices(axis, places[axis.number], rounding)
+            tables[axis.number] = _indices(axis, coordinates[axis.number], rounding)
 
     def element(*i: Any) -> PrimExpr:
         at = list(i)
@@ -334,17 +336,17 @@ def _nearest(data: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], m
     return te.compute(shape, element, "resize_nearest")
 
 
-def _indices(axis: _Axis, places: te.Tensor, rounding: str) -> te.Tensor:
+def _indices(axis: _Axis, coordinates: te.Tensor, rounding: str) -> te.Tensor:
     """Index of the nearest element for each result element of an axis."""
 
     def index(o: Any) -> PrimExpr:
-        return cast("int64", _rounded(places(o), rounding))
+        return cast("int64", _rounded(coordinates(o), rounding))
 
     return te.compute((axis.size,), index, f"resize_index{axis.number}")
 
 
 def _finished(
-    out: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], mode: str, outside: float, dtype: DataType
+    out: te.Tensor, axes: list[_Axis], coordinates: dict[int, te.Tensor], mode: str, outside: float, dtype: DataType
 ) -> te.Tensor:
     """Cast the result and apply `extrapolation_value` outside the data if the mode defines one."""
     cropped = mode == "tf_crop_and_resize"
@@ -357,8 +359,8 @@ def _finished(
             return value
         beyond: list[PrimExpr] = []
         for axis in axes:
-            place = places[axis.number](i[axis.number])
-            beyond += [place < 0.0, place > f64(axis.length) - 1.0]
+            coordinate = coordinates[axis.number](i[axis.number])
+            beyond += [coordinate < 0.0, coordinate > f64(axis.length) - 1.0]
         return Select(intrin.any(*beyond), const(outside, "float64").astype(dtype), value) if beyond else value
 
     return te.compute(out.shape, element, "resize")

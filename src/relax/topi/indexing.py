@@ -77,8 +77,10 @@ def index_tensor(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
     shape = broadcast_shape(*(index.shape for index in indices))
 
     def read(*i: Any) -> PrimExpr:
-        place = i[: len(shape)]
-        leading = [from_front(read_broadcast(index, shape, place), data.shape[d]) for d, index in enumerate(indices)]
+        broadcast_index = i[: len(shape)]
+        leading = [
+            from_front(read_broadcast(index, shape, broadcast_index), data.shape[d]) for d, index in enumerate(indices)
+        ]
         return data(*leading, *i[len(shape) :])
 
     return te.compute((*shape, *data.shape[len(indices) :]), read, "T_index_tensor", tag="injective")

@@ -15,7 +15,7 @@ def layout_transform(x: te.Tensor, index_map: IndexMap, pad_value: PrimExpr | No
     padding = const(0, x.dtype) if pad_value is None else pad_value
 
     def read(*i: Any) -> PrimExpr:
-        places, inside = radix.inverse(i)
-        return intrin.if_then_else(intrin.all(*inside), x(*places), padding)
+        source, inside = radix.inverse(i)
+        return intrin.if_then_else(intrin.all(*inside), x(*source), padding)
 
     return te.compute(radix.shape(), read, "T_layout_transform", tag="injective")

@@ -108,7 +108,7 @@ def add_quantized(
     """
 
     def element(*i: Any) -> PrimExpr:
-        a, b = (cast_expr("float32", part(*i)) for part in (left, right))
+        a, b = (cast_expr("float32", operand(*i)) for operand in (left, right))
         return _quantized_sum(a, b, (factor(), other(), start()), (least(), offset()), DataType(out_dtype))
 
     return te.compute(left.shape, element, "added", tag="elemwise")

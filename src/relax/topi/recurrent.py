@@ -220,15 +220,15 @@ class _Operands:
 class _Scan:
     """Stages of a recurrent layer."""
 
-    def __init__(self, what: Recurrence, operands: _Operands) -> None:
-        self.what, self.given = what, operands
+    def __init__(self, spec: Recurrence, operands: _Operands) -> None:
+        self.what, self.given = spec, operands
         self.dtype = operands.data.dtype
         self.wide = accumulator_dtype(self.dtype)
         first, second, self.inputs = operands.data.shape
-        self.steps, self.batch = (second, first) if what.layout else (first, second)
+        self.steps, self.batch = (second, first) if spec.layout else (first, second)
         self.hidden = operands.recurrence.shape[2]
-        self.directions = len(what.reversed)
-        self.rows = self.hidden * what.gates
+        self.directions = len(spec.reversed)
+        self.rows = self.hidden * spec.gates
 
     def projected(self) -> te.Tensor:
         """Products of inputs and weights, (direction, step, sequence, row of gates)."""
@@ -279,8 +279,8 @@ class _Scan:
 
         def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             rest = iter(ins[3:])
-            found = [None if tensor is None else next(rest) for tensor in optional]
-            return _Writer(self, ins[:3], found, outs).statement()
+            buffers = [None if tensor is None else next(rest) for tensor in optional]
+            return _Writer(self, ins[:3], buffers, outs).statement()
 
         name = f"{self.what.name}_scan"
         outs = te.extern(shapes, [*inputs, *present], statement, name, [self.wide] * len(shapes))
@@ -323,13 +323,13 @@ class _Writer:
 
     def _groups(self) -> list[_Groups]:
         """Groups by size, consecutively. Sequences with individual lengths form groups of one."""
-        left: PrimExpr = self.scan.batch
+        remaining: PrimExpr = self.scan.batch
         first = end = cast("int64", const(0, "int64"))
         result: list[_Groups] = []
         for size in _GROUPS if self.lens is None else (1,):
-            number = left // size
+            number = remaining // size
             result.append(_Groups(size, first, end, simplify(end + number)))
-            first, end, left = simplify(first + number * size), simplify(end + number), simplify(left % size)
+            first, end, remaining = simplify(first + number * size), simplify(end + number), simplify(remaining % size)
         return result
 
     def _direction(self, d: PrimExpr, number: PrimExpr, groups: list[_Groups]) -> Stmt:
@@ -344,8 +344,8 @@ class _Writer:
 
     def _any_direction(self, d: PrimExpr, count: int, first: PrimExpr) -> Stmt:
         """Use one statement for all directions, unless their activation functions differ."""
-        what = self.scan.what
-        if what.is_uniform:
+        spec = self.scan.what
+        if spec.is_uniform:
             return self._sequences(d, 0, count, first)
         one, other = (self._sequences(const(i, "int64"), i, count, first) for i in range(2))
         return IfThenElse(d.equal(0), one, other)
@@ -353,19 +353,19 @@ class _Writer:
     def _sequences(self, d: PrimExpr, kind: int, count: int, first: PrimExpr) -> Stmt:
         """Run all steps of a group of sequences, with the activation functions of direction `kind`."""
         n, t, at = Var("n", "int64"), Var("t", "int64"), Var("at", "int64")
-        what, hidden = self.scan.what, self.scan.hidden
+        spec, hidden = self.scan.what, self.scan.hidden
         length = self.scan.steps if self.lens is None else cast("int64", self.lens[n])
-        gates = decl_buffer((count, self.scan.rows + (hidden if what.separate_bias else 0)), self.scan.wide, "gates")
+        gates = decl_buffer((count, self.scan.rows + (hidden if spec.separate_bias else 0)), self.scan.wide, "gates")
         held = decl_buffer((count, hidden), self.scan.wide, "held")
-        one = _Task(self, d, at, n, count, gates, held)
-        group = _Group(count, hidden, one.step, lambda k, row: self.transposed[d, k, row])
-        step: Stmt = SeqStmt((one.start_gates(), what.cell(group, what.functions(kind))))
+        task = _Task(self, d, at, n, count, gates, held)
+        group = _Group(count, hidden, task.step, lambda k, row: self.transposed[d, k, row])
+        step: Stmt = SeqStmt((task.start_gates(), spec.cell(group, spec.functions(kind))))
         step = LetStmt(at, self._at(d, t, length), step)
         if self.lens is not None:
-            step = IfThenElse(t < length, step, LetStmt(at, t, one.idle()))
+            step = IfThenElse(t < length, step, LetStmt(at, t, task.idle()))
         steps = For(t, 0, self.scan.steps, "serial", step)
-        whole: Stmt = AllocBuffer(gates, SeqStmt((one.start_states(), steps)))
-        return LetStmt(n, first, AllocBuffer(held, whole) if what.holds else whole)
+        whole: Stmt = AllocBuffer(gates, SeqStmt((task.start_states(), steps)))
+        return LetStmt(n, first, AllocBuffer(held, whole) if spec.holds else whole)
 
     def _at(self, d: PrimExpr, t: PrimExpr, length: PrimExpr) -> PrimExpr:
         """Time index of a step."""
@@ -503,8 +503,8 @@ def rnn(
 ) -> list[te.Tensor]:
     """All states and the last one: h = f(W x + R h + b)."""
     functions = activations_of(activations or default_activations("rnn", direction), activation_alpha, activation_beta)
-    what = Recurrence("rnn", _rnn_cell, 1, False, direction, functions, clip, layout)
-    return _Scan(what, _Operands(data, weight, recurrence, bias, sequence_lens, initial_h)).run()
+    spec = Recurrence("rnn", _rnn_cell, 1, False, direction, functions, clip, layout)
+    return _Scan(spec, _Operands(data, weight, recurrence, bias, sequence_lens, initial_h)).run()
 
 
 def gru(
@@ -525,8 +525,8 @@ def gru(
     """All states and the last one of a gated recurrent unit (Cho et al. 2014)."""
     functions = activations_of(activations or default_activations("gru", direction), activation_alpha, activation_beta)
     cell = _gru_cell(linear_before_reset)
-    what = Recurrence("gru", cell, 3, False, direction, functions, clip, layout, linear_before_reset)
-    return _Scan(what, _Operands(data, weight, recurrence, bias, sequence_lens, initial_h)).run()
+    spec = Recurrence("gru", cell, 3, False, direction, functions, clip, layout, linear_before_reset)
+    return _Scan(spec, _Operands(data, weight, recurrence, bias, sequence_lens, initial_h)).run()
 
 
 def lstm(
@@ -549,9 +549,9 @@ def lstm(
     """All states, the last one, and the last cell of a long short-term memory (Hochreiter & Schmidhuber 1997, with the
     forget gate of Gers et al. 2000)."""
     functions = activations_of(activations or default_activations("lstm", direction), activation_alpha, activation_beta)
-    what = Recurrence("lstm", _lstm_cell(input_forget), 4, True, direction, functions, clip, layout)
+    spec = Recurrence("lstm", _lstm_cell(input_forget), 4, True, direction, functions, clip, layout)
     operands = _Operands(data, weight, recurrence, bias, sequence_lens, initial_h, initial_c, peepholes)
-    return _Scan(what, operands).run()
+    return _Scan(spec, operands).run()
 
 
 __all__ = ["DEFAULTS", "Activation", "Recurrence", "activations_of", "default_activations", "gru", "lstm", "rnn"]

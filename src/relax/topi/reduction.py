@@ -130,8 +130,8 @@ def _mean_square(x: te.Tensor, axis: Axis, keepdims: bool) -> te.Tensor:
 
     def squares(*outer: Any) -> Any:
         index = source_index(x.ndim, axes, keepdims, outer, inner)
-        place = [const(0, "int64") if d in axes else index[d] for d in range(x.ndim)]
-        distance = x(*index).astype(wide) - center(*place)
+        mean_index = [const(0, "int64") if d in axes else index[d] for d in range(x.ndim)]
+        distance = x(*index).astype(wide) - center(*mean_index)
         return te.sum(distance * distance, axis=inner)
 
     shape = reduced_shape(x.shape, axes, keepdims)

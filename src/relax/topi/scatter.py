@@ -166,15 +166,15 @@ def _broadcast_load(buffer: Buffer, x: te.Tensor, shape: Sequence[PrimExpr], i: 
 def slice_scatter(x: te.Tensor, src: te.Tensor, start: Any, end: Any, step: int, axis: int = 0) -> te.Tensor:
     """x with its slice ``start:end:step`` along an axis replaced by ``src``; the step is positive."""
     axis = normalize_axis(axis, x.ndim)
-    part = slice_of(x.shape[axis], start, end, step)
+    section = slice_of(x.shape[axis], start, end, step)
 
     def read(*i: Any) -> PrimExpr:
-        at = i[axis] - part.begin.astype(i[axis].dtype)
-        place = at if step == 1 else intrin.floordiv(at, step)
-        conditions = [at >= 0, place < part.size]
+        at = i[axis] - section.begin.astype(i[axis].dtype)
+        index = at if step == 1 else intrin.floordiv(at, step)
+        conditions = [at >= 0, index < section.size]
         if step != 1:
             conditions.append(intrin.floormod(at, step).equal(0))
-        value = src(*i[:axis], place, *i[axis + 1 :])
+        value = src(*i[:axis], index, *i[axis + 1 :])
         return intrin.if_then_else(intrin.all(*conditions), value, x(*i))
 
     return te.compute(x.shape, read, "T_slice_scatter", tag="injective")

@@ -96,9 +96,9 @@ def section_slices(size: PrimExpr, indices_or_sections: int | Sequence[int]) -> 
         raise ValueError(f"the number of sections must be positive, found {sections}")
     length = simplify(intrin.ceildiv(size, sections))
     even = prove((length * sections).equal(size))
-    parts: list[Slice] = []
+    slices: list[Slice] = []
     for k in range(sections):
         begin = simplify(length * k)
         rest = length if even or k == 0 else at_least_zero(simplify(intrin.min(length, size - begin)))
-        parts.append(Slice(begin, 1, rest))
-    return parts
+        slices.append(Slice(begin, 1, rest))
+    return slices

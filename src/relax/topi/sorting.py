@@ -119,7 +119,7 @@ class _Row:
         body = LetStmt(low, pair * width * 2, body)
         return For(pair, 0, intrin.ceildiv(self.size, width * 2), "serial", body)
 
-    def merged(self, place: PrimExpr, middle: PrimExpr, high: PrimExpr) -> Stmt:
+    def merged(self, position: PrimExpr, middle: PrimExpr, high: PrimExpr) -> Stmt:
         """Store the lesser of two runs' next elements; the left run's if they are equal."""
         left, right = self.state[_LEFT], self.state[_RIGHT]
         first, second = self.index(left), self.index(right)
@@ -130,8 +130,8 @@ class _Row:
         )
         return IfThenElse(
             is_right,
-            SeqStmt((BufferStore(self.scratch, second, [place]), self.set(_RIGHT, right + 1))),
-            SeqStmt((BufferStore(self.scratch, first, [place]), self.set(_LEFT, left + 1))),
+            SeqStmt((BufferStore(self.scratch, second, [position]), self.set(_RIGHT, right + 1))),
+            SeqStmt((BufferStore(self.scratch, first, [position]), self.set(_LEFT, left + 1))),
         )
 
     def before(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
@@ -148,17 +148,17 @@ class _Row:
     def value(self, index: PrimExpr) -> PrimExpr:
         return self.values[tuple(self.at(index))]
 
-    def index(self, place: PrimExpr) -> PrimExpr:
-        return self.order[tuple(self.at(place))]
+    def index(self, position: PrimExpr) -> PrimExpr:
+        return self.order[tuple(self.at(position))]
 
-    def store(self, place: PrimExpr, index: PrimExpr) -> Stmt:
-        return BufferStore(self.order, index, self.at(place))
+    def store(self, position: PrimExpr, index: PrimExpr) -> Stmt:
+        return BufferStore(self.order, index, self.at(position))
 
-    def set(self, place: int, value: PrimExpr) -> Stmt:
-        return BufferStore(self.state, value, [const(place, "int64")])
+    def set(self, position: int, value: PrimExpr) -> Stmt:
+        return BufferStore(self.state, value, [const(position, "int64")])
 
-    def at(self, place: PrimExpr) -> list[PrimExpr]:
-        return [*self.loops[: self.axis], place, *self.loops[self.axis :]]
+    def at(self, position: PrimExpr) -> list[PrimExpr]:
+        return [*self.loops[: self.axis], position, *self.loops[self.axis :]]
 
 
 class _FirstOfRow(_Row):
@@ -178,22 +178,22 @@ class _FirstOfRow(_Row):
         j, value = Var("j", "int64"), Var("value", self.values.dtype)
         last = intrin.min(j, self.places - 1)
         is_first = intrin.if_then_else(j < self.places, True, self.before(value, self.scratch[self.places - 1]))
-        found = IfThenElse(is_first, self.put(j, value, last))
-        read = For(j, 0, self.size, "serial", LetStmt(value, self.value(j), found))
-        place = Var("k", "int64")
-        return SeqStmt((For(place, 0, self.places, "serial", self.store(place, const(-1, "int64"))), read))
+        insertion = IfThenElse(is_first, self.put(j, value, last))
+        read = For(j, 0, self.size, "serial", LetStmt(value, self.value(j), insertion))
+        position = Var("k", "int64")
+        return SeqStmt((For(position, 0, self.places, "serial", self.store(position, const(-1, "int64"))), read))
 
     def put(self, j: PrimExpr, value: PrimExpr, last: PrimExpr) -> Stmt:
         """Insert an element into the sorted top-k list, dropping the last one."""
-        place = self.state[_LEFT]
-        before = place - 1
+        position = self.state[_LEFT]
+        before = position - 1
         moved = SeqStmt(
             (
-                BufferStore(self.scratch, self.scratch[before], [place]),
-                self.store(place, self.index(before)),
+                BufferStore(self.scratch, self.scratch[before], [position]),
+                self.store(position, self.index(before)),
                 self.set(_LEFT, before),
             )
         )
-        behind = intrin.if_then_else(place > 0, self.before(value, self.scratch[before]), False)
-        stored = (BufferStore(self.scratch, value, [place]), self.store(place, j))
+        behind = intrin.if_then_else(position > 0, self.before(value, self.scratch[before]), False)
+        stored = (BufferStore(self.scratch, value, [position]), self.store(position, j))
         return SeqStmt((self.set(_LEFT, last), While(behind, moved), *stored))

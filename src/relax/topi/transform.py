@@ -28,9 +28,12 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
 def transpose(x: te.Tensor, axes: Sequence[int] | None = None) -> te.Tensor:
     """Dimension d of the result is dimension axes[d] of x; without axes they are reversed."""
     order = tuple(reversed(range(x.ndim))) if axes is None else tuple(normalize_axis(a, x.ndim) for a in axes)
-    place = {source: d for d, source in enumerate(order)}
+    dimension_of = {source: d for d, source in enumerate(order)}
     return te.compute(
-        [x.shape[a] for a in order], lambda *i: x(*(i[place[d]] for d in range(x.ndim))), "T_transpose", tag="injective"
+        [x.shape[a] for a in order],
+        lambda *i: x(*(i[dimension_of[d]] for d in range(x.ndim))),
+        "T_transpose",
+        tag="injective",
     )
 
 
@@ -143,15 +146,15 @@ def stack(tensors: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
 def split(x: te.Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[te.Tensor]:
     """x cut along an axis: see `slicing.section_slices`."""
     axis = normalize_axis(axis, x.ndim)
-    parts: list[te.Tensor] = []
-    for part in section_slices(x.shape[axis], indices_or_sections):
-        shape = (*x.shape[:axis], part.size, *x.shape[axis + 1 :])
+    tensors: list[te.Tensor] = []
+    for section in section_slices(x.shape[axis], indices_or_sections):
+        shape = (*x.shape[:axis], section.size, *x.shape[axis + 1 :])
 
-        def read(*i: Any, part: Any = part) -> PrimExpr:
-            return x(*i[:axis], part.at(i[axis]), *i[axis + 1 :])
+        def read(*i: Any, section: Any = section) -> PrimExpr:
+            return x(*i[:axis], section.at(i[axis]), *i[axis + 1 :])
 
-        parts.append(te.compute(shape, read, "T_split", tag="injective", varargs_names=_names(x.ndim)))
-    return parts
+        tensors.append(te.compute(shape, read, "T_split", tag="injective", varargs_names=_names(x.ndim)))
+    return tensors
 
 
 def _names(ndim: int) -> list[str]:
@@ -217,8 +220,8 @@ def meshgrid(tensors: Sequence[te.Tensor], indexing: str = "ij") -> list[te.Tens
     grids: list[te.Tensor] = []
     for d, tensor in enumerate(tensors):
 
-        def read(*i: Any, place: int = order.index(d), tensor: te.Tensor = tensor) -> PrimExpr:
-            return tensor(i[place]) if tensor.ndim else tensor()
+        def read(*i: Any, dimension: int = order.index(d), tensor: te.Tensor = tensor) -> PrimExpr:
+            return tensor(i[dimension]) if tensor.ndim else tensor()
 
         grids.append(te.compute(shape, read, "T_meshgrid", tag="injective", varargs_names=_names(len(shape))))
     return grids

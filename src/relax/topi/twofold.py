@@ -52,19 +52,19 @@ def _halves(x: PrimExpr, body: Use) -> PrimExpr:
 def _sum(a: PrimExpr, b: PrimExpr, body: Use) -> PrimExpr:
     """a + b, exactly, as a Twofold."""
 
-    def parts(total: PrimExpr, second: PrimExpr) -> PrimExpr:
+    def combine(total: PrimExpr, second: PrimExpr) -> PrimExpr:
         return body(Twofold(total, (a - (total - second)) + (b - second)))
 
-    return let(a + b, lambda total: let(total - a, lambda second: parts(total, second)))
+    return let(a + b, lambda total: let(total - a, lambda second: combine(total, second)))
 
 
 def _product(a: PrimExpr, b: PrimExpr, body: Use) -> PrimExpr:
     """a · b, exactly, as a Twofold."""
 
-    def parts(p: PrimExpr, x: Twofold, y: Twofold) -> PrimExpr:
+    def combine(p: PrimExpr, x: Twofold, y: Twofold) -> PrimExpr:
         return body(Twofold(p, ((x.high * y.high - p) + x.high * y.low + x.low * y.high) + x.low * y.low))
 
-    return let(a * b, lambda p: _halves(a, lambda x: _halves(b, lambda y: parts(p, x, y))))
+    return let(a * b, lambda p: _halves(a, lambda x: _halves(b, lambda y: combine(p, x, y))))
 
 
 def _normal(high: PrimExpr, low: PrimExpr, body: Use) -> PrimExpr:
@@ -84,10 +84,10 @@ def _add(a: Twofold, b: Twofold, body: Use) -> PrimExpr:
 def _of_float64(value: PrimExpr, body: Use) -> PrimExpr:
     """Split a float64 into two float32 parts."""
 
-    def parts(wide: PrimExpr, high: PrimExpr) -> PrimExpr:
+    def combine(wide: PrimExpr, high: PrimExpr) -> PrimExpr:
         return body(Twofold(high, cast("float32", wide - cast("float64", high))))
 
-    return let(value, lambda wide: let(cast("float32", wide), lambda high: parts(wide, high)))
+    return let(value, lambda wide: let(cast("float32", wide), lambda high: combine(wide, high)))
 
 
 def scaled(x: PrimExpr, factor: Fraction, body: Use) -> PrimExpr:
@@ -102,10 +102,10 @@ def _scaled_float32(x: PrimExpr, factor: Fraction, body: Use) -> PrimExpr:
     upper = float(np.float32(float(factor)))
     high, low = const(upper, "float32"), const(float(factor - Fraction(upper)), "float32")
 
-    def parts(product: PrimExpr) -> PrimExpr:
+    def combine(product: PrimExpr) -> PrimExpr:
         return let(fma(x, high, -product) + x * low, lambda rest: body(Twofold(product, rest)))
 
-    return let(x * high, parts)
+    return let(x * high, combine)
 
 
 def cubic(x: PrimExpr, linear: Fraction, cube: Fraction, body: Use) -> PrimExpr:

@@ -198,8 +198,8 @@ def bilinear(
     Elements outside are zeros (`outside`), or the nearest border elements.
     """
 
-    def at(parts: Sequence[tuple[PrimExpr, PrimExpr]]) -> PrimExpr:
-        (y0, fy), (x0, fx) = parts
+    def at(pairs: Sequence[tuple[PrimExpr, PrimExpr]]) -> PrimExpr:
+        (y0, fy), (x0, fx) = pairs
         values: list[PrimExpr] = []
         for dy, dx in ((0, 0), (0, 1), (1, 0), (1, 1)):
             weight = (fy if dy else 1.0 - fy) * (fx if dx else 1.0 - fx)
@@ -279,21 +279,21 @@ def roi_align(
             return intrin.max(cast("int64", intrin.ceil(size[r, a] / float(pooled[a]))), 0)
 
         def sample(r: PrimExpr, c: PrimExpr, at: Sequence[Any], grids: Sequence[Any], i: Sequence[Any]) -> PrimExpr:
-            places: list[PrimExpr] = []
+            coordinates: list[PrimExpr] = []
             for a in range(2):
-                part = size[r, a] / float(pooled[a])
-                step = (cast(wide, i[a]) + 0.5) * part / cast(wide, grids[a])
-                places.append(start[r, a] + cast(wide, at[a]) * part + step)
+                bin_size = size[r, a] / float(pooled[a])
+                step = (cast(wide, i[a]) + 0.5) * bin_size / cast(wide, grids[a])
+                coordinates.append(start[r, a] + cast(wide, at[a]) * bin_size + step)
 
             def read(row: PrimExpr, column: PrimExpr) -> PrimExpr:
                 index = {"N": where[r], "C": c, "H": row, "W": column}
                 return source[tuple(index[k] for k in layout)].astype(wide)
 
-            inside = [c for p, s in zip(places, sizes, strict=True) for c in (p >= -1.0, p <= cast(wide, s))]
+            inside = [c for p, s in zip(coordinates, sizes, strict=True) for c in (p >= -1.0, p <= cast(wide, s))]
             # Within one element of the border, its values hold.
             clipped = [
                 intrin.max(intrin.min(p, cast(wide, s) - 1.0), const(0.0, wide))
-                for p, s in zip(places, sizes, strict=True)
+                for p, s in zip(coordinates, sizes, strict=True)
             ]
             combine = intrin.max if mode == "weighted_max" else _add
             value = bilinear(read, clipped[0], clipped[1], sizes, False, combine)
@@ -329,21 +329,21 @@ def _roi_loops(
     greatest = mode != "avg"
 
     def element(r: Var, c: Var, y: Var, x: Var, gy: Var, gx: Var) -> Stmt:
-        place = (r, c, y, x)
+        index = (r, c, y, x)
 
         def add(iy: Var, ix: Var) -> Stmt:
             value = sample(r, c, (y, x), (gy, gx), (iy, ix))
-            so_far = out[place]
+            so_far = out[index]
             if not greatest:
-                return BufferStore(out, so_far + value, place)
+                return BufferStore(out, so_far + value, index)
             first = intrin.all(iy.equal(0), ix.equal(0))
-            return BufferStore(out, let(value, lambda v: Select(first, v, intrin.max(so_far, v))), place)
+            return BufferStore(out, let(value, lambda v: Select(first, v, intrin.max(so_far, v))), index)
 
         samples = _loop("iy", gy, lambda iy: _loop("ix", gx, lambda ix: add(iy, ix)))
-        parts: list[Stmt] = [BufferStore(out, const(0, wide), place), samples]
+        statements: list[Stmt] = [BufferStore(out, const(0, wide), index), samples]
         if not greatest:
-            parts.append(BufferStore(out, out[place] / cast(wide, intrin.max(gy * gx, 1)), place))
-        return SeqStmt(tuple(parts))
+            statements.append(BufferStore(out, out[index] / cast(wide, intrin.max(gy * gx, 1)), index))
+        return SeqStmt(tuple(statements))
 
     def region(r: Var) -> Stmt:
         def elements(gy: Var, gx: Var) -> Stmt:
@@ -388,11 +388,11 @@ def deform_conv2d(
     def sampled(n: Any, c: Any, ky: Any, kx: Any, y: Any, x: Any) -> PrimExpr:
         group = c // each
         tap = (group * window[0] + ky) * window[1] + kx
-        places = [
+        coordinates = [
             cast(wide, at * strides[a] + k * dilation[a] - pads[a][0]) + offset(n, tap * 2 + a, y, x).astype(wide)
             for a, (at, k) in enumerate(((y, ky), (x, kx)))
         ]
-        value = bilinear(lambda r, s: data(n, c, r, s).astype(wide), places[0], places[1], sizes, True)
+        value = bilinear(lambda r, s: data(n, c, r, s).astype(wide), coordinates[0], coordinates[1], sizes, True)
         return value if mask is None else value * mask(n, tap, y, x).astype(wide)
 
     taps = te.compute((batch, channels, *window, *out), sampled, "deform_sample")

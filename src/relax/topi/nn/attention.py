@@ -90,12 +90,12 @@ class _Sequences:
         count = seqstart.shape[0]
         none, far = const(0, "int64"), intrin.max_value("int64")
 
-        def fold(reduce: Any, element: Callable[[Any, Any], PrimExpr], what: str) -> te.Tensor:
+        def fold(reduce: Any, element: Callable[[Any, Any], PrimExpr], suffix: str) -> te.Tensor:
             s = te.reduce_axis((0, count), "s")
             return te.compute(
                 (rows,),
                 lambda i: reduce(element(i, seqstart(s.var).astype("int64")), axis=s),
-                f"{name}_{what}",
+                f"{name}_{suffix}",
                 tag="comm_reduce",
             )
 

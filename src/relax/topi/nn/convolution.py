@@ -126,26 +126,26 @@ def conv_transpose(
     if groups == 1 and _is_spread(axes.values()):
         spread = _Spread(data_layout, kernel_layout, out_layout, axes, extent, wide)
         return _rounded(spread.sums(spread.columns(data, weight)), kind)
-    places = _places(out_layout, [axis.lower() for axis in phased], groups == 1)
+    dimensions = _dimensions(out_layout, [axis.lower() for axis in phased], groups == 1)
     reach = {axis: part.reach for axis, part in axes.items()}
     source = padded(data, data_layout, reach, const(0, data.dtype))
     per_group = kernel["I"] // groups if groups != 1 else kernel["I"]
     rc = te.reduce_axis((0, per_group), "rc")
 
     def formula(*i: Any) -> Any:
-        at = dict(zip(places, i, strict=True))
+        at = dict(zip(dimensions, i, strict=True))
         channel = rc.var if groups == 1 else at["C"] // kernel["O"] * per_group + rc.var
         read = {"N": at["N"], "C": channel}
         tap = {"O": at["C"] if groups == 1 else at["C"] % kernel["O"], "I": channel}
         within: list[PrimExpr] = []
         inside: list[PrimExpr] = []
         for axis, part in axes.items():
-            tap[axis], place = part.meet(at.get(axis.lower(), 0), at[axis])
-            read[axis] = place
+            tap[axis], index = part.meet(at.get(axis.lower(), 0), at[axis])
+            read[axis] = index
             if not isinstance(part, _Blocks):
-                read[axis] = place + part.reach[0]
+                read[axis] = index + part.reach[0]
                 within += [tap[axis] < kernel[axis]] if part.step > 1 else []
-                inside += [place >= 0, place < size[axis]]
+                inside += [index >= 0, index < size[axis]]
         value = source(*(read[c] for c in data_layout)).astype(wide)
         value = value * weight(*(tap[c] for c in kernel_layout)).astype(wide)
         if inside:
@@ -158,16 +158,16 @@ def conv_transpose(
     name = f"conv{len(letters)}d_transpose"
     rows = extent | {axis: part.count for axis, part in axes.items()}
     rows |= {axis.lower(): axes[axis].stride for axis in phased}
-    phases = te.compute([rows[place] for place in places], formula, name, tag=name)
+    phases = te.compute([rows[dimension] for dimension in dimensions], formula, name, tag=name)
     if not phased:
         return _rounded(phases, kind)
     steps = {axis: axes[axis] for axis in phased}
-    return _interleaved(phases, places, steps, extent, out_layout, kind)
+    return _interleaved(phases, dimensions, steps, extent, out_layout, kind)
 
 
 def _interleaved(
     phases: te.Tensor,
-    places: Sequence[str],
+    dimensions: Sequence[str],
     steps: dict[str, _Phases],
     extent: dict[str, PrimExpr],
     out_layout: str,
@@ -180,7 +180,7 @@ def _interleaved(
         ends = {axis: at[axis] + part.pad for axis, part in steps.items()}
         at |= {axis: end // steps[axis].stride for axis, end in ends.items()}
         at |= {axis.lower(): end % steps[axis].stride for axis, end in ends.items()}
-        value = phases(*(at[place] for place in places))
+        value = phases(*(at[dimension] for dimension in dimensions))
         gaps = [(end % steps[axis].shared).equal(0) for axis, end in ends.items() if steps[axis].shared > 1]
         return (Select(intrin.all(*gaps), value, const(0, phases.dtype)) if gaps else value).astype(kind)
 
@@ -221,7 +221,7 @@ class _Spread:
         sizes = [part.size for part in self.axes.values()]
         count = math.prod(size.value if isinstance(size, IntImm) else FEW for size in sizes)
         layout = f"N{''.join(self.axes)}C" if count < FEW else self.out_layout
-        return _places(layout, [axis.lower() for axis in self.axes], True)
+        return _dimensions(layout, [axis.lower() for axis in self.axes], True)
 
     def columns(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         kernel = dict(zip(self.kernel_layout, weight.shape, strict=True))
@@ -237,7 +237,7 @@ class _Spread:
         sizes = self.extent | {axis: part.size for axis, part in self.axes.items()}
         sizes |= {axis.lower(): kernel[axis] for axis in self.axes}
         name = f"conv{len(self.axes)}d_transpose"
-        return te.compute([sizes[place] for place in self.places], formula, name, tag=name)
+        return te.compute([sizes[dimension] for dimension in self.places], formula, name, tag=name)
 
     def sums(self, columns: te.Tensor) -> te.Tensor:
         """Compute the result: the sum of the overlapping columns of each element."""
@@ -250,7 +250,7 @@ class _Spread:
                 there = at.copy()
                 for column in chosen:
                     there |= column.places
-                value: PrimExpr = columns(*(there[place] for place in self.places))
+                value: PrimExpr = columns(*(there[dimension] for dimension in self.places))
                 inside = [condition for column in chosen for condition in column.inside]
                 if inside:
                     value = intrin.if_then_else(intrin.all(*inside), value, const(0, self.wide))
@@ -272,7 +272,7 @@ class _Column:
     inside: list[PrimExpr]
 
 
-def _places(layout: str, phases: Sequence[str], apart: bool) -> list[str]:
+def _dimensions(layout: str, phases: Sequence[str], apart: bool) -> list[str]:
     """Dimensions of the sums: those of the result, and the phases.
 
     The phases follow the output channels (`apart`), as the taps do in the weights, so that full windows form a matrix
@@ -325,14 +325,14 @@ class _Phases:
         result: list[_Column] = []
         for j in range(self.most):
             tap = first + j * self.step
-            place = end // self.stride + start - j * (self.dilation // self.shared)
+            index = end // self.stride + start - j * (self.dilation // self.shared)
             is_first = j == 0 and self.dilation == 1 and self.pad >= 0
-            inside = [*([] if is_first else [place >= 0]), place < self.size]
+            inside = [*([] if is_first else [index >= 0]), index < self.size]
             if not is_const(simplify(self.kernel % self.step), 0):
                 inside.append(tap < self.kernel)
             if self.shared > 1:
                 inside.append((phase % self.shared).equal(0))
-            result.append(_Column({axis.lower(): tap, axis: place}, inside))
+            result.append(_Column({axis.lower(): tap, axis: index}, inside))
         return result
 
     def meet(self, phase: Any, q: Any) -> tuple[Any, Any]:

@@ -35,8 +35,8 @@ def dense(data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out
 
 def bias_add(data: te.Tensor, bias: te.Tensor, axis: int = 1) -> te.Tensor:
     """data + bias, where bias lies along one axis."""
-    place = normalize_axis(axis, data.ndim)
-    return te.compute(data.shape, lambda *i: data(*i) + bias(i[place]), "bias_add", tag="broadcast")
+    dimension = normalize_axis(axis, data.ndim)
+    return te.compute(data.shape, lambda *i: data(*i) + bias(i[dimension]), "bias_add", tag="broadcast")
 
 
 def dropout(x: te.Tensor) -> tuple[te.Tensor, te.Tensor]:

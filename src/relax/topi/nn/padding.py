@@ -67,8 +67,8 @@ def pad_by_mode(
     whole = [is_const(low, 0) and is_const(high, 0) for low, high in zip(before, after, strict=True)]
 
     def element(*i: PrimExpr) -> PrimExpr:
-        places = zip(i, before, data.shape, whole, strict=True)
-        return data(*(at if same else _source(at - low, size, pad_mode) for at, low, size, same in places))
+        per_dimension = zip(i, before, data.shape, whole, strict=True)
+        return data(*(at if same else _source(at - low, size, pad_mode) for at, low, size, same in per_dimension))
 
     return te.compute(shape, element, "pad", tag="injective,pad")
 

@@ -191,11 +191,11 @@ def adaptive_avg_pool(
     axes = spatial_axes(layout)
     if output_size is None:
         return te.compute(data.shape, lambda *i: data(*i), "identity", tag="elemwise")
-    places = [layout.index(axis) for axis in axes]
-    sizes = [data.shape[d] for d in places]
+    spatial = [layout.index(axis) for axis in axes]
+    sizes = [data.shape[d] for d in spatial]
     counts = [const(m, "int64") for m in per_axis(output_size, len(axes))]
     shape = list(data.shape)
-    for d, m in zip(places, counts, strict=True):
+    for d, m in zip(spatial, counts, strict=True):
         shape[d] = m
     wide = accumulator_dtype(data.dtype)
     even = [is_const(simplify(n % m), 0) for n, m in zip(sizes, counts, strict=True)]
@@ -209,7 +209,7 @@ def adaptive_avg_pool(
 
     def total(*i: Any) -> Any:
         index, inside = list(i), list[PrimExpr]()
-        for d, n, m, fits, tap in zip(places, sizes, counts, even, taps, strict=True):
+        for d, n, m, fits, tap in zip(spatial, sizes, counts, even, taps, strict=True):
             start, end = bounds(i[d], n, m, fits)
             index[d] = start + tap.var
             if not fits:
@@ -222,7 +222,7 @@ def adaptive_avg_pool(
 
     def mean(*i: Any) -> PrimExpr:
         count: PrimExpr = const(1, "int64")
-        for d, n, m, fits in zip(places, sizes, counts, even, strict=True):
+        for d, n, m, fits in zip(spatial, sizes, counts, even, strict=True):
             start, end = bounds(i[d], n, m, fits)
             count = count * (end - start)
         return (sums(*i) / count.astype(wide)).astype(data.dtype)
@@ -263,13 +263,13 @@ def avg_pool_backward(
     def statement(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
         everywhere, i = ([Var(f"{name}{d}", "int64") for d in range(data.ndim)] for name in "ki")
         taps = [Var(f"t{j}", "int64") for j in range(len(windows.places))]
-        place: list[PrimExpr] = list(i)
+        position: list[PrimExpr] = list(i)
         inside: list[PrimExpr] = []
         for j, d in enumerate(windows.places):
-            place[d] = i[d] * windows.stride[j] + taps[j] * windows.dilate[j] - windows.pads[j][0]
-            inside += [place[d] >= 0, place[d] < data.shape[d]]
-        total = outputs[0][tuple(place)] + inputs[0][tuple(i)]
-        add = BufferStore(outputs[0], total, tuple(place))
+            position[d] = i[d] * windows.stride[j] + taps[j] * windows.dilate[j] - windows.pads[j][0]
+            inside += [position[d] >= 0, position[d] < data.shape[d]]
+        total = outputs[0][tuple(position)] + inputs[0][tuple(i)]
+        add = BufferStore(outputs[0], total, tuple(position))
         body = IfThenElse(intrin.all(*inside), add) if any(reach != (0, 0) for reach in windows.reach) else add
         sizes = [const(size, "int64") for size in windows.window]
         fill = nested(BufferStore(outputs[0], const(0, wide), tuple(everywhere)), everywhere, data.shape)
