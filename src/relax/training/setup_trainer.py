@@ -69,8 +69,8 @@ class SetupTrainer(ModulePass):
             message = f"backbone has {len(backbone.params)} parameters, but the module says that {params} are trained"
             raise misfit(f"SetupTrainer: {message}, and {states} are states", backbone.span)
         if len(results_of(backbone)) != taken + states:
-            found = len(results_of(backbone))
-            message = f"backbone returns {found} values, expected {taken} for the loss and {states} states"
+            count = len(results_of(backbone))
+            message = f"backbone returns {count} values, expected {taken} for the loss and {states} states"
             raise misfit(f"SetupTrainer: {message}", backbone.span)
         loss = self._loss(*self._loss_args)
         mod = AppendLoss(self.BACKBONE_FUNC, loss, taken, self.BACKBONE_LOSS_FUNC)(mod)

@@ -41,9 +41,9 @@ class Trainer:
         missing = [name for name in needed if name not in attrs]
         adjoint = train_mod.get(SetupTrainer.ADJOINT_FUNC)
         if missing or not isinstance(adjoint, Function):
-            what = ", ".join(missing) or SetupTrainer.ADJOINT_FUNC
+            absent = ", ".join(missing) or SetupTrainer.ADJOINT_FUNC
             hint = "make the module with relax.training.SetupTrainer"
-            raise misfit(f"Trainer: the module has no {what}", hint=hint)
+            raise misfit(f"Trainer: the module has no {absent}", hint=hint)
         self._input_num, self._param_num, self._state_num = (int(attrs[name]) for name in needed[:3])
         states: Sequence[NDArray] = attrs[needed[3]]
         self._optim_states: Any = tuple(nd.array(state, device) for state in states)
@@ -157,8 +157,8 @@ class Trainer:
         if self._state_num:
             loss, *states = values
             self._states = states
-        parts: Any = self.vm[SetupTrainer.UPDATE_PARAMS_FUNC](tuple(self.params), gradients, self._optim_states)
-        params, self._optim_states = parts
+        updated: Any = self.vm[SetupTrainer.UPDATE_PARAMS_FUNC](tuple(self.params), gradients, self._optim_states)
+        params, self._optim_states = updated
         self._params = list(params)
         return loss
 
