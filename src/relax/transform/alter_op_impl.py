@@ -128,13 +128,13 @@ class _Replacer(Rewriter):
         infos = info.fields if isinstance(info, TupleStructInfo) else (info,)
         tensors = [*(arg.struct_info_ for arg in args.fields), *infos]
         maps = self._fitting(call, name, tensors)
-        known = [t for t in tensors if isinstance(t, TensorStructInfo) and t.dims is not None]
-        if len(known) < len(tensors):
+        shaped = [t for t in tensors if isinstance(t, TensorStructInfo) and t.dims is not None]
+        if len(shaped) < len(tensors):
             return None
         count = len(args.fields)
         inverses: list[IndexMap | None] = []
         outputs: list[TensorStructInfo] = []
-        for output, index_map in zip(known[count:], maps[count:], strict=True):
+        for output, index_map in zip(shaped[count:], maps[count:], strict=True):
             shape = output.dims or ()
             if index_map is None:
                 inverses.append(None)

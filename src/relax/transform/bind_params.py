@@ -93,15 +93,15 @@ def entry(mod: IRModule, name: str, who: str, problems: DiagnosticContext) -> Fu
     func = mod.get(name)
     if isinstance(func, Function):
         return func
-    known = [g.name_hint for g, f in mod.functions.items() if isinstance(f, Function)]
-    what = "is not a Relax function" if func is not None else "is not in the module"
-    notes = (f"the module's functions: {', '.join(known) or 'none'}",)
-    problems.emit(Diagnostic("E4003", f"{who}: {name!r} {what}", notes=notes, hint=_close(name, known)))
+    names = [g.name_hint for g, f in mod.functions.items() if isinstance(f, Function)]
+    problem = "is not a Relax function" if func is not None else "is not in the module"
+    notes = (f"the module's functions: {', '.join(names) or 'none'}",)
+    problems.emit(Diagnostic("E4003", f"{who}: {name!r} {problem}", notes=notes, hint=_close(name, names)))
     return None
 
 
-def _close(name: Any, known: list[str]) -> str:
-    close = difflib.get_close_matches(str(name), known, 1)
+def _close(name: Any, names: list[str]) -> str:
+    close = difflib.get_close_matches(str(name), names, 1)
     return f"did you mean {close[0]!r}?" if close else ""
 
 
@@ -111,28 +111,28 @@ def bound_values(
     """The value of each bound parameter."""
     values: dict[Var, RelaxExpr] = {}
     for key, given in params.items():
-        found = [p for p in func.params if p is key or (isinstance(key, str) and p.name_hint == key)]
+        matches = [p for p in func.params if p is key or (isinstance(key, str) and p.name_hint == key)]
         shown = getattr(key, "name_hint", key)
-        if len(found) != 1:
+        if len(matches) != 1:
             names = [p.name_hint for p in func.params]
-            why = "several parameters are" if found else "no parameter is"
+            why = "several parameters are" if matches else "no parameter is"
             notes = (f"the parameters of {name}: {', '.join(names) or 'none'}",)
-            hint = "bind it by its Var" if found else _close(shown, names)
+            hint = "bind it by its Var" if matches else _close(shown, names)
             problems.emit(Diagnostic("E4003", f"BindParams: {why} called {shown!r}", None, "", notes, hint))
             continue
-        if found[0] in values:
+        if matches[0] in values:
             problems.emit(Diagnostic("E4003", f"BindParams: {shown!r} is bound twice"))
         try:
             value = convert(given)
         except (TypeError, ValueError) as error:
             problems.emit(Diagnostic("E4003", f"BindParams: {shown!r} cannot be bound: {error}"))
             continue
-        if isinstance(value, StringImm | DataTypeImm) and not isinstance(info_of(found[0]), ObjectStructInfo):
-            declared = f"declared {struct_info_text(info_of(found[0]))}"
+        if isinstance(value, StringImm | DataTypeImm) and not isinstance(info_of(matches[0]), ObjectStructInfo):
+            declared = f"declared {struct_info_text(info_of(matches[0]))}"
             message = f"BindParams: the value of {shown} does not fit: it is {given!r}"
-            problems.emit(Diagnostic("E4003", message, found[0].span, f"in {name}", (declared,)))
+            problems.emit(Diagnostic("E4003", message, matches[0].span, f"in {name}", (declared,)))
         else:
-            values[found[0]] = value
+            values[matches[0]] = value
     return values
 
 

@@ -47,9 +47,9 @@ def BindSymbolicVars(mod: IRModule, binding_map: Mapping[Any, Any], func_name: s
     for global_var, func in mod.functions.items():
         if isinstance(func, Function) and func_name in (None, global_var.name_hint):
             tables[global_var] = _table(func, global_var.name_hint, values, problems)
-    found = {var for table in tables.values() for var in table}
+    variables = {var for table in tables.values() for var in table}
     for key in values:
-        if not any(_means(key, var) for var in found):
+        if not any(_means(key, var) for var in variables):
             where = f"{func_name} has" if func_name is not None else "the signatures of the module have"
             names = sorted({v.name for f in mod.functions.values() if isinstance(f, Function) for v in own(f)})
             message = f"BindSymbolicVars: {where} no shape variable {_name(key)!r}"
@@ -58,7 +58,7 @@ def BindSymbolicVars(mod: IRModule, binding_map: Mapping[Any, Any], func_name: s
             hint = f"did you mean {close[0]!r}?" if close else "bind a shape variable that a signature names"
             problems.emit(Diagnostic("E4004", message, notes=notes, hint=hint))
     problems.finish()
-    if not found:
+    if not variables:
         return mod
     functions: dict[GlobalVar, BaseFunc] = {
         g: substitute(f, tables[g]) if tables.get(g) else f for g, f in mod.functions.items()
@@ -78,16 +78,16 @@ def _refuse_negative_sizes(
     """Report the first tensor of a function of which the values have made a size negative."""
     given = ", ".join(f"{var.name} = {prim_text(value)}" for var, value in table.items())
     bindings = sorted(bindings_in(func), key=lambda binding: isinstance(binding.value, If))  # branches tell more
-    places = [(param, param.span) for param in func.params]
-    places += [(binding.var, binding.value.span or binding.span) for binding in bindings]
-    for var, span in places:
+    definitions = [(param, param.span) for param in func.params]
+    definitions += [(binding.var, binding.value.span or binding.span) for binding in bindings]
+    for var, span in definitions:
         for info in fields_in(var.struct_info_) if var.struct_info_ is not None else ():
             sizes = info.dims or () if isinstance(info, TensorStructInfo) else ()
             for axis, size in enumerate(sizes):
                 if isinstance(size, IntImm) and size.value < 0:
-                    what = f"dimension {axis} of {var.name_hint} in {name} is {size.value}"
+                    problem = f"dimension {axis} of {var.name_hint} in {name} is {size.value}"
                     hint = "bind numbers for which no size is negative, or leave the variable to run time"
-                    message = f"BindSymbolicVars: with {given}, {what}"
+                    message = f"BindSymbolicVars: with {given}, {problem}"
                     problems.emit(Diagnostic("E4004", message, span, hint=hint))
                     return
 
@@ -126,9 +126,9 @@ def _table(
 ) -> dict[ShapeVar, PrimExpr]:
     """The values of the shape variables of one function."""
     table: dict[ShapeVar, PrimExpr] = {}
-    known = own(func)
+    variables = own(func)
     for key, value in values.items():
-        meant = [var for var in known if _means(key, var)]
+        meant = [var for var in variables if _means(key, var)]
         if len(meant) > 1:
             message = f"BindSymbolicVars: {name} has {len(meant)} shape variables called {_name(key)!r}"
             problems.emit(Diagnostic("E4004", message, hint="give the variable itself, not its name"))
@@ -137,12 +137,12 @@ def _table(
             problems.emit(Diagnostic("E4004", message, hint="give one value for each variable"))
         elif meant:
             table[meant[0]] = prim_cast(meant[0].dtype, value)
-    left = [var for var in known if var not in table]
+    unbound = [var for var in variables if var not in table]
     for var, value in table.items():
-        undefined = [used.name for used in free_vars(value) if used not in left]
+        undefined = [used.name for used in free_vars(value) if used not in unbound]
         if undefined:
             message = f"BindSymbolicVars: the value {value} of {var.name!r} uses {', '.join(undefined)}"
-            note = f"what {name} still binds: {', '.join(v.name for v in left) or 'nothing'}"
+            note = f"what {name} still binds: {', '.join(v.name for v in unbound) or 'nothing'}"
             hint = "use numbers, and variables of the signature that keep a dimension of their own"
             problems.emit(Diagnostic("E4004", message, notes=(note,), hint=hint))
     return table

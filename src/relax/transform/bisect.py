@@ -144,7 +144,7 @@ def bisect(
 def _steps(transform: Pass) -> list[Pass]:
     """The passes a pipeline consists of."""
     if isinstance(transform, Sequential):
-        return [step for part in transform.passes for step in _steps(part)]
+        return [step for inner in transform.passes for step in _steps(inner)]
     return [transform]
 
 
@@ -173,8 +173,8 @@ def _compare_execution(
     watched: Sequence[str],
     execute: Execute,
 ) -> None:
-    found = observed(functools.partial(execute, mod, func_name), inputs, watched)
-    difference = expected.difference(found)
+    actual = observed(functools.partial(execute, mod, func_name), inputs, watched)
+    difference = expected.difference(actual)
     report.steps.append(BisectionStep(EXECUTION, True, difference))
     if difference is not None:
         report.guilty, report.difference, report.before = EXECUTION, difference, mod
@@ -188,15 +188,15 @@ def _guilty_operators(
     mod: IRModule, func_name: str, inputs: Sequence[Any], step: Pass | None, execute: Execute | None = None
 ) -> list[str]:
     """Return operators that, alone on their recorded operands, behave differently after a pass or when executed."""
-    found: dict[str, None] = {}
+    descriptions: dict[str, None] = {}
     for evaluated in evaluated_operators(mod, func_name, inputs):
         alone = _single_call(evaluated)
         args = [export_value(arg) for arg in evaluated.args]
         difference = _difference_alone(alone, args, step, execute)
         if difference is not None:
             operands = ", ".join(str(info_of(arg)) for arg in evaluated.args)
-            found[f"{evaluated.name} of {operands}: {difference}"] = None
-    return list(found)
+            descriptions[f"{evaluated.name} of {operands}: {difference}"] = None
+    return list(descriptions)
 
 
 def _difference_alone(mod: IRModule, args: Sequence[Any], step: Pass | None, execute: Execute | None) -> str | None:
@@ -217,8 +217,8 @@ def _single_call(evaluated: Evaluated) -> IRModule:
 
 
 def _step_line(step: BisectionStep) -> str:
-    what = "differs" if step.difference is not None else "agrees" if step.changed else "changes nothing"
-    return f"{step.name}: {what}"
+    verdict = "differs" if step.difference is not None else "agrees" if step.changed else "changes nothing"
+    return f"{step.name}: {verdict}"
 
 
 def _first_line(error: Exception) -> str:

@@ -83,10 +83,10 @@ class _Lowering(Rewriter):
             for i, (held, info) in enumerate(zip(reused, outputs, strict=True))
         ]
         fresh = [result for held, result in zip(reused, results, strict=True) if held is None]
-        made = Call(callee, self.arguments(normal, inputs, fresh), span=normal.span)
+        lowered = Call(callee, self.arguments(normal, inputs, fresh), span=normal.span)
         if isinstance(callee, GlobalVar):  # the kernel fits, as was derived for the destination-passing call
-            with_info(made, TupleStructInfo(()))
-        self.builder.emit(made, "_")
+            with_info(lowered, TupleStructInfo(()))
+        self.builder.emit(lowered, "_")
         return results[0] if isinstance(normal.sinfo_args[0], TensorStructInfo) else Tuple(results)
 
     def outputs(self, call: Call) -> list[TensorStructInfo]:
@@ -113,12 +113,12 @@ class _Lowering(Rewriter):
         """For each output the argument whose storage it takes, None where a fresh tensor is needed."""
         if not isinstance(call.attrs, CallTIRInplace):
             return [None] * len(outputs)
-        found: list[RelaxExpr | None] = []
+        reused: list[RelaxExpr | None] = []
         for index, info in zip(call.attrs.inplace_indices, outputs, strict=True):
             if index >= 0:
                 inputs[index] = self.checked(inputs[index], info)
-            found.append(inputs[index] if index >= 0 else None)
-        return found
+            reused.append(inputs[index] if index >= 0 else None)
+        return reused
 
     def checked(self, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
         """Return a value of the required struct info, inserting a match_cast if that is not proved."""
@@ -134,11 +134,11 @@ class _Lowering(Rewriter):
     def allocate(self, info: TensorStructInfo, call: Call, name: str) -> Var:
         device = VDeviceOperands(self.builder.vdevices).index(info.vdevice, call.span, self.builder.where)
         scope = "global" if info.vdevice is None else info.vdevice.memory_scope
-        made = builtin.alloc_tensor(cast(RelaxExpr, info.shape), info.dtype, device, scope)
-        made = made.replace(span=call.span)
+        allocation = builtin.alloc_tensor(cast(RelaxExpr, info.shape), info.dtype, device, scope)
+        allocation = allocation.replace(span=call.span)
         if isinstance(info.shape, ShapeExpr) and not self.builder.vdevices:
-            with_info(made, info)
-        return self.builder.emit(made, name)
+            with_info(allocation, info)
+        return self.builder.emit(allocation, name)
 
     def check_sizes(self, tir_vars: RelaxExpr) -> None:
         """Check the integers passed to the kernel by making a shape of them, where one might not be a size."""
@@ -149,8 +149,8 @@ class _Lowering(Rewriter):
         """Inputs, integers and outputs in the order the callee takes them."""
         signature = call.args[0].struct_info_
         ints = [i for tir_vars in call.args[2:] for i in self.integers(tir_vars)]
-        known = signature.params if isinstance(signature, FuncStructInfo) else None
-        return arrange(inputs, ints, fresh, known or ())
+        params = signature.params if isinstance(signature, FuncStructInfo) else None
+        return arrange(inputs, ints, fresh, params or ())
 
     def integers(self, tir_vars: RelaxExpr) -> list[RelaxExpr]:
         info = tir_vars.struct_info

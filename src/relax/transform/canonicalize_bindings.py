@@ -140,9 +140,9 @@ class _Canonicalizer(Rewriter):
             case TupleGetItem(Tuple(fields), index) if index < len(fields):
                 return fields[index]
             case TupleGetItem(Var() as source, index):
-                known = self.known.get(source)
+                definition = self.known.get(source)
                 # A branch that is never taken may ask a value of unknown type for a field that it does not have.
-                fields = known.fields if isinstance(known, Tuple) else ()
+                fields = definition.fields if isinstance(definition, Tuple) else ()
                 if index < len(fields) and self.is_visible(fields[index]):
                     return fields[index]
             case Tuple(fields) if fields:
@@ -161,12 +161,12 @@ class _Canonicalizer(Rewriter):
         """The tuple of which these are all the fields, in order."""
         source: Var | None = None
         for i, field in enumerate(fields):
-            known = self.known.get(field) if isinstance(field, Var) else None
-            if not isinstance(known, TupleGetItem) or known.index != i:
+            definition = self.known.get(field) if isinstance(field, Var) else None
+            if not isinstance(definition, TupleGetItem) or definition.index != i:
                 return None
-            if not isinstance(known.tuple_value, Var) or source not in (None, known.tuple_value):
+            if not isinstance(definition.tuple_value, Var) or source not in (None, definition.tuple_value):
                 return None
-            source = known.tuple_value
+            source = definition.tuple_value
         info = source.struct_info_ if source is not None else None
         whole = isinstance(info, TupleStructInfo) and len(info.fields) == len(fields)
         return source if whole and source is not None and self.is_visible(source) else None
@@ -179,11 +179,11 @@ class _Canonicalizer(Rewriter):
             return True  # the output has taken the place of what it names
         if isinstance(value, DataflowVar) and not isinstance(var, DataflowVar):
             return False
-        known = None if var.struct_info_ is None else self.info(var.struct_info_)
+        declared = None if var.struct_info_ is None else self.info(var.struct_info_)
         info = value.struct_info_
-        if same_info(known, info):
+        if same_info(declared, info):
             return True
-        better = self.learns and known is not None and info is not None and is_base_of(known, info)
+        better = self.learns and declared is not None and info is not None and is_base_of(declared, info)
         self.learned = self.learned or better
         return better
 
@@ -252,15 +252,15 @@ def same_info(a: StructInfo | None, b: StructInfo | None) -> bool:
 
 def promoted_outputs(block: DataflowBlock, local: Collection[Var]) -> dict[Var, Var]:
     """DataflowVars of a block with the output that takes their place: in ``lv = f(x); gv = lv``, gv does."""
-    found: dict[Var, Var] = {}
+    outputs: dict[Var, Var] = {}
     for binding in block.bindings:
         match binding:
             case VarBinding(var, DataflowVar() as source) if not isinstance(var, DataflowVar):
-                if source in local and source not in found and same_info(var.struct_info_, source.struct_info_):
-                    found[source] = var
+                if source in local and source not in outputs and same_info(var.struct_info_, source.struct_info_):
+                    outputs[source] = var
             case _:
                 pass
-    return found
+    return outputs
 
 
 # ------------------------------------------------------------------------------------ outputs
@@ -292,20 +292,20 @@ def localize_outputs(func: Function) -> Function:
 
 def dataflow_outputs(func: Function) -> list[Var]:
     """The variables that dataflow blocks bind and show outside; blocks in functions inside a block do not count."""
-    found: list[Var] = []
+    outputs: list[Var] = []
     if not any(isinstance(block, DataflowBlock) for block in blocks_in(func)):
-        return found
+        return outputs
 
     def visit(item: Node) -> bool:
         if isinstance(item, DataflowBlock):
-            found.extend(b.var for b in item.bindings if not isinstance(b.var, DataflowVar))
+            outputs.extend(b.var for b in item.bindings if not isinstance(b.var, DataflowVar))
             return False
         if isinstance(item, VarBinding):
             return isinstance(item.value, (Function, SeqExpr, If))
         return isinstance(item, (Function, SeqExpr, BindingBlock, If))
 
     walk(func, visit)
-    return found
+    return outputs
 
 
 def used_beyond(block: DataflowBlock) -> set[Var]:
@@ -321,9 +321,10 @@ def used_beyond(block: DataflowBlock) -> set[Var]:
 
 
 def _as_dataflow(func: Function, variables: list[Var]) -> Function:
-    made = {var: DataflowVar(var.name_hint, var.annotation, span=var.span) for var in variables}
+    replacements = {var: DataflowVar(var.name_hint, var.annotation, span=var.span) for var in variables}
     renamed: dict[Var, RelaxExpr] = {
-        var: new if new.struct_info_ is not None else with_info(new, var.struct_info) for var, new in made.items()
+        var: new if new.struct_info_ is not None else with_info(new, var.struct_info)
+        for var, new in replacements.items()
     }
     return cast(Function, _Renaming(renamed, {}).node(func))
 
@@ -332,5 +333,5 @@ class _Renaming(Substitution):
     """A substitution that renames variables where they are bound, too."""
 
     def define(self, var: Var) -> Var:
-        known = self.variables.get(var)
-        return known if isinstance(known, Var) else super().define(var)
+        replacement = self.variables.get(var)
+        return replacement if isinstance(replacement, Var) else super().define(var)

@@ -69,7 +69,7 @@ class _Axis:
 
     @property
     def padding(self) -> tuple[int, int]:
-        """That of the convolution, which leaves out blocks that are cut off as a whole."""
+        """Padding of the convolution, which leaves out blocks that are cut off as a whole."""
         most = self.taps - 1
         return most - self.before // self.stride, most - self.after // self.stride
 
@@ -142,10 +142,10 @@ def _by_phases(weight: Any, axes: list[_Axis]) -> NDArray[Any]:
     inputs, outputs = weight.shape[:2]
     count = len(axes)
     taps, phases = tuple(range(2, 2 + 2 * count, 2)), tuple(range(3, 3 + 2 * count, 2))
-    parts: Any = weight.reshape(inputs, outputs, *(size for axis in axes for size in (axis.taps, axis.stride)))
-    parts = np.flip(parts, taps).transpose(1, *phases, 0, *taps)
+    kernel: Any = weight.reshape(inputs, outputs, *(size for axis in axes for size in (axis.taps, axis.stride)))
+    kernel = np.flip(kernel, taps).transpose(1, *phases, 0, *taps)
     rows = outputs * int(np.prod([axis.stride for axis in axes]))
-    return np.ascontiguousarray(parts.reshape(rows, inputs, *(axis.taps for axis in axes)))
+    return np.ascontiguousarray(kernel.reshape(rows, inputs, *(axis.taps for axis in axes)))
 
 
 def _convolved(data: RelaxExpr, weight: NDArray[Any], axes: list[_Axis]) -> RelaxExpr | None:
@@ -161,7 +161,7 @@ def _convolved(data: RelaxExpr, weight: NDArray[Any], axes: list[_Axis]) -> Rela
     if any(stride > 1 for stride in strides):
         outputs = int(channels.value if isinstance(channels, IntImm) else 0) // int(np.prod(strides))
         apart = ShapeExpr((batch, *_ints([outputs, *strides]), *blocks))
-        order = [place for d in range(count) for place in (2 + count + d, 2 + d)]
+        order = [position for d in range(count) for position in (2 + count + d, 2 + d)]
         spread = [simplify(block * stride) for block, stride in zip(blocks, strides, strict=True)]
         moved = apply("permute_dims", apply("reshape", whole, apart), axes=(0, 1, *order))
         whole = apply("reshape", moved, ShapeExpr((batch, *_ints([outputs]), *spread)))

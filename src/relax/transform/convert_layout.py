@@ -175,9 +175,9 @@ class _Layouts(Rewriter):
                 plain = tuple(range(info.ndim))
                 axes = operator.order(info.ndim)
                 orders = {plain: super().variable(source)}
-                known = self.layouts.get(source)
-                if isinstance(known, Permutations):
-                    orders = known.at_hand
+                layout = self.layouts.get(source)
+                if isinstance(layout, Permutations):
+                    orders = layout.at_hand
                 at_hand = {after(inverse(axes), order): value for order, value in orders.items()}
                 self.layouts[binding.var] = Permutations(plain, {**at_hand, plain: var})
             case _:
@@ -223,7 +223,7 @@ class _Layouts(Rewriter):
     def _original(self, layout: Layout) -> RelaxExpr:
         """The value in the order of the program."""
         if isinstance(layout, tuple):
-            return Tuple([self._original(part) for part in layout])
+            return Tuple([self._original(field) for field in layout])
         return self._in_order(layout, _program_order(layout))
 
     def _in_order(self, layout: Permutations, axes: Axes) -> RelaxExpr:
@@ -244,7 +244,7 @@ class _Layouts(Rewriter):
 
     def _permuted(self, layout: Layout, axes: Axes) -> RelaxExpr:
         if isinstance(layout, tuple):
-            return Tuple([self._permuted(part, axes) for part in layout])
+            return Tuple([self._permuted(field, axes) for field in layout])
         missing = len(axes) - len(layout.axes)
         if missing:
             lifted = self.builder.emit(ExpandDims(tuple(range(missing))).call(self._original(layout)))
@@ -271,8 +271,8 @@ class _Layouts(Rewriter):
         value = self.builder.emit(moved, binding.var.name_hint)
         info = call.struct_info
         if isinstance(info, TupleStructInfo):
-            parts = zip(rule.results, info.fields, strict=True)
-            orders = [_plain(field) if order is None else order for order, field in parts]
+            pairs = zip(rule.results, info.fields, strict=True)
+            orders = [_plain(field) if order is None else order for order, field in pairs]
             layout: Layout = tuple(Permutations(o, {o: TupleGetItem(value, i)}) for i, o in enumerate(orders))
         else:
             order = rule.results[0] or ()
@@ -297,8 +297,8 @@ class _Layouts(Rewriter):
         if not all(isinstance(field, TensorStructInfo) for field in fields_of(call.struct_info)):
             return None
         for arg in call.args:
-            for part in arg.fields if isinstance(arg, Tuple) else (arg,):
-                order = self._moved_order(part)
+            for leaf in arg.fields if isinstance(arg, Tuple) else (arg,):
+                order = self._moved_order(leaf)
                 rule = None if order is None else operator.permuted(order, infos)
                 if rule is not None:
                     return rule
@@ -307,10 +307,10 @@ class _Layouts(Rewriter):
     def _moved_order(self, arg: RelaxExpr) -> Axes | None:
         """The order in which an operand was computed, if it is not that of the program."""
         layout = self.layouts.get(arg) if isinstance(arg, Var) else None
-        parts = layout if isinstance(layout, tuple) else (layout,)
-        for part in parts:
-            if isinstance(part, Permutations) and not is_identity(part.axes):
-                return part.axes
+        fields = layout if isinstance(layout, tuple) else (layout,)
+        for field in fields:
+            if isinstance(field, Permutations) and not is_identity(field.axes):
+                return field.axes
         return None
 
 

@@ -110,11 +110,11 @@ class _Gather(Substitution):
         run: list[BindingBlock | Binding] = []
 
         def end_run() -> None:
-            bindings = [b for part in run for b in (part.bindings if isinstance(part, BindingBlock) else (part,))]
+            bindings = [b for item in run for b in (item.bindings if isinstance(item, BindingBlock) else (item,))]
             if len(run) == 1 and isinstance(run[0], BindingBlock):
                 end_rest()
                 result.append(run[0])
-            elif len(bindings) >= self.min_size or any(isinstance(part, BindingBlock) for part in run):
+            elif len(bindings) >= self.min_size or any(isinstance(item, BindingBlock) for item in run):
                 end_rest()
                 result.append(bindings)
             else:
@@ -153,11 +153,11 @@ class _Gather(Substitution):
         defined = super().define(var)
         if var not in self.local:
             return defined
-        made = DataflowVar(var.name_hint, defined.annotation, span=var.span)
-        if defined.struct_info_ is not None and made.struct_info_ is None:
-            with_info(made, defined.struct_info_)
-        self.variables[var] = made
-        return made
+        dataflow_var = DataflowVar(var.name_hint, defined.annotation, span=var.span)
+        if defined.struct_info_ is not None and dataflow_var.struct_info_ is None:
+            with_info(dataflow_var, defined.struct_info_)
+        self.variables[var] = dataflow_var
+        return dataflow_var
 
 
 def _in_annotations(variables: set[Var]) -> set[Var]:

@@ -99,15 +99,15 @@ class _Products(KnownValues):
             call = self.value(call.args[0])
         if not isinstance(call, Call) or not isinstance(operator := operator_of(call), Dequantize):
             return None
-        known = [self.value(arg) for arg in call.args]
+        operands = [self.value(arg) for arg in call.args]
         info, moved = call.args[0].struct_info_, expr.struct_info_
         if not isinstance(info, TensorStructInfo) or not isinstance(moved, TensorStructInfo):
             return None
         if operator.out_dtype != "float32" or not info.dtype.is_integer or moved.ndim != 2:
             return None
-        if not all(isinstance(part, Constant) for part in known):
+        if not all(isinstance(operand, Constant) for operand in operands):
             return None
-        numbers, scale, zero = (part.data.numpy() for part in known if isinstance(part, Constant))
+        numbers, scale, zero = (operand.data.numpy() for operand in operands if isinstance(operand, Constant))
         if scale.dtype != np.float32 or zero.dtype.kind == "f" or 4 * numbers.size <= MAX_BYTES:
             return None
         differences = np.asarray(numbers, np.int64) - operator.spread(np.asarray(zero, np.int64), numbers)

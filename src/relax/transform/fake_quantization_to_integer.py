@@ -132,11 +132,11 @@ class _Integers(KnownValues):
         return super().function(function)
 
     def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
-        made, self.made = self.made, None
+        product, self.made = self.made, None
         new = super().bind(binding, value, var)
         self.uses[new] = self.uses[binding.var]
-        if made is not None:
-            self.products[new] = made
+        if product is not None:
+            self.products[new] = product
         return new
 
     def concerns(self, function: Function) -> bool:
@@ -248,9 +248,9 @@ class _Integers(KnownValues):
         if not isinstance(operator, Dequantize):
             sizes = [dim.value for dim in info.dims if isinstance(dim, IntImm)]
             return np.reshape(first, sizes) if len(sizes) == len(info.dims) else None
-        others = [self.known(arg) for arg in value.args[1:]]
+        parameters = [self.known(arg) for arg in value.args[1:]]
         with np.errstate(all="ignore"):
-            return None if any(other is None for other in others) else operator.evaluate(first, *others)
+            return None if any(other is None for other in parameters) else operator.evaluate(first, *parameters)
 
     def known(self, expr: RelaxExpr) -> NDArray[np.generic] | None:
         value = self.value(expr)
@@ -312,9 +312,9 @@ class _Integers(KnownValues):
         if not isinstance(info, TensorStructInfo) or info.dtype != "float32" or info.ndim < 2:
             return call
         if isinstance(operator, Matmul):
-            channels, place = -1, -1
+            channels, axis = -1, -1
         else:
-            channels, place = operator.kernel_layout.index("O"), operator.result_letters.index("C")
+            channels, axis = operator.kernel_layout.index("O"), operator.result_letters.index("C")
         data = self.data(call.args[0])
         weights = None if data is None else self.weights(call.args[1], channels)
         if data is None or weights is None or weights.numbers.ndim < 2:
@@ -325,7 +325,7 @@ class _Integers(KnownValues):
         factor: NDArray[np.float32] = np.multiply(weights.scale, data.scale)
         if not _exact(weights.numbers, summed) or not _usable(factor):
             return call
-        along = [-1 if d == place % info.ndim else 1 for d in range(info.ndim)]
+        along = [-1 if d == axis % info.ndim else 1 for d in range(info.ndim)]
         scale = np.reshape(factor, along if factor.size > 1 else ())
         sums = np.reshape(weights.numbers.sum(axis=summed, dtype=np.int32), along)
         most = _greatest(weights.numbers, summed) * 255

@@ -106,10 +106,10 @@ class _Folder(KnownValues):
             return new
         if operator.axis % summed.ndim != summed.axis:
             return new
-        parts = [_numbers(self.value(arg)) for arg in norm.args[1:]]
-        if any(part is None or part.shape != (summed.channels,) for part in parts):
+        parameters = [_numbers(self.value(arg)) for arg in norm.args[1:]]
+        if any(parameter is None or parameter.shape != (summed.channels,) for parameter in parameters):
             return new
-        gamma, beta, mean, variance = (np.asarray(part) for part in parts)
+        gamma, beta, mean, variance = (np.asarray(parameter) for parameter in parameters)
         with np.errstate(all="ignore"):
             scale = 1 / np.sqrt(variance + operator.epsilon) * (gamma if operator.scale else 1)
             shift = (beta if operator.center else 0) - mean * scale
@@ -127,9 +127,9 @@ class _Folder(KnownValues):
         if is_call_of(value, Add):
             for data, shift in (value.args, value.args[::-1]):
                 summed = self.convolved(data)
-                known = None if summed is None else summed.per_channel(self.value(shift))
-                if summed is not None and known is not None:
-                    summed.shift = summed.shift + known
+                channels = None if summed is None else summed.per_channel(self.value(shift))
+                if summed is not None and channels is not None:
+                    summed.shift = summed.shift + channels
                     return summed
             return None
         operator = operator_of(value)
@@ -174,11 +174,11 @@ class _Summed:
     def of(cls, call: Call, operator: AnyConvolution, weight: Channels | None) -> _Summed | None:
         """The convolution alone, or None if its weights are not known, or its numbers of other dtypes."""
         infos = [call.struct_info_, *(arg.struct_info_ for arg in call.args)]
-        known = [info for info in infos if isinstance(info, TensorStructInfo) and info.dims is not None]
-        dtypes = {str(info.dtype) for info in known}
-        if weight is None or len(known) != len(infos) or len(dtypes) != 1 or not dtypes <= set(DTYPES):
+        static_infos = [info for info in infos if isinstance(info, TensorStructInfo) and info.dims is not None]
+        dtypes = {str(info.dtype) for info in static_infos}
+        if weight is None or len(static_infos) != len(infos) or len(dtypes) != 1 or not dtypes <= set(DTYPES):
             return None
-        return cls(call, operator, known[0], weight)
+        return cls(call, operator, static_infos[0], weight)
 
     def per_channel(self, value: RelaxExpr) -> Channels | None:
         """A constant that broadcasts to a number for each channel of the result, and does not make it larger."""
@@ -192,9 +192,9 @@ class _Summed:
 
     def scaled(self, scale: Channels) -> NDArray[Any] | None:
         """The weights of scaled channels; None if one that is not 0 would be infinite, or no normal number."""
-        place = self.operator.kernel_layout.index("O")
+        axis = self.operator.kernel_layout.index("O")
         scale = np.broadcast_to(scale, (self.channels,))
-        factors = np.reshape(scale, [-1 if d == place else 1 for d in range(self.weight.ndim)])
+        factors = np.reshape(scale, [-1 if d == axis else 1 for d in range(self.weight.ndim)])
         exact: NDArray[Any] = self.weight * factors
         rounded = exact.astype(self.dtype)
         sizes, limits = np.abs(rounded), np.finfo(self.dtype)

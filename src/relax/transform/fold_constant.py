@@ -110,9 +110,9 @@ class _Folder(Rewriter):
             self.known = {}
         self.private = private_in_block(block)
         new = super().block(block)
-        known, self.private = outer
+        outer_known, self.private = outer
         if self.effects:
-            self.known = known
+            self.known = outer_known
         return new
 
     def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
@@ -139,9 +139,9 @@ class _Folder(Rewriter):
                     self.resolved[expr] = self.constant(known)
                 return None if known is None else self.resolved[expr]
             case Tuple(fields):
-                found = [self.constant(item) for item in fields]
-                known = [item for item in found if item is not None]
-                return Tuple(known, span=expr.span) if len(known) == len(found) else None
+                constants = [self.constant(item) for item in fields]
+                known = [item for item in constants if item is not None]
+                return Tuple(known, span=expr.span) if len(known) == len(constants) else None
             case _:
                 return None
 
@@ -198,21 +198,21 @@ class _Folder(Rewriter):
         return self.run(builder.get()[lowered.args[0]], lowered)
 
     def run(self, func: Any, call: Call) -> Any:
-        """The result of a call_tir of constants; None if its kernel is not to be run, or fails."""
+        """Result of a call_tir of constants; None if its kernel cannot be run or fails."""
         _, args, *scalars = call.args
         info = call.sinfo_args[0]
-        outputs = [empty(part) for part in (info.fields if isinstance(info, TupleStructInfo) else (info,))]
+        outputs = [empty(field) for field in (info.fields if isinstance(info, TupleStructInfo) else (info,))]
         results = [output for output in outputs if output is not None]
         if not isinstance(func, PrimFunc) or not isinstance(args, Tuple) or len(results) < len(outputs):
             return None
         flat: list[Any] = []
-        for part in (*args.fields, *scalars):
-            match self.constant(part):
+        for arg in (*args.fields, *scalars):
+            match self.constant(arg):
                 case Constant(data):
                     flat.append(np.array(data))  # a copy, whatever the kernel does to it
-                case ShapeExpr() | PrimValue() as known:
-                    value: Any = as_value(known)
-                    flat += value if isinstance(known, ShapeExpr) else [value]
+                case ShapeExpr() | PrimValue() as leaf:
+                    value: Any = as_value(leaf)
+                    flat += value if isinstance(leaf, ShapeExpr) else [value]
                 case _:
                     return None
         if not run_kernel(func, [*flat, *results], self.evaluator):
@@ -287,9 +287,9 @@ def _size_of(info: StructInfo, done: dict[int, int | None]) -> int | None:
                 return None
             return math.prod(sizes) * info.dtype.itemsize
         case TupleStructInfo(fields):
-            parts = [_byte_size(field, done) for field in fields]
-            known = [part for part in parts if part is not None]
-            return sum(known) if len(known) == len(parts) else None
+            field_sizes = [_byte_size(field, done) for field in fields]
+            known_sizes = [size for size in field_sizes if size is not None]
+            return sum(known_sizes) if len(known_sizes) == len(field_sizes) else None
         case ShapeStructInfo():
             return 0
         case _:
@@ -329,7 +329,7 @@ def as_leaf(result: Any, info: StructInfo) -> RelaxExpr | None:
             if len(items) != len(fields):
                 return None
             leaves = [as_leaf(item, field) for item, field in zip(items, fields, strict=True)]
-            known = [leaf for leaf in leaves if leaf is not None]
-            return Tuple(known) if len(known) == len(leaves) else None
+            valid = [leaf for leaf in leaves if leaf is not None]
+            return Tuple(valid) if len(valid) == len(leaves) else None
         case _:
             return None

@@ -65,7 +65,7 @@ def interpreted(func: PrimFunc, args: Sequence[Any]) -> bool:
 
 
 def work(func: PrimFunc, args: Sequence[Any], limit: int) -> Work | None:
-    """The work of running a kernel; None if that is over the limit or not known, or if it has effects."""
+    """Work of running a kernel; None if it is over the limit or unknown, or if the kernel has effects."""
     if len(args) != len(func.params):
         return None
     sizes = _sizes(func, args)
@@ -101,7 +101,7 @@ def work(func: PrimFunc, args: Sequence[Any], limit: int) -> Work | None:
         steps += amount
         if steps > limit:
             return None
-        waiting += [(part, times) for part in children_of(node)]
+        waiting += [(child, times) for child in children_of(node)]
     return Work(steps, exact)
 
 
@@ -128,11 +128,11 @@ def _value(expr: PrimExpr, sizes: dict[Var, int]) -> int | None:
 
 def _reads(value: PrimExpr, buffer: Buffer) -> bool:
     """True if an expression reads the storage of a buffer."""
-    found: list[Node] = []
+    loads: list[Node] = []
 
     def visit(node: Node) -> None:
         if isinstance(node, BufferLoad) and node.buffer.data is buffer.data:
-            found.append(node)
+            loads.append(node)
 
     walk(value, visit)
-    return bool(found)
+    return bool(loads)

@@ -265,9 +265,9 @@ class _Adjoint:
     def _differentiate(self) -> list[RelaxExpr]:
         """Emit the gradients; those by the required parameters."""
         if any(var in self.active for var in _operands(self.target)):
-            one = Ones(self.target_info.dtype).call(())
+            ones = Ones(self.target_info.dtype).call(())
             name = next(iter(_operands(self.target))).name_hint
-            self.adjoints.add(self.target, self.builder.emit(one, f"{name}{SUFFIX}"))
+            self.adjoints.add(self.target, self.builder.emit(ones, f"{name}{SUFFIX}"))
         for binding in reversed(self.bindings):
             if binding.var in self.adjoints:
                 self._pass_on(binding)

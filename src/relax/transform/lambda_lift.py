@@ -70,7 +70,7 @@ class _Captured:
 
     @property
     def values(self) -> tuple[RelaxExpr, ...]:
-        """As arguments."""
+        """Captured variables and shape variables, as arguments of a call."""
         return (*self.variables, *_values_of(self.shape_variables))
 
     def __bool__(self) -> bool:
@@ -80,8 +80,8 @@ class _Captured:
 def _values_of(variables: tuple[ShapeVar, ...]) -> tuple[RelaxExpr, ...]:
     """Return shape variables as values: sizes in one shape, other scalars (negative or float) one by one."""
     sizes = tuple(v for v in variables if v.nonnegative)
-    others = (PrimValue(v) for v in variables if not v.nonnegative)
-    return (*((ShapeExpr(sizes),) if sizes else ()), *others)
+    scalars = (PrimValue(v) for v in variables if not v.nonnegative)
+    return (*((ShapeExpr(sizes),) if sizes else ()), *scalars)
 
 
 def _renewed(var: ShapeVar) -> ShapeVar:

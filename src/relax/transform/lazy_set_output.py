@@ -52,8 +52,8 @@ def LazySetOutput(mod: IRModule) -> IRModule:
 
 def _lazy(function: Function, count: int | None) -> Function:
     fset = Var("fset_output", FuncStructInfo.opaque_func(ret=ObjectStructInfo(), purity=False))
-    place = len(function.params) if count is None else count
-    params = (*function.params[:place], fset, *function.params[place:])
+    position = len(function.params) if count is None else count
+    params = (*function.params[:position], fset, *function.params[position:])
     function = storing(function, lambda index, value: Call(fset, [PrimValue(index), value]))
     attrs = {key: value for key, value in function.attrs.items() if key != FORCE_PURE}
     if count is not None:

@@ -80,9 +80,9 @@ def storing(function: Function, store: Store) -> Function:
     info = result.struct_info
     if isinstance(whole, Tuple):
         fields: Sequence[RelaxExpr] = whole.fields
-        others = [b for b in bindings if b.value is not whole]
-        if not any(result in uses_of(b.value).variables for b in others):
-            bindings = others
+        remaining = [b for b in bindings if b.value is not whole]
+        if not any(result in uses_of(b.value).variables for b in remaining):
+            bindings = remaining
     elif isinstance(info, TupleStructInfo):
         fields = [TupleGetItem(result, i) for i in range(len(info.fields))]
     else:

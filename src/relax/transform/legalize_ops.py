@@ -75,8 +75,8 @@ class _Legalizer(Rewriter):
             return normal
         key = None if normal.op.name in self.custom else _like(normal)
         if key is not None:
-            known = self.known.get(structural_hash(key, map_free_vars=True))
-            again = known and known.call_for(normal, key, self.builder.facts)
+            cached = self.known.get(structural_hash(key, map_free_vars=True))
+            again = cached and cached.call_for(normal, key, self.builder.facts)
             if again is not None:
                 return again
         try:
@@ -130,7 +130,7 @@ class _Legalizer(Rewriter):
         if not self.unsolved:
             return
         notes = Counter(
-            f"{cast(Op, call.op).name}: {reason}{_place(call, where)}" for call, reason, where in self.unsolved
+            f"{cast(Op, call.op).name}: {reason}{_location_note(call, where)}" for call, reason, where in self.unsolved
         )
         names = sorted({cast(Op, call.op).name for call, _, _ in self.unsolved})
         first = next((call.span for call, _, _ in self.unsolved if call.span is not None), None)
@@ -157,7 +157,7 @@ def _like(call: Call) -> Any:
 def _leaves(call: Call) -> list[RelaxExpr]:
     """The arguments of a call, the fields of tuples in their place."""
     fields = [arg.fields if isinstance(arg, Tuple) else (arg,) for arg in call.args]
-    return [leaf for part in fields for leaf in part]
+    return [leaf for group in fields for leaf in group]
 
 
 def _is_told_by_info(leaf: RelaxExpr) -> bool:
@@ -186,12 +186,12 @@ class _Template(NamedTuple):
         if not is_call_of(result, CallTIR):
             return None
         args = result.args[1]
-        places: dict[RelaxExpr, int] = {}
-        for place, leaf in enumerate(_leaves(call)):
-            places.setdefault(leaf, place)
-        if not isinstance(args, Tuple) or not all(arg in places for arg in args.fields):
+        positions: dict[RelaxExpr, int] = {}
+        for position, leaf in enumerate(_leaves(call)):
+            positions.setdefault(leaf, position)
+        if not isinstance(args, Tuple) or not all(arg in positions for arg in args.fields):
             return None
-        return _Template(key, result, tuple(places[arg] for arg in args.fields), facts)
+        return _Template(key, result, tuple(positions[arg] for arg in args.fields), facts)
 
     def call_for(self, call: Call, key: Any, facts: Analyzer | None) -> Call | None:
         """Instantiate the template for other arguments and their shape variables, or return None if it does not fit."""
@@ -204,9 +204,11 @@ class _Template(NamedTuple):
         leaves = _leaves(call)
         args = (callee, Tuple([leaves[i] for i in self.positions]), *rest)
         # Of operands with the same struct info, but for the names of variables, the same is derived.
-        made = carry_info(self.call, Call(self.call.op, args, self.call.attrs, self.call.sinfo_args, span=call.span))
+        instance = carry_info(
+            self.call, Call(self.call.op, args, self.call.attrs, self.call.sinfo_args, span=call.span)
+        )
         renamed = {old: new for old, new in variables.items() if old is not new}
-        return substitute(made, renamed) if renamed else made
+        return substitute(instance, renamed) if renamed else instance
 
 
 def _is_size(variable: Node) -> bool:
@@ -214,7 +216,7 @@ def _is_size(variable: Node) -> bool:
     return isinstance(variable, PrimVar) and variable.nonnegative
 
 
-def _place(call: Call, where: str) -> str:
+def _location_note(call: Call, where: str) -> str:
     span = "" if call.span is None else f", at {call.span}"
     return f" ({where}{span})" if where else span
 

@@ -88,7 +88,7 @@ def LiftTransformParams(mod: IRModule, shared_transform: bool | Sequence[str] = 
     DiagnosticError (E4011) for a wrong num_input, for functions that others call, and for functions that are to share
     a transform but do not take the same weights.
     """
-    functions = {name: found for name, found in with_weights(mod, WHO).items() if not name.endswith(SUFFIX)}
+    functions = {name: entry for name, entry in with_weights(mod, WHO).items() if not name.endswith(SUFFIX)}
     if shared_transform is False:
         groups = [([name], f"{name}_{SUFFIX}") for name in functions]
     else:
@@ -178,7 +178,7 @@ def _is_liftable(value: RelaxExpr) -> bool:
 
 
 def _share(first: _Part, part: _Part, name: str) -> None:
-    """Find which bindings of a function compute what bindings of the first one do."""
+    """Find the bindings of a function that compute the same values as bindings of the first function."""
     infos = [[weight.struct_info for weight in each.weights] for each in (first, part)]
     same = len(infos[0]) == len(infos[1])
     fits, sizes, unmatched = fit_all(infos[0], infos[1]) if same else ([], {}, set[ShapeVar]())
@@ -194,9 +194,9 @@ def _share(first: _Part, part: _Part, name: str) -> None:
             continue
         value = substitute(binding.value, {**part.shared, **part.sizes})
         same_value = (b.var for b in first.bindings if structural_equal(b.value, value, map_free_vars=False))
-        found = next(same_value, None)
-        if found is not None:
-            part.shared[binding.var] = found
+        equal_var = next(same_value, None)
+        if equal_var is not None:
+            part.shared[binding.var] = equal_var
 
 
 def _is_lifted(part: _Part, var: Var) -> bool:

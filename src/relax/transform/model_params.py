@@ -31,13 +31,13 @@ def number_of_inputs(function: Function, name: str, who: str) -> int | None:
 
 def with_weights(mod: IRModule, who: str) -> dict[str, tuple[Function, int]]:
     """The functions of a module with the attribute, and their numbers of inputs."""
-    found: dict[str, tuple[Function, int]] = {}
+    functions: dict[str, tuple[Function, int]] = {}
     for global_var, function in mod.functions.items():
         if isinstance(function, Function):
             count = number_of_inputs(function, global_var.name_hint, who)
             if count is not None:
-                found[global_var.name_hint] = function, count
-    return found
+                functions[global_var.name_hint] = function, count
+    return functions
 
 
 def require_uncalled(mod: IRModule, names: Iterable[str], who: str) -> None:

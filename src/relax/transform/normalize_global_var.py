@@ -57,8 +57,8 @@ def _new_names(mod: IRModule) -> dict[GlobalVar, str]:
         if var in names:
             continue
         name, count = var.name_hint, 0
-        others = {other.name_hint for other in mod.functions if other is not var}
-        while name in taken or (count and name in others):
+        other_names = {other.name_hint for other in mod.functions if other is not var}
+        while name in taken or (count and name in other_names):
             count += 1
             name = f"{var.name_hint}{count}"
         names[var] = name

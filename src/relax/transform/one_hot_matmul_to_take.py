@@ -62,12 +62,12 @@ class _Products(KnownValues):
             return call
         weights = _weights(table, call)
         for x, numbers in (same.args, same.args[::-1]):
-            known = self.value(numbers)
-            if weights is None or not isinstance(known, Constant) or not _is_index(x, same):
+            constant = self.value(numbers)
+            if weights is None or not isinstance(constant, Constant) or not _is_index(x, same):
                 continue
-            first = _first(known, len(weights))
+            first = _first(constant, len(weights))
             if first is not None:
-                return _taken(x, first, weights)
+                return _taken_rows(x, first, weights)
         return call
 
 
@@ -91,7 +91,7 @@ def _is_index(x: RelaxExpr, same: Call) -> bool:
 
 
 def _first(numbers: Constant, count: int) -> int | None:
-    """The first of so many numbers, along the last dimension, that follow one another; None if they are others."""
+    """First of `count` consecutive integers along the last dimension; None if the constant is anything else."""
     values: NDArray[Any] = numbers.data.numpy()
     if not count or values.shape[-1:] != (count,) or values.size != count:
         return None
@@ -99,16 +99,16 @@ def _first(numbers: Constant, count: int) -> int | None:
     return integers[0] if integers == list(range(integers[0], integers[0] + count)) else None
 
 
-def _taken(x: RelaxExpr, first: int, weights: NDArray[Any]) -> RelaxExpr:
-    """The rows of the weights that x names. Integers wrap: a place that does is beyond one of the ends."""
-    places: RelaxExpr = apply("squeeze", x, axis=(-1,))
+def _taken_rows(x: RelaxExpr, first: int, weights: NDArray[Any]) -> RelaxExpr:
+    """Rows of the weights at indices `x`. Integer arithmetic wraps: an index that does lies beyond one of the ends."""
+    indices: RelaxExpr = apply("squeeze", x, axis=(-1,))
     dtype = str(tensor_info(x).dtype)
     if dtype not in WIDE:
         dtype = WIDE[-1]
-        places = apply("astype", places, dtype=dtype)
+        indices = apply("astype", indices, dtype=dtype)
     if first != 1:
         shift = np.array(1 - first, "int64").astype(dtype)
-        places = apply("add", places, const(shift))
+        indices = apply("add", indices, const(shift))
     zeros = np.zeros((1, weights.shape[1]), weights.dtype)
     rows = np.concatenate([zeros, weights + zeros, zeros])
-    return apply("take", const(rows), places, axis=0, mode="clip")
+    return apply("take", const(rows), indices, axis=0, mode="clip")

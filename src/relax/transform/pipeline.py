@@ -175,10 +175,10 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
     """
     make = _PIPELINES.get(name)
     if make is None:
-        known = ", ".join(_PIPELINES)
+        names = ", ".join(_PIPELINES)
         near = difflib.get_close_matches(name, _PIPELINES, 1)
         hint = f"did you mean {near[0]!r}?" if near else "register it: @relax.register_pipeline(name)"
         raise DiagnosticError(
-            Diagnostic("E4007", f"there is no pipeline {name!r}", notes=(f"known: {known}",), hint=hint)
+            Diagnostic("E4007", f"there is no pipeline {name!r}", notes=(f"known: {names}",), hint=hint)
         )
     return make(**options)

@@ -29,7 +29,7 @@ def calls_of_private(mod: IRModule) -> dict[str, list[Call]]:
         if isinstance(node, GlobalVar):
             values.add(node.name_hint)
         pending += [child for child in children if not isinstance(child, StructInfo)]
-    return {name: found for name, found in calls.items() if name not in values}
+    return {name: uses for name, uses in calls.items() if name not in values}
 
 
 def with_calls(mod: IRModule, functions: Mapping[str, Function], rewrites: Mapping[str, Rewrite]) -> IRModule:

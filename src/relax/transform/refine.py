@@ -25,9 +25,9 @@ def refined(func: Function, mod: IRModule) -> Function:
     return _Refiner(mod).rewrite_function(func)
 
 
-def tells_more(info: StructInfo, known: StructInfo) -> bool:
+def tells_more(info: StructInfo, current: StructInfo) -> bool:
     """True if struct info is provably more precise than what is known."""
-    return is_base_of(known, info) and not structural_equal(known, info)
+    return is_base_of(current, info) and not structural_equal(current, info)
 
 
 class _Refiner(Rewriter):

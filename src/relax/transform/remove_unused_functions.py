@@ -33,19 +33,19 @@ def entry_names(mod: IRModule, names: Sequence[str] | None, who: str) -> set[str
     """
     if names is None:
         return {g.name_hint for g, f in mod.functions.items() if "global_symbol" in f.attrs}
-    known = dict.fromkeys(g.name_hint for g in mod.functions)
-    missing = [name for name in names if name not in known]
+    existing = dict.fromkeys(g.name_hint for g in mod.functions)
+    missing = [name for name in names if name not in existing]
     if missing:
-        raise DiagnosticError(_unknown_entry(name, list(known), who) for name in missing)
+        raise DiagnosticError(_unknown_entry(name, list(existing), who) for name in missing)
     return set(names)
 
 
-def _unknown_entry(name: str, known: list[str], who: str) -> Diagnostic:
-    near = difflib.get_close_matches(name, known, 1)
+def _unknown_entry(name: str, names: list[str], who: str) -> Diagnostic:
+    near = difflib.get_close_matches(name, names, 1)
     return Diagnostic(
         "E4005",
         f"{who}: entry function {name!r} is not in the module",
-        notes=(f"the module has {', '.join(known) or 'no functions'}",),
+        notes=(f"the module has {', '.join(names) or 'no functions'}",),
         hint=f"did you mean {near[0]!r}?" if near else "",
     )
 

@@ -42,9 +42,9 @@ def RemoveUnusedOutputs(mod: IRModule) -> IRModule:
     for name in calls_of_private(mod):
         function = mod[name]
         assert isinstance(function, Function)
-        made = _returned(function)
-        if made is not None and len(made.fields) > 1:
-            candidates[name] = len(made.fields)
+        returned = _returned(function)
+        if returned is not None and len(returned.fields) > 1:
+            candidates[name] = len(returned.fields)
     used: dict[str, set[int]] = {name: set() for name in candidates}
     for function in mod.functions.values():
         if isinstance(function, Function):
@@ -109,17 +109,17 @@ def _changed(function: Function, name: str, kept: Mapping[str, Sequence[int]]) -
 
 
 def _cut(function: Function, indices: Sequence[int]) -> Function:
-    made, old = _returned(function), function.body
-    assert made is not None
+    returned, old = _returned(function), function.body
+    assert returned is not None
     assert isinstance(old, SeqExpr)
-    value = made.fields[indices[0]] if len(indices) == 1 else Tuple([made.fields[i] for i in indices])
+    value = returned.fields[indices[0]] if len(indices) == 1 else Tuple([returned.fields[i] for i in indices])
     declared = function.ret_struct_info
     if isinstance(declared, TupleStructInfo):
         fields = [declared.fields[i] for i in indices]
         function = function.replace(ret_struct_info=fields[0] if len(fields) == 1 else TupleStructInfo(fields))
-    if old.body is made:
+    if old.body is returned:
         return function.replace(body=SeqExpr(old.blocks, value, span=old.span))
-    new = _Replaced(made, value).seq(old)
+    new = _Replaced(returned, value).seq(old)
     return function.replace(body=SeqExpr(new.blocks, new.body, span=new.span))
 
 
@@ -158,8 +158,8 @@ class _Results(Substitution):
 
     def node(self, node: Node) -> Node:
         if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Var):
-            found = self.results.get(node.tuple_value)
-            if found is not None:
-                var, indices = found
+            replacement = self.results.get(node.tuple_value)
+            if replacement is not None:
+                var, indices = replacement
                 return var if len(indices) == 1 else TupleGetItem(var, indices.index(node.index))
         return super().node(node)

@@ -98,15 +98,15 @@ def _generate(functions: Mapping[GlobalVar, Function], options: Mapping[str, Any
     groups: dict[str, list[Function]] = {}
     for function in functions.values():
         groups.setdefault(str(function.attrs[CODEGEN]), []).append(function)
-    found = {name: get_global_func(f"relax.ext.{name}", True) for name in groups}
+    generators = {name: get_global_func(f"relax.ext.{name}", True) for name in groups}
     problems = DiagnosticContext()
-    for name, generator in found.items():
+    for name, generator in generators.items():
         if generator is None:
             message = f'RunCodegen: no code generator is registered as "relax.ext.{name}"'
             hint = f'register one: @relax.register_func("relax.ext.{name}")'
             problems.emit(Diagnostic(NO_CODEGEN, message, groups[name][0].span, hint=hint))
     problems.finish()
-    for name, generator in found.items():
+    for name, generator in generators.items():
         if generator is not None:
             generator(Functions(groups[name]), dict(options.get(name, {})), {})
 
@@ -132,8 +132,8 @@ class _Calls(Rewriter):
         """The struct info of the outputs. Raises DiagnosticError (E4014) if their shapes or dtypes are not known."""
         info = call.struct_info_
         infos = info.fields if isinstance(info, TupleStructInfo) else (info,)
-        for part in infos:
-            if not isinstance(part, TensorStructInfo) or part.dims is None or part.dtype.is_void:
+        for output in infos:
+            if not isinstance(output, TensorStructInfo) or output.dims is None or output.dtype.is_void:
                 name = cast(GlobalVar, call.op).name_hint
                 message = f"RunCodegen: the outputs of {name} must be tensors of known shapes and dtypes"
                 raise self.builder.error(
@@ -144,10 +144,10 @@ class _Calls(Rewriter):
 
 def _values_in(function: Node) -> set[str]:
     """The global functions that a function mentions otherwise than to call them."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def note(*items: object) -> None:
-        found.update(item.name_hint for item in items if isinstance(item, GlobalVar))
+        names.update(item.name_hint for item in items if isinstance(item, GlobalVar))
 
     def visit(item: Node) -> None:
         match item:
@@ -163,4 +163,4 @@ def _values_in(function: Node) -> set[str]:
                 pass
 
     walk(function, visit)
-    return found
+    return names

@@ -40,8 +40,8 @@ class NodeTable(Generic[T]):
 
     def get(self, key: Node) -> T | None:
         """The value of a key, None if it has none."""
-        for known, value in self._buckets.get(structural_hash(key, map_free_vars=False), ()):
-            if structural_equal(known, key):
+        for candidate, value in self._buckets.get(structural_hash(key, map_free_vars=False), ()):
+            if structural_equal(candidate, key):
                 return value
         return None
 
@@ -87,8 +87,8 @@ class ShapeCode:
 
 
 def _has_floats(values: Iterable[PrimExpr]) -> bool:
-    """True if floats are stored, or read on the way."""
-    return any(part.dtype.is_float for value in values for part in (value, *free_vars(value)))
+    """True if a value, or a variable that it uses, is a float."""
+    return any(operand.dtype.is_float for value in values for operand in (value, *free_vars(value)))
 
 
 def _prim_func(pending: _Pending, size: int) -> PrimFunc:

@@ -26,17 +26,17 @@ def shape_needs(func: Function) -> list[PrimExpr]:
 
 def all_dims(info: StructInfo) -> list[PrimExpr]:
     """The dimensions of a struct info, its fields, and a function's parameters and result; of each object once."""
-    found: list[PrimExpr] = []
+    dims: list[PrimExpr] = []
     seen: set[int] = set()
     pending = [info]
     while pending:
-        part = pending.pop()
-        if id(part) not in seen:
-            seen.add(id(part))
-            found += dims_of(part)
-            inner = (*(part.params or ()), part.ret) if isinstance(part, FuncStructInfo) else ()
-            pending += reversed(part.fields if isinstance(part, TupleStructInfo) else inner)
-    return found
+        item = pending.pop()
+        if id(item) not in seen:
+            seen.add(id(item))
+            dims += dims_of(item)
+            inner = (*(item.params or ()), item.ret) if isinstance(item, FuncStructInfo) else ()
+            pending += reversed(item.fields if isinstance(item, TupleStructInfo) else inner)
+    return dims
 
 
 class _Needs:

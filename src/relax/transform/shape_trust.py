@@ -11,8 +11,8 @@ from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, Ten
 def guaranteed(value: RelaxExpr) -> StructInfo:
     """The struct info sure of a bound value. A packed function may return anything, whatever its call declares."""
     if isinstance(value, Call) and isinstance(value.op, ExternFunc):
-        found = BUILTINS.get(value.op.global_symbol)
-        if found is None or not found.trusted:
+        builtin = BUILTINS.get(value.op.global_symbol)
+        if builtin is None or not builtin.trusted:
             return ObjectStructInfo()
     return value.struct_info_ or ObjectStructInfo()
 

@@ -32,7 +32,9 @@ def is_shared(info: StructInfo) -> bool:
     """True if a value is matched by a table: its struct info has too many places, and nothing that needs a call of
     its own (a function, a device, a shape in a variable) or whose computation may fail.
     """
-    return isinstance(info, TupleStructInfo) and is_excessive(info, PLACES) and all(map(_is_plain, _parts(info)))
+    return (
+        isinstance(info, TupleStructInfo) and is_excessive(info, PLACES) and all(map(_is_plain, _struct_infos_of(info)))
+    )
 
 
 class OnceEach:
@@ -42,10 +44,10 @@ class OnceEach:
         self._subjects = subjects
         self._met: set[tuple[Subject, int]] = set()
 
-    def __call__(self, part: Subject) -> bool:
-        whole = part.outermost()
-        key = whole, id(part.info)
-        if whole not in self._subjects or not isinstance(part.info, TupleStructInfo) or key not in self._met:
+    def __call__(self, subject: Subject) -> bool:
+        whole = subject.outermost()
+        key = whole, id(subject.info)
+        if whole not in self._subjects or not isinstance(subject.info, TupleStructInfo) or key not in self._met:
             self._met.add(key)
             return False
         return True
@@ -53,26 +55,26 @@ class OnceEach:
 
 def shared_dims(info: StructInfo) -> list[PrimExpr]:
     """The dimensions that a table compares with what is computed."""
-    return [dim for part in _parts(info) for dim in dims_of(part) if not isinstance(dim, IntImm | FloatImm)]
+    return [dim for field in _struct_infos_of(info) for dim in dims_of(field) if not isinstance(dim, IntImm | FloatImm)]
 
 
 def table_of(subject: Subject, code: Code) -> str:
     """The table of a subject, as ``vm.builtin.match_parts`` reads it."""
     numbers: dict[int, int] = {}
     entries: list[tuple[str, int, str, list[int | float], list[int | None]]] = []
-    for info in _parts(subject.info):
-        one = Subject(info, subject.context, subject.name)
-        kind = one.kind()
+    for info in _struct_infos_of(subject.info):
+        inner = Subject(info, subject.context, subject.name)
+        kind = inner.kind()
         if kind is None:  # an object
             continue
-        compared = check(one, dict(enumerate(map(comparing, dims_of(info)))))
+        compared = check(inner, dict(enumerate(map(comparing, dims_of(info)))))
         codes = [number for axis in range(len(compared.codes)) for number in code(compared, axis)]
         numbers[id(info)] = len(entries)
         entries.append((*kind, codes, [numbers.get(id(field)) for field in _fields(info)]))
     return json.dumps(entries, separators=(",", ":"))
 
 
-def _parts(info: StructInfo) -> list[StructInfo]:
+def _struct_infos_of(info: StructInfo) -> list[StructInfo]:
     """Every struct info of a value and of its fields once, behind those of its own fields."""
     return cast("list[StructInfo]", parts_first(info, _fields))
 

@@ -58,10 +58,10 @@ def _calls_of_kernels(mod: IRModule) -> dict[str, list[Call]]:
     calls: dict[str, list[Call]] = {
         g.name_hint: [] for g, f in mod.functions.items() if isinstance(f, PrimFunc) and "global_symbol" not in f.attrs
     }
-    others: set[str] = set()
+    mentioned: set[str] = set()
     for function in mod.functions.values():
         if not isinstance(function, Function):
-            others |= references(function, set(calls))
+            mentioned |= references(function, set(calls))
             continue
         pending: list[Node] = [function]
         while pending:
@@ -73,18 +73,18 @@ def _calls_of_kernels(mod: IRModule) -> dict[str, list[Call]]:
                     calls.get(callee.name_hint, []).append(node)
                     children = [child for child in children if child is not callee]
             if isinstance(node, GlobalVar):
-                others.add(node.name_hint)
+                mentioned.add(node.name_hint)
             pending += [child for child in children if not isinstance(child, StructInfo)]
-    return {name: found for name, found in calls.items() if name not in others}
+    return {name: uses for name, uses in calls.items() if name not in mentioned}
 
 
 def _specialized(function: PrimFunc, calls: list[Call]) -> PrimFunc:
     """A PrimFunc with what all of these calls say of its buffers; itself if that is nothing new."""
     said = [_arguments(function, call) for call in calls]
-    known = [arguments for arguments in said if arguments is not None]
-    if len(known) < len(said):
+    complete = [arguments for arguments in said if arguments is not None]
+    if len(complete) < len(said):
         return function
-    sizes = [_sizes(function, arguments) for arguments in known]
+    sizes = [_sizes(function, arguments) for arguments in complete]
     params = set(function.params)
     agreed = {
         var: value
@@ -92,10 +92,12 @@ def _specialized(function: PrimFunc, calls: list[Call]) -> PrimFunc:
         if value is not None and var not in params and all(other[var] == value for other in sizes)
     }
     scopes: dict[Buffer, Buffer] = {}
-    for buffer, *_ in _buffers(function, known[0]):
-        found = {_scope(info) for each in known for other, info in _buffers(function, each) if other is buffer}
-        scope = found.pop()
-        if not found and buffer.scope == "global" and scope != "global":
+    for buffer, *_ in _buffers(function, complete[0]):
+        storage_scopes = {
+            _scope(info) for each in complete for other, info in _buffers(function, each) if other is buffer
+        }
+        scope = storage_scopes.pop()
+        if not storage_scopes and buffer.scope == "global" and scope != "global":
             scopes[buffer] = buffer.replace(scope=scope)
     placed: PrimFunc = substitute(function, scopes)
     return specialize(placed, agreed) if agreed else placed
@@ -129,16 +131,16 @@ def _buffers(function: PrimFunc, arguments: Arguments) -> Iterator[tuple[Buffer,
 
 def _sizes(function: PrimFunc, arguments: Arguments) -> Mapping[PrimVar, int | None]:
     """The number that a call says for each size of a PrimFunc; None where it says none, or several."""
-    found: dict[PrimVar, set[int]] = {}
+    sizes: dict[PrimVar, set[int]] = {}
     for buffer, info in _buffers(function, arguments):
         dims = info.dims if isinstance(info, TensorStructInfo) else None
         given = dims if dims is not None and len(dims) == buffer.ndim else (None,) * buffer.ndim
         for size, value in zip(buffer.shape, given, strict=True):
             if isinstance(size, PrimVar):
-                numbers = found.setdefault(size, set())
+                numbers = sizes.setdefault(size, set())
                 if isinstance(value, IntImm) and value.value >= 0:  # negative ones are in code that never runs
                     numbers.add(value.value)
-    return {var: next(iter(numbers)) if len(numbers) == 1 else None for var, numbers in found.items()}
+    return {var: next(iter(numbers)) if len(numbers) == 1 else None for var, numbers in sizes.items()}
 
 
 def _scope(info: StructInfo | None) -> str:

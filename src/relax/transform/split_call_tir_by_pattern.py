@@ -132,11 +132,11 @@ class _Splitter(Rewriter):
             return call
         self.split.add(callee.name_hint)
         dims = [substitute_dim(dim, sizes) for dim in parts.taken[-1].shape]
-        made = TensorStructInfo(ShapeExpr(dims), parts.taken[-1].dtype, result.vdevice)
+        first_info = TensorStructInfo(ShapeExpr(dims), parts.taken[-1].dtype, result.vdevice)
         inputs = Tuple([given[buffer] for buffer in parts.taken[:-1]])
         if parts.rest is None:
             return call_dps_packed(ExternFunc(parts.symbol), inputs, result).replace(span=call.span)
-        first = self.builder.emit(call_dps_packed(ExternFunc(parts.symbol), inputs, made).replace(span=call.span))
+        first = self.builder.emit(call_dps_packed(ExternFunc(parts.symbol), inputs, first_info).replace(span=call.span))
         rest = self.builder.add_func(parts.rest, f"{callee.name_hint}_rest")
         return call.replace(args=(rest, Tuple([first, *(given[buffer] for buffer in parts.needed)])))
 
@@ -162,8 +162,8 @@ class _Splitter(Rewriter):
             return None
         taken = tuple(answer[2])
         if len(set(taken)) != len(taken) or set(taken) != set(parts.taken) or taken[-1] is not parts.taken[-1]:
-            wanted, found = (", ".join(b.name for b in each) for each in (parts.taken, taken))
-            message = f"SplitCallTIRByPattern: {answer[0]} for {name} is given the buffers {found}, not {wanted}"
+            wanted, actual = (", ".join(b.name for b in each) for each in (parts.taken, taken))
+            message = f"SplitCallTIRByPattern: {answer[0]} for {name} is given the buffers {actual}, not {wanted}"
             hint = "give the buffers that the nests read, in any order, and the one they write last"
             raise self.builder.error(UNFIT, message, call.span, hint=hint)
         return _Parts(parts.symbol, taken, parts.rest, parts.needed)
@@ -229,17 +229,17 @@ def _match(pattern: PrimFunc, nests: Sequence[Stmt]) -> MatchResult | None:
     return MatchResult(pattern, tuple(values.values()), matched)
 
 
-def _parted(function: PrimFunc, first: Sequence[Stmt], others: Sequence[Stmt], symbol: str) -> _Parts | None:
+def _parted(function: PrimFunc, first: Sequence[Stmt], later_nests: Sequence[Stmt], symbol: str) -> _Parts | None:
     """A kernel as its first nests, whose one result the others read, and these."""
     params = [function.buffer_map[param] for param in function.params if param in function.buffer_map]
-    used, later = _buffers_in(first), set(_buffers_in(others))
+    used, later = _buffers_in(first), set(_buffers_in(later_nests))
     written = _written(first)
     results = [b for b in used if b in written and (b in later or b in params)]
-    if len(results) != 1 or (others and (results[0] in params or results[0] in _written(others))):
+    if len(results) != 1 or (later_nests and (results[0] in params or results[0] in _written(later_nests))):
         return None
     (result,) = results
     taken = (*(b for b in used if b in params and b is not result), result)
-    if not others:
+    if not later_nests:
         return _Parts(symbol, taken, None) if result is params[-1] else None
     root = _root(function)
     assert root is not None
@@ -248,8 +248,10 @@ def _parted(function: PrimFunc, first: Sequence[Stmt], others: Sequence[Stmt], s
     inputs = (result, *needed, params[-1])
     handles = [PrimVar(f"var_{buffer.name}", "handle") for buffer in inputs]
     allocated = tuple(b for b in root.alloc_buffers if b in later and b is not result)
-    block = root.replace(alloc_buffers=allocated, body=seq_of(others))
-    kept = {key: value for key, value in function.attrs.items() if key == "tir.noalias"}  # others are of the whole
+    block = root.replace(alloc_buffers=allocated, body=seq_of(later_nests))
+    kept = {
+        key: value for key, value in function.attrs.items() if key == "tir.noalias"
+    }  # other attributes describe the whole kernel
     rest = PrimFunc(
         tuple(handles),
         body=function.body.replace(block=block),
@@ -263,28 +265,28 @@ def _parted(function: PrimFunc, first: Sequence[Stmt], others: Sequence[Stmt], s
 
 def _buffers_in(stmts: Iterable[Stmt]) -> list[Buffer]:
     """The buffers that statements use, in the order of their first uses."""
-    found: dict[Buffer, None] = {}
+    buffers: dict[Buffer, None] = {}
 
     def visit(node: Node) -> None:
         if isinstance(node, Buffer):
-            found.setdefault(node)
+            buffers.setdefault(node)
 
     for stmt in stmts:
         pre_order_visit(stmt, visit)
-    return list(found)
+    return list(buffers)
 
 
 def _written(stmts: Iterable[Stmt]) -> set[Buffer]:
     """The buffers to which statements store."""
-    found: set[Buffer] = set()
+    buffers: set[Buffer] = set()
 
     def visit(node: Node) -> None:
         if isinstance(node, BufferStore):
-            found.add(node.buffer)
+            buffers.add(node.buffer)
 
     for stmt in stmts:
         pre_order_visit(stmt, visit)
-    return found
+    return buffers
 
 
 def _sizes(buffers: Sequence[Buffer], infos: Sequence[Any]) -> dict[PrimVar, PrimExpr]:

@@ -127,7 +127,7 @@ class _Sums(KnownValues):
         if not isinstance(info := inner.struct_info_, TensorStructInfo) or info.dims is None:
             return call
         left, right = operands
-        if left is None or right is None or not all(_is_like(part.tensor, info) for part in (left, right)):
+        if left is None or right is None or not all(_is_like(operand.tensor, info) for operand in (left, right)):
             return call
         # Of two whose floats are known the earlier one: fusion puts the sum behind what is computed first.
         if (left.floats is None, left.place) > (right.floats is None, right.place):
@@ -175,8 +175,8 @@ class _Sums(KnownValues):
         call = self.value(tensor)
         if not isinstance(call, Call) or not isinstance(operator := operator_of(call), Quantize):
             return None
-        made = self.scale(call.args[1], call.args[2], operator.out_dtype)
-        if made is None or made.scale != 1 or made.zero != scale.zero:
+        own_scale = self.scale(call.args[1], call.args[2], operator.out_dtype)
+        if own_scale is None or own_scale.scale != 1 or own_scale.zero != scale.zero:
             return None
         info = call.args[0].struct_info_
         if not isinstance(info, TensorStructInfo) or info.dtype != "float32":
@@ -202,8 +202,8 @@ class _Sums(KnownValues):
 
     def scale(self, scale: RelaxExpr, zero: RelaxExpr, dtype: DataType) -> _Scale | None:
         """A known scale and zero point of bytes."""
-        known = [self.value(part) for part in (scale, zero)]
-        numbers = [part.data.numpy() for part in known if isinstance(part, Constant)]
+        operands = [self.value(operand) for operand in (scale, zero)]
+        numbers = [constant.data.numpy() for constant in operands if isinstance(constant, Constant)]
         if dtype not in BYTES or len(numbers) < 2 or any(number.size != 1 for number in numbers):
             return None
         if numbers[0].dtype != np.float32 or numbers[1].dtype.kind not in "iu":
@@ -227,7 +227,8 @@ def _numbers(left: _Scale, right: _Scale, result: _Scale, has_relu: bool, is_byt
     """The numbers of the multiply-adds; integers of the left operand have no zero point where they are no bytes."""
     with np.errstate(all="ignore"):
         first, second = (
-            Dequantize().evaluate(one.every, one.scale, np.array(one.zero, np.int32)) for one in (left, right)
+            Dequantize().evaluate(operand.every, operand.scale, np.array(operand.zero, np.int32))
+            for operand in (left, right)
         )
         total = Add().evaluate(first[:, None], second[None, :])
         total = Relu().evaluate(total) if has_relu else total

@@ -274,16 +274,16 @@ class _MixedPrecision(Rewriter):
         """The dtypes of a value that only names others, if one of them is known here; else None."""
         match value:
             case Var():
-                return self._known(value)
+                return self._precision_of(value)
             case TupleGetItem(Var() as whole, index):
-                precision = self._known(whole)
+                precision = self._precision_of(whole)
                 return precision[index] if isinstance(precision, tuple) else None
             case Tuple(fields) if any(self._precision_of_value(field) is not None for field in fields):
                 return tuple(map(self._precision, fields))
             case _:
                 return None
 
-    def _known(self, var: Var) -> Precision | None:
+    def _precision_of(self, var: Var) -> Precision | None:
         if var in self.inputs and var not in self.values:
             new = self.inputs[var]
             self.values[var] = self._computed(new, var.struct_info, new.struct_info)
@@ -317,13 +317,13 @@ class _MixedPrecision(Rewriter):
 
     def variable(self, var: Var) -> RelaxExpr:
         may_differ = isinstance(var, DataflowVar) or var in self.inputs
-        precision = self._known(var) if may_differ else None
+        precision = self._precision_of(var) if may_differ else None
         return super().variable(var) if precision is None else self._original(precision)
 
     def _original(self, precision: Precision) -> RelaxExpr:
         """The value in the dtype of the program."""
         if isinstance(precision, tuple):
-            return Tuple([self._original(part) for part in precision])
+            return Tuple([self._original(field) for field in precision])
         return self._in_dtype(precision, precision.program)
 
     def _in_dtype(self, precision: Precisions, dtype: DataType) -> RelaxExpr:
@@ -339,7 +339,7 @@ class _MixedPrecision(Rewriter):
         """The dtypes in which a variable, or the fields of a tuple, are at hand."""
         if isinstance(expr, Tuple):
             return tuple(map(self._precision, expr.fields))
-        present = self._known(expr) if isinstance(expr, Var) else None
+        present = self._precision_of(expr) if isinstance(expr, Var) else None
         if present is None:
             present = self._computed(self.rewrite(expr), expr.struct_info, expr.struct_info)
             if isinstance(expr, Var) and isinstance(expr.struct_info, TensorStructInfo):
@@ -362,7 +362,7 @@ class _MixedPrecision(Rewriter):
 
     def _narrowed_value(self, precision: Precision) -> RelaxExpr:
         if isinstance(precision, tuple):
-            return Tuple([self._narrowed_value(part) for part in precision])
+            return Tuple([self._narrowed_value(field) for field in precision])
         return self._in_dtype(precision, self.narrow if precision.program == FLOAT32 else precision.program)
 
     # -- calls
@@ -393,7 +393,7 @@ class _MixedPrecision(Rewriter):
 
     def _is_unrounded(self, expr: RelaxExpr) -> bool:
         """True for a float32 result that may be narrow, and that only one binding reads."""
-        present = self._known(expr) if isinstance(expr, Var) and self.readers[expr] == 1 else None
+        present = self._precision_of(expr) if isinstance(expr, Var) and self.readers[expr] == 1 else None
         return isinstance(present, Precisions) and present.loses_nothing and present.computed == FLOAT32
 
     def _widened(self, expr: RelaxExpr) -> RelaxExpr:
@@ -408,11 +408,13 @@ class _MixedPrecision(Rewriter):
     def _operands_are_narrow(self, call: Call) -> bool:
         """True if every float32 operand is narrow, or may be made so; constants may."""
         for arg in leaves(call.args):
-            present = self._known(arg) if isinstance(arg, Var) else None
+            present = self._precision_of(arg) if isinstance(arg, Var) else None
             if present is None:
                 if isinstance(arg, Var) and any(map(_is_float32, fields_in(arg.struct_info))):
                     return False
-            elif not all(part.loses_nothing or part.program != FLOAT32 for part in _parts(present)):
+            elif not all(
+                precision.loses_nothing or precision.program != FLOAT32 for precision in _leaf_precisions(present)
+            ):
                 return False
         return True
 
@@ -426,12 +428,12 @@ def leaves(args: Sequence[RelaxExpr]) -> Iterator[RelaxExpr]:
             yield arg
 
 
-def _parts(precision: Precision) -> Iterator[Precisions]:
+def _leaf_precisions(precision: Precision) -> Iterator[Precisions]:
     if isinstance(precision, Precisions):
         yield precision
     else:
-        for part in precision:
-            yield from _parts(part)
+        for field in precision:
+            yield from _leaf_precisions(field)
 
 
 def _dtype(info: StructInfo) -> DataType:

@@ -33,15 +33,15 @@ def without_dataflow(func: Function) -> Function:
 
 
 def _has_dataflow(func: Function) -> bool:
-    found: list[Node] = []
+    blocks: list[Node] = []
 
     def visit(item: Node) -> bool:
         if isinstance(item, DataflowBlock):
-            found.append(item)
-        return not found and not isinstance(item, (Var, StructInfo))
+            blocks.append(item)
+        return not blocks and not isinstance(item, (Var, StructInfo))
 
     walk(func, visit)
-    return bool(found)
+    return bool(blocks)
 
 
 class _Dissolve(Substitution):
@@ -49,11 +49,11 @@ class _Dissolve(Substitution):
         defined = super().define(var)
         if not isinstance(defined, DataflowVar):
             return defined
-        made = Var(var.name_hint, defined.annotation, span=var.span)
-        if defined.struct_info_ is not None and made.struct_info_ is None:
-            with_info(made, defined.struct_info_)
-        self.variables[var] = made
-        return made
+        plain_var = Var(var.name_hint, defined.annotation, span=var.span)
+        if defined.struct_info_ is not None and plain_var.struct_info_ is None:
+            with_info(plain_var, defined.struct_info_)
+        self.variables[var] = plain_var
+        return plain_var
 
     def seq(self, seq: SeqExpr) -> SeqExpr:
         rebuilt = super().seq(seq)

@@ -39,5 +39,5 @@ class VDeviceOperands:
         return index
 
     def operand(self, vdevice: VDevice | None, span: Span | None = None, where: str = "") -> PrimValue:
-        """That number, as an argument."""
+        """Index of a virtual device, as an argument of a call."""
         return PrimValue(self.index(vdevice, span, where))

@@ -95,8 +95,8 @@ class _BuiltinLowering(Rewriter):
         raise self.refusal(call, call.op.name)
 
     def _packed(self, call: Call, name: str, args: Sequence[RelaxExpr]) -> Call:
-        made = Call(ExternFunc(name), tuple(args), None, (call.struct_info,), span=call.span)
-        return with_info(made, call.struct_info)
+        packed = Call(ExternFunc(name), tuple(args), None, (call.struct_info,), span=call.span)
+        return with_info(packed, call.struct_info)
 
     def _direct(self, call: Call, callee: RelaxExpr, args: Sequence[RelaxExpr]) -> Call:
         """A call of a packed function, or of whatever else the callee is."""

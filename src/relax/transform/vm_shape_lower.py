@@ -105,16 +105,16 @@ def VMShapeLower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
 
 def _captured(mod: IRModule) -> dict[str, int]:
     """For functions that closures are made of, how many parameters, the last ones, hold what is captured."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
 
     for function in mod.functions.values():
         for binding in bindings_in(function) if isinstance(function, Function) else ():
             match binding.value:
                 case Call(ExternFunc("vm.builtin.make_closure"), (GlobalVar(name), *values)):
-                    found[name] = max(len(values), found.get(name, 0))
+                    counts[name] = max(len(values), counts.get(name, 0))
                 case _:
                     pass
-    return found
+    return counts
 
 
 class _FunctionLowering:
@@ -190,10 +190,10 @@ class _FunctionLowering:
             (param, param.struct_info_ or _OBJECT, f"parameter {param.name_hint}", param.name_hint) for param in params
         )
 
-    def _match(self, values: Iterable[tuple[RelaxExpr, StructInfo, str, str]], known: StructInfo = _OBJECT) -> None:
+    def _match(self, values: Iterable[tuple[RelaxExpr, StructInfo, str, str]], guarantee: StructInfo = _OBJECT) -> None:
         """Match values against struct infos; what they are in messages, and in those about variables that they bind."""
-        subjects = {Subject(info, f"{self.name}: {what}", name): value for value, info, what, name in values}
-        _MatchLowering(self, subjects, known).write()
+        subjects = {Subject(info, f"{self.name}: {role}", name): value for value, info, role, name in values}
+        _MatchLowering(self, subjects, guarantee).write()
 
     def _check_result(self, func: Function, body: SeqExpr, result: RelaxExpr) -> None:
         """Compare the result where neither its info nor what erasure leaves of it proves that it fits.
@@ -202,8 +202,8 @@ class _FunctionLowering:
         what is derived by the rules of the language is not compared, here as in the interpreter.
         """
         expected = func.ret_struct_info
-        known = (item.struct_info_ or _OBJECT for item in (body.body, body))
-        if expected is None or any(is_base_of(expected, info) for info in known):
+        infos = (item.struct_info_ or _OBJECT for item in (body.body, body))
+        if expected is None or any(is_base_of(expected, info) for info in infos):
             return
         self._match([(result, expected, "result", "the result")])
 
@@ -218,10 +218,10 @@ class _FunctionLowering:
         self.span = binding.value.span or binding.span if isinstance(binding, VarBinding | MatchCast) else None
         if isinstance(binding, MatchCast):
             value = self._leaf(binding.value)
-            what, known = name_of(binding.value), binding.value.struct_info_ or _OBJECT
+            name, guarantee = name_of(binding.value), binding.value.struct_info_ or _OBJECT
             binds = not all(map(self.is_bound, bound_in(binding.struct_info)))
-            if binds or not is_base_of(binding.struct_info, known):
-                self._match([(value, binding.struct_info, f"match_cast of {what}", what)], known)
+            if binds or not is_base_of(binding.struct_info, guarantee):
+                self._match([(value, binding.struct_info, f"match_cast of {name}", name)], guarantee)
             self.bindings.append(binding if value is binding.value else binding.replace(value=value))
             return
         assert isinstance(binding, VarBinding)
@@ -229,8 +229,8 @@ class _FunctionLowering:
         self.bindings.append(binding if value is binding.value else binding.replace(value=value))
         var = binding.var
         claimed = var.struct_info_ or _OBJECT
-        known = guaranteed(binding.value)
-        if not is_base_of(claimed, known):
+        guarantee = guaranteed(binding.value)
+        if not is_base_of(claimed, guarantee):
             self._match([(var, claimed, claim(binding), var.name_hint)])
 
     def _value(self, value: RelaxExpr) -> RelaxExpr:
@@ -274,9 +274,9 @@ class _FunctionLowering:
                 return leaf
 
     def _shape(self, shape: ShapeExpr) -> Var:
-        known = self.shapes.get(shape)
-        if known is not None:
-            return known
+        cached = self.shapes.get(shape)
+        if cached is not None:
+            return cached
         self.compute(shape.values)
         codes = [self._code(value) for value in shape.values]
         heap = self.heap if any(code == LOAD_SLOT for code, _ in codes) else PrimValue(0)
@@ -291,9 +291,9 @@ class _FunctionLowering:
 
     def _prim_value(self, expr: PrimValue) -> Var:
         value = expr.value
-        known = self.scalars.get(value)
-        if known is not None:
-            return known
+        cached = self.scalars.get(value)
+        if cached is not None:
+            return cached
         self.compute([value])
         args = [self.heap, PrimValue(LOAD_SLOT), PrimValue(self.slot_of(value)), DataTypeImm(value.dtype)]
         var = self.call("vm.builtin.make_prim_value", args, PrimStructInfo(value=value), "value")
@@ -328,9 +328,9 @@ class _FunctionLowering:
         """The slot in which a variable or expression is kept; it need not hold the value yet."""
         if isinstance(value, PrimVar):
             return self.slots[value]
-        known = self.computed.get(value)
-        if known is not None:
-            return known
+        cached = self.computed.get(value)
+        if cached is not None:
+            return cached
         sources = " ".join(str(self.slots[var]) for var in free_vars(value))
         slot = self._new_slot(f"{_noted(value, prim_text(value))} from {sources}")
         self.computed.put(value, slot)
@@ -369,10 +369,10 @@ class _FunctionLowering:
 class _MatchLowering:
     """Writes the checks of values that are matched together as calls of builtins."""
 
-    def __init__(self, lowering: _FunctionLowering, values: dict[Subject, RelaxExpr], known: StructInfo) -> None:
+    def __init__(self, lowering: _FunctionLowering, values: dict[Subject, RelaxExpr], guarantee: StructInfo) -> None:
         self.lowering = lowering
         self.values = values
-        self.known = known
+        self.known = guarantee
         """The struct info guaranteed of each value already."""
 
     def write(self) -> None:
@@ -386,7 +386,7 @@ class _MatchLowering:
                     waiting.remove(whole)
                     self._match_parts(whole)
                 continue
-            if check.codes or not same_kind(info, self._known(subject)):
+            if check.codes or not same_kind(info, self._guaranteed(subject)):
                 self._match(check)
             if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
                 self._call("vm.builtin.match_shape_value", subject, info.shape)
@@ -396,11 +396,11 @@ class _MatchLowering:
             if subject in waiting:  # in the first round all of its variables were bound, where each stands first
                 self._match_parts(subject)
 
-    def _known(self, subject: Subject) -> StructInfo:
+    def _guaranteed(self, subject: Subject) -> StructInfo:
         """The struct info guaranteed of a value or a field: no more than before the match, as the shape variables of
         the value may not be bound yet.
         """
-        return self.known if subject.whole is None else _field_of(self._known(subject.whole), subject.index)
+        return self.known if subject.whole is None else _field_of(self._guaranteed(subject.whole), subject.index)
 
     def _value(self, subject: Subject) -> RelaxExpr:
         """A value, or a field, which is taken out of its tuple where it is first needed."""
@@ -421,16 +421,18 @@ class _MatchLowering:
         if kind is None:
             return
         name, size, dtype = kind
-        what: RelaxExpr = StringImm(name)
+        required: RelaxExpr = StringImm(name)
         if isinstance(info, TensorStructInfo) and info.vdevice is not None:
             where = f"in {self.lowering.name}"
-            what = self.lowering.devices.operand(info.vdevice, self.lowering.span, where)
+            required = self.lowering.devices.operand(info.vdevice, self.lowering.span, where)
         dims = [operand for _, operand in check.codes if isinstance(operand, PrimExpr)]
         self.lowering.compute(dims)
         heap = self.lowering.heap if dims else PrimValue(0)
         codes = [PrimValue(number) for axis in range(len(check.codes)) for number in self._code(check, axis)]
         count = PrimValue(len(check.codes))
-        self._call("vm.builtin.match", check.subject, heap, what, PrimValue(size), DataTypeImm(dtype), count, *codes)
+        self._call(
+            "vm.builtin.match", check.subject, heap, required, PrimValue(size), DataTypeImm(dtype), count, *codes
+        )
 
     def _match_parts(self, subject: Subject) -> None:
         """Match a value by a table of its struct infos."""
@@ -455,11 +457,11 @@ class _MatchLowering:
         def resolve(dim: PrimExpr) -> tuple[str, int] | None:
             return ("slot", self.lowering.slot_of(dim)) if is_computable(dim) else None
 
-        known = [dim for dim in all_dims(info) if is_computable(dim)]
-        self.lowering.compute(known)
-        what = f"the function type of {subject.name}"
-        text = InfoMaker(resolve).checked_text(info, what, self.lowering.span)
-        heap = self.lowering.heap if known else PrimValue(0)
+        computable = [dim for dim in all_dims(info) if is_computable(dim)]
+        self.lowering.compute(computable)
+        description = f"the function type of {subject.name}"
+        text = InfoMaker(resolve).checked_text(info, description, self.lowering.span)
+        heap = self.lowering.heap if computable else PrimValue(0)
         self._call("vm.builtin.check_func_info", subject, heap, StringImm(text))
 
     def _call(self, name: str, subject: Subject, *args: RelaxExpr) -> None:

@@ -185,13 +185,13 @@ def _bias(var: Var, total: Var | None, facts: BlockFacts) -> RelaxExpr | None:
     call = None if total is None else facts.values.get(total)
     if not isinstance(call, Call) or not is_call_of(call, Add):
         return None
-    others = [arg for arg in call.args if arg is not var]
-    if len(others) != 1 or (isinstance(others[0], Var) and others[0] in facts.values):
+    other_args = [arg for arg in call.args if arg is not var]
+    if len(other_args) != 1 or (isinstance(other_args[0], Var) and other_args[0] in facts.values):
         return None
-    sizes, width = dims(others[0]), (dims(var) or ())[-1:]
+    sizes, width = dims(other_args[0]), (dims(var) or ())[-1:]
     if sizes is None or len(sizes) != 1 or prove_shape_equal(sizes, width) is not Verdict.YES:
         return None
-    return others[0]
+    return other_args[0]
 
 
 def _activation(value: RelaxExpr | None) -> Operator | None:

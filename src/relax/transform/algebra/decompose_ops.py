@@ -79,15 +79,15 @@ class _Decomposer(Rewriter):
         """The tuple that batch_norm gives, of simple operators."""
         of_batch = self.training or operator.training
         x, gamma, beta, old_mean, old_variance = (self.wide(arg) for arg in call.args)
-        others = tuple(d for d in range(data.ndim) if d != operator.axis % data.ndim)
+        other_axes = tuple(d for d in range(data.ndim) if d != operator.axis % data.ndim)
         mean, variance = old_mean, old_variance
         if of_batch:
-            mean, variance = self.emit(op.mean(x, others)), self.emit(op.variance(x, others))
-        out = self.standardised(x, mean, variance, operator.epsilon, others)
+            mean, variance = self.emit(op.mean(x, other_axes)), self.emit(op.variance(x, other_axes))
+        out = self.standardised(x, mean, variance, operator.epsilon, other_axes)
         if operator.scale:
-            out = op.multiply(out, op.expand_dims(gamma, others))
+            out = op.multiply(out, op.expand_dims(gamma, other_axes))
         if operator.center:
-            out = op.add(out, op.expand_dims(beta, others))
+            out = op.add(out, op.expand_dims(beta, other_axes))
         if not of_batch:  # copies: a call gives fresh tensors
             copies = [op.astype(arg, str(dtype_of(arg))) for arg in call.args[3:]]
             return Tuple([narrowed(out, data), *copies], span=call.span)
@@ -151,5 +151,5 @@ def lifted(parameter: RelaxExpr, axes: Iterable[int], ndim: int) -> Any:
     order = sorted(range(len(axes)), key=axes.__getitem__)
     if order != list(range(len(axes))):
         parameter = op.permute_dims(parameter, order)
-    others = [axis for axis in range(ndim) if axis not in axes]
-    return op.expand_dims(parameter, others) if others else parameter
+    missing_axes = [axis for axis in range(ndim) if axis not in axes]
+    return op.expand_dims(parameter, missing_axes) if missing_axes else parameter

@@ -35,13 +35,13 @@ def ExpandMatmulOfSum(func: Function, mod: IRModule) -> Function:
     total = is_op("relax.add")(a, b)
     transposed = is_op("relax.permute_dims")(total)
     product = is_op("relax.matmul")(x, total | transposed)
-    known = known_before_running(func)
+    is_known = known_before_running(func)
 
     def expanded(expr: RelaxExpr, matched: Matched) -> RelaxExpr:
         terms = [matched[a], matched[b]]
         shapes = [dims(term) for term in terms]
         matmul, moved = operator_in(expr), matched.get(transposed)
-        if matmul is None or all(map(known, terms)) or shapes[0] is None or shapes[1] is None:
+        if matmul is None or all(map(is_known, terms)) or shapes[0] is None or shapes[1] is None:
             return expr
         if prove_shape_equal(shapes[0], shapes[1]) is not Verdict.YES:
             return expr

@@ -40,5 +40,5 @@ def read_counts(function: Function) -> Counter[Var]:
 
 def known_before_running(function: Function) -> Callable[[RelaxExpr], bool]:
     """Return a predicate for values that depend on constants and weights only (`num_input`)."""
-    known = set(computable_at_compile_time(function))
-    return lambda expr: isinstance(expr, Constant) or expr in known
+    computable = set(computable_at_compile_time(function))
+    return lambda expr: isinstance(expr, Constant) or expr in computable

@@ -39,11 +39,11 @@ class _Reorderer(KnownValues):
             return call
         permuted = [self.value(field) for field in fields]
         axes = _axes(permuted[0]) if permuted else None
-        if axes is None or any(_axes(part) != axes for part in permuted):
+        if axes is None or any(_axes(transposed) != axes for transposed in permuted):
             return call
         if any(self.reads[field] != 1 for field in fields):
             return call
-        sources = [part.args[0] for part in permuted if isinstance(part, Call)]
+        sources = [transposed.args[0] for transposed in permuted if isinstance(transposed, Call)]
         axis = 0 if concat.axis is None else concat.axis
         joined = Concat(axes[axis % len(axes)]).call(Tuple(sources))
         return PermuteDims(axes).call(joined)

@@ -38,10 +38,10 @@ def ReorderTakeAfterMatmul(func: Function, mod: IRModule) -> Function:
 
     def reordered(expr: RelaxExpr, matched: Matched) -> RelaxExpr:
         take, matmul = operator_in(rewriter.value(matched[taken])), operator_in(expr)
-        sizes, places = dims(matched[table]), dims(matched[indices])
+        sizes, index_dims = dims(matched[table]), dims(matched[indices])
         if not isinstance(take, Take) or not isinstance(matmul, Matmul):
             return expr
-        if sizes is None or places is None or len(places) != 1 or len(sizes) < 2 or take.axis is None:
+        if sizes is None or index_dims is None or len(index_dims) != 1 or len(sizes) < 2 or take.axis is None:
             return expr
         if dims(matched[x]) is None or dims(expr) is None or prove(sizes[-2] >= 1) is not True:
             return expr
@@ -60,10 +60,10 @@ def ReorderTakeAfterMatmul(func: Function, mod: IRModule) -> Function:
 
 def _of_each_batch(matmul: Matmul, x: RelaxExpr, table: RelaxExpr, indices: RelaxExpr) -> RelaxExpr | None:
     """The products of each batch of x and the matrix its index names; None if the batches are not as many."""
-    rows, sizes, places = dims(x), dims(table), dims(indices)
-    if rows is None or sizes is None or places is None or len(rows) != 3:
+    rows, sizes, index_dims = dims(x), dims(table), dims(indices)
+    if rows is None or sizes is None or index_dims is None or len(rows) != 3:
         return None
-    if prove(rows[0].equal(places[0])) is not True:
+    if prove(rows[0].equal(index_dims[0])) is not True:
         return None
     batch, m, _ = rows
     count, k, width = sizes

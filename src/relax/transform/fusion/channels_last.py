@@ -123,8 +123,8 @@ class _ChainCall:
 
     def has_weights(self) -> bool:
         """True if all weights are constants."""
-        known = {buffer for buffer, value in self.kernel.inputs if isinstance(value, Constant)}
-        return all(weights in known for weights in self.chain.weights)
+        constants = {buffer for buffer, value in self.kernel.inputs if isinstance(value, Constant)}
+        return all(weights in constants for weights in self.chain.weights)
 
 
 class _Calls(Rewriter):
@@ -153,7 +153,7 @@ class _Calls(Rewriter):
     def _chosen(self, block: DataflowBlock) -> set[Var]:
         """Choose the variables of a block that become channels-last."""
         calls: list[_ChainCall] = []
-        made: set[Var] = set()
+        computed: set[Var] = set()
         refused: set[Var] = set()
         for binding in block.bindings:
             call = self._call(binding) if isinstance(binding, VarBinding) else None
@@ -162,10 +162,10 @@ class _Calls(Rewriter):
                 calls.append(call)
                 images = call.images()
                 if isinstance(call.var, DataflowVar) and is_base_of(call.var.struct_info, binding.value.struct_info):
-                    made.add(call.var)
-            others = [value for value in (call.operands.values() if call else ()) if value not in images]
-            refused.update(others if call else (v for v in uses_of(binding).variables if v is not binding.var))
-        chosen = made - refused
+                    computed.add(call.var)
+            other_values = [value for value in (call.operands.values() if call else ()) if value not in images]
+            refused.update(other_values if call else (v for v in uses_of(binding).variables if v is not binding.var))
+        chosen = computed - refused
         while chosen:
             mixed = set[Var]().union(*(call.mixed(chosen) for call in calls))
             straight = [call for call in calls if call.turns_nothing(chosen)]

@@ -105,7 +105,7 @@ class _Block:
         groups: list[list[VarBinding]] = []
         used: set[int] = set()
         for last, kernel in enumerate(self.kernels):
-            chain = self._chain(last) if kernel is not None and self._of(kernel).is_product else None
+            chain = self._chain(last) if kernel is not None and self._cached_traits(kernel).is_product else None
             if chain is None or used & chain:
                 continue
             for members in (self._with_transposes(chain), chain):
@@ -128,8 +128,8 @@ class _Block:
                 if kernel is None or number in members or not self._is_private(number):
                     continue
                 members.add(number)
-                softmaxes += self._of(kernel).has_maximum
-                if self._of(kernel).is_product:
+                softmaxes += self._cached_traits(kernel).has_maximum
+                if self._cached_traits(kernel).is_product:
                     products += 1
                 else:
                     waiting += self.operands[number]
@@ -143,7 +143,7 @@ class _Block:
         for number in sorted(members):
             kernel = self.kernels[number]
             assert kernel is not None
-            is_first = self._of(kernel).is_product and number != last
+            is_first = self._cached_traits(kernel).is_product and number != last
             if is_first or reached.intersection(self.operands[number]):
                 reached.add(number)
         inside = all(self.readers[number] <= reached for number in reached - {last})
@@ -164,16 +164,16 @@ class _Block:
         while self._is_private(last) and len(self.readers[last]) == 1:
             (last,) = self.readers[last]
             kernel = self.kernels[last]
-            if kernel is None or not self._of(kernel).is_move:
+            if kernel is None or not self._cached_traits(kernel).is_move:
                 break
             members.add(last)
         return members
 
     def _is_transpose(self, number: int) -> bool:
         kernel = self.kernels[number]
-        return kernel is not None and self._of(kernel).is_transpose
+        return kernel is not None and self._cached_traits(kernel).is_transpose
 
-    def _of(self, kernel: KernelCall) -> _Traits:
+    def _cached_traits(self, kernel: KernelCall) -> _Traits:
         """Return the role that a kernel can play in attention."""
         traits = self._decided.traits.get(kernel.func)
         if traits is None:
@@ -191,8 +191,8 @@ class _Block:
     def _is_attention(self, function: Function) -> bool:
         """True if the merged kernels of a group are recognised as attention."""
         decided = self._decided.functions.setdefault(quick_hash(function), [])
-        for known, answer in decided:
-            if structural_equal(known, function):
+        for other, answer in decided:
+            if structural_equal(other, function):
                 return answer
         kernel = merged_kernel(function, self.calls)
         inlined = None if kernel is None else inline_blocks(kernel)

@@ -137,7 +137,7 @@ class _Block:
         if kernel is None or convolution is None:
             return False
         own = convolution.data, convolution.weights
-        images = [b for b, _ in kernel.inputs if b.ndim == RANK and all(b is not known for known in own)]
+        images = [b for b, _ in kernel.inputs if b.ndim == RANK and all(b is not operand for operand in own)]
         return all(is_const(size, 1) for b in images for d, size in enumerate(b.shape) if d != CHANNEL)
 
     def _has_weights(self, number: int) -> bool:
@@ -149,7 +149,7 @@ class _Block:
         if kernel is None or convolution is None:
             return None
         buffer = of(convolution)
-        return next((value for known, value in kernel.inputs if known is buffer), None)
+        return next((value for candidate, value in kernel.inputs if candidate is buffer), None)
 
     def _device(self, number: int) -> tuple[int, ...]:
         kernel: KernelCall | None = self.kernels[number]

@@ -88,8 +88,8 @@ def groups_of(block: DataflowBlock, calls: KernelCalls, max_depth: int) -> list[
             kind = OpPatternKind.ELEMWISE
         if isinstance(binding.value, Call) and effects_of(binding.value, calls.mod).may_change:
             writes += 1
-        place = nodes[source].place if source is not None else (writes, _devices(kernel))
-        nodes.append(FusionNode(kind, [], not isinstance(binding.var, DataflowVar), place))
+        region = nodes[source].place if source is not None else (writes, _devices(kernel))
+        nodes.append(FusionNode(kind, [], not isinstance(binding.var, DataflowVar), region))
         for var in _used(binding):
             if var in numbers and numbers[var] < number:
                 nodes[numbers[var]].consumers.append((number, _edge(var, kernel, kind)))
@@ -115,9 +115,9 @@ def _with_narrow_results(
         if len(group) < 2 or nodes[last].is_external or not _widens_bytes(kernels[last]):
             continue
         readers = [number for number, _ in nodes[last].consumers]
-        others = {id(owners.get(number)): owners.get(number) for number in readers}
-        reader = next(iter(others.values()), None)
-        if len(others) != 1 or reader is None or nodes[readers[0]].place != nodes[last].place:
+        reader_groups = {id(owners.get(number)): owners.get(number) for number in readers}
+        reader = next(iter(reader_groups.values()), None)
+        if len(reader_groups) != 1 or reader is None or nodes[readers[0]].place != nodes[last].place:
             continue
         plain = all(edge == OpPatternKind.ELEMWISE for _, edge in nodes[last].consumers)
         if plain and all(nodes[number].kind <= OpPatternKind.BROADCAST for number in readers):

@@ -168,9 +168,9 @@ class _PatternFuser(Rewriter):
         if group is None:
             super().var_binding(binding)
             return
-        made = outlined(group.members, group.attrs, lift_constants=not self.bind_constants)
-        callee = self.builder.add_func(made.function, group_name(group.members))
-        call = made.call(callee, [self.rewrite(argument) for argument in made.arguments])
+        outline = outlined(group.members, group.attrs, lift_constants=not self.bind_constants)
+        callee = self.builder.add_func(outline.function, group_name(group.members))
+        call = outline.call(callee, [self.rewrite(argument) for argument in outline.arguments])
         self.bind(binding, self.builder.normalize(call.replace(span=binding.value.span)))
 
 
@@ -220,8 +220,8 @@ class _GroupMatcher:
         if matched is None:
             return None
         members = {root.var}
-        for part, expr in matched.items():
-            if isinstance(part, _GROUPED) and isinstance(holder := self.facts.match.holder(expr), Var):
+        for subpattern, expr in matched.items():
+            if isinstance(subpattern, _GROUPED) and isinstance(holder := self.facts.match.holder(expr), Var):
                 members.add(holder)
         if not self.may_group(members, root.var):
             return None

@@ -71,9 +71,9 @@ def post_dominators(nodes: Sequence[FusionNode]) -> list[_Dominator]:
         node = nodes[number]
         if node.is_external or not node.consumers:
             continue
-        (parent, kind), *others = node.consumers
+        (parent, kind), *rest = node.consumers
         common: int | None = parent
-        for consumer, edge in others:
+        for consumer, edge in rest:
             common, path = _common(tree, common, consumer)
             kind = max(kind, edge, path)
         if common is None:

@@ -119,11 +119,11 @@ class _Match:
                 fits.append(self.tensor(buffer, value.struct_info_))
                 tensors.append((buffer, value))
         results = [self.func.buffer_map.get(p) for p in params[out_at : out_at + len(outputs)]]
-        made = [(b, info) for b, info in zip(results, outputs, strict=True) if b is not None]
-        fits += [len(made) == len(outputs), *(self.tensor(b, info) for b, info in made)]
+        output_buffers = [(b, info) for b, info in zip(results, outputs, strict=True) if b is not None]
+        fits += [len(output_buffers) == len(outputs), *(self.tensor(b, info) for b, info in output_buffers)]
         if not all(fits) or not all(self.size_fits(size, dim) for size, dim in self.sizes):
             return None
-        return KernelCall(self.func, callee, tuple(tensors), tuple(made), self.values, returns_tuple)
+        return KernelCall(self.func, callee, tuple(tensors), tuple(output_buffers), self.values, returns_tuple)
 
     def computed(self, param: Var, value: PrimExpr, outputs: tuple[TensorStructInfo, ...]) -> bool:
         """Bind a scalar that a kernel would compute itself. A kernel wraps around where the caller has an error.

@@ -115,14 +115,14 @@ class _Merger(Rewriter):
         names = [callee.name_hint for callee in callees if isinstance(callee, GlobalVar)]
         codegen = codegen_of(self.composites[names[0]])
         name = f"{'_'.join(names)[:LONGEST_NAME]}_{codegen}"
-        made = outlined(group, {CODEGEN: codegen, "global_symbol": name}, outputs=results)
-        function = _with_local_functions(made.function, self.composites)
-        call = made.call(self.builder.add_func(function, name))
+        outline = outlined(group, {CODEGEN: codegen, "global_symbol": name}, outputs=results)
+        function = _with_local_functions(outline.function, self.composites)
+        call = outline.call(self.builder.add_func(function, name))
         if len(results) == 1:
             return [VarBinding(results[0], call, span=group[-1].span)]
         whole = DataflowVar("results")
-        parts = [VarBinding(var, TupleGetItem(whole, i)) for i, var in enumerate(results)]
-        return [VarBinding(whole, call, span=group[-1].span), *parts]
+        projections = [VarBinding(var, TupleGetItem(whole, i)) for i, var in enumerate(results)]
+        return [VarBinding(whole, call, span=group[-1].span), *projections]
 
 
 def _results(group: Sequence[VarBinding], block: DataflowBlock) -> list[Var]:

@@ -62,8 +62,8 @@ class MergedKernel:
             case TupleGetItem(source, index):
                 fields = self.held(source)
                 return fields[index] if isinstance(fields, tuple) else None
-            case Tuple(parts):
-                items = [self.held(part) for part in parts]
+            case Tuple(elements):
+                items = [self.held(element) for element in elements]
                 buffers = tuple(item for item in items if isinstance(item, Buffer))
                 return buffers if len(buffers) == len(items) else None
             case _:
@@ -98,46 +98,46 @@ class MergedKernel:
         self.statements += body.seq if isinstance(body, SeqStmt) else (body,)
 
     def add_precondition(self, item: Precondition) -> None:
-        known = any(
+        is_present = any(
             item.message == other.message and structural_equal(item.condition, other.condition)
             for other in self.preconditions
         )
-        if not known:
+        if not is_present:
             self.preconditions.append(item)
 
 
 def merged_kernel(function: Function, calls: KernelCalls) -> PrimFunc | None:
     """The PrimFunc that a function of kernels is; None if it is more than that."""
-    parts = MergedKernel(calls)
-    params, sizes = _parameters(function, parts)
+    merged = MergedKernel(calls)
+    params, sizes = _parameters(function, merged)
     body = function.body
     if params is None or not isinstance(body, SeqExpr):
         return None
-    if not all(parts.binding(binding) for block in body.blocks for binding in block.bindings):
+    if not all(merged.binding(binding) for block in body.blocks for binding in block.bindings):
         return None
-    held = parts.held(body.body)
+    held = merged.held(body.body)
     outputs = held if isinstance(held, tuple) else () if held is None else (held,)
-    made = set(parts.allocated)
-    if not outputs or len(set(outputs)) < len(outputs) or not made.issuperset(outputs):
+    fresh = set(merged.allocated)
+    if not outputs or len(set(outputs)) < len(outputs) or not fresh.issuperset(outputs):
         return None
-    statements = _needed(parts.statements, outputs)
+    statements = _needed(merged.statements, outputs)
     handles = [PrimVar(f"var_{buffer.name}", "handle") for buffer in (*params, *outputs)]
     buffer_map = dict(zip(handles, (*params, *outputs), strict=True))
     used = {pointer for stmt in statements for side in buffers_used(stmt) for pointer in side}
-    allocated = [b for b in parts.allocated if b not in outputs and b.data in used]
+    allocated = [b for b in merged.allocated if b not in outputs and b.data in used]
     seq = statements[0] if len(statements) == 1 else SeqStmt(tuple(statements))
     root = Block((), (), (), "root", seq, alloc_buffers=tuple(allocated))
     func = PrimFunc(
         (*handles[: len(params)], *sizes, *handles[len(params) :]),
         BlockRealize((), IntImm("bool", 1), root),
         buffer_map=buffer_map,
-        preconditions=tuple(parts.preconditions),
+        preconditions=tuple(merged.preconditions),
         attrs={"tir.noalias": True},
     )
     return renew_bound_vars(func)
 
 
-def _parameters(function: Function, parts: MergedKernel) -> tuple[list[Buffer] | None, list[PrimVar]]:
+def _parameters(function: Function, merged: MergedKernel) -> tuple[list[Buffer] | None, list[PrimVar]]:
     """The buffers of tensor parameters, and the variables that R.Shape parameters bind. None if there are others."""
     buffers: list[Buffer] = []
     sizes: list[PrimVar] = []
@@ -149,7 +149,7 @@ def _parameters(function: Function, parts: MergedKernel) -> tuple[list[Buffer] |
                         return None, []
                     sizes.append(value)
             case TensorStructInfo() as info if dims_of(info) is not None and not sizes:
-                parts.buffers[param] = buffer = decl_buffer(dims_of(info), info.dtype, param.name_hint)
+                merged.buffers[param] = buffer = decl_buffer(dims_of(info), info.dtype, param.name_hint)
                 buffers.append(buffer)
             case _:
                 return None, []

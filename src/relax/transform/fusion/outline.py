@@ -98,8 +98,12 @@ def outlined(
 def operands_of(value: RelaxExpr) -> list[RelaxExpr]:
     """The leaves that a value reads, those in tuples in their place."""
     match value:
-        case Call(_, parts) | Tuple(parts):
-            return [leaf for part in parts for leaf in (operands_of(part) if isinstance(part, Tuple) else [part])]
+        case Call(_, operands) | Tuple(operands):
+            return [
+                leaf
+                for operand in operands
+                for leaf in (operands_of(operand) if isinstance(operand, Tuple) else [operand])
+            ]
         case TupleGetItem(source):
             return operands_of(source) if isinstance(source, Tuple) else [source]
         case _:

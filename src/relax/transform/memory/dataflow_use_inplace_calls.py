@@ -76,11 +76,11 @@ class _Choices:
             case _:
                 return
         for position, value in enumerate(fields):
-            others = [other for i, other in enumerate(fields) if i != position]
+            other_fields = [other for i, other in enumerate(fields) if i != position]
             if (
                 self.is_alike(value, call)
                 and self.is_last_use(value, binding, aliases, own)
-                and not any(aliases.may_share(value, other) for other in others)
+                and not any(aliases.may_share(value, other) for other in other_fields)
                 and self.kernel(callee, position) is not None
             ):
                 self.reused[binding.var] = position
@@ -113,17 +113,17 @@ class _Choices:
 
 def _calls(expr: RelaxExpr) -> list[tuple[VarBinding, Call, bool]]:
     """The bindings of calls in a sequence and its branches, and whether each stands in a dataflow block."""
-    found: list[tuple[VarBinding, Call, bool]] = []
+    calls: list[tuple[VarBinding, Call, bool]] = []
     for block in expr.blocks if isinstance(expr, SeqExpr) else ():
         for binding in block.bindings:
             match binding:
                 case VarBinding(_, Call() as call):
-                    found.append((binding, call, isinstance(block, DataflowBlock)))
+                    calls.append((binding, call, isinstance(block, DataflowBlock)))
                 case VarBinding(_, If() as value):
-                    found += _calls(value.true_branch) + _calls(value.false_branch)
+                    calls += _calls(value.true_branch) + _calls(value.false_branch)
                 case _:
                     pass
-    return found
+    return calls
 
 
 class _InPlace(Rewriter):

@@ -131,9 +131,9 @@ def _holds_memory(var: Var) -> bool:
 
 def _all_bindings(expr: RelaxExpr) -> Iterable[VarBinding]:
     """The bindings of values in a sequence, or in the branches of an If, in order of evaluation."""
-    parts = (expr.true_branch, expr.false_branch) if isinstance(expr, If) else (expr,)
-    for part in parts:
-        for block in part.blocks if isinstance(part, SeqExpr) else ():
+    sequences = (expr.true_branch, expr.false_branch) if isinstance(expr, If) else (expr,)
+    for sequence in sequences:
+        for block in sequence.blocks if isinstance(sequence, SeqExpr) else ():
             for binding in block.bindings:
                 if isinstance(binding, VarBinding):
                     yield binding

@@ -101,7 +101,7 @@ class _Search:
 
     def _chain(self, order: Sequence[int], tops: Any, sizes: Any) -> list[int]:
         """The tensors from the top down. Each comes before the last in the order: some may have no bytes."""
-        rank = {item: place for place, item in enumerate(order)}
+        rank = {item: position for position, item in enumerate(order)}
         chain = [int(tops.argmax())]
         while tops[top := chain[-1]] > sizes[top]:
             bottom = tops[top] - sizes[top]
@@ -112,7 +112,7 @@ class _Search:
 
 def below(lives: Lives, order: Sequence[int]) -> list[list[int]]:
     """For each tensor, those it meets that come before it in an order."""
-    rank = {item: place for place, item in enumerate(order)}
+    rank = {item: position for position, item in enumerate(order)}
     return [[j for j in lives.meets[i] if rank[j] < rank[i]] for i in range(len(order))]
 
 

@@ -65,19 +65,19 @@ class SizeTable:
         return size
 
     def _dimension(self, dim: PrimExpr) -> Size:
-        parts = self._parts(dim)
-        if parts is not None:
-            return parts
+        size = self._polynomial(dim)
+        if size is not None:
+            return size
         # A negative dimension is an error where the tensor is made; until then it counts as 0.
         return {(self._number(dim if is_nonnegative(dim) else Max(dim, const(0, dim.dtype))),): 1}
 
-    def _parts(self, dim: PrimExpr) -> Size | None:
+    def _polynomial(self, dim: PrimExpr) -> Size | None:
         """A sum of products of what is never negative; None if it is something else."""
         match dim:
             case IntImm(_, value):
                 return None if value < 0 else {(): value} if value else NOTHING
             case Add(a, b) | Mul(a, b):
-                first, second = self._parts(a), self._parts(b)
+                first, second = self._polynomial(a), self._polynomial(b)
                 if first is None or second is None:
                     return None
                 return plus(first, second) if isinstance(dim, Add) else _product(first, second)
@@ -109,16 +109,16 @@ class SizeTable:
         return self._at_most[key]
 
     def _is_covered(self, a: Size, b: Size) -> bool:
-        """True if each term of `a` that exceeds its like in `b` is covered by terms that `b` has left."""
-        left = {m: b.get(m, 0) - a.get(m, 0) for m in {**a, **b}}
-        over = [m for m, rest in left.items() if rest < 0]
+        """True if every term of `a` that exceeds its term of `b` is covered by surplus terms of `b`."""
+        surplus = {m: b.get(m, 0) - a.get(m, 0) for m in {**a, **b}}
+        over = [m for m, rest in surplus.items() if rest < 0]
         for monomial in over:
-            for other in left:
-                if left[other] > 0 and left[monomial] < 0 and self._is_least(monomial, other):
-                    moved = min(left[other], -left[monomial])
-                    left[other] -= moved
-                    left[monomial] += moved
-            if left[monomial] < 0:
+            for other in surplus:
+                if surplus[other] > 0 and surplus[monomial] < 0 and self._is_least(monomial, other):
+                    moved = min(surplus[other], -surplus[monomial])
+                    surplus[other] -= moved
+                    surplus[monomial] += moved
+            if surplus[monomial] < 0:
                 return False
         return True
 
@@ -209,8 +209,8 @@ class SizeTable:
 
     def expression(self, height: Height) -> PrimExpr:
         """A height as a scalar expression."""
-        result, *others = [self._sum(size) for size in height]
-        for other in others:
+        result, *rest = [self._sum(size) for size in height]
+        for other in rest:
             result = Max(result, other)
         return result
 
@@ -247,7 +247,7 @@ def plus(a: Size, b: Size) -> Size:
 
 def raised(height: Height, size: Size) -> Height:
     """A height, and a size on top of it."""
-    return tuple(plus(part, size) for part in height)
+    return tuple(plus(operand, size) for operand in height)
 
 
 def padded(size: Size) -> Size:

@@ -146,5 +146,5 @@ class _Planning(Rewriter):
         """Allocate the storage of a plan; the first of its tensors says where."""
         device, scope = allocation.args[2:]
         size = ShapeExpr((item.size,))
-        made = memory.alloc_storage(size, device, scope, "uint8")
-        return self.builder.emit(made.replace(span=allocation.span), "storage")
+        call = memory.alloc_storage(size, device, scope, "uint8")
+        return self.builder.emit(call.replace(span=allocation.span), "storage")
