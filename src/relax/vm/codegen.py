@@ -194,8 +194,8 @@ class _Generator:
                 else:
                     self.builder.emit_call(self._symbol(name), [self._operand(arg) for arg in call.args], dst)
             case _:
-                what = getattr(call.op, "name", type(call.op).__name__)
-                self._refuse(f"the call of {what} is not lowered", call)
+                callee = getattr(call.op, "name", type(call.op).__name__)
+                self._refuse(f"the call of {callee} is not lowered", call)
 
     def _symbol(self, name: str) -> str:
         """Name of a module's function in the function table; packed functions keep their own name."""
@@ -243,16 +243,16 @@ class _Generator:
             case ExternFunc(name):
                 return self.builder.f(name)
             case _:
-                what = "a local function" if isinstance(expr, Function) else type(expr).__name__
-                self._refuse(f"{what} is left where a value is expected", expr)
+                kind = "a local function" if isinstance(expr, Function) else type(expr).__name__
+                self._refuse(f"{kind} is left where a value is expected", expr)
                 return Imm(0)
 
     def _variable(self, var: Var) -> Operand:
-        known = self._values.get(var)
-        if known is None:
+        operand = self._values.get(var)
+        if operand is None:
             self._refuse(f"the variable {var.name_hint} is used where it has no value", var)
             return Imm(0)
-        return known
+        return operand
 
     def _literal(self, value: Any) -> Operand:
         return self.builder.convert_constant(value)
@@ -268,13 +268,13 @@ class _Generator:
                 return 0
 
     def _constant(self, expr: Constant, shared: bool) -> Operand:
-        known = self.constants.get(id(expr))
-        if known is None:
-            known = self.constants[id(expr)] = expr, self.builder.convert_constant(expr.tensor)
+        entry = self.constants.get(id(expr))
+        if entry is None:
+            entry = self.constants[id(expr)] = expr, self.builder.convert_constant(expr.tensor)
         if shared:
-            return known[1]
+            return entry[1]
         dst = self._register()
-        self.builder.emit_call("vm.builtin.copy_tensor", [known[1]], dst)
+        self.builder.emit_call("vm.builtin.copy_tensor", [entry[1]], dst)
         return dst
 
     def _refuse(self, message: str, expr: RelaxExpr) -> None:
@@ -310,11 +310,11 @@ def _add_uses(expr: RelaxExpr, uses: dict[Var, int]) -> None:
         case TupleGetItem(source):
             _add_uses(source, uses)
         case Call(op, args):
-            for part in (op, *args):
-                _add_uses(part, uses)
+            for child in (op, *args):
+                _add_uses(child, uses)
         case If(cond, yes, no):
-            for part in (cond, yes, no):
-                _add_uses(part, uses)
+            for child in (cond, yes, no):
+                _add_uses(child, uses)
         case SeqExpr():
             for binding in _bindings(expr):
                 _add_uses(binding.value, uses)

@@ -61,24 +61,24 @@ _LEAVES: Final = (Var, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm, G
 def _is_first_order(function: Function) -> bool:
     infos: dict[int, StructInfo] = {}
     pending: list[RelaxExpr] = [function.body]
-    parts: list[Node] = list(function.params)
+    nodes: list[Node] = list(function.params)
     while pending:
         expr = pending.pop()
         if isinstance(expr, SeqExpr):
-            parts += [expr.body, *(part for b in expr.blocks for c in b.bindings for part in (c.var, c.value))]
+            nodes += [expr.body, *(node for b in expr.blocks for c in b.bindings for node in (c.var, c.value))]
             pending += [b.value for block in expr.blocks for b in block.bindings if isinstance(b.value, If)]
         elif isinstance(expr, If):
-            parts.append(expr.cond)
+            nodes.append(expr.cond)
             pending += [expr.true_branch, expr.false_branch]
         else:
-            parts.append(expr)
+            nodes.append(expr)
     functions = (GlobalVar, ExternFunc, Function)
-    return not any(isinstance(part, functions) for part in parts) and all(
-        _is_part_of_first_order(part, infos) for part in parts if not isinstance(part, If)
+    return not any(isinstance(node, functions) for node in nodes) and all(
+        _is_part_of_first_order(node, infos) for node in nodes if not isinstance(node, If)
     )
 
 
-def _is_part_of_first_order(part: Node, infos: dict[int, StructInfo]) -> bool:
+def _is_part_of_first_order(root: Node, infos: dict[int, StructInfo]) -> bool:
     """True if a node and its descendants are first-order."""
     first_order = True
 
@@ -87,11 +87,11 @@ def _is_part_of_first_order(part: Node, infos: dict[int, StructInfo]) -> bool:
         first_order = first_order and _is_node_of_first_order(node, infos)
         return first_order and not isinstance(node, _LEAVES)
 
-    if isinstance(part, _LEAVES):
-        return _is_node_of_first_order(part, infos)
-    if isinstance(part, Call) and all(type(arg) in _VALUES for arg in part.args):
-        return all(_is_node_of_first_order(node, infos) for node in (part, *part.args))
-    walk(part, visit)
+    if isinstance(root, _LEAVES):
+        return _is_node_of_first_order(root, infos)
+    if isinstance(root, Call) and all(type(arg) in _VALUES for arg in root.args):
+        return all(_is_node_of_first_order(node, infos) for node in (root, *root.args))
+    walk(root, visit)
     return first_order
 
 

@@ -29,11 +29,11 @@ def compile_functions(
     compiled = frozenset(names)
     table = ProgramTable(builder, {} if constants is None else constants)
 
-    def made() -> Iterator[tuple[str, PrimFunc]]:
+    def compile_lazily() -> Iterator[tuple[str, PrimFunc]]:
         for name in names:
             function = mod[name]
             assert isinstance(function, Function)
             yield (f"{COMPILED_PREFIX}{name}", HostFunction(mod, table, compiled, FORMS).compile(name, function))
         builder.set_compiled(names, table.cells)
 
-    return LaterFunctions([f"{COMPILED_PREFIX}{name}" for name in names], made())
+    return LaterFunctions([f"{COMPILED_PREFIX}{name}" for name in names], compile_lazily())

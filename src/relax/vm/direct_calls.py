@@ -131,13 +131,13 @@ class _Matching:
         expected = substitute(expr, self.values)
         if isinstance(expected, IntImm) and isinstance(size, IntImm):
             return expected.value == size.value
-        found = self._meaning(size)
+        actual = self._meaning(size)
         wanted = substitute(expr, {var: self._meaning(self.values[var]) for var in names})
-        if structural_equal(found, wanted):
+        if structural_equal(actual, wanted):
             return True
         if not scalar_never_fails(substitute(expr, {var: self._plain(var) for var in names})):
             return False
-        if not self.slots.are_equal(found, wanted):
+        if not self.slots.are_equal(actual, wanted):
             self.conditions.append(EQ(size, expected))
         return True
 
@@ -146,11 +146,11 @@ class _Matching:
 
     def _other(self, expr: PrimExpr) -> PrimExpr:
         """Return the variable for a number that is not in a slot."""
-        known = self.others.get(expr)
-        if known is None:
-            known = Var("number", "int64")
-            self.others.put(expr, known)
-        return known
+        number = self.others.get(expr)
+        if number is None:
+            number = Var("number", "int64")
+            self.others.put(expr, number)
+        return number
 
     def _plain(self, var: Var) -> PrimExpr:
         """A constant, or a fresh variable for an unknown number (a SizeVar if it is known to be a size)."""

@@ -26,8 +26,8 @@ class NaNReport:
 
     def __str__(self) -> str:
         head = f"{self.variable} = " if self.variable else ""
-        place = f"{self.location}: " if self.location else ""
-        return f"{place}{head}{self.message}"
+        location = f"{self.location}: " if self.location else ""
+        return f"{location}{head}{self.message}"
 
 
 def find_nan(

@@ -118,11 +118,11 @@ class Slots:
         if slot not in self._meanings:
             definition = self._definitions.get(slot)
             if definition is None or definition.dtype != "int64":
-                made = (SizeVar if slot in self._sizes else Var)(f"slot{slot}", "int64")
+                meaning = (SizeVar if slot in self._sizes else Var)(f"slot{slot}", "int64")
             else:
                 values = {var: self._meaning_of(self._origins[var]) for var in free_vars(definition)}
-                made = substitute(definition, values)
-            self._meanings[slot] = made
+                meaning = substitute(definition, values)
+            self._meanings[slot] = meaning
         return self._meanings[slot]
 
     def are_equal(self, a: PrimExpr, b: PrimExpr) -> bool:

@@ -283,12 +283,12 @@ def fits_form(call: Call) -> bool:
     if name != "match":
         return all(map(_kind_of_literal, call.args[_LITERALS.get(name, len(call.args)) :]))
     numbers = call.args[3:-1]
-    found = "".join(map(_kind_of_literal, numbers))
-    if found[:3] != "iti":
+    kinds = "".join(map(_kind_of_literal, numbers))
+    if kinds[:3] != "iti":
         return False
     kind, count = call.args[2], _integer(numbers[2])
-    known = _kind_of_literal(kind) == "i" or getattr(kind, "value", None) in _KINDS
-    return known and len(numbers) == 3 + 2 * count and found[3:] in ("ii" * count, "in" * count)
+    is_supported = _kind_of_literal(kind) == "i" or getattr(kind, "value", None) in _KINDS
+    return is_supported and len(numbers) == 3 + 2 * count and kinds[3:] in ("ii" * count, "in" * count)
 
 
 def _kind_of_literal(arg: RelaxExpr) -> str:

@@ -33,17 +33,17 @@ def result_allocations(func: Function, outputs: int) -> dict[int, int]:
         return expr
 
     result = origin(body.body)
-    made: tuple[RelaxExpr, ...] = (result,)
+    fields: tuple[RelaxExpr, ...] = (result,)
     if isinstance(result, Tuple):
-        made = result.fields
+        fields = result.fields
     elif isinstance(result, Call) and _calls(result, "vm.builtin.make_tuple"):
-        made = result.args
-    found: dict[int, int] = {}
-    for position, field in enumerate(made[:outputs]):
+        fields = result.args
+    positions: dict[int, int] = {}
+    for position, field in enumerate(fields[:outputs]):
         call = origin(field)
         if _calls(call, "vm.builtin.alloc_tensor"):
-            found.setdefault(id(call), position)
-    return found
+            positions.setdefault(id(call), position)
+    return positions
 
 
 def _calls(expr: RelaxExpr, name: str) -> bool:
@@ -54,9 +54,9 @@ def _variables_in(expr: RelaxExpr) -> list[Var]:
     """Variables read by an expression."""
     if isinstance(expr, Call) and not any(isinstance(arg, Tuple) for arg in expr.args):
         return [arg for arg in (expr.op, *expr.args) if isinstance(arg, Var)]
-    found: list[Var] = []
-    walk(expr, lambda node: found.append(node) if isinstance(node, Var) else None)
-    return found
+    variables: list[Var] = []
+    walk(expr, lambda node: variables.append(node) if isinstance(node, Var) else None)
+    return variables
 
 
 def last_uses(bindings: Sequence[Bound], result: RelaxExpr, params: Sequence[Var]) -> list[list[Var]]:
@@ -64,8 +64,8 @@ def last_uses(bindings: Sequence[Bound], result: RelaxExpr, params: Sequence[Var
     last = dict.fromkeys(params, 0)
     last |= {binding.var: i for i, binding in enumerate(bindings)}
 
-    for i, part in enumerate((*(binding.value for binding in bindings), result)):
-        for var in _variables_in(part):
+    for i, value in enumerate((*(binding.value for binding in bindings), result)):
+        for var in _variables_in(value):
             if var in last:
                 last[var] = i
     ends: list[list[Var]] = [[] for _ in range(len(bindings) + 1)]

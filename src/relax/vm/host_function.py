@@ -270,7 +270,7 @@ class HostFunction:
             return self._kernel(call, name, callee)
         if isinstance(callee, Function):
             args = [self._operand(arg) for arg in call.args]
-            with self.placed("", known=not tail):
+            with self.placed("", located=not tail):
                 return self._relax(name, args, tail)
         form = self._forms.get(name)
         effects = BUILTINS[name].effects if name in BUILTINS else UNKNOWN
@@ -440,17 +440,17 @@ class HostFunction:
         self._out = outside
 
     @contextmanager
-    def placed(self, callee: str, foreign: bool = False, known: bool = True) -> Generator[None]:
+    def placed(self, callee: str, foreign: bool = False, located: bool = True) -> Generator[None]:
         """Context manager: annotate errors of the statements written inside with the current source location.
 
-        Without an effect if not `known`: in tail calls, whose location is the callee's.
+        Without `located`, it has no effect: in tail calls, whose location is the callee's.
         """
         outside, self._out = self._out, []
         yield
         out, self._out = self._out, outside
         if not out:
             return
-        if not known:
+        if not located:
             self._out += out
             return
         text = place_text(self.name, self._location, callee, foreign)
@@ -488,10 +488,10 @@ class HostFunction:
         return self._cell(self.r, register)
 
     def _cell(self, cells: PrimVar, index: int) -> PrimExpr:
-        known = self._cells.get((cells, index))
-        if known is None:
-            known = self._cells[cells, index] = cell_call("anylist_getitem", cells, index)
-        return known
+        cell = self._cells.get((cells, index))
+        if cell is None:
+            cell = self._cells[cells, index] = cell_call("anylist_getitem", cells, index)
+        return cell
 
     def set(self, register: int, value: HostValue) -> None:
         """Store a value in a register."""
@@ -512,14 +512,14 @@ class HostFunction:
             self._make_tuple(value, to, {})
         return self.at(to)
 
-    def _make_tuple(self, value: Fields, to: int, made: dict[int, Register]) -> None:
-        """Store a tuple in a register; `made` holds the nested tuples created for it so far, by identity."""
+    def _make_tuple(self, value: Fields, to: int, nested: dict[int, Register]) -> None:
+        """Store a tuple in a register; `nested` holds the nested tuples created for it so far, by identity."""
         fields: list[HostValue] = []
         for field in value.fields:
-            if isinstance(field, Fields) and id(field) not in made:
-                made[id(field)] = Register(self.registers.take())
-                self._make_tuple(field, made[id(field)].index, made)
-            fields.append(made.get(id(field), field))
+            if isinstance(field, Fields) and id(field) not in nested:
+                nested[id(field)] = Register(self.registers.take())
+                self._make_tuple(field, nested[id(field)].index, nested)
+            fields.append(nested.get(id(field), field))
         self.packed(_MAKE_ARRAY, fields, to)
 
     def argument(self, value: HostValue) -> PrimExpr:

@@ -82,13 +82,13 @@ def registers_in(value: HostValue) -> Iterator[int]:
     """Registers referenced by a value, each once; shared tuples are visited once."""
     pending, tuples, registers = [value], set[int](), set[int]()
     while pending:
-        part = pending.pop()
-        if isinstance(part, Fields) and id(part) not in tuples:
-            tuples.add(id(part))
-            pending.extend(part.fields)
-        elif isinstance(part, Register) and part.index not in registers:
-            registers.add(part.index)
-            yield part.index
+        item = pending.pop()
+        if isinstance(item, Fields) and id(item) not in tuples:
+            tuples.add(id(item))
+            pending.extend(item.fields)
+        elif isinstance(item, Register) and item.index not in registers:
+            registers.add(item.index)
+            yield item.index
 
 
 class Registers:

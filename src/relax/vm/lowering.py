@@ -83,15 +83,15 @@ def built(
 
 def bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
     """Bind parameters in every entry point that has one of that name; raise ValueError for a name that none has."""
-    known: set[str] = set()
+    bound: set[str] = set()
     for global_var, function in mod.functions.items():
         if isinstance(function, Function) and "global_symbol" in function.attrs:
             names = {param.name_hint for param in function.params}
             mine = {name: value for name, value in params.items() if name in names}
-            known |= mine.keys()
+            bound |= mine.keys()
             if mine:
                 mod = BindParams(global_var.name_hint, mine)(mod)
-    unknown = [name for name in params if name not in known]
+    unknown = [name for name in params if name not in bound]
     if unknown:
         raise ValueError(f"build: no function has a parameter {', '.join(map(repr, unknown))}")
     return mod

@@ -99,9 +99,9 @@ class ProgramMemory:
     def _load(self) -> tuple[Executable | None, str]:
         data = cache.noted(self.key)
         if data is None:
-            known = cache.was_stored_elsewhere(self.key)
+            stored = cache.was_stored_elsewhere(self.key)
             elsewhere = "it was built for another target, with other options or by another version"
-            return None, elsewhere if known else "this program was not built before"
+            return None, elsewhere if stored else "this program was not built before"
         note = json.loads(data)
         digest = bytes.fromhex(note["file"])
         constants = {int(index): self.constants[text] for index, text in note["constants"].items()}
@@ -162,17 +162,17 @@ class ProgramMemory:
         Constants that the module has in a file are excluded: they would have to be read and copied, while the program's
         file is mapped.
         """
-        places: dict[_Place, str] = {}
+        texts: dict[_Place, str] = {}
         for text, constant in self.constants.items():
             if not isinstance(constant.content, StoredArray):
-                places[_place(constant.content)] = text
-        found: dict[int, str] = {}
+                texts[_location(constant.content)] = text
+        shared: dict[int, str] = {}
         for index, value in enumerate(values):
             if isinstance(value, tvm_ffi.Tensor):
-                place = value.data_ptr(), tuple(value.shape), str(value.dtype)
-                if place in places:
-                    found[index] = places[place]
-        return found
+                location = value.data_ptr(), tuple(value.shape), str(value.dtype)
+                if location in texts:
+                    shared[index] = texts[location]
+        return shared
 
 
 def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: str) -> ProgramMemory | None:
@@ -188,7 +188,7 @@ def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: s
     except (NotDescribed, TypeError, ValueError, OSError, RuntimeError, MemoryError) as problem:
         cache.program_missed(name, f"it cannot be described: {problem}")
         return None
-    constants = {digests[_place(c.content)].hex(): c for c in arrays}
+    constants = {digests[_location(c.content)].hex(): c for c in arrays}
     return ProgramMemory(name, cache.key_of(whole.hex(), "program", *environment), constants)
 
 
@@ -281,19 +281,19 @@ def _is_own(value: object) -> bool:
 
 def _digests(mod: IRModule, constants: Sequence[Constant]) -> tuple[bytes, dict[_Place, bytes]]:
     """Digest of a module, and digests of its large constants by location of their elements."""
-    contents = {_place(constant.content): constant.content for constant in constants}
+    contents = {_location(constant.content): constant.content for constant in constants}
     arrays = sorted(contents.values(), key=lambda content: -content.nbytes)
     if not arrays:
         return program_digest(mod, _digest_of), {}
     with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:  # they hash while it is walked
-        futures = {_place(array): pool.submit(_digest_of, array) for array in arrays}
+        futures = {_location(array): pool.submit(_digest_of, array) for array in arrays}
 
-        def known(array: Content) -> bytes:
-            future = futures.get(_place(array))
+        def cached_digest(array: Content) -> bytes:
+            future = futures.get(_location(array))
             return _digest_of(array) if future is None else future.result()
 
-        whole = program_digest(mod, known)
-        return whole, {place: future.result() for place, future in futures.items()}
+        whole = program_digest(mod, cached_digest)
+        return whole, {location: future.result() for location, future in futures.items()}
 
 
 def _digest_of(array: Content) -> bytes:
@@ -307,7 +307,7 @@ def _digest_of(array: Content) -> bytes:
     return digest.digest()
 
 
-def _place(array: Content) -> _Place:
+def _location(array: Content) -> _Place:
     """Location of an array: (address of the elements or identity of the stored array, shape, dtype name)."""
     address = id(array) if isinstance(array, StoredArray) else array.ctypes.data
     return address, array.shape, array.dtype.name
