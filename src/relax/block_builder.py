@@ -250,10 +250,10 @@ class BlockBuilder(Normalizer):
         opened.params = late
         self._enter_params(late)
 
-    def _require_function(self, what: str) -> _OpenFunction:
+    def _require_function(self, method: str) -> _OpenFunction:
         if self._open is None:
             raise BuilderError(
-                f"BlockBuilder: {what} outside a function; write it inside `with bb.function(name, params):`"
+                f"BlockBuilder: {method} outside a function; write it inside `with bb.function(name, params):`"
             )
         return self._open
 
@@ -404,10 +404,10 @@ class BlockBuilder(Normalizer):
         self._require_block("emit_te")
         return self.emit(call_te(self, func, args, kwargs, primfunc_name_hint, primfunc_attrs), name_hint)
 
-    def _require_block(self, what: str) -> None:
+    def _require_block(self, method: str) -> None:
         if not self.frames:
             raise BuilderError(
-                f"BlockBuilder: {what} outside a block; write it inside `with bb.function(name, params):`"
+                f"BlockBuilder: {method} outside a block; write it inside `with bb.function(name, params):`"
             )
 
     def normalize(self, expr: Any) -> RelaxExpr:
@@ -480,9 +480,9 @@ class BlockBuilder(Normalizer):
         """
         kind = type(func)
         alone = kind not in self._by_hash and all(type(other) is not kind for other in self.functions.values())
-        known = None if alone else self._equal_function(func, quick_hash(func))
-        if known is not None:
-            return known
+        equal = None if alone else self._equal_function(func, quick_hash(func))
+        if equal is not None:
+            return equal
         global_var = GlobalVar(self.unique_global_name(func_name))
         if func.attrs.get("global_symbol", global_var.name_hint) != global_var.name_hint:
             func = func.with_attr("global_symbol", global_var.name_hint)
@@ -492,19 +492,19 @@ class BlockBuilder(Normalizer):
             return global_var
         key = quick_hash(function)
         if function is not func:
-            known = self._equal_function(function, key)
-            if known is not None:
+            equal = self._equal_function(function, key)
+            if equal is not None:
                 self._forget(global_var)
-                return known
+                return equal
         table.setdefault(key, []).append(global_var)
         return global_var
 
     def _equal_function(self, func: BaseFunc, key: int) -> GlobalVar | None:
         """Function of the module structurally equal to one with this hash, or None."""
-        for known in self._hashes(type(func)).get(key, ()):
-            other = self.functions[known.name_hint]
+        for candidate in self._hashes(type(func)).get(key, ()):
+            other = self.functions[candidate.name_hint]
             if structural_equal(other, func) and _sizes_among(other) == _sizes_among(func):
-                return known
+                return candidate
         return None
 
     def _forget(self, global_var: GlobalVar) -> None:

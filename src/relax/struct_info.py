@@ -188,8 +188,8 @@ def _leaf_struct_info(leaf: Leaf) -> StructInfo | None:
             return FuncStructInfo.opaque_func()
         case Tuple(fields):
             infos = [field.struct_info_ for field in fields]
-            known = [info for info in infos if info is not None]
-            return TupleStructInfo(known) if len(known) == len(infos) else None
+            known_infos = [info for info in infos if info is not None]
+            return TupleStructInfo(known_infos) if len(known_infos) == len(infos) else None
         case _:
             return ObjectStructInfo()
 
