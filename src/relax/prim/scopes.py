@@ -223,9 +223,10 @@ class Statements:
     def about(self, variables: Iterable[Var], near: bool = False) -> tuple[Statements, list[Spelling]] | None:
         """Statements relevant to a question about `variables`, with their spellings; None if one has no spelling.
 
-        Only the nearest of them if `near`: the ranges and definitions of the variables, which answer most questions, and
-        are learnt far faster than all of a kernel's. Returns None as well if facts exist beyond the statements, or if
-        there are too many statements, since searching them takes longer than using all. Asking questions of the result does not modify it.
+        Only the nearest of them if `near`: the ranges and definitions of the variables, which answer most questions,
+        and are learnt far faster than all of a kernel's. Returns None as well if facts exist beyond the statements, or
+        if there are too many statements, since searching them takes longer than using all. Asking questions of the
+        result does not modify it.
         """
         if self.facts.values or self.facts.ranges or len(self.items) > MANY:
             return None
