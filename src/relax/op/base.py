@@ -288,11 +288,8 @@ class Operator(Node):
 
     def packed_call(self, function: str, call: Call, builder: Any) -> RelaxExpr:
         """Lower a call to packed function `function`, which takes the operands, then the attributes."""
-        attributes = tuple(_as_value(getattr(self, name)) for name in self.attribute_names)
-        arguments = (ExternFunc(function), *call.args, *attributes)
-        info = call.struct_info
-        packed = _operator("relax.call_pure_packed").raw_call(arguments, (_unplaced(info),), call.span)
-        return _moved(builder, packed, info)
+        attributes = tuple(as_value(getattr(self, name)) for name in self.attribute_names)
+        return call_runtime(function, (*call.args, *attributes), call, builder)
 
     def checked_formula(self, call: Call, values: Sequence[Any]) -> Any:
         """Return `formula`, with a run-time assertion for each size condition that inference could not decide."""
@@ -349,6 +346,13 @@ def _operator(name: str, *attributes: Any) -> Operator:
     return Op.get(name).get_attr("operator_class")(*attributes)
 
 
+def call_runtime(function: str, arguments: Sequence[RelaxExpr], call: Call, builder: Any) -> RelaxExpr:
+    """Return a call of a runtime function that computes the result of `call`, on its device."""
+    info = call.struct_info
+    operator = _operator("relax.call_pure_packed")
+    return _moved(builder, operator.raw_call((ExternFunc(function), *arguments), (_unplaced(info),), call.span), info)
+
+
 def _moved(builder: Any, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
     """Move the result of a runtime function from the host's first device to the device of `info`.
 
@@ -377,7 +381,7 @@ def _unplaced(info: StructInfo) -> StructInfo:
     return map_fields(info, unplaced)
 
 
-def _as_value(value: Any) -> RelaxExpr:
+def as_value(value: Any) -> RelaxExpr:
     """Convert an attribute to an argument of a packed function; None becomes the null object."""
     if value is None:
         return _operator("relax.null_value").raw_call(())

@@ -62,6 +62,7 @@ from . import inspection as inspection  # registers its builtins
 from . import kv_cache as kv_cache  # registers its builtins
 from . import match as match  # registers its builtins
 from . import ngrams as ngrams  # registers its builtins
+from . import operators as operators  # registers its builtins
 from . import ops
 from . import references as references  # registers its builtins
 from . import sequences as sequences  # registers its builtins

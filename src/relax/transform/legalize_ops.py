@@ -37,6 +37,7 @@ from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo
 from .decorators import module_pass
 from .rebuild import carry_info
+from .runtime_dispatch import dispatched
 
 Legalize = Callable[[BlockBuilder, Call], RelaxExpr]
 
@@ -84,9 +85,15 @@ class _Legalizer(Rewriter):
         except DiagnosticError as error:
             self.fail(normal, "; ".join(d.message for d in error.diagnostics))
             return normal
-        if result is normal:
-            if normal.op.name not in self.custom:
+        if result is normal and normal.op.name not in self.custom:
+            operator = operator_of(normal)
+            chosen = None
+            if operator is not None and operator.compute is not None:
+                chosen = dispatched(normal, operator.short_name, self.builder)
+            if chosen is None:
                 self.fail(normal, self.reason(normal))
+            result = chosen or normal
+        if result is normal:
             return normal
         result = self.rewrite(result if result.span is not None else _placed(result, normal))
         if key is not None and isinstance(result, Call):
