@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-import tvm_ffi
 from op_harness import (
-    Sizes,
     _weakened,
     _without_all,
     _without_dims,
@@ -21,7 +18,6 @@ import relax
 from relax import BlockBuilder
 from relax.expr import Tuple, Var
 from relax.ir import Op
-from relax.struct_info import TupleStructInfo
 
 WEAKENED = {"dims": _without_dims, "all": _without_all, "kind": _without_kind}
 

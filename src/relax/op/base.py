@@ -303,6 +303,11 @@ class Operator(Node):
             first.op.attrs["requires"] = tuple((check.condition, check.message) for check in checks)
         return result
 
+    @property
+    def rank_depends_on_sizes(self) -> bool:
+        """True if the rank of the result depends on the sizes that are static: sizes of the same rank are different."""
+        return False
+
     def can_compute(self, call: Call) -> bool:
         """True if ranks and dtypes of a call's operands are known well enough to build its formula."""
         infos = [known_struct_info(arg) for arg in call.args]

@@ -270,6 +270,10 @@ class Squeeze(Move):
     view = True
     axis: tuple[int, ...] | None = None
 
+    @property
+    def rank_depends_on_sizes(self) -> bool:
+        return self.axis is None
+
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         if x.ndim == -1:
             return tensor(None, x.dtype)

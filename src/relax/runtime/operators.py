@@ -6,8 +6,6 @@ come from the executable that the program brings along, or from the compiler, if
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -17,7 +15,6 @@ import tvm_ffi
 from .builtin_table import Effects, builtin
 from .dtypes import canonical_dtype
 from .executable import Executable
-from .forks import hold_at_fork
 from .rooms import ModuleWhenUsed
 from .tensor import numpy_view
 from .values import is_tuple
@@ -32,7 +29,7 @@ Kernel: TypeAlias = "Callable[[Sequence[Any]], Any]"
 """A function of a list of operands."""
 
 MOST_KERNELS: Final = 1024
-"""Number of kernels that are kept, those used last."""
+"""Maximum number of kernels that are kept."""
 
 
 class Compiled(NamedTuple):
@@ -43,12 +40,10 @@ class Compiled(NamedTuple):
     """True for all operands of the same dtypes and ranks; False for those of the same sizes and values alone."""
 
 
-_kernels: Final[OrderedDict[tuple[Any, ...], Kernel | None]] = OrderedDict()
-"""Kernels by call and signature, those used last at the end; None where each size has a kernel of its own."""
+_kernels: Final[dict[tuple[Any, ...], Kernel | None]] = {}
+"""Kernels by call and signature, those made last at the end; None where each size has a kernel of its own."""
 _programs: Final[dict[str, Executable]] = {}
 """Executables that programs brought along, by call."""
-_lock: Final = threading.RLock()
-hold_at_fork(_lock)
 
 
 @builtin(RUN_OPERATOR, Effects(aliases="all"), program_errors=True)
@@ -68,7 +63,7 @@ def run_operator(spec: str, code: Any, *args: Any) -> Any:
 def entry_of(executable: Executable, name: str | None = None) -> Kernel:
     """Return a function of an executable, its only one by default, that takes and returns values of the VM."""
     program = _machine.VirtualMachine(executable)
-    return partial(program.call_raw, program[name or executable.entry_points[0]])
+    return partial(program.call_unchecked, program[name or executable.entry_points[0]])
 
 
 def signature_name(signature: Sequence[tuple[str, int]]) -> str:
@@ -82,35 +77,35 @@ def _signature(value: Any) -> Any:
         return value.dtype, len(value.shape)
     if isinstance(value, tvm_ffi.Shape):
         return len(value)
-    return tuple(map(_signature, value)) if is_tuple(value) else type(value)
+    return tuple(map(_signature, value)) if is_tuple(value) else cast(Any, type(value))
 
 
 def _details(value: Any) -> Any:
-    """Return the sizes of tensors, and all other values."""
+    """Return the sizes of tensors, and the values of shapes and numbers."""
     if isinstance(value, (tvm_ffi.Tensor, tvm_ffi.Shape)):
         return tuple(value.shape if isinstance(value, tvm_ffi.Tensor) else value)
-    return tuple(map(_details, value)) if is_tuple(value) else value
+    if is_tuple(value):
+        return tuple(map(_details, value))
+    return value if isinstance(value, (bool, int, float, str)) else None
 
 
 def _kernel(spec: str, code: Any, key: tuple[Any, ...], args: Sequence[Any]) -> Kernel:
     """Return the kernel for some operands, loaded or compiled if it is not at hand."""
-    with _lock:
-        if key in _kernels and _kernels[key] is None:
+    # Two threads may both make a kernel; one of the two is kept.
+    if key in _kernels and _kernels[key] is None:
+        key = (*key, tuple(map(_details, args)))
+    kernel = _kernels.get(key)
+    if kernel is None and code is not None:
+        kernel = _loaded(spec, code, args)
+    if kernel is None:
+        kernel, is_general = _compiled(spec, args)
+        if not is_general:
+            _kernels.setdefault(key, None)
             key = (*key, tuple(map(_details, args)))
-        kernel = _kernels.get(key)
-        if kernel is None:
-            kernel = None if code is None else _loaded(spec, code, args)
-        if kernel is None:
-            made = _compiled(spec, args)
-            kernel = made.kernel
-            if not made.is_general:
-                _kernels.setdefault(key, None)
-                key = (*key, tuple(map(_details, args)))
-        _kernels[key] = kernel
-        _kernels.move_to_end(key)
-        while len(_kernels) > MOST_KERNELS:
-            _kernels.popitem(last=False)
-        return kernel
+    _kernels[key] = kernel
+    while len(_kernels) > MOST_KERNELS:
+        _kernels.pop(next(iter(_kernels)), None)
+    return kernel
 
 
 def _loaded(spec: str, code: Any, args: Sequence[Any]) -> Kernel | None:
@@ -118,11 +113,9 @@ def _loaded(spec: str, code: Any, args: Sequence[Any]) -> Kernel | None:
     if not all(isinstance(arg, tvm_ffi.Tensor) for arg in args):
         return None
     if spec not in _programs:
-        executable = Executable.from_bytes(cast(bytes, numpy_view(code).tobytes()))
-        _programs[spec] = _machine.VirtualMachine(executable)
-    program = _programs[spec]
+        _programs[spec] = Executable.from_bytes(cast(bytes, numpy_view(code).tobytes()))
     name = signature_name([(canonical_dtype(arg.dtype), len(arg.shape)) for arg in args])
-    return program[name] if name in program else None
+    return entry_of(_programs[spec], name) if name in _programs[spec].entry_points else None
 
 
 def _compiled(spec: str, args: Sequence[Any]) -> Compiled:

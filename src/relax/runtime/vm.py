@@ -172,6 +172,10 @@ class VirtualMachine:
         _check_count(closure, len(values))
         return self._call(closure, values)
 
+    def call_unchecked(self, closure: Closure, values: Sequence[Any]) -> Any:
+        """Call a function with values of the machine that are its arguments already, as many as it has parameters."""
+        return self._call(closure, values)
+
     def call_deeper(self, name: str, args: Sequence[Any], depth: int) -> Any:
         """Carry out a call of a compiled function, which `depth` calls wait for, as bytecode. RecursionError if those
         are too many.

@@ -10,6 +10,8 @@ Before   lv = R.exp(x)                     After   lv = R.call_tir(cls.exp, (x,)
   that it returns as it is stays, for a later pass.
 * Structurally equal PrimFuncs are one function: they are compared, not only hashed.
 * A dimension that is not known is named by a match_cast first, and the kernel is generic over it.
+* An operator of which too little is known (a rank, a dtype, a size that must be static) becomes a call that chooses a
+  kernel at run time (`runtime_dispatch`).
 * Intrinsics (call_tir, closures, print …) stay: later passes lower them.
 
 Branches of an If and local functions are legalized too. All operators that cannot be legalized, in all functions, are
@@ -23,6 +25,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 from ..analysis.properties import LEGALIZED, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
+from ..analysis.variables import free_symbolic_vars
 from ..block_builder import BlockBuilder
 from ..derive.substitution import substitute
 from ..expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
@@ -31,7 +34,7 @@ from ..ir import Diagnostic, DiagnosticError, IRModule, Node, Op, RelaxExpr, mat
 from ..op import is_call_of, operator_of
 from ..op.intrinsic import Intrinsic
 from ..op.intrinsics import CallTIR
-from ..prim import Analyzer
+from ..prim import Analyzer, IntImm
 from ..prim import Var as PrimVar
 from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo
@@ -82,17 +85,13 @@ class _Legalizer(Rewriter):
                 return again
         try:
             result = self.apply(legalize, normal)
+            reason = self.reason(normal) if result is normal else ""
         except DiagnosticError as error:
-            self.fail(normal, "; ".join(d.message for d in error.diagnostics))
-            return normal
+            result, reason = normal, "; ".join(d.message for d in error.diagnostics)
         if result is normal and normal.op.name not in self.custom:
-            operator = operator_of(normal)
-            chosen = None
-            if operator is not None and operator.compute is not None:
-                chosen = dispatched(normal, operator.short_name, self.builder)
-            if chosen is None:
-                self.fail(normal, self.reason(normal))
-            result = chosen or normal
+            result = self.dispatched(normal)
+            if result is normal:
+                self.fail(normal, reason)
         if result is normal:
             return normal
         result = self.rewrite(result if result.span is not None else _placed(result, normal))
@@ -113,6 +112,13 @@ class _Legalizer(Rewriter):
             for binding in emitted:
                 self.binding(binding)
         return result
+
+    def dispatched(self, call: Call) -> RelaxExpr:
+        """Return a call that chooses a kernel at run time; the call itself if that would not help."""
+        operator = operator_of(call)
+        if operator is None or operator.compute is None or all(map(_is_static, call.args)):
+            return call
+        return dispatched(call, operator.short_name, self.builder) or call
 
     def rule(self, call: Call, op: Op) -> Legalize | None:
         """Return the operator's legalisation rule, or None for an intrinsic."""
@@ -165,6 +171,19 @@ def _leaves(call: Call) -> list[RelaxExpr]:
     """The arguments of a call, the fields of tuples in their place."""
     fields = [arg.fields if isinstance(arg, Tuple) else (arg,) for arg in call.args]
     return [leaf for group in fields for leaf in group]
+
+
+def _is_static(arg: RelaxExpr) -> bool:
+    """True if nothing more than the elements of an argument becomes known at run time."""
+    match arg:
+        case Tuple(fields):
+            return all(map(_is_static, fields))
+        case Var() | Constant():
+            info = arg.struct_info_
+            dims = info.dims if isinstance(info, TensorStructInfo) else None
+            return dims is not None and all(isinstance(dim, IntImm) for dim in dims) and not info.dtype.is_void
+        case _:
+            return not free_symbolic_vars(arg)
 
 
 def _is_told_by_info(leaf: RelaxExpr) -> bool:

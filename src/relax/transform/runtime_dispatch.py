@@ -10,9 +10,9 @@ that it reads. The runtime (`relax.runtime.operators`) takes a kernel for the ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -73,12 +73,12 @@ def _function(call: Call, name: str, sizes: Sequence[PrimVar]) -> Function:
         if _is_inline(arg):
             args.append(arg)
         else:
-            args.append(Var(f"x{position}", ObjectStructInfo()))
-            params.append(args[-1])
+            params.append(Var(f"x{position}", ObjectStructInfo()))
+            args.append(params[-1])
     return Function(params, call.replace(args=tuple(args), span=None), attrs={"global_symbol": name})
 
 
-def _kernels(spec: str, operands: Sequence[RelaxExpr], config: dict[str, object]) -> Constant | None:
+def _kernels(spec: str, operands: Sequence[RelaxExpr], config: Mapping[str, Any]) -> Constant | None:
     """Return the kernels compiled beforehand, if the configuration asks for some and each operand is a tensor."""
     combinations: Sequence[tuple[str, int]] = config.get(COMBINATIONS, ())
     compile_: Compile | None = config.get(COMPILE)

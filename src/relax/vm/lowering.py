@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -22,6 +22,7 @@ from ..ir.transform import Pass, PassContext, Sequential
 from ..rewrite import bindings_in
 from ..runtime import ExecBuilder, Executable
 from ..runtime.debug_info import KernelInfo
+from ..runtime.rooms import ModuleWhenUsed
 from ..schedules import PACKED_KERNELS, ApplyDefaultSchedule, PackConstants, cpu
 from ..target import Target
 from ..tir import PrimFunc, written_params
@@ -29,11 +30,15 @@ from ..tir.transform import LowerTIR
 from ..transform.bind_params import BindParams
 from ..transform.fold_constant import EVALUATE
 from ..transform.pipeline import get_pipeline
+from ..transform.runtime_dispatch import COMPILE, Signature
 from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower
 from .codegen import generate
 from .compiled import compile_functions
 from .kernel_info import kernel_infos
+
+_operator_kernels: Final = ModuleWhenUsed("relax.vm.operator_kernels")
+"""It builds programs itself."""
 
 SCHEDULED: Final = 2
 """Optimisation level of the target from which kernels are scheduled."""
@@ -55,7 +60,8 @@ def built(
         errands = ERRANDS if usual_passes() and compiler_files() is not None else NO_ERRANDS
         with where, Compilers(machine_of(where), errands=errands) as compilers:
             expect_kernels(compilers, min(_call_count(module) // CALLS_PER_KERNEL, TEXTS_PER_HELPER), where)
-            with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
+            # FoldConstant folds as the program would compute.
+            with PassContext.configured(EVALUATE, kernels), PassContext.configured(COMPILE, _compiled_beforehand):
                 module = _chosen(pipeline)(module)
                 infos = kernel_infos(module)
                 machine = _ToMachine(where, compilers)
@@ -79,6 +85,11 @@ def built(
             return builder.get(native, where.triple, features)
     except RecursionError:
         raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
+
+
+def _compiled_beforehand(spec: str, signatures: Sequence[Signature]) -> bytes:
+    """Return a serialised executable of an operator's kernels for tensors of these signatures."""
+    return cast(bytes, _operator_kernels.compiled_beforehand(spec, signatures))
 
 
 def bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:

@@ -7,22 +7,20 @@ A kernel is compiled for operands of the same dtypes and ranks. An operator that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, cast
-
-import tvm_ffi
 
 from ..block_builder import BlockBuilder
 from ..derive.substitution import substitute
-from ..expr import Call, Constant, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
+from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
 from ..interpreter.operators import info_of
 from ..ir import DiagnosticError, IRModule, RelaxExpr, StructInfo, load_json
 from ..ir.transform import PassContext
-from ..prim import SizeVar
-from ..prim import Var as PrimVar
+from ..op.base import operator_of
+from ..prim import PrimExpr, SizeVar, const
 from ..runtime import Executable
 from ..runtime.operators import Compiled, Kernel, entry_of, signature_name
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from ..transform.legalize_ops import LegalizeOps
 from ..transform.runtime_dispatch import DISPATCH, Signature
 from .driver import build
 
@@ -30,20 +28,22 @@ from .driver import build
 def compiled(spec: str, args: Sequence[Any]) -> Compiled:
     """Compile the call of `spec` for the dtypes and ranks of `args`, or for just these if that is too little.
 
-    Raises AssertionError for operands whose sizes or dtypes do not fit, TypeError for values of another kind, as the
-    interpreter does.
+    Raises AssertionError for operands whose sizes or dtypes do not fit, as the interpreter does.
     """
     function: Function = load_json(spec)
-    infos = [info_of(arg) for arg in args]
-    try:
-        return Compiled(_kernel(_specialised(function, [_general(info) for info in infos])), is_general=True)
-    except DiagnosticError:
-        pass  # the operands do not fit, or their sizes or values are needed: both are told by the values
+    infos = [
+        PrimStructInfo(value=const(arg, param.struct_info.dtype))
+        if isinstance(param.struct_info, PrimStructInfo)
+        else info_of(arg)
+        for param, arg in zip(function.params, args, strict=True)
+    ]
+    general = _general_function(function, infos)
+    if general is not None:
+        return Compiled(_kernel(general), is_general=True)
     try:
         return Compiled(_kernel(_specialised(function, infos)), is_general=False)
     except DiagnosticError as error:
-        message = "; ".join(diagnostic.message for diagnostic in error.diagnostics)
-        raise AssertionError(message) from error
+        raise AssertionError("; ".join(diagnostic.message for diagnostic in error.diagnostics)) from error
 
 
 def compiled_beforehand(spec: str, signatures: Sequence[Signature]) -> bytes:
@@ -51,15 +51,25 @@ def compiled_beforehand(spec: str, signatures: Sequence[Signature]) -> bytes:
     function: Function = load_json(spec)
     functions: dict[str, Function] = {}
     for signature in signatures:
-        infos = [_general(TensorStructInfo((1,) * rank, dtype)) for dtype, rank in signature]
-        try:
-            specialised = _specialised(function, infos)
-            _build(IRModule.from_expr(specialised))
-        except DiagnosticError:
-            continue
-        name = signature_name(signature)
-        functions[name] = specialised.replace(attrs={**specialised.attrs, "global_symbol": name})
+        general = _general_function(function, [TensorStructInfo(_sizes(rank), dtype) for dtype, rank in signature])
+        if general is not None:
+            name = signature_name(signature)
+            functions[name] = general.replace(attrs={**general.attrs, "global_symbol": name})
     return _build(IRModule(functions)).to_bytes() if functions else b""
+
+
+def _general_function(function: Function, infos: Sequence[StructInfo]) -> Function | None:
+    """Return the function for operands of these dtypes and ranks; None if it is ill-typed, or needs sizes or values."""
+    operator = operator_of(cast(Call, function.body))
+    if operator is None or operator.rank_depends_on_sizes:
+        return None
+    try:
+        general = _specialised(function, list(map(_general, infos)))
+        with PassContext(config={DISPATCH: False}):
+            LegalizeOps()(IRModule.from_expr(general))
+    except DiagnosticError:
+        return None
+    return general
 
 
 def _general(info: StructInfo) -> StructInfo:
@@ -77,22 +87,25 @@ def _general(info: StructInfo) -> StructInfo:
             return info
 
 
-def _sizes(count: int) -> tuple[SizeVar, ...]:
-    return tuple(SizeVar(f"s{axis}", "int64") for axis in range(count))
+def _sizes(count: int) -> list[PrimExpr]:
+    return [SizeVar(f"s{axis}", "int64") for axis in range(count)]
 
 
 def _specialised(function: Function, infos: Sequence[StructInfo]) -> Function:
-    """Return a function whose parameters have the given struct info. Raises DiagnosticError if the call is ill-typed."""
+    """Return a function whose parameters have the given struct info; raise DiagnosticError for an ill-typed call."""
     builder = BlockBuilder()
     name = str(function.attrs["global_symbol"])
-    params = [Var(param.name_hint, info) for param, info in zip(function.params, infos, strict=True)]
+    params: list[Var] = []
     replaced: dict[Any, Any] = {}
-    for old, new in zip(function.params, params, strict=True):
-        replaced[old] = _with_fields(new, new.struct_info)
-        size = getattr(old.struct_info_, "value", None)
-        if isinstance(size, PrimVar):
-            value = getattr(new.struct_info_, "value", None)
-            replaced[size] = value if value is not None else size
+    for param, info in zip(function.params, infos, strict=True):
+        if not isinstance(param.struct_info, PrimStructInfo):
+            params.append(Var(param.name_hint, info))
+            replaced[param] = _with_fields(params[-1], info)
+        elif isinstance(info, PrimStructInfo) and info.value is not None:
+            params.append(Var(param.name_hint, PrimStructInfo(info.dtype)))
+            replaced[param.struct_info.value] = info.value
+        else:
+            params.append(Var(param.name_hint, param.struct_info))  # binds the shape variable
     with builder.function(name, params):
         builder.emit_func_output(builder.emit(substitute(cast(Call, function.body), replaced)))
     return cast(Function, builder.get()[name])
