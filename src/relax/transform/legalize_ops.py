@@ -179,11 +179,14 @@ def _is_static(arg: RelaxExpr) -> bool:
         case Tuple(fields):
             return all(map(_is_static, fields))
         case Var() | Constant():
-            info = arg.struct_info_
-            dims = info.dims if isinstance(info, TensorStructInfo) else None
-            return dims is not None and all(isinstance(dim, IntImm) for dim in dims) and not info.dtype.is_void
+            return isinstance(arg.struct_info_, TensorStructInfo) and _is_static_tensor(arg.struct_info_)
         case _:
             return not free_symbolic_vars(arg)
+
+
+def _is_static_tensor(info: TensorStructInfo) -> bool:
+    dims = info.dims
+    return dims is not None and not info.dtype.is_void and all(isinstance(dim, IntImm) for dim in dims)
 
 
 def _is_told_by_info(leaf: RelaxExpr) -> bool:

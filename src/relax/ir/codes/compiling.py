@@ -10,7 +10,8 @@ declare(
     "E4001",
     "operators that cannot be legalized",
     "LegalizeOps replaces operators by PrimFuncs made from their formulas. These operators have no "
-    "formula, or too little is known of their operands. All of them, of all functions, are listed.",
+    "formula, or too little is known of their operands and kernels must not be chosen at run time. All of them, of all "
+    "functions, are listed.",
     'Match_cast the operands to what is known, or give a rule: `LegalizeOps({"my.op": rule})`.',
 )
 declare(
