@@ -28,6 +28,7 @@ from .index import index
 from .views import declare_memory
 
 _ALIGNMENT: Final = 64
+_STACK_ALIGNMENT: Final = 16
 _STACK_EACH: Final = 16 << 10
 _STACK_TOTAL: Final = 64 << 10
 
@@ -36,6 +37,10 @@ _STACK_TOTAL: Final = 64 << 10
 def allocate(cx: Context, buffer: Buffer) -> Generator[None]:
     """Context manager: allocate `buffer` for the duration of the ``with`` block."""
     size = _constant_bytes(buffer)
+    if cx.plain:
+        with _on_stack(cx, buffer, size):
+            yield
+        return
     outside = cx.error_label
     heap = size is None or size > _STACK_EACH or cx.stack_bytes + size > _STACK_TOTAL
     if size is not None and not heap:
@@ -57,6 +62,26 @@ def allocate(cx: Context, buffer: Buffer) -> Generator[None]:
     cx.error_label = outside
     if heap:
         _release(cx, pointer)
+
+
+@contextmanager
+def _on_stack(cx: Context, buffer: Buffer, size: int | None) -> Generator[None]:
+    """Context manager: stack memory of a plain function; of dynamic size, it lives until the function returns."""
+    element = memory_element(buffer.dtype)
+    if size is None:
+        count = cx.i64(max(buffer.dtype.lanes, 1))
+        for extent in _extents(buffer):
+            count = count * index(cx, extent)
+        pointer = cx.b.op(f"alloca {element}, i64 {count.ref}, align {_STACK_ALIGNMENT}")
+    else:
+        elements = max(size // _element_bytes(buffer), 1)
+        single = elements == 1
+        type_ = element if single else f"[{elements} x {element}]"
+        pointer = cx.b.alloca(type_, _element_bytes(buffer) if single else _STACK_ALIGNMENT)
+    cx.vars[buffer.data] = Val(cx.b, "ptr", 1, pointer)
+    yield
+    cx.storage.pop(buffer, None)
+    del cx.vars[buffer.data]
 
 
 def _element_bytes(buffer: Buffer) -> int:

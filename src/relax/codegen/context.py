@@ -51,6 +51,16 @@ class Memory:
     size: Val | None
 
 
+@dataclass(slots=True)
+class LoopExits:
+    """Labels to which a loop is left and continued."""
+
+    leave: str
+    go_on: str
+    is_left: bool = False
+    """True if some statement leaves the loop."""
+
+
 @dataclass
 class Unit:
     """One LLVM module under construction: PrimFuncs that call each other."""
@@ -66,6 +76,10 @@ class Unit:
     """Loops in the order of writing, if their instructions are marked; otherwise None."""
     unbound: set[Var] = field(default_factory=set[Var])
     """Unbound variables of signatures: already reported, so their uses are not reported again."""
+    plain: Mapping[str, PrimFunc] = field(default_factory=dict[str, PrimFunc])
+    """Plain functions that may be called, by symbol: those of the module, and declared ones."""
+    data: frozenset[str] = frozenset()
+    """Symbols of variables whose address may be taken."""
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -120,6 +134,10 @@ class Context:
         """True if the function is shape arithmetic of a Relax function, and has no name to users."""
         self.exact = False
         """True if int64 arithmetic that overflows is an error: in what computes sizes."""
+        self.plain = False
+        """True in a plain function: nothing is checked, and there is no exit for errors."""
+        self.loops: list[LoopExits] = []
+        """The loops around the statement being written, the innermost last."""
         self.doubts = 0
         """The loads in choices that could not be shown to be in bounds."""
         self._memo: list[dict[PrimExpr, Val]] = [{}]
@@ -176,6 +194,13 @@ class Context:
             loops.append(MarkedLoop(self.name, loop, parent))
         yield
         self.loop, self.b.mark = parent, outside
+
+    @contextmanager
+    def inside_loop(self, leave: str, go_on: str) -> Generator[LoopExits]:
+        """Context manager: write the body of a loop."""
+        self.loops.append(LoopExits(leave, go_on))
+        yield self.loops[-1]
+        self.loops.pop()
 
     @contextmanager
     def exactly(self) -> Generator[None]:
@@ -258,7 +283,7 @@ class Context:
 
         `message` is a printf format with ``%lld`` for each argument. It follows the function's name.
         """
-        if condition.ref == "true":
+        if condition.ref == "true" or self.plain:
             return
         ok, bad = self.b.label("ok"), self.b.label("bad")
         self.b.branch_if(condition.ref, ok, bad, hint="then")

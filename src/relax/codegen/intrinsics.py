@@ -22,7 +22,7 @@ from ..prim import Call, IntImm, PrimExpr, StringImm, Var
 from ..prim.instructions import REDUCTIONS
 from ..tir import BufferLoad
 from ..tir.buffer import zero_of
-from . import cell_calls, dot_products, tile_products
+from . import cell_calls, dot_products, pointers, tile_products
 from .choice import choice
 from .context import Context, Rule
 from .convert import rounded
@@ -209,6 +209,8 @@ _POINTERS: Final = "view the data of a buffer (T.decl_buffer(shape, data=A.data)
 
 def _reinterpret(cx: Context, call: Call) -> Val:
     source, target = call.args[0].dtype, call.dtype
+    if cx.plain and source.is_handle != target.is_handle:
+        return pointers.reinterpreted(cx, call)
     if source.is_handle or target.is_handle:
         cx.report("E5903", "reinterpret: a pointer is no number, and a number is no pointer", call, _POINTERS)
         return cx.anything(target)
@@ -229,6 +231,10 @@ def _reinterpret(cx: Context, call: Call) -> Val:
 def _extern(pure: bool) -> Intrinsic:
     def write(cx: Context, call: Call) -> Val:
         name = call.args[0]
+        if cx.plain and isinstance(name, StringImm):
+            done = pointers.called_by_symbol(cx, call)
+            if done is not None:
+                return done
         if not isinstance(name, StringImm) or not _EXTERN_NAME.fullmatch(name.value):
             cx.report("E5903", "call_extern: the first argument must be the name of a C function", call)
             return cx.anything(call.dtype)
@@ -291,6 +297,8 @@ def _undef(cx: Context, call: Call) -> Val:
 
 
 def _address_of(cx: Context, call: Call) -> Val:
+    if isinstance(call.args[0], Call):
+        return pointers.field_address(cx, call.args[0])
     load = cast(BufferLoad, call.args[0])
     return Val(cx.b, "ptr", 1, element_pointer(cx, load.buffer, load.indices))
 
@@ -372,7 +380,7 @@ _TABLE: Final[dict[str, Intrinsic]] = {
     "likely": _likely, "if_then_else": _if_then_else, "reinterpret": _reinterpret,
     "call_extern": _extern(False), "call_pure_extern": _extern(True),
     "fma": _fma, **{f"vector_reduce_{kind}": _reduce for kind in REDUCTIONS}, "prefetch": _prefetch,
-    **dot_products.TABLE, **tile_products.TABLE, **cell_calls.TABLE,
+    **dot_products.TABLE, **tile_products.TABLE, **cell_calls.TABLE, **pointers.TABLE,
     "assume": _assume, "undef": _undef, "address_of": _address_of, "tvm_access_ptr": _access_ptr,
 }  # fmt: skip
 

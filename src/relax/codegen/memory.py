@@ -46,6 +46,8 @@ def _checked(
     With `first_lane`, a ramp in the last dimension yields the index of its first lane. `known` holds indices that were
     evaluated before.
     """
+    if cx.plain:
+        return [index(cx, expr) for expr in indices]
     found: list[Val] = []
     for axis, (expr, size) in enumerate(zip(indices, buffer.shape, strict=True)):
         if isinstance(expr, IntImm) and active is None and _is_evident(expr.value, size):
@@ -308,7 +310,7 @@ class _Address:
         # An address whose first lane is not active may lie outside of the buffer.
         offset = _offset(cx, where, found, element_lanes, wraps=mask is not None)
         flags = "inbounds" if where.strides is not None else "inbounds nuw"
-        flags = flags if mask is None else ""
+        flags = flags if mask is None and not cx.plain else ""
         self.pointer = cx.b.op(f"getelementptr {flags} {element}, ptr {where.pointer}, {offset.full_type} {offset.ref}")
         self.type = vector(element, self.lanes)
         self.element = element

@@ -79,6 +79,8 @@ def _seq(cx: Context, stmt: SeqStmt) -> None:
 
 def _in_order(cx: Context, seq: Sequence[Stmt]) -> None:
     for stmt in seq:
+        if cx.b.terminated:  # behind a return
+            break
         write(cx, stmt)
 
 
@@ -168,7 +170,8 @@ def _unrolled(cx: Context, stmt: For) -> None:
     with cx.facts.loop(stmt.loop_var, stmt.min, stmt.extent):
         for i in range(count):
             cx.wide[stmt.loop_var] = start + i
-            write(cx, stmt.body)
+            with cx.inside_loop("", ""):
+                write(cx, stmt.body)
     cx.wide.pop(stmt.loop_var, None)
 
 
@@ -225,7 +228,7 @@ def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
     b.branch_if(i.lt(end).ref, body, done)
     b.start(body)
     cx.wide[stmt.loop_var] = i
-    with cx.sometimes():
+    with cx.sometimes(), cx.inside_loop(done, latch):
         write(cx, stmt.body)
     b.branch(latch)
     b.start(latch)
@@ -237,7 +240,7 @@ def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
 
 def _loop_metadata(cx: Context, stmt: For) -> str:
     """Metadata with hints for LLVM's passes. Forcing a transformation makes LLVM warn on stderr when it declines."""
-    if not _is_row(stmt):
+    if cx.plain or not _is_row(stmt):
         return ""
     hint = cx.b.module.metadata('!"llvm.loop.unroll.disable"')
     return ", !llvm.loop " + cx.b.module.metadata(f"$self, {hint}")
@@ -294,16 +297,21 @@ def _contains(stmt: Stmt, condition: Callable[[Node], bool]) -> bool:
 def _while(cx: Context, stmt: While) -> None:
     b = cx.b
     head, body, done = (b.label(hint) for hint in ("while", "body", "done"))
+    endless = cx.plain and is_const(stmt.condition, 1)
     b.branch(head)
     b.start(head)
     cx.forget()
-    with cx.sometimes(), cx.marked(stmt):
-        b.branch_if(cx.value(stmt.condition).ref, body, done)
+    with cx.sometimes(), cx.marked(stmt), cx.inside_loop(done, head) as loop:
+        if endless:
+            b.branch(body)
+        else:
+            b.branch_if(cx.value(stmt.condition).ref, body, done)
         b.start(body)
         with cx.facts.condition(stmt.condition):
             write(cx, stmt.body)
     b.branch(head)
-    b.start(done)
+    if loop.is_left or not endless:
+        b.start(done)
 
 
 # ------------------------------------------------------------------------------------- branches and names
@@ -323,12 +331,15 @@ def _if(cx: Context, stmt: IfThenElse) -> None:
     arms = [(then, stmt.then_case, True)]
     if stmt.else_case is not None:
         arms.append((otherwise, stmt.else_case, False))
+    goes_on = stmt.else_case is None
     for label, arm, holds in arms:
         b.start(label)
         with cx.sometimes(), cx.facts.condition(stmt.condition, holds):
             write(cx, arm)
+        goes_on |= not b.terminated
         b.branch(done)
-    b.start(done)
+    if goes_on:
+        b.start(done)
 
 
 def _let(cx: Context, stmt: LetStmt) -> None:
@@ -337,6 +348,8 @@ def _let(cx: Context, stmt: LetStmt) -> None:
 
 
 def _assert(cx: Context, stmt: AssertStmt) -> None:
+    if cx.plain:
+        cx.report("E5904", "a plain function raises no errors", hint="return a status")
     shown = shown_sizes(stmt.condition)
     values = ", ".join(f"{escaped(var.name)} = %lld" for var in shown)
     message = escaped(str(stmt.message)) + f" ({values})" * bool(shown)
@@ -366,7 +379,7 @@ def _evaluate(cx: Context, stmt: Evaluate) -> None:
     if isinstance(value, Call) and value.intrinsic == "parallel_for":
         call = cast(Call, value.args[0])
         run_in_parallel(cx, call, cast(GlobalVar, call.op).name_hint)
-    elif isinstance(value, Call) and isinstance(value.op, GlobalVar):
+    elif isinstance(value, Call) and isinstance(value.op, GlobalVar) and not cx.plain:
         call_function(cx, value, value.op.name_hint)
     else:
         cx.value(value)

@@ -75,6 +75,9 @@ def require_offset(cx: Context, data: Var, dtype: DataType, offset: Val) -> None
 
 def _view(cx: Context, view: Buffer) -> Storage:
     pointer, memory = cx.vars.get(view.data), cx.memory.get(view.data)
+    if cx.plain and pointer is not None:
+        sizes = tuple(index(cx, size).ref for size in view.shape[1:])  # the first one does not matter to addresses
+        return Storage(pointer.ref, ("0", *sizes)[: view.ndim], None, align=_lane(view))
     if pointer is None:
         cx.report("E5905", f"buffer {view.name} is used where it has no storage", hint=_UNSTORED)
         return Storage("poison", ("0",) * view.ndim, None)

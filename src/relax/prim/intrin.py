@@ -523,8 +523,10 @@ def undef(dtype: str = "float32") -> Call:
     return Call(dtype, "tir.undef", ())
 
 
-def ret(value: Any, span: Any = None) -> Call:
-    """The end of the function, with its value."""
+def ret(value: Any = None, span: Any = None) -> Call:
+    """The end of the function, with its value if it returns one."""
+    if value is None:
+        return Call("", "tir.ret", ())
     result = convert(value)
     return Call(result.dtype, "tir.ret", (result,))
 
@@ -544,9 +546,12 @@ def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any
 
 
 def address_of(element: Any, span: Any = None) -> Call:
-    """The pointer to an element of a buffer, given as a load of it. Raises TypeError for another expression."""
+    """The pointer to an element of a buffer, or to a field of a struct, given as a load of it.
+
+    Raises TypeError for another expression.
+    """
     place = convert(element)
-    if not hasattr(place, "buffer"):
+    if not hasattr(place, "buffer") and not (isinstance(place, Call) and place.intrinsic == "tvm_struct_get"):
         raise TypeError(f"address_of: expected an element of a buffer, found {place}")
     return Call("handle", "tir.address_of", (place,))
 

@@ -109,6 +109,17 @@ Its iterations run on several threads; the outer loop runs serially, and may hav
 """
 
 
+LINKAGE: Final = "tir.linkage"
+"""Attribute of a plain function, which has a C signature: "internal", "hidden", "weak" or "external" linkage.
+
+It takes and returns scalars and pointers, and has no packed form. Its memory accesses are not checked; it raises no
+errors of its own (`relax.codegen.plain`).
+"""
+
+C_ATTRIBUTES: Final = "tir.c_attributes"
+"""Attribute of a plain function: LLVM's attributes, such as "cold noinline"."""
+
+
 @final
 @node
 class For(Stmt):

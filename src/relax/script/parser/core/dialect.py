@@ -115,6 +115,8 @@ class Dialect(ABC):
     name: str
     options: frozenset[str] = frozenset({"check_well_formed"})
     """Keyword arguments of the dialect's decorator."""
+    texts: frozenset[str] = frozenset({"name"})
+    """Those of `options` that are strings; the others are True or False."""
 
     @abstractmethod
     def parse(self, task: FunctionTask) -> BaseFunc | None:
@@ -152,8 +154,10 @@ class FunctionDecorator:
             span = _caller(frame)
             fail(DECLARATION, f"{self.script_name} has no option `{unknown[0]}`", span, hint=hint)
         for key, value in options.items():
-            if not isinstance(value, str if key == "name" else bool) and value is not None:
-                wanted = "a function's name is a string" if key == "name" else f"the option `{key}` is True or False"
+            is_text = key in self.dialect.texts
+            if not isinstance(value, str if is_text else bool) and value is not None:
+                wanted = f"the option `{key}` is a string" if is_text else f"the option `{key}` is True or False"
+                wanted = "a function's name is a string" if key == "name" else wanted
                 fail(DECLARATION, f"{self.script_name}: {wanted}, found {value!r}", _caller(frame))
         decorator = FunctionDecorator(self.script_name, self.dialect, {**self.preset, **options})
         if function is None:

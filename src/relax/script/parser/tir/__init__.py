@@ -10,7 +10,7 @@ from ....tir.buffer import Range
 from ....tir.index_map import IndexMap
 from ..core import MacroDecorator, register_namespace
 from .buffers import Buffer_ as Buffer
-from .buffers import alloc_buffer, allocate, match_buffer
+from .buffers import alloc_buffer, alloc_var, allocate, match_buffer
 from .buffers import decl_buffer_ as decl_buffer
 from .decorator import prim_func
 from .dtypes import DTYPE_NAMES, dtype_member, handle, ptr, size_var, var
@@ -44,6 +44,7 @@ from .statements import (
 from .statements import BufferLoad_ as BufferLoad
 from .statements import Let_ as Let
 from .statements import LetStmt_ as LetStmt
+from .structs import struct
 
 Ptr = ptr
 index_map = IndexMap.from_func
@@ -56,12 +57,12 @@ unrolled = unroll
 __script_name__ = "T"
 
 __all__ = [
-    "Assert", "Buffer", "BufferLoad", "Cast", "Let", "LetStmt", "Ptr", "Range", "SizeVar", "Var",
-    "alloc_buffer", "allocate", "allocate_const", "attr", "axis", "block", "block_attr", "buffer_store",
-    "cast", "decl_buffer", "env_thread", "evaluate", "func_attr", "func_name", "func_ret", "grid", "handle",
-    "index_map", "init", "iter_var", "launch_thread", "let", "macro", "match_buffer", "meta_var", "noalias", "parallel",
+    "Assert", "Buffer", "BufferLoad", "Cast", "Let", "LetStmt", "Ptr", "Range", "SizeVar", "Var", "alloc_buffer",
+    "alloc_var", "allocate", "allocate_const", "attr", "axis", "block", "block_attr", "buffer_store", "cast",
+    "decl_buffer", "env_thread", "evaluate", "func_attr", "func_name", "func_ret", "grid", "handle", "index_map",
+    "init", "iter_var", "launch_thread", "let", "macro", "match_buffer", "meta_var", "noalias", "parallel",
     "precondition", "prim_func", "ptr", "reads", "sblock", "sblock_alloc_buffer", "sblock_attr", "serial", "size_var",
-    "target", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where", "writes",
+    "struct", "target", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where", "writes",
 ]  # fmt: skip
 
 

@@ -16,6 +16,8 @@ from relax.prim.expr import (
     Var as Var,
     Var as _Var,
 )
+from relax.script.parser.tir.frames import EnclosingStmt
+from relax.script.parser.tir.structs import StructType as struct
 from relax.tir.buffer import (
     Broadcast as _Broadcast,
     BufferLoad as _BufferLoad,
@@ -202,7 +204,10 @@ def decl_buffer(
     buffer_type: str = "",
     axis_separators: Any = None,
 ) -> _Buffer:
-    """Another view of existing storage; without `data`, new storage."""
+    """Another view of existing storage; without `data`, new storage.
+
+    A computed pointer as `data` is bound to a variable first.
+    """
 
 def block(name: str = "", no_realize: _bool = False) -> AbstractContextManager[None]:
     """``with T.block("B"):`` a unit of computation."""
@@ -370,10 +375,16 @@ def acosh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse hyperbolic cosine."""
 
 def address_of(element: Any, span: Any = None, *, dtype: Any = None) -> Call:
-    """The pointer to an element of a buffer, given as a load of it. Raises TypeError for another expression."""
+    """The pointer to an element of a buffer, or to a field of a struct, given as a load of it.
+
+    Raises TypeError for another expression.
+    """
 
 def all(*args: Any, dtype: Any = None) -> PrimExpr:
     """The conjunction."""
+
+def alloc_var(dtype: Any, init: Any = None) -> EnclosingStmt:
+    """A variable of the following statements, which assignments to its name change."""
 
 def any(*args: Any, dtype: Any = None) -> PrimExpr:
     """The disjunction."""
@@ -410,6 +421,38 @@ def atan2(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
 def atanh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse hyperbolic tangent."""
 
+def atomic_add(pointer: Any, value: Any, order: Any, *, dtype: Any = None) -> Call:
+    """Atomic add of a value and the one at a pointer; the value before."""
+
+def atomic_and(pointer: Any, value: Any, order: Any, *, dtype: Any = None) -> Call:
+    """Atomic and of a value and the one at a pointer; the value before."""
+
+def atomic_cmpxchg(
+    pointer: Any,
+    expected: Any,
+    value: Any,
+    success: Any,
+    failure: Any,
+    *,
+    dtype: Any = None,
+) -> Call:
+    """Store `value` if the value at the pointer is `expected`. Return the value before."""
+
+def atomic_load(dtype: Any, pointer: Any, order: Any) -> Call:
+    """The value at a pointer, loaded atomically."""
+
+def atomic_max(pointer: Any, value: Any, order: Any, *, dtype: Any = None) -> Call:
+    """Atomic max of a value and the one at a pointer; the value before."""
+
+def atomic_store(pointer: Any, value: Any, order: Any, *, dtype: Any = None) -> Call:
+    """Store a value atomically."""
+
+def atomic_sub(pointer: Any, value: Any, order: Any, *, dtype: Any = None) -> Call:
+    """Atomic sub of a value and the one at a pointer; the value before."""
+
+def atomic_umax(pointer: Any, value: Any, order: Any, *, dtype: Any = None) -> Call:
+    """Atomic umax of a value and the one at a pointer; the value before."""
+
 def bitwise_and(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
     """The bits set in both."""
 
@@ -424,6 +467,9 @@ def bitwise_xor(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None
 
 def block_attr(attrs: Mapping[str, Any]) -> None:
     """Annotations of the block; outside of blocks, of the root block."""
+
+def break_loop(*, dtype: Any = None) -> Call:
+    """Leave the innermost loop."""
 
 def broadcast(value: Any, lanes: int, *, dtype: Any = None) -> _Broadcast:
     """A vector of equal elements."""
@@ -446,6 +492,9 @@ def call_llvm_pure_intrin(*args: Any, **keywords: Any) -> Call: ...
 
 def call_packed(func_name: str, *args: Any, dtype: str = 'int32') -> Call:
     """A call of a packed function by its registered name."""
+
+def call_pointer(dtype: Any, function: Any, *args: Any) -> Call:
+    """Call the C function at an address."""
 
 def call_pure_extern(dtype: str, func_name: str, *args: Any) -> Call:
     """A call of a side-effect-free C function."""
@@ -490,6 +539,9 @@ def cell_view(*args: Any, dtype: Any = None) -> PrimExpr: ...
 def clz(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The number of leading zero bits, an int32; all the bits for 0."""
 
+def continue_loop(*, dtype: Any = None) -> Call:
+    """Go on with the next iteration of the innermost loop."""
+
 def copysign(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The magnitude of a with the sign of b."""
 
@@ -498,6 +550,12 @@ def cos(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
 
 def cosh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The hyperbolic cosine."""
+
+def cpu_clock(*, dtype: Any = None) -> Call:
+    """Ticks of a clock of constant frequency."""
+
+def cpu_pause(*, dtype: Any = None) -> Call:
+    """Hint to the CPU that the thread spins."""
 
 def div(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Div of two operands, which are brought to one dtype."""
@@ -538,6 +596,9 @@ def fabs(x: Any, *, dtype: Any = None) -> PrimExpr:
     Raises TypeError for what is no number.
     """
 
+def float_mode(*, dtype: Any = None) -> Call:
+    """The rounding and subnormal modes of the thread."""
+
 def floor(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The greatest whole number ≤ x. An integer is returned as it is."""
 
@@ -561,6 +622,9 @@ def func_name(name: str) -> None:
 
 def func_ret(dtype: Any) -> None:
     """Set the function's return type."""
+
+def handle_add_byte_offset(handle: Any, offset: Any, *, dtype: Any = None) -> Call:
+    """The pointer `offset` bytes behind `handle`."""
 
 def hypot(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """sqrt(a*a + b*b) without overflow on the way."""
@@ -597,6 +661,9 @@ def isinf(x: Any, *, dtype: Any = None) -> PrimExpr:
 
 def isnan(x: Any, *, dtype: Any = None) -> PrimExpr:
     """Whether x is not a number."""
+
+def isnullptr(handle: Any, *, dtype: Any = None) -> Call:
+    """True for the null pointer."""
 
 def iter_var(var: _Var, dom: Any, iter_type: str, thread_tag: str = '') -> IterVar:
     """An IterVar."""
@@ -679,8 +746,8 @@ def reads(*regions: Any) -> None:
 def reinterpret(dtype: str, value: Any) -> PrimExpr:
     """Reinterpret the bits of a value as another dtype."""
 
-def ret(value: Any, span: Any = None, *, dtype: Any = None) -> Call:
-    """The end of the function, with its value."""
+def ret(value: Any = None, span: Any = None, *, dtype: Any = None) -> Call:
+    """The end of the function, with its value if it returns one."""
 
 def round(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The nearest whole number, halves away from zero. An integer is returned as it is."""
@@ -693,6 +760,9 @@ def sblock_attr(attrs: Mapping[str, Any]) -> None:
 
 def select(cond: Any, t: Any, f: Any, *, dtype: Any = None) -> PrimExpr:
     """`t` if `cond` else `f`; both may be evaluated."""
+
+def set_float_mode(mode: Any, *, dtype: Any = None) -> Call:
+    """Set the rounding and subnormal modes of the thread."""
 
 def shift_left(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
     """a << b; 0 when b is negative or at least the number of bits."""
@@ -714,6 +784,15 @@ def size_var(dtype: str = 'int32', name: str = '') -> _Var:
 
 def sqrt(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The square root."""
+
+def struct_size(name: Any, *, dtype: Any = None) -> Call:
+    """Bytes of a struct."""
+
+def symbol_address(name: Any, *, dtype: Any = None) -> Call:
+    """The address of a function or variable of the object, or one that the loader binds."""
+
+def system_call(name: Any, *args: Any, dtype: Any = None) -> Call:
+    """A system call of Linux. Raises ValueError for a name that no architecture describes."""
 
 def tan(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The tangent."""
@@ -822,8 +901,20 @@ def tvm_access_ptr(
 ) -> Call:
     """Pointer to an element of a buffer's data, at an offset."""
 
+def tvm_struct_get(pointer: Any, index: Any, kind: Any, *, dtype: Any = None) -> Call:
+    """The field ``"Struct.field"`` of the struct at ``pointer[index]``; arrays and structs are given by their address.
+
+    Without a field, the address of the struct. Raises ValueError for a name that is not declared.
+    """
+
+def tvm_struct_set(pointer: Any, index: Any, kind: Any, value: Any, *, dtype: Any = None) -> Call:
+    """Set a field. Raises TypeError for a value of another kind than the field's, and for arrays and structs."""
+
 def type_annotation(dtype: Any) -> Call:
     """A dtype, as an argument of an intrinsic."""
+
+def umul_overflows(a: Any, b: Any, *, dtype: Any = None) -> Call:
+    """True if the product of two 64-bit integers, taken as unsigned, has more than 64 bits."""
 
 def undef(dtype: Any = 'float32') -> Call:
     """An undefined value."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ....ir import DataType
+from ....ir import DataType, Span
 from ....prim import IntImm, PrimExpr, Var
 from ....tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from ....tir.scalar import as_tuple
-from ....tir.stmt import AllocBuffer, DeclBuffer, MatchBufferRegion
+from ....tir.stmt import AllocBuffer, BufferStore, DeclBuffer, LetStmt, MatchBufferRegion, SeqStmt, Stmt
 from ..core import Evaluator, SpecialForm
 from ..core.diagnostics import DECLARATION, KIND
-from .frames import EnclosingStmt
+from .frames import EnclosingStmt, LocalVar
 from .state import parser
+from .structs import StructRef
+from .values import stored_value
 
 
 class BufferType:
@@ -206,15 +208,24 @@ def decl_buffer_(
     buffer_type: str = "",
     axis_separators: Any = None,
 ) -> EnclosingStmt:
-    """Another view of existing storage; without `data`, new storage."""
+    """Another view of existing storage; without `data`, new storage.
+
+    A computed pointer as `data` is bound to a variable first.
+    """
     state = parser()
     (name,) = state.take_names(1)
+    data = pointers(data)
+    pointer = data
+    if isinstance(data, PrimExpr) and not isinstance(data, Var):
+        pointer = Var(name, data.dtype)
     buffer = make_buffer(
-        name, shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators
+        name, shape, dtype, pointer, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators
     )
     state.declare(buffer)
     if data is None:
         return EnclosingStmt(lambda body, span: AllocBuffer(buffer, body, span=span), buffer)
+    if pointer is not data:
+        return EnclosingStmt(lambda body, span: LetStmt(pointer, data, DeclBuffer(buffer, body, span=span)), buffer)
     return EnclosingStmt(lambda body, span: DeclBuffer(buffer, body, span=span), buffer)
 
 
@@ -229,14 +240,29 @@ def buffer_statement(value: BufferType, name: str) -> EnclosingStmt:
 
 
 def pointers(value: Any) -> Any:
-    """Convert a buffer passed as a whole to its data pointer."""
+    """Convert a buffer passed as a whole to its data pointer, and a struct to its address."""
+    if isinstance(value, StructRef):
+        return value.asobject()
     return value.data if isinstance(value, Buffer) else value
+
+
+def alloc_var(dtype: Any, init: Any = None) -> EnclosingStmt:
+    """A variable of the following statements, which assignments to its name change."""
+    state = parser()
+    (name,) = state.take_names(1)
+    buffer = state.declare(make_buffer(name, (1,), dtype, scope="local"))
+    first = [] if init is None else [BufferStore(buffer, stored_value(pointers(init), buffer.dtype, name), (0,))]
+
+    def wrap(body: Stmt, span: Span | None) -> Stmt:
+        return AllocBuffer(buffer, SeqStmt([*first, body]), span=span)
+
+    return EnclosingStmt(wrap, LocalVar(buffer))
 
 
 Buffer_ = BufferForm()
 match_buffer = MatchBufferForm()
 
 __all__ = [
-    "BufferType", "Buffer_", "alloc_buffer", "allocate", "buffer_statement", "decl_buffer_", "dtype_of",
+    "BufferType", "Buffer_", "alloc_buffer", "alloc_var", "allocate", "buffer_statement", "decl_buffer_", "dtype_of",
     "make_buffer", "match_buffer", "pointers",
 ]  # fmt: skip

@@ -12,10 +12,15 @@ from .parser import TirParser
 
 
 class TirDialect(Dialect):
-    """The dialect of ``@T.prim_func``. Options: name (if it is not an identifier), private, check_well_formed."""
+    """The dialect of ``@T.prim_func``. Options: name (if it is not an identifier), private, check_well_formed.
+
+    With a linkage, the function is a plain one (`relax.tir.stmt.LINKAGE`): prefix and name are its symbol, attributes
+    are LLVM's.
+    """
 
     name = "tir"
-    options = frozenset({"name", "private", "check_well_formed"})
+    texts = frozenset({"name", "prefix", "linkage", "attributes"})
+    options = frozenset({"private", "check_well_formed"}) | texts
 
     def parse(self, task: FunctionTask) -> BaseFunc | None:
         parser = TirParser(task)

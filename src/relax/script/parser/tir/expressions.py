@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ....ir import BaseFunc
 from ....prim import (
     EQ,
     GE,
@@ -39,6 +40,7 @@ from ....prim import (
     intrin,
     match_dtypes,
 )
+from ....prim import pointers as pointer_intrinsics
 from ....prim.expr import BinaryExpr, binary
 from ....tir.buffer import Broadcast, Ramp, Shuffle
 from ..core import operators
@@ -205,6 +207,7 @@ def expression_members() -> dict[str, Any]:
     members: dict[str, Any] = {name: getattr(intrin, name) for name in intrin.__all__ if name != "is_pure"}
     members.update(instructions.MEMBERS)
     members.update(cells.MEMBERS)
+    members.update({name: _of_pointers(function) for name, function in pointer_intrinsics.MEMBERS.items()})
     for name in ("floor", "ceil", "trunc", "round", "nearbyint", "isnan", "isinf", "isfinite", "abs", "fabs"):
         members[name] = _unfolded("abs" if name == "fabs" else name, getattr(intrin, name))
     members.update({name: _binary_member(name, cls) for name, cls in _BINARY.items()})
@@ -216,7 +219,7 @@ def expression_members() -> dict[str, Any]:
             "call_extern": call_extern, "call_pure_extern": call_pure_extern, "call_packed": call_packed,
             "call_intrin": call_intrin, "StringImm": string, "reinterpret": reinterpret,
             "type_annotation": type_annotation, "undef": undef, "address_of": intrin.address_of,
-            "tvm_access_ptr": tvm_access_ptr,
+            "tvm_access_ptr": tvm_access_ptr, "ret": intrin.ret,
         }
     )  # fmt: skip
     for name, function in members.items():
@@ -230,10 +233,24 @@ def expression_members() -> dict[str, Any]:
     return members
 
 
-_DTYPE_FIRST = frozenset({"call_extern", "call_pure_extern", "call_intrin", "reinterpret"})
+_DTYPE_FIRST = frozenset({
+    "call_extern", "call_pure_extern", "call_intrin", "reinterpret", "call_pointer", "atomic_load",
+})  # fmt: skip
 _OWN_DTYPE = frozenset({
     "call_packed", "cast", "infinity", "max_value", "min_value", "nan", "type_annotation", "undef",
 })  # fmt: skip
+
+
+def _of_pointers(function: Callable[..., Call]) -> Callable[..., Call]:
+    """Wrap an intrinsic of plain functions to accept buffers, structs and plain functions as pointers."""
+
+    @functools.wraps(function)
+    def build(*args: Any) -> Call:
+        return function(
+            *(str(arg.attrs["global_symbol"]) if isinstance(arg, BaseFunc) else pointers(arg) for arg in args)
+        )
+
+    return build
 
 
 def type_annotation(dtype: Any) -> Call:

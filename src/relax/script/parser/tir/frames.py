@@ -77,6 +77,13 @@ class EnvThread:
     tag: str
 
 
+@dataclass(frozen=True, eq=False)
+class LocalVar:
+    """``i = T.alloc_var("int64", 0)``: a variable that assignments change, an element of storage."""
+
+    buffer: Buffer
+
+
 @dataclass(eq=False)
 class Body:
     """Statements under construction. An EnclosingStmt wraps all following statements."""
@@ -86,4 +93,4 @@ class Body:
     """Names bound to values in this body."""
 
 
-__all__ = ["TRUE", "BlockFrame", "Body", "EnclosingStmt", "EnvThread", "InitFrame", "Loop", "Loops"]
+__all__ = ["TRUE", "BlockFrame", "Body", "EnclosingStmt", "EnvThread", "InitFrame", "LocalVar", "Loop", "Loops"]

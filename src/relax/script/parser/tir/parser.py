@@ -11,14 +11,18 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from ....ir import set_slot
-from ....prim import PrimExpr, StringImm, Var, convert, mark_nonnegative
+from ....ir import DataType, set_slot
+from ....prim import Call, PrimExpr, StringImm, Var, convert, mark_nonnegative
+from ....prim import pointers as pointer_intrinsics
+from ....prim.intrin import ret
 from ....tir.buffer import Buffer, vector_indices
 from ....tir.functor import pre_order_visit, substitute
 from ....tir.regions import complete_block
 from ....tir.scalar import as_tuple
 from ....tir.statements import seq_of
 from ....tir.stmt import (
+    C_ATTRIBUTES,
+    LINKAGE,
     AssertStmt,
     Block,
     BlockRealize,
@@ -36,8 +40,9 @@ from ..core import is_docstring
 from ..core.diagnostics import ANNOTATION, DECLARATION, KIND, PLACE, POISON, SYNTAX
 from .buffers import BufferType, buffer_statement, pointers
 from .dtypes import DtypeName, HandleName
-from .frames import TRUE, BlockFrame, Body, EnclosingStmt, EnvThread, InitFrame, Loops
+from .frames import TRUE, BlockFrame, Body, EnclosingStmt, EnvThread, InitFrame, LocalVar, Loops
 from .reader import TirReader
+from .structs import StructRef, StructType
 from .values import Meta, converted, stored_value
 
 
@@ -50,13 +55,16 @@ class TirParser(TirReader):
 
     def function(self, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
         """Parse a ``def`` to a PrimFunc."""
+        for option, key in (("linkage", LINKAGE), ("attributes", C_ATTRIBUTES)):
+            if option in options:
+                self.attrs[key] = options[option]
         with self.scopes.frame():
             self._parameters(node)
             self._returns(node)
             body = self.body(node.body, function=True)
         attrs = dict(self.attrs)
         if not options.get("private", False):
-            attrs = {"global_symbol": options.get("name", node.name), **attrs}
+            attrs = {"global_symbol": options.get("prefix", "") + options.get("name", node.name), **attrs}
         buffer_map = {param: self.buffer_map[param] for param in self.params if param in self.buffer_map}
         return PrimFunc(
             tuple(self.params),
@@ -79,7 +87,7 @@ class TirParser(TirReader):
                 parameter = self._parameter(arg)
             self.scopes.define(arg.arg, parameter)
 
-    def _parameter(self, arg: ast.arg) -> Var | Buffer:
+    def _parameter(self, arg: ast.arg) -> Var | Buffer | StructRef:
         if arg.annotation is None:
             self.fail(
                 ANNOTATION,
@@ -95,6 +103,10 @@ class TirParser(TirReader):
             self.buffer_map[param] = buffer
             self.mark_sizes(buffer)
             return self.declare(buffer)
+        if isinstance(kind, StructType):
+            param = Var(arg.arg, "handle", span=self.span(arg))
+            self.params.append(param)
+            return kind(param)
         if isinstance(kind, (DtypeName, HandleName)) or (isinstance(kind, Var) and not kind.name):
             param = Var(arg.arg, kind.dtype, span=self.span(arg))
         elif isinstance(kind, str):
@@ -170,6 +182,9 @@ class TirParser(TirReader):
         if isinstance(target, ast.Subscript):
             self._store(target, self.eval(node.value), node)
             return
+        if isinstance(target, ast.Attribute):
+            self._store_field(target, self.eval(node.value), node)
+            return
         with self.naming(target):
             value = self.eval(node.value)
         if isinstance(value, BufferType):
@@ -183,7 +198,14 @@ class TirParser(TirReader):
     def _bind(self, name: ast.Name, value: Any, node: ast.stmt) -> None:
         """Bind a name: to a LetStmt variable for an expression, otherwise to the value itself."""
         value = converted(value)
-        if isinstance(value, Meta):
+        known = self.scopes.lookup(name.id)
+        if isinstance(known, LocalVar) and not isinstance(value, LocalVar):
+            self._emit_store(known.buffer, (0,), pointers(value), node)
+        elif isinstance(value, StructRef) and not isinstance(value.asobject(), Var):
+            var = Var(name.id, "handle", span=self.span(name))
+            self._let(name, var, value.asobject(), node)
+            self.scopes.define(name.id, value.at(var))
+        elif isinstance(value, Meta):
             self.scopes.define(name.id, value)
         elif isinstance(value, EnvThread):
             self.scopes.define(name.id, self.thread_variable(name.id, value))
@@ -262,8 +284,18 @@ class TirParser(TirReader):
             old = self.eval(ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
             value = self.binary(operation, old, self.eval(node.value), node)
             self._bind(node.target, value, node)
+        elif isinstance(node.target, ast.Attribute):
+            old = self.eval(node.target)
+            self._store_field(node.target, self.binary(operation, old, self.eval(node.value), node), node)
         else:
             self.fail(SYNTAX, "only a name or an element of a buffer can be assigned here", node.target)
+
+    def _store_field(self, target: ast.Attribute, value: Any, node: ast.stmt) -> None:
+        """``tensor.ndim = 2`` of a struct."""
+        struct = self.eval(target.value)
+        if not isinstance(struct, StructRef):
+            self.fail(KIND, f"a {type(struct).__name__} has no fields to assign", target)
+        self.emit(Evaluate(self.guard(node, "", struct.store, target.attr, pointers(value))), node)
 
     def _target(self, target: ast.Subscript) -> tuple[Buffer, Any]:
         buffer = self.eval(target.value)
@@ -446,10 +478,34 @@ class TirParser(TirReader):
         self.preconditions.append(precondition.replace(span=self.span(node)))
 
     def visit_Return(self, node: ast.Return) -> None:
+        if LINKAGE in self.attrs:
+            self.emit(Evaluate(self._returned(node)), node)
+            return
         if node.value is not None:
             self.fail(PLACE, "a PrimFunc returns nothing: results are written to the buffers of its parameters", node)
         if len(self.bodies) != 1:
             self.fail(PLACE, "a PrimFunc cannot return from inside a loop, branch or block", node)
+
+    def _returned(self, node: ast.Return) -> Call:
+        """Return statement of a plain function, whose value takes the function's return type."""
+        if (node.value is None) != (self.ret_type is None):
+            wanted = "nothing" if self.ret_type is None else f"a {self.ret_type}"
+            self.fail(KIND, f"the function returns {wanted}", node)
+        if node.value is None or self.ret_type is None:
+            return ret()
+        value = pointers(self.eval(node.value))
+        return ret(self.guard(node, "", stored_value, value, DataType(self.ret_type), "the result"))
+
+    def visit_Break(self, node: ast.Break) -> None:
+        self._jump(node, pointer_intrinsics.break_loop, "break")
+
+    def visit_Continue(self, node: ast.Continue) -> None:
+        self._jump(node, pointer_intrinsics.continue_loop, "continue")
+
+    def _jump(self, node: ast.stmt, build: Callable[[], Call], word: str) -> None:
+        if LINKAGE not in self.attrs:
+            self.fail(SYNTAX, f"{word} cannot be used here", node)
+        self.emit(Evaluate(build()), node)
 
 
 def _subscripts(buffer: Buffer, indices: Any) -> tuple[PrimExpr, ...]:

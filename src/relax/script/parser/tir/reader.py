@@ -14,15 +14,16 @@ from typing import Any, cast
 
 from ....ir import BaseFunc, GlobalVar
 from ....prim import Call, PrimExpr, Var, convert, mark_nonnegative
+from ....prim.intrin import call_extern
 from ....tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, region_of
 from ....tir.scalar import as_tuple
-from ....tir.stmt import ForKind, Precondition
+from ....tir.stmt import LINKAGE, ForKind, Precondition, PrimFunc
 from ..core import MISSING, FunctionTask, StatementParser
 from ..core.diagnostics import DECLARATION, KIND, PLACE, SYNTAX, error
 from .buffers import pointers
-from .frames import BlockFrame, Body, EnvThread, Loop, Loops
+from .frames import BlockFrame, Body, EnvThread, LocalVar, Loop, Loops
 from .loops import make_loop
-from .values import Meta, converted
+from .values import Meta, converted, stored_value
 
 
 class TirReader(StatementParser):
@@ -86,6 +87,8 @@ class TirReader(StatementParser):
 
     def eval_Name(self, node: ast.Name) -> Any:
         value = super().eval_Name(node)
+        if isinstance(value, LocalVar):
+            return value.buffer[0]
         return value.value if isinstance(value, Meta) else value
 
     def eval_Call(self, node: ast.Call) -> Any:
@@ -108,6 +111,8 @@ class TirReader(StatementParser):
         return Loops([self.guard(node, "", make_loop, ForKind.SERIAL, start, stop, annotations, "", step)])
 
     def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+        if isinstance(function, PrimFunc) and LINKAGE in function.attrs:
+            return self._plain_call(function, args, node)
         if isinstance(function, BaseFunc):
             if self.module is None:
                 self.fail(KIND, "a function can only be called inside a module", node)
@@ -118,6 +123,17 @@ class TirReader(StatementParser):
             values = [self.guard(node, "", convert, pointers(arg)) for arg in args]
             return Call("", function, tuple(values))
         return super().invoke(function, args, keywords, node)
+
+    def _plain_call(self, function: PrimFunc, args: list[Any], node: ast.Call) -> Call:
+        """Call of a plain function by its symbol; the arguments take the dtypes of its parameters."""
+        symbol = str(function.attrs["global_symbol"])
+        if len(args) != len(function.params):
+            self.fail(KIND, f"{symbol} takes {len(function.params)} arguments, found {len(args)}", node)
+        values = [
+            self.guard(node, "", stored_value, pointers(arg), param.dtype, param.name)
+            for arg, param in zip(args, function.params, strict=True)
+        ]
+        return call_extern(str(function.ret_type or ""), symbol, *values)
 
     def condition(self, node: ast.expr) -> PrimExpr | bool:
         """Evaluate a condition: a scalar expression, or a Python truth value."""
