@@ -12,8 +12,9 @@ import pytest
 from relax import codegen, tir
 from relax.codegen import resolve
 from relax.codegen.module import kernel_texts
+from relax.codegen.support_objects import cell_support, expect_kernels, keep_shared
 from relax.farm import cache, host, worker, worker_processes
-from relax.farm.objects import cells_object, expect_kernels, keep_shared, machine_of
+from relax.farm.objects import machine_of
 from relax.ir import GlobalVar
 from relax.runtime.archive import read_archive
 from support import wait_until
@@ -254,13 +255,13 @@ def test_support_code_compiled_aside_is_kept(kernels, monkeypatch, tmp_path):
     with worker_processes.Compilers(machine_of(target), 2) as compilers:
         expect_kernels(compilers, worker_processes.TEXTS_PER_HELPER, target)
         wait_until(lambda: len(compilers.done_aside) >= 3)
-        keep_shared(compilers)
+        keep_shared(compilers, target)
     with worker_processes.Compilers(machine_of(target), 2) as compilers:
         expect_kernels(compilers, 1, target)
         assert compilers._shared.aside == [], "it is in the cache"
-    cells_object.cache_clear()
+    cell_support.cache_clear()
     before = cache.statistics.hits
-    assert cells_object(target.triple)
+    assert cell_support(target.triple).data
     assert cache.statistics.hits == before + 1
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from relax import codegen, runtime
+from relax.codegen.support_texts import pool_text
 from relax.farm import worker
 from relax.farm.objects import machine_of
-from relax.native.pool import _LATELY, pool_text
 from relax.runtime import native, threads
 from relax.runtime.archive import read_archive
 from relax.runtime.elf import parse_object
@@ -26,6 +26,7 @@ from relax.runtime.native import load_object
 from relax.script import ir as I
 from relax.script import tir as T
 from relax.target import Target
+from relax.target.c_structs import STRUCTS
 
 MANY = Target("llvm -num-cores=8")  # loops stay parallel on a machine of one core
 
@@ -217,7 +218,7 @@ SCRIPT = """
 import ctypes, os, sys, time, threading
 import numpy as np
 from relax import codegen, runtime
-from relax.native.pool import _SLEEPERS
+from relax.target.c_structs import STRUCTS
 from relax.runtime import native, threads
 from relax.script import tir as T
 from relax.target import Target
@@ -231,7 +232,7 @@ def rows(a: T.handle, b: T.handle):
         for j in range(1024):
             B[i, j] = T.exp(A[i, j]) + T.float32(1)
 
-sleepers = ctypes.c_int32.from_address(threads._memory() + _SLEEPERS)
+sleepers = ctypes.c_int32.from_address(threads._memory() + STRUCTS['PoolState'].layout(64).offsets['sleepers'])
 LAUNCHER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 BODY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -308,7 +309,7 @@ def test_a_worker_on_the_processor_of_the_caller_sleeps():
     done = run("""
         from relax.farm import worker
         from relax.farm.objects import machine_of
-        from relax.native.pool import pool_text
+        from relax.codegen.support_texts import pool_text
         processor = min(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {processor})
         caller, looks, ran = threading.get_ident(), [], []
@@ -448,7 +449,7 @@ def test_a_negative_grain_is_serial_but_after_a_positive_one(module):
         return any(apart(grain) or time.sleep(0.05) for _ in range(100)) or len(os.sched_getaffinity(0)) == 1
 
     runtime.set_num_threads(2)
-    ctypes.c_int32.from_address(threads._memory() + _LATELY).value = 0
+    ctypes.c_int32.from_address(threads._memory() + STRUCTS["PoolState"].layout(64).offsets["lately"]).value = 0
     assert not any(apart(-2) for _ in range(10))
     assert any(once_apart(2) and apart(-2) for _ in range(10)) or len(os.sched_getaffinity(0)) == 1
 
@@ -533,4 +534,4 @@ def test_the_pool_needs_only_the_c_library_and_tvm_ffi(arch, clock):
     assert needed == {
         threads.STATE, threads.LIMIT, "syscall", "sched_getcpu", "sched_getaffinity", "sched_setaffinity",
         "pthread_create", "pthread_detach", "pthread_sigmask",
-    } | ({"memset"} & needed)  # fmt: skip
+    } | ({"memset", "memcpy"} & needed)  # fmt: skip

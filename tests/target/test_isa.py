@@ -17,14 +17,15 @@ import pytest
 import relax
 from relax.codegen import explain, resolve
 from relax.codegen.dot_products import _instruction
+from relax.codegen.support_texts import pool_text
 from relax.farm import host, worker
 from relax.farm.objects import machine_of
 from relax.ir import DiagnosticError
-from relax.native.ffi_layouts import POINTER_BITS, TENSOR_TYPE, tensor_offsets
-from relax.native.pool import pool_text
+from relax.native.ffi_layouts import POINTER_BITS
 from relax.runtime import ExecutableError, machine_code
 from relax.script import from_source
 from relax.target import Machine, Target
+from relax.target.c_structs import STRUCTS
 from relax.target.isa import ISA, ISAS, RISCV64, WASM32, X86_64, description, isa_of
 from relax.target.isa.products import DOTS, TILES, Dot, kind_of
 
@@ -261,10 +262,12 @@ def test_comments_of_assembly(isa):
 def test_the_width_of_pointers():
     for isa in ISAS:
         layout = machine_for(isa, "").target_data
-        module = llvm.parse_assembly(f'target triple = "{triple_of(isa)}"\n@t = global {TENSOR_TYPE} zeroinitializer')
+        type_ = "{ ptr, i32, i32, i32, i32, ptr, ptr, i64 }"
+        module = llvm.parse_assembly(f'target triple = "{triple_of(isa)}"\n@t = global {type_} zeroinitializer')
         tensor = module.get_global_variable("t").global_value_type
-        fields = [layout.get_element_offset(tensor, field) for field in (0, 1, 3, 4, 7, 8, 9)]
-        assert fields == list(tensor_offsets(isa.pointer_bits))
+        offsets = STRUCTS["DLTensor"].layout(isa.pointer_bits).offsets
+        fields = [offset for name, offset in offsets.items() if name != "code"]
+        assert fields == [layout.get_element_offset(tensor, field) for field in range(len(fields))]
         assert fields[1] == isa.pointer_bits // 8  # behind the first field, an address
     assert resolve("llvm").machine.pointer_bits == POINTER_BITS
 

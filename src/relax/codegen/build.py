@@ -14,15 +14,7 @@ import tvm_ffi
 from ..farm import worker
 from ..farm.host import resolve
 from ..farm.kernel_text import KernelText, symbol_name
-from ..farm.objects import (
-    cells_object,
-    compiled_objects,
-    keep_shared,
-    library_object,
-    machine_of,
-    pool_object,
-    support_object,
-)
+from ..farm.objects import compiled_objects, machine_of
 from ..farm.recall import NOTHING, Recall
 from ..farm.worker_processes import Compilers
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
@@ -36,6 +28,7 @@ from ..runtime.timing import BenchmarkResult, measure
 from ..target import Target
 from ..tir import PrimFunc, lower, renew_doubtful_sizes
 from .module import NONE_LATER, Elsewhere, LaterFunctions, Lowering, kernel_texts, written_kernels
+from .support_objects import cell_support, keep_shared, kernel_support, library_support, thread_pool
 
 
 @dataclass
@@ -102,20 +95,20 @@ def _compile(
 ) -> bytes:
     start = time.perf_counter()
     made, compiled = compiled_objects(texts, target, compilers)
-    keep_shared(compilers)
+    keep_shared(compilers, target)
     remembered.remember(made)
     pairs = [*((unit.kernel, unit.data) for unit in made), *remembered.recalled.values()]
     if order:  # texts come in the order in which they were written
         places = {name: place for place, name in enumerate(order)}
         pairs.sort(key=lambda pair: places[pair[0].names[0]])
     kernels = [kernel for kernel, _ in pairs]
-    support = support_object(machine_of(target))
+    support = kernel_support(machine_of(target)).data
     units = [(data, kernel.names, kernel.messages) for kernel, data in pairs]
     if any(LAUNCH in kernel.support for kernel in kernels):
-        units.append((pool_object(machine_of(target)), (), ()))
+        units.append((thread_pool(machine_of(target)).data, (), ()))
     if any(CELLS in kernel.support for kernel in kernels):
-        units.append((cells_object(target.triple), (), ()))
-        units.append((library_object(target.triple), (), ()))
+        units.append((cell_support(target.triple).data, (), ()))
+        units.append((library_support(target.triple).data, (), ()))
     data = write_archive([(support, (), ()), *units])
     with _lock:
         statistics.modules += 1

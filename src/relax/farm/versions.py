@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..ir.transform import PassContext
-from ..native.support import support_text
 from ..target import Target
 from .llvm_queries import host_facts
 from .store import digest
@@ -23,7 +22,7 @@ from .store import digest
 #: part of every cache key: raise it when the passes of `worker` change
 PIPELINE_VERSION = 5
 
-_ROOMS: Final = ("ir", "prim", "tir", "target", "runtime", "native", "farm", "codegen")
+ROOMS: Final = ("ir", "prim", "tir", "target", "runtime", "native", "farm", "codegen")
 """Packages whose files determine how a kernel is lowered and written."""
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -34,9 +33,8 @@ _LOADED: Final = time.time()
 
 def compiler_version() -> str:
     """Versions that affect the machine code, besides the IR and the target, or its compatibility."""
-    support = digest([support_text().encode()], 8).hex()
     numbers = host_facts().llvm_version
-    return f"pipeline {PIPELINE_VERSION}, support {support}, llvmlite {version('llvmlite')}, LLVM {numbers}"
+    return f"pipeline {PIPELINE_VERSION}, llvmlite {version('llvmlite')}, LLVM {numbers}"
 
 
 def usual_passes() -> bool:
@@ -60,8 +58,8 @@ def _words(value: Any) -> str:
     return str(value)
 
 
-@lru_cache(maxsize=2)
-def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
+@lru_cache(maxsize=4)
+def compiler_files(rooms: tuple[str, ...] = ROOMS) -> str | None:
     """Digest of files of the compiler, given as folders and files of the package.
 
     Returns None if they cannot be read, or are newer than the code loaded in this process.
@@ -76,7 +74,7 @@ def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
         return None
 
 
-def unedited(rooms: tuple[str, ...] = _ROOMS) -> bool:
+def unedited(rooms: tuple[str, ...] = ROOMS) -> bool:
     """True if files of the compiler are there, and none was edited since this process began to load them.
 
     Modules are loaded when they are used. So this is asked when something was made, too, before it is kept under a key

@@ -10,9 +10,10 @@ from ..codegen.build import compile_module
 from ..codegen.evaluate import CompiledKernels
 from ..codegen.module import NONE_LATER, LaterFunctions, Lowering
 from ..codegen.out_of_process import ERRANDS, KernelsApart
+from ..codegen.support_objects import expect_kernels
 from ..expr import Call, Function
 from ..farm.host import executes
-from ..farm.objects import expect_kernels, machine_of
+from ..farm.objects import machine_of
 from ..farm.recall import NOTHING, KernelMemory
 from ..farm.versions import compiler_files, usual_passes
 from ..farm.worker_processes import NO_ERRANDS, TEXTS_PER_HELPER, Compilers

@@ -1,0 +1,107 @@
+"""Objects of the support code, from the cache or compiled.
+
+The key of an object is made of the files of the compiler that determine it. So only the first build after a change
+writes the texts, for which the scripts of the support code are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Final
+
+from ..farm import cache, worker
+from ..farm.objects import accepted, machine_of
+from ..farm.versions import ROOMS, compiler_files, compiler_version, unedited
+from ..farm.worker_processes import Aside, Compilers
+from ..runtime.rooms import ModuleWhenUsed
+from ..target import Target
+
+if TYPE_CHECKING:
+    from . import support_texts as texts
+else:
+    texts = ModuleWhenUsed("relax.codegen.support_texts")
+
+_ROOMS: Final = (*ROOMS, "script")
+
+
+@dataclass(frozen=True)
+class SupportCode:
+    """One object of support code."""
+
+    name: str
+    write: Callable[[str], str]
+    """Writes the text for a triple, without a target triple."""
+    machine: worker.LLVMTarget
+
+    @cached_property
+    def aside(self) -> Aside:
+        """The text and its machine."""
+        return f'target triple = "{self.machine.triple}"\n{self.write(self.machine.triple)}', self.machine
+
+    @cached_property
+    def key(self) -> cache.Key:
+        """Key in the cache: of the files, or, where they cannot stand for it, of the text."""
+        files = compiler_files(_ROOMS)
+        return cache.key_of(files or self.aside[0], self.name, *map(str, self.machine), compiler_version())
+
+    @cached_property
+    def data(self) -> bytes:
+        """The object."""
+        cached = cache.load_all({self.key: self.name}).get(self.key)
+        if cached is None:
+            cached = accepted(lambda: worker.emit_object(*self.aside))
+            self.keep(cached)
+        return cached
+
+    def keep(self, data: bytes) -> None:
+        """Store the object, unless a file that may have been read for it was edited since."""
+        if compiler_files(_ROOMS) is None or unedited(_ROOMS):
+            cache.store(self.key, data)
+
+
+@lru_cache(maxsize=8)
+def kernel_support(machine: worker.LLVMTarget) -> SupportCode:
+    """Support code of kernels."""
+    return SupportCode("support code of kernels", lambda triple: texts.support_text(triple), machine)
+
+
+@lru_cache(maxsize=8)
+def thread_pool(machine: worker.LLVMTarget) -> SupportCode:
+    """The thread pool."""
+    return SupportCode("the thread pool", lambda triple: texts.pool_text(triple), machine)
+
+
+@lru_cache(maxsize=8)
+def cell_support(triple: str) -> SupportCode:
+    """Support code of compiled Relax functions."""
+    machine = worker.LLVMTarget(triple, "", "", 1)
+    return SupportCode("support code of compiled functions", lambda triple: texts.cells_text(), machine)
+
+
+@lru_cache(maxsize=8)
+def library_support(triple: str) -> SupportCode:
+    """Support code of shared libraries, which seldom runs."""
+    machine = worker.LLVMTarget(triple, "", "", 0)
+    return SupportCode("support code of shared libraries", lambda triple: texts.library_text(), machine)
+
+
+def _shared(target: Target) -> tuple[SupportCode, ...]:
+    """Support code that may be needed, and that worker processes compile."""
+    return thread_pool(machine_of(target)), cell_support(target.triple), library_support(target.triple)
+
+
+def expect_kernels(compilers: Compilers, count: int, target: Target) -> None:
+    """Start worker processes for `count` kernel texts, and let them compile missing support code."""
+    wanted = _shared(target) if count > 0 and cache.enabled() else ()
+    compilers.expect(count, [code.aside for code in wanted if cache.noted(code.key) is None])
+
+
+def keep_shared(compilers: Compilers, target: Target) -> None:
+    """Store support code compiled in the background in the cache."""
+    done = compilers.done_aside
+    for code in _shared(target) if done else ():
+        data = done.get(code.aside)
+        if data:
+            code.keep(data)
