@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import relax
-from relax.native.cells.freed_memory import LEAST_KEPT
+from relax.codegen.support.cells.freed_memory import LEAST_KEPT
 from relax.runtime.allocator import PATIENCE
 from relax.runtime.compiled import give_back
 from relax.script import ir as I

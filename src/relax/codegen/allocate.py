@@ -36,11 +36,11 @@ _STACK_TOTAL: Final = 64 << 10
 @contextmanager
 def allocate(cx: Context, buffer: Buffer) -> Generator[None]:
     """Context manager: allocate `buffer` for the duration of the ``with`` block."""
-    size = _constant_bytes(buffer)
     if cx.plain:
-        with _on_stack(cx, buffer, size):
+        with _on_stack(cx, buffer):
             yield
         return
+    size = _constant_bytes(buffer)
     outside = cx.error_label
     heap = size is None or size > _STACK_EACH or cx.stack_bytes + size > _STACK_TOTAL
     if size is not None and not heap:
@@ -65,19 +65,18 @@ def allocate(cx: Context, buffer: Buffer) -> Generator[None]:
 
 
 @contextmanager
-def _on_stack(cx: Context, buffer: Buffer, size: int | None) -> Generator[None]:
+def _on_stack(cx: Context, buffer: Buffer) -> Generator[None]:
     """Context manager: stack memory of a plain function; of dynamic size, it lives until the function returns."""
     element = memory_element(buffer.dtype)
-    if size is None:
-        count = cx.i64(max(buffer.dtype.lanes, 1))
-        for extent in _extents(buffer):
-            count = count * index(cx, extent)
+    count = cx.i64(max(buffer.dtype.lanes, 1))
+    for extent in _extents(buffer):
+        count = count * index(cx, extent)
+    if not count.ref.isdigit():
         pointer = cx.b.op(f"alloca {element}, i64 {count.ref}, align {_STACK_ALIGNMENT}")
+    elif count.ref == "1":
+        pointer = cx.b.alloca(element, _element_bytes(buffer))
     else:
-        elements = max(size // _element_bytes(buffer), 1)
-        single = elements == 1
-        type_ = element if single else f"[{elements} x {element}]"
-        pointer = cx.b.alloca(type_, _element_bytes(buffer) if single else _STACK_ALIGNMENT)
+        pointer = cx.b.alloca(f"[{count.ref} x {element}]", _STACK_ALIGNMENT)
     cx.vars[buffer.data] = Val(cx.b, "ptr", 1, pointer)
     yield
     cx.storage.pop(buffer, None)

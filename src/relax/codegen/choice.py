@@ -36,6 +36,8 @@ def _is_delicate(cx: Context, expr: PrimExpr) -> bool:
     if isinstance(expr, Call):
         return not is_pure(expr) or expr.intrinsic == "call_pure_extern"
     if isinstance(expr, BufferLoad):
+        if cx.plain:  # a pointer may be null
+            return expr.buffer.scope != "local"
         return not _surely_in_bounds(cx, expr)
     if cx.exact and isinstance(expr, (Add, Sub, Mul)) and expr.dtype == "int64":
         return not within(cx.facts.range(expr), expr.dtype)

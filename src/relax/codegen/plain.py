@@ -29,7 +29,7 @@ _LINKAGES: Final = {"internal": "internal ", "hidden": "hidden ", "weak": "weak 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A variable of the object, or one that the loader binds; its first value is zeros, or the addresses of texts."""
+    """A variable of the object, or one that the loader binds; its first value is zeros, or constants."""
 
     symbol: str
     type: str = ""
@@ -39,12 +39,17 @@ class Data:
     align: int = 8
     texts: tuple[str, ...] = ()
     """Strings, whose addresses are the elements of a constant table."""
+    words: tuple[int, ...] = ()
+    """Numbers of 64 bits that are the elements of a constant table."""
 
     def write(self, module: ModuleBuilder, pointer_bits: int) -> str:
         """LLVM text of the definition."""
         if self.texts:
             items = ", ".join(f"ptr {module.string(text)}" for text in self.texts)
             return f"{quoted(self.symbol)} = private unnamed_addr constant [{len(self.texts)} x ptr] [{items}]"
+        if self.words:
+            items = ", ".join(f"i64 {word}" for word in self.words)
+            return f"{quoted(self.symbol)} = private unnamed_addr constant [{len(self.words)} x i64] [{items}]"
         if not self.type:
             return f"{quoted(self.symbol)} = external {_LINKAGES[self.linkage].replace('internal ', '')}global i8"
         size = STRUCTS[self.type].layout(pointer_bits).size if self.type in STRUCTS else int(self.type[3:]) // 8

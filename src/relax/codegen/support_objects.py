@@ -77,14 +77,14 @@ def thread_pool(machine: worker.LLVMTarget) -> SupportCode:
 def cell_support(triple: str) -> SupportCode:
     """Support code of compiled Relax functions."""
     machine = worker.LLVMTarget(triple, "", "", 1)
-    return SupportCode("support code of compiled functions", lambda triple: texts.cells_text(), machine)
+    return SupportCode("support code of compiled functions", lambda triple: texts.cells_text(triple), machine)
 
 
 @lru_cache(maxsize=8)
 def library_support(triple: str) -> SupportCode:
     """Support code of shared libraries, which seldom runs."""
     machine = worker.LLVMTarget(triple, "", "", 0)
-    return SupportCode("support code of shared libraries", lambda triple: texts.library_text(), machine)
+    return SupportCode("support code of shared libraries", lambda triple: texts.library_text(triple), machine)
 
 
 def _shared(target: Target) -> tuple[SupportCode, ...]:

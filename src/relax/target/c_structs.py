@@ -143,8 +143,7 @@ declare(
 declare(
     "TVMFFIAny",
     """
-    int32 type_index
-    int32 small_length
+    int64 word | int32 type_index | int32[2] halves
     int64 value | pointer object | uint8[8] bytes
     """,
 )
@@ -158,7 +157,134 @@ declare(
     """,
 )
 
+declare(
+    "TVMFFIByteArray",
+    """
+    pointer data
+    size size
+    """,
+)
+declare(
+    "StringObject",
+    """
+    TVMFFIObject header
+    TVMFFIByteArray text
+    """,
+)
+declare(
+    "ShapeObject",
+    """
+    TVMFFIObject header
+    pointer data
+    size size
+    int64[0] own
+    """,
+)
+declare(
+    "ArrayObject",
+    """
+    TVMFFIObject header
+    pointer data
+    int64 size
+    """,
+)
+
 # ----------------------------------------------------------------------------------------- support code
+
+declare(
+    "TensorObject",
+    """
+    TVMFFIObject header
+    DLTensor tensor
+    pointer owner
+    int64[0] dims
+    """,
+)
+declare(
+    "TensorTail",
+    """
+    pointer pooled
+    int64 capacity
+    """,
+)
+declare(
+    "ProgramTable",
+    """
+    int64 references
+    int32 count
+    int32 mark
+    TVMFFIAny[0] cells
+    """,
+)
+declare(
+    "EntryFacts",
+    """
+    int32 given
+    int32 most
+    int32 registers
+    int32 cell
+    """,
+)
+declare(
+    "StorageCounts",
+    """
+    int64 small
+    int64 peak
+    int64 requests
+    int64 large
+    """,
+)
+declare(
+    "MessageText",
+    """
+    int64 length
+    uint8[1032] chars
+    """,
+)
+declare(
+    "ProgramHead",
+    """
+    int64 count
+    pointer records
+    """,
+)
+declare(
+    "ProgramRecord",
+    """
+    int64 kind
+    pointer address
+    int64 number
+    pointer second
+    """,
+)
+declare(
+    "Span",
+    """
+    uint64 start
+    uint64 end
+    int64 number
+    """,
+)
+declare(
+    "KeptBlock",
+    """
+    pointer memory
+    int64 bytes
+    int64 time
+    """,
+)
+declare(
+    "KeptBlocks",
+    """
+    int32 lock
+    int64 count
+    int64 bytes
+    int64 clock
+    int64 used
+    int64 peak
+    KeptBlock[256] blocks
+    """,
+)
 
 declare(
     "PoolPart",

@@ -13,6 +13,7 @@ from ...prim import Call, Cast, Div, Mod, PrimExpr, convert
 from ...prim.intrin import call_extern, reinterpret
 from ...script.parser.tir.buffers import pointers
 from ...target.c_functions import C_FUNCTIONS
+from ...tir import PrimFunc
 
 
 class _CFunctions:
@@ -28,6 +29,12 @@ class _CFunctions:
 C: Final = _CFunctions()
 NULL: Final = reinterpret("handle", convert(0).astype("int64"))
 """The null pointer."""
+
+
+def called(function: PrimFunc, *args: Any) -> Call:
+    """Call of a plain function."""
+    values = [convert(pointers(arg)) for arg in args]
+    return call_extern(str(function.ret_type or ""), str(function.attrs["global_symbol"]), *values)
 
 
 def u64(value: Any) -> PrimExpr:

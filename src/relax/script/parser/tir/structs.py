@@ -1,9 +1,11 @@
-"""Typed pointers to C structs in scripts: ``tensor = T.struct("DLTensor")(pointer)``, then ``tensor.ndim``.
+"""Typed pointers to C structs in scripts.
 
-def rank(tensor: T.struct("DLTensor")) -> T.int32:       a parameter that points to a struct
-    return tensor.ndim                                   T.tvm_struct_get(tensor, 0, "DLTensor.ndim")
-tensor.ndim = 2                                          T.tvm_struct_set(tensor, 0, "DLTensor.ndim", 2)
-cells[i].type_index                                      a field of an element, if `cells` points to an array
+    def rank(tensor: T.struct("DLTensor")) -> T.int32:   a parameter that points to a struct
+    tensor = T.struct("DLTensor")(pointer)               a pointer that does
+    tensor.ndim                                          T.tvm_struct_get(tensor, 0, "DLTensor.ndim")
+    tensor.ndim = 2                                      T.tvm_struct_set(tensor, 0, "DLTensor.ndim", 2)
+    cells[i].type_index                                  a field of an element, if `cells` points to an array
+    cells = T.struct("TVMFFIAny").alloc(2)               an array on the stack
 """
 
 from __future__ import annotations
@@ -11,8 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from ....prim import Call, PrimExpr, convert
-from ....prim.pointers import tvm_struct_get, tvm_struct_set
+from ....prim.pointers import struct_size, tvm_struct_get, tvm_struct_set
 from ....target.c_structs import STRUCTS, Struct, field_of
+from ....tir.buffer import decl_buffer
+from ....tir.stmt import AllocBuffer
+from .frames import EnclosingStmt
+from .state import parser
 
 
 class StructType:
@@ -24,6 +30,15 @@ class StructType:
     def __call__(self, pointer: Any) -> StructRef:
         """Return the struct that a pointer points to."""
         return StructRef(self.struct, convert(pointer))
+
+    def alloc(self, count: Any = 1) -> EnclosingStmt:
+        """Stack memory for `count` structs."""
+        state = parser()
+        (name,) = state.take_names(1)
+        size = struct_size(self.struct.name)
+        bytes_ = size if isinstance(count, int) and count == 1 else convert(count).astype("int64") * size
+        buffer = state.declare(decl_buffer((bytes_,), "uint8", name or "structs", scope="local"))
+        return EnclosingStmt(lambda body, span: AllocBuffer(buffer, body, span=span), self(buffer.data))
 
     def __repr__(self) -> str:
         return f'T.struct("{self.struct.name}")'
