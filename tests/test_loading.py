@@ -184,3 +184,13 @@ def test_a_module_when_used_is_imported_by_its_first_attribute(monkeypatch):
         late.answer
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert late.answer == 42
+
+
+def test_the_support_code_is_read_once(tmp_path):
+    """Its scripts are parsed by the first build after an installation; others find the objects in the cache."""
+    environment = {"RELAX_CACHE_DIR": str(tmp_path)}
+    other = FIRST_BUILD.replace("R.exp(x)", "R.sin(x)")
+    run(FIRST_BUILD, **environment)
+    loaded = json.loads(run(other, **environment))
+    assert "relax.codegen.module" in loaded
+    assert not [name for name in loaded if name.startswith("relax.codegen.support.")]

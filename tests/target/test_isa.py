@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import relax
-from relax.codegen import explain, resolve
+from relax.codegen import explain, resolve, support_texts
 from relax.codegen.dot_products import _instruction
 from relax.codegen.support_texts import pool_text
 from relax.farm import host, worker
@@ -452,3 +452,13 @@ def test_every_field_is_read():
     assert len(classes) >= 12
     fields = {f"{cls.__name__}.{field.name}" for cls in classes for field in dataclasses.fields(cls)}
     assert {field for field in fields if field.partition(".")[2] not in read} <= {"ISA.aliases", "Architecture.names"}
+
+
+@pytest.mark.parametrize("isa", ISAS, ids=lambda isa: isa.name)
+def test_support_code_is_written_for_the_width_of_pointers(isa):
+    """Sizes of C are as wide as a pointer, and so are the fields that hold addresses."""
+    for write in (support_texts.support_text, support_texts.cells_text, support_texts.library_text):
+        text = write(triple_of(isa))
+        assert assembly(isa, text)
+        assert f"declare i{isa.pointer_bits} @strlen(ptr)" in text
+        assert re.search(rf"load ptr, ptr %v\d+, align {isa.pointer_bits // 8}\n", text)

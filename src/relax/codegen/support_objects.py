@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..farm import cache, worker
 from ..farm.objects import accepted, machine_of
-from ..farm.versions import ROOMS, compiler_files, compiler_version, unedited
+from ..farm.versions import compiler_files, compiler_version, unedited
 from ..farm.worker_processes import Aside, Compilers
 from ..runtime.rooms import ModuleWhenUsed
 from ..target import Target
@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 else:
     texts = ModuleWhenUsed("relax.codegen.support_texts")
 
-_ROOMS: Final = (*ROOMS, "script")
+_SCRIPT: Final = ("script",)
+"""The parser, which determines a text like the other rooms of the compiler."""
+
+
+def _files() -> str | None:
+    """Digest of the files that determine the texts; None if they cannot stand for them."""
+    parts = compiler_files(), compiler_files(_SCRIPT)
+    return None if None in parts else " ".join(map(str, parts))
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,7 @@ class SupportCode:
     @cached_property
     def key(self) -> cache.Key:
         """Key in the cache: of the files, or, where they cannot stand for it, of the text."""
-        files = compiler_files(_ROOMS)
-        return cache.key_of(files or self.aside[0], self.name, *map(str, self.machine), compiler_version())
+        return cache.key_of(_files() or self.aside[0], self.name, *map(str, self.machine), compiler_version())
 
     @cached_property
     def data(self) -> bytes:
@@ -57,7 +63,7 @@ class SupportCode:
 
     def keep(self, data: bytes) -> None:
         """Store the object, unless a file that may have been read for it was edited since."""
-        if compiler_files(_ROOMS) is None or unedited(_ROOMS):
+        if _files() is None or (unedited() and unedited(_SCRIPT)):
             cache.store(self.key, data)
 
 
@@ -94,7 +100,7 @@ def _shared(target: Target) -> tuple[SupportCode, ...]:
 
 def expect_kernels(compilers: Compilers, count: int, target: Target) -> None:
     """Start worker processes for `count` kernel texts, and let them compile missing support code."""
-    wanted = _shared(target) if count > 0 and cache.enabled() else ()
+    wanted = _shared(target) if compilers.helpers(count) > 0 and cache.enabled() else ()
     compilers.expect(count, [code.aside for code in wanted if cache.noted(code.key) is None])
 
 

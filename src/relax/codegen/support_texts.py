@@ -1,54 +1,66 @@
-"""LLVM IR of the support code, written from its functions in TIR (`relax.codegen.support`)."""
+"""LLVM IR of the support code, written from its functions in TIR (`relax.codegen.support`).
+
+Modules of an object are imported, and so their scripts parsed, when its text is asked for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
+from ..runtime.rooms import ModuleWhenUsed
 from ..target.isa import isa_of
-from .plain import plain_module_text
-from .support import arguments, errors, pool
-from .support.cells import freed_memory, makers, matching, objects, overlaps, questions, tables, values
-from .support.library import builtins, program, texts
+from ..tir import PrimFunc
+from .plain import Data, plain_module_text
 
-_KERNELS: Final[tuple[Any, ...]] = errors, arguments
-_CELLS: Final[tuple[Any, ...]] = values, questions, matching, freed_memory, objects, overlaps, makers, tables
-_LIBRARY: Final[tuple[Any, ...]] = program, texts, builtins
+
+def _modules(*names: str) -> list[ModuleWhenUsed]:
+    return [ModuleWhenUsed(f"relax.codegen.support.{name}") for name in names]
+
+
+_KERNELS: Final = _modules("errors", "arguments")
+(_POOL,) = _modules("pool")
+_CELLS: Final = _modules(
+    "cells.values", "cells.questions", "cells.matching", "cells.freed_memory", "cells.objects", "cells.overlaps",
+    "cells.makers", "cells.tables",
+)  # fmt: skip
+_LIBRARY: Final = _modules("library.program", "library.texts", "library.builtins")
 """Modules with the functions of each object, and their data."""
 
 
-def _functions(modules: tuple[Any, ...]) -> list[Any]:
+def _functions(modules: Sequence[ModuleWhenUsed]) -> list[PrimFunc]:
     return [function for module in modules for function in module.FUNCTIONS]
 
 
-def _data(modules: tuple[Any, ...]) -> list[Any]:
-    return [data for module in modules for data in getattr(module, "DATA", ())]
+def _data(modules: Sequence[ModuleWhenUsed]) -> list[Data]:
+    return [data for module in modules for data in module.DATA]
 
 
 @lru_cache(maxsize=4)
 def support_text(triple: str) -> str:
     """Text of the support code of kernels: errors, checks of arguments, memory of buffers."""
-    return plain_module_text(_functions(_KERNELS), triple, data=_data(_KERNELS))
+    return plain_module_text(_functions(_KERNELS), triple, data=_data(_KERNELS[:1]))
 
 
 @lru_cache(maxsize=4)
 def pool_text(triple: str) -> str:
     """Text of the thread pool; a loop on the calling thread where there is no futex."""
-    serial: Any = pool.ALL_SERIAL
-    functions: Any = pool.FUNCTIONS
     if isa_of(triple).pool is None or "linux" not in triple.partition("-")[2]:
-        return plain_module_text(serial, triple)
-    return plain_module_text(functions, triple, data=pool.DATA)
+        return plain_module_text(_POOL.ALL_SERIAL, triple)
+    return plain_module_text(_POOL.FUNCTIONS, triple, data=_POOL.DATA)
 
 
 @lru_cache(maxsize=4)
 def cells_text(triple: str) -> str:
     """Text of the support code of compiled Relax functions."""
-    own: Any = values.program
-    return plain_module_text([*_functions(_CELLS), own], triple, data=_data(_CELLS))
+    values, questions, _, freed_memory, *_ = _CELLS
+    functions = [*_functions(_CELLS), values.program]
+    return plain_module_text(functions, triple, data=_data([questions, freed_memory]))
 
 
 @lru_cache(maxsize=4)
 def library_text(triple: str) -> str:
     """Text of the support code of shared libraries."""
-    return plain_module_text(_functions(_LIBRARY), triple, declared=_functions(_CELLS), data=_data(_LIBRARY))
+    data = _data(_LIBRARY[:2])
+    return plain_module_text(_functions(_LIBRARY), triple, declared=_functions(_CELLS), data=data)

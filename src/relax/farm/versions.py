@@ -22,7 +22,7 @@ from .store import digest
 #: part of every cache key: raise it when the passes of `worker` change
 PIPELINE_VERSION = 5
 
-ROOMS: Final = ("ir", "prim", "tir", "target", "runtime", "native", "farm", "codegen")
+_ROOMS: Final = ("ir", "prim", "tir", "target", "runtime", "native", "farm", "codegen")
 """Packages whose files determine how a kernel is lowered and written."""
 
 _ROOT: Final = Path(__file__).parent.parent
@@ -59,7 +59,7 @@ def _words(value: Any) -> str:
 
 
 @lru_cache(maxsize=4)
-def compiler_files(rooms: tuple[str, ...] = ROOMS) -> str | None:
+def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
     """Digest of files of the compiler, given as folders and files of the package.
 
     Returns None if they cannot be read, or are newer than the code loaded in this process.
@@ -74,7 +74,7 @@ def compiler_files(rooms: tuple[str, ...] = ROOMS) -> str | None:
         return None
 
 
-def unedited(rooms: tuple[str, ...] = ROOMS) -> bool:
+def unedited(rooms: tuple[str, ...] = _ROOMS) -> bool:
     """True if files of the compiler are there, and none was edited since this process began to load them.
 
     Modules are loaded when they are used. So this is asked when something was made, too, before it is kept under a key

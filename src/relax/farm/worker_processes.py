@@ -99,10 +99,14 @@ class Compilers:
             helper.finish()
         self._started.clear()
 
+    def helpers(self, count: int) -> int:
+        """Number of worker processes for `count` texts."""
+        return min(self._limit - 1, count // TEXTS_PER_HELPER)
+
     def expect(self, count: int, aside: Sequence[Aside] = ()) -> None:
         """Start worker processes for `count` texts; they compile the texts in `aside` as well."""
         self._shared.add_aside(aside)
-        while len(self._started) < min(self._limit - 1, count // TEXTS_PER_HELPER):
+        while len(self._started) < self.helpers(count):
             self._started.append(_Helper(self._shared, self._errands))
 
     def offer(self, errand: Errand) -> None:

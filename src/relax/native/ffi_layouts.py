@@ -5,7 +5,6 @@ from __future__ import annotations
 POINTER_BITS = 64
 """Pointer size of the structures that generated code reads; `relax.farm.host` rejects targets with another one."""
 ANY_TYPE = "{ i32, i32, i64 }"
-TENSOR_TYPE = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
 OBJECT_HEADER = 24
 
 

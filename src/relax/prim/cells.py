@@ -18,8 +18,8 @@ lists: `r`, its registers, and `c`, the table of what the program names. A cell 
 
     cell_payload(x)                                           the bits of a scalar
     cell_data(x)                                              the address of a tensor's first element
-    cell_fits("check", x, heap, other, *numbers)              true if x passes a check (`relax.native.cells.matching`),
-                                                              such as "tensor", with the numbers of its builtin.
+    cell_fits("check", x, heap, other, *numbers)              true if x passes a check of `codegen.support.cells`, such
+                                                              as "tensor", with the numbers of its builtin.
                                                               Variables are stored in the heap; 0 for none, and for
                                                               no other cell
     cell_plain(x)                                             a value that kernels can take as it is

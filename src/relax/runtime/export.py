@@ -47,7 +47,7 @@ from .native import PACKED_PREFIX
 from .tensor import ALIGNMENT
 
 LIBRARY: Final = "relax.library.v1."
-"""The prefix of the support code of libraries (`relax.native.cells.library`)."""
+"""The prefix of the support code of libraries (`relax.codegen.support.library`)."""
 PROGRAM: Final = "relax.program.v1"
 """Symbol of the records from which a library builds its table."""
 _STACK_BYTES: Final = 1 << 20

@@ -1,9 +1,9 @@
 """The messages of matching: of values with annotations, and of a kernel's arguments with its parameters.
 
 Several parts of the package match, each where it must: bytecode and the interpreter in Python (`match`), compiled
-functions and libraries in machine code (`relax.native.cells.matching`). Arguments of kernels are matched by the steps
-of `relax.tir.signature`, in the interpreter and in machine code. Their messages are these. A field is a value for
-Python, a conversion of printf for a kernel, a function that writes it for a library.
+functions and libraries in machine code (`relax.codegen.support.cells.matching`). Arguments of kernels are matched by
+the steps of `relax.tir.signature`, in the interpreter and in machine code. Their messages are these. A field is a value
+for Python, a conversion of printf for a kernel, a function that writes it for a library.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ __all__ = [
 PACKED_PREFIX: Final = "__tvm_ffi_"
 """The prefix that tvm-ffi's convention puts before a packed function's name to make its symbol."""
 CELLS: Final = "relax.cells.v7."
-"""The prefix of the support code of compiled Relax functions (`relax.native.cells`). A process keeps one copy: values
-made by it are freed by it, whoever holds them. The number changes with the meaning of a function."""
+"""The prefix of the support code of compiled Relax functions (`codegen.support.cells`). A process keeps one copy:
+values made by it are freed by it, whoever holds them. The number changes with the meaning of a function."""
 LIBRARY_TABLE: Final = "relax.library.v1.refuse"
 """A symbol of the support code of shared libraries (`relax.runtime.export`), which is not loaded with an archive."""
 

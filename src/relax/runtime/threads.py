@@ -4,7 +4,7 @@
                           (default: one per processor this process may run on)
 
 A process has one pool, whichever libraries are loaded. Its machine code comes with the first library that has parallel
-loops (`relax.native.pool` writes it), and stays as long as the process does, for its threads are in it. The first loop
+loops (`relax.codegen.support.pool`), and stays as long as the process does, for its threads are in it. The first loop
 that needs threads starts them. The child of a fork has none: the page of the state is zeros there, and it starts its
 own.
 """

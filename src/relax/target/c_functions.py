@@ -41,7 +41,7 @@ class CFunction:
 def _parsed(text: str) -> dict[str, CFunction]:
     functions: dict[str, CFunction] = {}
     for result, name, words in re.findall(r"(\w+) (\w+)\((.*)\)", text):
-        parameters = tuple(filter(None, words.split(", ")))
+        parameters = tuple(str(word) for word in words.split(", ") if word)
         variadic = parameters[-1:] == ("...",)
         functions[name] = CFunction(name, result, parameters[:-1] if variadic else parameters, variadic)
     return functions

@@ -9,7 +9,7 @@
 
 `SizeMatching` implements the second and the third step. The interpreter (`relax.tir.arguments`) performs these checks;
 code generation emits them, for calls from outside and for calls between PrimFuncs. The first step, which checks each
-argument on its own, is a function of the kernels' support code (`relax.native.argument_checks`).
+argument on its own, is a function of the kernels' support code (`relax.codegen.support.arguments`).
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ _KINDS: Final = ("tensor", "shape", "scalar", "tuple")
 
 
 def _match(f: HostFunction, call: Call) -> HostValue:
-    """Call the builtin unless the value passes its native check (`relax.native.cells.matching`)."""
+    """Call the builtin unless the value passes its native check (`relax.codegen.support.cells.matching`)."""
     kind = call.args[2]
     check = str(kind.value) if isinstance(kind, StringImm) else "tensor"
     device = _i64(0) if isinstance(kind, StringImm) else f.device(call, 2)

@@ -115,7 +115,7 @@ class Snippet:
 
 @dataclass(frozen=True, eq=False)
 class PoolCode:
-    """Architecture-specific parts of the thread pool (`relax.native.pool`)."""
+    """Architecture-specific parts of the thread pool (`relax.codegen.support.pool`)."""
 
     futex: int
     """Linux system call number."""

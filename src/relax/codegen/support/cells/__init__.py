@@ -9,8 +9,8 @@ The code is one object, which a process loads once and never unloads, since tens
 `relax.runtime.native`. The number in the prefix changes with the meaning of a function.
 
     TensorObject   header of tvm-ffi, DLTensor, the object whose memory it views, or null; sizes, strides
-    TensorTail     behind them: for a storage, its tensor in the pool; the size of the object in bytes if its memory will
-                   be reused (`freed_memory`), or 0; at a multiple of 64, the elements
+    TensorTail     behind them: for a storage, its tensor in the pool; the size of the object in bytes if its memory
+                   will be reused (`freed_memory`), or 0; at a multiple of 64, the elements
     ShapeObject    header, pointer to the sizes, their number; the sizes
     ProgramTable   number of references, number of cells and `TABLE_MARK`; the cells. Functions hold references
 """

@@ -19,9 +19,7 @@ Counts = T.struct("StorageCounts")
 
 
 @internal(attributes="cold nounwind")
-def ask(
-    to: Any, builtin: Any, args: Any, count: T.int32, at: T.int32, ndim: T.int32, dims: T.handle
-) -> T.int32:
+def ask(to: Any, builtin: Any, args: Any, count: T.int32, at: T.int32, ndim: T.int32, dims: T.handle) -> T.int32:
     """Call a builtin, with a shape as its argument number `at`."""
     place = args[at]
     clear_cell(place)

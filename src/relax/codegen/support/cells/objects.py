@@ -17,7 +17,7 @@ _ALIGNMENT = 64
 
 
 def tail_of(tensor, ndim):
-    """What is behind the sizes and strides of a tensor object."""
+    """Tail of a tensor object, behind its sizes and strides."""
     return Tail(T.handle_add_byte_offset(tensor.dims, T.int64(ndim) * 16))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ....native import ffi_layouts as ffi
 from ....script import tir as T
-from ..c import NULL, C, address
+from ..c import C, address
 from .objects import held
 from .questions import TensorObject
 from .values import Any, cells, internal, reset

@@ -7,7 +7,7 @@ from ....runtime.export import LIBRARY
 from ....runtime.match import LOAD_SLOT
 from ....runtime.messages import NEGATIVE, NO_SHAPE, TOO_LARGE
 from ....script import tir as T
-from ..c import NULL, C, u64, udiv, umod
+from ..c import NULL, C, udiv, umod
 from ..cells import objects
 from ..cells.makers import BYTE
 from ..cells.matching import CHECKS, KINDS, same_number
@@ -33,9 +33,7 @@ def _refuse(check):
     macro = CHECKS[check]
 
     @internal(name=f"refuse_{check}")
-    def refuse_unfit(
-        value: Any, numbers: Any, slots: T.handle, other: Any, notes: Any, context: Any
-    ) -> T.int32:
+    def refuse_unfit(value: Any, numbers: Any, slots: T.handle, other: Any, notes: Any, context: Any) -> T.int32:
         text = Text.alloc()
         text.length = 0
         out = Raising(text, context, notes, slots)

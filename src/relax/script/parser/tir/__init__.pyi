@@ -17,7 +17,7 @@ from relax.prim.expr import (
     Var as _Var,
 )
 from relax.script.parser.tir.frames import EnclosingStmt
-from relax.script.parser.tir.structs import StructType as struct
+from relax.script.parser.tir.structs import StructType
 from relax.tir.buffer import (
     Broadcast as _Broadcast,
     BufferLoad as _BufferLoad,
@@ -784,6 +784,9 @@ def size_var(dtype: str = 'int32', name: str = '') -> _Var:
 
 def sqrt(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The square root."""
+
+def struct(name: str) -> StructType:
+    """A C struct (`relax.target.c_structs`). Raises ValueError if none has the name."""
 
 def struct_size(name: Any, *, dtype: Any = None) -> Call:
     """Bytes of a struct."""

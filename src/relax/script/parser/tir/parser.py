@@ -284,11 +284,9 @@ class TirParser(TirReader):
             old = self.eval(ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
             value = self.binary(operation, old, self.eval(node.value), node)
             self._bind(node.target, value, node)
-        elif isinstance(node.target, ast.Attribute):
+        else:
             old = self.eval(node.target)
             self._store_field(node.target, self.binary(operation, old, self.eval(node.value), node), node)
-        else:
-            self.fail(SYNTAX, "only a name or an element of a buffer can be assigned here", node.target)
 
     def _store_field(self, target: ast.Attribute, value: Any, node: ast.stmt) -> None:
         """``tensor.ndim = 2`` of a struct."""

@@ -1,10 +1,12 @@
 """Typed pointers to C structs in scripts.
 
+Fields are attributes, and an array of structs is indexed, as in C:
+
     def rank(tensor: T.struct("DLTensor")) -> T.int32:   a parameter that points to a struct
     tensor = T.struct("DLTensor")(pointer)               a pointer that does
     tensor.ndim                                          T.tvm_struct_get(tensor, 0, "DLTensor.ndim")
     tensor.ndim = 2                                      T.tvm_struct_set(tensor, 0, "DLTensor.ndim", 2)
-    cells[i].type_index                                  a field of an element, if `cells` points to an array
+    cells[i].type_index                                  a field of an element
     cells = T.struct("TVMFFIAny").alloc(2)               an array on the stack
 """
 
@@ -80,6 +82,9 @@ class StructRef:
         return StructRef(self._struct, pointer)
 
 
-struct = StructType
+def struct(name: str) -> StructType:
+    """A C struct (`relax.target.c_structs`). Raises ValueError if none has the name."""
+    return StructType(name)
+
 
 __all__ = ["StructRef", "StructType", "struct"]
