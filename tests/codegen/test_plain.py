@@ -205,6 +205,19 @@ def test_calls_of_function_pointers():
 
 
 @plain
+def first_or(pointer: T.handle, otherwise: T.int64) -> T.int64:
+    values = T.decl_buffer((1,), "int64", data=pointer)
+    return T.if_then_else(T.isnullptr(pointer), otherwise, values[0])
+
+
+def test_a_load_is_made_only_where_it_is_chosen():
+    word = ctypes.c_int64(3)
+    function = compiled(first_or)
+    assert function(ctypes.addressof(word), 7) == 3
+    assert function(None, 7) == 7
+
+
+@plain
 def digits(n: T.int64) -> T.int64:
     text = T.alloc_buffer((16,), "uint8", scope="local")
     T.call_extern("int32", "snprintf", text.data, 16, "%lld!", n)

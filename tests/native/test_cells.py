@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from relax.codegen import resolve
 from relax.codegen.module import kernel_texts, module_text
-from relax.codegen.support_texts import cells_text
+from relax.codegen.support_texts import cells_text, library_text
 from relax.farm import worker
 from relax.farm.objects import machine_of
 from relax.ir import DiagnosticError, IRModule
@@ -111,3 +113,10 @@ def test_the_support_code_defines_what_is_called():
         assert text.count(start) == 1, name
         types = [parameter.split()[0] for parameter in text.split(start)[1].split(")")[0].split(", ")]
         assert ", ".join(types) == parameters, name
+
+
+def test_messages_of_a_library_are_composed_in_order():
+    """Parts of a message are calls, which the script must not bind to names: they would run before the others."""
+    text = library_text(TRIPLE).split("@relax.library.v1.reshape(")[1].split("\n}")[0]
+    calls = re.findall(r"@relax\.library\.v1\.(\w+)\(ptr", text)
+    assert calls == ["put", "put_dims", "put", "put_dims"]

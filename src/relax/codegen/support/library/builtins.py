@@ -138,8 +138,8 @@ def alloc_tensor(self: T.handle, args: Any, count: T.int32, result: Any) -> T.in
         return 0
     text = Text.alloc()
     text.length = 0
-    shown = Raising(text).dims(args)
-    fail(text, "MemoryError", "out of memory: a tensor of shape ", shown, " cannot be allocated")
+    out = Raising(text)
+    fail(text, "MemoryError", "out of memory: a tensor of shape ", out.dims(args), " cannot be allocated")
     return -1
 
 
@@ -154,7 +154,7 @@ def alloc_storage(self: T.handle, args: Any, count: T.int32, result: Any) -> T.i
     if args.type_index == ffi.INT:
         elements = args.value
         size = elements * item
-        if T.umul_overflows(T.abs(elements), item) or T.abs(elements) * item < 0:
+        if item != 0 and T.truncdiv(elements * item, item) != elements:  # more than 64 bits
             size = T.int64(-1)
     else:
         shape = Shape(args.object)
@@ -163,8 +163,8 @@ def alloc_storage(self: T.handle, args: Any, count: T.int32, result: Any) -> T.i
         return 0
     text = Text.alloc()
     text.length = 0
-    shown = Raising(text).integer(size)
-    fail(text, "MemoryError", "out of memory: a storage of ", shown, " bytes is asked for")
+    out = Raising(text)
+    fail(text, "MemoryError", "out of memory: a storage of ", out.integer(size), " bytes is asked for")
     return -1
 
 
@@ -177,8 +177,7 @@ def reshape(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
     text = Text.alloc()
     text.length = 0
     out = Raising(text)
-    old, new = out.dims(args), out.dims(args[1])
-    fail(text, "ValueError", "reshape: a tensor of shape ", old, " cannot become ", new)
+    fail(text, "ValueError", "reshape: a tensor of shape ", out.dims(args), " cannot become ", out.dims(args[1]))
     return -1
 
 
@@ -200,8 +199,8 @@ def shape_of(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
             return 0
     text = Text.alloc()
     text.length = 0
-    shown = Raising(text).kind(args)
-    fail(text, "TypeError", "shape_of: expected a tensor, found ", shown)
+    out = Raising(text)
+    fail(text, "TypeError", "shape_of: expected a tensor, found ", out.kind(args))
     return -1
 
 
@@ -213,8 +212,7 @@ def tuple_getitem(self: T.handle, args: Any, count: T.int32, result: Any) -> T.i
     text = Text.alloc()
     text.length = 0
     out = Raising(text)
-    index, found = out.integer(args[1].value), out.kind(args)
-    fail(text, "TypeError", "there is no field ", index, " in ", found)
+    fail(text, "TypeError", "there is no field ", out.integer(args[1].value), " in ", out.kind(args))
     return -1
 
 
