@@ -348,6 +348,11 @@ def test_break_belongs_to_plain_functions():
         from_source("@T.prim_func\ndef f(n: T.int64):\n    while n > 0:\n        break\n")
 
 
+def test_a_call_without_a_result_has_no_name():
+    with pytest.raises(DiagnosticError, match="`x` would be the result of a call that has none"):
+        from_source('@T.prim_func\ndef f(p: T.handle):\n    x = T.atomic_store(p, 1, "release")\n')
+
+
 def test_a_result_fits_the_signature():
     source = "@T.prim_func(linkage='external')\ndef f(n: T.int64){}:\n    return{}\n"
     with pytest.raises(DiagnosticError, match="the function returns nothing"):

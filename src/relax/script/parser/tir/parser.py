@@ -230,6 +230,8 @@ class TirParser(TirReader):
         return variable
 
     def _let(self, name: ast.Name, var: Var, value: PrimExpr, node: ast.AST) -> None:
+        if value.dtype.is_void:
+            self.fail(KIND, f"`{name.id}` would be the result of a call that has none", node)
         self.bodies[-1].lets[name.id] = var
         self.emit_scope(EnclosingStmt(lambda body, span: LetStmt(var, value, body, span=span)), node)
         self.scopes.define(name.id, var)
