@@ -3,9 +3,9 @@
     python benchmarks/growth.py [--quick] [--sizes N,N,...] [KIND ...]
 
 Kinds: functions (each calls the one before it), kernels (PrimFuncs, and a function that calls all), operands (of one
-concat), loops (in one PrimFunc), match_casts and bindings (in one function). The output is seconds for each kind and
-size, and the exponent of the last doubling: 1 is linear, 2 quadratic. `--quick` takes small sizes. Seconds are of
-processor time, of this process and of those that compile for it.
+concat), computed (operands of one concat, each of which is computed), loops (in one PrimFunc), match_casts and bindings
+(in one function). The output is seconds for each kind and size, and the exponent of the last doubling: 1 is linear, 2
+quadratic. `--quick` takes small sizes. Seconds are of processor time, of this process and of those that compile for it.
 """
 
 from __future__ import annotations
@@ -64,6 +64,15 @@ def operands(n: int) -> str:
     return _module(["@R.function", f"def main({params}):", f"    return R.concat([{names}], axis=0)"])
 
 
+def computed(n: int) -> str:
+    """A concat of n tensors, each of which is computed."""
+    params = ", ".join(f'x{i}: R.Tensor((2,), "float32")' for i in range(n))
+    lines = ["@R.function", f"def main({params}):", "    with R.dataflow():"]
+    lines += [f"        y{i} = R.exp(x{i})" for i in range(n)]
+    lines.append(f"        z = R.concat([{', '.join(f'y{i}' for i in range(n))}], axis=0)")
+    return _module([*lines, "        R.output(z)", "    return z"])
+
+
 def loops(n: int) -> str:
     """A PrimFunc of n loops in a row."""
     lines = ["@T.prim_func", f"def k({BUFFERS}):"]
@@ -90,7 +99,7 @@ def bindings(n: int) -> str:
 
 
 KINDS: dict[str, Callable[[int], str]] = {
-    make.__name__: make for make in (functions, kernels, operands, loops, match_casts, bindings)
+    make.__name__: make for make in (functions, kernels, operands, computed, loops, match_casts, bindings)
 }
 
 

@@ -11,7 +11,7 @@ import relax
 from relax import te, tir, topi
 from relax.ir import assert_structural_equal
 from relax.tir.inline_blocks import inline_blocks
-from support import nodes
+from support import calls, nodes
 
 HEADER = "from relax.script import ir as I, tir as T\n\n@I.ir_module\nclass Module:\n    @T.prim_func\n"
 
@@ -174,3 +174,70 @@ def test_chains_of_kernels_that_read_the_one_before_several_times_stay_small():
         tir.interpret(after, *copies)
         assert values[-1].tolist() == copies[-1].tolist()
     assert sizes[2] - sizes[1] < 2.5 * (sizes[1] - sizes[0])
+
+
+WRITTEN_TWICE = """
+    def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+        B = T.alloc_buffer((4,), "float32")
+        for i in range(2):
+            with T.block("half"):
+                v = T.axis.spatial(2, i)
+                B[v] = A[v]
+        for i in range(4):
+            with T.block("B"):
+                v = T.axis.spatial(4, i)
+                B[v] = T.exp(A[v])
+        for i in range(4):
+            with T.block("C"):
+                v = T.axis.spatial(4, i)
+                C[v] = B[v] + T.float32(1)
+"""
+
+
+def test_a_buffer_with_another_writer_stays():
+    """Without its allocation, the first loop would write a buffer that is defined nowhere."""
+    before = parse(WRITTEN_TWICE)
+    after = inline_blocks(before)
+    assert after is before
+    tir.analysis.verify_well_formed(after)
+
+
+WRITTEN_BETWEEN = """
+    def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32"), D: T.Buffer((4,), "float32")):
+        B = T.alloc_buffer((4,), "float32")
+        E = T.alloc_buffer((4,), "float32")
+        for i in range(4):
+            with T.block("B"):
+                v = T.axis.spatial(4, i)
+                B[v] = T.exp(C[v])
+        for i in range(4):
+            with T.block("E"):
+                v = T.axis.spatial(4, i)
+                E[v] = T.exp(A[v])
+        for i in range(4):
+            with T.block("C"):
+                v = T.axis.spatial(4, i)
+                C[v] = A[v]
+        for i in range(4):
+            with T.block("D"):
+                v = T.axis.spatial(4, i)
+                D[v] = B[v] + E[v]
+"""
+
+
+def test_producers_of_one_reader_are_judged_each():
+    """Between B and its reader, the buffer is written that B was computed from; E is inlined into the same reader."""
+    before = parse(WRITTEN_BETWEEN)
+    after = inline_blocks(before)
+    assert blocks(after) == ["B", "C", "D"]
+    same(before, after, (4,), (4,), (4,))
+
+
+def test_work_is_proportional_to_the_producers_of_a_reader():
+    def work(count):
+        tensors = [te.placeholder((2,), "float32", f"X{i}") for i in range(count)]
+        func = te.create_prim_func([*tensors, topi.concatenate([topi.exp(tensor) for tensor in tensors], axis=0)])
+        assert blocks(inline_blocks(func)) == ["T_concat"]
+        return calls(lambda: inline_blocks(func))
+
+    assert work(80) <= 2.3 * work(40)

@@ -9,8 +9,8 @@ Before   B = T.alloc_buffer((n,))                    After   for i in range(n):
 A nest is inlined if
 
 * it stores each element of an allocated buffer once, from expressions without effects (`relax.tir.nests`);
-* the buffer is read by later nests only, at indices that do not depend on data (an index out of range is an error,
-  that must be preserved);
+* no other statement writes the buffer, and it is read by later nests only, at indices that do not depend on data (an
+  index out of range is an error, that must be preserved);
 * no statement in between writes a buffer that the nest reads;
 * no work is repeated: it is read by one spatial nest or one reduction, once for each element. A nest that only moves or
   converts elements, at indices that do not depend on data, is inlined into all its spatial readers while they stay
@@ -23,7 +23,10 @@ operator must be rounded first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Final
 
 from ..ir import Node, structural_equal
@@ -45,48 +48,127 @@ def inline_blocks(func: PrimFunc) -> PrimFunc:
     allocated, statements = root_of(func)
     if not allocated:
         return func
-    current, kept, nests = list(statements), list(allocated), _Nests()
-    while _round(current, kept, nests):
-        pass
-    if len(kept) == len(allocated):
+    current, nests = statements, _Nests()
+    inlined: set[Buffer] = set()
+    while True:
+        this_round = _Round(current, frozenset(allocated) - inlined, nests)
+        this_round.choose()
+        if this_round.inlined:
+            current = this_round.statements()
+            inlined |= this_round.inlined
+        if not this_round.postponed:
+            break
+    if not inlined:
         return func
     assert isinstance(func.body, BlockRealize)
-    body = current[0] if len(current) == 1 else SeqStmt(tuple(current))
-    root = func.body.block.replace(body=body, alloc_buffers=tuple(kept))
+    body = current[0] if len(current) == 1 else SeqStmt(current)
+    kept = tuple(buffer for buffer in allocated if buffer not in inlined)
+    root = func.body.block.replace(body=body, alloc_buffers=kept)
     return func.replace(body=func.body.replace(block=root))
 
 
-def _round(current: list[Stmt], kept: list[Buffer], nests: _Nests) -> bool:
-    """Inline producers, from the last to the first, except into statements that this round has rewritten.
+class _Round:
+    """One walk over the statements, which inlines the producers of each consumer together.
 
-    A chain thus halves in each round instead of being walked once per member. Returns True if a producer was postponed.
+    Producers are looked at from the last to the first, against the consumers as they were before the round. A producer
+    that another one of the round reads is postponed to the next round, so a chain halves in each.
     """
-    rewritten: set[int] = set()
-    postponed = False
-    for position in reversed(range(len(current))):
-        producer = nests.nest(current[position])
-        if producer is None or producer.is_reduction or producer.stores[0].buffer not in kept:
-            continue
-        later = current[position + 1 :]
-        consumers = _consumers(producer, later, nests)
-        if not consumers or not _is_worth_it(producer, consumers):
-            continue
-        if any(id(nest.stmt) in rewritten for nest in consumers):
-            postponed = True
-            continue
-        replaced = {id(nest.stmt): _rewritten(nest, producer) for nest in consumers}
-        rewritten.update(map(id, replaced.values()))
-        current[position:] = [replaced.get(id(stmt), stmt) for stmt in later]
-        kept.remove(producer.stores[0].buffer)
-    return postponed
+
+    def __init__(self, statements: tuple[Stmt, ...], kept: frozenset[Buffer], nests: _Nests) -> None:
+        self._statements = statements
+        self._kept = kept
+        self._nests = nests
+        self._users: defaultdict[Var, set[int]] = defaultdict(set)
+        """Positions of the statements that read or write a buffer, by its data pointer."""
+        self._writers: defaultdict[Var, list[int]] = defaultdict(list)
+        self._producers: defaultdict[int, list[Nest]] = defaultdict(list)
+        """Producers to inline, by the position of their consumer, from the last to the first."""
+        self._behind: defaultdict[int, set[Var]] = defaultdict(set)
+        """Data pointers of the buffers that the producers of a consumer read."""
+        self.inlined: set[Buffer] = set()
+        self.postponed = False
+        for position, stmt in enumerate(statements):
+            reads, writes = nests.buffers(stmt)
+            for var in reads | writes:
+                self._users[var].add(position)
+            for var in writes:
+                self._writers[var].append(position)
+
+    def choose(self) -> None:
+        """Choose the producers to inline; `postponed` tells that another round may find more."""
+        for position in reversed(range(len(self._statements))):
+            producer = self._nests.nest(self._statements[position])
+            if producer is None or producer.is_reduction or producer.stores[0].buffer not in self._kept:
+                continue
+            buffer = producer.stores[0].buffer
+            first, *later = sorted(self._users[buffer.data])
+            if first != position or self._writers[buffer.data] != [position]:
+                continue
+            consumers = self._consumers(producer, position, later)
+            if consumers and _is_worth_it(producer, consumers, self._nests):
+                self._inline(producer, position, later)
+            elif any(self._producers[user] for user in later):
+                self.postponed = True
+
+    def _inline(self, producer: Nest, position: int, later: Sequence[int]) -> None:
+        sources = self._nests.buffers(producer.stmt)[0]
+        self.inlined.add(producer.stores[0].buffer)
+        for user in later:
+            self._producers[user].append(producer)
+            self._behind[user] |= sources
+        for source in sources:
+            self._users[source].discard(position)
+            self._users[source].update(later)
+
+    def _consumers(self, producer: Nest, position: int, later: Sequence[int]) -> list[Nest]:
+        """Return the nests at `later`, which use the producer's result; [] if it cannot be inlined in this round."""
+        buffer = producer.stores[0].buffer
+        consumers: list[Nest] = []
+        for user in later:
+            nest = self._nests.nest(self._statements[user])
+            if nest is None or buffer.data in self._behind[user] or not self._may_read(nest, buffer):
+                return []
+            consumers.append(nest)
+        sources = self._nests.buffers(producer.stmt)[0]
+        return [] if later and any(self._is_written(each, position, later[-1]) for each in sources) else consumers
+
+    def _is_written(self, source: Var, position: int, last: int) -> bool:
+        """True if a statement after `position`, up to the one at `last`, writes the buffer of a data pointer."""
+        writers = self._writers[source]
+        following = bisect_right(writers, position)
+        return following < len(writers) and writers[following] <= last
+
+    def _may_read(self, nest: Nest, buffer: Buffer) -> bool:
+        """True if the nest is one store whose value alone reads `buffer`, at indices that do not depend on data."""
+        if len(nest.stores) != 1 or not isinstance(nest.block.body, BufferStore):
+            return False
+        return self._nests.loads(nest).may_replace(buffer)
+
+    def statements(self) -> tuple[Stmt, ...]:
+        """Return the statements with the chosen producers inlined."""
+        return tuple(
+            self._rewritten(position, stmt)
+            for position, stmt in enumerate(self._statements)
+            if not self._is_inlined(stmt)
+        )
+
+    def _is_inlined(self, stmt: Stmt) -> bool:
+        nest = self._nests.nest(stmt)
+        return nest is not None and not nest.is_reduction and nest.stores[0].buffer in self.inlined
+
+    def _rewritten(self, position: int, stmt: Stmt) -> Stmt:
+        producers = self._producers[position]
+        nest = self._nests.nest(stmt)
+        return _rewritten(nest, producers, self._nests) if producers and nest is not None else stmt
 
 
 class _Nests:
-    """Cache of the nest of each statement, and of the buffers it reads and writes."""
+    """Cache of the nest of each statement, of the buffers it reads and writes, and of its loads."""
 
     def __init__(self) -> None:
         self._nests: dict[int, tuple[Stmt, Nest | None]] = {}
         self._buffers: dict[int, tuple[Stmt, tuple[frozenset[Var], frozenset[Var]]]] = {}
+        self._loads: dict[int, tuple[Stmt, _LoadsOfNest]] = {}
 
     def nest(self, stmt: Stmt) -> Nest | None:
         """Return the nest of a statement, or None if the statement has another form."""
@@ -100,91 +182,87 @@ class _Nests:
             self._buffers[id(stmt)] = stmt, buffers_used(stmt)
         return self._buffers[id(stmt)][1]
 
-
-def _consumers(producer: Nest, later: Sequence[Stmt], nests: _Nests) -> list[Nest]:
-    """Return the nests that read the producer's result; [] if it cannot be inlined."""
-    buffer = producer.stores[0].buffer
-    sources = nests.buffers(producer.stmt)[0]
-    consumers: list[Nest] = []
-    changed = False
-    for stmt in later:
-        reads, writes = nests.buffers(stmt)
-        changed = changed or bool(writes & sources)
-        if buffer.data not in reads | writes:
-            continue
-        nest = nests.nest(stmt)
-        if nest is None or changed or buffer.data in writes or not _may_read(nest, buffer):
-            return []
-        consumers.append(nest)
-    return consumers
+    def loads(self, nest: Nest) -> _LoadsOfNest:
+        """Return the loads of a nest with one store."""
+        if id(nest.stmt) not in self._loads:
+            self._loads[id(nest.stmt)] = nest.stmt, _LoadsOfNest(nest)
+        return self._loads[id(nest.stmt)][1]
 
 
-def _may_read(nest: Nest, buffer: Buffer) -> bool:
-    """True if the nest is one store that reads `buffer` only in its value, at indices that do not depend on data."""
-    if len(nest.stores) != 1 or not isinstance(nest.block.body, BufferStore):
-        return False
-    outside = (*nest.block.body.indices, *([] if nest.block.init is None else [nest.block.init]))
-    if any(load.buffer is buffer for node in outside for load in loads_in(node)):
-        return False
-    loads = loads_in(nest.block.body.value)
-    computed = _let_variables(nest.block.body.value)
-    return not any(
-        loads_in(index) or not computed.isdisjoint(free_vars(index))
-        for load in loads
-        if load.buffer is buffer
-        for index in load.indices
-    )
+class _LoadsOfNest:
+    """Loads of a nest with one store, by buffer, found in one walk for all producers."""
 
+    def __init__(self, nest: Nest) -> None:
+        store = nest.stores[0]
+        self._nodes: list[Node] = []
+        post_order_visit(store.value, self._nodes.append)
+        self._let_variables = {node.var for node in self._nodes if isinstance(node, Let)}
+        self._in_value: defaultdict[Buffer, list[BufferLoad]] = defaultdict(list)
+        for node in self._nodes:
+            if isinstance(node, BufferLoad):
+                self._in_value[node.buffer].append(node)
+        outside = (*store.indices, *([] if nest.block.init is None else [nest.block.init]))
+        self._outside = {load.buffer for node in outside for load in loads_in(node)}
 
-def _let_variables(value: PrimExpr) -> set[Var]:
-    """Return the variables that lets in an expression bind."""
-    variables: set[Var] = set()
+    def of(self, buffer: Buffer) -> Sequence[BufferLoad]:
+        """Return the loads of a buffer in the stored value; a shared object occurs once."""
+        return self._in_value.get(buffer, ())
 
-    def visit(node: object) -> None:
-        if isinstance(node, Let):
-            variables.add(node.var)
+    def may_replace(self, buffer: Buffer) -> bool:
+        """True if `buffer` is read only in the stored value, at indices that do not depend on data."""
+        return buffer not in self._outside and not any(
+            loads_in(index) or not self._let_variables.isdisjoint(free_vars(index))
+            for load in self.of(buffer)
+            for index in load.indices
+        )
 
-    post_order_visit(value, visit)
-    return variables
+    def only(self, buffer: Buffer) -> BufferLoad | None:
+        """Return a load of `buffer` if all its loads have the same indices, else None."""
+        loads = self.of(buffer)
+        return loads[0] if loads and all(_same_indices(load, loads[0]) for load in loads) else None
+
+    def times(self, buffer: Buffer) -> int:
+        """Count the loads of a buffer in the stored value; a shared object counts once for each occurrence."""
+        return self._times.get(buffer, 0)
+
+    @cached_property
+    def _times(self) -> dict[Buffer, int]:
+        occurrences = Counter({id(self._nodes[-1]): 1})
+        for node in reversed(self._nodes):  # wholes before parts
+            for below in () if node.__is_variable__ else children_of(node):
+                occurrences[id(below)] += occurrences[id(node)]
+        return {buffer: sum(occurrences[id(load)] for load in loads) for buffer, loads in self._in_value.items()}
 
 
 # -------------------------------------------------------------------------------- is it worth it?
 
 
-def _is_worth_it(producer: Nest, consumers: Sequence[Nest]) -> bool:
+def _is_worth_it(producer: Nest, consumers: Sequence[Nest], nests: _Nests) -> bool:
     buffer, value = producer.stores[0].buffer, producer.stores[0].value
-    if all(not nest.is_reduction and _may_repeat(value, nest, buffer) for nest in consumers):
+    if all(not nest.is_reduction and _may_repeat(value, nests.loads(nest).times(buffer)) for nest in consumers):
         return True
     if len(consumers) > 1:
         return False
     consumer = consumers[0]
     if consumer.is_reduction and isinstance(value, Mul):
         return False
-    distinct_loads = _distinct_loads(consumer, buffer)
-    if len(distinct_loads) != 1 or not _reads_each_once(consumer, distinct_loads[0]):
+    load = nests.loads(consumer).only(buffer)
+    if load is None or not _reads_each_once(consumer, load):
         return False
-    return _times_read(consumer, buffer) == 1 or _is_always_read(consumer, distinct_loads[0])
+    return nests.loads(consumer).times(buffer) == 1 or _is_always_read(consumer, load)
 
 
-def _may_repeat(value: PrimExpr, reader: Nest, buffer: Buffer) -> bool:
-    """True if `value` only moves data and may be copied to each load of `buffer` in `reader`."""
-    if not _only_moves(value):
-        return False
-    copies = _summed(reader.stores[0].value, lambda node: isinstance(node, BufferLoad) and node.buffer is buffer)
-    return copies == 1 or copies * _summed(value, lambda node: True) <= MOST_REPEATED
+def _may_repeat(value: PrimExpr, copies: int) -> bool:
+    """True if `value` only moves data and may be copied to that many loads of one reader."""
+    return _only_moves(value) and (copies == 1 or copies * _size(value) <= MOST_REPEATED)
 
 
-def _times_read(nest: Nest, buffer: Buffer) -> int:
-    """Count the loads of a buffer in the value that a nest stores."""
-    return _summed(nest.stores[0].value, lambda node: isinstance(node, BufferLoad) and node.buffer is buffer)
-
-
-def _summed(node: Node, counts: Callable[[Node], bool]) -> int:
-    """Count the nodes that satisfy `counts`; a shared node counts once for each occurrence."""
+def _size(node: Node) -> int:
+    """Count the nodes of an expression; a shared node counts once for each occurrence."""
     sums: dict[int, int] = {}
 
     def add(current: Node) -> None:
-        sums[id(current)] = counts(current) + sum(sums.get(id(below), 0) for below in children_of(current))
+        sums[id(current)] = 1 + sum(sums.get(id(below), 0) for below in children_of(current))
 
     post_order_visit(node, add)
     return sums[id(node)]
@@ -205,19 +283,6 @@ def _only_moves(value: PrimExpr) -> bool:
             return _only_moves(a) and _only_moves(b)
         case _:
             return is_const(value)
-
-
-def _loads_of(nest: Nest, buffer: Buffer) -> list[BufferLoad]:
-    return [load for load in nest.loads() if load.buffer is buffer]
-
-
-def _distinct_loads(nest: Nest, buffer: Buffer) -> list[BufferLoad]:
-    """Return one load of a buffer for each distinct tuple of indices."""
-    distinct_loads: list[BufferLoad] = []
-    for load in _loads_of(nest, buffer):
-        if not any(_same_indices(load, other) for other in distinct_loads):
-            distinct_loads.append(load)
-    return distinct_loads
 
 
 def _same_indices(a: BufferLoad, b: BufferLoad) -> bool:
@@ -246,24 +311,30 @@ def _is_always_read(nest: Nest, load: BufferLoad) -> bool:
 # ---------------------------------------------------------------------------------------- rewriting
 
 
-def _rewritten(consumer: Nest, producer: Nest) -> Stmt:
-    """Return the consumer with its loads of the producer's result replaced by the producer's value."""
-    buffer = producer.stores[0].buffer
+def _rewritten(consumer: Nest, producers: Sequence[Nest], nests: _Nests) -> Stmt:
+    """Return the consumer with its loads of the producers' results replaced by the producers' values."""
     store = consumer.stores[0]
-    distinct_loads = _distinct_loads(consumer, buffer)
-    shared = (
-        len(distinct_loads) == 1
-        and _times_read(consumer, buffer) > 1
-        and not _may_repeat(producer.stores[0].value, consumer, buffer)
-    )
-    if shared:
-        var = Var(buffer.name, buffer.dtype)
-        value = _Loads(buffer, lambda _: var).visit(store.value)
-        value = Let(var, _value_at(producer, distinct_loads[0]), value)
-    else:
-        value = _Loads(buffer, lambda load: _value_at(producer, load)).visit(store.value)
+    replacements: dict[Buffer, Callable[[BufferLoad], PrimExpr]] = {}
+    shared: list[tuple[Var, PrimExpr]] = []
+    for producer in producers:
+        buffer, loads = producer.stores[0].buffer, nests.loads(consumer)
+        load, times = loads.only(buffer), loads.times(buffer)
+        if load is not None and times > 1 and not _may_repeat(producer.stores[0].value, times):
+            var = Var(buffer.name, buffer.dtype)
+            shared.append((var, _value_at(producer, load)))
+            replacements[buffer] = partial(_constantly, var)
+        else:
+            replacements[buffer] = partial(_value_at, producer)
+    value = _Loads(replacements).visit(store.value)
+    for var, computed in shared:
+        value = Let(var, computed, value)
     block = complete_block(consumer.block.replace(body=store.replace(value=value), reads=(), writes=()))
     return _Blocks(consumer.block, block).visit(consumer.stmt)
+
+
+def _constantly(var: Var, load: BufferLoad) -> PrimExpr:
+    """Return `var`, which holds the value of each load."""
+    return var
 
 
 def _value_at(producer: Nest, load: BufferLoad) -> PrimExpr:
@@ -277,15 +348,15 @@ def _value_at(producer: Nest, load: BufferLoad) -> PrimExpr:
 
 
 class _Loads(StmtExprMutator):
-    """Replace the loads of one buffer."""
+    """Replace the loads of some buffers."""
 
-    def __init__(self, buffer: Buffer, replacement: Callable[[BufferLoad], PrimExpr]) -> None:
+    def __init__(self, replacements: Mapping[Buffer, Callable[[BufferLoad], PrimExpr]]) -> None:
         super().__init__()
-        self.buffer = buffer
-        self.replacement = replacement
+        self.replacements = replacements
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        return self.replacement(node) if node.buffer is self.buffer else self.visit_children(node)
+        replacement = self.replacements.get(node.buffer)
+        return self.visit_children(node) if replacement is None else replacement(node)
 
 
 class _Blocks(StmtExprMutator):
