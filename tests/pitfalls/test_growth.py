@@ -131,6 +131,25 @@ def test_bindings_in_a_builder():
     assert step(make, 50) < LINEAR
 
 
+def test_building_an_adjoint():
+    """The results of all layers are alive at once; each is placed on top of one other and compared with that alone."""
+
+    def make(n):
+        weights = "".join(f', w{i}: R.Tensor((4, 4), "float32")' for i in range(n))
+        layers = [f"a{i + 1} = R.nn.relu(R.matmul(a{i}, w{i}))" for i in range(n)]
+        lines = ["@R.function", f'def main(a0: R.Tensor((4, 4), "float32"){weights}):', "    with R.dataflow():"]
+        lines += [f"        {line}" for line in [*layers, f"loss = R.sum(a{n})", "R.output(loss)"]]
+        mod = from_source("\n".join(["from relax.script import relax as R", "", *lines, "    return loss", ""]))
+        mod = relax.transform.Gradient("main")(IRModule({"main": mod}))
+        plan = relax.transform.StaticPlanBlockMemory()
+        lower = [relax.transform.Normalize(), relax.transform.LegalizeOps(), relax.transform.ToNonDataflow()]
+        for lowering in [*lower, relax.transform.CallTIRRewrite()]:
+            mod = lowering(mod)
+        return lambda: plan(mod)
+
+    assert step(make, 16) < LINEAR
+
+
 def test_equations_that_bind_a_size_each():
     """What is known of other sizes is not rewritten."""
 

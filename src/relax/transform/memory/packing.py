@@ -105,22 +105,37 @@ class _Search:
         chain = [int(tops.argmax())]
         while tops[top := chain[-1]] > sizes[top]:
             bottom = tops[top] - sizes[top]
-            under = (int(j) for j in self.meets[top] if rank[j] < rank[top])
-            chain.append(next(j for j in under if tops[j] == bottom))
+            met = self.meets[top]
+            under = met[tops[met] == bottom].tolist()
+            chain.append(next(j for j in under if rank[j] < rank[top]))
         return chain
 
 
 def below(lives: Lives, order: Sequence[int]) -> list[list[int]]:
-    """For each tensor, those it meets that come before it in an order."""
+    """For each tensor, those it lies directly on: it meets them, and they come before it in `order`.
+
+    Left out are those on which another one of them lies, which therefore begins no lower than they end.
+    """
     rank = {item: position for position, item in enumerate(order)}
-    return [[j for j in lives.meets[i] if rank[j] < rank[i]] for i in range(len(order))]
+    lower: dict[int, set[int]] = {}
+    """Ranks of the tensors below each tensor, by rank."""
+    direct: list[list[int]] = [[] for _ in order]
+    for position, i in enumerate(order):
+        ranks = [rank[j] for j in lives.meets[i]]
+        lower[position] = uncovered = {at for at in ranks if at < position}
+        while uncovered:
+            highest = max(uncovered)
+            direct[i].append(order[highest])
+            uncovered = uncovered - lower[highest]
+            uncovered.discard(highest)
+    return direct
 
 
 def packed_order(lives: Lives, sizes: Sizes, priority: Iterable[int]) -> list[int]:
     """The order by offset, after each tensor, by priority, has been put into the lowest gap that takes it."""
     offsets: dict[int, float] = {}
     for i in priority:
-        taken = sorted((offsets[j], sizes[j]) for j in lives.meets[i] if j in offsets)
+        taken = sorted([(offsets[j], sizes[j]) for j in lives.meets[i] if j in offsets])
         offset = 0.0
         for start, size in taken:
             if start - offset >= sizes[i] and sizes[i]:

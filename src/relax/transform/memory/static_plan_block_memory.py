@@ -107,9 +107,10 @@ def lives_of(blocks: Sequence[Block]) -> Lives:
     meets: list[list[int]] = [[] for _ in blocks]
     at_birth: list[list[int]] = []
     alive: list[int] = []
+    branches = any(block.path for block in blocks)  # without them, tensors alive at once meet
     for i, block in enumerate(blocks):
         alive = [j for j in alive if blocks[j].last >= block.first]
-        met = [j for j in alive if blocks[j].meets(block)]
+        met = [j for j in alive if blocks[j].meets(block)] if branches else alive
         meets[i] += met
         for j in met:
             meets[j].append(i)
