@@ -56,7 +56,7 @@ from ..runtime.sizes import is_size
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .decorators import function_pass
-from .fold_kernels import Array, KernelEvaluator, run_kernel
+from .fold_kernels import FAILURES, Array, KernelEvaluator, run_kernel
 from .rewrite_dataflow_reshape import private_in_block
 
 MAX_BYTES = 1 << 20
@@ -244,7 +244,7 @@ def evaluate(operator: Operator, values: list[Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             return operator.evaluate(*values)
-    except (ArithmeticError, IndexError, ValueError, TypeError):
+    except FAILURES:
         return None
 
 

@@ -62,6 +62,22 @@ def test_an_operator_that_fails_stays():
     assert relay.transform.fold_constant(mod["main"]) is mod["main"]
 
 
+@pytest.mark.parametrize("fold", [FoldConstant(), relay.transform.PartialEvaluate()], ids=lambda fold: fold.info.name)
+@pytest.mark.parametrize("name", ["scatter_nd", "scatter_elements", "gather_nd"])
+def test_an_index_out_of_range_is_left_to_the_program(name, fold):
+    data, update = relay.const(np.float32([1, 2])), relay.const(np.float32([7]))
+    one, deep = relay.const(np.array([5])), relay.const(np.array([[5]]))
+    calls = {
+        "scatter_nd": lambda: relay.scatter_nd(data, deep, update, "update"),
+        "scatter_elements": lambda: relay.scatter_elements(data, one, update, 0, "update"),
+        "gather_nd": lambda: relay.gather_nd(data, deep),
+    }
+    folded = run(fold, relay.IRModule.from_expr(relay.Function([], calls[name]())))
+    assert relay.analysis.call_count(folded["main"]) == 1
+    with pytest.raises(IndexError, match=f"main: {name}: .*index .*is out of .* 2"):
+        relay.create_executor("vm", folded).evaluate()()
+
+
 def test_only_what_is_constant_in_a_large_graph():
     x = relay.var("x", shape=(4,))
     expr: relay.Expr = x

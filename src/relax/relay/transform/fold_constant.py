@@ -13,7 +13,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...ir import DiagnosticError, Op
+from ...ir import Op
+from ...transform.fold_kernels import FAILURES
 from ..evaluator import Evaluator
 from ..expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
 from ..meaning import evaluate
@@ -84,7 +85,7 @@ def value_of_call(call: Call, args: list[Any]) -> Any:
     """Evaluate a call on values; None if it fails or the result is much larger than the operands."""
     try:
         value = _value(call, args)
-    except (DiagnosticError, ArithmeticError, ValueError):
+    except FAILURES:
         return None
     return None if value is None or _count(value) > max(MOST_ELEMENTS, sum(map(_count, args))) else value
 
