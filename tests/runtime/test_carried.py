@@ -83,6 +83,15 @@ def test_errors_of_any_text_pass(call, error, kind, message):
     assert call("same", 3) == 3
 
 
+@pytest.mark.parametrize("code", [None, 0, 3, "3", "no more \udcff"])
+def test_an_exit_ends_the_program_with_its_code(call, code):
+    raised.append(SystemExit(code))
+    with pytest.raises(SystemExit) as info:
+        call("fails", 1)
+    assert info.value.code == code
+    assert call("same", 3) == 3
+
+
 def test_names_of_files_are_no_obstacle(call):
     scope: dict[str, object] = {}
     exec(compile("def fails(x):\n    raise ValueError('here')", "a\udcff.py", "exec"), scope)

@@ -7,6 +7,7 @@ not there, and the process ends. So every Python function that others call is ma
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
@@ -14,12 +15,29 @@ import tvm_ffi
 from tvm_ffi.core import ERROR_TYPE_TO_NAME
 
 # Kinds that keep their Python class on the way, besides those that tvm-ffi knows itself. An interrupt is no error: it
-# ends what the user has interrupted.
+# ends what the user has interrupted. Nor is an exit (`_Exit`).
 for _kind in (
     ZeroDivisionError, OverflowError, NotImplementedError, RecursionError, FloatingPointError, KeyboardInterrupt,
 ):  # fmt: skip
     tvm_ffi.register_error(_kind.__name__, _kind)
 
+
+class _Exit(SystemExit):
+    """SystemExit as it crosses the C ABI: its message is the literal of its code, which is an int, a str or None."""
+
+    def __init__(self, literal: str) -> None:
+        try:
+            code: Any = ast.literal_eval(literal)
+        except (SyntaxError, ValueError):  # raised by a packed function in another language
+            code = literal
+        super().__init__(code)
+        self._literal = literal
+
+    def __str__(self) -> str:
+        return self._literal
+
+
+tvm_ffi.register_error("SystemExit", _Exit)
 
 _Error = TypeVar("_Error", bound=BaseException)
 
@@ -61,8 +79,10 @@ def _is_tuple(value: Any) -> bool:
     return type(value) is tuple
 
 
-def carried(error: _Error) -> _Error | RuntimeError:
+def carried(error: _Error) -> _Error | RuntimeError | SystemExit:
     """Return the error if tvm-ffi can encode it, else one of the same kind with the encodable part of its message."""
+    if isinstance(error, SystemExit) and not isinstance(error, _Exit):
+        return _Exit(ascii(error.code if error.code is None or isinstance(error.code, int) else str(error.code)))
     try:
         text = str(error)
     except Exception as why:  # noqa: BLE001 (it is the user's method)
