@@ -51,6 +51,7 @@ def body(text):
         ("R.output(x)\nreturn x", ("E1010", 1, 5, "R.output belongs inside a dataflow block")),
         ("with R.dataflow():\n    y = R.exp(x)\n    R.output(x)\nreturn x", ("E1010", 3, 9, "R.output: `x` is not a variable bound in this dataflow block")),
         ("with R.dataflow():\n    y = R.exp(x)\n    R.output(y)\n    R.output(y)\nreturn y", ("E1010", 4, 9, "a dataflow block lists its outputs once")),
+        ("with R.dataflow():\n    y = R.exp(x)\n    R.output(y)\n    z = R.exp(y)\nreturn y", ("E1010", 4, 9, "R.output is the last statement of a dataflow block")),
         ("with R.dataflow():\n    y = R.exp(x)\n    z = R.exp(y)\n    R.output(z)\nreturn y", ("E1002", 5, 12, "`y` is not defined")),
         ("if c:\n    y = x\nelse:\n    z = x\nreturn x", ("E1001", 1, 5, "the branches end by assigning different names: y and z")),
         ("if c:\n    y = x\nelse:\n    R.exp(x)\nreturn y", ("E1002", 5, 12, "`y` is not defined")),

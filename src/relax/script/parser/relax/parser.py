@@ -375,7 +375,7 @@ class RelaxParser(NameReader):
             value_info = known_struct_info(expr)
         if info is None and value_info is not None:
             remember(var, value_info)
-        self.seq.emit(binding)
+        self._append(binding)
         if self.dataflow is not None:
             self.dataflow.variables.add(var)
         if name:
@@ -434,6 +434,13 @@ class RelaxParser(NameReader):
                 continue
             shown = value.name_hint if isinstance(value, Var) else type(value).__name__
             self.fail(PLACE, f"R.output: `{shown}` is not a variable bound in this dataflow block", node)
+
+    def _append(self, binding: Binding) -> None:
+        """Append a binding to the current block; R.output ends a dataflow block."""
+        if self.dataflow is not None and self.dataflow.outputs_seen:
+            hint = "move the binding above R.output(...), or out of the block"
+            self.fail(PLACE, "R.output is the last statement of a dataflow block", self._statement, hint=hint)
+        self.seq.emit(binding)
 
     def visit_For(self, node: ast.For) -> None:
         """Unroll a loop over Python values, as Relax has no loops."""
@@ -569,7 +576,7 @@ class RelaxParser(NameReader):
             frame[node.name] = var
             function = self.function(node, decorator.preset, local=True)
         remember_local(var, function, self.bound)
-        self.seq.emit(VarBinding(var, function, span=self.span(node)))
+        self._append(VarBinding(var, function, span=self.span(node)))
         if self.dataflow is not None:
             self.dataflow.variables.add(var)
         self.scopes.define(node.name, var)
