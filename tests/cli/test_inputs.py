@@ -45,7 +45,7 @@ def test_a_size_is_told_by_a_file(command):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ([], "x: a size is open in R.Tensor((n, 4)"),
+        ([], "x: the size n is open in R.Tensor((n, 4)"),
         (["--size", "m=2"], "--size m=2: main has no open dimension 'm'"),
         (["--size", "n=2", "--size", "n=3"], "--size gives n twice"),
         (["--input", "x.npy"], "it is not said which input this is"),
@@ -71,6 +71,78 @@ def test_what_does_not_fit(command, words, message):
     assert said.status == 1
     assert said.err.startswith("error[E700")
     assert message in said.err
+
+
+@pytest.mark.parametrize("words", [["run"], ["bench"], ["profile"], ["bench", "--size", "m=1,2"]])
+def test_sizes_are_checked_before_anything_is_compiled(command, monkeypatch, words):
+    compiled = []
+    monkeypatch.setattr("relax.cli.models.build", lambda *args, **_: compiled.append(args))
+    said = command(words[0], "model.py", *words[1:])
+    assert said.status == 1
+    assert said.err.startswith("error[E7002]")
+    assert compiled == []
+
+
+POOL = """
+from relax.script import ir as I, relax as R
+
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor((1, 1, "h", 8), "float32")):
+        with R.dataflow():
+            pooled = R.nn.max_pool2d(x, (3, 3))
+            y = R.mean(pooled)
+            R.output(y)
+        return y
+"""
+ZERO_ROWS = """\
+  --> pool.py:9:22
+  |
+9 |             pooled = R.nn.max_pool2d(x, (3, 3))
+  |                      ^^^^^^^^^^^^^^^^^^^^^^^^^^
+  = x: R.Tensor((1, 1, 2, 8), "float32")
+  = help: these sizes are too small: h=2
+"""
+
+
+def test_a_tensor_without_elements_is_a_warning_that_names_its_node(command, folder):
+    (folder / "pool.py").write_text(POOL, encoding="utf-8")
+    said = command("run", "pool.py", "--size", "h=2")
+    assert said.status == 0
+    empty, nan = said.err.strip().split("\n\n")
+    head = 'pooled: R.Tensor((1, 1, 0, 6), "float32") has no elements, but its operands have'
+    assert empty.strip() == f"warning[W7001]: {head}\n{ZERO_ROWS}".strip()
+    assert nan.strip().startswith("warning[W7002]: output is NaN everywhere\n  --> pool.py:10:17\n")
+    assert "first NaN: y = mean gives nan of its result" in nan
+    assert command("run", "pool.py", "--size", "h=3").err == ""
+
+
+def test_the_sizes_of_a_file_are_looked_at_too(command, folder):
+    (folder / "pool.py").write_text(POOL, encoding="utf-8")
+    np.save("x.npy", np.ones((1, 1, 2, 8), "float32"))
+    assert "warning[W7001]: pooled: " in command("run", "pool.py", "--input", "x.npy").err
+
+
+def test_what_an_executable_makes_of_too_small_sizes(command, folder):
+    (folder / "pool.py").write_text(POOL.replace("(pooled)", "(pooled, axis=3)"), encoding="utf-8")
+    assert command("compile", "pool.py").status == 0
+    said = command("run", "pool.relax", "--size", "h=2")
+    assert said.status == 0
+    assert "warning[W7001]: the result of " in said.err
+    assert "  --> pool.py:9:22\n  = operand: (1, 1, 2, 8) float32" in said.err
+
+
+def test_an_output_of_nan_alone_is_a_warning(command, folder):
+    text = (folder / "model.py").read_text(encoding="utf-8")
+    (folder / "model.py").write_text(text.replace("R.nn.relu(h)", "R.sqrt(R.negative(R.exp(h)))"), encoding="utf-8")
+    said = command("run", "model.py", "--size", "n=2")
+    assert said.err.startswith("warning[W7002]: output is NaN everywhere\n  --> model.py:10:17")
+    assert "NaN" not in command("run", "model.py", "--size", "n=0").err
+
+
+def test_an_empty_operand_makes_no_warning(command):
+    assert command("run", "model.py", "--size", "n=0").err == ""
 
 
 def test_an_array_of_another_dtype_is_refused_by_the_program(command):
@@ -111,10 +183,10 @@ def test_random_values_of_every_kind():
     [
         (TensorInfo(None, "float32", 2), "x: no random value is made for R.Tensor"),
         (TensorInfo((2,), ""), "x: no random value is made"),
-        (TensorInfo((("+", "n", 1), "m"), "float32"), "give --size m=4 --size n=4"),
+        (TensorInfo((("+", "n", 1), "m"), "float32"), "choose N: --size m=N --size n=N"),
         (TensorInfo((("unknown",),), "float32"), "the sizes of R.Tensor"),
         (TensorInfo((-2,), "float32"), "has a negative dimension"),
-        (PrimInfo("int64", "n"), "give --size n=4"),
+        (PrimInfo("int64", "n"), "choose N: --size n=N"),
         (ObjectInfo(), "no random value is made for R.Object"),
         (FuncInfo(None, ObjectInfo(), False), "no random value is made for R.Callable"),
         (TupleInfo((ObjectInfo(),)), r"x\[0\]: no random value"),

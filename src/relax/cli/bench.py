@@ -15,7 +15,7 @@ from ..runtime import Executable, VirtualMachine
 from .arguments import add_building, add_inputs, add_model, natural, once, positive, several_sizes
 from .failures import SUCCESS, running_program
 from .inputs import gather_inputs
-from .models import load, signature_of
+from .models import executable_of, read_model, signature_of
 from .onnx_runtime import OnnxRuntime, is_installed
 from .progress import progress
 from .tables import duration, text_table
@@ -42,15 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status."""
-    executable = load(options.model, options).executable
-    signature = signature_of(executable, options.entry)
+    program = read_model(options.model, options)
+    signature = signature_of(program, options.entry)
+    sizes = once(options.size, "--size")
+    runs = [(chosen, gather_inputs(signature, options, chosen)) for chosen in _combinations(sizes)]
+    executable = executable_of(program, options)
     other = None
     if options.model.suffix == ".onnx" and not options.alone and is_installed():
         other = OnnxRuntime(options.model)
     rows: list[list[str]] = []
-    sizes = once(options.size, "--size")
-    for chosen in _combinations(sizes):
-        values = [entry.value for entry in gather_inputs(signature, options, chosen)]
+    for chosen, inputs in runs:
+        values = [entry.value for entry in inputs]
         rows += _measured(executable, signature.name, other, values, chosen, options)
     header = ["sizes", "engine", "median", "min", "mean", "max", "ratio"]
     omitted = {0} if not sizes else set[int]()

@@ -22,7 +22,7 @@ from ..runtime import VirtualMachine
 from ..transform.pipeline import get_pipeline
 from .arguments import once
 from .failures import UNSUITABLE, failure
-from .models import READERS, check_program, compile_program, load, read_module
+from .models import READERS, check_program, compile_program, executable_of, read_model, read_module
 from .onnx_runtime import NAME, OnnxRuntime
 
 INTERPRETER: Final = "interpreter"
@@ -53,7 +53,7 @@ class Side:
         if self.engine == NAME:
             return OnnxRuntime(self.path)
         if mod is None:
-            return VirtualMachine(load(self.path, options).executable)[entry]
+            return VirtualMachine(executable_of(read_model(self.path, options), options))[entry]
         if self.engine == INTERPRETER:
             check_program(mod)
             return Interpreter(mod if self.pipeline is None else get_pipeline(self.pipeline)(mod))[entry]

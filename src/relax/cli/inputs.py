@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from ..ir import DiagnosticContext
-from ..runtime import ShapeTuple, nd
+from ..runtime import NDArray, ShapeTuple, nd
 from ..runtime.dtypes import NUMPY_DTYPES, is_float
 from ..runtime.info import Dim, Info, PrimInfo, ShapeInfo, TensorInfo, TupleInfo, bind, dim_text, substitute, variables
 from .failures import MISFIT_INPUT, failure
@@ -63,8 +63,22 @@ def gather_inputs(signature: ModelSignature, options: argparse.Namespace, sizes:
     return gathered
 
 
+def sizes_of(signature: ModelSignature, inputs: Sequence[Input]) -> dict[str, int]:
+    """Sizes of a function's open dimensions for some inputs."""
+    env: dict[str, Dim] = {}
+    for (_, info), entry in zip(signature.params, inputs, strict=True):
+        bind(info, _info_of(entry.value), env)
+    return {name: size for name, size in env.items() if isinstance(size, int)}
+
+
 def _info_of(value: Any) -> Info:
-    return TensorInfo(tuple(cast("Array", value).shape)) if isinstance(value, np.ndarray) else PrimInfo("", value)
+    if isinstance(value, np.ndarray | NDArray):
+        return TensorInfo(tuple(cast("Array", value).shape))
+    if isinstance(value, ShapeTuple):
+        return ShapeInfo(tuple(cast("tuple[int, ...]", value)))
+    if isinstance(value, tuple):
+        return TupleInfo(tuple(map(_info_of, cast("tuple[Any, ...]", value))))
+    return PrimInfo("", value)
 
 
 def _check_sizes(signature: ModelSignature, sizes: Mapping[str, int], env: Mapping[str, Dim]) -> None:
@@ -207,9 +221,10 @@ def _sizes(name: str, info: Info, dims: Sequence[Dim]) -> tuple[int, ...]:
 def _open_sizes(name: str, info: Info, names: Sequence[str]) -> Exception:
     if not names:  # computed from values unknown at run time
         return failure(MISFIT_INPUT, f"{name}: the sizes of {info} are not known", hint=f"give it: --input {name}=FILE")
-    shown = " ".join(f"--size {size}=4" for size in names)
-    subject = "a size is" if len(names) == 1 else "sizes are"
-    return failure(MISFIT_INPUT, f"{name}: {subject} open in {info}", hint=f"give {shown}, or --input {name}=FILE")
+    shown = " ".join(f"--size {size}=N" for size in names)
+    subject = f"the size {names[0]} is" if len(names) == 1 else f"the sizes {', '.join(names)} are"
+    hint = f"choose N: {shown}; or give --input {name}=FILE"
+    return failure(MISFIT_INPUT, f"{name}: {subject} open in {info}", hint=hint)
 
 
 def random_array(shape: Sequence[int], dtype: str, random: np.random.Generator) -> Array:

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             plan = memory_plan(planned, name, once(options.size, "--size"))
         except ValueError as error:
             text = str(error).removeprefix("memory_plan: ")
-            raise failure(MISFIT_INPUT, text, hint="give each of them: --size n=4") from None
+            raise failure(MISFIT_INPUT, text, hint="give each of them: --size NAME=N") from None
     sys.stdout.write(plan.table() + "\n")
     if options.svg is not None:
         options.svg.write_text(plan.svg(), encoding="utf-8")

@@ -8,6 +8,7 @@ model.relax    an executable, what `relax compile` writes
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -259,7 +260,7 @@ def _sizes_of(param: Var, dims: Sequence[int | str]) -> dict[str, int]:
 # ----------------------------------------------------------------------------------------- compiling
 
 
-def compile_program(mod: IRModule, options: Any) -> Executable:
+def compile_program(mod: IRModule, options: argparse.Namespace) -> Executable:
     """Compile a program with the options of `add_building`, showing progress."""
     with _jobs(options.jobs), BuildProgress():
         return build(mod, _target(options.target), pipeline=options.pipeline)
@@ -286,22 +287,22 @@ def _target(text: str | None) -> Target:
         raise failure(UNSUITABLE, f"--target: {error}") from None
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Executable of a model, and the names of its outputs if the model has them (ONNX)."""
+def read_model(path: Path, options: argparse.Namespace) -> IRModule | Executable:
+    """Read a model of any kind without compiling it, so that inputs are checked first."""
+    if path.suffix != ".relax":
+        return read_module(path, once(options.shape, "--shape"), options.entry)
+    if options.shape:
+        hint = "give --shape when the model is compiled"
+        raise failure(UNSUITABLE, f"the shapes of {path} were fixed when it was compiled", hint=hint)
+    return read_executable(path)
 
-    executable: Executable
-    outputs: tuple[str, ...] = ()
+
+def executable_of(program: IRModule | Executable, options: argparse.Namespace) -> Executable:
+    """Return an executable unchanged; compile a program."""
+    return program if isinstance(program, Executable) else compile_program(program, options)
 
 
-def load(path: Path, options: Any) -> Loaded:
-    """Load the executable of a model, from a file or by compilation."""
-    if path.suffix == ".relax":
-        if options.shape:
-            hint = "give --shape when the model is compiled"
-            raise failure(UNSUITABLE, f"the shapes of {path} were fixed when it was compiled", hint=hint)
-        return Loaded(read_executable(path))
-    mod = read_module(path, once(options.shape, "--shape"), options.entry)
-    name = chosen_entry(entry_points(mod), options.entry)
-    names: Any = mod[name].attrs.get("output_names", ())
-    return Loaded(compile_program(mod, options), tuple(map(str, names)))
+def output_names(program: IRModule | Executable, entry: str) -> tuple[str, ...]:
+    """Names of a function's outputs if the model has them (ONNX)."""
+    names: Any = () if isinstance(program, Executable) else program[entry].attrs.get("output_names", ())
+    return tuple(map(str, names))

@@ -18,7 +18,7 @@ from .arguments import add_building, add_inputs, add_model, natural, once, posit
 from .failures import SUCCESS, running_program
 from .flame_page import flame_page
 from .inputs import gather_inputs
-from .models import load, signature_of
+from .models import executable_of, read_model, signature_of
 from .progress import progress
 from .tables import byte_size, count, duration, text_table
 
@@ -123,10 +123,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status."""
-    executable = load(options.model, options).executable
-    signature = signature_of(executable, options.entry)
+    program = read_model(options.model, options)
+    signature = signature_of(program, options.entry)
     values = [entry.value for entry in gather_inputs(signature, options, once(options.size, "--size"))]
-    machine = VirtualMachine(executable)
+    machine = VirtualMachine(executable_of(program, options))
     profile = profiled(machine, signature.name, values, options.runs, options.warmup)
     sys.stdout.write(profile_table(profile, options.by, options.top) + "\n")
     if options.html is not None:

@@ -6,13 +6,15 @@ import argparse
 import sys
 from pathlib import Path
 
+from ..ir import IRModule
 from ..runtime import VirtualMachine
 from .arguments import add_building, add_inputs, add_model, once
 from .failures import SUCCESS, running_program
-from .inputs import gather_inputs
-from .models import load, signature_of
+from .inputs import gather_inputs, sizes_of
+from .models import executable_of, output_names, read_model, signature_of
 from .outputs import named_parts, parts_of, save, summary
 from .progress import progress
+from .run_warnings import warn_of_empty_tensors, warn_of_hollow_outputs
 
 DESCRIPTION = "Run a model on files or random inputs; print what its outputs are, or save them."
 EXAMPLES = """
@@ -32,14 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status."""
-    loaded = load(options.model, options)
-    executable = loaded.executable
-    signature = signature_of(executable, options.entry)
+    program = read_model(options.model, options)
+    signature = signature_of(program, options.entry)
     inputs = gather_inputs(signature, options, once(options.size, "--size"))
+    if isinstance(program, IRModule):
+        warn_of_empty_tensors(program, signature.name, sizes_of(signature, inputs))
+    executable = executable_of(program, options)
+    values = [entry.value for entry in inputs]
     with running_program(), progress(f"running {signature.name}"):
         machine = VirtualMachine(executable)
-        result = machine[signature.name](*(entry.value for entry in inputs))
-    outputs = list(named_parts(result, loaded.outputs))
+        result = machine[signature.name](*values)
+    outputs = list(named_parts(result, output_names(program, signature.name)))
+    warn_of_hollow_outputs(executable, signature.name, values, outputs, traced=program is executable)
     if options.output is not None:
         save(options.output, outputs)
     rows = [(name, value, entry.source) for entry in inputs for name, value in parts_of(entry.value, entry.name)]

@@ -1,4 +1,4 @@
-"""Codes of the command line: E7xxx."""
+"""Codes of the command line: E7xxx, W7xxx."""
 
 from __future__ import annotations
 
@@ -31,4 +31,17 @@ declare(
     "The model has no such entry point, function or dimension, or is of a kind with which the command can do nothing: "
     "an executable holds no program that could be drawn or compiled again.",
     "Choose one of what the hint lists, or give the model the executable was compiled from.",
+)
+declare(
+    "W7001",
+    "a tensor without elements",
+    "A call returns a tensor of which a dimension is 0, though its operands have elements: a pooling window larger "
+    "than its input, a slice that selects nothing. All that is computed from it is empty or NaN.",
+    "Choose larger sizes, or correct the node that is named.",
+)
+declare(
+    "W7002",
+    "an output of NaN alone",
+    "The run ends, but every element of an output is NaN. The note names the first call that returned NaN.",
+    "Give real inputs if random ones are out of the model's domain, or correct the node that is named.",
 )
