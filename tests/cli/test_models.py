@@ -9,6 +9,8 @@ import pytest
 
 import relax
 from relax.cli.models import chosen_entry, read_executable, read_module, signature_of
+from relax.ir import Diagnostic
+from relax.ir.diagnostics import emit_warning
 from relax.ir.serialize import save_json
 
 
@@ -185,7 +187,7 @@ def test_an_onnx_model(command, onnx_model):
     assert command("compile", "model.onnx", "--shape", "batch=2", "-o", "fixed.relax").status == 0
     assert "x          2 x 4" in command("run", "fixed.relax").out
     assert "model.onnx: no errors in main" in command("check", "model.onnx").out
-    assert "names 'v', which is no input" in command("check", "model.onnx", "--shape", "v=2,4").out
+    assert "a shape is given for 'v', which is no input" in command("check", "model.onnx", "--shape", "v=2,4").out
 
 
 def test_an_onnx_model_that_is_broken(command, onnx_model):
@@ -194,6 +196,35 @@ def test_an_onnx_model_that_is_broken(command, onnx_model):
     assert said.status == 1
     assert said.err.startswith("error[E6")
     assert "error[E7001]" in command("run", "missing.onnx").err
+
+
+def test_hints_are_for_the_shell_in_commands_and_for_python_in_python(command, folder):
+    """Squeeze without axes: it must be known which sizes are 1."""
+    onnx = pytest.importorskip("onnx")
+    from relax.frontend.onnx import from_onnx
+
+    h, kind = onnx.helper, onnx.TensorProto.FLOAT
+    inputs = [h.make_tensor_value_info("x", kind, ["batch", 576]), h.make_tensor_value_info("w", kind, [576])]
+    output = h.make_tensor_value_info("y", kind, None)
+    graph = h.make_graph([h.make_node("Squeeze", ["x"], ["y"])], "g", inputs, [output])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=10), "squeeze.onnx")
+    for said in (command("run", "squeeze.onnx").err, command("check", "squeeze.onnx").out):
+        assert "  = help: give the size: --shape x=N,576\n" in said
+        assert "shape_dict" not in said
+    with pytest.raises(relax.DiagnosticError) as caught:
+        from_onnx("squeeze.onnx")
+    assert str(caught.value).endswith('  = help: give the size: from_onnx(model, shape_dict={"x": [N, 576]})')
+
+
+def test_hints_of_warnings_are_for_the_shell_too(command, monkeypatch):
+    warning = Diagnostic("W7001", "too small", hint="shape_dict={...}", level="warning", shell_hint="--shape x=N")
+
+    def warned(*args):
+        emit_warning(warning)
+        return read_module(*args)
+
+    monkeypatch.setattr("relax.cli.show.read_module", warned)
+    assert command("show", "model.py").err == "warning[W7001]: too small\n  = help: --shape x=N\n\n"
 
 
 def test_onnx_runtime_is_compared_with(command, onnx_model):

@@ -155,3 +155,15 @@ def test_long_messages_notes_and_hints_are_cut():
     assert max(map(len, text.splitlines())) < 2100
     assert "\nshort" in text
     assert " … " in text
+
+
+def test_a_hint_for_python_and_one_for_a_shell():
+    both = Diagnostic("E6005", "a size is open", hint='shape_dict={"x": [N]}', shell_hint="--shape x=N")
+    one = Diagnostic("E3102", "the dimensions differ", hint="transpose w")
+    error = DiagnosticError([both, one])
+    in_a_shell = "error[E6005]: a size is open\n  = help: --shape x=N\n\n"
+    assert error.render(shell=True) == in_a_shell + "error[E3102]: the dimensions differ\n  = help: transpose w"
+    assert str(error).startswith('\nerror[E6005]: a size is open\n  = help: shape_dict={"x": [N]}\n')
+    with pytest.warns(RelaxWarning) as caught:
+        emit_warning(both)
+    assert caught[0].message.diagnostic is both

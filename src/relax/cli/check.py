@@ -10,6 +10,7 @@ from pathlib import Path
 from ..expr import Function
 from ..ir import DiagnosticError
 from .arguments import add_building, add_reading, once
+from .execution import warning_text
 from .failures import FAILURE, SUCCESS
 from .models import check_program, compile_program, read_executable, read_module
 
@@ -49,8 +50,8 @@ def _check(path: Path, options: argparse.Namespace) -> bool:
             summary = _checked(path, options)
         except DiagnosticError as error:
             errors = len(error.diagnostics)
-            told.update(dict.fromkeys(diagnostic.render() for diagnostic in error.diagnostics))
-    warned = dict.fromkeys(str(warning.message).strip() for warning in caught)  # a pass may say the same again
+            told.update(dict.fromkeys(diagnostic.render(shell=True) for diagnostic in error.diagnostics))
+    warned = dict.fromkeys(warning_text(warning.message) for warning in caught)  # a pass may say the same again
     for text in [*warned, *told]:
         sys.stdout.write(text + "\n\n")
     counts = [f"{errors} error{'s' * (errors != 1)}"] if errors else []

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 from ..ir import DiagnosticError
+from ..ir.diagnostics import RelaxWarning
 from ..runtime.executable import ExecutableError
 from .failures import FAILURE, SUCCESS, ProgramError
 
@@ -65,13 +66,19 @@ def execute(name: str, command: Command, words: Sequence[str]) -> int:
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:
-    sys.stderr.write(str(message).strip() + "\n\n")
+    sys.stderr.write(warning_text(message) + "\n\n")
+
+
+def warning_text(message: Warning | str) -> str:
+    """Text for a warning, with the hint for a shell."""
+    diagnostic = message.diagnostic if isinstance(message, RelaxWarning) else None
+    return str(message).strip() if diagnostic is None else diagnostic.render(shell=True)
 
 
 def error_text(error: Exception) -> str:
     """Text for an error that ended a command."""
     if isinstance(error, DiagnosticError):
-        return str(error).strip()
+        return error.render(shell=True)
     if isinstance(error, ProgramError) and isinstance(error.__cause__, Exception):
         return _program_text(error.__cause__)
     if isinstance(error, ExecutableError):
@@ -94,7 +101,7 @@ def error_text(error: Exception) -> str:
 def _program_text(error: Exception) -> str:
     """Text for an error of the running program: its message, then its locations in the program."""
     if isinstance(error, DiagnosticError):
-        return str(error).strip()
+        return error.render(shell=True)
     lines = (str(error).strip() or type(error).__name__).splitlines()
     locations = [line.strip() for note in [*lines[1:], *_notes(error)] for line in note.splitlines()]
     return "\n".join([f"error: {lines[0]}", *(f"  = {location}" for location in locations if location)])

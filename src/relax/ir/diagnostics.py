@@ -40,7 +40,10 @@ _UNSEEN: Final = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A diagnostic. `notes` are facts (operands, expected and found), `hint` says what to do."""
+    """A diagnostic. `notes` are facts (operands, expected and found), `hint` says what to do.
+
+    A hint that is Python code has a counterpart for the command line, `shell_hint`, which commands show instead.
+    """
 
     code: str
     message: str
@@ -49,9 +52,10 @@ class Diagnostic:
     notes: tuple[str, ...] = ()
     hint: str = ""
     level: Level = "error"
+    shell_hint: str = ""
 
-    def render(self) -> str:
-        """Text shown to the user, with lines of bounded length. Never raises."""
+    def render(self, *, shell: bool = False) -> str:
+        """Text shown to the user, in Python or in a shell, with lines of bounded length. Never raises."""
         out = [_bounded(f"{self.level}[{self.code}]: {self.message}")]
         gutter = 1
         if self.span is not None:
@@ -61,8 +65,9 @@ class Diagnostic:
             out.append(f"  --> {self.label}")
         pad = " " * gutter
         out += [_bounded(f"{pad} = {note}") for note in self.notes]
-        if self.hint:
-            out.append(_bounded(f"{pad} = help: {self.hint}"))
+        hint = (shell and self.shell_hint) or self.hint
+        if hint:
+            out.append(_bounded(f"{pad} = help: {hint}"))
         return "\n".join(out)
 
     def __str__(self) -> str:
@@ -126,16 +131,19 @@ class DiagnosticError(ValueError, TypeError):
         if isinstance(diagnostics, Diagnostic):
             diagnostics = (diagnostics,)
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
-        super().__init__("\n\n".join(d.render() for d in self.diagnostics))
+        super().__init__(self.render())
 
     def placed(self, span: Span | None) -> DiagnosticError:
         """The same errors, with `span` for those without one."""
         return DiagnosticError(d if d.span is not None else replace(d, span=span) for d in self.diagnostics)
 
     def __str__(self) -> str:
-        text = "\n\n".join(d.render() for d in self.diagnostics)
         # A traceback prints "module.Name: " before the text; start on a line of its own.
-        return "\n" + text
+        return f"\n{self.render()}"
+
+    def render(self, *, shell: bool = False) -> str:
+        """Text of all errors, with the hints for Python or for a shell."""
+        return "\n\n".join(d.render(shell=shell) for d in self.diagnostics)
 
     def _render_traceback_(self) -> list[str]:
         """Lines that IPython and notebooks print for an uncaught error."""
@@ -148,7 +156,11 @@ tracebacks.install(DiagnosticError)
 
 
 class RelaxWarning(UserWarning):
-    """A warning delivered through Python's `warnings`."""
+    """A warning delivered through Python's `warnings`, made of a diagnostic."""
+
+    def __init__(self, message: str, diagnostic: Diagnostic | None = None) -> None:
+        super().__init__(message)
+        self.diagnostic = diagnostic
 
 
 @dataclass
@@ -198,4 +210,4 @@ def emit_warning(diagnostic: Diagnostic) -> None:
     global _delivered
     with _lock:
         _delivered += 1
-    warnings.warn(RelaxWarning("\n" + diagnostic.render()), stacklevel=3)
+    warnings.warn(RelaxWarning("\n" + diagnostic.render(), diagnostic), stacklevel=3)

@@ -336,7 +336,7 @@ def test_shapes_that_contradict_each_other():
 
 
 def test_an_argument_that_names_no_input():
-    refused(relu(), "E6003", "shape_dict names 'z'", "the inputs are x", shape_dict={"z": [1]})
+    refused(relu(), "E6003", "a shape is given for 'z'", "the inputs are x", shape_dict={"z": [1]})
 
 
 @pytest.mark.parametrize("dim", [-1, None, 2.5, True, 2**60])

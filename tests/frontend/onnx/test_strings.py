@@ -155,7 +155,7 @@ def test_a_constant_and_a_shape_of_strings(imported):
     text = 'agraph (string[N] x) => (string[2] y, string[M] z) <string[2] c = {"a", "b"}> { y = Identity(c)\n z = Concat<axis=0>(c, x) }'
     vm = relax.VirtualMachine(relax.build(imported(text), PLAIN_LOOPS), relax.cpu())
     assert [part.numpy().tolist() for part in vm["main"](texts("c"))] == [["a", "b"], ["a", "b", "c"]]
-    with pytest.raises(relax.DiagnosticError, match="E6003.*shape_dict names 'x', which is no tensor of numbers"):
+    with pytest.raises(relax.DiagnosticError, match="E6003.*a shape is given for 'x', which is no tensor of numbers"):
         imported(text, shape_dict={"x": [3]})
 
 

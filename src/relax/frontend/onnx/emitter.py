@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -19,7 +20,7 @@ from ... import op
 from ...block_builder import BlockBuilder
 from ...expr import Call, Constant, If, PrimValue, ShapeExpr, Tuple, TupleGetItem, is_leaf
 from ...info.text import struct_info_text
-from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, StoredArray
+from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, StoredArray, StructInfo
 from ...op import operator_of
 from ...op.known import known_struct_info
 from ...op.operands import is_absent
@@ -69,6 +70,8 @@ class Emitter:
         self.outputs: tuple[str, ...] = ()
         self.title = ""
         self.span: Span | None = None
+        self.inputs: dict[str, StructInfo] = {}
+        """The inputs of the model."""
         self._signed: set[PrimVar] = set()
         self._open_ranks: list[str] = []
         self.reader: SubgraphReader
@@ -90,6 +93,16 @@ class Emitter:
     def error(self, message: str, *, code: str = "E6004", hint: str = "", notes: Sequence[str] = ()) -> DiagnosticError:
         """An error at the node being converted, to be raised."""
         return DiagnosticError(Diagnostic(code, f"{self.title}: {message}", self.span, "", tuple(notes), hint))
+
+    def shape_error(
+        self, message: str, hint: str, *, code: str = "E6004", notes: Sequence[str] = ()
+    ) -> DiagnosticError:
+        """An error at the node being converted that shapes of the model's inputs resolve; `hint` ends before them."""
+        error = self.error(message, code=code, notes=notes)
+        python, shell = shape_arguments(self.inputs)
+        (diagnostic,) = error.diagnostics
+        call = f"from_onnx(model, shape_dict={python})"
+        return DiagnosticError(replace(diagnostic, hint=f"{hint}: {call}", shell_hint=f"{hint}: {shell}"))
 
     def unsupported(self, construct: str, hint: str = "") -> NoReturn:
         """Raise the diagnostic for a valid node that is not supported."""
@@ -189,11 +202,8 @@ class Emitter:
         """The rank of a tensor. Raises DiagnosticError if it is not known."""
         ndim = self.info(x).ndim
         if ndim == -1:
-            raise self.error(
-                "the rank of an input is not known",
-                hint="give the shape of the model's inputs: from_onnx(model, shape_dict={name: shape})",
-                notes=self._open_ranks,
-            )
+            hint = "give the shape of the model's inputs"
+            raise self.shape_error("the rank of an input is not known", hint, notes=self._open_ranks)
         return ndim
 
     def note_open_rank(self, index: int, ranks: Sequence[int]) -> None:
@@ -386,6 +396,21 @@ def identifier(name: str) -> str:
     """Convert an ONNX name to an identifier: other characters become underscores."""
     plain = re.sub(r"\W", "_", name)
     return f"v{plain}" if plain[:1].isdigit() else plain
+
+
+def shape_arguments(inputs: Mapping[str, StructInfo]) -> tuple[str, str]:
+    """Return text that fixes the open dimensions of inputs: the value of `shape_dict`, and options of a command.
+
+    Open dimensions are N, to be chosen, and an unknown rank is an ellipsis.
+    """
+    shapes: dict[str, list[str]] = {}
+    for name, info in inputs.items():
+        if isinstance(info, TensorStructInfo):
+            dims = None if info.dims is None else [str(d.value) if isinstance(d, IntImm) else "N" for d in info.dims]
+            if dims is None or "N" in dims:
+                shapes[name] = ["N", "..."] if dims is None else dims
+    python = ", ".join(f'"{name}": [{", ".join(dims)}]' for name, dims in shapes.items())
+    return f"{{{python}}}", " ".join(f"--shape {name}={','.join(dims)}" for name, dims in shapes.items())
 
 
 def _is_constant(expr: RelaxExpr) -> bool:

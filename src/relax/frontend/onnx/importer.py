@@ -157,7 +157,7 @@ class _Importer:
         shapes: Mapping[str, Any] = self.shapes
         for key, shape in shapes.items():
             if key not in names:
-                message = f"shape_dict names {key!r}, which is no input of the model"
+                message = f"a shape is given for {key!r}, which is no input of the model"
                 raise self._misfit(message, f"the inputs are {', '.join(names)}")
             if isinstance(shape, str) or not isinstance(shape, Sequence):
                 message = f"shape_dict gives {shape!r} for {key!r}, which is no shape"
@@ -192,6 +192,7 @@ class _Importer:
         reader.check_supported(self.graph)
         self._declare_sizes()
         inputs = [self._parameter(item, sanitize) for item in self.inputs]
+        emitter.inputs = {item.name: var.struct_info for item, var in zip(self.inputs, inputs, strict=True)}
         names: Names = {item.name: self._value(item, var) for item, var in zip(self.inputs, inputs, strict=True)}
         names.update((key, Constant(array)) for key, array in self.stored.items())
         params = self._kept(names) if keep_params else {}
@@ -252,7 +253,7 @@ class _Importer:
         if not isinstance(var.struct_info, ObjectStructInfo):
             return var
         if item.name in self.shapes:
-            message = f"shape_dict names {item.name!r}, which is no tensor of numbers"
+            message = f"a shape is given for {item.name!r}, which is no tensor of numbers"
             raise self._misfit(message, "leave it out: such an input has no shape")
         kind = type_of_proto(item.type, f"{self.name}: input {item.name!r}")
         if kind is None:

@@ -92,11 +92,8 @@ def _ones(g: Emitter, dims: Dims) -> Ints:
     """The dimensions of size 1. Raises DiagnosticError if it is not known which are."""
     ones = [g.is_true(dim.equal(1)) for dim in dims]
     if None in ones:
-        raise g.error(
-            f"without axes, it must be known whether the size {dims[ones.index(None)]} is 1",
-            code="E6005",
-            hint="give the size: from_onnx(model, shape_dict={name: shape})",
-        )
+        message = f"without axes, it must be known whether the size {dims[ones.index(None)]} is 1"
+        raise g.shape_error(message, "give the size", code="E6005")
     return tuple(d for d, is_one in enumerate(ones) if is_one)
 
 
