@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import relax
+from relax.cli.arguments import named_dims, several_sizes
 from relax.cli.execution import error_text, parser_of
 from relax.cli.failures import ProgramError, running_program
 from relax.cli.main import COMMANDS, main
@@ -74,6 +75,9 @@ def test_examples_in_the_help_are_commands_that_parse(name):
         (["--frobnicate"], 2, "", "unrecognized arguments: --frobnicate"),
         (["run"], 2, "", "the following arguments are required: model"),
         (["run", "m.py", "--size", "n"], 2, "", "'n' is not of the form NAME=N, such as n=4"),
+        (["run", "m.py", "--size", "n=1,=2"], 2, "", "'n=1,=2' is not of the form NAME=N, such as n=4"),
+        (["run", "m.py", "--size", "1,n=2"], 2, "", "'1,n=2' is not of the form NAME=N, such as n=4"),
+        (["run", "m.py", "--size", "m=3,n=1,2"], 2, "", "'n=1,2' gives 2 sizes, expected one"),
         (["run", "m.py", "--size", "n=1,2"], 2, "", "'n=1,2' gives 2 sizes, expected one"),
         (["run", "m.py", "--shape", "x=-1"], 2, "", "'x=-1' is not of the form NAME=DIMS"),
         (["run", "m.py", "--jobs", "0"], 2, "", "0 is too few"),
@@ -88,6 +92,33 @@ def test_status_and_messages(command, words, status, out, err):
     assert out in said.out
     assert err in said.err
     assert bool(said.err) == (status != 0)
+
+
+@pytest.mark.parametrize(
+    "text, sizes",
+    [
+        ("n=4", [("n", (4,))]),
+        ("n=1,16", [("n", (1, 16))]),
+        ("n=4,m=8", [("n", (4,)), ("m", (8,))]),
+        ("n=1,16,m=8", [("n", (1, 16)), ("m", (8,))]),
+    ],
+)
+def test_sizes_of_several_dimensions_in_one_word(text, sizes):
+    assert several_sizes(text) == sizes
+
+
+@pytest.mark.parametrize(
+    "text, dims",
+    [
+        ("x=1,n", [("x", (1, "n"))]),
+        ("x=(1, n)", [("x", (1, "n"))]),
+        ("x=1,n,w=4", [("x", (1, "n")), ("w", (4,))]),
+        ("x=[1,n],w=[4]", [("x", (1, "n")), ("w", (4,))]),
+        ("x=", [("x", ())]),
+    ],
+)
+def test_shapes_of_several_inputs_in_one_word(text, dims):
+    assert named_dims(text) == dims
 
 
 def test_as_a_module_and_in_a_pipe(folder):

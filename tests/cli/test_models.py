@@ -53,6 +53,7 @@ def test_saved_programs(folder):
     "name, contents, message",
     [
         ("model.txt", b"", "files called *.txt are no models"),
+        ("model.pt2", b"", "files called *.pt2 are no models\n  = help: import it in Python with relax.frontend.torch"),
         ("model", b"", "files without a suffix are no models"),
         ("a.json", b"{", "not a saved relax program"),
         ("b.json", b"[1]", "not a saved relax program"),
@@ -68,6 +69,21 @@ def test_what_cannot_be_read(command, folder, name, contents, message):
     assert said.status == 1
     assert said.err.startswith("error[E7001]: ")
     assert message in said.err
+
+
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        ("net.pt2", ""),
+        ("model.pt2", "  = help: did you mean model.py?\n"),
+        ("modle.py", "  = help: did you mean model.py?\n"),
+        ("m.py", ""),
+        ("notes.py", ""),
+    ],
+)
+def test_a_file_that_does_not_exist(command, folder, name, hint):
+    (folder / "notes.txt").write_text("no model", encoding="utf-8")
+    assert command("run", name).err == f"error[E7001]: cannot read {name}: no such file or directory\n{hint}"
 
 
 def test_a_folder_is_no_model(command, folder):

@@ -23,7 +23,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shape",
         metavar="NAME=DIMS",
-        action="append",
+        action="extend",
         default=[],
         type=named_dims,
         help="dimensions of an input (x=1,3,224,224; a name keeps one open: x=n,3), or a dimension (n=4)",
@@ -38,8 +38,8 @@ def add_building(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", metavar="N", type=positive, help="processes that compile at once")
 
 
-def add_inputs(parser: argparse.ArgumentParser, size: Callable[[str], tuple[str, Any]] | None = None) -> None:
-    """Declare the inputs of a run; `size` parses the size of a dimension (default: one size)."""
+def add_inputs(parser: argparse.ArgumentParser, sizes: Callable[[str], list[tuple[str, Any]]] | None = None) -> None:
+    """Declare the inputs of a run; `sizes` parses sizes of dimensions (default: one size for each)."""
     parser.add_argument(
         "--input",
         "-i",
@@ -51,10 +51,10 @@ def add_inputs(parser: argparse.ArgumentParser, size: Callable[[str], tuple[str,
     parser.add_argument(
         "--size",
         metavar="NAME=N",
-        action="append",
+        action="extend",
         default=[],
-        type=size or one_size,
-        help="the size of an open dimension of random inputs: n=4",
+        type=sizes or one_size_each,
+        help="the size of an open dimension of random inputs: n=4; of several: n=4,m=8",
     )
     parser.add_argument("--seed", metavar="N", type=natural, default=0, help="the seed of random inputs (default: 0)")
 
@@ -62,31 +62,52 @@ def add_inputs(parser: argparse.ArgumentParser, size: Callable[[str], tuple[str,
 # ------------------------------------------------------------------------------------------- values
 
 
-def one_size(text: str) -> tuple[str, int]:
-    """Parse a dimension with one size: ``n=4``."""
-    name, (size, *more) = several_sizes(text)
-    if more:
-        raise argparse.ArgumentTypeError(f"{text!r} gives {len(more) + 1} sizes, expected one")
-    return name, size
+def named_lists(text: str) -> list[tuple[str, list[str]]]:
+    """Split ``n=1,16,m=2`` into names with the words after each; a word with = begins a name.
+
+    An empty list if a name or all its words are missing.
+    """
+    pairs: list[tuple[str, list[str]]] = []
+    for word in text.split(","):
+        name, equals, value = word.partition("=")
+        if equals and name:
+            pairs.append((name, [value]))
+        elif equals or not pairs:
+            return []
+        else:
+            pairs[-1][1].append(word)
+    return pairs
 
 
-def several_sizes(text: str) -> tuple[str, tuple[int, ...]]:
-    """Parse a dimension with several sizes: ``n=1,16,256``."""
-    name, equals, listed = text.partition("=")
-    sizes = listed.split(",")
-    if not name or not equals or not all(size.isascii() and size.isdigit() for size in sizes):
+def one_size_each(text: str) -> list[tuple[str, int]]:
+    """Parse dimensions with one size each: ``n=4`` or ``n=4,m=8``."""
+    pairs = several_sizes(text)
+    for name, sizes in pairs:
+        if len(sizes) > 1:
+            shown = ",".join(map(str, sizes))
+            raise argparse.ArgumentTypeError(f"'{name}={shown}' gives {len(sizes)} sizes, expected one")
+    return [(name, size) for name, (size,) in pairs]
+
+
+def several_sizes(text: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Parse dimensions with several sizes: ``n=1,16,256`` or ``n=1,16,m=2``."""
+    pairs = named_lists(text)
+    if not pairs or not all(size.isascii() and size.isdigit() for _, sizes in pairs for size in sizes):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N, such as n=4")
-    return name, tuple(map(int, sizes))
+    return [(name, tuple(map(int, sizes))) for name, sizes in pairs]
 
 
-def named_dims(text: str) -> tuple[str, tuple[int | str, ...]]:
-    """Parse named dimensions: ``x=1,n,224``."""
-    name, equals, listed = text.partition("=")
-    dims = [dim.strip() for dim in listed.strip("()[]").split(",") if dim.strip()]
-    fine = all((dim.isascii() and dim.isdigit()) or dim.isidentifier() for dim in dims)
-    if not name or not equals or not fine:
+def named_dims(text: str) -> list[tuple[str, tuple[int | str, ...]]]:
+    """Parse dimensions of inputs: ``x=1,n,224``, ``x=(1, n)`` or ``x=1,n,w=4``."""
+    pairs = [(name.strip(), _dims(words)) for name, words in named_lists(text)]
+    dims = [dim for _, some in pairs for dim in some]
+    if not pairs or not all((dim.isascii() and dim.isdigit()) or dim.isidentifier() for dim in dims):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=DIMS, such as x=1,3,224,224")
-    return name, tuple(int(dim) if dim.isdigit() else dim for dim in dims)
+    return [(name, tuple(int(dim) if dim.isdigit() else dim for dim in some)) for name, some in pairs]
+
+
+def _dims(words: Sequence[str]) -> list[str]:
+    return [dim.strip() for dim in ",".join(words).strip("()[]").split(",") if dim.strip()]
 
 
 def natural(text: str) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..analysis.memory import memory_plan
 from ..transform.pipeline import GRAPH, LOWER, as_pass
-from .arguments import add_model, once, one_size
+from .arguments import add_model, once, one_size_each
 from .failures import MISFIT_INPUT, SUCCESS, failure
 from .models import chosen_entry, entry_points, read_module
 from .progress import progress
@@ -28,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size",
         metavar="NAME=N",
-        action="append",
+        action="extend",
         default=[],
-        type=one_size,
-        help="the size of an open dimension: n=4",
+        type=one_size_each,
+        help="the size of an open dimension: n=4; of several: n=4,m=8",
     )
     parser.add_argument("--svg", metavar="FILE", type=Path, help="write a picture of the plan to an SVG file")
 

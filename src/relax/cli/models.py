@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import ENOENT
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,14 @@ from .onnx_models import read_onnx
 from .progress import BuildProgress, progress
 
 _JOBS: Final = "RELAX_JOBS"
+_MISSING: Final = "No such file or directory"
+_NEAR: Final = 0.75
+"""Least similarity (`difflib`) of a name that is proposed for a missing file: modle.py and model.py have 0.875."""
+_IN_PYTHON: Final = (
+    "import it in Python with relax.frontend.torch.from_exported_program, and save it with relax.ir.save_json"
+)
+_IMPORTED_IN_PYTHON: Final[Mapping[str, str]] = dict.fromkeys((".pt2", ".pt", ".pth"), _IN_PYTHON)
+"""Hints for files of PyTorch, by suffix."""
 
 Shapes = Mapping[str, Sequence["int | str"]]
 """Dimensions of inputs by name; a single dimension represents itself: ``{"n": (4,)}``."""
@@ -69,7 +78,7 @@ def read_module(path: Path, shapes: Shapes | None = None, entry: str | None = No
         )
     reader = READERS.get(path.suffix)
     if reader is None:
-        raise _unknown_kind(path)
+        raise _unknown_kind(path) if path.exists() else _unreadable(path, FileNotFoundError(ENOENT, _MISSING))
     with progress(f"reading {path.name}"):
         return reader(path, shapes or {}, entry)
 
@@ -94,21 +103,24 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> DiagnosticError:
-    near = difflib.get_close_matches(path.name, _names_beside(path), 1)
-    hint = f"did you mean {path.with_name(near[0])}?" if near else ""
+    near = _near_name(path)
+    hint = f"did you mean {path.with_name(near)}?" if near else ""
     return failure(UNREADABLE, f"cannot read {path}: {(error.strerror or str(error)).lower()}", hint=hint)
 
 
-def _names_beside(path: Path) -> list[str]:
-    return [name for name in os.listdir(path.parent) if name != path.name] if path.parent.is_dir() else []
+def _near_name(path: Path) -> str:
+    """Name of a model in the same directory: one that differs in its suffix only or by a typing error, "" if none."""
+    names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
+    models = [name for name in names if Path(name).suffix in (*READERS, ".relax") and name != path.name]
+    same = [name for name in models if Path(name).stem == path.stem]
+    return next(iter([*same, *difflib.get_close_matches(path.name, models, 1, _NEAR)]), "")
 
 
 def _unknown_kind(path: Path) -> DiagnosticError:
     kinds = ", ".join([*READERS, ".relax"])
     subject = f"files called *{path.suffix}" if path.suffix else "files without a suffix"
-    return failure(
-        UNREADABLE, f"cannot read {path}: {subject} are no models", hint=f"a model's suffix is one of {kinds}"
-    )
+    hint = _IMPORTED_IN_PYTHON.get(path.suffix, f"a model's suffix is one of {kinds}")
+    return failure(UNREADABLE, f"cannot read {path}: {subject} are no models", hint=hint)
 
 
 def _text(path: Path) -> str:

@@ -7,8 +7,8 @@ from .code import declare
 declare(
     "E7001",
     "a model that cannot be read",
-    "The file given as a model is not there, is of no kind that holds models, or its contents are not what its suffix "
-    "says: not text, not saved by relax, or compiled by another version or for another machine.",
+    "The file given as a model does not exist, is of no kind that holds models, or its contents are not what its "
+    "suffix says: not text, not saved by relax, or compiled by another version or for another machine.",
     "Correct the path. A model's suffix says what it is: .onnx for an ONNX model, .py for TVMScript, .json for a "
     "saved program, .relax for an executable.",
 )
