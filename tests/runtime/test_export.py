@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tvm_ffi
+import tvm_ffi.libinfo
 
 import relax
 from relax.runtime.archive import read_archive
 from relax.runtime.combine import combine
+from relax.runtime.elf import SHN_UNDEF, parse_object
 from relax.runtime.elf_writer import merged, write_object
 from relax.runtime.executable import ExecutableError
+from relax.runtime.export import library_object
 from relax.runtime.native import load_object
-from relax.runtime.system_linker import find_linker
+from relax.runtime.system_linker import find_linker, link_library
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from support import PLAIN_LOOPS, numbers
+from support import PLAIN_LOOPS, numbers, parse
 
 try:
     LINKER = find_linker()
@@ -379,3 +384,131 @@ def test_a_linker_that_writes_nothing(tmp_path):
     executable = relax.build(relax.IRModule.from_expr(doubled), PLAIN_LOOPS)
     with pytest.raises(ExecutableError, match="the linker true ends well and writes no library"):
         executable.export_library(tmp_path / "none.so", linker="true")
+
+
+# --------------------------------------------------------------------------------------- other machines
+
+FOREIGN = {
+    "aarch64-linux-gnu": "llvm -mtriple=aarch64-linux-gnu",
+    "riscv64-linux-gnu": "llvm -mtriple=riscv64-linux-gnu -mattr=+m,+a,+f,+d,+c",
+}
+FFI_C = """
+#include <stdio.h>
+#include <stdlib.h>
+#define UNUSED(name) int name(void) { printf(#name " is called\\n"); exit(1); }
+UNUSED(TVMFFIErrorSetRaisedFromCStr) UNUSED(TVMFFIErrorMoveFromRaised) UNUSED(TVMFFIErrorSetRaised)
+UNUSED(TVMFFIAnyViewToOwnedAny)
+UNUSED(TVMFFIFunctionGetGlobal) UNUSED(TVMFFIDataTypeToString)
+int TVMFFIObjectDecRef(void *object) { return 0; }
+int TVMFFIFunctionCreate(void *self, void *call, void (*deleter)(void *), void **out) {
+    void **object = calloc(5, sizeof(void *));  // header: count, type, deleter; cell: call, self
+    object[3] = call, object[4] = self;
+    *out = object;
+    return 0;
+}
+int TVMFFIFunctionCall(void **function, void *args, int count, void *result) {
+    return ((int (*)(void *, void *, int, void *))function[3])(function[4], args, count, result);
+}
+int TVMFFIStringFromByteArray(void **text, void **out) {
+    void **object = calloc(5, sizeof(void *));  // cell: data, size
+    object[3] = text[0], object[4] = text[1];
+    out[0] = (void *)65, out[1] = object;  // kTVMFFIStr
+    return 0;
+}
+"""
+MAIN_C = """
+#include <stdio.h>
+#include <tvm/ffi/c_api.h>
+int __tvm_ffi_main(void *self, const TVMFFIAny *args, int32_t count, TVMFFIAny *result);
+_Alignas(64) float x[6] = {-2, 1, 2, 3, 4, -5}, w[3] = {0.5, 2, 4};
+int main(void) {
+    int64_t sizes[2] = {2, 3};
+    DLTensor tensors[2] = {{x, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, sizes}, {w, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, sizes + 1}};
+    TVMFFIAny args[2] = {{.type_index = kTVMFFIDLTensorPtr}, {.type_index = kTVMFFIDLTensorPtr}}, result = {0};
+    for (int i = 0; i < 2; i++) args[i].v_ptr = &tensors[i];
+    if (__tvm_ffi_main(0, args, 2, &result)) return 1;
+    DLTensor *y = (DLTensor *)((char *)result.v_obj + sizeof(TVMFFIObject));
+    for (int i = 0; i < 2; i++) printf("%g ", ((float *)y->data)[i]);
+    return 0;
+}
+"""
+DOT = """
+@R.function
+def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k",), "float32")):
+    with R.dataflow():
+        y = R.nn.relu(R.matmul(x, w))
+        R.output(y)
+    return y
+"""
+
+
+def foreign(triple):
+    return relax.build(parse(DOT), FOREIGN[triple])
+
+
+@pytest.mark.parametrize("triple", FOREIGN)
+def test_a_library_for_another_machine_is_linked_and_runs(tmp_path, triple):
+    pytest.importorskip("ziglang", reason="the linker for other machines, ziglang, is not installed")
+    foreign(triple).export_library(tmp_path / "model.so")
+    header = (tmp_path / "model.so").read_bytes()[:20]
+    assert (header[:4], header[16]) == (b"\x7fELF", 3)  # a shared object
+    emulator = shutil.which(f"qemu-{triple.partition('-')[0]}")
+    system = os.environ.get("QEMU_LD_PREFIX", f"/usr/{triple}")
+    if emulator is None or not Path(system, "lib", "libc.so.6").exists():
+        pytest.skip(f"linked, but not run: qemu-user or its C library in {system} is not installed")
+    (tmp_path / "ffi.c").write_text(FFI_C)
+    (tmp_path / "main.c").write_text(MAIN_C)
+    compiler = [sys.executable, "-m", "ziglang", "cc", "-target", triple, "-I", tvm_ffi.libinfo.find_include_path()]
+    compiler += ["-I", tvm_ffi.libinfo.find_dlpack_include_path()]
+    for words in (
+        ["-shared", "-fPIC", "ffi.c", "-o", "libtvm_ffi.so"],
+        ["main.c", "model.so", "libtvm_ffi.so", "-o", "main"],
+    ):
+        subprocess.run([*compiler, *words], cwd=tmp_path, check=True)
+    command = [emulator, "-L", system, "-E", f"LD_LIBRARY_PATH={tmp_path}", "main"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.returncode) == (["9", "0"], 0), done.stderr
+
+
+@pytest.mark.parametrize("triple", FOREIGN)
+def test_the_interface_of_tvm_ffi_is_linked_for_another_machine(tmp_path, triple):
+    """The linker is a script that notes its arguments, and copies the object."""
+    linker = tmp_path / "cc"
+    linker.write_text('#!/bin/sh\necho "$@" >> "$0.log"\nfor word; do case $word in *.o) cp $word "$0.$(basename $word)";; esac\n'
+                      'out=$word; done; : > "$out"\n')  # fmt: skip
+    linker.chmod(0o755)
+    foreign(triple).export_library(tmp_path / "model.so", linker=[str(linker)])
+    interface, library = (tmp_path / "cc.log").read_text().splitlines()
+    assert "-soname=libtvm_ffi.so" in interface
+    assert "libtvm_ffi.so -lm -o " in library
+    program = parse_object((tmp_path / "cc.program.o").read_bytes())
+    stub = parse_object((tmp_path / "cc.interface.o").read_bytes())
+    wanted = {s.name for s in program.symbols if s.section == SHN_UNDEF and s.name.startswith("TVMFFI")}
+    assert {s.name for s in stub.symbols if s.name} == wanted
+    assert (stub.machine, stub.flags) == (program.machine, program.flags)
+
+
+def test_without_a_linker_for_another_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("RELAX_LINKER", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    message = (
+        r"there is no linker for AArch64 here: aarch64-linux-gnu-gcc is not on the path; pip install 'relax\[linker\]'"
+    )
+    with pytest.raises(ExecutableError, match=message):
+        link_library(library_object(foreign("aarch64-linux-gnu")), tmp_path / "model.so")
+
+
+def test_other_architectures_are_told_what_is_possible(tmp_path):
+    soft = relax.build(parse(DOT), "llvm -mtriple=riscv64-linux-gnu")
+    with pytest.raises(
+        ExecutableError, match=r"build it for 'llvm -mtriple=riscv64-linux-gnu -mattr=\+m,\+a,\+f,\+d,\+c'"
+    ):
+        soft.export_library(tmp_path / "model.so")
+    other = relax.build(parse(DOT), "llvm -mtriple=loongarch64-linux-gnu")
+    message = (
+        r"an architecture that is not exported \(ELF number 258\); libraries are made for x86-64 \(x86_64-linux-gnu\), "
+        r"AArch64 \(aarch64-linux-gnu\), RISC-V \(riscv64-linux-gnu\); save\(\) and load\(\) keep it"
+    )
+    with pytest.raises(ExecutableError, match=message):
+        other.export_library(tmp_path / "model.so")

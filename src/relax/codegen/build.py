@@ -28,7 +28,7 @@ from ..runtime.timing import BenchmarkResult, measure
 from ..target import Target
 from ..tir import PrimFunc, lower, renew_doubtful_sizes
 from .module import NONE_LATER, Elsewhere, LaterFunctions, Lowering, kernel_texts, written_kernels
-from .support_objects import cell_support, keep_shared, kernel_support, library_support, thread_pool
+from .support_objects import any_processor, cell_support, keep_shared, kernel_support, library_support, thread_pool
 
 
 @dataclass
@@ -107,8 +107,8 @@ def _compile(
     if any(LAUNCH in kernel.support for kernel in kernels):
         units.append((thread_pool(machine_of(target)).data, (), ()))
     if any(CELLS in kernel.support for kernel in kernels):
-        units.append((cell_support(target.triple).data, (), ()))
-        units.append((library_support(target.triple).data, (), ()))
+        units.append((cell_support(any_processor(target)).data, (), ()))
+        units.append((library_support(any_processor(target)).data, (), ()))
     data = write_archive([(support, (), ()), *units])
     with _lock:
         statistics.modules += 1

@@ -80,22 +80,30 @@ def thread_pool(machine: worker.LLVMTarget) -> SupportCode:
 
 
 @lru_cache(maxsize=8)
-def cell_support(triple: str) -> SupportCode:
+def cell_support(machine: worker.LLVMTarget) -> SupportCode:
     """Support code of compiled Relax functions."""
-    machine = worker.LLVMTarget(triple, "", "", 1)
+    machine = machine._replace(opt_level=1)
     return SupportCode("support code of compiled functions", lambda triple: texts.cells_text(triple), machine)
 
 
 @lru_cache(maxsize=8)
-def library_support(triple: str) -> SupportCode:
+def library_support(machine: worker.LLVMTarget) -> SupportCode:
     """Support code of shared libraries, which seldom runs."""
-    machine = worker.LLVMTarget(triple, "", "", 0)
+    machine = machine._replace(opt_level=0)
     return SupportCode("support code of shared libraries", lambda triple: texts.library_text(triple), machine)
+
+
+def any_processor(target: Target) -> worker.LLVMTarget:
+    """Machine description for code shared by all targets of a triple whose functions call each other."""
+    if target.isa.abi_by_features:
+        return machine_of(target)
+    return worker.LLVMTarget(target.triple, "", "", 0)
 
 
 def _shared(target: Target) -> tuple[SupportCode, ...]:
     """Support code that may be needed, and that worker processes compile."""
-    return thread_pool(machine_of(target)), cell_support(target.triple), library_support(target.triple)
+    machine = any_processor(target)
+    return thread_pool(machine_of(target)), cell_support(machine), library_support(machine)
 
 
 def expect_kernels(compilers: Compilers, count: int, target: Target) -> None:

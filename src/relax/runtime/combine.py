@@ -100,7 +100,7 @@ def combine(archive: Archive, prefix: str) -> ObjectFile:
             into.relocations[sections[section]] = tuple([
                 Relocation(offset, kind, targets[symbol], addend) for offset, kind, symbol, addend in group
             ])  # fmt: skip
-    return ObjectFile(machine, tuple(into.sections), tuple(into.symbols), into.relocations)
+    return ObjectFile(machine, tuple(into.sections), tuple(into.symbols), into.relocations, parsed[0].flags)
 
 
 @lru_cache(maxsize=8)

@@ -1,7 +1,7 @@
 """Reading a relocatable ELF object: sections, symbols, relocations, nothing trusted.
 
 Only what compilers emit for functions and data is accepted: 64-bit, little endian, of an architecture in
-`machine_code.ARCHITECTURES`. Every offset, index and size is checked against the file before it is used; what is
+`machine_code.OBJECTS`. Every offset, index and size is checked against the file before it is used; what is
 wrong is said in an ObjectFileError, so that linking need not check again.
 """
 
@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from .machine_code import ARCHITECTURES
+from .machine_code import OBJECTS
 
 SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_REL = 2, 4, 8, 9
 _SHT_INIT_ARRAYS: Final = {14, 15, 16}
@@ -83,12 +83,14 @@ class ObjectFile:
     symbols: tuple[Symbol, ...]
     relocations: dict[int, tuple[Relocation, ...]]
     """Section index → relocations of that section; only sections that are loaded."""
+    flags: int = 0
+    """Facts about the code that an architecture declares (``e_flags``)."""
 
 
 def parse_object(data: bytes) -> ObjectFile:
     """Read a relocatable ELF file."""
     view = memoryview(data)
-    machine, headers, names_index = _read_headers(view)
+    machine, flags, headers, names_index = _read_headers(view)
     names = bytes(_section_bytes(view, headers, names_index, "section name table"))
     sections = tuple(_read_section(view, names, i, header) for i, header in enumerate(headers))
     for section in sections:
@@ -110,16 +112,16 @@ def parse_object(data: bytes) -> ObjectFile:
             raise ObjectFileError(f"section {sections[i].name} refers to no symbol table")
         records = _read_relocations(view, headers, i, sections[target], len(symbols))
         relocations[target] = relocations.get(target, ()) + records
-    return ObjectFile(machine, sections, symbols, relocations)
+    return ObjectFile(machine, sections, symbols, relocations, flags)
 
 
 _Header = tuple[int, ...]  # name, type, flags, addr, offset, size, link, info, addralign, entsize
 
 
-def _read_headers(view: memoryview) -> tuple[int, list[_Header], int]:
+def _read_headers(view: memoryview) -> tuple[int, int, list[_Header], int]:
     if len(view) < _EHDR.size:
         raise ObjectFileError(f"it is truncated: {len(view)} bytes are less than an ELF header")
-    ident, kind, machine, _, _, _, table, *_rest = _EHDR.unpack_from(view)
+    ident, kind, machine, _, _, _, table, flags, *_rest = _EHDR.unpack_from(view)
     entry_size, count, names = _rest[-3:]
     if ident[:4] != b"\x7fELF":
         raise ObjectFileError("it is no ELF file")
@@ -127,7 +129,7 @@ def _read_headers(view: memoryview) -> tuple[int, list[_Header], int]:
         raise ObjectFileError("it is no 64-bit little-endian ELF file")
     if kind != 1:
         raise ObjectFileError("it is no relocatable object (but a program or a shared library)")
-    if machine not in ARCHITECTURES:
+    if machine not in OBJECTS:
         raise ObjectFileError(f"it is for an unknown machine (ELF number {machine})")
     if entry_size != _SHDR.size or not table:
         raise ObjectFileError("its section table is malformed")
@@ -138,7 +140,7 @@ def _read_headers(view: memoryview) -> tuple[int, list[_Header], int]:
     headers: list[_Header] = [_SHDR.unpack_from(view, table + i * _SHDR.size) for i in range(count)]
     if names == 0xFFFF and headers:
         names = headers[0][6]
-    return machine, headers, names
+    return machine, flags, headers, names
 
 
 def _check_range(view: memoryview, offset: int, size: int, name: str) -> None:

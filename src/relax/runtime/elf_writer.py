@@ -65,7 +65,7 @@ def merged(obj: ObjectFile) -> ObjectFile:
         number, start = locations[index]
         shifted = tuple(relocation._replace(offset=relocation.offset + start) for relocation in group_)
         relocations[number] = relocations.get(number, ()) + shifted
-    return ObjectFile(obj.machine, tuple(sections), tuple(symbols), relocations)
+    return ObjectFile(obj.machine, tuple(sections), tuple(symbols), relocations, obj.flags)
 
 
 def _group_of(section: Section) -> int:
@@ -124,10 +124,10 @@ def write_object(obj: ObjectFile) -> bytes:
         data = b"".join(_RELA.pack(r.offset, numbers[r.symbol] << 32 | r.kind, r.addend) for r in group)
         name = f".rela{obj.sections[index].name}"
         contents.append((name, data, (SHT_RELA, 0, len(data), symtab, index, 8, _RELA.size)))
-    return _file(obj.machine, contents)
+    return _file(obj.machine, obj.flags, contents)
 
 
-def _file(machine: int, contents: list[tuple[str, bytes | memoryview, tuple[int, ...]]]) -> bytes:
+def _file(machine: int, machine_flags: int, contents: list[tuple[str, bytes | memoryview, tuple[int, ...]]]) -> bytes:
     strings = bytearray(b"\0")
     body = bytearray(_EHDR.size)
     headers = [_SHDR.pack(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)]
@@ -142,7 +142,7 @@ def _file(machine: int, contents: list[tuple[str, bytes | memoryview, tuple[int,
         body += data
     body += bytes(-len(body) % 8)
     _EHDR.pack_into(
-        body, 0, b"\x7fELF\x02\x01\x01", 1, machine, 1, 0, 0, len(body), 0, _EHDR.size, 0, 0, _SHDR.size,
+        body, 0, b"\x7fELF\x02\x01\x01", 1, machine, 1, 0, 0, len(body), machine_flags, _EHDR.size, 0, 0, _SHDR.size,
         len(headers), len(headers) - 1,
     )  # fmt: skip
     return bytes(body) + b"".join(headers)

@@ -42,7 +42,7 @@ from .elf import (
 from .elf_writer import merged, write_object
 from .encoding import ExecutableError
 from .format import section_offset
-from .machine_code import ARCHITECTURES
+from .machine_code import OBJECTS
 from .native import PACKED_PREFIX
 from .tensor import ALIGNMENT
 
@@ -99,20 +99,35 @@ def library_object(executable: Exportable) -> bytes:
     _require_compiled(program, entry_points)
     archive = read_archive(executable.native)
     data = executable.to_bytes()
-    machine = _machine(archive)
+    machine, flags = _machine(archive)
     records = _Records(data, _tensor_places(program, section_offset(data, "DATA")))
     _fill(records, program)
     units = (*archive.units, Unit(len(archive.objects)))
-    archive = Archive((*archive.objects, write_object(records.object_file(machine))), units)
+    archive = Archive((*archive.objects, write_object(records.object_file(machine, flags))), units)
     return write_object(merged(_exported(combine(archive, PACKED_PREFIX), entry_points)))
 
 
-def _machine(archive: Archive) -> int:
-    """The number of the architecture in ELF headers. Raises ExecutableError for one whose objects are not linked."""
+def _machine(archive: Archive) -> tuple[int, int]:
+    """Return the number of the architecture and the flags in ELF headers.
+
+    Raises ExecutableError for an architecture or a convention for floats that is not exported.
+    """
     (machine,) = struct.unpack_from("<H", archive.objects[0], 18)
-    if machine not in ARCHITECTURES:
-        raise ExecutableError(f"it is compiled for an architecture that is not linked here (ELF number {machine})")
-    return machine
+    (flags,) = struct.unpack_from("<I", archive.objects[0], 48)
+    objects = OBJECTS.get(machine)
+    if objects is None:
+        possible = ", ".join(f"{known.title} ({known.triple})" for known in OBJECTS.values())
+        raise ExecutableError(
+            f"it is compiled for an architecture that is not exported (ELF number {machine}); "
+            f"libraries are made for {possible}; save() and load() keep it as it is"
+        )
+    abi = objects.float_abi
+    if abi is not None and flags & abi.mask != abi.value:
+        raise ExecutableError(
+            f"it is compiled for {objects.title} without registers for floats, and libraries of Linux need them; "
+            f"build it for 'llvm -mtriple={objects.triple} -mattr={abi.features}'"
+        )
+    return machine, flags
 
 
 def _require_compiled(program: Program, entry_points: list[str]) -> None:
@@ -202,9 +217,9 @@ class _Records:
         pairs.append((self.bytes(kind.encode()), self.bytes(message.encode())))
         self.native("refuse", (-len(pairs), 0))
 
-    def object_file(self, machine: int) -> ObjectFile:
+    def object_file(self, machine: int, flags: int) -> ObjectFile:
         """The object with the records and the file."""
-        kind = ARCHITECTURES[machine].absolute
+        kind = OBJECTS[machine].absolute
         sections = (
             Section("", 0, 0, 1, 0, memoryview(b"")),
             Section(".rodata", 1, SHF_ALLOC, 8, len(self.constants), memoryview(bytes(self.constants))),
@@ -216,7 +231,7 @@ class _Records:
         symbols.append(Symbol(PROGRAM, _RECORDS, 0, 16, STB_GLOBAL, 1))
         symbols += [Symbol(name, SHN_UNDEF, 0, 0, STB_GLOBAL, 0) for name in self.wanted]
         relocations = tuple(Relocation(at, kind, symbol, offset) for at, symbol, offset in self.relocations)
-        return ObjectFile(machine, sections, tuple(symbols), {_RECORDS: relocations})
+        return ObjectFile(machine, sections, tuple(symbols), {_RECORDS: relocations}, flags)
 
 
 def _fill(records: _Records, program: Program) -> None:

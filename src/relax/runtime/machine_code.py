@@ -1,9 +1,10 @@
-"""The architectures whose machine code the runtime loads, as values: a row of `ARCHITECTURES` each.
+"""The architectures whose machine code the runtime loads or exports, as values: rows of `ARCHITECTURES` and `OBJECTS`.
 
-The facts that loading, checking and running need of a processor stand here and in no other file of `relax.runtime`:
-names, relocations, feature names of Linux, control registers. `relax.target.isa` refers to these rows.
+The facts that loading, checking, linking and running need of a processor stand here and in no other file of
+`relax.runtime`: names, relocations, feature names of Linux, control registers. `relax.target.isa` refers to these rows.
 
-Sources: System V ABI for x86-64 (psABI 1.0, chapter 4: relocations) and for AArch64 (AAELF64); Linux'
+Sources: System V ABI for x86-64 (psABI 1.0, chapter 4: relocations), for AArch64 (AAELF64) and for RISC-V (psABI 1.0,
+chapter 8: ELF object files); Linux'
 arch/x86/kernel/cpu/capflags.c and arch/arm64/kernel/cpuinfo.c (names in /proc/cpuinfo); glibc's fenv.h (`fenv_t`).
 """
 
@@ -61,19 +62,43 @@ class TileRegisters:
 
 
 @dataclass(frozen=True, eq=False)
-class Architecture:
-    """An architecture whose machine code the runtime loads."""
+class FloatABI:
+    """Convention for float arguments that an object declares in its ELF header (``e_flags``)."""
+
+    mask: int
+    """Bits of the field."""
+    value: int
+    """The field's value in C libraries of Linux."""
+    features: str
+    """Target features with which LLVM uses this convention."""
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectFormat:
+    """ELF objects of an architecture, of which a linker makes shared libraries, on machines of any architecture."""
 
     title: str
     """The name in messages."""
-    names: tuple[str, ...]
-    """First words of target triples, and names of machines (``uname -m``), in lower case."""
     elf_machine: int
     """The number of the architecture in ELF headers (``e_machine``)."""
-    relocations: Mapping[int, RelocationKind]
-    """Supported types of relocations, by number."""
     absolute: int
     """Number of the relocation that stores an address of 64 bits."""
+    triple: str
+    """The target of cross compilers for Linux, and the prefix of their commands."""
+    float_abi: FloatABI | None = None
+    """The convention that libraries of Linux follow; None where objects do not declare it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Architecture:
+    """An architecture whose machine code the runtime loads."""
+
+    objects: ObjectFormat
+    """Its objects."""
+    names: tuple[str, ...]
+    """First words of target triples, and names of machines (``uname -m``), in lower case."""
+    relocations: Mapping[int, RelocationKind]
+    """Supported types of relocations, by number."""
     stub: Callable[[int], bytes]
     """Machine code of `STUB_SIZE` bytes that jumps to an address."""
     checked_features: frozenset[str]
@@ -84,6 +109,11 @@ class Architecture:
     """The mode for subnormal numbers, as C libraries of Linux store it."""
     tiles: TileRegisters | None = None
     """The registers that hold tiles of matrices; None if the architecture has none."""
+
+    @property
+    def elf_machine(self) -> int:
+        """The number of the architecture in ELF headers."""
+        return self.objects.elf_machine
 
 
 STUB_SIZE: Final = 16
@@ -255,11 +285,9 @@ _AARCH64_FEATURES: Final = {
 # ------------------------------------------------------------------------------ the architectures
 
 X86_64: Final = Architecture(
-    title="x86-64",
+    objects=ObjectFormat("x86-64", 62, 1, "x86_64-linux-gnu"),
     names=("x86_64", "amd64"),
-    elf_machine=62,
     relocations=MappingProxyType(_X86_64_RELOCATIONS),
-    absolute=1,
     stub=_stub_x86_64,
     checked_features=_words(
         """
@@ -274,11 +302,9 @@ X86_64: Final = Architecture(
 )
 
 AARCH64: Final = Architecture(
-    title="AArch64",
+    objects=ObjectFormat("AArch64", 183, 257, "aarch64-linux-gnu"),
     names=("aarch64", "arm64"),
-    elf_machine=183,
     relocations=MappingProxyType(_AARCH64_RELOCATIONS),
-    absolute=257,
     stub=_stub_aarch64,
     checked_features=_words("neon fp-armv8 fullfp16 dotprod lse rdm crc fp16fml sve sve2 bf16 i8mm"),
     cpuinfo_names=MappingProxyType(_AARCH64_FEATURES),
@@ -290,6 +316,15 @@ ARCHITECTURES: Final[Mapping[int, Architecture]] = MappingProxyType(
 )
 """The architectures by their number in ELF headers."""
 
+RISCV64_OBJECTS: Final = ObjectFormat(
+    "RISC-V", 243, 2, "riscv64-linux-gnu", FloatABI(mask=6, value=4, features="+m,+a,+f,+d,+c")
+)
+
+OBJECTS: Final[Mapping[int, ObjectFormat]] = MappingProxyType(
+    {objects.elf_machine: objects for objects in (X86_64.objects, AARCH64.objects, RISCV64_OBJECTS)}
+)
+"""The formats of objects that are exported, by the number in ELF headers. Not all of them are loaded."""
+
 _BY_NAME: Final = {name: architecture for architecture in ARCHITECTURES.values() for name in architecture.names}
 
 
@@ -300,4 +335,4 @@ def architecture_named(name: str) -> Architecture | None:
 
 def title(machine: int, otherwise: str = "another machine") -> str:
     """Return the name, for messages, of the architecture with the number `machine` in ELF headers."""
-    return ARCHITECTURES[machine].title if machine in ARCHITECTURES else otherwise
+    return OBJECTS[machine].title if machine in OBJECTS else otherwise

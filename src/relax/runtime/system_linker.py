@@ -1,14 +1,17 @@
 """Making a shared library of an object with a linker of the system, or with the one of the wheel ``ziglang``.
 
-Looked for in this order: ``$RELAX_LINKER``, ``cc``, ``gcc``, ``clang``, ``ziglang``, ``ld.lld``, ``ld``. A compiler's
-command knows where the C library is; a linker by itself is given the one that this process uses.
+Looked for in this order: ``$RELAX_LINKER``, ``cc``, ``gcc``, ``clang``, ``ziglang``, ``ld.lld``, ``ld``; for another
+machine ``$RELAX_LINKER``, the cross compiler of GCC, ``ziglang``. A compiler's command knows where the C library is; a
+linker by itself is given the one that this process uses.
+
+A library names the functions of tvm-ffi that it needs, and the file that has them. For another machine that file is not
+here: an interface with the same name and these functions, without code, stands for it while the library is linked.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -20,27 +23,38 @@ from typing import Final
 
 import tvm_ffi.libinfo
 
+from .elf import SHF_ALLOC, SHF_EXECINSTR, SHN_UNDEF, STB_GLOBAL, STT_FUNC, ObjectFile, Section, Symbol, parse_object
+from .elf_writer import write_object
 from .encoding import ExecutableError
 from .files import in_place_of
-from .machine_code import title
+from .machine_code import OBJECTS
 from .native import host_machine
 
 VARIABLE: Final = "RELAX_LINKER"
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _LINKERS: Final = ("ld.lld", "ld")
+_ZIG: Final = "ziglang"
 _SECONDS: Final = 300
+_FFI: Final = "libtvm_ffi.so"
+"""Name of tvm-ffi's library on Linux."""
+_FFI_PREFIX: Final = "TVMFFI"
 
 
-def find_linker() -> list[str]:
-    """The command that links. Raises ExecutableError if there is none."""
+def find_linker(machine: int | None = None) -> list[str]:
+    """The command that links for a machine, by its number in ELF headers; default: this one.
+
+    Raises ExecutableError if there is none.
+    """
     stated = os.environ.get(VARIABLE, "").split()
     if stated:
         return stated
+    if machine is not None and machine != host_machine():
+        return _find_cross_linker(machine)
     for name in _COMPILERS:
         if shutil.which(name):
             return [name]
-    if importlib.util.find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "ld.lld"]
+    if importlib.util.find_spec(_ZIG) is not None:
+        return [sys.executable, "-m", _ZIG, "ld.lld"]
     for name in _LINKERS:
         if shutil.which(name):
             return [name]
@@ -51,22 +65,32 @@ def find_linker() -> list[str]:
     )
 
 
+def _find_cross_linker(machine: int) -> list[str]:
+    objects = OBJECTS[machine]
+    compiler = f"{objects.triple}-gcc"
+    if shutil.which(compiler):
+        return [compiler]
+    if importlib.util.find_spec(_ZIG) is not None:
+        return [sys.executable, "-m", _ZIG, "cc", "-target", objects.triple]
+    raise ExecutableError(
+        f"there is no linker for {objects.title} here: {compiler} is not on the path; "
+        f"pip install 'relax[linker]' brings one, and the variable {VARIABLE} names another"
+    )
+
+
 def link_library(data: bytes, path: Path, linker: Sequence[str] | None = None) -> None:
     """Write a shared library made of one object. A file that is there already is replaced at once or not at all.
 
-    Raises ExecutableError for an object of another machine, and if there is no linker or it fails.
+    Raises ExecutableError if there is no linker for the object's machine, or if the linker fails.
     """
     machine = int.from_bytes(data[18:20], "little")
-    if machine != host_machine():
-        raise ExecutableError(
-            f"it is compiled for {title(machine)}, and linkers are called for this one ({platform.machine()}) only"
-        )
-    command = list(linker) if linker else find_linker()
+    command = list(linker) if linker else find_linker(machine)
     with tempfile.TemporaryDirectory(prefix="relax-") as folder:
         source = Path(folder, "program.o")
         source.write_bytes(data)
+        libraries = _libraries(command) if machine == host_machine() else _foreign_libraries(command, data, folder)
         with in_place_of(path) as library:
-            _run([*command, *_options(command, path.name), str(source), *_libraries(command), "-o", str(library)])
+            _run([*command, *_options(command, path.name), str(source), *libraries, "-o", str(library)])
             if not library.exists():
                 raise ExecutableError(f"the linker {command[0]} ends well and writes no library")
 
@@ -83,6 +107,24 @@ def _options(command: Sequence[str], name: str) -> list[str]:
 def _libraries(command: Sequence[str]) -> list[str]:
     libraries = [tvm_ffi.libinfo.find_libtvm_ffi()]
     return [*libraries, *(_c_library() if _is_linker(command) else ("-lm",))]
+
+
+def _foreign_libraries(command: Sequence[str], data: bytes, folder: str) -> list[str]:
+    """Libraries for another machine: an interface of tvm-ffi's, and the cross compiler's own."""
+    interface = Path(folder, _FFI)
+    source = Path(folder, "interface.o")
+    source.write_bytes(_interface(parse_object(data)))
+    _run([*command, *_options(command, _FFI), "-nostdlib", str(source), "-o", str(interface)])
+    return [str(interface), *(() if _is_linker(command) else ("-lm",))]
+
+
+def _interface(program: ObjectFile) -> bytes:
+    """Object that defines the functions of tvm-ffi which a program calls, as addresses without code."""
+    names = sorted({s.name for s in program.symbols if s.section == SHN_UNDEF and s.name.startswith(_FFI_PREFIX)})
+    nothing = Section("", 0, 0, 1, 0, memoryview(b""))
+    code = Section(".text", 1, SHF_ALLOC | SHF_EXECINSTR, 16, 16, memoryview(bytes(16)))
+    symbols = [Symbol("", SHN_UNDEF, 0, 0, 0, 0), *(Symbol(name, 1, 0, 16, STB_GLOBAL, STT_FUNC) for name in names)]
+    return write_object(ObjectFile(program.machine, (nothing, code), tuple(symbols), {}, program.flags))
 
 
 def _c_library() -> list[str]:

@@ -183,6 +183,8 @@ class ISA:
     """None: parallel loops run on the calling thread."""
     machine_code: Architecture | None = None
     """The loader's description; None: machine code is generated, but not loaded."""
+    abi_by_features: bool = False
+    """True if CPU features decide how functions pass floats: support code is then compiled with the target's."""
     comment: str | None = None
     """Start of a comment in LLVM's assembly; None: loops in the assembly are not parsed."""
     effect: Callable[[str, Sequence[str]], Effect] | None = None

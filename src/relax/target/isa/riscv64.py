@@ -1,8 +1,8 @@
 """RISC-V of 64 bits (RV64), with the vector extension V.
 
-Machine code is generated, but the runtime does not load it, and parallel loops run on the calling thread: the pool
-needs atomic operations (extension A), which no target feature guarantees. Multiplication of bytes in 32-bit lanes
-(Zvqdotq) is not ratified.
+Machine code is generated and exported as libraries, but the runtime does not load it, and parallel loops run on the
+calling thread: the pool needs atomic operations (extension A), which no target feature guarantees. Multiplication of
+bytes in 32-bit lanes (Zvqdotq) is not ratified.
 
 Sources: The RISC-V Instruction Set Manual, volume I (chapter 31, "V": VLEN of at least 128 bits, 32 registers; "Zvl*"
 for longer ones); LLVM's RISCVFeatures.td. Vectors of a fixed length are in groups of registers (LMUL): 16 float32 fill
@@ -22,6 +22,7 @@ RISCV64: Final = ISA(
         Vectors(256, 32, "+v,+zvl256b", r"e32, m2,"),
         Vectors(128, 32, "+v", r"e32, m4,"),
     ),
+    abi_by_features=True,  # LP64 without D, LP64D with it
     comment="#",
 )
 """RV64."""
