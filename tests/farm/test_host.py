@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import relax
 from relax.codegen import resolve
 from relax.farm import cache, host, llvm_queries
 
@@ -181,3 +183,17 @@ def test_an_answer_of_another_form_is_asked_for_again(monkeypatch, tmp_path):
     llvm_queries.answer(key, [1, "two"])
     assert llvm_queries.answered(key) == [1, "two"]
     assert llvm_queries.answered(None) is None
+
+
+def test_a_foreign_processor_is_resolved_where_only_sys_path_leads_to_relax(tmp_path):
+    """Another package `relax` stands first for processes that are told nothing."""
+    (tmp_path / "relax").mkdir()
+    (tmp_path / "relax" / "__init__.py").write_text("raise ImportError('this is another relax')")
+    source = str(Path(relax.__file__).parents[1])
+    foreign = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
+    code = (
+        f"import sys; sys.path.insert(0, {source!r}); import relax.farm.host as m; print(m.resolve({foreign!r}).mcpu)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "RELAX_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert (done.stdout, done.returncode) == ("neoverse-n1\n", 0), done.stderr

@@ -139,8 +139,11 @@ def check(triple: str, cpu: str, features: str) -> None:
 
 
 def _check_with_llvm(triple: str, cpu: str, features: str) -> None:
-    """Run the check in another process: LLVM only warns about unknown names on stderr, or aborts (`-sse`)."""
-    code = "import sys, relax.farm.host as m; m.probe(*sys.argv[1:])"
+    """Run the check in another process: LLVM only warns about unknown names on stderr, or aborts (`-sse`).
+
+    The process looks for modules where this one does: relax may be on `sys.path` only, and not installed.
+    """
+    code = f"import sys; sys.path[:] = {list(map(str, sys.path))}; import relax.farm.host as m; m.probe(*sys.argv[1:])"
     done = subprocess.run(
         [sys.executable, "-c", code, triple, cpu, features], capture_output=True, text=True, check=False
     )
