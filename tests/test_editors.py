@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
+import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,33 @@ def test_a_type_checker_reports_the_mistakes_and_nothing_else():
     import check_types
 
     assert check_types.problems() == []
+
+
+INSTALLED = """\
+import relax
+from relax import build, const, op
+from relax.script import ir as I, relax as R
+
+relax.build, relax.VirtualMachine, relax.transform.FuseOps, relax.frontend, build, const, op, I.ir_module, R.add
+relax.biuld
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("pyright") is None, reason="pyright is an extra of developers")
+def test_names_of_an_installed_package_are_public(tmp_path):
+    """In the site-packages of a fresh environment, as a wheel puts them: there, only what `__all__` lists is exported."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    shutil.copytree(ROOT / "src" / "relax", packages / "relax", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "program.py").write_text(INSTALLED)
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "basic"}')
+    python = tmp_path / "venv" / "bin" / "python"
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", str(python), "-p", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = [(d["range"]["start"]["line"], d["message"]) for d in json.loads(done.stdout)["generalDiagnostics"]]
+    errors = [(line, message) for line, message in found if "accessed" not in message and "Expression" not in message]
+    assert errors == [(5, '"biuld" is not a known attribute of module "relax"')]
 
 
 # --------------------------------------------------------------------------------------------- completion

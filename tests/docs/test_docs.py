@@ -42,6 +42,17 @@ def headings(path):
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+README = ROOT / "README.md"
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in blocks_of(README.read_text("utf-8")) if b.runs], ids=lambda b: f"line {b.line}"
+)
+def test_each_example_of_the_readme_stands_alone(block, tmp_path):
+    lines = "\n".join(block.lines)
+    check(*document(tmp_path, f"```python\n{lines}\n```\n"))
+
+
 # ------------------------------------------------------------------------------- the harness itself
 
 
