@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
 
 import numpy as np
 from rich.console import Console
 
 import relax
 from relax.cli import progress
-from relax.cli.profile import profile_table, profiled, tensor_bytes
+from relax.cli.flame_page import flame_page
+from relax.cli.profile import node_of, profile_table, profiled, tensor_bytes
 from relax.script import from_source
 
 CALLS = """
@@ -94,6 +96,23 @@ def test_the_profile_command(command, folder):
     assert said.status == 0
     assert "model.py:10:17" in said.out
     assert "matmul" in (folder / "p.html").read_text(encoding="utf-8")
+
+
+def test_frames_are_named_by_their_nodes(command, folder):
+    assert node_of('models/net.onnx: Conv "a: b":7:1', "lv3") == 'Conv "a: b"'
+    assert node_of("net.onnx: Relu:7:1", "lv3") == "Relu"
+    assert node_of("model.py:10:17", "y") == "y"
+    assert command("profile", "model.py", "--size", "n=2", "--runs", "1", "--html", "p.html").status == 0
+    frames = re.findall(r'title="([^"]*?): ', (folder / "p.html").read_text(encoding="utf-8"))
+    assert {"all", "main", "y"} <= set(frames)
+    assert not [frame for frame in frames if "model.py" in frame]
+
+
+def test_the_frames_of_a_row_are_within_100_percent():
+    page = flame_page("six", {("main", f"node {i}"): 1.0 for i in range(6)})
+    widths = [float(text) for text in re.findall(r"width:([\d.]+)%", page.split("<main", 1)[1])]
+    assert widths[:2] == [100.0, 100.0]
+    assert 99.99 < sum(widths[2:8]) <= 100.0
 
 
 def test_progress_is_shown_on_a_terminal_after_a_while(monkeypatch):

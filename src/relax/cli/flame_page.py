@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -48,7 +49,7 @@ def _boxes(root: _Box) -> list[str]:
         share = box.seconds / whole if whole else 0.0
         label = f"{box.name}: {duration(box.seconds)}, {box.seconds / (root.seconds or 1.0):.1%}"
         out.append(
-            f'<div class="box" style="width:{share * 100:.4f}%" data-words="{escape(box.name.lower())}">'
+            f'<div class="box" style="width:{_percent(share)}%" data-words="{escape(box.name.lower())}">'
             f'<button type="button" title="{escape(label)}" style="--tone:{_tone(box.name)}">{escape(label)}</button>'
             '<div class="row">'
         )
@@ -56,6 +57,11 @@ def _boxes(root: _Box) -> list[str]:
         children = sorted(box.children.values(), key=lambda child: child.seconds)
         pending += [(child, box.seconds) for child in children]
     return out
+
+
+def _percent(share: float) -> str:
+    """Percentage rounded down, so that the boxes of a row stay within 100 %."""
+    return f"{math.floor(share * 1e6) / 1e4:.4f}"
 
 
 def _tone(name: str) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..runtime import VirtualMachine
-from ..runtime.debug_info import KernelInfo, tensor_bytes
+from ..runtime import Executable, VirtualMachine
+from ..runtime.debug_info import names_of_call, tensor_bytes
 from ..runtime.timing import TracedCall
 from .arguments import add_building, add_inputs, add_model, natural, once, positive
 from .failures import SUCCESS, running_program
@@ -37,11 +38,12 @@ _BUILTIN = "vm.builtin."
 
 @dataclass(frozen=True)
 class Key:
-    """A line of a profile: called function, call stack (outermost first), and source location."""
+    """A line of a profile: called function, call stack (outermost first), source location, and node ("" if unknown)."""
 
     functions: tuple[str, ...]
     place: str
     name: str
+    node: str
 
 
 @dataclass
@@ -83,25 +85,42 @@ class Profile:
     @property
     def stacks(self) -> dict[tuple[str, ...], float]:
         """Seconds by stack, for the flame graph."""
-        return {(*key.functions, key.place, key.name): spent.seconds for key, spent in self.lines.items()}
+        nodes = {key.place: key.node for key in self.lines if key.node}
+        stacks: dict[tuple[str, ...], float] = {}
+        for key, spent in self.lines.items():
+            line = re.fullmatch(r".*:(\d+):\d+", key.place)
+            node = nodes.get(key.place) or (key.place if line is None else f"line {line[1]}")
+            stack = (*key.functions, node, key.name)
+            stacks[stack] = stacks.get(stack, 0.0) + spent.seconds
+        return stacks
 
 
 class Recorder:
     """Recorder of the calls of one run."""
 
-    def __init__(self, kernels: Mapping[str, KernelInfo]) -> None:
+    def __init__(self, executable: Executable) -> None:
         self.lines: dict[Key, Spent] = {}
-        self._kernels = kernels
+        self._executable = executable
+        self._kernels = executable.debug.kernels
 
     def record(self, call: TracedCall) -> None:
         """Add one call."""
         function, pc = call.stack[-1]
         place = call.location or f"{function}, instruction {pc}"
-        key = Key(tuple(name for name, _ in call.stack), place, call.name)
+        debug, program = self._executable.debug, self._executable.program
+        variable = names_of_call(debug, program, self._executable.functions[function], pc).variable
+        names = tuple(name for name, _ in call.stack)
+        key = Key(names, place, call.name, node_of(call.location, variable))
         nbytes = 0 if call.name.startswith(_BUILTIN) else tensor_bytes(call.args)
         kernel = self._kernels.get(call.name)
         flops = None if kernel is None else kernel.flops(call.args)
         self.lines.setdefault(key, Spent()).add(Spent(1, call.seconds, nbytes, flops))
+
+
+def node_of(location: str, variable: str) -> str:
+    """Name of a call's node: the operator and name of an ONNX node, or the variable that the call computes."""
+    onnx = re.fullmatch(r'.*?: (\S+(?: ".*")?):\d+:\d+', location)
+    return variable if onnx is None else onnx[1]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -147,7 +166,7 @@ def profiled(machine: VirtualMachine, entry: str, values: Sequence[Any], runs: i
             start = time.perf_counter()
             call()
             elapsed = time.perf_counter() - start
-            recorder = Recorder(machine.executable.debug.kernels)
+            recorder = Recorder(machine.executable)
             machine.set_tracer(recorder.record)
             call()
             machine.set_tracer(None)
