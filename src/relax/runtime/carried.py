@@ -79,10 +79,11 @@ def _is_tuple(value: Any) -> bool:
     return type(value) is tuple
 
 
-def carried(error: _Error) -> _Error | RuntimeError | SystemExit:
+def carried(error: _Error) -> _Error | RuntimeError:
     """Return the error if tvm-ffi can encode it, else one of the same kind with the encodable part of its message."""
     if isinstance(error, SystemExit) and not isinstance(error, _Exit):
-        return _Exit(ascii(error.code if error.code is None or isinstance(error.code, int) else str(error.code)))
+        code = error.code if error.code is None or isinstance(error.code, int) else str(error.code)
+        return cast(_Error, _Exit(ascii(code)))
     try:
         text = str(error)
     except Exception as why:  # noqa: BLE001 (it is the user's method)
