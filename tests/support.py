@@ -38,6 +38,9 @@ T = TypeVar("T")
 PLAIN_LOOPS = "llvm -opt-level=1"
 """Loops as written: the target of tests whose subject is not the loops. It compiles in a third of the time."""
 
+MODES = ("bytecode", "compiled")
+"""Execution modes of a VirtualMachine."""
+
 # ----------------------------------------------------------------------------------------------- numbers
 
 
@@ -120,6 +123,16 @@ def machine(mod: IRModule, target: str = "llvm", exec_mode: str = "compiled") ->
     """Build a module, verifying what each pass returns, and load it into a VirtualMachine for the CPU."""
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
         return VirtualMachine(relax.build(mod, target, exec_mode=exec_mode), relax.cpu())
+
+
+def plain_machine(mod: IRModule, exec_mode: str = "compiled") -> VirtualMachine:
+    """Build a module with its loops as written (`PLAIN_LOOPS`) and without verification: the quickest way to run it."""
+    return VirtualMachine(relax.build(mod, PLAIN_LOOPS, exec_mode=exec_mode), relax.cpu())
+
+
+def run(mod: IRModule, *args: Any, name: str = "main") -> Any:
+    """Return the result of a module's function `name` on the `plain_machine`, its tensors as arrays."""
+    return values(plain_machine(mod)[name](*args))
 
 
 def interpreted(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relax import tir
-from support import agree, main, module, numbers, prim_func, same, values
+from support import agree, main, module, numbers, prim_func, run, same, values
 
 DOUBLE = """
     @T.prim_func
@@ -131,6 +131,14 @@ def test_numbers_within_bounds():
     assert set(numbers(100, dtype="int8", low=-1, high=2).tolist()) == {-1, 0, 1}
     floats = numbers(100, low=2.0, high=3.0)
     assert ((floats >= 2) & (floats <= 3)).all()
+
+
+def test_run():
+    x = numbers(3)
+    found = run(main("return (R.add(x, x), R.shape_of(x))"), x)
+    same(found[0], x + x)
+    assert found[1] == (3,)
+    assert run(main("return x"), x, name="main").tolist() == x.tolist()
 
 
 def test_values():

@@ -9,11 +9,7 @@ import relax
 from relax import te, tir
 from relax.script import relax as R
 from relax.script import tir as T
-from support import PLAIN_LOOPS
-
-
-def run(mod, *args):
-    return relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS))["main"](*args)
+from support import run
 
 
 def test_a_formula_uses_the_callers_shape_variables():
@@ -30,7 +26,7 @@ def test_a_formula_uses_the_callers_shape_variables():
     [kernel] = [f for f in mod.functions.values() if isinstance(f, tir.PrimFunc)]
     assert [param.name for param in kernel.params] == ["var_A", "m", "var_y"]  # n is a size of A
     a = np.arange(12, dtype="float32").reshape(3, 4)
-    np.testing.assert_array_equal(run(mod, a, relax.ShapeTuple([2])).numpy(), np.tile(a, (1, 2)) * 5)
+    np.testing.assert_array_equal(run(mod, a, relax.ShapeTuple([2])), np.tile(a, (1, 2)) * 5)
 
 
 def test_a_formula_uses_the_callers_scalar():
@@ -41,7 +37,7 @@ def test_a_formula_uses_the_callers_scalar():
     with bb.function("main", [x, p]):
         y = bb.emit_te(lambda a: te.compute((4,), lambda i: a[i] + k, "y"), x)
         bb.emit_func_output(bb.emit_te(lambda a: te.compute((4,), lambda i: a[i] * k + k, "z"), y))
-    np.testing.assert_array_equal(run(bb.get(), np.arange(4), -3).numpy(), (np.arange(4) - 3) * -3 - 3)
+    np.testing.assert_array_equal(run(bb.get(), np.arange(4), -3), (np.arange(4) - 3) * -3 - 3)
 
 
 def test_a_variable_of_nobody_is_refused():
@@ -71,7 +67,7 @@ def test_a_function_begun_inside_another():
     relax.analysis.assert_well_formed(mod)
     assert [g.name_hint for g in mod] == ["inner", "main"]
     value = np.array([0, 1], "float32")
-    np.testing.assert_allclose(run(mod, value).numpy(), -np.exp(value), rtol=1e-6)
+    np.testing.assert_allclose(run(mod, value), -np.exp(value), rtol=1e-6)
 
 
 def test_a_function_inside_another_sees_none_of_its_variables():

@@ -8,7 +8,7 @@ import relax
 from relax import tir
 from relax.ir import structural_equal, structural_hash
 from relax.script import relax as R
-from support import PLAIN_LOOPS
+from support import run
 
 
 def test_struct_info_is_compared_by_structure():
@@ -59,7 +59,7 @@ def test_shapes_and_lists():
     bb = relax.BlockBuilder()
     with bb.function("main", [x]):
         bb.emit_func_output(bb.emit(relax.op.shape_of(x)))
-    found = relax.VirtualMachine(relax.build(bb.get(), PLAIN_LOOPS))["main"](np.zeros((3, 4), "float32"))
+    found = run(bb.get(), np.zeros((3, 4), "float32"))
     assert isinstance(found, relax.ShapeTuple)
     assert found == [3, 4]
 

@@ -9,6 +9,7 @@ import relax
 from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
+from support import run
 
 
 @relax.register_func("compat.triple", override=True)
@@ -34,8 +35,7 @@ def test_a_packed_function_is_a_member_of_the_module():
     relax.ir.assert_structural_equal(again, WithExtern)
     relax.analysis.assert_well_formed(WithExtern)
     x = np.array([1, 2], "float32")
-    vm = relax.VirtualMachine(relax.build(WithExtern, "llvm"))
-    assert vm["main"](x).numpy().tolist() == [3, 6]
+    assert run(WithExtern, x).tolist() == [3, 6]
     assert relax.interpret(WithExtern, "main", x).numpy().tolist() == [3, 6]
     assert [g.name_hint for g in relax.transform.DeadCodeElimination()(WithExtern)] == ["main", "my_ext"]
 
@@ -52,7 +52,7 @@ def test_a_packed_function_as_a_value():
             return y
 
     x = np.array([1, 2], "float32")
-    assert relax.VirtualMachine(relax.build(Module, "llvm"))["main"](x).numpy().tolist() == [3, 6]
+    assert run(Module, x).tolist() == [3, 6]
     assert relax.interpret(Module, "main", x).numpy().tolist() == [3, 6]
 
 
@@ -64,8 +64,7 @@ def test_a_builder_adds_a_packed_function():
     with bb.function("main", [x], pure=False):
         y = bb.emit(relax.Call(ext, [x], sinfo_args=[R.Tensor((2,), "float32")]))
         bb.emit_func_output(y)
-    built = relax.build(bb.get(), "llvm")
-    assert relax.VirtualMachine(built)["main"](np.ones(2, "float32")).numpy().tolist() == [3, 3]
+    assert run(bb.get(), np.ones(2, "float32")).tolist() == [3, 3]
     with pytest.raises(TypeError, match=r"the packed function 'compat.triple' has no attributes"):
         bb.get()["ext"].with_attr("a", 1)
 
@@ -94,9 +93,8 @@ def test_functions_are_put_into_a_module():
     assert [g.name_hint for g in before] == ["main"]
     assert before.clone() is not before
     x = np.array([1, -2], "float32")
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"))
-    assert vm["main"](x).numpy().tolist() == [-1, 2]
-    assert vm["f"](x).numpy().tolist() == [1, 2]
+    assert run(mod, x).tolist() == [-1, 2]
+    assert run(mod, x, name="f").tolist() == [1, 2]
     with pytest.raises(TypeError, match="a module holds functions, found int"):
         mod["k"] = 3
     mod["wrong"] = other["f"]

@@ -11,7 +11,7 @@ from relax.expr_functor import mutator, visitor
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from support import PLAIN_LOOPS
+from support import numbers, run, same
 
 
 @I.ir_module
@@ -42,10 +42,8 @@ class Example:
 
 
 def check(mod, expected):
-    x = np.random.default_rng(0).standard_normal((3, 4)).astype("float32")
-    y = np.random.default_rng(1).standard_normal((3, 4)).astype("float32")
-    out = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"](x, y)
-    np.testing.assert_allclose(out.numpy(), expected(x, y), rtol=1e-5, atol=1e-6)
+    x, y = numbers(3, 4), numbers(3, 4, seed=1)
+    same(run(mod, x, y), expected(x, y), rtol=1e-5, atol=1e-6)
 
 
 @mutator

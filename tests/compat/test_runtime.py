@@ -9,11 +9,7 @@ import relax
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from support import PLAIN_LOOPS
-
-
-def build(mod):
-    return relax.VirtualMachine(relax.build(mod, target=PLAIN_LOOPS), relax.cpu())
+from support import PLAIN_LOOPS, plain_machine, run
 
 
 def test_tensors():
@@ -85,7 +81,7 @@ def test_packed_functions_see_every_kind_of_value():
             )
             return y
 
-    build(Module)["main"](np.zeros((3, 2), "float32"))
+    run(Module, np.zeros((3, 2), "float32"))
     assert seen == [((3, 2), [3, 2], 7, "text", "float16", 2)]
 
 
@@ -101,7 +97,7 @@ def test_packed_functions_by_extern_and_attributes():
             y = R.call_pure_packed(f, x, sinfo_args=(R.Tensor((2,), "float32"),))
             return y
 
-    np.testing.assert_array_equal(build(Module)["main"](np.ones(2, "float32")).numpy(), [1, 1])
+    np.testing.assert_array_equal(run(Module, np.ones(2, "float32")), [1, 1])
 
 
 def test_closures():
@@ -115,7 +111,7 @@ def test_closures():
 
             return inner
 
-    vm = build(Module)
+    vm = plain_machine(Module)
     closure = vm["main"](np.ones(2, "float32"), np.full(2, 3, "float32"))
     out = vm.invoke_closure(closure, relax.nd.array(np.ones(2, "float32")))
     np.testing.assert_array_equal(out.numpy(), [4, 4])
@@ -131,9 +127,9 @@ def test_nested_tuples_in_and_out():
             return ((a, b), (R.add(a, b),))
 
     a, b = np.ones(2, "float32"), np.full(2, 2, "float32")
-    out = build(Module)["main"]((relax.nd.array(a), (relax.nd.array(b),)))
+    out = run(Module, (relax.nd.array(a), (relax.nd.array(b),)))
     assert len(out) == 2
-    np.testing.assert_array_equal(out[1][0].numpy(), [3, 3])
+    np.testing.assert_array_equal(out[1][0], [3, 3])
 
 
 def test_instrument():
@@ -151,7 +147,7 @@ def test_instrument():
             y = R.exp(x)
             return y
 
-    vm = build(Module)
+    vm = plain_machine(Module)
     vm.set_instrument(instrument)
     vm["main"](np.ones(2, "float32"))
     assert any("exp" in name for name in names)
@@ -178,7 +174,7 @@ def test_wrong_arguments_are_told(bad):
             return R.exp(x)
 
     with pytest.raises((ValueError, TypeError), match="x"):
-        build(Module)["main"](bad)
+        run(Module, bad)
 
 
 def test_print_and_assert(capfd):
@@ -190,7 +186,7 @@ def test_print_and_assert(capfd):
             _1 = R.assert_op(c, [x], format="bad: {}")
             return x
 
-    vm = build(Module)
+    vm = plain_machine(Module)
     vm["main"](np.array(4, "int32"), np.array(True))
     assert "value: 4" in capfd.readouterr().out
     with pytest.raises(AssertionError, match="bad: 4"):
@@ -206,7 +202,7 @@ def test_exec_mode_and_params():
             return R.add(x, w)
 
     w = relax.nd.array(np.ones(2, "float32"))
-    ex = relax.build(Module, target=PLAIN_LOOPS, params={"w": [w] if False else w}, exec_mode="bytecode")
+    ex = relax.build(Module, target=PLAIN_LOOPS, params={"w": w}, exec_mode="bytecode")
     out = relax.VirtualMachine(ex, relax.cpu())["main"](np.ones(2, "float32"))
     np.testing.assert_array_equal(out.numpy(), [2, 2])
 

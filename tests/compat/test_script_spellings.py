@@ -12,7 +12,7 @@ from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from support import PLAIN_LOOPS
+from support import PLAIN_LOOPS, compiled, interpreted, run, same
 
 HEAD = """
 @T.prim_func
@@ -30,17 +30,13 @@ def program(body):
     return func
 
 
-def run(body, compiled=True):
-    """B, by the interpreter and compiled."""
-    func = program(body)
-    a = np.linspace(0.1, 0.9, 16, dtype="float32")
-    b = np.zeros(16, "float32")
-    tir.interpret(func, a, b)
-    if compiled:
-        c = np.zeros(16, "float32")
-        codegen.build_module({"main": func}, PLAIN_LOOPS)["main"](a.copy(), c)
-        np.testing.assert_allclose(c, b, rtol=1e-5)
-    return a, b
+def results(body, cpu=True):
+    """A, and B by the interpreter, which is that of compiled code, unless a CPU cannot run it."""
+    func, a = program(body), np.linspace(0.1, 0.9, 16, dtype="float32")
+    found = interpreted(func, a, np.zeros(16, "float32"))
+    if cpu:
+        same(compiled(func, a, np.zeros(16, "float32"), target=PLAIN_LOOPS), found, rtol=1e-5)
+    return found
 
 
 # ------------------------------------------------------------------ dtype=
@@ -97,7 +93,7 @@ def test_extern_calls_with_their_dtype_last():
 def test_annotations_and_steps_of_loops():
     func = program('for i in range(16, annotations={"pragma": 1}):\n    B[i] = A[i]')
     assert func.body.annotations == {"pragma": 1}
-    a, b = run("for i in T.serial(0, 16, step=4):\n    B[i] = A[i]")
+    a, b = results("for i in T.serial(0, 16, step=4):\n    B[i] = A[i]")
     assert b.nonzero()[0].tolist() == [0, 4, 8, 12]
     with pytest.raises(DiagnosticError, match="range has no argument `note`"):
         program("for i in range(16, note=1):\n    B[i] = A[i]")
@@ -127,7 +123,7 @@ def test_a_vector_has_no_fraction_of_a_lane(body):
     ],
 )
 def test_vector_slices(body, expected):
-    a, b = run(body)
+    a, b = results(body)
     np.testing.assert_allclose(b, np.asarray(expected(a), "float32"), rtol=1e-6)
 
 
@@ -145,11 +141,13 @@ def test_slices_that_are_no_vectors(body, message):
 
 
 def test_pointers_and_views():
-    a, b = run('p: T.handle("float32") = A.data\nC = T.Buffer((16,), "float32", data=p)\nB[0] = C[3]')
+    a, b = results('p: T.handle("float32") = A.data\nC = T.Buffer((16,), "float32", data=p)\nB[0] = C[3]')
     assert b[0] == a[3]
-    run("p: T.Ptr[T.float32] = A.data\nC = T.Buffer((4, 4), data=p)\nB[0] = C[1, 2]")
-    run("C = T.Buffer((16,))\nC[0] = A[0]\nB[0] = C[0]")
-    run('C = T.allocate([16], "float32", "global")\nD = T.Buffer((16,), "float32", data=C)\nD[0] = A[1]\nB[0] = D[0]')
+    results("p: T.Ptr[T.float32] = A.data\nC = T.Buffer((4, 4), data=p)\nB[0] = C[1, 2]")
+    results("C = T.Buffer((16,))\nC[0] = A[0]\nB[0] = C[0]")
+    results(
+        'C = T.allocate([16], "float32", "global")\nD = T.Buffer((16,), "float32", data=C)\nD[0] = A[1]\nB[0] = D[0]'
+    )
     func = from_source(
         """
     @T.prim_func
@@ -167,7 +165,7 @@ def test_constants_in_memory():
         'C = T.allocate_const([1., 2., 3., 4.], "float32", [4])\nD = T.decl_buffer((4,), "float32", data=C)\nB[0] = D[1]',
         'with T.allocate_const([1, 2, 3, 4], "float32", (2, 2)) as C:\n    B[0] = C[0, 1]',
     ):
-        _, b = run(text)
+        _, b = results(text)
         assert b[0] == 2
     with pytest.raises(DiagnosticError, match="found 3 numbers for the shape"):
         program('C = T.allocate_const([1, 2, 3], "float32", [4])')
@@ -176,7 +174,7 @@ def test_constants_in_memory():
 
 
 def test_facts_of_buffers():
-    a, b = run("B[0] = T.Cast(A.dtype, A.shape[0]) + T.float32(A.ndim)\n"
+    a, b = results("B[0] = T.Cast(A.dtype, A.shape[0]) + T.float32(A.ndim)\n"
                "C = T.alloc_buffer((4, 4), strides=[8, 1])\n"
                "B[1] = T.Cast('float32', C.strides[0] + C.offset_of([2, 1])[0])")  # fmt: skip
     assert (b[0], b[1]) == (17, 25)
@@ -186,9 +184,9 @@ def test_facts_of_buffers():
 
 
 def test_assume_and_undef():
-    a, b = run("T.assume(A[0] > T.float32(0))\nB[0] = A[0]\nB[1] = T.undef(dtype='float32')")
+    a, b = results("T.assume(A[0] > T.float32(0))\nB[0] = A[0]\nB[1] = T.undef(dtype='float32')")
     assert b[0] == a[0]
-    run("T.evaluate(T.assume(A[0] > T.float32(0)))\nB[0] = A[0]")
+    results("T.evaluate(T.assume(A[0] > T.float32(0)))\nB[0] = A[0]")
     wrong = program("T.assume(A[0] < T.float32(0))\nB[0] = A[0]")
     with pytest.raises(AssertionError, match=r"the assumption .* does not hold"):
         tir.interpret(wrong, np.ones(16, "float32"), np.ones(16, "float32"))
@@ -226,7 +224,7 @@ def test_target_of_a_function():
     ],
 )
 def test_threads_are_kept_and_refused_on_a_cpu(body):
-    a, b = run(body, compiled=False)  # the interpreter runs one thread after the other
+    a, b = results(body, cpu=False)  # the interpreter runs one thread after the other
     np.testing.assert_array_equal(a, b)
     func = program(body)
     assert "T.env_thread(" in func.script()
@@ -379,7 +377,7 @@ def test_macros_of_relax():
 
     assert_structural_equal(from_source(Module.script(show_meta=True)), Module)
     x = np.array([0.5, 1], "float32")
-    out = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS), relax.cpu())["main"](x).numpy()
+    out = run(Module, x)
     np.testing.assert_allclose(out, 4 * np.exp(x), rtol=1e-5)
 
 
@@ -409,9 +407,9 @@ def test_emit_te_and_facts_of_tensors():
     assert_structural_equal(from_source(Module.script(show_meta=True)), Module)
     assert {g.name_hint for g in Module.get_global_vars()} == {"main", "add", "scaled_by_n"}
     x = np.ones((4, 3), "float32")
-    d, e, s = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS), relax.cpu())["main"](x)
-    np.testing.assert_allclose(d.numpy(), np.full(12, 7))
-    assert (e.numpy().tolist(), s) == ([1, 1], 3)
+    d, e, s = run(Module, x)
+    np.testing.assert_allclose(d, np.full(12, 7))
+    assert (e.tolist(), s) == ([1, 1], 3)
 
 
 def test_the_rank_of_a_shape():
@@ -513,8 +511,7 @@ def test_views():
             return (whole, part, same)
 
     x = np.arange(12, dtype="float32").reshape(3, 4)
-    vm = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS), relax.cpu())
-    whole, part, same = (t.numpy() for t in vm["main"](x))
+    whole, part, same = run(Module, x)
     np.testing.assert_array_equal(whole, x.reshape(4, 3))
     np.testing.assert_array_equal(part, x.ravel()[2:8].reshape(3, 2))
     np.testing.assert_array_equal(same, x)

@@ -7,42 +7,43 @@ import pytest
 
 import relax
 from relax import topi
-from support import PLAIN_LOOPS, numbers
+from support import PLAIN_LOOPS, numbers, run
 
 
-def run(function, arrays, **options):
+def result(function, arrays, **options):
+    """The result of a formula emitted on `arrays`."""
     params = [relax.Var(f"x{i}", relax.TensorStructInfo(a.shape, "float32")) for i, a in enumerate(arrays)]
     bb = relax.BlockBuilder()
     with bb.function("main", params):
         bb.emit_func_output(bb.emit_te(function, *params, **options))
-    return relax.VirtualMachine(relax.build(bb.get(), PLAIN_LOOPS), relax.cpu())["main"](*arrays).numpy()
+    return run(bb.get(), *arrays)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_dense(rows):
     x, w, b = numbers(rows, 4), numbers(3, 4, seed=1), numbers(3, seed=2)
-    np.testing.assert_allclose(run(topi.nn.dense, [x, w]), x @ w.T, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(run(topi.nn.dense, [x, w, b]), x @ w.T + b, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result(topi.nn.dense, [x, w]), x @ w.T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result(topi.nn.dense, [x, w, b]), x @ w.T + b, rtol=1e-4, atol=1e-5)
 
 
 def test_matmul_and_flatten():
     x, w = numbers(2, 4), numbers(4, 3, seed=1)
-    np.testing.assert_allclose(run(topi.nn.matmul, [x, w]), x @ w, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(run(topi.nn.flatten, [x]), x.reshape(-1))
+    np.testing.assert_allclose(result(topi.nn.matmul, [x, w]), x @ w, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(result(topi.nn.flatten, [x]), x.reshape(-1))
 
 
 def test_bias_add_and_leaky_relu():
     x, b = numbers(2, 3, 4), numbers(3, seed=1)
-    np.testing.assert_allclose(run(topi.nn.bias_add, [x, b], axis=1), x + b[:, None], rtol=1e-6)
-    np.testing.assert_allclose(run(topi.nn.leaky_relu, [x], alpha=0.1), np.where(x > 0, x, x * 0.1), rtol=1e-5)
+    np.testing.assert_allclose(result(topi.nn.bias_add, [x, b], axis=1), x + b[:, None], rtol=1e-6)
+    np.testing.assert_allclose(result(topi.nn.leaky_relu, [x], alpha=0.1), np.where(x > 0, x, x * 0.1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("size", [0, 1, 4])
 def test_pad(size):
     x = numbers(size, 3)
-    out = run(topi.nn.pad, [x], pad_before=[1, 0], pad_after=[2, 1], pad_value=-1.0)
+    out = result(topi.nn.pad, [x], pad_before=[1, 0], pad_after=[2, 1], pad_value=-1.0)
     np.testing.assert_array_equal(out, np.pad(x, ((1, 2), (0, 1)), constant_values=-1))
-    np.testing.assert_array_equal(run(topi.nn.pad, [x], pad_before=[1, 1]), np.pad(x, 1))
+    np.testing.assert_array_equal(result(topi.nn.pad, [x], pad_before=[1, 1]), np.pad(x, 1))
 
 
 def test_pipelines_by_name():

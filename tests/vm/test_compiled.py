@@ -21,15 +21,7 @@ from relax.script import tir as T
 from relax.transform.pipeline import get_pipeline
 from relax.vm.compilable import compilable_functions
 from relax.vm.compiled import compile_functions
-from support import PLAIN_LOOPS, numbers
-
-MODES = ("bytecode", "compiled")
-
-
-def machine(mod, mode="compiled", **options):
-    if isinstance(mod, str):
-        mod = from_source(mod)
-    return relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS, exec_mode=mode, **options), relax.cpu())
+from support import MODES, PLAIN_LOOPS, numbers, plain_machine
 
 
 def outcome(main, args):
@@ -268,7 +260,7 @@ ARGUMENTS = {
 def test_both_modes_agree(name):
     text = "from relax.script import ir as I, relax as R, tir as T\n@I.ir_module\nclass Program:\n"
     text += "".join(f"    {line}\n" for line in PROGRAMS[name].strip().splitlines())
-    mains = {mode: machine(text, mode)["main"] for mode in MODES}
+    mains = {mode: plain_machine(from_source(text), mode)["main"] for mode in MODES}
     for args in ARGUMENTS[name]:
         found = {}
         for mode, main in mains.items():
@@ -312,7 +304,7 @@ def test_functions_of_first_order_are_compiled():
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions take notes from Python 3.11 on")
 def test_modes_mix():
-    vm = machine(Mixed)
+    vm = plain_machine(Mixed)
     assert vm.executable.compiled_functions == ["main", "checked", "with_closure_inner"]
     assert "# compiled: main, checked, with_closure_inner\n" in vm.executable.as_text()
     np.testing.assert_allclose(vm["main"](x3).numpy(), (4 * x3) ** 2, rtol=1e-6)
@@ -380,7 +372,7 @@ def test_strings_come_back_as_strings():
 
     text = "a string that does not fit into a cell"
     for mode in MODES:
-        main = machine(Program, mode)["main"]
+        main = plain_machine(Program, mode)["main"]
         for value in (text, text.encode(), (text, "b")):
             assert main(value) == value
         assert (type(main(text)), type(main(text.encode())), type(main((text,))[0])) == (str, bytes, str)
@@ -388,7 +380,7 @@ def test_strings_come_back_as_strings():
 
 
 def test_an_entry_point_speaks_the_c_abi():
-    main = machine(Twice).get_function("main")
+    main = plain_machine(Twice).get_function("main")
     x = tvm_ffi.from_dlpack(numbers(6, 3))
     y, z = main(x, None)
     np.testing.assert_array_equal(np.from_dlpack(y), 2 * numbers(6, 3))
@@ -401,7 +393,7 @@ def test_an_entry_point_speaks_the_c_abi():
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions take notes from Python 3.11 on")
 def test_an_error_nobody_asked_about_leaves_no_trace():
-    vm = machine(Mixed)
+    vm = plain_machine(Mixed)
     for _ in range(2):
         with pytest.raises(ValueError, match="dimension 0 is 5"):
             vm.get_function("main")(tvm_ffi.from_dlpack(numbers(5)))
@@ -417,7 +409,7 @@ def test_code_without_its_program_refuses():
 
 
 def test_a_function_calls_itself_through_a_packed_function():
-    main = machine(Twice)["main"]
+    main = plain_machine(Twice)["main"]
     depth = []
 
     def again(x):
@@ -439,7 +431,7 @@ def test_pythons_own_exceptions_pass_through():
     def own():
         raise error
 
-    main = machine(Twice)["main"]
+    main = plain_machine(Twice)["main"]
 
     def fails(x):
         raise Own("inside")
@@ -449,7 +441,7 @@ def test_pythons_own_exceptions_pass_through():
 
 
 def test_eight_threads_call_one_machine():
-    main = machine(Mixed)["main"]
+    main = plain_machine(Mixed)["main"]
     wrong = []
 
     def work(seed):
@@ -475,7 +467,7 @@ def test_eight_threads_call_one_machine():
 
 
 def test_everything_is_released_after_results_and_errors():
-    main = machine(Twice)["main"]
+    main = plain_machine(Twice)["main"]
     array = numbers(2, 3)
     seen: list[weakref.ref[object]] = []
 
@@ -499,7 +491,7 @@ def test_everything_is_released_after_results_and_errors():
 
 
 def test_a_tensor_outlives_its_machine():
-    vm = machine(Mixed)
+    vm = plain_machine(Mixed)
     gone = weakref.ref(vm)
     y = vm["main"](x3)
     main = vm.get_function("main")
@@ -524,7 +516,7 @@ class Chain:
     lowered = get_pipeline("default")(mod)
     function = dict(compile_functions(relax.ExecBuilder(), lowered).made)["__vmtir__main"]
     assert function.attrs["relax.registers"] <= 5
-    np.testing.assert_array_equal(machine(mod)["main"](np.ones(2, "float32")).numpy(), [2.0**40] * 2)
+    np.testing.assert_array_equal(plain_machine(mod)["main"](np.ones(2, "float32")).numpy(), [2.0**40] * 2)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -539,7 +531,7 @@ class Pairs:
     def main(t0: R.Tensor(("n",), "float32")):
 {pairs}        return t40
 """)
-    result = machine(mod, mode)["main"](x3)
+    result = plain_machine(mod, mode)["main"](x3)
     for _ in range(39):
         left, result = result
         assert left is result
@@ -548,7 +540,7 @@ class Pairs:
 
 
 def test_calls_that_are_looked_at_are_bytecode():
-    vm = machine(Mixed)
+    vm = plain_machine(Mixed)
     names: list[str] = []
     vm.set_instrument(lambda func, name, before, ret, *args: names.append(name) if before else None)
     vm["main"](x3)
@@ -571,7 +563,7 @@ def test_functions_of_one_batch_keep_their_results_and_errors_apart(mode):
 """
         for i in range(40)
     )
-    vm = machine(
+    mod = from_source(
         f"""
 from relax.script import ir as I, relax as R
 @I.ir_module
@@ -579,9 +571,9 @@ class Many:{functions}
     @R.function
     def main(x: R.Tensor(("n", 8), "float32")) -> R.Tensor(("n", 8), "float32"):
         return Many.f7(Many.f7(x))
-""",
-        mode,
+"""
     )
+    vm = plain_machine(mod, mode)
     for n in (0, 1, 3):
         for i in range(40):
             x = np.full((n, i + 1), 0.5, "float32")

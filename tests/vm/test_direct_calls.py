@@ -12,9 +12,8 @@ from relax.script import from_source
 from relax.transform.pipeline import get_pipeline
 from relax.vm.compilable import compilable_functions
 from relax.vm.compiled import compile_functions
-from support import PLAIN_LOOPS
+from support import MODES, plain_machine
 
-MODES = ("bytecode", "compiled")
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 DOUBLE = """
     @T.prim_func(private=True)
@@ -42,7 +41,7 @@ def calls_of(mod, name="main"):
 
 def outcome_of(mod):
     """A function that calls `main` in both modes, and gives the value, or the message, which must be one."""
-    mains = [relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS, exec_mode=mode), relax.cpu())["main"] for mode in MODES]
+    mains = [plain_machine(mod, mode)["main"] for mode in MODES]
 
     def outcome(*args):
         results = []
@@ -267,7 +266,7 @@ def test_products_of_sizes_that_leave_64_bits_are_left_to_the_kernel():
         flat,
     )
     assert calls_of(mod) == ["c"]
-    main = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
+    main = plain_machine(mod)["main"]
     assert main(np.int8([1, 2, 3, 4, 5, 6]), (2, 3)).numpy().tolist() == [2, 3, 4, 5, 6, 7]
     with pytest.raises(OverflowError):
         main(np.int8([1]), (2**40, 2**40))
@@ -326,7 +325,7 @@ def test_builtins_with_arguments_that_compiled_code_does_not_take(argument, othe
     text = BY_HAND.replace(argument, other).replace("SLOT", "1")
     mod = module(text.replace('        h = R.call_packed("vm.builtin.alloc', first))
     assert compilable_functions(get_pipeline("default")(mod)) == []
-    main = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu())["main"]
+    main = plain_machine(mod)["main"]
     x = np.ones(3, "float32")
     if error is None:
         assert main(x, x).numpy().tolist() == [2, 2, 2]

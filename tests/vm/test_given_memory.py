@@ -11,7 +11,7 @@ from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from support import PLAIN_LOOPS
+from support import MODES, PLAIN_LOOPS, plain_machine
 
 
 @I.ir_module
@@ -44,10 +44,10 @@ class Program:
 
 @pytest.fixture(scope="module")
 def executables():
-    return {mode: relax.build(Program, PLAIN_LOOPS, exec_mode=mode) for mode in ("bytecode", "compiled")}
+    return {mode: relax.build(Program, PLAIN_LOOPS, exec_mode=mode) for mode in MODES}
 
 
-@pytest.fixture(params=["bytecode", "compiled"])
+@pytest.fixture(params=MODES)
 def vm(request, executables):
     return relax.VirtualMachine(executables[request.param], relax.cpu())
 
@@ -148,7 +148,7 @@ def test_memory_for_several_results_that_overlaps(count):
     params = ", ".join(f'x{i}: R.Tensor(("n",), "float32")' for i in range(count))
     results = ", ".join(f'R.add(x{i}, R.const({i}.0, "float32"))' for i in range(count))
     mod = from_source(f"{HEAD}    @R.function\n    def main({params}):\n        return ({results},)\n")
-    function = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS), relax.cpu()).get_function("main")
+    function = plain_machine(mod).get_function("main")
     rng = np.random.default_rng(count)
     for case in range(60):
         size = case % 4

@@ -11,7 +11,7 @@ import relax
 from relax.runtime.executable import ExecutableError
 from relax.runtime.system_linker import find_linker
 from relax.script import from_source
-from support import PLAIN_LOOPS
+from support import PLAIN_LOOPS, plain_machine
 
 ANNOTATIONS = {
     "any_tensor": "R.Tensor",
@@ -138,7 +138,7 @@ def test_a_number_of_an_annotation_has_its_dtype(mode):
     if mode == "interpreter":
         main = relax.interpreter.Interpreter(program)["main"]
     else:
-        main = relax.VirtualMachine(relax.build(program, PLAIN_LOOPS, exec_mode=mode), relax.cpu())["main"]
+        main = plain_machine(program, mode)["main"]
     assert main(0.1) == float(np.float32(0.1))
     with pytest.raises(ValueError, match="^main: match_cast of a: the value is 0.2"):
         main(0.2)
@@ -158,7 +158,7 @@ def test_a_number_of_an_annotation_may_be_one_that_only_uint64_has(mode):
     if mode == "interpreter":
         main = relax.interpreter.Interpreter(program)["main"]
     else:
-        main = relax.VirtualMachine(relax.build(program, PLAIN_LOOPS, exec_mode=mode), relax.cpu())["main"]
+        main = plain_machine(program, mode)["main"]
     assert main(value) == 1
     for other in (5, 2**63 + 4):
         with pytest.raises(ValueError, match=rf"^main: parameter a: the value is {other}, expected {value}(\n|$)"):

@@ -14,9 +14,8 @@ from relax.runtime import register_func
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from support import PLAIN_LOOPS
+from support import MODES, PLAIN_LOOPS, plain_machine
 
-MODES = ("bytecode", "compiled")
 DEEP = 4_000
 """Far more calls than fit on the stack as machine code."""
 
@@ -194,7 +193,7 @@ class Doubled:
 @pytest.mark.parametrize("mode", MODES)
 def test_tuples_that_are_passed_on_are_not_gone_through(mode, n):
     """There are 2**n ways to the innermost value."""
-    vm = relax.VirtualMachine(relax.build(Doubled, PLAIN_LOOPS, exec_mode=mode), relax.cpu())
+    vm = plain_machine(Doubled, mode)
     result, depth = vm["main"](n, (1,)), 0
     while len(result) == 2:
         assert result[0] is result[1]

@@ -7,9 +7,7 @@ import pytest
 
 import relax
 from relax.script import from_source
-from support import PLAIN_LOOPS
-
-MODES = ("bytecode", "compiled")
+from support import MODES, PLAIN_LOOPS, plain_machine
 
 
 def nested(innermost, levels=40):
@@ -124,7 +122,7 @@ def test_what_a_closure_captures_and_gives(mode):
     module = from_source(
         CLOSURE.format(lines=lines, inner_lines=lines.replace("a", "b").replace("        ", "            "))
     )
-    main = relax.VirtualMachine(relax.build(module, PLAIN_LOOPS, exec_mode=mode), relax.cpu())["main"]
+    main = plain_machine(module, mode)["main"]
     value = main(np.arange(3, dtype="float32"))
     for _ in range(81):
         value = value[0]

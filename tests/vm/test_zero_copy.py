@@ -17,7 +17,7 @@ from relax.runtime import register_func
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from support import PLAIN_LOOPS
+from support import MODES, PLAIN_LOOPS, plain_machine
 
 seen: list[int] = []
 
@@ -52,9 +52,9 @@ class Program:
         return R.call_dps_packed("test.zero_copy.fill", (x,), R.Tensor((n, 3), "float32"))
 
 
-@pytest.fixture(scope="module", params=["bytecode", "compiled"])
+@pytest.fixture(scope="module", params=MODES)
 def vm(request):
-    return relax.VirtualMachine(relax.build(Program, PLAIN_LOOPS, exec_mode=request.param), relax.cpu())
+    return plain_machine(Program, request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -95,9 +95,9 @@ def test_an_array_that_numpy_does_not_export_is_copied(vm):
         vm["main"](floats(2), W.astype("complex64"))
 
 
-@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_call_that_ends_in_a_buffer_error_is_not_made_twice(mode):
-    main = relax.VirtualMachine(relax.build(Full, PLAIN_LOOPS, exec_mode=mode), relax.cpu())["main"]
+    main = plain_machine(Full, mode)["main"]
     with pytest.raises(RuntimeError, match="it is full") as info:  # tvm-ffi's kind for others than it knows
         main(np.ones(3, "float32"))
     assert len(seen) == 1
