@@ -58,9 +58,6 @@ STARRED = (
 RULE_TESTS = ("test_the_broken_program_is_refused", "test_the_repaired_program_runs")
 """What every rule has a case of."""
 
-BY_API = (1, 2, 3, 7, 9)
-"""Rules that the parser sees to by itself: programs built by API break them."""
-
 DEEPER = dict.fromkeys((14, 15, 16), "test_rules_14_15_16_") | dict.fromkeys((19, 20), "test_rules_19_and_20_")
 """Where the tests in depth of a rule are not called test_rule_<number>_…: what they are called."""
 
@@ -148,8 +145,6 @@ def _rules() -> Iterator[Row]:
     for number in RULES:
         star = "★ " if f"Rule {number}" in STARRED else ""
         tests = [f"language/test_5_rules.py::{name}[{number}]" for name in RULE_TESTS]
-        if number in BY_API:
-            tests.append(f"language/test_5_rules.py::test_the_rules_hold_for_programs_built_by_api[{number}]")
         if number in IN_TEXT:
             tests.append(f"{BROKEN_PROGRAMS}[rule {number}]")
         else:

@@ -38,23 +38,6 @@ class M:
     assert found(lambda: from_source(text)) == expected
 
 
-def test_rules():
-    text = """
-@I.ir_module
-class M:
-    @R.function
-    def a(x: R.Tensor((4, 5), "float32", ndim=3), y: R.Prim("handle")):
-        return x
-
-    @R.function
-    def b(x: R.Tensor(("m * n",), "float32")):
-        z = M.b(x)
-        return z
-"""
-    expected = [("E2010", 5), ("E2019", 5), ("E2008", 9), ("E2006", 9), ("E2006", 9)]
-    assert found(lambda: from_source(text)) == expected
-
-
 def test_loops():
     text = """
 @I.ir_module
