@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from relax import relay
 from relax.ir import Op
 from relax.relay.operators import AttrField, operator_spec, register_operator
@@ -96,3 +100,11 @@ def tower_of_calls(height: int) -> relay.Expr:
     for _ in range(height):
         result = relay.Call(Op.get("add"), (result, result))
     return result
+
+
+_RNG = np.random.default_rng(0)
+
+
+def f32(*shape: int) -> np.ndarray[Any, Any]:
+    """Return standard normal numbers, others at each call."""
+    return _RNG.standard_normal(shape).astype("float32")

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from relay_programs import f32
 
 from relax import DiagnosticError, relay
 from relax.ir import Op
 from relax.relay.ops.dynamic import static_form
-
-RNG = np.random.default_rng(0)
-
-
-def f32(*shape):
-    return RNG.standard_normal(shape).astype("float32")
 
 
 def ints(*values):

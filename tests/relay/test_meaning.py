@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from relay_programs import f32
 
 import relax
 from relax import DiagnosticError, relay
-
-RNG = np.random.default_rng(0)
-
-
-def f32(*shape):
-    return RNG.standard_normal(shape).astype("float32")
-
 
 X = f32(2, 3, 4)
 IMAGE = f32(1, 4, 6, 6)
