@@ -35,7 +35,10 @@ def used_codes() -> dict[str, list[str]]:
     for path in SOURCES.rglob("*.py"):
         if path.parent == SOURCES / "ir" / "codes":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if not re.search(rf"{CODE.pattern}|misfit", text):
+            continue
+        for node in ast.walk(ast.parse(text)):
             codes: list[str] = []
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value):
                 codes = [node.value]

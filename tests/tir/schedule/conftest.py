@@ -15,13 +15,11 @@ import pytest
 from relax import tir
 from relax.ir import IRModule, assert_structural_equal
 from relax.prim import Var, evaluate
-from relax.script import from_source
 from relax.tir import PrimFunc, Schedule
 from relax.tir.schedule import Trace
 
 sys.path.insert(0, str(Path(__file__).parent))  # schedule_programs
 
-HEAD = "from relax.script import tir as T\n"
 SIZES = (0, 1, 3, 8)
 """Values that shape variables take in turn: none, one, one that divides nothing, one that many do."""
 
@@ -90,16 +88,6 @@ def replays(sch: Schedule, func: PrimFunc | IRModule) -> None:
 def same_values() -> Callable[..., None]:
     """``same_values(before, after, sizes=...)``: both leave the same values in all buffers."""
     return compare
-
-
-@pytest.fixture(scope="session")
-def parse() -> Callable[..., Any]:
-    """``parse(text)``: the PrimFunc (or module) of a text."""
-
-    def run(text: str, **variables: Any) -> Any:
-        return from_source(HEAD + text, variables, allow_extern=True)
-
-    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,12 @@
-"""Programs that several tests of schedules transform."""
+"""Programs that several tests of schedules transform, and steps of schedules."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relax.tir import Schedule
+from relax.tir.schedule import LoopRV
 
 PLUS_ONE = """
 @T.prim_func
@@ -97,3 +103,13 @@ def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32")):
             B[vi] = B[vi] + A[vi, vk]
 """
 """B = sums of the rows of A, in a loop that runs over rows and steps."""
+
+
+def on(block: str, method: str, *args: object, **options: object) -> Callable[[Schedule], Any]:
+    """Return a step that calls a primitive of the schedule on a block."""
+    return lambda sch: getattr(sch, method)(sch.get_block(block), *args, **options)
+
+
+def loops(sch: Schedule, block: str) -> list[LoopRV]:
+    """Return the loops around a block, from the outside."""
+    return sch.get_loops(sch.get_block(block))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from schedule_programs import on
 
 from relax import codegen, tir
 from relax.ir import DiagnosticError
@@ -29,10 +30,6 @@ def main(a: T.handle, c: T.handle):
 
 def text(scope=""):
     return TWO.format(scope=scope)
-
-
-def on(name, method, *args):
-    return lambda sch: getattr(sch, method)(sch.get_block(name), *args)
 
 
 def test_a_scope(parse, check):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import on
 
 INPLACE = """
 @T.prim_func
@@ -64,10 +65,6 @@ def main(a: T.handle, c: T.handle):
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = B[vi, vj] + 1
 """
-
-
-def on(name, method, *args):
-    return lambda sch: getattr(sch, method)(sch.get_block(name), *args)
 
 
 def at(level, method, *args, block="C"):

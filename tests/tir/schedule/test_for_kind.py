@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import loops
 
 from relax.tir import Schedule
 
@@ -34,10 +35,6 @@ def main(A: T.Buffer((4, 6), "int32"), C: T.Buffer((4, 6), "int32")):
 """
 
 
-def loops(sch, block="C"):
-    return sch.get_loops(sch.get_block(block))
-
-
 @pytest.mark.parametrize("method, text", [("parallel", "T.parallel(n)"), ("unroll", "T.unroll(n)")])
 def test_a_data_parallel_loop(parse, check, method, text):
     expected = parse(
@@ -47,41 +44,41 @@ def test_a_data_parallel_loop(parse, check, method, text):
       for j, k in T.grid(T.int64(4), T.int64(5))""",
         )
     )
-    check(parse(MATMUL), lambda sch: getattr(sch, method)(loops(sch)[0]), expected)
+    check(parse(MATMUL), lambda sch: getattr(sch, method)(loops(sch, "C")[0]), expected)
 
 
 def test_a_vector_loop(parse, check):
-    after = check(parse(MATMUL), lambda sch: sch.vectorize(loops(sch)[1]))
+    after = check(parse(MATMUL), lambda sch: sch.vectorize(loops(sch, "C")[1]))
     assert "T.vectorized(T.int64(4))" in after.script()
 
 
 @pytest.mark.parametrize("axis", ["threadIdx.x", "blockIdx.y", "vthread"])
 def test_a_thread_loop_is_kept_and_printed(parse, axis):
     sch = Schedule(parse(MATMUL), debug_mask="all")
-    sch.bind(loops(sch)[0], axis)
+    sch.bind(loops(sch, "C")[0], axis)
     assert f'T.thread_binding(n, thread="{axis}")' in sch.mod["main"].script()
-    sch.unroll(loops(sch)[0])
+    sch.unroll(loops(sch, "C")[0])
     assert "T.unroll(n)" in sch.mod["main"].script()
 
 
 def test_a_reduction_loop_is_unrolled_only(parse, check, refuse):
     func = parse(MATMUL)
-    check(func, lambda sch: sch.unroll(loops(sch)[2]))
+    check(func, lambda sch: sch.unroll(loops(sch, "C")[2]))
     for method in ("parallel", "vectorize"):
-        text = refuse(func, lambda sch, method=method: getattr(sch, method)(loops(sch)[2]))
+        text = refuse(func, lambda sch, method=method: getattr(sch, method)(loops(sch, "C")[2]))
         assert f"{method}: loop k is bound to vk of block C, over which it sums up" in text
         assert "for k in range(T.int64(5)):\n            ^^^^" in text
-    assert "bind: loop k is bound" in refuse(func, lambda sch: sch.bind(loops(sch)[2], "threadIdx.x"))
+    assert "bind: loop k is bound" in refuse(func, lambda sch: sch.bind(loops(sch, "C")[2], "threadIdx.x"))
 
 
 @pytest.mark.parametrize("method", ["parallel", "vectorize"])
 def test_rows_are_independent_of_each_other(parse, check, refuse, method):
     func = parse(STAGES.format(column="5 - vj"))
     if method == "parallel":
-        check(func, lambda sch: sch.parallel(loops(sch)[0]))
-    text = refuse(func, lambda sch: getattr(sch, method)(loops(sch)[1]))
+        check(func, lambda sch: sch.parallel(loops(sch, "C")[0]))
+    text = refuse(func, lambda sch: getattr(sch, method)(loops(sch, "C")[1]))
     assert "block C may touch elements of B that block B writes in another iteration of loop j" in text
-    check(parse(STAGES.format(column="vj")), lambda sch: sch.parallel(loops(sch)[1]))
+    check(parse(STAGES.format(column="vj")), lambda sch: sch.parallel(loops(sch, "C")[1]))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +99,7 @@ def main(A: T.Buffer((8,), "int32")):
             vi = T.axis.spatial(8, i)
             {body}
 """)
-    assert message in refuse(func, lambda sch: sch.parallel(loops(sch)[0]))
+    assert message in refuse(func, lambda sch: sch.parallel(loops(sch, "C")[0]))
 
 
 def test_elements_that_change_in_place(parse, check):
@@ -115,8 +112,8 @@ def main(A: T.Buffer((8,), "int32")):
             vi = T.axis.spatial(8, i)
             A[vi] = A[vi] + 1
 """)
-    check(func, lambda sch: sch.parallel(loops(sch)[0]))
-    check(func, lambda sch: sch.vectorize(loops(sch)[0]))
+    check(func, lambda sch: sch.parallel(loops(sch, "C")[0]))
+    check(func, lambda sch: sch.vectorize(loops(sch, "C")[0]))
 
 
 @pytest.mark.parametrize("method", ["parallel", "vectorize"])
@@ -160,7 +157,7 @@ def main(A: T.Buffer((4, 6), "int32"), B: T.Buffer((4,), "int32")):
                 B[vi] = 0
             B[vi] = B[vi] + A[vi, vk] * B[3 - vi]
 """)
-    text = refuse(func, lambda sch: sch.parallel(loops(sch)[0]))
+    text = refuse(func, lambda sch: sch.parallel(loops(sch, "C")[0]))
     assert "it reads elements of buffer B other than the one that it writes" in text
 
 
@@ -175,13 +172,13 @@ def main(A: T.Buffer((8,), "int32")):
                 vi = T.axis.spatial(7, i)
                 A[vi] = V[vi + 1]
 """)
-    text = refuse(func, lambda sch: sch.parallel(loops(sch)[0]))
+    text = refuse(func, lambda sch: sch.parallel(loops(sch, "C")[0]))
     assert "shares its storage with another buffer" in text
 
 
 def test_arguments(parse, refuse):
     func = parse(MATMUL)
-    assert "'warp' is no thread axis" in refuse(func, lambda sch: sch.bind(loops(sch)[0], "warp"))
+    assert "'warp' is no thread axis" in refuse(func, lambda sch: sch.bind(loops(sch, "C")[0], "warp"))
     assert "loop must be a loop, found BlockRV" in refuse(func, lambda sch: sch.parallel(sch.get_block("C")))
 
 
@@ -189,7 +186,7 @@ def test_a_loop_that_is_gone(parse, refuse):
     kept = []
 
     def split(sch):
-        kept.append(loops(sch)[0])
+        kept.append(loops(sch, "C")[0])
         sch.split(kept[0], [None, 2])
 
     text = refuse(parse(MATMUL), split, lambda sch: sch.parallel(kept[0]))
@@ -203,7 +200,7 @@ def test_fused_loops_around_tiles(parse, check):
     """The digits of the fused index tell the tiles apart, for a reduction and for blocks that meet in a tile."""
 
     def steps(sch):
-        i, j, k = loops(sch)
+        i, j, k = loops(sch, "C")
         io, ii = sch.split(i, [None, 4])
         jo, ji = sch.split(j, [2, 2])
         sch.reorder(io, jo, k, ii, ji)
@@ -214,7 +211,7 @@ def test_fused_loops_around_tiles(parse, check):
     assert "T.parallel" in after.script()
 
     def two(sch):
-        i, j = loops(sch)
+        i, j = loops(sch, "C")
         io, ii = sch.split(i, [2, 2])
         jo, ji = sch.split(j, [3, 2])
         sch.reorder(io, jo, ii, ji)
@@ -235,5 +232,5 @@ def main(A: T.Buffer((4, 6), "int32"), B: T.Buffer((4, 6), "int32"), C: T.Buffer
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = T.if_then_else(vi == 0, 0, B[T.max(vi - 1, 0), vj])
 """)
-    text = refuse(func, lambda sch: sch.fuse(*loops(sch)), lambda sch: sch.parallel(loops(sch)[0]))
+    text = refuse(func, lambda sch: sch.fuse(*loops(sch, "C")), lambda sch: sch.parallel(loops(sch, "C")[0]))
     assert "block C may touch elements of B that block B writes in another iteration of loop i_j_fused" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import loops
 
 MATRIX = """
 @T.prim_func
@@ -26,10 +27,6 @@ def main(A: T.Buffer((4, 1, 6), "float32"), B: T.Buffer((4, 1, 6), "float32")):
 """
 
 
-def loops(sch, block="B"):
-    return sch.get_loops(sch.get_block(block))
-
-
 def test_symbolic_extents(parse, check):
     expected = parse("""
 @T.prim_func
@@ -44,19 +41,19 @@ def main(a: T.handle, b: T.handle):
             vj = T.axis.spatial(m, i_j_fused % m)
             B[vi, vj] = A[vi, vj] + T.float32(1)
 """)
-    check(parse(MATRIX), lambda sch: sch.fuse(*loops(sch)), expected)
+    check(parse(MATRIX), lambda sch: sch.fuse(*loops(sch, "B")), expected)
 
 
 def test_three_loops_and_unit_loops(parse, check):
-    after = check(parse(STATIC), lambda sch: sch.fuse(*loops(sch)))
+    after = check(parse(STATIC), lambda sch: sch.fuse(*loops(sch, "B")))
     assert "for i_u_j_fused in range(24)" in after.script()
-    after = check(parse(STATIC), lambda sch: sch.fuse(*loops(sch), preserve_unit_iters=False))
+    after = check(parse(STATIC), lambda sch: sch.fuse(*loops(sch, "B"), preserve_unit_iters=False))
     assert "vu = T.axis.spatial(1, 0)" in after.script()
 
 
 def test_one_loop_stays(parse, check):
     def steps(sch):
-        i, _ = loops(sch)
+        i, _ = loops(sch, "B")
         assert sch.fuse(i) is i
 
     check(parse(MATRIX), steps, parse(MATRIX))
@@ -90,7 +87,7 @@ def main(A: T.Buffer((4, 0), "int32")):
 
 def test_fused_loops_are_split_again(parse, check):
     def steps(sch):
-        sch.split(sch.fuse(*loops(sch)), [None, 4])
+        sch.split(sch.fuse(*loops(sch, "B")), [None, 4])
 
     check(parse(MATRIX), steps)
 
@@ -108,16 +105,16 @@ def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4, 6), "float32"), C: T.Bu
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = B[vi, vj] * A[vi, vj]
 """)
-    check(func, lambda sch: sch.fuse(*loops(sch)))
+    check(func, lambda sch: sch.fuse(*loops(sch, "B")))
 
 
 def test_refusals(parse, refuse):
     func = parse(STATIC)
-    text = refuse(func, lambda sch: sch.fuse(loops(sch)[0], loops(sch)[2]))
+    text = refuse(func, lambda sch: sch.fuse(loops(sch, "B")[0], loops(sch, "B")[2]))
     assert "fuse: loop j does not stand directly inside loop i" in text
-    text = refuse(func, lambda sch: sch.parallel(loops(sch)[0]), lambda sch: sch.fuse(*loops(sch)))
+    text = refuse(func, lambda sch: sch.parallel(loops(sch, "B")[0]), lambda sch: sch.fuse(*loops(sch, "B")))
     assert "loop i is parallel" in text
-    text = refuse(func, lambda sch: sch.annotate(loops(sch)[1], "a", 1), lambda sch: sch.fuse(*loops(sch)))
+    text = refuse(func, lambda sch: sch.annotate(loops(sch, "B")[1], "a", 1), lambda sch: sch.fuse(*loops(sch, "B")))
     assert "loop u has annotations (a)" in text
     assert "takes at least one loop" in refuse(func, lambda sch: sch.fuse())
     assert "loops must be a loop, found BlockRV" in refuse(func, lambda sch: sch.fuse(sch.get_block("B")))
@@ -153,26 +150,28 @@ def main(a: T.handle, b: T.handle):
 
 
 def test_loops_that_reduce(parse, check):
-    check(parse(SUMS), lambda sch: sch.fuse(*loops(sch)[1:]))
+    check(parse(SUMS), lambda sch: sch.fuse(*loops(sch, "B")[1:]))
     check(
         parse(
             SUMS.replace(", m,", ", T.int64(2),").replace(
                 "A = T.match_buffer(a, (n, T.int64(2), 3)", "A = T.match_buffer(a, (n, 2, 3)"
             )
         ),
-        lambda sch: sch.fuse(*loops(sch)),
+        lambda sch: sch.fuse(*loops(sch, "B")),
     )
 
 
 def test_a_sum_over_nothing_is_still_started(parse, refuse):
-    text = refuse(parse(SUMS), lambda sch: sch.fuse(*loops(sch)))
+    text = refuse(parse(SUMS), lambda sch: sch.fuse(*loops(sch, "B")))
     assert "fuse: loop k, over which block B sums up, may have no iteration" in text
     text = refuse(
-        parse(SUMS), lambda sch: sch.reorder(loops(sch)[1], loops(sch)[0]), lambda sch: sch.fuse(*loops(sch)[1:])
+        parse(SUMS),
+        lambda sch: sch.reorder(loops(sch, "B")[1], loops(sch, "B")[0]),
+        lambda sch: sch.fuse(*loops(sch, "B")[1:]),
     )
     assert "fuse: loop k, over which block B sums up, may have no iteration" in text
 
 
 def test_loops_that_reduce_over_nothing(parse, check):
     text = SUMS.replace("(n, m, 3)", "(n, 3, m)").replace("T.grid(n, m, T.int64(3))", "T.grid(n, T.int64(3), m)")
-    check(parse(text), lambda sch: sch.fuse(*loops(sch)[1:]))
+    check(parse(text), lambda sch: sch.fuse(*loops(sch, "B")[1:]))

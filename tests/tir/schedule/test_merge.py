@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import loops
 
 PAIR = """
 @T.prim_func
@@ -22,10 +23,6 @@ def main(a: T.handle, b: T.handle, c: T.handle):
                 vi, vj = T.axis.remap("SS", [p, q])
                 C[vi, vj] = {value}
 """
-
-
-def loops(sch, block):
-    return sch.get_loops(sch.get_block(block))
 
 
 def merged(depth, *blocks):

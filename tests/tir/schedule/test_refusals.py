@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from schedule_programs import on
 
 import relax.tir.schedule
 from relax import tir
@@ -236,11 +237,6 @@ for i, j in T.grid(8, 8):
         vi, vj = T.axis.remap("SS", [i, j])
         B[vi, vj] = S[vi, vj] + R[vi, vj]
 """
-
-
-def on(name: str, method: str, *args: object, **options: object):
-    """A step: a primitive on a block."""
-    return lambda sch: getattr(sch, method)(sch.get_block(name), *args, **options)
 
 
 def at(name: str, depth: int, method: str, *args: object):

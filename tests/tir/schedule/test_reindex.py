@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from schedule_programs import PRODUCT
+from schedule_programs import PRODUCT, on
 
 TRANSPOSE = """
 @T.prim_func
@@ -28,10 +28,6 @@ def main(A: T.Buffer((8,), "float32"), W: T.Buffer((3,), "float32"), C: T.Buffer
                 C[vi] = T.float32(0)
             C[vi] = C[vi] + T.if_then_else(1 <= vi + vk and vi + vk < 9, A[vi + vk - 1], T.float32(0)) * W[vk]
 """
-
-
-def on(name, method, *args):
-    return lambda sch: getattr(sch, method)(sch.get_block(name), *args)
 
 
 def test_what_is_read(parse, check):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from schedule_programs import loops
 
 MATMUL = """
 @T.prim_func
@@ -39,10 +40,6 @@ def main(A: T.Buffer((4, 6), "int32"), B: T.Buffer((4, 6), "int32"), C: T.Buffer
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = {value}
 """
-
-
-def loops(sch, block):
-    return sch.get_loops(sch.get_block(block))
 
 
 def ordered(block, *places):
