@@ -84,6 +84,79 @@ def @make() { (constructor(Nil), Cons, Nil<int32>(), match? (Nil) { Nil => 1 }) 
 }
 """Modules that between them use the whole grammar of definitions."""
 
+FRAGMENTS = {
+    "local variable": """
+let %a = 1;
+let %b = 2 * %a;  // %b = 2
+let %a = %a + %a; // %a = 2. %a is shadowed
+%a + %b           // has value 2 + 2 = 4
+""",
+    "function": "fn(%x, %y) { add(%x, %y) }",
+    "annotated function": """
+fn(%x : Tensor[(10, 10), float32], %y : Tensor[(10, 10), float32])
+           -> Tensor[(10, 10), float32] {
+    add(%x, %y)
+}
+""",
+    "recursive function": """
+let %fact = fn(%x : Tensor[(10, 10), float32]) -> Tensor[(10, 10), float32] {
+    if (%x == Constant(0, (10, 10), float32)) {
+        Constant(1, (10, 10), float32)
+    } else {
+        %x * %fact(%x - Constant(1, (10, 10), float32))
+    }
+};
+%fact(Constant(10, (10, 10), float32))
+""",
+    "closure": """
+let %g = fn() {
+  let %x = Constant(0, (10, 10), float32);
+  // %x is a free variable in the below function
+  fn(%y) { %y * %x }
+};
+// the %x in %g's body is not in scope anymore
+let %f = %g();
+let %x = Constant(1, (10, 10), float32);
+%f(%x) // evaluates to Constant(0, (10, 10), float32)
+""",
+    "type relation": "fn(%x, %y) where Broadcast { add(%x, %y) }",
+    "call": """
+let %c = 1;
+let %f = fn(%x : Tensor[(), float32], %y : Tensor[(), float32]) { %x + %y + %c };
+%f(10, 11)
+""",
+    "type arguments": """
+free_var %f: fn<a : Type, b : Type, c : Type>(a, b) -> c;
+let %x1 = %f<Tensor[(), bool], Tensor[(), bool], Tensor[(), bool]>(True, False);
+// %x1 is of type Tensor[(), bool]
+let %x2 : () = %f(%x1, %x1);
+%x2
+""",
+    "broadcasting call": """
+free_var %f; free_var %a; free_var %b;
+let %x : Tensor[(100, 100, 100), float32] = %f(%a, %b);
+%x
+""",
+    "module": MODULES["ackermann"],
+    "tuple": """
+fn(%a : Tensor[(10, 10), float32], %b : float32, %c : Tensor[(100, 100), float32]) {
+    let %tup = (%a, %b);     // type: (Tensor[(10, 10), float32], float32)
+    ((%tup.0 + %tup.1), %c)  // type: (Tensor[(10, 10), float32], Tensor[(100, 100), float32])
+}
+""",
+    "projection": "free_var %a; free_var %b; free_var %c; (%a, %b, %c).1",
+    "let binding": "let %x : Tensor[(10, 10), float32] = Constant(1, (10, 10), float32);\n%x + %x",
+    "independent lets": """
+free_var %a; free_var %b; free_var %c; free_var %d;
+let %x = %a + %b;
+let %y = %c + %d;
+%x * %y
+""",
+    "graph binding": "free_var %a; free_var %b;\n%1 = %a + %b\n%2 = %1 + %1\n%2 * %2\n",
+    "if": "free_var %t; free_var %u;\nif (%t == %u) {\n    %t\n} else {\n    %u\n}",
+}
+"""Code of the document about Relay's expressions; variables that it leaves open are declared free."""
+
 
 def chain_of_lets(length: int) -> relay.Expr:
     """So many `let`s, each of twice the variable before."""

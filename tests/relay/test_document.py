@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from relay_programs import FRAGMENTS, MODULES
 
 from relax import DiagnosticError, relay
 
@@ -29,13 +30,7 @@ def arrays(value):
 
 @KINDS
 def test_local_variable(kind):
-    shadowing = """
-let %a = 1;
-let %b = 2 * %a;  // %b = 2
-let %a = %a + %a; // %a = 2. %a is shadowed
-%a + %b           // has value 2 + 2 = 4
-"""
-    assert run(kind, shadowing) == 4
+    assert run(kind, FRAGMENTS["local variable"]) == 4
 
 
 @KINDS
@@ -43,51 +38,23 @@ def test_functions_syntax(kind):
     x, y = np.full((10, 10), 2, "float32"), np.full((10, 10), 3, "float32")
     plain = "(fn(%x, %y) { add(%x, %y) })(%a, %b)"
     assert (run(kind, plain, a=x, b=y) == 5).all()
-    annotated = """
-(fn(%x : Tensor[(10, 10), float32], %y : Tensor[(10, 10), float32])
-           -> Tensor[(10, 10), float32] {
-    add(%x, %y)
-})(%a, %b)"""
-    assert (run(kind, annotated, a=x, b=y) == 5).all()
+    assert (run(kind, f"({FRAGMENTS['annotated function']})(%a, %b)", a=x, b=y) == 5).all()
     assert run(kind, "(fn() { %body })()", body=x).shape == (10, 10)
-
-
-FACTORIAL = """
-let %fact = fn(%x : Tensor[(10, 10), float32]) -> Tensor[(10, 10), float32] {
-    if (%x == Constant(0, (10, 10), float32)) {
-        Constant(1, (10, 10), float32)
-    } else {
-        %x * %fact(%x - Constant(1, (10, 10), float32))
-    }
-};
-%fact(Constant(10, (10, 10), float32))
-"""
 
 
 @KINDS
 def test_functions_recursion(kind):
     # The document's own section on if-then-else asks for a condition of rank zero, which this one is not.
+    factorial = FRAGMENTS["recursive function"]
     with pytest.raises(DiagnosticError, match=r"E9040.*the condition(?s:.*)if \(%x == Constant"):
-        run(kind, FACTORIAL)
+        run(kind, factorial)
     condition = "%x == Constant(0, (10, 10), float32)"
-    assert (run(kind, FACTORIAL.replace(condition, f"all({condition})")) == 3628800).all()
+    assert (run(kind, factorial.replace(condition, f"all({condition})")) == 3628800).all()
 
 
 @KINDS
 def test_closures(kind):
-    text = """
-let %g = fn() {
-  let %x = Constant(0, (10, 10), float32);
-  // %x is a free variable in the below function
-  fn(%y) { %y * %x }
-};
-// the %x in %g's body is not in scope anymore
-// %f is a closure where %x maps to Constant(0, (10, 10), float32)
-let %f = %g();
-let %x = Constant(1, (10, 10), float32);
-%f(%x) // evaluates to Constant(0, (10, 10), float32)
-"""
-    value = run(kind, text)
+    value = run(kind, FRAGMENTS["closure"])
     assert value.shape == (10, 10)
     assert (value == 0).all()
 
@@ -109,24 +76,17 @@ def test_operators(kind):
     assert (run(kind, "(%a * %a + %a, add(multiply(%a, %a), %a))", a=ones(2))[1] == 2).all()
 
 
-CALL = """
-let %c = 1;
-let %f = fn(%x : Tensor[(), float32], %y : Tensor[(), float32]) { %x + %y + %c };
-%f(10, 11)
-"""
-
-
 @KINDS
 def test_call(kind):
-    floats = CALL.replace("1;", "1f;").replace("10, 11", "10f, 11f")
+    floats = FRAGMENTS["call"].replace("1;", "1f;").replace("10, 11", "10f, 11f")
     assert run(kind, floats) == 22
 
 
 def test_call_as_it_is_written():
     # Its literals are int32, its parameters float32: it evaluates, and type inference refuses it.
-    assert run("debug", CALL) == 22
+    assert run("debug", FRAGMENTS["call"]) == 22
     with pytest.raises(DiagnosticError, match=r"(?s)E9040.*argument 0.*%f\(10, 11\).*found int32"):
-        run("vm", CALL)
+        run("vm", FRAGMENTS["call"])
 
 
 @KINDS
@@ -155,22 +115,9 @@ let %x : Tensor[(100, 100, 100), float32] = %f(%a, %b);
     assert run(kind, text, a=ones(100, 1, 100), b=ones(100, 1)).shape == (100, 100, 100)
 
 
-ACKERMANN = """
-def @ackermann(%m : Tensor[(), int32], %n : Tensor[(), int32]) -> Tensor[(), int32] {
-    if (%m == 0) {
-        %n + 1
-    } else if (%m > 0 && %n == 0) {
-        @ackermann(%m - 1, 1)
-    } else {
-        @ackermann(%m - 1, @ackermann(%m, %n - 1))
-    }
-}
-"""
-
-
 @KINDS
 def test_module_and_global_functions(kind):
-    mod = relay.parse(ACKERMANN)
+    mod = relay.parse(MODULES["ackermann"])
     ackermann = relay.create_executor(kind, mod).evaluate(mod.get_global_var("ackermann"))
     assert [ackermann(m, n).numpy() for m, n in [(0, 0), (1, 2), (2, 3)]] == [1, 4, 9]
 
@@ -198,8 +145,7 @@ def test_tuples_projection(kind):
 
 @KINDS
 def test_let_bindings(kind):
-    text = "let %x : Tensor[(10, 10), float32] = Constant(1, (10, 10), float32);\n%x + %x"
-    assert (run(kind, text) == np.full((10, 10), 2)).all()
+    assert (run(kind, FRAGMENTS["let binding"]) == np.full((10, 10), 2)).all()
     reordered = "let %y = %c + %d;\nlet %x = %a + %b;\n%x * %y"
     values = {name: np.array(i, "float32") for i, name in enumerate("abcd")}
     for independent in ("let %x = %a + %b;\nlet %y = %c + %d;\n%x * %y", reordered):

@@ -31,7 +31,7 @@ def quantized(text=NETWORK, params=PARAMS, dataset=({"x": X},), **settings):
 
 
 def run(mod, *args, kind="debug"):
-    return relay.create_executor(kind, mod).evaluate()(*args).numpy()
+    return relay.create_executor(kind, mod, target="llvm").evaluate()(*args).numpy()
 
 
 def exact():
