@@ -14,8 +14,6 @@ import pytest
 from relax.ir.python_source import _texts_at_start
 
 PROGRAM = """
-import numpy as np
-import relax
 from relax.script import ir as I, relax as R
 
 @I.ir_module
@@ -31,9 +29,9 @@ class M:
 def twice(x: R.Tensor((4,), "float32")):
     return R.add(x, x)
 
-print(relax.interpret(M, "main", np.ones((1, 4), "float32")).numpy(), twice.params)
+print(M["main"].body.blocks[0].bindings[0].value, twice.params)
 """
-EXPECTED = "[[2. 2. 2. 2.]] (x,)"
+EXPECTED = "R.add(x, x) (x,)"
 README = Path(__file__).parents[2] / "README.md"
 OWN_PROGRAM = README.read_text(encoding="utf-8").partition("\n## A program of your own\n")[2]
 EXAMPLE = OWN_PROGRAM.partition("```python\n")[2].partition("```")[0]
