@@ -132,6 +132,13 @@ def test_nested_tuples_in_and_out():
     np.testing.assert_array_equal(out[1][0], [3, 3])
 
 
+@I.ir_module
+class Exponential:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        return R.exp(x)
+
+
 def test_instrument():
     names = []
 
@@ -140,41 +147,21 @@ def test_instrument():
             names.append(name)
         return relax.VMInstrumentReturnKind.NO_OP
 
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((2,), "float32")):
-            y = R.exp(x)
-            return y
-
-    vm = plain_machine(Module)
+    vm = plain_machine(Exponential)
     vm.set_instrument(instrument)
     vm["main"](np.ones(2, "float32"))
     assert any("exp" in name for name in names)
 
 
 def test_profile():
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((2,), "float32")):
-            y = R.exp(x)
-            return y
-
-    vm = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS), relax.cpu(), profile=True)
+    vm = relax.VirtualMachine(relax.build(Exponential, PLAIN_LOOPS), relax.cpu(), profile=True)
     assert "exp" in str(vm.profile("main", relax.nd.array(np.ones(2, "float32"))))
 
 
 @pytest.mark.parametrize("bad", [np.zeros((2, 3), "float32"), np.zeros(2, "int32"), np.zeros(3, "float32")])
 def test_wrong_arguments_are_told(bad):
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor((2,), "float32")):
-            return R.exp(x)
-
     with pytest.raises((ValueError, TypeError), match="x"):
-        run(Module, bad)
+        run(Exponential, bad)
 
 
 def test_print_and_assert(capfd):

@@ -55,7 +55,7 @@ def test_a_loop_of_unknown_length(n, dtype):
             B[i] = A[i] + A[i]
 
     check(f, data(n, dtype), np.zeros(n, dtype))
-    assert "out of bounds" not in codegen.build_module(f).get_source()
+    assert "out of bounds" not in codegen.build_module(f, PLAIN_LOOPS).get_source()
 
 
 def test_the_form_of_a_loop_of_unknown_length():
@@ -122,7 +122,7 @@ def test_the_guard_of_a_split_loop_is_a_mask(n):
                     B[o * T.int64(16) + T.Cast("int64", i)] = T.exp(A[o * T.int64(16) + T.Cast("int64", i)])
 
     lowered = check(f, data(n), np.zeros(n, "float32"))
-    assert "out of bounds" not in codegen.build_module(f).get_source()  # the mask proves the indices
+    assert "out of bounds" not in codegen.build_module(f, PLAIN_LOOPS).get_source()  # the mask proves the indices
     stores = []
     walk(lowered.body, lambda x: stores.append(x) if isinstance(x, tir.BufferStore) else None)
     assert all(store.predicate is not None for store in stores)
@@ -470,7 +470,7 @@ def outcome(run, args):
 @pytest.mark.parametrize("seed", range(25))
 def test_random_bodies(seed):
     func = Random(seed).func()
-    lowered, compiled = tir.lower(func), codegen.build_module({"main": func})["main"]
+    lowered, compiled = tir.lower(func), codegen.build_module({"main": func}, PLAIN_LOOPS)["main"]
     for n in (0, 5, 19, 33):
         args = (data(40), data(40) * 2, np.arange(40, dtype="int32") % 11 + 1, data(40), n)
         expected = outcome(lambda *a: interpret(func, *a), args)
@@ -498,7 +498,7 @@ def test_uniform_parts_that_cannot_fail_need_no_guard():
     for n in (1, 5, 16, 20):
         lowered = check(f, data(n * 3).reshape(n, 3), data(n * 3).reshape(3, n), np.zeros((n, n), "float32"))
         assert not nodes(lowered, tir.IfThenElse)
-    assert "out of bounds" not in codegen.build_module(f).get_source()
+    assert "out of bounds" not in codegen.build_module(f, PLAIN_LOOPS).get_source()
 
 
 def test_what_vectorising_left_alone_is_not_simplified_again():

@@ -10,7 +10,7 @@ from relax.runtime.dtypes import NUMPY_DTYPES
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from support import PLAIN_LOOPS, machine
+from support import PLAIN_LOOPS, machine, module
 
 register_func("test.lang.increment", lambda a: a.copyfrom(a.numpy() + 1), override=True)
 register_func("test.lang.add_to", lambda a, b: a.copyfrom(a.numpy() + b.numpy()), override=True)
@@ -261,19 +261,25 @@ def test_local_functions():
     assert f(x).item() == 8
 
 
-@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
-def test_every_dtype_runs(dtype):
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Tensor(("n",), dtype), y: R.Tensor(("n",), dtype)) -> R.Tensor(("n",), dtype):
-            return R.where(R.equal(x, y), x, y)
+CHOICE = """
+@R.function
+def {0}(x: R.Tensor(("n",), "{0}"), y: R.Tensor(("n",), "{0}")) -> R.Tensor(("n",), "{0}"):
+    return R.where(R.equal(x, y), x, y)
+"""
 
-    vm = machine(Module, PLAIN_LOOPS)
+
+@pytest.fixture(scope="module")
+def choices():
+    """A machine with a function for each dtype."""
+    return machine(module(*map(CHOICE.format, NUMPY_DTYPES)), PLAIN_LOOPS)
+
+
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
+def test_every_dtype_runs(choices, dtype):
     for values in ([], [1], [0, 1, 1]):
         x = np.array(values).astype(NUMPY_DTYPES[dtype])
         y = np.array([1] * len(values)).astype(NUMPY_DTYPES[dtype])
-        result = vm["main"](x, y)
+        result = choices[dtype](x, y)
         assert result.dtype == dtype
         assert result.numpy().tolist() == y.tolist()
 

@@ -342,32 +342,25 @@ def test_what_is_not_lowered_is_reported():
         build(Module, pipeline=Sequential([]))
 
 
-def test_a_module_without_entry_points():
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Object) -> R.Object:
-            return x
+@I.ir_module
+class Identity:
+    @R.function
+    def main(x: R.Object) -> R.Object:
+        return x
 
-    hidden = Module.with_function("main", Module["main"].replace(attrs={}))
-    with pytest.raises(DiagnosticError, match="rule 12: the module has no entry point"):
-        build(hidden)
 
+@pytest.mark.parametrize(
+    ("change", "message"), [({"attrs": {}}, "rule 12: the module has no entry point"), ({"params": ()}, "rule 2: ")]
+)
+def test_programs_that_are_not_well_formed_are_refused(change, message):
+    with pytest.raises(DiagnosticError, match=message):
+        build(Identity.with_function("main", Identity["main"].replace(**change)))
+
+
+def test_a_module_without_relax_functions():
     @T.prim_func
     def kernel(A: T.Buffer((4,), "float32")):
         A[0] = T.float32(0)
 
     with pytest.raises(DiagnosticError, match="the module has no Relax function to call from outside"):
         build(kernel)
-
-
-def test_programs_that_are_not_well_formed_are_refused():
-    @I.ir_module
-    class Module:
-        @R.function
-        def main(x: R.Object) -> R.Object:
-            return x
-
-    free = Module.with_function("main", Module["main"].replace(params=()))
-    with pytest.raises(DiagnosticError, match="rule 2: "):
-        build(free)

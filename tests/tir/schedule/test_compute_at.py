@@ -21,6 +21,25 @@ def main(a: T.handle, b: T.handle):
             vi = T.axis.spatial(n, i)
             B[vi] = P[vi] * P[vi + 2]
 """
+
+SUMS_OVER_HALO = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n + 2, 3), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    P = T.alloc_buffer((n + 2,), "float32")
+    for i, k in T.grid(n + 2, 3):
+        with T.block("P"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                P[vi] = T.float32(0)
+            P[vi] = P[vi] + A[vi, vk]
+    for i in range(n):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = P[vi] * P[vi + 2]
+"""
 CHAIN = """
 @T.prim_func
 def main(A: T.Buffer((16, 16), "float32"), D: T.Buffer((16, 16), "float32"), E: T.Buffer((16, 16), "float32")):
@@ -226,25 +245,7 @@ def test_parallel_loops_stay_parallel(parse, check, refuse):
         at("B", 0)(sch)
 
     check(parse(HALO), both)
-    sums = parse("""
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n + 2, 3), "float32")
-    B = T.match_buffer(b, (n,), "float32")
-    P = T.alloc_buffer((n + 2,), "float32")
-    for i, k in T.grid(n + 2, 3):
-        with T.block("P"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                P[vi] = T.float32(0)
-            P[vi] = P[vi] + A[vi, vk]
-    for i in range(n):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = P[vi] * P[vi + 2]
-""")
-    text = refuse(sums, tile, at("B", 0))
+    text = refuse(parse(SUMS_OVER_HALO), tile, at("B", 0))
     assert "block P may touch elements of P that block P writes in another iteration of loop i_0" in text
 
 
@@ -431,31 +432,12 @@ def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
 
 
 def test_a_sum_over_a_halo_moves_twice(parse, check):
-    func = parse("""
-@T.prim_func
-def main(a: T.handle, b: T.handle):
-    n = T.int64()
-    A = T.match_buffer(a, (n + 2, 3), "float32")
-    B = T.match_buffer(b, (n,), "float32")
-    P = T.alloc_buffer((n + 2,), "float32")
-    for i, k in T.grid(n + 2, 3):
-        with T.block("P"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                P[vi] = T.float32(0)
-            P[vi] = P[vi] + A[vi, vk]
-    for i in range(n):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = P[vi] * P[vi + 2]
-""")
-
     def steps(sch):
         outer, inner = sch.split(sch.get_loops(sch.get_block("B"))[0], [None, 4])
         sch.compute_at(sch.get_block("P"), outer)
         sch.compute_at(sch.get_block("P"), inner)
 
-    check(func, steps)
+    check(parse(SUMS_OVER_HALO), steps)
 
 
 BLOCKS = """
