@@ -22,7 +22,9 @@ from relax.op.operator import operator
 from relax.runtime import mapping, numpy_view
 from relax.script import from_source
 from relax.struct_info import TensorStructInfo
+from relax.target import Target
 from relax.vm import recall as programs
+from support import PLAIN_LOOPS
 
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.standard_normal((160, 128)).astype("float32")
@@ -31,12 +33,13 @@ BIAS = RNG.standard_normal(128).astype("float32")
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path, monkeypatch):
-    """An empty cache of the test's own that keeps programs, and statistics that start at nothing."""
+    """An empty cache of the test's own that keeps programs, statistics that start at nothing, and plain loops."""
     monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("RELAX_CACHE", "RELAX_CACHE_PROGRAMS", "RELAX_CACHE_SIZE"):
         monkeypatch.delenv(name, raising=False)
     cache.statistics.reset()
-    return tmp_path / "cache" / "kernels"
+    with Target(PLAIN_LOOPS):
+        yield tmp_path / "cache" / "kernels"
 
 
 def perceptron(weights=WEIGHTS, bias=BIAS, last="R.nn.relu(b)"):
@@ -71,11 +74,18 @@ def built(tmp_path_factory):
 
 
 @pytest.fixture
-def kept(fresh, built):
-    """The test's own cache, in which there is `perceptron()`."""
-    fresh.parent.mkdir(mode=0o700)
-    shutil.copytree(built, fresh)
-    return fresh
+def packed(fresh):
+    """The test's own cache, and schedules that pack constants: they are in the files of programs."""
+    with Target("llvm"):
+        yield fresh
+
+
+@pytest.fixture
+def kept(packed, built):
+    """The test's own cache, in which there is `perceptron()`, scheduled."""
+    packed.parent.mkdir(mode=0o700)
+    shutil.copytree(built, packed)
+    return packed
 
 
 def tiny(last="R.nn.relu(x)"):
@@ -110,6 +120,7 @@ def is_found(mod, **options):
 # ------------------------------------------------------------------------- what is kept and found
 
 
+@pytest.mark.usefixtures("packed")
 def test_a_second_build_is_loaded():
     first = relax.build(perceptron())
     assert (cache.statistics.programs, cache.statistics.programs_stored) == (0, 1)
@@ -216,7 +227,7 @@ def test_the_dtype_and_the_shape_of_constants_count():
 def test_what_else_decides_a_program():
     variants = [
         {},
-        {"target": "llvm -opt-level=1"},
+        {"target": "llvm -opt-level=2"},
         {"target": "llvm -num-cores=7"},
         {"pipeline": "unfused"},
         {"exec_mode": "bytecode"},
@@ -395,10 +406,10 @@ def test_a_damaged_file_is_built_again(kept, damage):
 
 def test_the_file_of_another_program_is_not_run(kept):
     first = file_of(kept)
-    relax.build(perceptron(WEIGHTS + 1))
+    relax.build(perceptron(bias=BIAS + 1))
     (second,) = set(kept.glob("*.program")) - {first}
     second.write_bytes(first.read_bytes())
-    np.testing.assert_allclose(run(relax.build(perceptron(WEIGHTS + 1))), wanted(WEIGHTS + 1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(run(relax.build(perceptron(bias=BIAS + 1))), wanted(bias=BIAS + 1), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(run(relax.build(perceptron())), wanted(), rtol=1e-4, atol=1e-4)
     assert cache.statistics.programs == 1
 
@@ -461,7 +472,7 @@ def test_threads_that_cannot_be_started_fail_no_build(monkeypatch):
 
 def test_a_miss_is_explained():
     relax.build(tiny())
-    relax.build(tiny(), "llvm -opt-level=1")
+    relax.build(tiny(), "llvm -opt-level=2")
     relax.build(tiny("R.tanh(x)"))
     elsewhere = "it was built for another target, with other options or by another version"
     assert cache.statistics.programs_missed == {"this program was not built before": 2, elsewhere: 1}
@@ -524,29 +535,29 @@ def test_a_disk_that_is_full_later_fails_nothing(fresh, monkeypatch, late):
 # ------------------------------------------------------------------------- room
 
 
-def test_programs_leave_room_for_kernels(fresh, monkeypatch):
+def test_programs_leave_room_for_kernels(packed, monkeypatch):
     monkeypatch.setenv("RELAX_CACHE_SIZE", "1M")
     for i in range(8):
         mod = perceptron(WEIGHTS + i, last=f"R.add(b, R.const({i}.0))")
         relax.build(mod)
         assert is_found(mod)
-        os.utime(file_of_newest(fresh), (1e9 + i,) * 2)
+        os.utime(file_of_newest(packed), (1e9 + i,) * 2)
         cache.prune()
-        sizes = [path.stat().st_size for path in fresh.glob("*.program")]
+        sizes = [path.stat().st_size for path in packed.glob("*.program")]
         assert 0 < sum(sizes) <= 3 << 18
     assert is_found(mod)
-    assert len(list(fresh.iterdir())) > 8  # kernels and notes are small, and all there
+    assert len(list(packed.iterdir())) > 8  # kernels and notes are small, and all there
 
 
 def file_of_newest(folder):
     return max(folder.glob("*.program"), key=lambda path: path.stat().st_mtime)
 
 
-def test_a_program_without_room_is_not_kept(fresh, monkeypatch):
+def test_a_program_without_room_is_not_kept(packed, monkeypatch):
     monkeypatch.setenv("RELAX_CACHE_SIZE", "60K")
     relax.build(perceptron())
     assert "its constants take" in str(cache.statistics.programs_missed)
-    assert list(fresh.glob("*.program")) == []
+    assert list(packed.glob("*.program")) == []
 
 
 _BUILD = """
@@ -588,7 +599,7 @@ def test_memory_of_a_loaded_program_is_its_own():
     assert cache.statistics.programs == 1
 
 
-def test_constants_of_a_large_program_are_in_its_file(fresh, monkeypatch):
+def test_constants_of_a_large_program_are_in_its_file(packed, monkeypatch):
     """And stay what they are when the file is removed, or somebody writes to them."""
     monkeypatch.setattr(mapping, "_FAULTS", 1 << 20)  # also where the system has no large pages for files
     weights = RNG.standard_normal((1024, 1500)).astype("float32")
@@ -597,13 +608,13 @@ def test_constants_of_a_large_program_are_in_its_file(fresh, monkeypatch):
         'def main(x: R.Tensor(("n", 1024), "float32"), w: R.Tensor((1024, 1500), "float32")):\n    return R.matmul(x, w)\n'
     )
     relax.build(source, params={"w": weights})
-    before = file_of(fresh).read_bytes()
+    before = file_of(packed).read_bytes()
     executables = [relax.build(source, params={"w": weights}) for _ in range(2)]
     assert cache.statistics.programs == 2
     for constant in executables[0].constants:
         if isinstance(constant, tvm_ffi.Tensor):
             numpy_view(constant)[...] = 0
-    assert file_of(fresh).read_bytes() == before
+    assert file_of(packed).read_bytes() == before
     cache.clear()
     x = RNG.standard_normal((3, 1024)).astype("float32")
     result = relax.VirtualMachine(executables[1], relax.cpu())["main"](x).numpy()
