@@ -5,6 +5,7 @@ Each is built once and run for several sizes, 0 and 1 included.
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
@@ -21,6 +22,12 @@ from relax.vm import build
 from support import PLAIN_LOOPS, machine, numbers
 
 SIZES = (0, 1, 2, 7)
+
+
+@functools.cache
+def machine_of(mod):
+    """The machine of a module that several tests run."""
+    return machine(mod, PLAIN_LOOPS)
 
 
 def same(actual, expected):
@@ -44,7 +51,7 @@ class Affine:
 
 
 def test_one_build_serves_every_size():
-    vm = machine(Affine, PLAIN_LOOPS)
+    vm = machine_of(Affine)
     before = compile_count()
     for n in SIZES:
         for k in SIZES:
@@ -85,7 +92,7 @@ class Sizes:
 
 
 def test_computed_dimensions():
-    vm = machine(Sizes, PLAIN_LOOPS)
+    vm = machine_of(Sizes)
     for n in SIZES:
         for m in SIZES:
             x, y = numbers(n, m), numbers(n * m)
@@ -143,7 +150,7 @@ class Recursive:
 
 
 def test_recursion():
-    vm = machine(Recursive, PLAIN_LOOPS)
+    vm = machine_of(Recursive)
     assert [vm["factorial"](np.array(n)).item() for n in (0, 1, 5, 20)] == [1, 1, 120, 2432902008176640000]
     assert [bool(vm["even"](np.array(n))) for n in (0, 1, 10, 11)] == [True, False, True, False]
     assert vm["ackermann"](np.array(2), np.array(3)).item() == 9
@@ -170,7 +177,7 @@ class Nested:
 
 
 def test_nested_if():
-    vm = machine(Nested, PLAIN_LOOPS)
+    vm = machine_of(Nested)
     for n in SIZES:
         x = numbers(n)
         for a in (True, False):
@@ -226,14 +233,14 @@ class Functions:
 
 
 def test_closures_over_tensors():
-    vm = machine(Functions, PLAIN_LOOPS)
+    vm = machine_of(Functions)
     for n in SIZES:
         x, y = numbers(n), numbers(n)[::-1]
         same(vm["captures_tensor"](x, y), y + x + x)
 
 
 def test_closures_over_shape_variables():
-    vm = machine(Functions, PLAIN_LOOPS)
+    vm = machine_of(Functions)
     for n in SIZES:
         f = vm["captures_shape"](numbers(n, 3))
         for k in SIZES:
@@ -245,7 +252,7 @@ def test_closures_over_shape_variables():
 
 
 def test_functions_as_arguments_and_results():
-    vm = machine(Functions, PLAIN_LOOPS)
+    vm = machine_of(Functions)
     x = numbers(4)
     same(vm["passes_global"](x), 4 * x)
     same(vm["twice"](vm["double"], x), 4 * x)
@@ -276,7 +283,7 @@ class Tuples:
 
 
 def test_tuples_of_tuples():
-    vm = machine(Tuples, PLAIN_LOOPS)
+    vm = machine_of(Tuples)
     for n in SIZES:
         for m in SIZES:
             a, b = numbers(n), numbers(n, m)
@@ -338,7 +345,7 @@ class ShapesAndScalars:
 
 
 def test_shape_values():
-    vm = machine(ShapesAndScalars, PLAIN_LOOPS)
+    vm = machine_of(ShapesAndScalars)
     for n in SIZES:
         result = vm["shapes"]((n, 4), numbers(n))
         assert result == (4, n + 1, 3)
@@ -353,7 +360,7 @@ def test_shape_values():
 
 
 def test_prim_values():
-    vm = machine(ShapesAndScalars, PLAIN_LOOPS)
+    vm = machine_of(ShapesAndScalars)
     for k in SIZES:
         assert vm["scalars"](k, 1.5, True, numbers(k)) == (k, 1.5, True)
         assert vm["computed"](numbers(k)) == (k * k - 1, 5)
@@ -372,7 +379,7 @@ def test_prim_values():
 
 
 def test_opaque_values():
-    assert machine(ShapesAndScalars, PLAIN_LOOPS)["strings"]() == ("text", "float16")
+    assert machine_of(ShapesAndScalars)["strings"]() == ("text", "float16")
 
 
 # ------------------------------------------------------------------------------ packed functions
@@ -441,7 +448,7 @@ class Packed:
 
 
 def test_mixed_levels():
-    vm = machine(Packed, PLAIN_LOOPS)
+    vm = machine_of(Packed)
     for m in SIZES:
         for n in SIZES:
             x, y = numbers(m, n), numbers(n, 3)
@@ -449,7 +456,7 @@ def test_mixed_levels():
 
 
 def test_what_packed_functions_return_is_checked():
-    vm = machine(Packed, PLAIN_LOOPS)
+    vm = machine_of(Packed)
     with pytest.raises(
         ValueError, match="wrong_claim: the result of test.vm.identity: dimension 0 is 2, expected n \\+ 1 = 3"
     ):
@@ -473,7 +480,7 @@ def test_results_that_may_not_fit_are_checked():
 
 
 def test_constants_are_fresh():
-    main = machine(Packed, PLAIN_LOOPS)["fresh_constants"]
+    main = machine_of(Packed)["fresh_constants"]
     for _ in range(2):
         c, d = main()
         assert (c.numpy().tolist(), d.numpy().tolist()) == ([2, 3], [1, 2])
@@ -511,7 +518,7 @@ class DataDependent:
 
 
 def test_data_dependent_shapes():
-    vm = machine(DataDependent, PLAIN_LOOPS)
+    vm = machine_of(DataDependent)
     for n in SIZES:
         x = np.arange(n) % 3
         np.testing.assert_array_equal(vm["main"](x).numpy(), np.unique(x) * 2)
@@ -521,7 +528,7 @@ def test_data_dependent_shapes():
 
 
 def test_match_cast_fails():
-    vm = machine(DataDependent, PLAIN_LOOPS)
+    vm = machine_of(DataDependent)
     same(vm["cast_fails"](numbers(2, 2)), numbers(2, 2))
     with pytest.raises(ValueError, match="cast_fails: match_cast of x: dimension 1 is 3, expected 2"):
         vm["cast_fails"](numbers(2, 3))
@@ -560,7 +567,7 @@ def test_match_cast_fails():
 )
 def test_wrong_arguments(args, error, message):
     with pytest.raises(error) as caught:
-        machine(Affine, PLAIN_LOOPS)["main"](*args)
+        machine_of(Affine)["main"](*args)
     assert str(caught.value) == message
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -29,6 +30,7 @@ VALUES = {
 CASES = [(dtype, value) for dtype, values in VALUES.items() for value in values]
 
 
+@functools.cache
 def in_both_modes(mod):
     """What main does in the interpreter, and compiled."""
     return [relax.interpreter.Interpreter(mod)["main"], plain_machine(mod)["main"]]
@@ -43,6 +45,7 @@ def rounded(dtype, value):
         return float(kind(value))
 
 
+@functools.cache
 def read(text):
     """The module, which prints as what it is."""
     mod = from_source(text)
