@@ -10,6 +10,7 @@ makes the same mutant.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import resource
 import signal
@@ -428,6 +429,13 @@ def check(seed: str, build: bool = False) -> str:
     return verdict(mutant(seed)[1], build)
 
 
+def place_of(error: Exception) -> str:
+    """The innermost file and line of relax in the traceback of an error."""
+    last = traceback.extract_tb(error.__traceback__)
+    place = next((f for f in reversed(last) if "relax" in f.filename and "mutate" not in f.filename), last[-1])
+    return f"{Path(place.filename).name}:{place.lineno}"
+
+
 def run(count: int, seed: int, build_every: int, report: Callable[[str], None]) -> int:
     """Check mutants; the number of failures, of which one of each sort is reported."""
     verdicts: Counter[str] = Counter()
@@ -437,9 +445,7 @@ def run(count: int, seed: int, build_every: int, report: Callable[[str], None]) 
         try:
             verdicts[check(name, build=build_every > 0 and index % build_every == 0)] += 1
         except Exception as error:  # noqa: BLE001 (whatever it is, it is a finding)
-            last = traceback.extract_tb(error.__traceback__)
-            place = next((f for f in reversed(last) if "relax" in f.filename and "mutate" not in f.filename), last[-1])
-            sort = type(error).__name__, f"{Path(place.filename).name}:{place.lineno}"
+            sort = type(error).__name__, place_of(error)
             sorts[sort] += 1
             if sorts[sort] == 1:
                 report(f"{name} ({mutant(name)[0]}): {sort[0]} at {sort[1]}: {str(error)[:200]}")
@@ -456,6 +462,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--build-every", type=int, default=10, help="build one module in so many; 0: none")
     args = parser.parse_args()
+    os.environ["RELAX_RAISE_UNEXPECTED"] = "1"
     return 1 if run(args.count, args.seed, args.build_every, print) else 0
 
 

@@ -257,6 +257,13 @@ def test_an_operator_in_the_body_of_a_loop_is_listed_too():
         ("y = Softmax<axis = [1]>(x)", "E6002", "the attribute axis is INTS, expected INT"),
         ('y = Softmax<axis = "a">(x)', "E6002", "the attribute axis is STRING, expected INT"),
         ("y = Softmax<axis = 7>(x)", "E3104", "axis 7 is out of range: expected from -2 to 1"),
+        ("y = Slice<axes = 1.5>(x, s, e)", "E6002", "the attribute axes is FLOAT, expected INT or INTS"),
+        ('y = Slice<axes = "q">(x, s, e)', "E6002", "the attribute axes is STRING, expected INT or INTS"),
+        (
+            'y = Clip<max = "q">(x)',
+            "E6002",
+            "the attribute max is STRING, expected INT or INTS or FLOAT or FLOATS or TENSOR",
+        ),
         ("y = Cast(x)", "E6002", 'Cast "y": the attribute to is missing'),
         ("y = Cast<to = 77>(x)", "E6002", "77 is no element type"),
         ("y = Relu(nothing)", "E6002", "the input 'nothing' is computed by no node before it"),
@@ -271,8 +278,9 @@ def test_an_operator_in_the_body_of_a_loop_is_listed_too():
     ],
 )
 def test_a_node_that_does_not_fit_its_operator(node, code, text):
+    inputs = "float[2, 3] x, float[5] v, int64[2, 3] i, int64[1] s, int64[1] e"
     with pytest.raises(relax.DiagnosticError) as caught:
-        from_onnx(parse(f"g (float[2, 3] x, float[5] v, int64[2, 3] i) => (float[2, 3] y) {{ {node} }}"))
+        from_onnx(parse(f"g ({inputs}) => (float[2, 3] y) {{ {node} }}"))
     assert text in str(caught.value)
     assert caught.value.diagnostics[0].code == code, str(caught.value)
 
@@ -300,6 +308,38 @@ def test_attributes_of_an_operator_of_ones_own_are_checked_by_its_converter():
     refused(model, "E6002", "the attribute by is INT, expected FLOAT")
     del model.graph.node[0].attribute[:]
     refused(model, "E6002", 'own.broken.Scaled "y": the attribute by is missing')
+
+
+# ------------------------------------------------------------------------------------- mistakes of converters
+
+
+@converter("Shrunk", domain="own.broken")
+def shrunk(g: Any, x: Tensor, *, by: float) -> Tensor:  # type: ignore[name-defined]
+    return relax.op.multiply(x, relax.const(1 / by, "float32"))
+
+
+def shrunk_in_a_branch() -> ModelProto:
+    model = parse("""g (float[N] x, bool c) => (float[N] y) {
+      y = If (c) <then_branch = t () => (float[N] a) { a = own.broken.Shrunk<by = 0.0>(x) },
+                  else_branch = e () => (float[N] b) { b = Relu(x) }>
+    }""")
+    model.opset_import.append(helper.make_opsetid("own.broken", 1))
+    return model
+
+
+def test_an_unexpected_exception_is_a_diagnostic_for_users(monkeypatch):
+    monkeypatch.delenv("RELAX_RAISE_UNEXPECTED")
+    with pytest.raises(relax.DiagnosticError) as caught:
+        from_onnx(shrunk_in_a_branch())
+    message = 'error[E6007]: own.broken.Shrunk "a": its conversion failed: ZeroDivisionError: float division by zero'
+    assert message in str(caught.value)
+    assert "1 | a = Shrunk<by=0>(x)" in str(caught.value)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_an_unexpected_exception_fails_tests():
+    with pytest.raises(ZeroDivisionError):
+        from_onnx(shrunk_in_a_branch())
 
 
 # ------------------------------------------------------------------------------------- graphs

@@ -24,6 +24,7 @@ from .emitter import Emitter
 from .functions import context_types, standard_function
 from .model import attribute_value, broken, node_span, node_title, sparse_to_array, subgraphs_of, to_array
 from .registry import Converter, Input
+from .unexpected import raises_unexpected, unexpected
 from .validity import OperatorSignature, Signatures
 from .values import Elements, Object, Optional, Strings, Subgraph, Value
 from .values import Sequence as SequenceValue
@@ -174,7 +175,11 @@ class GraphReader:
             try:
                 self._bind(outputs, self._results(node, names, opsets), names)
             except DiagnosticError as error:
-                raise error.placed(self._place) from None
+                raise error.placed(self._place) from error.__cause__
+            except Exception as error:
+                if raises_unexpected():
+                    raise
+                raise unexpected(self.emitter, error) from error
 
     def _bind(self, outputs: tuple[str, ...], results: Sequence[Any], names: Names) -> None:
         if any(outputs[len(results) :]):

@@ -178,6 +178,16 @@ _TYPES: dict[str, tuple[str, ...]] = {
 }
 """Types of attributes, by the annotations of converters; others may have any type."""
 
+_INPUT_TYPES: dict[registry.Kind, tuple[str, ...]] = {
+    "Ints": ("INT", "INTS"),
+    "Dims": ("INT", "INTS"),
+    "Signed": ("INT", "INTS"),
+    "Tensor": ("INT", "INTS", "FLOAT", "FLOATS", "TENSOR"),
+    "Array": ("INT", "INTS", "FLOAT", "FLOATS", "TENSOR"),
+    "Value": ("INT", "INTS", "FLOAT", "FLOATS", "TENSOR"),
+}
+"""Types of attributes in the place of inputs, by the form of the input."""
+
 
 @dataclass(frozen=True)
 class OperatorSignature:
@@ -240,16 +250,17 @@ class Signatures:
             schema = schema_of(*key)
             entry = registry.find(*key)
             self._cache[key] = (
-                _of_schema(schema) if schema is not None else None if entry is None else _of_converter(entry)
+                _of_schema(schema, entry) if schema is not None else None if entry is None else _of_converter(entry)
             )
         return self._cache[key]
 
 
-def _of_schema(schema: Any) -> OperatorSignature:
+def _of_schema(schema: Any, entry: registry.Converter | None) -> OperatorSignature:
+    accepted = {} if entry is None else _accepted(entry)  # attributes of other versions are read, too
     return OperatorSignature(
         (schema.min_input, schema.max_input),
         (0, schema.max_output),  # the last ones may be left out, unused ones too
-        {name: (attribute.type.name,) for name, attribute in schema.attributes.items()},
+        accepted | {name: (attribute.type.name,) for name, attribute in schema.attributes.items()},
         frozenset(name for name, attribute in schema.attributes.items() if attribute.required),
     )
 
@@ -259,6 +270,12 @@ def _of_converter(entry: registry.Converter) -> OperatorSignature:
     return OperatorSignature(
         (0, 1 << 31 if variadic else len(entry.inputs)),
         (0, 1 << 31),
-        {name: _TYPES.get(text, ()) for name, text in entry.annotations.items()},
+        _accepted(entry),
         frozenset(name for name, default in entry.attributes.items() if default is Parameter.empty),
     )
+
+
+def _accepted(entry: registry.Converter) -> dict[str, tuple[str, ...]]:
+    """The types of the attributes that a converter reads, those in the place of inputs included."""
+    in_place_of_inputs = {item.name: _INPUT_TYPES[item.kind] for item in entry.inputs if not item.variadic}
+    return in_place_of_inputs | {name: _TYPES.get(text, ()) for name, text in entry.annotations.items()}

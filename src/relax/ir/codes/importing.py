@@ -44,3 +44,11 @@ declare(
     "in between.",
     "Build first, or write the new model to another file and put it in the place of the old one.",
 )
+declare(
+    "E6007",
+    "a node whose conversion failed",
+    "The converter of the operator raised an exception that is no diagnostic. It is the `__cause__` of this error, and "
+    "the traceback shows it. If the converter is one of relax, this is a mistake in relax, often met by an unusual "
+    "attribute.",
+    "Correct the node or the converter; `RELAX_RAISE_UNEXPECTED=1` in the environment raises the exception unchanged.",
+)
