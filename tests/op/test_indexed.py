@@ -65,6 +65,8 @@ def shown(call) -> str:
         (lambda: op.dynamic_strided_slice(tensor(n, m), index(2), index(2), index(2)), 'dtype="float32", ndim=2'),
         (lambda: op.gather_nd(tensor(n, m), index(2, k)), 'dtype="float32"'),
         (lambda: op.einsum([unknown, tensor(n)], "ij,j->i"), 'dtype="float32"'),
+        (lambda: op.einsum([tensor(n, m), tensor(k, 2)], "ij,kj->ij"), "(n, 2)"),
+        (lambda: op.einsum([tensor(n, m), tensor(k, m)], "ij,ij->ij"), 'dtype="float32", ndim=2'),
     ],
 )  # fmt: skip
 def test_symbolic_shapes(build, expected):
@@ -172,6 +174,10 @@ def test_topk_gives_both():
         (
             lambda: op.einsum([tensor(2, 3), tensor(4, 2)], "ij,jk->ik"),
             "einsum: dimension 0 of operands[1] is 4, and dimension 1 of operands[0] is 3",
+        ),
+        (
+            lambda: op.einsum([tensor(1, 3)], "ii->i"),
+            "einsum: dimension 1 of operands[0] is 3, and dimension 0 of operands[0] is 1",
         ),
         (lambda: op.einsum([tensor(2, 3)], "ij,jk"), "einsum: subscripts 'ij,jk' name 2 operands, found 1"),
         (lambda: op.einsum([tensor(2, 3)], "i->i"), "einsum: subscripts 'i' name 1 dimensions, but operand 0 has 2"),

@@ -11,12 +11,13 @@ from .. import topi
 from ..expr import Tuple, TupleGetItem
 from ..info.text import prim_text
 from ..ir import DataType
-from ..prim import PrimExpr, Verdict, is_const, prove_equal
+from ..prim import PrimExpr, Verdict, prove_equal
 from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo, TupleStructInfo
+from ..topi.broadcast import full_sizes
 from ..topi.contraction import Subscripts, parse_subscripts
 from .base import Gradients, Term
-from .dims import require_same_dim, same_dtype, tensor
+from .dims import require_broadcast, require_same_dim, same_dtype, tensor
 from .errors import ATTRIBUTES, OPERANDS, SHAPES, OperatorError
 from .facts import Exactness, MixedPrecision
 from .gradients import apply, is_float, tensor_info
@@ -29,8 +30,9 @@ from .pieces import tensor_fields
 class Einsum(Operator):
     """Σ of products of the operands' elements, as NumPy's einsum: "ij,jk->ik", "...ij->...ji", "ii".
 
-    Dimensions of one letter have one size, or the constant size 1, which broadcasts; so have those of an ellipsis,
-    counted from its end. Products are summed in the operands' dtype, of 16-bit and narrower floats in float32.
+    Dimensions of one letter broadcast as those of an addition do: their sizes are equal, or 1; so do those of an
+    ellipsis, counted from its end. Within one operand they are equal. Products are summed in the operands' dtype, of
+    16-bit and narrower floats in float32.
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
@@ -53,7 +55,8 @@ class Einsum(Operator):
         sizes = self._sizes(fields, parsed)
         if any(field.dims is None for field in fields):
             return tensor(None, dtype, len(parsed.result))
-        return tensor([sizes[label] for label in parsed.result], dtype)
+        result = [size for label in parsed.result if (size := sizes[label]) is not None]
+        return tensor(result if len(result) == len(parsed.result) else None, dtype, len(parsed.result))
 
     def parsed(self, ranks: Sequence[int]) -> Subscripts:
         """Parse the subscripts for operands of these ranks. Raises OperatorError."""
@@ -62,19 +65,22 @@ class Einsum(Operator):
         except ValueError as error:
             raise OperatorError(ATTRIBUTES, str(error), hint="write them as 'ij,jk->ik'") from None
 
-    def _sizes(self, fields: Sequence[TensorStructInfo], parsed: Subscripts) -> dict[str, PrimExpr]:
-        """Return the size of each dimension, after checking that the operands agree."""
-        sizes: dict[str, tuple[PrimExpr, str]] = {}
+    def _sizes(self, fields: Sequence[TensorStructInfo], parsed: Subscripts) -> dict[str, PrimExpr | None]:
+        """Return the size of each dimension, None if undecided, after checking that the operands agree."""
+        named: dict[str, list[tuple[PrimExpr, str]]] = {}
         for i, (field, labels) in enumerate(zip(fields, parsed.operands, strict=True)):
+            own: dict[str, tuple[PrimExpr, str]] = {}
             for d, (size, label) in enumerate(zip(field.dims or (), labels, strict=False)):
-                dimension = f"dimension {d} of operands[{i}]"
-                if label in sizes and not (is_const(size, 1) or is_const(sizes[label][0], 1)):
-                    other, first = sizes[label]
-                    message = f"{dimension} is {prim_text(size)}, and {first} is {prim_text(other)}"
-                    require_same_dim(size, other, OperatorError(SHAPES, message, operand="operands"))
-                elif label not in sizes or is_const(sizes[label][0], 1):
-                    sizes[label] = size, dimension
-        return {label: size for label, (size, _) in sizes.items()}
+                place = f"dimension {d} of operands[{i}]"
+                if label in own:
+                    other, first = own[label]
+                    size, place = require_same_dim(other, size, _mismatch((other, first), (size, place))), first
+                own[label] = size, place
+            for label, entry in own.items():
+                for other in named.setdefault(label, []):
+                    require_broadcast(other[0], entry[0], lambda o=other, e=entry: _mismatch(o, e))
+                named[label].append(entry)
+        return dict(zip(named, full_sizes([[size for size, _ in entries] for entries in named.values()]), strict=True))
 
     compute = topi.einsum
 
@@ -105,6 +111,12 @@ class Einsum(Operator):
             rest = [projection for j, projection in enumerate(projections) if j != i]
             gradients.append(Einsum(subscripts).call(Tuple([grad, *rest])))
         return (Tuple(gradients),)
+
+
+def _mismatch(one: tuple[PrimExpr, str], other: tuple[PrimExpr, str]) -> OperatorError:
+    """Return the error of two dimensions of one letter, each with its place, whose sizes differ."""
+    message = f"{other[1]} is {prim_text(other[0])}, and {one[1]} is {prim_text(one[0])}"
+    return OperatorError(SHAPES, message, operand="operands")
 
 
 def _all_one_size(fields: Sequence[TensorStructInfo], parsed: Subscripts) -> bool:

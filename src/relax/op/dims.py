@@ -6,7 +6,7 @@ raise OperatorError.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ..ir import DataType, VDevice
 from ..prim import IntImm, PrimExpr, Verdict, is_const, prove_equal
 from ..prim.intrin import any as any_of
 from ..struct_info import TensorStructInfo
-from ..topi.broadcast import full_size, open_pairs
+from ..topi.broadcast import full_sizes
 from .errors import AXES, DTYPES, SHAPES, OperatorError
 
 
@@ -105,24 +105,21 @@ def broadcast_dims(a: Sequence[PrimExpr], b: Sequence[PrimExpr], names: tuple[st
 
 def _broadcast_shapes(shapes: Sequence[Sequence[PrimExpr]], names: Sequence[str]) -> tuple[PrimExpr, ...] | None:
     """Broadcast any number of shapes, which must be pairwise compatible."""
-    names_and_sizes: list[list[tuple[PrimExpr, str]]] = []
+    columns: list[list[PrimExpr]] = []
     for from_end in range(max(map(len, shapes), default=0), 0, -1):
         there = [(shape[-from_end], name) for shape, name in zip(shapes, names, strict=True) if from_end <= len(shape)]
-        for (left, left_name), (right, right_name) in combinations(there, 2):
-            _require_broadcast(left, right, from_end, (left_name, right_name))
-        names_and_sizes.append(there)
-    columns = [[size for size, _ in there] for there in names_and_sizes]
-    result = [_stretched(column) for column in columns]
-    for d, size in enumerate(result):
-        if size is None:
-            other_pairs = [pair for e, column in enumerate(columns) if e != d for pair in combinations(column, 2)]
-            result[d] = full_size(columns[d], open_pairs(other_pairs))
+        for left, right in combinations(there, 2):
+            require_broadcast(left[0], right[0], lambda l=left, r=right, d=from_end: _mismatch(l, r, d))
+        columns.append([size for size, _ in there])
+    result = full_sizes(columns)
     decided = [size for size in result if size is not None]
     return tuple(decided) if len(decided) == len(result) else None
 
 
-def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str, str]) -> None:
-    """Raise OperatorError for two dimensions that are neither equal nor 1; check at run time if undecided."""
+def require_broadcast(a: PrimExpr, b: PrimExpr, error: Callable[[], OperatorError]) -> None:
+    """Require that two dimensions are equal or one of them is 1. Raises `error()` if not; checks at run time if
+    undecided.
+    """
     if a is b or is_const(a, 1) or is_const(b, 1):
         return
     conditions = (a.equal(b), a.equal(1), b.equal(1))
@@ -132,31 +129,24 @@ def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str
         if answers[-1] is Verdict.YES:
             return
     if Verdict.POSSIBLY not in answers:
-        dimension = "last dimension" if from_end == 1 else f"dimension {from_end} from the end"
-        raise OperatorError(
-            SHAPES,
-            "the shapes cannot be broadcast",
-            remarks={names[0]: f"{dimension} {prim_text(a)}", names[1]: f"{dimension} {prim_text(b)}"},
-            hint="sizes must be equal, or one of them 1; expand_dims or reshape an operand, "
-            "or match_cast it if its shape is only known at run time",
-        )
-    allowed = [condition for condition, answer in zip(conditions, answers, strict=True) if answer is Verdict.POSSIBLY]
-    check_later(any_of(*allowed), f"the shapes cannot be broadcast: {prim_text(a)} and {prim_text(b)}")
+        raise error()
+    if _PENDING.get() is not None:
+        problem = error()
+        sizes = f": {prim_text(a)} and {prim_text(b)}" if problem.remarks else ""
+        undecided = [c for c, answer in zip(conditions, answers, strict=True) if answer is Verdict.POSSIBLY]
+        check_later(any_of(*undecided), problem.message + sizes)
 
 
-def _stretched(sizes: Sequence[PrimExpr]) -> PrimExpr | None:
-    """Return the dimension to which `sizes` broadcast, None if it cannot be determined."""
-    if all(size is sizes[0] for size in sizes[1:]):
-        return sizes[0]
-    answers = [(size, prove_equal(size, _ONE)) for size in sizes]
-    larger = [size for size, answer in answers if answer is not Verdict.YES]
-    if not larger:
-        return sizes[0]
-    certain = [size for size, answer in answers if answer is Verdict.NO]
-    if certain:
-        return next((size for size in certain if isinstance(size, IntImm)), certain[0])
-    same = all(prove_equal(larger[0], size) is Verdict.YES for size in larger[1:])
-    return larger[0] if same else None
+def _mismatch(left: tuple[PrimExpr, str], right: tuple[PrimExpr, str], from_end: int) -> OperatorError:
+    """Return the error of two dimensions, each with the name of its operand, that are neither equal nor 1."""
+    dimension = "last dimension" if from_end == 1 else f"dimension {from_end} from the end"
+    return OperatorError(
+        SHAPES,
+        "the shapes cannot be broadcast",
+        remarks={name: f"{dimension} {prim_text(size)}" for size, name in (left, right)},
+        hint="sizes must be equal, or one of them 1; expand_dims or reshape an operand, "
+        "or match_cast it if its shape is only known at run time",
+    )
 
 
 def broadcast(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
 from typing import Any
 
 from .. import te
@@ -31,6 +32,8 @@ from ..prim import (
 )
 from ..prim import cast as cast_expr
 from ..prim.expr import binary
+
+_ONE = const(1, "int64")
 
 Operand = Any
 """A te.Tensor, or a scalar: a PrimExpr or a number."""
@@ -58,6 +61,31 @@ def broadcast_size(a: PrimExpr, b: PrimExpr, others: Sequence[Sizes] = ()) -> Pr
         return a if isinstance(a, IntImm) else b
     full = full_size((a, b), others)
     return Select(a.equal(1), b, a) if full is None else full
+
+
+def full_sizes(columns: Sequence[Sequence[PrimExpr]]) -> list[PrimExpr | None]:
+    """Return the size to which each column of sizes broadcasts, None where it cannot be determined."""
+    result = [_stretched(column) for column in columns]
+    for d, size in enumerate(result):
+        if size is None:
+            other_pairs = [pair for e, column in enumerate(columns) if e != d for pair in combinations(column, 2)]
+            result[d] = full_size(columns[d], open_pairs(other_pairs))
+    return result
+
+
+def _stretched(sizes: Sequence[PrimExpr]) -> PrimExpr | None:
+    """Return the dimension to which `sizes` broadcast, None if it cannot be determined."""
+    if all(size is sizes[0] for size in sizes[1:]):
+        return sizes[0]
+    answers = [(size, prove_equal(size, _ONE)) for size in sizes]
+    larger = [size for size, answer in answers if answer is not Verdict.YES]
+    if not larger:
+        return sizes[0]
+    certain = [size for size, answer in answers if answer is Verdict.NO]
+    if certain:
+        return next((size for size in certain if isinstance(size, IntImm)), certain[0])
+    same = all(prove_equal(larger[0], size) is Verdict.YES for size in larger[1:])
+    return larger[0] if same else None
 
 
 def full_size(sizes: Sequence[PrimExpr], others: Sequence[Sizes]) -> PrimExpr | None:

@@ -2,18 +2,21 @@
 
     einsum([a, b], "ij,jk->ik")      Σ_j a[i, j] · b[j, k]
 
-Operands are contracted from left to right; each dimension is summed once no later operand has it.
+Operands are contracted from left to right; each dimension is summed once no later operand has it. Dimensions of one
+letter broadcast; if it is undecided at compile time which of two sizes is 1, the kernel selects at run time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from .. import te
 from ..ir import DataType
-from ..prim import PrimExpr, const, is_const
+from ..prim import IntImm, PrimExpr
+from .broadcast import broadcast_index, broadcast_size, full_sizes
 from .util import accumulator_dtype
 
 Labels = tuple[str, ...]
@@ -69,11 +72,7 @@ def einsum(operands: Sequence[te.Tensor], subscripts: str) -> te.Tensor:
     """Σ of products of elements, over the dimensions missing from the result. A size of 1 broadcasts."""
     parsed = parse_subscripts(subscripts, [x.ndim for x in operands])
     dtype = operands[0].dtype
-    sizes: dict[str, PrimExpr] = {}
-    for x, labels in zip(operands, parsed.operands, strict=True):
-        for label, size in zip(labels, x.shape, strict=True):
-            if label not in sizes or is_const(sizes[label], 1):
-                sizes[label] = size
+    sizes = _broadcast_sizes(operands, parsed)
     total, labels = operands[0], parsed.operands[0]
     rest = list(zip(operands[1:], parsed.operands[1:], strict=True))
     if not rest:
@@ -87,6 +86,25 @@ def einsum(operands: Sequence[te.Tensor], subscripts: str) -> te.Tensor:
     return _rounded(total, dtype)
 
 
+def _broadcast_sizes(operands: Sequence[te.Tensor], parsed: Subscripts) -> dict[str, PrimExpr]:
+    """Return the size to which the dimensions of each letter broadcast."""
+    columns: dict[str, list[PrimExpr]] = {}
+    for x, labels in zip(operands, parsed.operands, strict=True):
+        for label, size in _own_sizes(x, labels).items():
+            columns.setdefault(label, []).append(size)
+    full = zip(columns.items(), full_sizes(list(columns.values())), strict=True)
+    return {label: reduce(broadcast_size, sizes) if size is None else size for (label, sizes), size in full}
+
+
+def _own_sizes(x: te.Tensor, labels: Labels) -> dict[str, PrimExpr]:
+    """Return the size of each letter in one operand, a constant one if the letter comes twice."""
+    sizes: dict[str, PrimExpr] = {}
+    for label, size in zip(labels, x.shape, strict=True):
+        if label not in sizes or isinstance(size, IntImm):
+            sizes[label] = size
+    return sizes
+
+
 def _product(factors: Sequence[tuple[te.Tensor, Labels]], kept: Labels, sizes: dict[str, PrimExpr]) -> te.Tensor:
     """Product of one or two tensors, summed over the dimensions that are not kept."""
     wide = accumulator_dtype(factors[0][0].dtype)
@@ -95,17 +113,19 @@ def _product(factors: Sequence[tuple[te.Tensor, Labels]], kept: Labels, sizes: d
 
     def element(*i: Any) -> PrimExpr:
         index = {**dict(zip(kept, i, strict=True)), **{label: axis.var for label, axis in summed.items()}}
-        terms = [_read(x, labels, index).astype(wide) for x, labels in factors]
+        terms = [_read(x, labels, index, sizes).astype(wide) for x, labels in factors]
         value = terms[0] if len(terms) == 1 else terms[0] * terms[1]
         return te.sum(value, axis=list(summed.values())) if summed else value
 
     return te.compute([sizes[label] for label in kept], element, "einsum", varargs_names=[f"i{k}" for k in kept])
 
 
-def _read(x: te.Tensor, labels: Labels, index: dict[str, Any]) -> PrimExpr:
-    zero = const(0, "int64")
-    indices = [zero if is_const(size, 1) else index[k] for size, k in zip(x.shape, labels, strict=True)]
-    return x(*indices)
+def _read(x: te.Tensor, labels: Labels, index: dict[str, Any], sizes: dict[str, PrimExpr]) -> PrimExpr:
+    own = _own_sizes(x, labels)
+    used = tuple(own)
+    stretched = broadcast_index(list(own.values()), [sizes[k] for k in used], [index[k] for k in used])
+    place = dict(zip(used, stretched, strict=True))
+    return x(*(place[k] for k in labels))
 
 
 def _rounded(x: te.Tensor, dtype: DataType) -> te.Tensor:

@@ -155,6 +155,23 @@ def test_einsum_and_determinant(agrees):
     )
 
 
+def test_einsum_broadcasts_sizes_known_and_open(agrees):
+    rng = np.random.default_rng(0)
+    calls = [
+        (rng.random(x, "float32"), rng.random(y, "float32"))
+        for x, y in (((3, 1), (3, 2)), ((3, 2), (3, 1)), ((1, 2), (3, 2)), ((3, 2), (3, 2)), ((3, 1), (3, 0)))
+    ]
+    text = """
+    agraph (float[A, B] x, float[C, D] y) => (float[N] a, float[N, M] b, float[N] c) {
+      a = Einsum<equation = "ij,ij->i">(x, y)
+      b = Einsum<equation = "...ij,...ij->...ij">(x, y)
+      c = Einsum<equation = "ij,ij,ij->j">(x, y, x)
+    }"""
+    agrees(text, *calls)
+    for x, y in calls:
+        agrees(text.replace("A, B", str(x.shape)[1:-1]).replace("C, D", str(y.shape)[1:-1]), (x, y))
+
+
 def test_operands_aligned_by_an_axis_before_opset_7(imported):
     """ONNX Runtime does not take them."""
     mod = imported(
