@@ -62,3 +62,12 @@ def test_softmax_along_the_rest_and_along_an_axis(agrees, opset):
         *(rng.random(shape, "float32") for shape in ((1, 3, 1), (2, 3, 4), (3, 3, 2))),
         opset=opset,
     )
+
+
+@pytest.mark.parametrize("opset", [11, 13])
+def test_hardmax_along_an_empty_axis_is_empty(agrees, opset):
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    x[0, :, 1] = -np.inf
+    text = "agraph (float[2, N, M] x) => (float[2, N, M] y) { y = Hardmax<axis = 1>(x) }"
+    agrees(text, x, x[:, :0], x[:, :, :0], opset=opset)
+    agrees("agraph (float[2, 0] x) => (float[2, 0] y) { y = Hardmax(x) }", x[:, 0, :0], opset=opset)

@@ -176,6 +176,8 @@ def hardmax(g: Emitter, x: Tensor, *, axis: int = -1) -> Tensor:
     dims, dtype = g.dims(x), g.dtype(x)
     dimension = g.axis(axis, len(dims))
     one, zero = (PrimValue(const(value, _float32_at_least(dtype))) for value in (1.0, 0.0))
+    if not g.is_true(dims[dimension] > 0):  # ArgMax has no result on an empty axis: one more element, at the end
+        x = op.nn.pad(x, [int(at == 2 * dimension + 1) for at in range(2 * len(dims))], "constant", float("-inf"))
     chosen = op.one_hot(op.argmax(x, axis=dimension), one, zero, PrimValue(dims[dimension]), axis=dimension)
     return g.cast(chosen, dtype)
 
