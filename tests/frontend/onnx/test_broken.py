@@ -264,6 +264,11 @@ def test_an_operator_in_the_body_of_a_loop_is_listed_too():
             "E6002",
             "the attribute max is STRING, expected INT or INTS or FLOAT or FLOATS or TENSOR",
         ),
+        ("y = LpNormalization<p = 0>(x)", "E6003", 'LpNormalization "y": p must be from 1 to 2147483647, found 0'),
+        ("y = GlobalLpPool<p = -1>(x)", "E6003", "p must be from 1 to 2147483647, found -1"),
+        ("y = DepthToSpace<blocksize = 4294967296>(w)", "E6003", "blocksize must be from 1 to 2147483647"),
+        ("y = SpaceToDepth<blocksize = 4294967296>(w)", "E6003", "blocksize must be from 1 to 2147483647"),
+        ("y = CumSum(x, u)", "E6003", 'CumSum "y": axis is 18446744073709551615, which int64 cannot hold'),
         ("y = Cast(x)", "E6002", 'Cast "y": the attribute to is missing'),
         ("y = Cast<to = 77>(x)", "E6002", "77 is no element type"),
         ("y = Relu(nothing)", "E6002", "the input 'nothing' is computed by no node before it"),
@@ -278,9 +283,11 @@ def test_an_operator_in_the_body_of_a_loop_is_listed_too():
     ],
 )
 def test_a_node_that_does_not_fit_its_operator(node, code, text):
-    inputs = "float[2, 3] x, float[5] v, int64[2, 3] i, int64[1] s, int64[1] e"
+    inputs = "float[2, 3] x, float[5] v, int64[2, 3] i, int64[1] s, int64[1] e, float[1, 4, 4, 4] w"
+    model = parse(f"g ({inputs}) => (float[2, 3] y) {{ {node} }}")
+    model.graph.initializer.append(numpy_helper.from_array(np.array(2**64 - 1, "uint64"), "u"))
     with pytest.raises(relax.DiagnosticError) as caught:
-        from_onnx(parse(f"g ({inputs}) => (float[2, 3] y) {{ {node} }}"))
+        from_onnx(model)
     assert text in str(caught.value)
     assert caught.value.diagnostics[0].code == code, str(caught.value)
 

@@ -129,3 +129,35 @@ def test_a_kernel_shape_that_is_not_the_weights_is_refused(imported, operator):
     message = r"E6003.*kernel_shape is \[3, 5\], the weights have kernels of \[3, 3\]"
     with pytest.raises(relax.DiagnosticError, match=message):
         imported(text)
+
+
+@pytest.mark.parametrize("sizes", ["1", "2, 3", "2, 1", "4, 2, 3", ""])
+def test_a_scale_of_a_layer_normalization_broadcasts(agrees, sizes):
+    rng = np.random.default_rng(0)
+    shape = [int(size) for size in sizes.split(",") if size]
+    arrays = rng.random((4, 2, 3), "float32"), rng.random(shape, "float32"), rng.random(3, "float32")
+    text = f"""
+    agraph (float[4, 2, 3] x, float[{sizes}] s, float[3] b) => (float[4, 2, 3] y, float[4, 2, 3] z, float[4, 2, 1] m,
+                                                                float[4, 2, 1] i) {{
+      y = LayerNormalization<axis = -1>(x, s)
+      z, m, i = LayerNormalization<axis = -1>(x, s, b)
+    }}""".replace("float[]", "float")
+    agrees(text, arrays)
+
+
+def test_a_scale_of_a_layer_normalization_of_an_open_size(agrees):
+    rng = np.random.default_rng(0)
+    x = rng.random((4, 2, 3), "float32")
+    text = "agraph (float[N, 2, M] x, float[K] s) => (float[N, 2, M] y) { y = LayerNormalization(x, s) }"
+    agrees(text, *((x[:n], rng.random(k, "float32")) for n, k in ((4, 3), (4, 1), (1, 3))))
+
+
+def test_a_scale_that_has_the_size_of_the_axis_is_fused(imported):
+    text = "agraph (float[N, M] x) => (float[N, M] y) <float[3] s = {1, 2, 3}> { y = LayerNormalization(x, s) }"
+    assert "R.nn.layer_norm" in imported(text).script()
+
+
+def test_a_scale_that_is_larger_than_the_data_is_refused(imported):
+    text = "agraph (float[4, 2, 3] x, float[2, 6] s) => (float[4, 2, 3] y) { y = LayerNormalization(x, s) }"
+    with pytest.raises(relax.DiagnosticError, match=r'(?s)E3102.*model: LayerNormalization "y":1:1'):
+        imported(text)

@@ -48,6 +48,12 @@ FAR = 1 << 40
 So are trip counts: exporters write the greatest int64 for "until the condition fails".
 """
 
+LARGEST = (1 << 31) - 1
+"""The greatest number in attributes of windows and blocks: products of two with a size stay integers of 64 bits."""
+
+GREATEST = (1 << 63) - 1
+"""The greatest number that a scalar expression of int64 holds."""
+
 
 class SubgraphReader(Protocol):
     """Interface by which converters read the subgraphs of a node."""
@@ -257,6 +263,13 @@ class Emitter:
             raise self.error(f"{name} has {len(values)} elements, expected {count}", code="E6003")
         return values
 
+    def within(self, values: Sequence[int], name: str, least: int = 1, most: int = LARGEST) -> Ints:
+        """Numbers of an attribute. Raises DiagnosticError for one that is not from `least` to `most`."""
+        for value in values:
+            if not least <= value <= most:
+                raise self.error(f"{name} must be from {least} to {most}, found {value}", code="E6003")
+        return tuple(values)
+
     # -- values in the form a converter asks for
 
     def const(self, value: Any, dtype: str | None = None) -> Constant:
@@ -303,6 +316,8 @@ class Emitter:
             return value
         if isinstance(value, Constant) and value.content.size <= MAX_ELEMENTS:
             dtype = value.dtype
+            if dtype == "uint64" and value.data.max(initial=0) > GREATEST:
+                return None
             if dtype.is_integer or dtype.is_bool or str(dtype) in ("float32", "float64"):
                 return Elements.of(value.data, str(dtype))
         return None
@@ -347,6 +362,8 @@ class Emitter:
         if elements is not None:
             self._check_integers(DataType(elements.dtype), name)
             return elements.flat
+        if isinstance(value, Constant) and value.dtype == "uint64" and value.data.max(initial=0) > GREATEST:
+            raise self.error(f"{name} is {value.data.max()}, which int64 cannot hold", code="E6003")
         vector = self.tensor(value, name)
         self._check_integers(self.dtype(vector), name)
         if self.ndim(vector) != 1:

@@ -11,6 +11,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence, Set
 from typing import Any, TypeAlias, cast
 
+import numpy as np
 import onnx
 from onnx import FunctionProto, GraphProto, NodeProto, TensorProto
 
@@ -26,7 +27,7 @@ from .model import attribute_value, broken, node_span, node_title, sparse_to_arr
 from .registry import Converter, Input
 from .unexpected import raises_unexpected, unexpected
 from .validity import OperatorSignature, Signatures
-from .values import Elements, Object, Optional, Strings, Subgraph, Value
+from .values import Object, Optional, Strings, Subgraph, Value
 from .values import Sequence as SequenceValue
 
 Names: TypeAlias = MutableMapping[str, "Value | None"]
@@ -267,23 +268,21 @@ class GraphReader:
 
     def _argument(self, item: Input, value: Any) -> Any:
         emitter = self.emitter
+        if _is_attribute(value):
+            value = constant_of(_as_tensor(value), emitter)
         match item.kind:
             case "Value":
-                return emitter.const(value) if _is_attribute(value) else value
+                return value
             case "Tensor":
-                tensor = emitter.tensor(emitter.const(value) if _is_attribute(value) else value, item.name)
+                tensor = emitter.tensor(value, item.name)
                 if isinstance(tensor.struct_info_, ObjectStructInfo):
                     emitter.unsupported(f"{item.name}, which is no tensor of numbers,")
                 return tensor
             case "Array":
-                return value if _is_attribute(value) else emitter.array(value, item.name)
+                return emitter.array(value, item.name)
             case "Ints":
-                if _is_attribute(value):
-                    return (value,) if isinstance(value, int) else tuple(value)
                 return emitter.ints(value, item.name)
             case "Dims" | "Signed":
-                if _is_attribute(value):
-                    return Elements.of([value] if isinstance(value, int) else value).flat
                 return emitter.scalars(value, item.name, signed=item.kind == "Signed")
 
     # -- functions
@@ -439,6 +438,15 @@ def _reads(node: NodeProto) -> set[str]:
 def _is_attribute(value: Any) -> bool:
     """True for what attributes hold, rather than a value of the graph."""
     return isinstance(value, (int, float, str, tuple)) or type(value).__module__ == "numpy"
+
+
+def _as_tensor(value: Any) -> Any:
+    """Return the elements of an attribute that stands for an input: numbers as int64 or float32."""
+    array: Any = np.asarray(value)
+    if array.dtype.kind == "U":
+        return array.astype(object)
+    is_written = isinstance(value, (float, tuple)) and array.dtype == np.float64
+    return array.astype(np.float32 if array.size else np.int64) if is_written else array
 
 
 def is_object(value: Value | None) -> bool:

@@ -7,8 +7,9 @@ from typing import Any
 
 from .... import op
 from ....expr import PrimValue, ShapeExpr
+from ....ir import DataType
 from ....prim import IntImm, PrimExpr, const, intrin, simplify
-from ..emitter import Emitter
+from ..emitter import LARGEST, Emitter
 from ..registry import converter, register
 from ..values import Dims, Ints, Tensor, Value
 
@@ -33,8 +34,12 @@ def _spatial(g: Emitter, x: Tensor, functions: dict[int, Any]) -> tuple[int, Any
 
 
 def _filled(g: Emitter, name: str, values: Ints, count: int, default: int = 1) -> Ints:
-    """The numbers of an attribute, `count` of them; the default where it is left out."""
-    return tuple(g.fitting(values, count, name)) if values else (default,) * count
+    """The numbers of an attribute, `count` of them; the default where it is left out.
+
+    Pads may be negative, other numbers are at least the default.
+    """
+    least = -LARGEST if name == "pads" else default
+    return g.within(g.fitting(values, count, name), name, least) if values else (default,) * count
 
 
 def _window_pads(
@@ -300,6 +305,7 @@ register("GlobalMaxPool", _over_space(op.max))
 
 @converter("GlobalLpPool")
 def global_lp_pool(g: Emitter, X: Tensor, *, p: int = 2) -> Tensor:
+    g.within([p], "p")
     total = op.sum(_power(g, op.abs(X), p), axis=list(range(2, g.ndim(X))), keepdims=True)
     return _root(g, total, p)
 
@@ -420,6 +426,19 @@ def _last_axes(g: Emitter, X: Tensor, axis: int) -> list[int]:
     return list(range(g.axis(axis, ndim), ndim))
 
 
+def _fits(g: Emitter, parameter: Tensor, X: Tensor, axes: Sequence[int]) -> bool:
+    """True if a parameter has the dtype of the data, and the sizes of the axes: none of its own is 1 and broadcasts."""
+    sizes, expected = g.dims(parameter), [g.dims(X)[axis] for axis in axes]
+    return (
+        len(sizes) == len(expected)
+        and g.dtype(parameter) == g.dtype(X)
+        and all(
+            g.is_true(size.equal(goal)) or g.is_true(size.equal(1)) is False
+            for size, goal in zip(sizes, expected, strict=True)
+        )
+    )
+
+
 @converter("LayerNormalization")
 def layer_normalization(
     g: Emitter,
@@ -432,10 +451,30 @@ def layer_normalization(
     stash_type: int = 1,
 ) -> Any:
     axes = _last_axes(g, X, axis)
-    if any(g.outputs[1:]) or g.ndim(Scale) != len(axes) or g.dtype(Scale) != g.dtype(X):
-        return NotImplemented
-    shift = op.zeros_like(Scale) if B is None else B
-    return op.nn.layer_norm(X, Scale, shift, axes=axes, epsilon=epsilon, center=B is not None)
+    if not any(g.outputs[1:]) and _fits(g, Scale, X, axes) and (B is None or _fits(g, B, X, axes)):
+        shift = op.zeros_like(Scale) if B is None else B
+        return op.nn.layer_norm(X, Scale, shift, axes=axes, epsilon=epsilon, center=B is not None)
+    stash = g.numbers(stash_type)
+    if not DataType(stash).is_float:
+        raise g.error(f"stash_type must be a type of floats, found {stash}", code="E6003")
+    x = g.emit(g.cast(X, stash))
+    mean = g.emit(op.mean(x, axis=axes, keepdims=True))
+    centred = g.emit(op.subtract(x, mean))
+    variance = op.mean(op.square(centred), axis=axes, keepdims=True)
+    inverse = g.emit(op.divide(g.const(1, stash), op.sqrt(op.add(variance, g.const(epsilon, stash)))))
+    result = _scaled(g, X, op.multiply(centred, inverse), Scale)
+    return (result if B is None else op.add(result, g.cast(_stretching(g, B, X), str(g.dtype(X))))), mean, inverse
+
+
+def _scaled(g: Emitter, X: Tensor, normalized: Tensor, scale: Tensor) -> Tensor:
+    """Normalised data in the dtype of `X`, times a scale that broadcasts."""
+    dtype = str(g.dtype(X))
+    return g.emit(op.multiply(g.emit(g.cast(g.emit(normalized), dtype)), g.cast(_stretching(g, scale, X), dtype)))
+
+
+def _stretching(g: Emitter, parameter: Tensor, X: Tensor) -> Tensor:
+    """The parameter, stretched to the shape of the data: broadcasting does not enlarge these."""
+    return op.broadcast_to(parameter, ShapeExpr(g.dims(X)))
 
 
 @converter("RMSNormalization", "SimplifiedLayerNormalization")
@@ -443,7 +482,7 @@ def rms_normalization(
     g: Emitter, X: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Any:
     axes = _last_axes(g, X, axis)
-    if any(g.outputs[1:]) or g.ndim(scale) != len(axes) or g.dtype(scale) != g.dtype(X):
+    if any(g.outputs[1:]) or not _fits(g, scale, X, axes):
         return NotImplemented
     return op.nn.rms_norm(X, scale, axes=axes, epsilon=epsilon)
 
@@ -463,6 +502,7 @@ def lrn(g: Emitter, X: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 
 
 @converter("LpNormalization")
 def lp_normalization(g: Emitter, x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
+    g.within([p], "p")
     norm = g.emit(_root(g, op.sum(_power(g, op.abs(x), p), axis=axis, keepdims=True), p))
     zero = g.const(0, g.dtype(x))
     return op.where(op.equal(norm, zero), op.zeros_like(x), op.divide(x, norm))

@@ -138,9 +138,9 @@ def reverse_sequence(g: Emitter, data: Tensor, lengths: Tensor, *, batch_axis: i
 def _image_sizes(g: Emitter, data: Tensor, blocksize: int, mode: str) -> Dims:
     """The four dimensions of images, after checking the attributes of an exchange of depth and space."""
     g.choice(mode, "mode", ("DCR", "CRD"))
-    if g.ndim(data) != 4 or blocksize < 1:
-        actual = f"{g.ndim(data)} and {blocksize}"
-        raise g.error(f"expected 4 dimensions and a block size of at least 1, found {actual}", code="E6003")
+    if g.ndim(data) != 4:
+        raise g.error(f"expected 4 dimensions, found {g.ndim(data)}", code="E6003")
+    g.within([blocksize], "blocksize")
     return g.dims(data)
 
 
