@@ -54,9 +54,38 @@ def test_conv_transpose(agrees, options: str):
     agrees(text, *((image(n, h, w, 2), weight) for n, h, w in ((1, 3, 4), (2, 5, 2))), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("auto_pad", ["NOTSET", "SAME_UPPER", "SAME_LOWER"])
+def test_an_output_shape_of_data_of_open_sizes(agrees, auto_pad):
+    text = f"""
+    agraph (float[N, 2, H, W] x, float[2, 3, 3, 3] w) => (float[N, 3, 10, 9] y) {{
+      y = ConvTranspose <strides = [2, 2], output_shape = [10, 9], auto_pad = "{auto_pad}"> (x, w) }}"""
+    weight = rng.standard_normal((2, 3, 3, 3)).astype("float32")
+    mod = agrees(text, *((image(1, h, w, 2), weight) for h, w in ((5, 4), (5, 5), (6, 7))), rtol=1e-4, atol=1e-5)
+    assert "R.Tensor((N, 3, 10, 9)" in mod.script()
+
+
 @pytest.mark.parametrize(
     "node",
     [
+        'Conv <auto_pad = "SAME_UPPER">',
+        "Conv <pads = [1, 1, 1, 1]>",
+        'ConvTranspose <strides = [2, 2], auto_pad = "SAME_LOWER">',
+        "ConvTranspose <strides = [2, 2], output_shape = [8, 9]>",
+    ],
+)
+def test_kernels_of_open_sizes(agrees, node):
+    text = f"""
+    agraph (float[N, 2, H, W] x, float[2, 2, K, L] w) => (float[N, 2, I, J] y) {{ y = {node} (x, w) }}"""
+    weight = rng.standard_normal((2, 2, 3, 3)).astype("float32")
+    calls = [(image(1, 4, 5, 2), weight[:, :, :k, :l]) for k, l in ((3, 3), (2, 3))]
+    agrees(text, *calls, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        'AveragePool <kernel_shape = [3, 2], strides = [2, 2], auto_pad = "SAME_UPPER">',
+        'AveragePool <kernel_shape = [3, 2], strides = [2, 2], auto_pad = "SAME_LOWER">',
         "MaxPool <kernel_shape = [2, 3], strides = [2, 2], ceil_mode = 1>",
         "MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]>",
         'MaxPool <kernel_shape = [3, 3], strides = [2, 2], auto_pad = "SAME_UPPER">',

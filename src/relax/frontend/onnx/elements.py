@@ -104,7 +104,14 @@ def apply_rule(
         return None
     values = cast("list[Any]", result) if isinstance(result, list) else [result]
     results = [r if isinstance(r, Elements) else Elements.of(r, operands.dtype) for r in values]
-    return results if all(_is_bounded(r) for r in results) else None
+    return results if all(_is_of_dtype(r) and _is_bounded(r) for r in results) else None
+
+
+def _is_of_dtype(elements: Elements) -> bool:
+    """True if all expressions have the dtype in which elements are computed: operands of several give others."""
+    dtype = DataType(elements.dtype)
+    expected = DataType("int64") if dtype.is_integer else dtype
+    return all(e.dtype == expected for e in elements.flat)
 
 
 def _is_bounded(elements: Elements) -> bool:

@@ -237,6 +237,10 @@ class Emitter:
             raise self.error(f"{name} must have one element, found {len(values)}", code="E6003")
         return values[0]
 
+    def number(self, values: Ints, name: str) -> int:
+        """The one integer of an operand. Raises DiagnosticError for another number of them."""
+        return self.fitting(values, 1, name)[0]
+
     def choice(self, value: str, name: str, allowed: Sequence[str]) -> str:
         """An attribute that is one of several words. Raises DiagnosticError for another one."""
         if value not in allowed:

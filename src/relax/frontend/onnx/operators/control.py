@@ -171,7 +171,7 @@ def _trip_count(g: Emitter, value: Value | None) -> PrimExpr | None:
         return None
     elements = g.elements(value)
     if elements is not None:
-        return elements.flat[0]
+        return g.single(g.scalars(value, "M", signed=True), "M")
     low, high = g.const(0, "int64"), g.const(FAR, "int64")
     bounded = op.minimum(op.maximum(op.astype(g.tensor(value), "int64"), low), high)
     return g.sizes(g.emit(bounded), "trip_count")[0]

@@ -6,8 +6,6 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .... import op
 from ....expr import PrimValue, ShapeExpr
 from ....ir import DataType
@@ -222,7 +220,7 @@ def roi_align(
 @converter("MaxRoiPool")
 def max_roi_pool(g: Emitter, X: Tensor, rois: Tensor, *, pooled_shape: Ints, spatial_scale: float = 1.0) -> Tensor:
     """Maxima of the bins of each region, (batch, x1, y1, x2, y2), along rows and then along columns."""
-    rows, columns = g.fitting(pooled_shape, 2, "pooled_shape")
+    rows, columns = g.within(g.fitting(pooled_shape, 2, "pooled_shape"), "pooled_shape")
     if g.ndim(X) != 4 or g.ndim(rois) != 2:
         raise g.error(f"X must have 4 dimensions and rois 2, found {g.ndim(X)} and {g.ndim(rois)}", code="E6003")
     dtype = g.dtype(X)
@@ -252,7 +250,7 @@ def _in_bins(g: Emitter, first: Tensor, last: Tensor, count: int, size: PrimExpr
     """True for the positions (of `size`) in each of the `count` equal bins of a region; bins may overlap."""
     length = op.maximum(op.add(op.subtract(last, first), g.const(1, dtype)), g.const(1, dtype))
     step = g.emit(op.divide(length, g.const(count, dtype)))
-    bin_index = g.const(np.arange(count), dtype)
+    bin_index = g.emit(op.arange(count, dtype=str(dtype)))
     begin = op.add(op.floor(op.multiply(bin_index, step)), first)
     end = op.add(op.ceil(op.multiply(op.add(bin_index, g.const(1, dtype)), step)), first)
     position = op.arange(PrimValue(size), dtype=str(dtype))

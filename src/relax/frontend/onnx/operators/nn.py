@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .... import op
 from ....expr import PrimValue, ShapeExpr
 from ....ir import DataType
@@ -42,8 +44,13 @@ def _filled(g: Emitter, name: str, values: Ints, count: int, default: int = 1) -
     return g.within(g.fitting(values, count, name), name, least) if values else (default,) * count
 
 
+def _kernel(g: Emitter, kernel_shape: Ints, count: int) -> Ints:
+    """The sizes of a pool's window."""
+    return g.within(g.fitting(kernel_shape, count, "kernel_shape"), "kernel_shape")
+
+
 def _window_pads(
-    g: Emitter, sizes: Dims, auto_pad: str, pads: Ints, window: Ints, strides: Ints, dilations: Ints
+    g: Emitter, sizes: Dims, auto_pad: str, pads: Ints, window: Sequence[PrimExpr | int], strides: Ints, dilations: Ints
 ) -> tuple[PrimExpr | int, ...]:
     """The padding before, then after the data along each spatial dimension, as `auto_pad` says."""
     count = len(sizes)
@@ -131,15 +138,16 @@ def conv_windows(
     return data, padding, {"strides": strides, "dilation": dilations}
 
 
-def _window(g: Emitter, W: Tensor, count: int, kernel_shape: Ints) -> Ints:
+def _window(g: Emitter, W: Tensor, count: int, kernel_shape: Ints) -> Sequence[PrimExpr | int]:
+    """The sizes of the kernels: numbers where the weights or `kernel_shape` tell them."""
     sizes = g.dims(W)[2:]
     numbers = tuple(size.value for size in sizes if isinstance(size, IntImm))
-    if len(numbers) == count:
-        if kernel_shape and tuple(kernel_shape) != numbers:
-            message = f"kernel_shape is {list(kernel_shape)}, the weights have kernels of {list(numbers)}"
-            raise g.error(message, code="E6003", hint="leave kernel_shape out, or give it the sizes of the weights")
-        return numbers
-    return kernel_shape or g.unsupported("a kernel whose size is not known")
+    if len(numbers) < count:
+        return _kernel(g, kernel_shape, count) if kernel_shape else sizes
+    if kernel_shape and tuple(kernel_shape) != numbers:
+        message = f"kernel_shape is {list(kernel_shape)}, the weights have kernels of {list(numbers)}"
+        raise g.error(message, code="E6003", hint="leave kernel_shape out, or give it the sizes of the weights")
+    return numbers
 
 
 @converter("ConvTranspose")
@@ -163,51 +171,50 @@ def conv_transpose(
     extra = _filled(g, "output_padding", output_padding, count, 0)
     window = _window(g, W, count, kernel_shape)
     sizes = g.dims(X)[2:]
-    cropped = _filled(g, "pads", pads, 2 * count, 0)
+    crops: Sequence[PrimExpr | int] = _filled(g, "pads", pads, 2 * count, 0)
     if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        goals = [const(size, "int64") for size in output_shape[-count:]]
-        goals = goals or [size * stride for size, stride in zip(sizes, strides, strict=True)]
-        cropped, extra = _crops(g, sizes, goals, window, strides, dilations, extra, auto_pad == "SAME_UPPER")
+        goals = [const(size, "int64") for size in g.within(output_shape[-count:], "output_shape")]
+        goals = (
+            g.fitting(goals, count, "output_shape")
+            if goals
+            else [size * stride for size, stride in zip(sizes, strides, strict=True)]
+        )
+        spans = [(kernel - 1) * dilation + 1 for kernel, dilation in zip(window, dilations, strict=True)]
+        crops = _crops(sizes, goals, spans, strides, extra, auto_pad == "SAME_UPPER")
+    known = [crop.value if isinstance(crop, IntImm) else crop for crop in crops]
+    # The operator cuts off known numbers; what remains is added, or cut off where it is negative, afterwards.
+    inside = [max(crop, 0) if isinstance(crop, int) else 0 for crop in known]
     result = function(
         X,
         W,
         strides=strides,
-        padding=[max(crop, 0) for crop in cropped],
+        padding=inside,
         output_padding=[min(more, stride - 1) for more, stride in zip(extra, strides, strict=True)],
         dilation=dilations,
         groups=group,
     )
-    rest = [0, 0, 0, 0]
+    rest: list[PrimExpr | int] = [0, 0, 0, 0]
     for axis in range(count):
         late = extra[axis] - min(extra[axis], strides[axis] - 1)
-        rest += [max(-cropped[axis], 0), max(-cropped[axis + count], 0) + late]
-    if any(rest):
-        result = op.nn.pad(result, rest)
+        before, after = (inside[at] - known[at] for at in (axis, axis + count))
+        rest += [before, after + late]
+    if any(isinstance(width, PrimExpr) or width for width in rest):
+        result = op.nn.pad(result, [simplify(width) if isinstance(width, PrimExpr) else width for width in rest])
     return _with_bias(result, B, count)
 
 
 def _crops(
-    g: Emitter,
-    sizes: Dims,
-    goals: Sequence[PrimExpr],
-    window: Ints,
-    strides: Ints,
-    dilations: Ints,
-    extra: Ints,
-    upper: bool,
-) -> tuple[Ints, Ints]:
-    """The elements cut off before and after the result so that it has the sizes asked for, and the output padding."""
-    before: list[int] = []
-    after: list[int] = []
+    sizes: Dims, goals: Sequence[PrimExpr], spans: Sequence[PrimExpr | int], strides: Ints, extra: Ints, upper: bool
+) -> list[PrimExpr]:
+    """The elements cut off before and after the result so that it has the sizes asked for; negative ones are added."""
+    before: list[PrimExpr] = []
+    after: list[PrimExpr] = []
     for axis, size in enumerate(sizes):
-        span = (window[axis] - 1) * dilations[axis] + 1
-        total = simplify(strides[axis] * (size - 1) + extra[axis] + span - goals[axis])
-        if not isinstance(total, IntImm):
-            g.unsupported("an output_shape whose padding depends on the size of the data")
-        half = total.value // 2
-        before.append(half if upper else total.value - half)
-        after.append(total.value - half if upper else half)
-    return (*before, *after), extra
+        total = simplify(strides[axis] * (size - 1) + extra[axis] + spans[axis] - goals[axis])
+        half = simplify(total // 2)
+        before.append(half if upper else simplify(total - half))
+        after.append(simplify(total - half) if upper else half)
+    return [*before, *after]
 
 
 # ------------------------------------------------------------------------------------- pools
@@ -228,6 +235,7 @@ def max_pool(
 ) -> Any:
     with_indices = len(g.outputs) > 1 and bool(g.outputs[1])
     count, function = _spatial(g, X, _MAX_POOL_INDICES if with_indices else _MAX_POOL)
+    kernel_shape = _kernel(g, kernel_shape, count)
     strides, dilations = _filled(g, "strides", strides, count), _filled(g, "dilations", dilations, count)
     around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, kernel_shape, strides, dilations)
     dtype = g.dtype(X)
@@ -276,20 +284,28 @@ def average_pool(
     strides: Ints = (),
 ) -> Tensor:
     count, function = _spatial(g, X, _AVG_POOL)
+    kernel_shape = _kernel(g, kernel_shape, count)
     strides, dilations = _filled(g, "strides", strides, count), _filled(g, "dilations", dilations, count)
     around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, kernel_shape, strides, dilations)
     data, padding = _padded(X, around, 0.0)
-    if data is not X and not count_include_pad:
-        g.unsupported("an AveragePool whose padding depends on the size of the data")
-    return function(
-        data,
-        pool_size=kernel_shape,
-        strides=strides,
-        padding=padding,
-        dilation=dilations,
-        ceil_mode=bool(ceil_mode),
-        count_include_pad=bool(count_include_pad),
-    )
+
+    def averaged(x: Tensor, include: bool) -> Tensor:
+        return function(
+            x,
+            pool_size=kernel_shape,
+            strides=strides,
+            padding=padding,
+            dilation=dilations,
+            ceil_mode=bool(ceil_mode),
+            count_include_pad=include,
+        )
+
+    if data is X or count_include_pad:
+        return averaged(data, bool(count_include_pad))
+    # The data are padded already: the share of each window that lies within them is an average, too.
+    ones = op.ones(ShapeExpr([*[const(1, "int64")] * 2, *g.dims(X)[2:]]), str(g.dtype(X)))
+    inside, _ = _padded(ones, around, 0.0)
+    return op.divide(averaged(data, True), averaged(inside, True))
 
 
 def _over_space(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -324,6 +340,7 @@ def lp_pool(
     strides: Ints = (),
 ) -> Tensor:
     count, function = _spatial(g, X, _LP_POOL)
+    kernel_shape = _kernel(g, kernel_shape, count)
     strides, dilations = _filled(g, "strides", strides, count), _filled(g, "dilations", dilations, count)
     around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, kernel_shape, strides, dilations)
     data, padding = _padded(X, around, 0.0)
@@ -362,6 +379,7 @@ def max_unpool(
     strides: Ints = (),
 ) -> Tensor:
     count = g.ndim(X) - 2
+    kernel_shape = _kernel(g, kernel_shape, count)
     strides, around = _filled(g, "strides", strides, count), _filled(g, "pads", pads, 2 * count, 0)
     dims = g.dims(X)
     natural = [(dims[2 + i] - 1) * strides[i] - around[i] - around[i + count] + kernel_shape[i] for i in range(count)]
@@ -553,6 +571,8 @@ def _pad(
     filling: Any = value if constant_value is None else _pad_value(g, constant_value)
     if filling is None:
         return _pad_with(g, data, widths, g.tensor(constant_value))
+    if not dtype.is_float and not np.isfinite(filling):
+        raise g.error(f"the value of the padding is {filling}, which {dtype} cannot hold", code="E6003")
     if dtype.is_bool:
         whole = op.nn.pad(op.astype(data, "uint8"), widths, mode, int(bool(filling)))
         return op.astype(whole, "bool")
@@ -563,9 +583,9 @@ def _pad_value(g: Emitter, value: Value) -> Any:
     elements = g.elements(value)
     if elements is not None:
         numbers = elements.numbers()
-        return None if numbers is None else numbers.reshape(-1)[0].item()
+        return None if numbers is None else g.fitting(numbers.reshape(-1), 1, "constant_value")[0].item()
     data = getattr(value, "data", None)
-    return None if data is None else data.reshape(-1)[0].item()
+    return None if data is None else g.fitting(data.reshape(-1), 1, "constant_value")[0].item()
 
 
 def _pad_with(g: Emitter, data: Tensor, widths: list[Any], value: Tensor) -> Tensor:

@@ -62,6 +62,8 @@ def quantize_linear(
         dtype = g.dtype(y_zero_point)
     if dtype.is_float and not saturate:
         g.unsupported("QuantizeLinear to a float without saturation")
+    if not (dtype.is_integer and dtype.bits <= 32) and not (dtype.is_float and dtype.bits <= 8):
+        raise g.error(f"numbers are quantised to integers of at most 32 bits or floats of at most 8, found {dtype}")
     wide = str(dtype_name(precision)) if precision else str(g.dtype(y_scale))
     if (
         block_size
@@ -293,6 +295,9 @@ def _number_of(g: Emitter, zero_point: Tensor | None) -> int | None:
     """A zero point that is one number and known; 0 where there is none."""
     if zero_point is None:
         return 0
+    dtype = g.dtype(zero_point)
+    if dtype.is_float and dtype.bits > 8:
+        raise g.error(f"a zero point must be of the quantised dtype, found {dtype}")
     is_number = isinstance(zero_point, Constant) and zero_point.data.size == 1
     return int(np.asarray(g.array(zero_point, "zero point")).item()) if is_number else None
 

@@ -17,7 +17,7 @@ from ....prim import IntImm, PrimExpr, simplify
 from ..emitter import Emitter
 from ..model import dtype_name
 from ..registry import converter
-from ..values import Array, Dims, Tensor
+from ..values import Array, Dims, Ints, Tensor
 
 
 def _roots(g: Emitter, length: PrimExpr, rows: PrimExpr, inverse: bool, dtype: DataType) -> tuple[Tensor, Tensor]:
@@ -63,17 +63,17 @@ def dft(
     g: Emitter,
     input: Tensor,
     dft_length: Dims | None = None,
-    axis: Array | None = None,
+    axis: Ints | None = None,
     *,
     inverse: int = 0,
     onesided: int = 0,
 ) -> Tensor:
-    dimension = g.axis(-2 if axis is None else int(np.ravel(axis)[0]), g.ndim(input))
+    dimension = g.axis(-2 if axis is None else g.number(axis, "axis"), g.ndim(input))
     if inverse and onesided:
         g.unsupported("the inverse of a one-sided DFT")
     if dimension == g.ndim(input) - 1:
         raise g.error("axis must not be the last one, which holds real and imaginary parts", code="E6003")
-    length = g.dims(input)[dimension] if dft_length is None else dft_length[0]
+    length = g.dims(input)[dimension] if dft_length is None else g.single(dft_length, "dft_length")
     return _transformed(g, input, length, dimension, bool(inverse), bool(onesided))
 
 
@@ -81,7 +81,7 @@ def dft(
 def dft_17(
     g: Emitter, input: Tensor, dft_length: Dims | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
 ) -> Tensor:
-    return dft(g, input, dft_length, axis, inverse=inverse, onesided=onesided)
+    return dft(g, input, dft_length, (axis,), inverse=inverse, onesided=onesided)
 
 
 @converter("STFT", since=17)
@@ -98,8 +98,8 @@ def stft(
         signal = g.emit(op.expand_dims(signal, 2))
     if frame_length is None and window is None:
         raise g.error("neither window nor frame_length is given", code="E6002")
-    length = frame_length[0] if frame_length is not None else g.dims(window)[0]  # type: ignore[arg-type]
-    (step,), size = frame_step, g.dims(signal)[1]
+    length = g.single(frame_length, "frame_length") if frame_length is not None else g.dims(window)[0]  # type: ignore[arg-type]
+    step, size = g.single(frame_step, "frame_step"), g.dims(signal)[1]
     count = simplify((size - length) // step + 1)
     starts = op.multiply(_count(count), op.full(ShapeExpr([]), PrimValue(step), "int64"))
     positions = op.add(op.expand_dims(starts, 1), op.expand_dims(_count(length), 0))
