@@ -269,3 +269,35 @@ def test_the_onnx_node_that_differs(command, onnx_model, folder):
     assert said.status == 1
     assert "the first tensor that differs is act" in said.out
     assert 'model.onnx: Exp "act"' in said.out
+
+
+@pytest.mark.parametrize("inner", ["h", "scales"])
+def test_a_resize_that_onnx_runtime_rounds_otherwise(command, folder, inner):
+    pytest.importorskip("onnxruntime")
+    import onnx
+
+    nodes = {
+        "h": "h = Relu(x)  [up] y = Resize(h, , scales)",
+        "scales": "scales = Identity(given)  [up] y = Resize(x, , scales)",
+    }
+    declared = {"h": "scales", "scales": "given"}[inner]
+    text = f"""<ir_version: 8, opset_import: ["": 18]>
+    g (float[1, 10] x) => (float[A, B] y) <float[2] {declared} = {{1, 2.3}}> {{ {nodes[inner]} }}"""
+    onnx.save(onnx.parser.parse_model(text), str(folder / "resize.onnx"))
+    said = command("diff", "resize.onnx", "onnxruntime", "compiled")
+    assert said.status == 1
+    message = "Resize 'up' has 23 elements in dimension 1 in ONNX Runtime, which rounds 10 * 2.3 in float32"
+    assert f"{message}; they are 22 by the standard's reference" in said.out
+
+
+def test_a_resize_that_is_not_the_reason(command, onnx_model, folder):
+    pytest.importorskip("onnxruntime")
+    import onnx
+
+    text = """<ir_version: 8, opset_import: ["": 18]>
+    g (float[1, 10] x) => (float[A, B] y) <float[2] scales = {1, 2.5}> { h = Relu(x)  y = Resize(h, , scales) }"""
+    onnx.save(onnx.parser.parse_model(text), str(folder / "resize.onnx"))
+    onnx.save(onnx.parser.parse_model(text.replace("Relu", "Neg")), str(folder / "other.onnx"))
+    said = command("diff", "other.onnx", "onnxruntime", "resize.onnx")
+    assert said.status == 1
+    assert "Resize '" not in said.out

@@ -19,7 +19,7 @@ from .engines import COMPILED, ENGINES, INTERPRETER, Side, side_of
 from .failures import FAILURE, SUCCESS, UNSUITABLE, failure
 from .inputs import Input, gather_inputs
 from .models import read_executable, signature_of
-from .onnx_runtime import NAME, OnnxRuntime, inner_values
+from .onnx_runtime import NAME, OnnxRuntime, inner_values, rounded_otherwise
 from .outputs import parts_of
 from .probe import probed
 from .progress import progress
@@ -70,6 +70,8 @@ def run(options: argparse.Namespace) -> int:
     with progress("looking for the first tensor that differs"):
         told = _first_difference(one, other, signature.name, inputs, options)
     sys.stdout.write(told + "\n")
+    for path in {side.path for side in (first, second) if side.engine == NAME}:
+        sys.stdout.writelines(f"{sentence}\n" for sentence in rounded_otherwise(path, [x.value for x in inputs]))
     return FAILURE
 
 

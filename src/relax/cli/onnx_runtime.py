@@ -72,6 +72,50 @@ def inner_values(path: Path) -> dict[str, str]:
     return {variable_name(name): name for name in names}
 
 
+def rounded_otherwise(path: Path, values: Sequence[Any]) -> list[str]:
+    """Sentences on the Resize nodes of a model whose sizes ONNX Runtime rounds otherwise than the standard's reference.
+
+    ONNX Runtime multiplies a size and its scale in float32 before it rounds down: 10 × 2.3 is 23, and not 22.
+    """
+    onnx = optional_package("onnx", "relax[onnx]", "looking inside an ONNX model")
+    model = _model(path)
+    nodes = [node for node in model.graph.node if _scales_of(node)]
+    outputs = {output.name for output in model.graph.output}
+    computed = {name for node in model.graph.node for name in node.output}
+    used = dict.fromkeys(name for node in nodes for name in (node.input[0], _scales_of(node), node.output[0]))
+    inner = [name for name in used if name in computed and name not in outputs]
+    session = OnnxRuntime(path, inner)
+    feeds = session.feeds(values)
+    known = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    known |= feeds
+    known |= zip([*(output.name for output in model.graph.output), *inner], session.run(feeds), strict=True)
+    return [sentence for node in nodes for sentence in _rounded_sizes(node, known)]
+
+
+def _scales_of(node: Any) -> str:
+    """Name of the scales of a node that resizes; empty for other nodes and for sizes."""
+    if node.op_type not in ("Resize", "Upsample"):
+        return ""
+    place = 2 if len(node.input) > 2 else 1
+    return node.input[place] if place < len(node.input) else ""
+
+
+def _rounded_sizes(node: Any, known: Mapping[str, Any]) -> list[str]:
+    """Sentences on the sizes of the result of one Resize that differ by the rounding of size × scale."""
+    shape, result = np.shape(known[node.input[0]]), np.shape(known[node.output[0]])
+    scales = known[_scales_of(node)]
+    axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), list(range(len(shape))))
+    sentences: list[str] = []
+    for axis, scale in zip(axes, scales.tolist(), strict=False):
+        expected = int(shape[axis] * scale)
+        if result[axis] != expected and result[axis] == int(np.float32(shape[axis]) * np.float32(scale)):
+            sentences.append(
+                f"{node.op_type} {node.name or node.output[0]!r} has {result[axis]} elements in dimension {axis} "
+                f"in ONNX Runtime, which rounds {shape[axis]} * {scale:g} in float32; they are {expected} by the standard's reference"
+            )
+    return sentences
+
+
 def _model(path: Path) -> Any:
     return optional_package("onnx", "relax[onnx]", "looking inside an ONNX model").load(str(path))
 

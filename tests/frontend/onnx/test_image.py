@@ -30,6 +30,17 @@ def test_resize_by_scales(agrees, options: str):
     agrees(text, *IMAGES, rtol=1e-4, atol=1e-4)
 
 
+def test_sizes_of_scales_that_the_data_tell_are_those_of_known_scales(imported):
+    """ONNX Runtime multiplies in float32, and has 23 columns."""
+    text = "agraph (float[1, 10] x{0}) => (float[A, B] y) <{1}> {{ y = Resize(x, , scales) }}"
+    x, scales = np.ones((1, 10), "float32"), np.array([1, 2.3], "float32")
+    known = imported(text.format("", "float[2] scales = {1, 2.3}"))
+    told = imported(text.format(", float[2] scales", "int64 unused = {0}"))
+    for mod, arrays in ((known, (x,)), (told, (x, scales))):
+        vm = relax.VirtualMachine(relax.build(mod, "llvm -opt-level=1"), relax.cpu())
+        assert vm["main"](*arrays).shape == (1, 22)
+
+
 def test_resize_to_the_size_of_another_image(agrees):
     text = """
     agraph (float[N, 2, H, W] x, float[N, 2, K, L] z) => (float[N, 2, K, L] y) <int64[1] a = {2}, int64[1] e = {4},

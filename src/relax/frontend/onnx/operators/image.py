@@ -108,7 +108,7 @@ def _scaled(g: Emitter, dims: Sequence[PrimExpr], scales: Value | None) -> tuple
     factors = g.tensor(scales, "scales")
     if numbers is None:
         lengths = op.shape_to_tensor(ShapeExpr(dims))
-        product = op.floor(op.multiply(op.astype(lengths, "float32"), factors))
+        product = op.floor(op.multiply(op.astype(lengths, "float64"), op.astype(factors, "float64")))
         return list(g.sizes(g.emit(op.astype(product, "int64")), "scaled")), factors
     g.fitting(numbers, len(dims), "scales")
     if not all(0 <= number < FAR for number in numbers):  # NaN included
