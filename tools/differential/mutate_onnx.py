@@ -20,7 +20,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -407,11 +407,12 @@ def bounded(seconds: int = SECONDS, most: int = MOST_BYTES) -> Generator[None]:
 
 def verdict(source: bytes | ModelProto, build: bool = False) -> str:
     """The outcome of an import: "module", or the code of the diagnostic. Other exceptions are failures of the importer."""
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         model: Any = source
         if isinstance(source, bytes):
-            model = Path(folder) / "model.onnx"
+            model = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model.onnx"
             model.write_bytes(source)
         try:
             with bounded():

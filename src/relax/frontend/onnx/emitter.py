@@ -277,8 +277,11 @@ class Emitter:
     # -- values in the form a converter asks for
 
     def const(self, value: Any, dtype: str | None = None) -> Constant:
-        """A constant; numbers need a dtype."""
-        return Constant(np.asarray(value) if dtype is None else np.asarray(value).astype(DataType(dtype).numpy()))
+        """A constant; numbers need a dtype. Raises DiagnosticError for strings."""
+        array: Any = np.asarray(value)
+        if array.dtype.kind in "OUS":
+            raise self.error("expected numbers, found strings")
+        return Constant(array if dtype is None else array.astype(DataType(dtype).numpy()))
 
     def tensor(self, value: Value | None, name: str = "input") -> RelaxExpr:
         """A value as a tensor of the program."""

@@ -13,6 +13,7 @@ from ...expr import Constant
 from ...ir import DataType, RelaxExpr
 from ...prim import IntImm
 from ...struct_info import TensorStructInfo
+from .model import broken, node_title
 from .values import Elements, MapType, Object, Optional, OptionalType, SequenceType, Strings, TensorType, ValueType
 from .values import Sequence as SequenceValue
 
@@ -41,7 +42,10 @@ def standard_function(
         return None
     if node is None:
         return FunctionProto()
-    text = schema.get_context_dependent_function(node.SerializeToString(), input_types())
+    try:
+        text = schema.get_context_dependent_function(node.SerializeToString(), input_types())
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise broken(f"{node_title(node)}: the standard has no function for this form of it: {error}") from error
     if not text:
         return None
     body = FunctionProto()

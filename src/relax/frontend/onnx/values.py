@@ -37,6 +37,10 @@ Ints: TypeAlias = tuple[int, ...]
 """Integers; as an operand: a vector whose elements must be known when the model is imported."""
 
 
+Floats: TypeAlias = tuple[float, ...]
+"""Numbers of an attribute."""
+
+
 @dataclass(frozen=True, eq=False)
 class Elements:
     """An integer, bool or float tensor whose elements are known as expressions; int32 is reckoned in int64."""

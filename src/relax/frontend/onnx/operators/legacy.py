@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .... import op
@@ -11,7 +9,7 @@ from ....expr import ShapeExpr
 from ....prim import const
 from ..emitter import Emitter
 from ..registry import converter
-from ..values import Elements, Ints, Tensor, Value
+from ..values import Elements, Floats, Ints, Tensor, Value
 from .creation import FLOAT
 
 
@@ -39,7 +37,7 @@ def parametric_softplus(g: Emitter, X: Tensor, *, alpha: float = 1.0, beta: floa
 
 
 @converter("ImageScaler")
-def image_scaler(g: Emitter, input: Tensor, *, bias: Any = (), scale: float = 1.0) -> Tensor:
+def image_scaler(g: Emitter, input: Tensor, *, bias: Floats = (), scale: float = 1.0) -> Tensor:
     """An image of layout NCHW times a number, plus one for each channel."""
     if g.ndim(input) != 4:
         raise g.error(f"its input must have 4 dimensions, found {g.ndim(input)}", code="E6003")
@@ -51,13 +49,13 @@ def image_scaler(g: Emitter, input: Tensor, *, bias: Any = (), scale: float = 1.
 @converter("Crop")
 def crop(g: Emitter, input: Tensor, *, border: Ints, scale: Ints = ()) -> Tensor:
     """An image of layout NCHW without its borders: left, top, right, bottom; with `scale` the height and width kept."""
-    left, top, right, bottom = g.fitting(border, 4, "border")
+    left, top, right, bottom = g.within(g.fitting(border, 4, "border"), "border", 0)
     if g.ndim(input) != 4:
         raise g.error(f"its input must have 4 dimensions, found {g.ndim(input)}", code="E6003")
     height, width = g.dims(input)[2:]
     ends = [height - bottom, width - right]
     if scale:
-        rows, columns = g.fitting(scale, 2, "scale")
+        rows, columns = g.within(g.fitting(scale, 2, "scale"), "scale", 0)
         ends = [const(top + rows, "int64"), const(left + columns, "int64")]
     return op.strided_slice(input, [2, 3], [top, left], ends)
 

@@ -94,6 +94,8 @@ def stft(
     *,
     onesided: int = 1,
 ) -> Tensor:
+    if g.ndim(signal) not in (2, 3):
+        raise g.error(f"the signal must have 2 or 3 dimensions, found {g.ndim(signal)}")
     if g.ndim(signal) == 2:
         signal = g.emit(op.expand_dims(signal, 2))
     if frame_length is None and window is None:
@@ -161,7 +163,7 @@ def tensor_scatter(
 ) -> Tensor:
     ndim = g.ndim(past_cache)
     dimension = g.axis(axis, ndim)
-    dims = g.dims(update)
+    dims = g.fitting(g.dims(update), ndim, "the shape of update")
     steps = op.reshape(_count(dims[dimension]), [-1 if d == dimension else 1 for d in range(ndim)])
     if write_indices is not None:
         steps = op.add(steps, op.reshape(write_indices, [-1, *[1] * (ndim - 1)]))

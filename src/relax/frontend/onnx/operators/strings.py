@@ -212,8 +212,16 @@ def tf_idf_vectorizer(
     return op.multiply(counts, g.const(scale))
 
 
+MOST_COLUMNS = 1 << 24
+"""Maximum number of columns of n-grams."""
+
+
 def _check_ngrams(g: Emitter, starts: Ints, columns: Ints, pooled: int) -> None:
     """Raise DiagnosticError if a pool of so many items does not hold an n-gram for each column."""
+    if not starts:
+        raise g.error("ngram_counts is empty", code="E6002")
+    if max(columns, default=0) >= MOST_COLUMNS:
+        g.unsupported(f"an n-gram in column {max(columns)}")
     ends = (*starts[1:], pooled)
     count = sum(max(end - begin, 0) // size for size, (begin, end) in enumerate(zip(starts, ends, strict=True), 1))
     if list(starts) != sorted(starts) or min((*starts, *columns), default=0) < 0 or count != len(columns):
