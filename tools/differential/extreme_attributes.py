@@ -15,7 +15,7 @@ import argparse
 import os
 import pkgutil
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -195,7 +195,7 @@ def variants(model: ModelProto, key: Key) -> Generator[tuple[str, ModelProto]]:
     written = {attribute.name: attribute for attribute in model.graph.node[index].attribute}
     places = {} if entry is None else {item.name: i for i, item in enumerate(entry.inputs) if not item.variadic}
     signature = Signatures().get(*key, opset)
-    types = {} if signature is None else signature.attributes
+    types: Mapping[str, tuple[str, ...]] = {} if signature is None else signature.attributes
     for name in sorted({*types, *written}):
         for value in _values(name, types.get(name, ()), written.get(name)):
             changed = _copy(model)
@@ -234,12 +234,13 @@ def _values(name: str, types: Sequence[str], written: AttributeProto | None) -> 
     tensors = list(_tensors((length,)))
     yield from (helper.make_attribute(name, tensor) for tensor in (tensors if "TENSOR" in types else tensors[-3:]))
     yield helper.make_attribute(name, helper.make_graph([], "g", [], []))
-    for i in range(len(written.ints) if written is not None and len(written.ints) > 1 else 0):
-        for value in INTS:
-            changed = AttributeProto()
-            changed.CopyFrom(written)
-            changed.ints[i] = value
-            yield changed
+    if written is not None and len(written.ints) > 1:
+        for i in range(len(written.ints)):
+            for value in INTS:
+                changed = AttributeProto()
+                changed.CopyFrom(written)
+                changed.ints[i] = value
+                yield changed
 
 
 def _tensors(shape: Sequence[int]) -> Iterator[TensorProto]:

@@ -225,6 +225,12 @@ class Emitter:
             raise self.error("the shape of an input is not known; its node must be emitted first")
         return tuple(dims)
 
+    def shape(self, x: RelaxExpr, ndim: int, name: str) -> Dims:
+        """The dimensions of a tensor of rank `ndim`. Raises DiagnosticError for another rank."""
+        if self.ndim(x) != ndim:
+            raise self.error(f"{name} must have {ndim} dimensions, found {self.ndim(x)}")
+        return self.dims(x)
+
     def axis(self, axis: int, ndim: int) -> int:
         """An axis counted from the front. Raises DiagnosticError if there is no such."""
         if not -ndim <= axis < ndim:

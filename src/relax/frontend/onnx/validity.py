@@ -173,6 +173,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "str": ("STRING",),
     "Ints": ("INTS",),
     "Floats": ("FLOATS",),
+    "Sequence[str]": ("STRINGS",),
     "Array": ("TENSOR",),
     "Subgraph": ("GRAPH",),
 }

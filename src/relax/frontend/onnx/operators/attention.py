@@ -34,7 +34,7 @@ def _split(g: Emitter, x: Tensor, heads: int) -> Tensor:
     """(batch, length, heads · size) as (batch, length, heads, size); a tensor of 4 dimensions has the heads second."""
     if g.ndim(x) == 4:
         return g.emit(op.permute_dims(x, (0, 2, 1, 3)))
-    batch, length, width = g.dims(x)
+    batch, length, width = g.shape(x, 3, "a query, key or value")
     return g.emit(op.reshape(x, ShapeExpr([batch, length, const(heads, "int64"), simplify(width // heads)])))
 
 
@@ -238,7 +238,7 @@ def group_query_attention(
         g.unsupported(f"GroupQueryAttention with {odd[0]}")
     heads = _grouped(g, query, key, value, num_heads, kv_num_heads)
     new = g.dims(heads.query)[1]
-    (total,) = total_sequence_length
+    total = g.single(total_sequence_length, "total_sequence_length")
     pasts = _past_lengths(g, seqlens_k, new, total)
     if do_rotary:
         if cos_cache is None or sin_cache is None:
@@ -251,7 +251,7 @@ def group_query_attention(
             for projection in (heads.query, heads.key)
         ]
         heads = Heads(turned[0], turned[1], heads.value)
-    keys = total if past_key is None else simplify(intrin.max(total, g.dims(past_key)[2]))
+    keys = total if past_key is None else simplify(intrin.max(total, g.shape(past_key, 4, "past_key")[2]))
     cached = [
         _cached(g, past, projection, pasts, keys)
         for past, projection in ((past_key, heads.key), (past_value, heads.value))
@@ -286,7 +286,7 @@ def _cached(g: Emitter, past: Tensor | None, x: Tensor, pasts: Tensor, keys: Pri
     """The cache of `keys` places, (batch, keys, heads, size): the past of each sequence, then x; 0 behind it."""
     new, held = g.dims(x)[1], const(0, "int64")
     if past is not None:
-        held = g.dims(past)[2]
+        held = g.shape(past, 4, "a past key or value")[2]
         x = g.emit(op.concat([op.permute_dims(past, (0, 2, 1, 3)), x], axis=1))
     position = g.emit(op.arange(PrimValue(keys), dtype="int64"))
     behind = g.emit(op.subtract(position, pasts))
@@ -326,7 +326,7 @@ def rotary_embedding(
 ) -> Tensor:
     if is_packed_batching or scale != 1:
         g.unsupported("RotaryEmbedding with is_packed_batching or a scale")
-    half = g.dims(cos_cache)[1]
+    half = g.shape(cos_cache, 2, "cos_cache")[1]
     if g.ndim(input) == 3 and not num_heads:
         width = g.dims(input)[2]
         if rotary_embedding_dim or not isinstance(width, IntImm) or not isinstance(half, IntImm):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from .... import op
 from ....expr import PrimValue
 from ..emitter import Emitter
 from ..registry import converter, register
-from ..values import Array, Ints, Tensor
+from ..values import Array, Floats, Ints, Tensor
 from .activation import gelu, hard_sigmoid, softmax_of_the_rest, swish
 from .math import gemm
 from .nn import conv, rms_normalization
@@ -141,7 +142,7 @@ def fused_conv(
     Z: Tensor | None = None,
     *,
     activation: str = "",
-    activation_params: Any = (),
+    activation_params: Floats = (),
     auto_pad: str = "NOTSET",
     dilations: Ints = (),
     group: int = 1,
@@ -185,11 +186,15 @@ def matmul_n_bits(
     """The weights are numbers of 2, 4 or 8 bits, packed, with a scale a block."""
     if bits not in (2, 4, 8) or g_idx is not None or weight_prepacked:
         g.unsupported("MatMulNBits with 2, 4 and 8 bits only, without g_idx: this form")
+    g.within([K, N, block_size], "each of K, N and block_size")
     blocks = -(-K // block_size)
+    _check_packed(g, B, scales, zero_points, N * blocks, -(-block_size * bits // 8))
     numbers = _unpacked(B.reshape(N, blocks, -1), bits)[..., :block_size]
     scale = scales.reshape(N, blocks, 1).astype("float32")
     zeros: Array = np.full((N, blocks, 1), 1 << (bits - 1), "uint8")
     if zero_points is not None and zero_points.dtype == np.uint8:
+        if zero_points.size != N * -(-blocks * bits // 8):
+            raise g.error(f"zero_points holds {zero_points.size} bytes for {N} rows of {blocks} blocks", code="E6003")
         zeros = np.ascontiguousarray(_unpacked(zero_points.reshape(N, -1), bits)[:, :blocks, None])
     elif zero_points is not None:
         zeros = zero_points.reshape(N, blocks, 1).astype("float32")
@@ -202,6 +207,17 @@ def matmul_n_bits(
         floats: Array = np.reshape((numbers.astype("float32") - zeros.astype("float32")) * scale, (N, -1))
         product = op.matmul(A, g.const(np.ascontiguousarray(floats[:, :K].T), str(g.dtype(A))))
     return product if bias is None else op.add(product, bias)
+
+
+def _check_packed(g: Emitter, B: Array, scales: Array, zero_points: Array | None, blocks: int, width: int) -> None:
+    """Raise DiagnosticError unless B has `width` bytes for each block, and each has a scale and a zero point."""
+    if B.dtype != np.uint8 or B.size != blocks * width:
+        raise g.error(f"B must hold {blocks * width} bytes, found {B.size} elements of {B.dtype}", code="E6003")
+    if scales.dtype == object or scales.size != blocks:
+        raise g.error(f"scales must hold {blocks} numbers, found {scales.size}", code="E6003")
+    is_packed = zero_points is None or zero_points.dtype == np.uint8
+    if zero_points is not None and not is_packed and (zero_points.dtype == object or zero_points.size != blocks):
+        raise g.error(f"zero_points must hold {blocks} numbers, found {zero_points.size}", code="E6003")
 
 
 def _unpacked(packed: Array, bits: int) -> Array:
@@ -269,7 +285,7 @@ def embed_layer_normalization(
     mask_index_type: int = 0,
 ) -> tuple[Any, ...]:
     """The sum of embeddings of words, positions and segments, normalised; and how many words each mask keeps."""
-    batch, length = g.dims(input_ids)
+    batch, length = g.shape(input_ids, 2, "input_ids")
     if position_ids is None:
         positions = op.strided_slice(position_embedding, [0], [0], [length])
     else:
@@ -305,9 +321,9 @@ def dynamic_quantize_lstm(
     R_zero_point: Tensor,
     *,
     hidden_size: int | None = None,
-    activation_alpha: Any = (),
-    activation_beta: Any = (),
-    activations: Any = (),
+    activation_alpha: Floats = (),
+    activation_beta: Floats = (),
+    activations: Sequence[str] = (),
     clip: float | None = None,
     direction: str = "forward",
     input_forget: int = 0,
@@ -333,6 +349,8 @@ def dynamic_quantize_lstm(
 
 def _dequantized(g: Emitter, weight: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
     """Weights (directions, inputs, gates) in float32, as (directions, gates, inputs)."""
+    if g.ndim(scale) not in (1, 2):
+        raise g.error(f"a scale must have 1 or 2 dimensions, found {g.ndim(scale)}")
     directions, *rest = g.dims(scale)
     shape = [directions, 1, *(rest or [1])]
     factors, zeros = (op.reshape(parameter, shape) for parameter in (scale, op.astype(zero_point, "int32")))

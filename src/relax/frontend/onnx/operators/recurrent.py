@@ -8,9 +8,7 @@ from typing import Any
 from .... import op
 from ..emitter import Emitter
 from ..registry import converter
-from ..values import Tensor
-
-Floats = Sequence[float]
+from ..values import Floats, Tensor
 
 
 def _options(

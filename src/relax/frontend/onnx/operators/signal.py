@@ -98,9 +98,12 @@ def stft(
         raise g.error(f"the signal must have 2 or 3 dimensions, found {g.ndim(signal)}")
     if g.ndim(signal) == 2:
         signal = g.emit(op.expand_dims(signal, 2))
-    if frame_length is None and window is None:
+    if frame_length is not None:
+        length = g.single(frame_length, "frame_length")
+    elif window is not None:
+        length = g.single(g.dims(window), "the shape of window")
+    else:
         raise g.error("neither window nor frame_length is given", code="E6002")
-    length = g.single(frame_length, "frame_length") if frame_length is not None else g.dims(window)[0]  # type: ignore[arg-type]
     step, size = g.single(frame_step, "frame_step"), g.dims(signal)[1]
     count = simplify((size - length) // step + 1)
     starts = op.multiply(_count(count), op.full(ShapeExpr([]), PrimValue(step), "int64"))

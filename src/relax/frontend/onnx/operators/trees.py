@@ -362,6 +362,8 @@ def _without_sets(g: Emitter, forest: Forest, members: Array | None) -> Forest:
     nodes: list[int] = np.flatnonzero(forest.mode == MODES.index("BRANCH_MEMBER")).tolist()
     if not nodes:
         return forest
+    if members is not None and members.dtype == object:
+        raise g.error("membership_values must be numbers, found strings", code="E6002")
     values: Array = np.asarray([] if members is None else members, np.float64)
     sets = np.split(values, np.flatnonzero(np.isnan(values)) + 1)
     sets = [own_set[~np.isnan(own_set)] for own_set in sets][: len(nodes)]
