@@ -239,8 +239,9 @@ def dynamic_strided_slice(x: TensorLike, begin: TensorLike, end: TensorLike, str
 def einsum(operands: TupleLike, subscripts: str) -> Call:
     """Σ of products of the operands' elements, as NumPy's einsum: "ij,jk->ik", "...ij->...ji", "ii".
 
-    Dimensions of one letter have one size, or the constant size 1, which broadcasts; so have those of an ellipsis,
-    counted from its end. Products are summed in the operands' dtype, of 16-bit and narrower floats in float32.
+    Dimensions of one letter broadcast as those of an addition do: their sizes are equal, or 1; so do those of an
+    ellipsis, counted from its end. Within one operand they are equal. Products are summed in the operands' dtype, of
+    16-bit and narrower floats in float32.
     """
 
 def equal(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
