@@ -106,11 +106,11 @@ def _rounded_sizes(node: Any, known: Mapping[str, Any]) -> list[str]:
     result: tuple[int, ...] = known[node.output[0]].shape
     scales: list[float] = known[_scales_of(node)].tolist()
     axes: list[int] = next((list(a.ints) for a in node.attribute if a.name == "axes"), list(range(len(shape))))
+    single: Any = np.float32
     sentences: list[str] = []
     for axis, scale in zip(axes, scales, strict=False):
         expected = int(shape[axis] * scale)
-        product: Any = np.float32(shape[axis]) * np.float32(scale)
-        if result[axis] != expected and result[axis] == int(product):
+        if result[axis] != expected and result[axis] == int(single(shape[axis]) * single(scale)):
             sentences.append(
                 f"{node.op_type} {node.name or node.output[0]!r} has {result[axis]} elements in dimension {axis} "
                 f"in ONNX Runtime, which rounds {shape[axis]} * {scale:g} in float32; they are {expected} by the "
