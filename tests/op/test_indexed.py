@@ -16,7 +16,7 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.struct_info import PrimStructInfo, TensorStructInfo
-from support import PLAIN_LOOPS
+from support import PLAIN_LOOPS, numbers
 
 n, m, k = (SizeVar(name, "int64") for name in "nmk")
 
@@ -242,15 +242,22 @@ def test_refused(build, expected):
     assert expected in str(error.value)
 
 
-def test_depth_of_index_tuples_must_be_constant():
+def test_kernels_of_index_tuples_of_a_dynamic_depth():
+    """The formula needs the depth: there is a kernel for each that the program meets."""
+
     @I.ir_module
     class Module:
         @R.function
         def main(x: R.Tensor((4, 3), "float32"), i: R.Tensor(("n", "d"), "int64")):
             return R.gather_nd(x, i)
 
-    with pytest.raises(DiagnosticError, match="gather_nd"):
-        relax.build(Module)
+    x = numbers(4, 3)
+    run = relax.VirtualMachine(relax.build(Module, PLAIN_LOOPS))["main"]
+    np.testing.assert_array_equal(run(x, np.array([[1], [3]])).numpy(), x[[1, 3]])
+    np.testing.assert_array_equal(run(x, np.array([[1, 2]])).numpy(), x[[1], [2]])
+    with relax.transform.PassContext(config={"relax.LegalizeOps.dispatch": False}):
+        with pytest.raises(DiagnosticError, match="cannot legalize relax.gather_nd"):
+            relax.transform.LegalizeOps()(Module)
 
 
 # --------------------------------------------------------------------------------------------- at run time

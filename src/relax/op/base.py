@@ -37,7 +37,7 @@ from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, Ten
 from ..target import Target
 from .attributes import AttributeValueError
 from .dims import collect_checks, normalize_axis
-from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, diagnose
+from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, UnknownSizeError, diagnose
 from .facts import Axes, Exactness, MixedPrecision, Permuted, pointwise
 from .known import DEFERRED, known_struct_info, remember
 from .operands import DTYPE_CLASSES, KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
@@ -255,7 +255,8 @@ class Operator(Node):
     def legalize(self, builder: Any, call: Call) -> RelaxExpr:
         """Return the replacement of a call in LegalizeOps: a call_tir of the formula, or a packed function call.
 
-        Returns the call unchanged if a rank or dtype is still unknown or the operator has neither.
+        Returns the call unchanged if a rank or dtype, or a size that the formula needs, is still unknown, or the
+        operator has neither.
         """
         if self.packed is not None:
             return self.packed_call(self.packed, call, builder)
@@ -271,6 +272,8 @@ class Operator(Node):
 
         try:
             return builder.call_te(formula, *given, primfunc_name_hint=self.kernel_name())
+        except UnknownSizeError:
+            return call
         except OperatorError as error:  # sizes became known since the call was derived, and do not fit
             shown = [Shown(operand.name, arg, known_struct_info(arg)) for operand, arg in pairs]
             raise diagnose(error, self.short_name, shown, call.span) from None

@@ -77,6 +77,10 @@ class OperatorError(Exception):
         self.hint = hint
 
 
+class UnknownSizeError(OperatorError):
+    """A size that an operator's formula needs as a constant is dynamic."""
+
+
 @dataclass(frozen=True)
 class Shown:
     """An operand of the failing call, for the notes of an error."""

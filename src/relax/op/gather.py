@@ -17,7 +17,7 @@ from ..prim import IntImm, PrimExpr, prove
 from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from .base import Gradients, Term
 from .dims import broadcast_all, check_later, normalize_axis, require_same_dim, same_dtype, tensor
-from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
+from .errors import DTYPES, OPERANDS, SHAPES, OperatorError, UnknownSizeError
 from .gradients import apply, is_float
 from .operator import Array, operator
 from .pieces import count_of, tensor_fields
@@ -206,10 +206,10 @@ class GatherND(Indexed):
 
 
 def require_depth(indices: Any) -> Any:
-    """Raise OperatorError unless the last dimension of a te.Tensor of index tuples is static."""
+    """Raise UnknownSizeError unless the last dimension of a te.Tensor of index tuples is static."""
     if constant_of(indices.shape[-1]) is None:
         message = f"the last size of indices must be a constant, found {prim_text(indices.shape[-1])}"
-        raise OperatorError(SHAPES, message, operand="indices")
+        raise UnknownSizeError(SHAPES, message, operand="indices")
     return indices
 
 

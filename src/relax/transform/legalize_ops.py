@@ -25,7 +25,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 from ..analysis.properties import LEGALIZED, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
-from ..analysis.variables import free_symbolic_vars
 from ..block_builder import BlockBuilder
 from ..derive.substitution import substitute
 from ..expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
@@ -34,7 +33,7 @@ from ..ir import Diagnostic, DiagnosticError, IRModule, Node, Op, RelaxExpr, mat
 from ..op import is_call_of, operator_of
 from ..op.intrinsic import Intrinsic
 from ..op.intrinsics import CallTIR
-from ..prim import Analyzer, IntImm
+from ..prim import Analyzer
 from ..prim import Var as PrimVar
 from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo
@@ -85,13 +84,13 @@ class _Legalizer(Rewriter):
                 return again
         try:
             result = self.apply(legalize, normal)
-            reason = self.reason(normal) if result is normal else ""
         except DiagnosticError as error:
-            result, reason = normal, "; ".join(d.message for d in error.diagnostics)
+            self.fail(normal, "; ".join(d.message for d in error.diagnostics))
+            return normal
         if result is normal and normal.op.name not in self.custom:
             result = self.dispatched(normal)
             if result is normal:
-                self.fail(normal, reason)
+                self.fail(normal, self.reason(normal))
         if result is normal:
             return normal
         result = self.rewrite(result if result.span is not None else _placed(result, normal))
@@ -116,7 +115,7 @@ class _Legalizer(Rewriter):
     def dispatched(self, call: Call) -> RelaxExpr:
         """Return a call that chooses a kernel at run time; the call itself if that would not help."""
         operator = operator_of(call)
-        if operator is None or operator.compute is None or all(map(_is_static, call.args)):
+        if operator is None or operator.compute is None:
             return call
         return dispatched(call, operator.short_name, self.builder) or call
 
@@ -171,22 +170,6 @@ def _leaves(call: Call) -> list[RelaxExpr]:
     """The arguments of a call, the fields of tuples in their place."""
     fields = [arg.fields if isinstance(arg, Tuple) else (arg,) for arg in call.args]
     return [leaf for group in fields for leaf in group]
-
-
-def _is_static(arg: RelaxExpr) -> bool:
-    """True if nothing more than the elements of an argument becomes known at run time."""
-    match arg:
-        case Tuple(fields):
-            return all(map(_is_static, fields))
-        case Var() | Constant():
-            return isinstance(arg.struct_info_, TensorStructInfo) and _is_static_tensor(arg.struct_info_)
-        case _:
-            return not free_symbolic_vars(arg)
-
-
-def _is_static_tensor(info: TensorStructInfo) -> bool:
-    dims = info.dims
-    return dims is not None and not info.dtype.is_void and all(isinstance(dim, IntImm) for dim in dims)
 
 
 def _is_told_by_info(leaf: RelaxExpr) -> bool:
