@@ -24,8 +24,11 @@ from .failures import FAILURE, SUCCESS, ProgramError
 class Command(Protocol):
     """Interface of a module of this package that is a command."""
 
-    DESCRIPTION: str
-    EXAMPLES: str
+    @property
+    def DESCRIPTION(self) -> str: ...
+
+    @property
+    def EXAMPLES(self) -> str: ...
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
