@@ -121,6 +121,37 @@ def test_a_model_runs_where_nothing_else_can_be_imported(model, packed):
     check(says(sys.executable, NOTHING_ELSE + USE, model, PYTHONPATH=str(packed)))
 
 
+@I.ir_module
+class OfAnyRank:
+    @R.function
+    def main(x: R.Tensor):
+        y = R.exp(x)
+        return y
+
+
+def test_kernels_that_are_chosen_at_run_time(tmp_path, packed):
+    """Those compiled beforehand run, and others are an error that says how to get them."""
+    path = tmp_path / "model.relax"
+    with relax.transform.PassContext(config={"relax.LegalizeOps.combinations": [("float32", 1)]}):
+        relax.build(OfAnyRank).save(path)
+    program = """
+import sys
+import numpy as np
+from relax import runtime
+
+run = runtime.VirtualMachine(runtime.load_executable(sys.argv[1]))["main"]
+print(run(np.zeros(2, "float32")).numpy().tolist())
+try:
+    run(np.zeros((2, 0), "float32"))
+except RuntimeError as error:
+    print(str(error).partition(";")[0])
+"""
+    assert says(sys.executable, NOTHING_ELSE + program, path, PYTHONPATH=str(packed)) == [
+        "[1.0, 1.0]",
+        'no kernel was compiled beforehand for operands R.Tensor("float32", ndim=2), and the compiler is not installed',
+    ]
+
+
 @pytest.mark.parametrize("name", ["llvmlite", "rich", "relax.ir", "relax.script"])
 def test_other_packages_are_out_of_reach(name, packed):
     with pytest.raises(AssertionError, match=f"No module named '{re.escape(name)}'"):

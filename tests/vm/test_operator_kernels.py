@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import relax
+from relax.ir import DiagnosticError
 from relax.runtime import Executable, operators
 from relax.script import from_source
 from relax.transform import LegalizeOps, PassContext
@@ -110,23 +111,96 @@ def test_kernels_are_compiled_once(monkeypatch):
 
 
 def test_kernels_compiled_beforehand(monkeypatch):
-    """They are part of the saved program; without the compiler there are no others."""
+    """They are part of the saved program. What happens without the compiler is tested in tests/runtime/test_alone.py."""
     mod = parse("a: R.Tensor, b: R.Tensor", "y = R.add(a, b)")
     with PassContext(config={"relax.LegalizeOps.combinations": [("float32", 1), ("float32", 2), ("int8", 1)]}):
         data = relax.build(mod).to_bytes()
-
-    class Missing:
-        def compiled(self, spec, args):
-            raise ModuleNotFoundError("No module named 'relax.vm'", name="relax.vm")
-
+    compiled = []
     monkeypatch.setattr(operators, "_kernels", {})
-    monkeypatch.setattr(operators, "_compiler", Missing())
+    monkeypatch.setattr(operators, "_compiled", lambda spec, args: compiled.append(spec))
     run = relax.VirtualMachine(Executable.from_bytes(data))["main"]
     for left, right, dtype in [((2, 3), (3,), "float32"), ((5,), (5,), "int8")]:
         a, b = numbers(*left, dtype=dtype), numbers(*right, dtype=dtype)
         np.testing.assert_array_equal(run(a, b).numpy(), a + b)
-    with pytest.raises(RuntimeError, match=r'operands R.Tensor\("float64", ndim=1\), .* the compiler is not installed'):
-        run(numbers(2, dtype="float64"), numbers(2, dtype="float64"))
+    assert compiled == []
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("float32", 2.5), ("int32", 2)])
+def test_a_scalar_has_the_dtype_that_is_declared(dtype, value):
+    """A Python number does not tell it."""
+    mod = parse(f'a: R.Tensor, p: R.Prim("{dtype}")', "y = R.add(a, p)")
+    check(mod, numbers(2, 3).astype(dtype), value)
+
+
+def test_one_tensor_is_both_operands():
+    check(parse("a: R.Tensor", "x = R.reshape(a, R.shape([6]))", "y = R.multiply(x, x)"), numbers(2, 3))
+
+
+def test_a_result_shares_no_memory_with_an_argument():
+    run = relax.VirtualMachine(relax.build(parse("a: R.Tensor", "y = R.reshape(a, R.shape([3, 2]))")))["main"]
+    argument = relax.nd.array(numbers(2, 3))
+    assert not np.shares_memory(run(argument).numpy(), argument.numpy())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("call", "arg", "message"),
+    [
+        ("R.exp(a)", relax.ShapeTuple([1, 2]), r"exp: x must be a tensor, found the shape \(1, 2\)"),
+        ("R.concat(a, axis=0)", numbers(2), "concat: tensors must be a tuple, found a tensor"),
+    ],
+)
+def test_operands_of_another_kind(call, arg, message, mode):
+    mod = parse("a: R.Object", f"y = {call}")
+    for run in (
+        relax.VirtualMachine(relax.build(mod, exec_mode=mode))["main"],
+        lambda x: relax.interpret(mod, "main", x),
+    ):
+        with pytest.raises(TypeError, match=message):
+            run(arg)
+
+
+def test_programs_that_differ_in_the_kernels_they_bring(monkeypatch):
+    mod = parse("a: R.Tensor", "y = R.exp(a)")
+    programs = []
+    for dtype in ("float32", "float64"):
+        with PassContext(config={"relax.LegalizeOps.combinations": [(dtype, 1)]}):
+            programs.append(relax.build(mod).to_bytes())
+    compiled = []
+    monkeypatch.setattr(operators, "_kernels", {})
+    monkeypatch.setattr(operators, "_compiled", lambda spec, args: compiled.append(spec))
+    for data, dtype in zip(programs, ("float32", "float64"), strict=True):
+        a = numbers(3).astype(dtype)
+        np.testing.assert_allclose(relax.VirtualMachine(Executable.from_bytes(data))["main"](a).numpy(), np.exp(a))
+    assert compiled == []
+
+
+@pytest.mark.parametrize(
+    ("combinations", "message"),
+    [
+        ([("float32", 1, 2)], "too many values to unpack"),
+        ([("float31", 1)], "float31"),
+        ([("float32", -1)], "the rank -1 is negative"),
+        ([("float32", "1")], "cannot be interpreted as an integer"),
+        (7, "not iterable"),
+        ([("float32", rank) for rank in range(17)], "2 operands of the dtypes and ranks given have 289 combinations"),
+    ],
+)
+def test_combinations_that_are_none_or_too_many(combinations, message):
+    mod = parse("a: R.Tensor, b: R.Tensor", "y = R.add(a, b)")
+    with PassContext(config={"relax.LegalizeOps.combinations": combinations}), pytest.raises(DiagnosticError) as caught:
+        relax.build(mod)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "E4017"
+    assert message in diagnostic.message
+    assert diagnostic.span is not None
+    assert diagnostic.span.line == 6
+
+
+@pytest.mark.parametrize("spec", ["", "[]", '{"format":2,"root":3,"nodes":[]}'])
+def test_a_file_whose_calls_somebody_else_wrote(spec):
+    with pytest.raises(ValueError, match="not a saved relax program|not the call of an operator"):
+        operators.run_operator(spec, None)
 
 
 def test_the_pass():
@@ -139,6 +213,6 @@ def test_the_pass():
 def test_dispatch_can_be_excluded():
     with (
         PassContext(config={"relax.LegalizeOps.dispatch": False}),
-        pytest.raises(relax.DiagnosticError, match="too little is known of its operands: R.Tensor"),
+        pytest.raises(DiagnosticError, match="too little is known of its operands: R.Tensor"),
     ):
         LegalizeOps()(parse("a: R.Tensor", "y = R.exp(a)"))

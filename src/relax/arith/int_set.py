@@ -56,12 +56,12 @@ EVERYTHING: Ends = (None, None)
 
 
 def pos_inf() -> Var:
-    """End of a set without an upper bound."""
+    """Return the symbol for +∞, the maximum of a set without an upper bound."""
     return _POS_INF
 
 
 def neg_inf() -> Var:
-    """End of a set without a lower bound."""
+    """Return the symbol for -∞, the minimum of a set without a lower bound."""
     return _NEG_INF
 
 

@@ -7,7 +7,7 @@ come from the executable that the program brings along, or from the compiler, if
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import tvm_ffi
@@ -42,8 +42,6 @@ class Compiled(NamedTuple):
 
 _kernels: Final[dict[tuple[Any, ...], Kernel | None]] = {}
 """Kernels by call and signature, those made last at the end; None where each size has a kernel of its own."""
-_programs: Final[dict[str, Executable]] = {}
-"""Executables that programs brought along, by call."""
 
 
 @builtin(RUN_OPERATOR, Effects(aliases="all"), program_errors=True)
@@ -96,7 +94,7 @@ def _kernel(spec: str, code: Any, key: tuple[Any, ...], args: Sequence[Any]) -> 
         key = (*key, tuple(map(_details, args)))
     kernel = _kernels.get(key)
     if kernel is None and code is not None:
-        kernel = _loaded(spec, code, args)
+        kernel = _loaded(code, args)
     if kernel is None:
         kernel, is_general = _compiled(spec, args)
         if not is_general:
@@ -108,14 +106,18 @@ def _kernel(spec: str, code: Any, key: tuple[Any, ...], args: Sequence[Any]) -> 
     return kernel
 
 
-def _loaded(spec: str, code: Any, args: Sequence[Any]) -> Kernel | None:
+def _loaded(code: Any, args: Sequence[Any]) -> Kernel | None:
     """Return the kernel that the program brought along for operands; None if it has none."""
     if not all(isinstance(arg, tvm_ffi.Tensor) for arg in args):
         return None
-    if spec not in _programs:
-        _programs[spec] = Executable.from_bytes(cast(bytes, numpy_view(code).tobytes()))
+    program = _program(numpy_view(code).tobytes())
     name = signature_name([(canonical_dtype(arg.dtype), len(arg.shape)) for arg in args])
-    return entry_of(_programs[spec], name) if name in _programs[spec].entry_points else None
+    return entry_of(program, name) if name in program.entry_points else None
+
+
+@lru_cache(maxsize=32)
+def _program(code: bytes) -> Executable:
+    return Executable.from_bytes(code)
 
 
 def _compiled(spec: str, args: Sequence[Any]) -> Compiled:

@@ -80,4 +80,4 @@ C_FUNCTIONS: Final = _parsed("""
     int TVMFFIObjectDecRef(ptr)
     int TVMFFIStringFromByteArray(ptr, ptr)
 """)
-"""Functions by name. `memcpy` and `memset` return nothing here: nobody asks."""
+"""Functions by name. `memcpy` and `memset` are declared without their results, which repeat an argument."""

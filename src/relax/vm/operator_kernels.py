@@ -15,10 +15,11 @@ from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Va
 from ..interpreter.operators import info_of
 from ..ir import DiagnosticError, IRModule, RelaxExpr, StructInfo, load_json
 from ..ir.transform import PassContext
-from ..op.base import operator_of
+from ..op.base import Operator, operator_of
 from ..prim import PrimExpr, SizeVar, const
 from ..runtime import Executable
 from ..runtime.operators import Compiled, Kernel, entry_of, signature_name
+from ..runtime.values import kind_of
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..transform.legalize_ops import LegalizeOps
 from ..transform.runtime_dispatch import DISPATCH, Signature
@@ -28,15 +29,17 @@ from .driver import build
 def compiled(spec: str, args: Sequence[Any]) -> Compiled:
     """Compile the call of `spec` for the dtypes and ranks of `args`, or for just these if that is too little.
 
-    Raises AssertionError for operands whose sizes or dtypes do not fit, as the interpreter does.
+    Raises AssertionError for operands whose sizes or dtypes do not fit, and TypeError for those of another kind, as the
+    interpreter does; ValueError for a `spec` that LegalizeOps does not write.
     """
-    function: Function = load_json(spec)
+    function = _read(spec)
     infos = [
         PrimStructInfo(value=const(arg, param.struct_info.dtype))
         if isinstance(param.struct_info, PrimStructInfo)
         else info_of(arg)
         for param, arg in zip(function.params, args, strict=True)
     ]
+    _check_kinds(function, infos, args)
     general = _general_function(function, infos)
     if general is not None:
         return Compiled(_kernel(general), is_general=True)
@@ -48,7 +51,7 @@ def compiled(spec: str, args: Sequence[Any]) -> Compiled:
 
 def compiled_beforehand(spec: str, signatures: Sequence[Signature]) -> bytes:
     """Return a serialised executable with a function for each signature that the operator takes; b"" if it has none."""
-    function: Function = load_json(spec)
+    function = _read(spec)
     functions: dict[str, Function] = {}
     for signature in signatures:
         general = _general_function(function, [TensorStructInfo(_sizes(rank), dtype) for dtype, rank in signature])
@@ -58,10 +61,29 @@ def compiled_beforehand(spec: str, signatures: Sequence[Signature]) -> bytes:
     return _build(IRModule(functions)).to_bytes() if functions else b""
 
 
+def _read(spec: str) -> Function:
+    """Read the function of a call, which may come from a file that somebody else wrote."""
+    function = load_json(spec)
+    body = function.body if isinstance(function, Function) else None
+    if not isinstance(body, Call) or operator_of(body) is None:
+        raise ValueError("not the call of an operator")
+    return function
+
+
+def _check_kinds(function: Function, infos: Sequence[StructInfo], args: Sequence[Any]) -> None:
+    """Raise TypeError for an operand of a kind that the operator does not take."""
+    call = cast(Call, function.body)
+    operator = cast(Operator, operator_of(call))
+    kinds = {param: (info, arg) for param, info, arg in zip(function.params, infos, args, strict=True)}
+    for operand, expr in operator.arguments(call):
+        if isinstance(expr, Var) and expr in kinds and not operand.accepts(kinds[expr][0]):
+            message = f"{operand.name} must be {operand.wanted}, found {kind_of(kinds[expr][1])}"
+            raise TypeError(f"{operator.short_name}: {message}")
+
+
 def _general_function(function: Function, infos: Sequence[StructInfo]) -> Function | None:
     """Return the function for operands of these dtypes and ranks; None if it is ill-typed, or needs sizes or values."""
-    operator = operator_of(cast(Call, function.body))
-    if operator is None or operator.rank_depends_on_sizes:
+    if cast(Operator, operator_of(cast(Call, function.body))).rank_depends_on_sizes:
         return None
     try:
         general = _specialised(function, list(map(_general, infos)))
@@ -98,7 +120,7 @@ def _specialised(function: Function, infos: Sequence[StructInfo]) -> Function:
     params: list[Var] = []
     replaced: dict[Any, Any] = {}
     for param, info in zip(function.params, infos, strict=True):
-        if not isinstance(param.struct_info, PrimStructInfo):
+        if not isinstance(param.struct_info, PrimStructInfo) or param.struct_info.value is None:
             params.append(Var(param.name_hint, info))
             replaced[param] = _with_fields(params[-1], info)
         elif isinstance(info, PrimStructInfo) and info.value is not None:

@@ -37,9 +37,10 @@ hidden = T.prim_func(prefix="relax.", linkage="hidden", attributes="nounwind")
 
 
 def texts(message: Message, **fields: str) -> tuple[str, str]:
-    """Kind and printf format of a message: the argument's name, then the numbers of `refuse`.
+    """Return the kind and the printf format of a message about an argument.
 
-    Fields are printf conversions; the default is ``%lld``.
+    The arguments of printf are the argument's name, then the numbers passed to `refuse`. `fields` are printf
+    conversions, ``%lld`` by default.
     """
     number = "%lld"
     shown = {"place": f"dimension {number}", "found": number, "expected": number, **fields}
@@ -50,16 +51,17 @@ def texts(message: Message, **fields: str) -> tuple[str, str]:
 def refuse(
     kind: T.handle, format: T.handle, messages: T.handle, row: Row, a: T.int64, b: T.int64, c: T.int64
 ) -> T.bool:
-    """Set the error of an argument; false."""
+    """Raise the error of an argument and return false."""
     set_error(kind, format, who(messages, T.int32(row.name)), a, b, c)
     return False
 
 
 @internal
 def as_double(value: T.int64, bits: T.int64) -> T.float64:
-    """An integer as a double that is the nearest value of a float of `bits`, or rounds to it.
+    """Convert an integer to the double that rounds to the nearest value of a float of `bits`.
 
-    Beyond 2^53 it is rounded to odd with at least 43 bits for narrower floats, so that rounding again is correct.
+    Beyond 2^53 the integer is rounded to odd with at least 43 bits for narrower floats, so that rounding again is
+    correct.
     """
     if bits == 64 or u64(value + (1 << 53)) <= u64(2 << 53):
         return T.float64(value)
@@ -69,7 +71,7 @@ def as_double(value: T.int64, bits: T.int64) -> T.float64:
 
 @internal
 def scalar(any: Any, messages: T.handle, row: Row, word: T.handle) -> T.bool:
-    """Check that a scalar fits its dtype. An integer for a float parameter is rounded once, to that dtype."""
+    """Check a scalar against its dtype, and write its word. An integer for a float is rounded once, to that dtype."""
     text = T.alloc_buffer((64,), "uint8", scope="local")
     words = T.decl_buffer((1,), "int64", data=word)
     value, code, bits = any.value, row.dtype & 255, (row.dtype >> 8) & 255
@@ -177,7 +179,7 @@ def tensor_fits(tensor: Tensor, messages: T.handle, row: Row, sizes: T.handle, w
 
 @internal
 def argument(any: Any, messages: T.handle, table: T.handle, row: Row, words: T.handle) -> T.bool:
-    """Check one argument, and write its words."""
+    """Check one argument against its row, and write its words."""
     kind, wanted = any.type_index, T.int32(row.kind)
     is_whole = kind == ffi.INT or kind == ffi.BOOL
     is_pointer = (wanted == ffi.POINTER and kind == ffi.NONE) or (wanted == ffi.TENSOR and kind == ffi.TENSOR_POINTER)
@@ -194,7 +196,7 @@ def argument(any: Any, messages: T.handle, table: T.handle, row: Row, words: T.h
 
 @hidden
 def arguments(count: T.int64, args: Any, messages: T.handle, table: Row, words: T.handle) -> T.int32:
-    """Check all arguments; 0, or -1 with the error set."""
+    """Check all arguments of a call. Return 0, or -1 with the error set."""
     for i in range(count):
         if not argument(args[i], messages, table, table[i], words):
             return -1
@@ -203,7 +205,10 @@ def arguments(count: T.int64, args: Any, messages: T.handle, table: Row, words: 
 
 @hidden
 def apart(count: T.int64, messages: T.handle, pairs: T.handle, words: T.handle) -> T.int32:
-    """Check that pairs of tensors do not overlap: the positions of their start and end, and a message."""
+    """Check that pairs of tensors do not overlap. Return 0, or -1 with the error set.
+
+    A row of `pairs` holds the positions of the words with the start and end of both tensors, and a message number.
+    """
     rows = T.decl_buffer((count, 3), "int64", data=pairs)
     ends = T.decl_buffer((count,), "uint64", data=words)
     for i in range(count):

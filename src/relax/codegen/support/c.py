@@ -17,7 +17,7 @@ from ...tir import PrimFunc
 
 
 class _CFunctions:
-    """C functions as attributes."""
+    """Namespace whose attributes are the C functions."""
 
     def __getattr__(self, name: str) -> Callable[..., Call]:
         function = C_FUNCTIONS.get(name)
@@ -32,36 +32,36 @@ NULL: Final = reinterpret("handle", convert(0).astype("int64"))
 
 
 def called(function: PrimFunc, *args: Any) -> Call:
-    """Call of a plain function."""
+    """Return a call of a plain function."""
     values = [convert(pointers(arg)) for arg in args]
     return call_extern(str(function.ret_type or ""), str(function.attrs["global_symbol"]), *values)
 
 
 def u64(value: Any) -> PrimExpr:
-    """An integer as one of 64 bits without sign."""
+    """Reinterpret an integer as uint64."""
     return Cast("uint64", convert(value))
 
 
 def udiv(a: Any, b: Any) -> PrimExpr:
-    """Quotient of two int64 taken as unsigned."""
+    """Return the quotient of two int64 as unsigned integers."""
     return Cast("int64", Div(u64(a), u64(b)))
 
 
 def umod(a: Any, b: Any) -> PrimExpr:
-    """Remainder of two int64 taken as unsigned."""
+    """Return the remainder of two int64 as unsigned integers."""
     return Cast("int64", Mod(u64(a), u64(b)))
 
 
 def is_size(value: Any, limit: int) -> PrimExpr:
-    """True for an int64 that is at least 0 and less than `limit`."""
+    """Return the condition 0 ≤ `value` < `limit` for an int64."""
     return u64(value) < u64(limit)
 
 
 def address(pointer: Any) -> PrimExpr:
-    """A pointer as a number."""
+    """Convert a pointer to its address as int64."""
     return reinterpret("int64", pointers(pointer))
 
 
 def pointer(number: Any) -> PrimExpr:
-    """A number as a pointer."""
+    """Convert an address to a pointer."""
     return reinterpret("handle", convert(number))

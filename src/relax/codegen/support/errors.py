@@ -35,7 +35,7 @@ hidden = T.prim_func(prefix="relax.", linkage="hidden", attributes="cold noinlin
 
 @internal
 def message(messages: T.handle, count: T.int32) -> T.handle:
-    """String number `count` of those that follow each other at `messages`."""
+    """Return string number `count` of the zero-terminated strings at `messages`."""
     at = T.alloc_var("handle", messages)
     for _ in range(count):
         at = T.handle_add_byte_offset(at, C.strlen(at) + 1)
@@ -44,13 +44,13 @@ def message(messages: T.handle, count: T.int32) -> T.handle:
 
 @internal
 def who(messages: T.handle, index: T.int32) -> T.int64:
-    """Address of a name among the messages."""
+    """Return the address of a name among the messages."""
     return address(message(messages, index * 2))
 
 
 @internal
 def set_error(kind: T.handle, format: T.handle, a: T.int64, b: T.int64, c: T.int64, d: T.int64):
-    """Set an error whose message is formatted by printf."""
+    """Set an error with a message formatted by printf."""
     text = T.alloc_buffer((1024,), "uint8", scope="local")
     C.snprintf(text, 1024, format, a, b, c, d)
     C.TVMFFIErrorSetRaisedFromCStr(kind, text)
@@ -58,13 +58,13 @@ def set_error(kind: T.handle, format: T.handle, a: T.int64, b: T.int64, c: T.int
 
 @hidden(name="raise")
 def raise_error(messages: T.handle, index: T.int32, a: T.int64, b: T.int64, c: T.int64, d: T.int64):
-    """Set the error of a message, a printf format for up to four numbers."""
+    """Set error number `index` of the messages, with up to four numbers for its printf format."""
     set_error(message(messages, index * 2), message(messages, index * 2 + 1), a, b, c, d)
 
 
 @internal
 def kind_name(kind: T.int32) -> T.int64:
-    """Address of the name of a kind of value."""
+    """Return the address of the name of a type index."""
     names = T.decl_buffer((_KIND_COUNT,), "handle", data=T.symbol_address("relax.kinds"))
     known = T.Cast("uint32", kind) < T.uint32(_KIND_COUNT)
     return address(names[T.Select(known, kind, _NO_KIND)])
@@ -72,7 +72,7 @@ def kind_name(kind: T.int32) -> T.int64:
 
 @internal
 def dtype_name(text: T.handle, dtype: T.int32) -> T.int64:
-    """Write the name of a dtype to 64 bytes of text, and return their address."""
+    """Write the name of a dtype to a buffer of 64 bytes, and return its address."""
     formats = T.decl_buffer((_FORMAT_COUNT,), "handle", data=T.symbol_address("relax.dtypes"))
     code = dtype & 255
     C.snprintf(text, 64, formats[T.Select(code < _FORMAT_COUNT, code, _HANDLE)], (dtype >> 8) & 255)
@@ -81,7 +81,7 @@ def dtype_name(text: T.handle, dtype: T.int32) -> T.int64:
 
 @internal(attributes="noinline nounwind")
 def large_pages(memory: T.handle, bytes: T.int64):
-    """Ask for the large pages that memory fills. A system without them refuses the advice, and may."""
+    """Request large pages for a block of memory. A system without them ignores the request."""
     start = address(memory)
     first = (start + (LARGE_PAGE - 1)) & -LARGE_PAGE
     last = (start + bytes) & -LARGE_PAGE
@@ -91,11 +91,11 @@ def large_pages(memory: T.handle, bytes: T.int64):
 
 @hidden(attributes="noinline optnone")
 def reserve(bytes: T.int64) -> T.handle:
-    """Memory at a multiple of 64 bytes; null on failure.
+    """Return memory aligned to 64 bytes, or null.
 
-    Large pages are asked for where the memory fills some: there are 512 times fewer page faults when it is touched
-    first (relax.runtime.tensor). It need not begin with one: the C library keeps memory that is freed only if it was
-    asked for without much of an alignment.
+    Large pages are requested for blocks that fill some: page faults at the first touch are 512 times fewer
+    (`relax.runtime.tensor`). The block is not aligned to a page, since the C library only reuses freed blocks of small
+    alignment.
     """
     memory: T.handle = C.aligned_alloc(64, bytes)
     if not T.isnullptr(memory) and u64(bytes) >= u64(LARGE_PAGE):

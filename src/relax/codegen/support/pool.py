@@ -75,10 +75,10 @@ _MOST_PARTS = STRUCTS["PoolState"].fields["part"].length
 
 @internal(attributes="nounwind noinline")
 def settle(start: T.int64, used: T.int64, mine: T.int64, count: T.int64, others: T.int32):
-    """Keep the account of regions.
+    """Update the balance of time saved and lost by regions, and make regions serial for some time after a loss.
 
-    What workers save is the time that this thread alone would have needed, as its own chunks tell, less the time that
-    passed. What k workers save is at most k times the time that passed, also if this thread was stopped in a chunk.
+    Time saved is the estimate for this thread alone, extrapolated from its own chunks, minus the elapsed time. It is
+    limited to the number of workers times the elapsed time, in case this thread was preempted in a chunk.
     """
     pool = Pool(T.symbol_address(STATE))
     now = T.cpu_clock()
@@ -101,7 +101,7 @@ def settle(start: T.int64, used: T.int64, mine: T.int64, count: T.int64, others:
 
 @internal
 def enter() -> T.bool:
-    """Take the lock of the pool, unless regions are serial for some time or another one is in progress."""
+    """Take the pool's lock; false while regions are serial or another one is in progress."""
     pool = Pool(T.symbol_address(STATE))
     until = T.atomic_load("int64", T.address_of(pool.until), "monotonic")
     if until != 0:
@@ -115,7 +115,7 @@ def enter() -> T.bool:
 
 @internal
 def publish(body: T.handle, captures: T.handle, count: T.int64, chunk: T.int64, chunks: T.int64, threads: T.int32):
-    """Write the region to the state, and divide its chunks into parts."""
+    """Write the region to the state, and divide its chunks into one part per thread."""
     pool = Pool(T.symbol_address(STATE))
     pool.body = body
     pool.captures = captures
@@ -139,7 +139,7 @@ def publish(body: T.handle, captures: T.handle, count: T.int64, chunk: T.int64, 
 
 @internal
 def open_gate(others: T.int32, workers: T.int32):
-    """Let workers take seats, and wake as many as seats would stay free."""
+    """Open the gate to workers, and wake as many as are missing."""
     pool = Pool(T.symbol_address(STATE))
     gate = T.atomic_load("int32", T.address_of(pool.gate), "monotonic")
     region = (gate >> REGION) + 1
@@ -153,7 +153,7 @@ def open_gate(others: T.int32, workers: T.int32):
 
 @internal
 def wait_for_workers(others: T.int32, chunk: T.int64, mine: T.int64, used: T.int64, ready_at: T.int64):
-    """Wait until all seats are free again."""
+    """Wait until all workers have left the region."""
     pool = Pool(T.symbol_address(STATE))
     spins = T.alloc_var("uint32", 0)
     offers = T.alloc_var("uint32", 0)

@@ -19,7 +19,7 @@ _CHUNKS = 256
 
 @internal(attributes="nounwind noinline")
 def run_serially(body: T.handle, captures: T.handle, count: T.int64, chunk: T.int64) -> T.int32:
-    """Run all chunks on this thread, up to one that fails."""
+    """Run all chunks on this thread, up to the first that fails."""
     at = T.alloc_var("int64", 0)
     while at < count:
         end = at + T.min(count - at, chunk)
@@ -31,13 +31,13 @@ def run_serially(body: T.handle, captures: T.handle, count: T.int64, chunk: T.in
 
 @internal(attributes="alwaysinline")
 def chunk_of(count: T.int64, grain: T.int64) -> T.int64:
-    """Iterations of a chunk."""
+    """Return the number of iterations of a chunk."""
     return T.max(T.truncdiv(count + (_CHUNKS - 1), _CHUNKS), T.max(T.abs(grain), 1))
 
 
 @internal(attributes="cold noinline nounwind")
 def keep_error(at: T.int64):
-    """Keep the raised error if it is that of the lowest chunk that failed."""
+    """Record the raised error if its chunk is the lowest one that failed so far."""
     pool = Pool(T.symbol_address(STATE))
     slot = T.alloc_var("handle", NULL)
     C.TVMFFIErrorMoveFromRaised(T.address_of(slot))
@@ -55,7 +55,7 @@ def keep_error(at: T.int64):
 
 @internal(attributes="nounwind noinline")
 def run_chunks(number: T.int32) -> T.int64:
-    """Claim chunks of the open region until none is left, and return the number of their iterations that ran here.
+    """Claim and run chunks of the open region until none is left; return the number of iterations run here.
 
     Chunks behind the lowest one that failed are claimed and not run.
     """

@@ -30,10 +30,10 @@ def same_masks(first: T.handle, second: T.handle) -> T.bool:
 
 @internal(attributes="nounwind noinline cold")
 def avoid(processor: T.int32, own: T.handle, given: T.handle) -> T.bool:
-    """Give up a processor; true if this thread may run on another one.
+    """Exclude a processor from this thread's affinity mask; true if the thread may run on another one.
 
-    `own` is the mask it had, `given` the one that was set here last: if the mask differs from that, somebody else has
-    set it. False where a mask has over 1,024 bits.
+    `own` is the thread's original mask, `given` the one that was set here last: a mask that differs from `given` was
+    set by other code. False for masks of over 1,024 bits.
     """
     now = T.alloc_buffer((_WORDS,), "uint64", scope="local")
     wanted = T.alloc_buffer((_WORDS,), "uint64", scope="local")
@@ -60,7 +60,7 @@ def avoid(processor: T.int32, own: T.handle, given: T.handle) -> T.bool:
 
 @internal(attributes="nounwind noinline")
 def worker(named: T.handle) -> T.handle:
-    """Run chunks of regions for ever; the pointer is the worker's number."""
+    """Run chunks of regions for ever. The argument is the worker's number."""
     pool = Pool(T.symbol_address(STATE))
     own = T.alloc_buffer((_WORDS,), "uint64", scope="local")
     given = T.alloc_buffer((_WORDS,), "uint64", scope="local")
@@ -122,9 +122,9 @@ def worker(named: T.handle) -> T.handle:
 
 @internal(attributes="nounwind noinline cold")
 def start_workers(wanted: T.int32):
-    """Start workers until there are `wanted`. One that cannot be started is not tried again.
+    """Start workers until there are `wanted`. A failed start is not retried.
 
-    Workers take no signals: a program's handlers run on its own threads.
+    Workers block all signals: a program's handlers run on its own threads.
     """
     pool = Pool(T.symbol_address(STATE))
     all = T.alloc_buffer((128,), "uint8", scope="local")

@@ -125,6 +125,13 @@ declare(
     "Return a list of the three, with `matched_buffers` of a match, or an empty list.",
 )
 declare(
+    "E4017",
+    "combinations of operands that kernels cannot be compiled for",
+    "The entry relax.LegalizeOps.combinations of PassContext's configuration is a list of pairs of dtype and rank. "
+    "Something in it is none, or the pairs have too many combinations for the operands of one call.",
+    'Write the dtypes and ranks that the program meets: `[("float32", 1), ("float32", 2)]`.',
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "

@@ -114,7 +114,7 @@ class Schedule(ScheduleBase):
         return None if self.working_on is None else self.mod.get_global_var(self.working_on)
 
     def copy(self) -> Schedule:
-        """Return an independent copy in constant time. Random variables are valid in both."""
+        """Return an independent copy in constant time. BlockRVs, LoopRVs and ExprRVs are valid in both schedules."""
         other = Schedule.__new__(Schedule)
         other.__dict__.update(self.__dict__)
         other.state, other._trace = self.state.copy(), self._trace.copy()

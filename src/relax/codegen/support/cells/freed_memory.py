@@ -39,19 +39,19 @@ DATA = (Data(f"{CELLS}kept", "KeptBlocks"),)
 
 @internal
 def kept_enter() -> T.bool:
-    """Take the lock if it is free."""
+    """Try to take the lock; return true on success."""
     return T.atomic_cmpxchg(T.address_of(Kept(KEPT).lock), 0, 1, "acquire", "monotonic") == 0
 
 
 @internal
 def kept_leave():
-    """Give back the lock."""
+    """Release the lock."""
     T.atomic_store(T.address_of(Kept(KEPT).lock), 0, "release")
 
 
 @internal
 def kept_remove(index: T.int64) -> T.handle:
-    """Remove the memory of a slot, whose place the last one takes. For the holder of the lock."""
+    """Remove a slot and move the last one to its position. The caller holds the lock."""
     kept = Kept(KEPT)
     slot = kept.blocks[index]
     memory: T.handle = slot.memory
@@ -63,7 +63,7 @@ def kept_remove(index: T.int64) -> T.handle:
 
 @internal
 def kept_oldest() -> T.int64:
-    """The slot that was filled first, of at least one. For the holder of the lock."""
+    """Return the slot that was filled first; there is at least one. The caller holds the lock."""
     kept = Kept(KEPT)
     oldest = T.alloc_var("int64", 0)
     for i in range(kept.count):
@@ -74,7 +74,7 @@ def kept_oldest() -> T.int64:
 
 @internal
 def kept_fit(bytes: T.int64) -> T.int64:
-    """The slot of the smallest memory that fits, -1 if none does. For the holder of the lock."""
+    """Return the slot of the smallest block that is large enough, or -1. The caller holds the lock."""
     kept = Kept(KEPT)
     fit = T.alloc_var("int64", -1)
     least = T.alloc_var("int64", bytes + (bytes >> 2) + 1)
@@ -88,7 +88,7 @@ def kept_fit(bytes: T.int64) -> T.int64:
 
 @internal
 def kept_shrink(bytes: T.int64):
-    """Give back what was kept first until at most `bytes` are kept. For the holder of the lock."""
+    """Free the oldest blocks until at most `bytes` are cached. The caller holds the lock."""
     kept = Kept(KEPT)
     while kept.bytes > bytes and kept.count != 0:
         C.free(kept_remove(kept_oldest()))
@@ -96,7 +96,7 @@ def kept_shrink(bytes: T.int64):
 
 @internal
 def kept_expire(now: T.int64):
-    """Give back the memory that was kept first, if it was passed over long enough. For the holder of the lock."""
+    """Free the oldest block if enough requests passed over it. The caller holds the lock."""
     kept = Kept(KEPT)
     if kept.count == 0:
         return
@@ -107,7 +107,7 @@ def kept_expire(now: T.int64):
 
 @internal
 def kept_count_used(bytes: T.int64):
-    """Count bytes in use."""
+    """Add to the bytes in use, and update their peak."""
     kept = Kept(KEPT)
     used = T.atomic_add(T.address_of(kept.used), bytes, "monotonic") + bytes
     T.atomic_max(T.address_of(kept.peak), used, "monotonic")
@@ -115,7 +115,7 @@ def kept_count_used(bytes: T.int64):
 
 @internal
 def kept_empty() -> T.int64:
-    """Give back all that is kept; its bytes."""
+    """Free all cached blocks and return their total size in bytes."""
     if not kept_enter():
         return 0
     held = Kept(KEPT).bytes
@@ -126,7 +126,7 @@ def kept_empty() -> T.int64:
 
 @internal
 def kept_take(bytes: T.int64, capacity: T.handle) -> T.handle:
-    """Memory of at least `bytes`, and how many it has; null if there is none."""
+    """Return a block of at least `bytes` and write its size to `capacity`; null if there is no memory."""
     kept = Kept(KEPT)
     has = T.decl_buffer((1,), "int64", data=capacity)
     step = T.shift_left(T.int64(1), 59 - T.int64(T.clz(bytes)))
@@ -162,7 +162,7 @@ def kept_take(bytes: T.int64, capacity: T.handle) -> T.handle:
 
 @internal
 def kept_put(memory: T.handle, bytes: T.int64):
-    """Keep memory of `kept_take` that is no longer used, or give it back."""
+    """Cache a block returned by `kept_take` that is no longer used, or free it."""
     kept = Kept(KEPT)
     T.atomic_sub(T.address_of(kept.used), bytes, "monotonic")
     if u64(bytes) > u64(MOST_KEPT) or not kept_enter():
@@ -182,7 +182,7 @@ def kept_put(memory: T.handle, bytes: T.int64):
 
 @cells
 def give_back(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """() -> the bytes that were kept, and are not now."""
+    """Packed function () -> int: free all cached blocks and return the bytes freed."""
     result.word = ffi.INT
     result.value = kept_empty()
     return 0

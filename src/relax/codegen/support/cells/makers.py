@@ -20,7 +20,7 @@ Counts = T.struct("StorageCounts")
 
 @internal(attributes="cold nounwind")
 def ask(to: Any, builtin: Any, args: Any, count: T.int32, at: T.int32, ndim: T.int32, dims: T.handle) -> T.int32:
-    """Call a builtin, with a shape as its argument number `at`."""
+    """Call a builtin that raises the error or handles the rare case, with a shape as argument number `at`."""
     place = args[at]
     clear_cell(place)
     if not shape(place, ndim, dims):
@@ -33,7 +33,7 @@ def ask(to: Any, builtin: Any, args: Any, count: T.int32, at: T.int32, ndim: T.i
 
 @internal(attributes="cold nounwind")
 def put(args: Any, at: T.int32, kind: T.int32, bits: T.int64):
-    """Write an argument that is no object."""
+    """Write an argument that is not an object to a cell."""
     cell = args[at]
     cell.word = T.int64(kind)
     cell.value = bits
@@ -41,7 +41,7 @@ def put(args: Any, at: T.int32, kind: T.int32, bits: T.int64):
 
 @cells
 def make_tensor(to: Any, builtin: Any, device: Any, dtype: T.int32, ndim: T.int32, dims: T.handle) -> T.int32:
-    """A fresh tensor."""
+    """Allocate a tensor."""
     if alloc(to, device, dtype, ndim, dims):
         return 0
     args = Any.alloc(3)
@@ -60,7 +60,7 @@ def note_peak(counts: Counts):
 
 @internal
 def free_storage(object: TensorObject, flags: T.int32):
-    """Delete a storage, whose owner counts the bytes in use: see `make_storage`."""
+    """Delete a storage whose owner counts the bytes in use (see `make_storage`)."""
     if flags & STRONG != 0:
         counts = Counts(TensorObject(object.owner).tensor.data)
         size = T.decl_buffer((1,), "int64", data=object.dims)
@@ -73,7 +73,7 @@ def free_storage(object: TensorObject, flags: T.int32):
 
 @internal
 def free_pooled(object: TensorObject, flags: T.int32):
-    """Delete a tensor over a storage of the pool."""
+    """Delete a tensor that views a storage of the VM's pool."""
     if flags & STRONG != 0:
         counts = Counts(TensorObject(object.owner).tensor.data)
         size = T.decl_buffer((1,), "int64", data=object.dims)
@@ -87,7 +87,7 @@ def free_pooled(object: TensorObject, flags: T.int32):
 
 @internal
 def hold_counts(object: TensorObject, counts: Any, deleter: T.handle):
-    """Let a storage own the tensor of the numbers, which its deleter updates."""
+    """Let a storage own the tensor of counts that its deleter updates."""
     T.atomic_add(counts.object, T.int64(1), "monotonic")
     object.owner = counts.object
     object.header.deleter = deleter
@@ -95,7 +95,7 @@ def hold_counts(object: TensorObject, counts: Any, deleter: T.handle):
 
 @internal
 def count_pooled(to: Any, pooled: Any, counts: Any, bytes: T.int64):
-    """A tensor over that of the pool, which counts as long as it lives; the latter if there is no memory."""
+    """Create a counted view of a tensor of the VM's pool, or return that tensor if memory is short."""
     size = T.alloc_var("int64", bytes)
     old = TensorObject(pooled.object)
     data: T.handle = old.tensor.data
@@ -113,9 +113,9 @@ def count_pooled(to: Any, pooled: Any, counts: Any, bytes: T.int64):
 
 @cells
 def make_storage(to: Any, builtin: Any, device: Any, counts: Any, bytes: T.int64) -> T.int32:
-    """A storage: memory of malloc if it is small; the builtin has a pool for others.
+    """Allocate a storage: small ones by malloc, others by the builtin, which has a pool.
 
-    `counts` holds a tensor of numbers (`StorageCounts`), or nothing.
+    `counts` holds a tensor of `StorageCounts`, or nothing.
     """
     if u64(bytes) <= u64(SMALL_STORAGE):
         size = T.alloc_var("int64", bytes)
@@ -149,7 +149,7 @@ def make_storage(to: Any, builtin: Any, device: Any, counts: Any, bytes: T.int64
 def make_view(
     to: Any, builtin: Any, storage: Any, offset: T.int64, dtype: T.int32, ndim: T.int32, dims: T.handle
 ) -> T.int32:
-    """A tensor in a storage."""
+    """Create a tensor in a storage."""
     if view(to, storage, offset, dtype, ndim, dims):
         return 0
     args = Any.alloc(4)
@@ -161,7 +161,7 @@ def make_view(
 
 @cells
 def make_reshaped(to: Any, builtin: Any, source: Any, ndim: T.int32, dims: T.handle) -> T.int32:
-    """A view under another shape."""
+    """Create a view of a tensor with another shape."""
     if reshape(to, source, ndim, dims):
         return 0
     args = Any.alloc(2)
@@ -171,7 +171,7 @@ def make_reshaped(to: Any, builtin: Any, source: Any, ndim: T.int32, dims: T.han
 
 @cells
 def make_copy(to: Any, builtin: Any, source: Any) -> T.int32:
-    """A fresh tensor with the contents of one."""
+    """Create a tensor with the contents of another one."""
     if copy(to, source, NULL):
         return 0
     return call(builtin, source, 1, to)
@@ -179,9 +179,9 @@ def make_copy(to: Any, builtin: Any, source: Any) -> T.int32:
 
 @cells
 def make_shape(to: Any, builtin: Any, ndim: T.int32, dims: T.handle) -> T.int32:
-    """A shape value.
+    """Create a shape.
 
-    The builtin takes no heap, the number of sizes, and for each of them a 0, which says that it is a number.
+    The builtin takes no heap, the number of sizes, and a pair for each: the code 0, for a constant, and the size.
     """
     if shape(to, ndim, dims):
         return 0

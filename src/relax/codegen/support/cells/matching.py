@@ -29,7 +29,7 @@ from .values import Any, cells, internal
 
 
 class Silent:
-    """Refusals of the checks of compiled functions: the value does not fit."""
+    """Refusals for compiled functions: the check returns false and no message is written."""
 
     failed = False
 
@@ -44,7 +44,7 @@ class Silent:
 
 @internal
 def same_number(is_float: T.bool, a: T.int64, b: T.int64) -> T.bool:
-    """Compare the bits of two numbers; of floats, their values. NaN equals itself."""
+    """Compare two numbers, floats by value; NaN equals itself."""
     if not is_float:
         return a == b
     x, y = T.reinterpret("float64", a), T.reinterpret("float64", b)
@@ -97,7 +97,7 @@ def match_dimensions(out, value, numbers, slots):
 
 @T.macro
 def match_tensor(out, value, numbers, slots, other):
-    """A dtype of 0 bits matches any; the tensor must be on the given device, or in host memory."""
+    """Match the dtype (0 bits match any), the device and the dimensions of a tensor."""
     if value.type_index != ffi.TENSOR:
         out.refuse(KIND, expected="a tensor", found=out.kind(value))
         return out.failed
@@ -130,7 +130,7 @@ def match_shape(out, value, numbers, slots, other):
 
 @T.macro
 def match_scalar(out, value, numbers, slots, other):
-    """The code of a dtype is 0 for int, 1 for uint, 6 for bool."""
+    """Match a scalar. The code of its dtype is 0 for int, 1 for uint, 6 for bool."""
     wanted = T.int32(numbers[1].value)
     code, bits = wanted & 255, (wanted >> 8) & 255
     is_int, signed = code <= 1, code == 0
@@ -148,7 +148,7 @@ def match_scalar(out, value, numbers, slots, other):
 
 @T.macro
 def match_tuple(out, value, numbers, slots, other):
-    """The null object is the empty tuple."""
+    """Match a tuple by its number of fields. The null object is the empty tuple."""
     length, fields = numbers[0].value, count(value)
     if length != 0 or value.type_index != ffi.NONE:
         if fields < 0:
@@ -161,7 +161,7 @@ def match_tuple(out, value, numbers, slots, other):
 
 @T.macro
 def match_same_sizes(out, value, numbers, slots, other):
-    """Compare with the sizes of another tensor or shape."""
+    """Match the sizes of a tensor or shape with those of another one."""
     ndim = rank(value)
     if ndim < 0 or ndim != rank(other):
         out.refuse(IS, place="the shape", found=out.dims(value), expected=out.dims(other))
@@ -179,7 +179,7 @@ CHECKS = {**KINDS, "same_sizes": match_same_sizes}
 
 
 def _fits(check):
-    """Function that returns whether a value fits."""
+    """Return a plain function that returns true if a value passes a check."""
     macro, silent = CHECKS[check], Silent()
 
     @cells(name=f"fits_{check}")

@@ -17,18 +17,18 @@ _ALIGNMENT = 64
 
 
 def tail_of(tensor, ndim):
-    """Tail of a tensor object, behind its sizes and strides."""
+    """Return the tail of a tensor object, which follows its sizes and strides."""
     return Tail(T.handle_add_byte_offset(tensor.dims, T.int64(ndim) * 16))
 
 
 def device_of(tensor):
-    """Device of a DLTensor, as a number."""
+    """Pack the device of a DLTensor into an int64."""
     return T.int64(T.Cast("uint32", tensor.device_type)) | T.int64(tensor.device_id) << 32
 
 
 @internal
 def free(object: TensorObject, flags: T.int32):
-    """Delete a tensor."""
+    """Deleter of a tensor object."""
     if flags & STRONG != 0 and not T.isnullptr(object.owner):
         C.TVMFFIObjectDecRef(object.owner)
     if flags & WEAK != 0:
@@ -41,7 +41,7 @@ def free(object: TensorObject, flags: T.int32):
 
 @internal
 def free_shape(object: T.handle, flags: T.int32):
-    """Delete a shape."""
+    """Deleter of a shape object."""
     if flags & WEAK != 0:
         C.free(object)
 
@@ -57,10 +57,10 @@ def header(object: Object, type: T.int32, deleter: T.handle):
 
 @hidden
 def tensor(device: T.int64, dtype: T.int32, ndim: T.int32, dims: T.handle, data: T.handle, room: T.int64) -> T.handle:
-    """A tensor object. Its data are `data`, or `room` fresh bytes if that is null, at a multiple of 64.
+    """Return a new tensor object, or null if there is no memory.
 
-    Memory comes from malloc, since aligned_alloc of the C library is far slower: it splits larger memory and puts the
-    pieces back.
+    Its elements are at `data`, or, if that is null, in `room` new bytes aligned to 64. Memory comes from malloc:
+    aligned_alloc of the C library is far slower, as it splits larger blocks and returns the remainders.
     """
     capacity = T.alloc_var("int64", 0)
     n = T.int64(ndim)
@@ -103,7 +103,7 @@ def tensor(device: T.int64, dtype: T.int32, ndim: T.int32, dims: T.handle, data:
 
 @cells
 def alloc(to: Any, device: Any, dtype: T.int32, ndim: T.int32, dims: T.handle) -> T.bool:
-    """A fresh tensor; false if its size is not simple to say, or there is no memory."""
+    """Allocate a tensor; false if its size in bytes overflows or there is no memory."""
     needed = bytes(dtype, ndim, dims)
     if needed < 0:
         return False
@@ -116,7 +116,7 @@ def alloc(to: Any, device: Any, dtype: T.int32, ndim: T.int32, dims: T.handle) -
 
 @internal
 def over(to: Any, source: Any, offset: T.int64, dtype: T.int32, ndim: T.int32, dims: T.handle) -> T.bool:
-    """A tensor over the memory of another one."""
+    """Create a tensor that views the memory of another one."""
     owner = TensorObject(source.object)
     viewed = owner.tensor
     start = T.handle_add_byte_offset(viewed.data, offset)
@@ -131,7 +131,7 @@ def over(to: Any, source: Any, offset: T.int64, dtype: T.int32, ndim: T.int32, d
 
 @hidden
 def held(cell: Any) -> T.int64:
-    """Bytes of a plain tensor; -1 for another value."""
+    """Return the size in bytes of a plain tensor, -1 for another value."""
     if not plain(cell) or cell.type_index != ffi.TENSOR:
         return -1
     object = TensorObject(cell.object).tensor
@@ -140,7 +140,7 @@ def held(cell: Any) -> T.int64:
 
 @cells
 def view(to: Any, storage: Any, offset: T.int64, dtype: T.int32, ndim: T.int32, dims: T.handle) -> T.bool:
-    """A tensor in a storage, `offset` bytes from its start; false if it does not fit."""
+    """Create a tensor in a storage, `offset` bytes from its start; false if it does not fit."""
     there = held(storage)
     needed = bytes(dtype, ndim, dims)
     if there < 0 or needed < 0 or offset < 0 or offset > there or needed > there - offset:
@@ -150,7 +150,7 @@ def view(to: Any, storage: Any, offset: T.int64, dtype: T.int32, ndim: T.int32, 
 
 @cells
 def reshape(to: Any, source: Any, ndim: T.int32, dims: T.handle) -> T.bool:
-    """A view under another shape; false if it has another size."""
+    """Create a view with another shape; false if the number of bytes differs."""
     there = held(source)
     if there < 0:
         return False
@@ -162,7 +162,7 @@ def reshape(to: Any, source: Any, ndim: T.int32, dims: T.handle) -> T.bool:
 
 @cells
 def copy(to: Any, source: Any, unused: T.handle) -> T.bool:
-    """A fresh tensor with the contents of one."""
+    """Create a tensor with the contents of another one; false if it is not plain or there is no memory."""
     there = held(source)
     if there < 0:
         return False
@@ -177,7 +177,7 @@ def copy(to: Any, source: Any, unused: T.handle) -> T.bool:
 
 @cells
 def shape(to: Any, ndim: T.int32, dims: T.handle) -> T.bool:
-    """A shape value; false if a dimension is no size, or there is no memory."""
+    """Create a shape; false if a dimension is invalid or there is no memory."""
     n = T.int64(ndim)
     if not sizes(dims, n):
         return False

@@ -21,7 +21,7 @@ _FEW = 32
 
 @internal
 def earlier(a: Span, b: Span) -> T.int32:
-    """Order of two spans for qsort."""
+    """Compare two spans by start address, for qsort."""
     if a.start < b.start:
         return -1
     return T.Cast("int32", a.start > b.start)
@@ -29,7 +29,7 @@ def earlier(a: Span, b: Span) -> T.int32:
 
 @internal
 def measure(spans: Span, cells: Any, count: T.int64) -> T.int64:
-    """Write the spans of tensors with elements, a few in order; their number."""
+    """Write the spans of all tensors that have elements, sorted if they are few, and return their number."""
     found = T.alloc_var("int64", 0)
     for i in range(count):
         size = held(cells[i])
@@ -52,7 +52,7 @@ def measure(spans: Span, cells: Any, count: T.int64) -> T.int64:
 
 @internal
 def drop_overlapping(spans: Span, count: T.int64, cells: Any, given: T.int64):
-    """Let go of results' memory that overlaps an argument, or what is given for a result before."""
+    """Clear the cell of each output tensor that overlaps an argument or an output tensor with a lower number."""
     used = T.alloc_var("uint64", 0)  # the end of the arguments so far
     kept = T.alloc_var("int64", 0)  # the last tensor kept for a result: its number and end
     kept_end = T.alloc_var("uint64", 0)
@@ -77,8 +77,9 @@ def drop_overlapping(spans: Span, count: T.int64, cells: Any, given: T.int64):
 
 @cells
 def keep_apart(cells: Any, arguments: T.int64, results: T.int64):
-    """Let go of the memory given for results, in the cells behind those of the arguments and of the result, where it
-    overlaps an argument or what is given for a result before.
+    """Clear the cells of output tensors that overlap an argument or an earlier output tensor.
+
+    `cells` holds the result, the arguments, then the output tensors that the caller provides.
     """
     few = Span.alloc(_FEW)
     given = arguments + 1

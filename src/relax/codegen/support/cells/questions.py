@@ -24,7 +24,7 @@ DATA = (Data(f"{CELLS}condition", words=(0, 0, 0, 6 | 8 << 8 | 1 << 16, 0, 0)),)
 
 @internal
 def sizes(dims: T.handle, count: T.int64) -> T.bool:
-    """True if all are sizes that a dimension may have."""
+    """Return true if all dimensions are valid sizes."""
     shape = T.decl_buffer((count,), "int64", data=dims)
     for i in range(count):
         if not is_size(shape[i], DIMENSION_LIMIT):
@@ -34,13 +34,13 @@ def sizes(dims: T.handle, count: T.int64) -> T.bool:
 
 @internal
 def unit(bits: T.int64) -> T.int64:
-    """Stride of neighbours: an element of 2 or 4 bits takes the room of several in its strides."""
+    """Return the stride between neighbouring elements: more than 1 for elements of 2 and 4 bits, padded to a byte."""
     return udiv(8, T.Cast("int64", T.min(u64(bits), T.uint64(8))))
 
 
 @hidden
 def bytes(dtype: T.int32, ndim: T.int32, dims: T.handle) -> T.int64:
-    """Bytes of a compact tensor; -1 if that is not simple to say."""
+    """Return the size in bytes of a compact tensor, -1 if a dimension is invalid or the size overflows."""
     bits = T.int64((dtype >> 8) & 255)
     item = (bits + 7) >> 3
     shape = T.decl_buffer((ndim,), "int64", data=dims)
@@ -60,7 +60,7 @@ def bytes(dtype: T.int32, ndim: T.int32, dims: T.handle) -> T.int64:
 
 @internal
 def is_compact(tensor: Tensor, bits: T.int64) -> T.bool:
-    """True if a tensor states the strides of a compact one."""
+    """Return true if the strides of a tensor are those of a compact one."""
     if T.isnullptr(tensor.strides):
         return False
     ndim = T.int64(tensor.ndim)
@@ -84,7 +84,7 @@ def is_compact(tensor: Tensor, bits: T.int64) -> T.bool:
 
 @cells
 def plain(cell: Any) -> T.bool:
-    """True for a value that kernels can take as it is: a tensor is compact, aligned and in host memory."""
+    """Return true if kernels take the value unchanged: a tensor must be compact, aligned and in host memory."""
     type = cell.type_index
     if type == ffi.TENSOR:
         tensor = TensorObject(cell.object).tensor
@@ -109,7 +109,7 @@ def plain(cell: Any) -> T.bool:
 
 @cells
 def rank(cell: Any) -> T.int32:
-    """Rank of a tensor or shape; -1 for another value."""
+    """Return the rank of a tensor or shape, -1 for another value."""
     if cell.type_index == ffi.TENSOR:
         return TensorObject(cell.object).tensor.ndim
     if cell.type_index == ffi.SHAPE:
@@ -119,7 +119,7 @@ def rank(cell: Any) -> T.int32:
 
 @cells
 def dim(cell: Any, axis: T.int64) -> T.int64:
-    """Size of a tensor or shape; -1 if there is none."""
+    """Return one size of a tensor or shape, -1 if there is none."""
     if axis >= T.int64(rank(cell)):
         return -1
     if cell.type_index == ffi.TENSOR:
@@ -131,7 +131,7 @@ def dim(cell: Any, axis: T.int64) -> T.int64:
 
 @cells
 def count(cell: Any) -> T.int64:
-    """Number of fields of a tuple; -1 for another value."""
+    """Return the number of fields of a tuple, -1 for another value."""
     if cell.type_index != ffi.ARRAY:
         return -1
     return Array(cell.object).size
@@ -139,7 +139,7 @@ def count(cell: Any) -> T.int64:
 
 @cells
 def field(to: Any, cell: Any, index: T.int64) -> T.bool:
-    """Put a field of a tuple into a cell; false if there is none."""
+    """Copy a field of a tuple to a cell; false if there is none."""
     if index >= count(cell):
         return False
     set_cell(to, Any(Array(cell.object).data)[index])
@@ -148,7 +148,7 @@ def field(to: Any, cell: Any, index: T.int64) -> T.bool:
 
 @cells
 def truth(cell: Any) -> T.int32:
-    """0 or 1; 2 if the value is neither a bool nor a tensor that is one."""
+    """Return the truth of a condition as 0 or 1, or 2 if the value is neither a bool nor a bool tensor of rank 0."""
     if cell.type_index == ffi.BOOL:
         return T.Cast("int32", cell.value != 0)
     numbers = T.symbol_address(f"{CELLS}condition")

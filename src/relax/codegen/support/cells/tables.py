@@ -13,7 +13,7 @@ TABLE_BYTES = T.struct_size("ProgramTable")
 
 @hidden
 def drop(table: Table):
-    """Let go of a reference to a table."""
+    """Release a reference to a table; delete it with the last one."""
     if T.atomic_sub(T.address_of(table.references), T.int64(1), "acq_rel") == 1:
         leave(table.cells, T.int64(T.Cast("uint32", table.count)))
         C.free(table)
@@ -21,7 +21,7 @@ def drop(table: Table):
 
 @hidden
 def new_table(count: T.int32) -> T.handle:
-    """A table of empty cells with one reference; null with the error set if there is no memory."""
+    """Return a table of empty cells with one reference, or null with the error set if there is no memory."""
     bytes = T.int64(count) * CELL_BYTES
     table = Table(C.malloc(TABLE_BYTES + bytes))
     if T.isnullptr(table):
@@ -36,7 +36,7 @@ def new_table(count: T.int32) -> T.handle:
 
 @cells(name="table")
 def make_table(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(values ...) -> a table of them, as a pointer."""
+    """Packed function (values …) -> pointer: create a table of the values."""
     table = Table(new_table(count))
     if T.isnullptr(table):
         return -1
@@ -52,7 +52,7 @@ def make_table(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int3
 
 @cells
 def function(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(table, address of a function's code) -> the function, which holds the table."""
+    """Packed function (table, code address) -> function that holds a reference to the table."""
     table = Table(args.object)
     made = T.alloc_var("handle", NULL)
     T.atomic_add(T.address_of(table.references), T.int64(1), "monotonic")
@@ -66,7 +66,7 @@ def function(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
 
 @cells
 def release(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(table): its maker lets go of it."""
+    """Packed function (table) -> None: release the creator's reference."""
     drop(args.object)
     return 0
 

@@ -22,21 +22,21 @@ internal = T.prim_func(prefix=CELLS, linkage="internal", attributes="nounwind")
 
 @T.macro
 def copy_cell(to, source):
-    """Copy the words of a cell."""
+    """Copy the words of a cell, without a new reference."""
     to.word = source.word
     to.value = source.value
 
 
 @T.macro
 def clear_cell(cell):
-    """Make a cell empty, without letting go of its value."""
+    """Set a cell to None without releasing its value."""
     cell.word = 0
     cell.value = 0
 
 
 @cells
 def reset(cell: Any):
-    """Let go of the value in a cell."""
+    """Release the value in a cell and set the cell to None."""
     type = cell.type_index
     cell.word = 0
     if type >= ffi.OBJECT:
@@ -45,7 +45,7 @@ def reset(cell: Any):
 
 @cells
 def keep(to: Any, source: Any):
-    """Put a value into a cell that holds nothing."""
+    """Copy a value to an empty cell, with a reference of its own."""
     copy_cell(to, source)
     if source.type_index >= ffi.OBJECT:
         T.atomic_add(source.object, T.int64(1), "monotonic")
@@ -53,7 +53,7 @@ def keep(to: Any, source: Any):
 
 @cells(name="set")
 def set_cell(to: Any, source: Any):
-    """Put a value into a cell in place of another one."""
+    """Replace the value in a cell."""
     held = Any.alloc()
     keep(held, source)
     reset(to)
@@ -62,7 +62,7 @@ def set_cell(to: Any, source: Any):
 
 @hidden
 def own(to: Any, object: T.handle, type: T.int32):
-    """Put a new object into a cell."""
+    """Move a new object to a cell."""
     reset(to)
     to.type_index = type
     to.object = object
@@ -70,14 +70,14 @@ def own(to: Any, object: T.handle, type: T.int32):
 
 @cells
 def leave(cells: Any, count: T.int64):
-    """Let go of the values in an array of cells."""
+    """Release the values in an array of cells."""
     for i in range(count):
         reset(cells[i])
 
 
 @cells
 def call(function: Any, args: Any, count: T.int32, to: Any) -> T.int32:
-    """Call a packed function, and put its result into a cell unless that is null."""
+    """Call a packed function and move its result to a cell unless that is null."""
     result = Any.alloc()
     clear_cell(result)
     status = C.TVMFFIFunctionCall(function.object, args, count, result)
@@ -92,8 +92,9 @@ def call(function: Any, args: Any, count: T.int32, to: Any) -> T.int32:
 
 @cells
 def enter(args: Any, count: T.int32, cells: Any, table: Any, known: T.bool) -> T.int32:
-    """Put arguments into registers. Those of a compiled function are values of the machine, as is known: nobody looks
-    into their tuples again.
+    """Copy arguments to registers, converted to values of the VM. Return 0, or -1 with the error set.
+
+    `known` is true if a compiled function passes them: its tuples hold values of the VM already.
     """
     C.memset(cells, 0, T.int64(count) * CELL_BYTES)
     for i in range(T.int64(count)):
@@ -119,7 +120,7 @@ def enter(args: Any, count: T.int32, cells: Any, table: Any, known: T.bool) -> T
 
 @cells(attributes="cold nounwind")
 def deeper(function: Any, args: Any, count: T.int32, depth: T.int32, result: Any) -> T.int32:
-    """Call a function with one more argument, the depth."""
+    """Call a function with the call depth as an additional argument."""
     all = Any.alloc(count + 1)
     C.memcpy(all, args, T.int64(count) * CELL_BYTES)
     last = all[count]
@@ -131,15 +132,16 @@ def deeper(function: Any, args: Any, count: T.int32, depth: T.int32, result: Any
 
 @T.prim_func(prefix=CELLS, linkage="weak", attributes="nounwind")
 def program() -> T.handle:
-    """The table that functions called without one belong to: null here, where a machine makes a table."""
+    """Return the table for functions that are called without one: null here, as the VM creates it."""
     return NULL
 
 
 @cells
 def run(self: Table, args: Any, count: T.int32, result: Any, body: T.handle, facts: Facts) -> T.int32:
-    """The packed form of a compiled function (`relax.codegen.entry`).
+    """Run a compiled function in its packed form (`relax.codegen.entry`).
 
-    Its facts are the number of its parameters, the most arguments, its registers, its cell in the table (0: none).
+    The facts are its number of parameters, the maximum number of arguments, its number of registers, and its cell in
+    the table (0 if it has none).
     """
     given = facts.given
     if count < given or count > facts.most:
@@ -185,9 +187,9 @@ def run(self: Table, args: Any, count: T.int32, result: Any, body: T.handle, fac
 
 @cells
 def call_with(function: Any, r: Any, table: Any, pointer: T.handle, told: Any, to: Any) -> T.int32:
-    """Call a function with the arguments that a constant table tells, in the form of cells, behind their number.
+    """Call a function with arguments described by a constant table: their number, then a cell for each.
 
-    They are values, and in the place of a type index what is passed in the place of a cell (`Passed`).
+    A cell is a constant, or has a code of `Passed` as its type index and stands for another value.
     """
     count = told.value
     args = Any.alloc(count)
@@ -207,7 +209,7 @@ def call_with(function: Any, r: Any, table: Any, pointer: T.handle, told: Any, t
 
 @cells(attributes="cold nounwind")
 def locate(table: Any, messages: T.handle, index: T.int32):
-    """Add a location, string number `index` of the messages, to the raised error, by the function in the table."""
+    """Add location number `index` of the messages to the raised error, by a packed function in the table."""
     to = table[1]
     if to.type_index != ffi.FUNCTION:
         return

@@ -29,7 +29,7 @@ hidden = T.prim_func(prefix=LIBRARY, linkage="hidden", attributes="nounwind")
 
 
 def _refuse(check):
-    """Function that raises the error of a check, if the value does not fit."""
+    """Return a packed function that raises the error of a check if the value does not pass it."""
     macro = CHECKS[check]
 
     @internal(name=f"refuse_{check}")
@@ -50,7 +50,7 @@ _same_sizes = _CHECKS["same_sizes"]
 
 @T.macro
 def read_size(codes, slots, axis):
-    """A size that is given as a pair of a code and a number."""
+    """Read a size given as a pair of a code and a number."""
     heap = T.decl_buffer((1,), "int64", data=slots)
     number = codes[axis * 2 + 1].value
     return T.if_then_else(codes[axis * 2].value == LOAD_SLOT, heap[number], number)
@@ -80,21 +80,22 @@ def sizes(codes: Any, ndim: T.int64, slots: T.handle) -> T.int32:
 
 @hidden
 def match_shape_value(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(value, other, context)"""
+    """Packed function (value, other, context): match a shape with another one."""
     return _same_sizes(args[0], args[1], NULL, args[1], NULL, args[2])
 
 
 @hidden
 def make_shape(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(heap, number of sizes, code and number of each)"""
+    """Packed function (heap, number of sizes, code and number of each) -> shape."""
     return sizes(args[2], args[1].value, NULL)
 
 
 @hidden
 def on_heap(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(name, position of the heap, slots, their number, notes, arguments but for the heap …)
+    """Packed function (name, heap position, slots, slot count, notes, arguments …): call a builtin with a shape heap.
 
-    Those of ``vm.builtin.match`` are the value, the kind or device, the numbers, and the context at last.
+    The arguments omit the heap. Those of ``vm.builtin.match`` are the value, the kind or device, the numbers, and the
+    context.
     """
     slots: T.handle = args[2].object
     if args[1].value == 0:
@@ -123,14 +124,14 @@ def refuse(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
 
 @T.macro
 def host_device(device):
-    """Make a cell the device cpu(0)."""
+    """Write the device cpu(0) to a cell."""
     device.word = ffi.DEVICE
     device.value = _HOST
 
 
 @hidden
 def alloc_tensor(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(shape, dtype, device)"""
+    """Packed function (shape, dtype, device) -> tensor."""
     device = Any.alloc()
     host_device(device)
     shape = Shape(args.object)
@@ -145,7 +146,7 @@ def alloc_tensor(self: T.handle, args: Any, count: T.int32, result: Any) -> T.in
 
 @hidden
 def alloc_storage(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(number of elements, or a shape; dtype): a storage is a tensor of bytes."""
+    """Packed function (number of elements or shape, dtype) -> storage, which is a tensor of bytes."""
     device = Any.alloc()
     host_device(device)
     dtype = T.int32(args[1].value)
@@ -170,7 +171,7 @@ def alloc_storage(self: T.handle, args: Any, count: T.int32, result: Any) -> T.i
 
 @hidden
 def reshape(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(tensor, shape)"""
+    """Packed function (tensor, shape) -> view."""
     shape = Shape(args[1].object)
     if objects.reshape(result, args, T.int32(shape.size), shape.data):
         return 0
@@ -183,7 +184,7 @@ def reshape(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
 
 @hidden
 def copy_tensor(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(tensor)"""
+    """Packed function (tensor) -> copy."""
     if objects.copy(result, args, NULL):
         return 0
     C.TVMFFIErrorSetRaisedFromCStr("MemoryError", _NO_COPY)
@@ -192,7 +193,7 @@ def copy_tensor(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int
 
 @hidden
 def shape_of(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(tensor)"""
+    """Packed function (tensor) -> shape."""
     if args.type_index == ffi.TENSOR:
         tensor = TensorObject(args.object).tensor
         if objects.shape(result, tensor.ndim, tensor.shape):
@@ -206,7 +207,7 @@ def shape_of(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
 
 @hidden
 def tuple_getitem(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(tuple, index)"""
+    """Packed function (tuple, index) -> field."""
     if field(result, args, args[1].value):
         return 0
     text = Text.alloc()
@@ -218,7 +219,7 @@ def tuple_getitem(self: T.handle, args: Any, count: T.int32, result: Any) -> T.i
 
 @internal
 def copy_elements(to: T.handle, source: Tensor, item: T.int64, total: T.int64):
-    """Copy the elements of a tensor with strides in order."""
+    """Copy the elements of a strided tensor to compact memory."""
     n = T.int64(source.ndim)
     dims = T.decl_buffer((n,), "int64", data=source.shape)
     strides = T.decl_buffer((n,), "int64", data=source.strides)
@@ -238,7 +239,7 @@ def copy_elements(to: T.handle, source: Tensor, item: T.int64, total: T.int64):
 
 @internal
 def compact_copy(tensor_: Tensor, result: Any) -> T.int32:
-    """A fresh compact tensor with the contents of any one in host memory."""
+    """Create a compact tensor with the contents of a strided one in host memory."""
     dtype, ndim = tensor_.dtype, tensor_.ndim
     bits = (dtype >> 8) & 255
     if tensor_.device_type != 1 or T.Cast("uint32", dtype) >> 16 != 1 or bits < 8:
@@ -260,7 +261,7 @@ def compact_copy(tensor_: Tensor, result: Any) -> T.int32:
 
 @hidden(name="import")
 def import_value(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
-    """(value): a value of the machine for an argument that is none; tensors are copied if they are not compact."""
+    """Packed function (value) -> value of the VM: strided tensors are copied to compact ones."""
     kind = args.type_index
     if kind == ffi.TENSOR_POINTER:
         return compact_copy(args.object, result)

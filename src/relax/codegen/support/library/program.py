@@ -40,7 +40,7 @@ DATA = (
 
 @internal
 def threads():
-    """Set the number of threads of parallel loops: as the environment says, or one for each processor."""
+    """Set the number of threads of parallel loops from the environment, or to the number of processors."""
     wanted = T.alloc_var("int64", 0)
     text = C.getenv(VARIABLE)
     if not T.isnullptr(text):
@@ -57,7 +57,7 @@ def threads():
 
 @internal
 def make(record: Record, cell: Any) -> T.bool:
-    """Put the value of a record into a cell; false with the error set on failure."""
+    """Write the value of a record to a cell; false with the error set on failure."""
     slot = T.alloc_var("handle", NULL)
     kind, number = record.kind, record.number
     if kind == VALUE:
@@ -118,7 +118,7 @@ def build() -> T.handle:
 
 @T.prim_func(prefix=CELLS, linkage="hidden", attributes="nounwind")
 def program() -> T.handle:
-    """The table of the library's program, which the first call builds; 1 with the error set on failure."""
+    """Return the program's table, which the first call builds; 1 with the error set on failure."""
     place = T.symbol_address(f"{LIBRARY}table_made")
     ready = T.atomic_load("handle", place, "acquire")
     if not T.isnullptr(ready):

@@ -35,7 +35,7 @@ DATA = (Data(f"{LIBRARY}kinds", texts=tuple(_KINDS.get(kind, "an object") for ki
 
 @internal
 def put_bytes(text: Text, bytes: T.handle, size: T.int64):
-    """Append bytes, as far as there is room."""
+    """Append bytes, truncated to the remaining room."""
     used = text.length
     n = T.Cast("int64", T.min(u64(size), u64(_MOST - used)))
     to: T.handle = T.handle_add_byte_offset(text.chars, used)
@@ -47,13 +47,13 @@ def put_bytes(text: Text, bytes: T.handle, size: T.int64):
 
 @internal
 def put(text: Text, chars: T.handle):
-    """Append a string of C."""
+    """Append a C string."""
     put_bytes(text, chars, C.strlen(chars))
 
 
 @internal
 def put_digits(text: Text, format: T.handle, value: T.int64):
-    """Append an integer in a format of printf."""
+    """Append an integer in a printf format."""
     digits = T.alloc_buffer((32,), "uint8", scope="local")
     C.snprintf(digits, 32, format, value)
     put(text, digits.data)
@@ -77,7 +77,7 @@ def put_float(text: Text, value: T.float64):
 
 @internal
 def put_number(text: Text, kind: T.int32, bits: T.int64):
-    """Append a number of a given kind of value, or a dimension (any other kind)."""
+    """Append a number by its type index; an unknown one is a dimension."""
     if kind == ffi.BOOL:
         put(text, T.Select(bits != 0, T.StringImm("True"), T.StringImm("False")))
     elif kind == ffi.FLOAT:
@@ -90,7 +90,7 @@ def put_number(text: Text, kind: T.int32, bits: T.int64):
 
 @internal
 def string(any: Any, length: T.handle) -> T.handle:
-    """The bytes of a string, which end in zero, and their number."""
+    """Return the zero-terminated bytes of a string, and write their number."""
     size = T.decl_buffer((1,), "int64", data=length)
     if any.type_index == ffi.SMALL_STRING:
         halves = T.decl_buffer((2,), "int32", data=any.halves)
@@ -138,7 +138,7 @@ def put_dims(text: Text, any: Any):
 
 @internal
 def put_kind(text: Text, any: Any):
-    """Append a value in a few words, with their article."""
+    """Append a short description of a value, with its article."""
     kind = any.type_index
     if kind == ffi.INT or kind == ffi.BOOL or kind == ffi.FLOAT:
         name = T.Select(kind == ffi.INT, T.StringImm("the int "), T.StringImm("the float "))
@@ -163,7 +163,7 @@ def put_kind(text: Text, any: Any):
 
 @internal
 def note(notes: Any, slot: T.int64, to: T.handle) -> T.handle:
-    """Copy the note on a slot of a shape heap, of which `notes` has all; where it begins behind its dtype."""
+    """Copy one slot's note out of `notes`, and return the position behind its dtype."""
     length = T.alloc_var("int64", 0)
     all = T.decl_buffer((1,), "uint8", data=string(notes, T.address_of(length)))
     copied = T.decl_buffer((_NOTE,), "uint8", data=to)
@@ -185,7 +185,7 @@ def note(notes: Any, slot: T.int64, to: T.handle) -> T.handle:
 
 @internal
 def put_slot(text: Text, note: T.handle, start: T.handle, value: T.int64):
-    """Append a number of the dtype with which a note begins, up to `start`."""
+    """Append the number in a slot, by the dtype at the beginning of its note."""
     floats = C.strstr(note, "float")
     kind = T.alloc_var("int32", ffi.INT)
     if not T.isnullptr(floats) and u64(address(floats)) < u64(address(start)):
@@ -201,7 +201,7 @@ def put_slot(text: Text, note: T.handle, start: T.handle, value: T.int64):
 def put_variable(
     text: Text, note: T.handle, start: T.handle, value: T.int64, between: T.handle, after: T.handle
 ) -> T.bool:
-    """Append a variable, its value and what bound it, if the note is one on a variable."""
+    """Append a variable, its value and the parameter that bound it; false if the note is on something else."""
     bound = C.strstr(start, " bound by ")
     if T.isnullptr(bound):
         return False
@@ -221,7 +221,7 @@ def put_variable(
 
 @internal
 def put_expected(text: Text, notes: Any, slot: T.int64, slots: T.handle):
-    """Append a slot of a shape heap by its note, as relax.runtime.heap describes it."""
+    """Append a description of a slot of a shape heap, as `relax.runtime.heap` writes it."""
     heap = T.decl_buffer((slot,), "int64", data=slots)
     own = T.alloc_buffer((_NOTE,), "uint8", scope="local")
     source = T.alloc_buffer((_NOTE,), "uint8", scope="local")
@@ -255,14 +255,14 @@ def put_expected(text: Text, notes: Any, slot: T.int64, slots: T.handle):
 
 
 def fail(text, kind, *parts):
-    """Statements that raise an error with a message composed of parts: texts, and calls of functions above."""
+    """Return statements that raise an error. The message is composed of strings and calls of functions above."""
     calls = [called(put, text, part) if isinstance(part, str) else part for part in parts]
     raised = C.TVMFFIErrorSetRaisedFromCStr(kind, text.chars)
     return SeqStmt([Evaluate(call) for call in (*calls, raised)])
 
 
 class Raising:
-    """Refusals of a function that returns 0, or -1 with the error set."""
+    """Refusals for shared libraries: the check raises the error, and returns 0 or -1."""
 
     failed = -1
 
@@ -270,7 +270,7 @@ class Raising:
         self.text, self.context, self.notes, self.slots = text, context, notes, slots
 
     def refuse(self, message: Message, **fields):
-        """Statements that raise an error of the message table. A field is one part or a list of parts."""
+        """Return the statements that raise an error of the message table. A field is one part or a list of parts."""
         fields["context"] = called(put_string, self.text, self.context)
         parts = []
         for text, field in message.parts():
@@ -291,7 +291,7 @@ class Raising:
         return called(put_int, self.text, value)
 
     def scalar(self, kind, bits):
-        """Message part: a number of a given kind of value, or a dimension (any other kind)."""
+        """Message part: a number by its type index; an unknown one is a dimension."""
         return called(put_number, self.text, kind, bits)
 
     def dtype(self, value):

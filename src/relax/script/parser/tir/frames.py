@@ -67,7 +67,7 @@ class BlockFrame:
     match_buffers: list[MatchBufferRegion] = field(default_factory=list[MatchBufferRegion])
     init: Stmt | None = None
     depth: int = 1
-    """Number of open bodies at the block's own statements."""
+    """Nesting depth at which the block's own statements are parsed; deeper ones are in loops and branches inside it."""
 
 
 @dataclass(frozen=True)
