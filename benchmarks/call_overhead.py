@@ -3,9 +3,10 @@
     python benchmarks/call_overhead.py [--number N] [--repeat N]
 
 Programs: a function that returns its argument, a chain of 16 calls, three small products, which take memory of their
-own, and an MLP 784-128-10 at batch 1. Ways to call: NumPy arrays, relax.nd arrays, tvm-ffi's C ABI, and that with
-memory for the result. The kernels take as long as a program that calls them more often takes longer; the last column is
-what a call takes beyond them. Numbers are microseconds of processor time, the least of several runs, taken in turns.
+own, an MLP 784-128-10 at batch 1, and a sum of tensors whose rank is known or not. Ways to call: NumPy arrays, relax.nd
+arrays, tvm-ffi's C ABI, and that with memory for the result. The kernels take as long as a program that calls them more
+often takes longer; the last column is what a call takes beyond them. Numbers are microseconds of processor time, the
+least of several runs, taken in turns.
 """
 
 from __future__ import annotations
@@ -46,6 +47,13 @@ PRODUCTS = """    @R.function
             a = R.matmul(x, w)
             b = R.matmul(a, w)
             y = R.matmul(b, w)
+            R.output(y)
+        return y
+"""
+ADD = """    @R.function
+    def main(a: {info}, b: {info}):
+        with R.dataflow():
+            y = R.add(a, b)
             R.output(y)
         return y
 """
@@ -112,7 +120,8 @@ def measured(mod: relax.IRModule, shapes: Any, mode: str, number: int, repeat: i
     held, raw = [relax.nd.array(a) for a in arrays], [tvm_ffi.from_dlpack(a) for a in arrays]
     main, by_address, longer = vm["main"], vm.get_function("main"), more.get_function("main")
     memory = tvm_ffi.from_dlpack(np.zeros(tuple(by_address(*raw).shape), "float32"))
-    given = [memory] if mode == "compiled" else []
+    is_known = isinstance(mod["main"].ret_struct_info, relax.TensorStructInfo) and mod["main"].ret_struct_info.ndim >= 0
+    given = [memory] if mode == "compiled" and is_known else []
     calls = [
         lambda: main(*arrays), lambda: main(*held), lambda: by_address(*raw), lambda: by_address(*raw, *given),
         lambda: longer(*raw),
@@ -132,6 +141,8 @@ def main() -> None:
     programs = {
         "empty": (EMPTY, ((4,),)), "16 calls": (chain(16), ((4,),)),
         "3 products": (PRODUCTS, ((1, 8), (8, 8))), "MLP": (MLP, MLP_SHAPES),
+        "sum": (ADD.format(info='R.Tensor(("n",), "float32")'), ((4,), (4,))),
+        "sum, unknown rank": (ADD.format(info="R.Tensor"), ((4,), (4,))),
     }  # fmt: skip
     for name, (text, shapes) in programs.items():
         mod = relax.script.from_source(HEAD + text)

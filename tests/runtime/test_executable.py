@@ -225,7 +225,7 @@ def test_foreign_files(data, message, tmp_path):
 def test_other_versions(version):
     data = bytearray(build().to_bytes())
     struct.pack_into("<I", data, 8, version)
-    message = f"format version {version}, this runtime reads version 8: build it again with this release$"
+    message = f"format version {version}, this runtime reads version 9: build it again with this release$"
     with pytest.raises(ExecutableError, match=message):
         Executable.from_bytes(bytes(data))
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -108,6 +112,100 @@ def test_kernels_are_compiled_once(monkeypatch):
     for size in (3, 4, 0):
         run(numbers(size), numbers(size))
     assert len(operators._kernels) == 1
+
+
+@pytest.fixture
+def misses(monkeypatch):
+    """Keys of the calls that machine code did not find a kernel for."""
+    keys = []
+    key_of = operators._key
+    monkeypatch.setattr(operators, "_key", lambda *args: keys.append(key_of(*args)) or keys[-1])
+    return keys
+
+
+def test_machine_code_chooses_kernels_that_were_met(misses):
+    run = relax.VirtualMachine(relax.build(parse("a: R.Tensor, b: R.Tensor", "y = R.add(a, b)")))["main"]
+    shapes = [((), ()), ((3,), ()), ((2, 3), (3,)), ((0,), (1,)), ((1, 2, 3), (1, 1, 1))]
+    operands = [
+        (numbers(*left, dtype=dtype), numbers(*right, dtype=dtype))
+        for dtype in ("float32", "int32", "float64")
+        for left, right in shapes
+    ]
+    for _ in range(3):
+        for a, b in operands:
+            np.testing.assert_array_equal(run(a, b).numpy(), a + b)
+    assert len(misses) == len(set(misses)) == len(operands)
+
+
+def test_machine_code_chooses_by_scalars_shapes_and_the_call(misses):
+    mod = parse(
+        'a: R.Tensor, p: R.Prim("float32"), s: R.Shape',
+        "x = R.add(a, p)", "z = R.multiply(x, p)", "w = R.reshape(z, s)", "y = R.negative(w)",
+    )  # fmt: skip
+    run = relax.VirtualMachine(relax.build(mod))["main"]
+    for sizes in [(6,), (2, 3), (6,), (3, 2), (1, 6)]:
+        a = numbers(6)
+        same(run(a, 1.5, relax.ShapeTuple(sizes)), relax.interpret(mod, "main", a, 1.5, relax.ShapeTuple(sizes)))
+    names = [key[0].rpartition("global_symbol")[2].split(chr(34))[2] for key in misses]
+    assert names == ["add", "multiply", "negative", "negative"]
+
+
+def test_kernels_for_some_sizes_or_tuples_are_chosen_by_the_runtime(misses):
+    run = relax.VirtualMachine(relax.build(parse("a: R.Tensor", "y = R.squeeze(a)")))["main"]
+    for shape in [(2, 3), (1, 3), (2, 3)]:
+        assert run(numbers(*shape)).numpy().shape == np.squeeze(numbers(*shape)).shape
+    mod = parse("a: R.Tensor, n: R.Object", "y = R.concat(n, axis=0)")
+    run = relax.VirtualMachine(relax.build(mod))["main"]
+    for count in (1, 2, 1):
+        assert run(numbers(2), (numbers(3),) * count).numpy().shape == (3 * count,)
+    assert len(misses) == 6
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_error_is_the_same_each_time(mode):
+    run = relax.VirtualMachine(relax.build(parse("a: R.Tensor, b: R.Tensor", "y = R.add(a, b)"), exec_mode=mode))[
+        "main"
+    ]
+    errors = []
+    for _ in range(3):
+        with pytest.raises(AssertionError, match="the shapes cannot be broadcast") as caught:
+            run(numbers(2, 3), numbers(4, 2))
+        errors.append((str(caught.value), caught.value.__notes__))
+    assert errors[0] == errors[1]
+
+
+def test_threads_share_the_kernels_of_a_program(misses):
+    run = relax.VirtualMachine(relax.build(parse("a: R.Tensor, b: R.Tensor", "y = R.add(a, b)")))["main"]
+    shapes = [(2,) * rank for rank in range(6)]
+
+    def work(turn):
+        for i in range(60):
+            a = numbers(*shapes[(i + turn) % len(shapes)])
+            np.testing.assert_array_equal(run(a, a).numpy(), a + a)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    met = len(misses)
+    work(0)
+    assert len(misses) == met
+
+
+def references(function):
+    """Number of references to a function of tvm-ffi."""
+    return ctypes.c_int32.from_address(function.__chandle__()).value
+
+
+def test_a_program_that_is_gone_holds_no_kernels(monkeypatch):
+    monkeypatch.setattr(operators, "_kernels", {})
+    run = relax.VirtualMachine(relax.build(parse("a: R.Tensor", "y = R.exp(a)")))["main"]
+    run(numbers(3))
+    (kernel,) = operators._kernels.values()
+    held = references(kernel.native)
+    run(numbers(4))
+    assert references(kernel.native) == held
+    del run
+    gc.collect()
+    assert references(kernel.native) == held - 1
 
 
 def test_kernels_compiled_beforehand(monkeypatch):

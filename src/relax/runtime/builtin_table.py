@@ -85,6 +85,8 @@ class Builtin:
     """True if an argument or the result exists in bytecode only: a function value, or a shape heap."""
     internal: bool
     """True if no variable of the program holds the result: a shape, a size or memory of the VM."""
+    compiled: Callable[[], Any] | None
+    """Makes the packed function by which the compiled functions of a program call the builtin, if it has its own."""
 
 
 BUILTINS: Final[dict[str, Builtin]] = {}
@@ -104,6 +106,7 @@ def builtin(
     program_errors: bool = False,
     closures: bool = False,
     internal: bool = False,
+    compiled: Callable[[], Any] | None = None,
 ) -> Callable[[FunctionT], FunctionT]:
     """Register a function as a builtin. The fields are those of `Builtin`; the default is a pure function that reads
     its arguments and returns something fresh.
@@ -130,6 +133,7 @@ def builtin(
             program_errors=program_errors,
             closures=closures,
             internal=internal,
+            compiled=compiled,
         )
         return function
 

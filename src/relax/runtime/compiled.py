@@ -150,7 +150,7 @@ def compiled_functions(
     counts: tvm_ffi.Tensor,
 ) -> dict[str, CompiledFunction]:
     """The compiled functions of these names, with a table of these values behind the fixed cells."""
-    functions = (_kept_aside(import_value), ffi_function(_note_place), first, _kept_aside(import_result))
+    functions = (kept_aside(import_value), ffi_function(_note_place), first, kept_aside(import_result))
     fixed = (*functions, max_depth, STACK_BYTES, counts)
     table = cells_function("table")(*fixed, *cells, library)
     make, release = cells_function("function"), cells_function("release")
@@ -201,7 +201,7 @@ def callee_cell(target: Any) -> tvm_ffi.Function:
     def call(*args: Any) -> Any:
         return target(*map(machine_value, args))
 
-    return _kept_aside(call)
+    return kept_aside(call)
 
 
 class MachineOfFunctions(FunctionCaller, Protocol):
@@ -228,7 +228,7 @@ def bytecode_cell(machine: MachineOfFunctions, name: str) -> tvm_ffi.Function:
             raise RuntimeError("the machine of a compiled function is gone; keep the VirtualMachine")
         return alive.call_raw(alive.function_value(name), args)
 
-    return _kept_aside(call)
+    return kept_aside(call)
 
 
 def deeper_cell(machine: MachineOfFunctions, name: str) -> tvm_ffi.Function:
@@ -241,10 +241,10 @@ def deeper_cell(machine: MachineOfFunctions, name: str) -> tvm_ffi.Function:
             raise RecursionError(f"{name}: too many calls are under way")
         return alive.call_deeper(name, tuple(map(machine_value, args[:-1])), args[-1])
 
-    return _kept_aside(call)
+    return kept_aside(call)
 
 
-def _kept_aside(function: Callable[..., Any]) -> tvm_ffi.Function:
+def kept_aside(function: Callable[..., Any]) -> tvm_ffi.Function:
     """A packed function whose Python exceptions are kept while they pass machine code."""
 
     def call(*args: Any) -> Any:

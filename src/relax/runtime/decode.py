@@ -173,6 +173,9 @@ class Linker:
         """The packed function by which compiled functions call an entry of the function table."""
         target = self.targets[index]
         if not isinstance(target, Code):
+            builtin = BUILTINS.get(self.executable.program.entries[index].name)
+            if builtin is not None and builtin.compiled is not None and target is builtin.function:
+                return builtin.compiled()
             return callee_cell(target)
         name = target.function.name
         make = deeper_cell if name in self.executable.program.compiled else bytecode_cell

@@ -46,7 +46,7 @@ from .sizes import shape_value
 from .tensor import ALIGNMENT, LARGE_PAGE, check_shape, new_tensor, numpy_view, view_tensor
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
-VERSION: Final = 8
+VERSION: Final = 9
 
 _HEADER = struct.Struct("<8sIIQ32s")
 _ENTRY = struct.Struct("<4sIQQ")

@@ -6,15 +6,17 @@ come from the executable that the program brings along, or from the compiler, if
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, cast
 
 import tvm_ffi
 
 from .builtin_table import Effects, builtin
+from .compiled import CompiledFunction, kept_aside, machine_value
 from .dtypes import canonical_dtype
 from .executable import Executable
+from .native import cells_function
 from .rooms import ModuleWhenUsed
 from .tensor import numpy_view
 from .values import is_tuple
@@ -25,11 +27,28 @@ _compiler: Final = ModuleWhenUsed("relax.vm.operator_kernels")
 
 RUN_OPERATOR: Final = "relax.run.operator"
 
-Kernel: TypeAlias = "Callable[[Sequence[Any]], Any]"
-"""A function of a list of operands."""
-
 MOST_KERNELS: Final = 1024
 """Maximum number of kernels that are kept."""
+
+
+class Kernel:
+    """A function of an executable, its only one by default, that takes and returns values of the VM."""
+
+    def __init__(self, executable: Executable, name: str | None = None) -> None:
+        self._program = _machine.VirtualMachine(executable)
+        self._entry = self._program[name or executable.entry_points[0]]
+        self._compiled: CompiledFunction | None = self._entry.target.compiled
+
+    @property
+    def native(self) -> tvm_ffi.Function | None:
+        """Machine code of the function, if it has some."""
+        return None if self._compiled is None else self._compiled.function
+
+    def __call__(self, args: Sequence[Any]) -> Any:
+        """Call the function; an error carries no call sites yet, like one of its machine code."""
+        if self._compiled is None:
+            return self._program.call_unchecked(self._entry, args)
+        return self._compiled(*args)
 
 
 class Compiled(NamedTuple):
@@ -44,24 +63,35 @@ _kernels: Final[dict[tuple[Any, ...], Kernel | None]] = {}
 """Kernels by call and signature, those made last at the end; None where each size has a kernel of its own."""
 
 
-@builtin(RUN_OPERATOR, Effects(aliases="all"), program_errors=True)
+def _native_choice() -> tvm_ffi.Function:
+    """Return a packed function like `run_operator` that calls a kernel's machine code itself when it meets operands of
+    the same dtypes and ranks again (`relax.codegen.support.cells.kernels`).
+    """
+    return cells_function("kernel_table")(kept_aside(_run_and_hold))
+
+
+@builtin(RUN_OPERATOR, Effects(aliases="all"), program_errors=True, compiled=_native_choice)
 def run_operator(spec: str, code: Any, *args: Any) -> Any:
     """Run the operator of `spec`, a call as a function in JSON, on operands of any dtype and rank.
 
     `code` is an executable with kernels for some combinations, as uint8, or None. Raises RuntimeError for another
     combination if the compiler is not installed, and what the compiled operator raises.
     """
-    key = (spec, *map(_signature, args))
-    kernel = _kernels.get(key)
-    if kernel is None:
-        kernel = _kernel(spec, code, key, args)
-    return kernel(args)
+    return _kernel(spec, code, _key(spec, args), args)(args)
 
 
-def entry_of(executable: Executable, name: str | None = None) -> Kernel:
-    """Return a function of an executable, its only one by default, that takes and returns values of the VM."""
-    program = _machine.VirtualMachine(executable)
-    return partial(program.call_unchecked, program[name or executable.entry_points[0]])
+def _run_and_hold(cell: Any, spec: Any, code: Any, *args: Any) -> Any:
+    """Run an operator; hand its kernel over in `cell` if it is for all operands of the same dtypes and ranks."""
+    text, operands = str(spec), tuple(map(machine_value, args))
+    key = _key(text, operands)
+    kernel = _kernel(text, code, key, operands)
+    if kernel.native is not None and _kernels.get(key) is kernel and not any(map(is_tuple, operands)):
+        cells_function("hold_kernel")(cell, kernel.native)
+    return kernel(operands)
+
+
+def _key(spec: str, args: Sequence[Any]) -> tuple[Any, ...]:
+    return (spec, *map(_signature, args))
 
 
 def signature_name(signature: Sequence[tuple[str, int]]) -> str:
@@ -89,10 +119,13 @@ def _details(value: Any) -> Any:
 
 def _kernel(spec: str, code: Any, key: tuple[Any, ...], args: Sequence[Any]) -> Kernel:
     """Return the kernel for some operands, loaded or compiled if it is not at hand."""
-    # Two threads may both make a kernel; one of the two is kept.
-    if key in _kernels and _kernels[key] is None:
-        key = (*key, tuple(map(_details, args)))
     kernel = _kernels.get(key)
+    if kernel is not None:
+        return kernel
+    # Two threads may both make a kernel; one of the two is kept.
+    if key in _kernels:
+        key = (*key, tuple(map(_details, args)))
+        kernel = _kernels.get(key)
     if kernel is None and code is not None:
         kernel = _loaded(code, args)
     if kernel is None:
@@ -112,7 +145,7 @@ def _loaded(code: Any, args: Sequence[Any]) -> Kernel | None:
         return None
     program = _program(numpy_view(code).tobytes())
     name = signature_name([(canonical_dtype(arg.dtype), len(arg.shape)) for arg in args])
-    return entry_of(program, name) if name in program.entry_points else None
+    return Kernel(program, name) if name in program.entry_points else None
 
 
 @lru_cache(maxsize=32)

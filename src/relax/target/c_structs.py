@@ -235,6 +235,24 @@ declare(
     """,
 )
 declare(
+    "KernelTable",
+    """
+    int64 count
+    pointer missing
+    int64[256] buckets
+    """,
+)
+declare(
+    "KernelEntry",
+    """
+    int64 next
+    pointer kernel
+    pointer spec
+    int64 count
+    int64[0] kinds
+    """,
+)
+declare(
     "MessageText",
     """
     int64 length

@@ -7,6 +7,7 @@ A kernel is compiled for operands of the same dtypes and ranks. An operator that
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any, cast
 
 from ..block_builder import BlockBuilder
@@ -18,7 +19,7 @@ from ..ir.transform import PassContext
 from ..op.base import Operator, operator_of
 from ..prim import PrimExpr, SizeVar, const
 from ..runtime import Executable
-from ..runtime.operators import Compiled, Kernel, entry_of, signature_name
+from ..runtime.operators import Compiled, Kernel, signature_name
 from ..runtime.values import kind_of
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..transform.legalize_ops import LegalizeOps
@@ -54,7 +55,8 @@ def compiled_beforehand(spec: str, signatures: Sequence[Signature]) -> bytes:
     function = _read(spec)
     functions: dict[str, Function] = {}
     for signature in signatures:
-        general = _general_function(function, [TensorStructInfo(_sizes(rank), dtype) for dtype, rank in signature])
+        infos = [TensorStructInfo(_sizes(rank, i), dtype) for i, (dtype, rank) in enumerate(signature)]
+        general = _general_function(function, infos)
         if general is not None:
             name = signature_name(signature)
             functions[name] = general.replace(attrs={**general.attrs, "global_symbol": name})
@@ -86,7 +88,7 @@ def _general_function(function: Function, infos: Sequence[StructInfo]) -> Functi
     if cast(Operator, operator_of(cast(Call, function.body))).rank_depends_on_sizes:
         return None
     try:
-        general = _specialised(function, list(map(_general, infos)))
+        general = _specialised(function, list(map(_general, infos, count())))
         with PassContext(config={DISPATCH: False}):
             LegalizeOps()(IRModule.from_expr(general))
     except DiagnosticError:
@@ -94,23 +96,23 @@ def _general_function(function: Function, infos: Sequence[StructInfo]) -> Functi
     return general
 
 
-def _general(info: StructInfo) -> StructInfo:
-    """Replace the sizes and values in struct info by unknown ones."""
+def _general(info: StructInfo, position: int) -> StructInfo:
+    """Replace the sizes and values in the struct info of an operand by unknown ones."""
     match info:
         case TensorStructInfo():
-            return TensorStructInfo(_sizes(info.ndim), info.dtype)
+            return TensorStructInfo(_sizes(info.ndim, position), info.dtype)
         case ShapeStructInfo():
-            return ShapeStructInfo(_sizes(info.ndim))
+            return ShapeStructInfo(_sizes(info.ndim, position))
         case PrimStructInfo():
             return PrimStructInfo(info.dtype)
         case TupleStructInfo(fields):
-            return TupleStructInfo(tuple(map(_general, fields)))
+            return TupleStructInfo(tuple(_general(field, position) for field in fields))
         case _:
             return info
 
 
-def _sizes(count: int) -> list[PrimExpr]:
-    return [SizeVar(f"s{axis}", "int64") for axis in range(count)]
+def _sizes(rank: int, position: int) -> list[PrimExpr]:
+    return [SizeVar(f"x{position}_{axis}", "int64") for axis in range(rank)]
 
 
 def _specialised(function: Function, infos: Sequence[StructInfo]) -> Function:
@@ -147,7 +149,7 @@ def _with_fields(expr: RelaxExpr, info: StructInfo) -> RelaxExpr:
 
 
 def _kernel(function: Function) -> Kernel:
-    return entry_of(_build(IRModule.from_expr(function)))
+    return Kernel(_build(IRModule.from_expr(function)))
 
 
 def _build(module: IRModule) -> Executable:
