@@ -62,7 +62,11 @@ def arguments() -> argparse.Namespace:
 
 # ------------------------------------------------------------------------------------------- one process
 
+ERASED = "erased_agree"
+"""The property of programs that know less of their values (`differential.erasing`)."""
+
 EVERY = {
+    ERASED: 4,
     "passes_keep": 4,
     "orders_keep": 3,
     "prints_and_parses": 3,
@@ -103,6 +107,7 @@ ONNX_SHARE, ONNX_TOGETHER = 40, 20
 def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str], list[dict[str, Any]]]:
     """Make one program and check it: the features it has, and the failures. In its turn, some PrimFuncs."""
     from differential import properties
+    from differential.erasing import erased_agree
 
     if names == [ONNX] or (index % ONNX_SHARE == 1 and (names is None or ONNX in names)):
         return check_onnx(seed)
@@ -117,7 +122,7 @@ def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str],
     program, cases = program_of(seed)
     if program.is_refused():
         return Counter({REFUSED: 1}), []
-    for number, (name, holds) in enumerate(properties.PROPERTIES.items()):
+    for number, (name, holds) in enumerate({**properties.PROPERTIES, ERASED: erased_agree}.items()):
         if names is not None and name not in names:
             continue
         if names is None and (index + number) % EVERY.get(name, 1):
@@ -263,13 +268,16 @@ def program_of(seed: str) -> tuple[Any, list[list[Any]]]:
 def reduced(failure: dict[str, Any], seconds: float) -> str:
     """The ready test of a failure."""
     from differential import properties, tir_reducer
+    from differential.erasing import erased_agree
     from differential.kernel_properties import kernels_agree
     from differential.reducer import ready_test, reduce
     from differential.schedule_properties import fewer_moves, schedules_agree
     from differential.tir_properties import tir_agrees
 
     program, cases = program_of(failure["seed"])
-    special: dict[str, Any] = {TIR: tir_agrees, SCHEDULES: schedules_agree, KERNELS: kernels_agree}
+    special: dict[str, Any] = {
+        TIR: tir_agrees, SCHEDULES: schedules_agree, KERNELS: kernels_agree, ERASED: erased_agree,
+    }  # fmt: skip
     is_tir = failure["property"] in (TIR, SCHEDULES)
     holds = special.get(failure["property"]) or properties.PROPERTIES[failure["property"]]
     options = {"exact": program.exact, **failure["options"]}

@@ -64,7 +64,7 @@ class Failure(AssertionError):
 
 
 @contextlib.contextmanager
-def _narrowed(**options: Any) -> Iterator[None]:
+def narrowed(**options: Any) -> Iterator[None]:
     """Failures within are found again with these options."""
     try:
         yield
@@ -112,7 +112,7 @@ MODES: dict[str, Callable[[IRModule], Callable[..., Any]]] = {
 """The execution modes: for each, how a module's main is made callable."""
 
 
-def _attempt(kind: str, action: Callable[[], Any]) -> Any:
+def attempt(kind: str, action: Callable[[], Any]) -> Any:
     """What an action gives; that it fails is a failure."""
     try:
         return action()
@@ -123,7 +123,7 @@ def _attempt(kind: str, action: Callable[[], Any]) -> Any:
         raise Failure(f"{kind} {type(error).__name__}", f"{first}\n{error}") from error
 
 
-def _compare(
+def compare(
     kind: str, expected: Iterable[Outcome], found: Iterable[Outcome], exact: str, cases: Sequence[Case]
 ) -> None:
     for wanted, got, case in zip(expected, found, cases, strict=True):
@@ -147,9 +147,9 @@ def agrees(text: str, cases: Sequence[Case], exact: bool = True, modes: Sequence
     how = harness.precision(text, exact)
     expected = interpreted(mod, cases)
     for mode in MODES if modes is None else modes:
-        with _narrowed(modes=[mode]):
-            main = _attempt(f"building for {mode}", lambda: MODES[mode](mod))  # noqa: B023
-            _compare(mode, expected, [harness.run(main, case) for case in cases], how, cases)
+        with narrowed(modes=[mode]):
+            main = attempt(f"building for {mode}", lambda: MODES[mode](mod))  # noqa: B023
+            compare(mode, expected, [harness.run(main, case) for case in cases], how, cases)
 
 
 GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
@@ -240,7 +240,7 @@ def _apply(name: str, make: Callable[[], Pass], mod: IRModule) -> IRModule:
         assert_well_formed(after)
         return after
 
-    return _attempt(f"after {name}", apply)
+    return attempt(f"after {name}", apply)
 
 
 def _idempotent(name: str, make: Callable[[], Pass], mod: IRModule) -> None:
@@ -256,19 +256,19 @@ def passes_keep(text: str, cases: Sequence[Case], exact: bool = True, names: Seq
     expected = interpreted(mod, cases)
     for name, make in GRAPH_PASSES.items():
         if names is None or name in names:
-            with _narrowed(names=[name]):
+            with narrowed(names=[name]):
                 after = _apply(name, make, mod)
                 if after is not mod:
                     found = interpreted(after, cases)
-                    _compare(f"after {name}", _as_after([name], expected, found), found, how, cases)
+                    compare(f"after {name}", _as_after([name], expected, found), found, how, cases)
                 _idempotent(name, make, after)
     lowered = mod
     for name, make in LOWERING.items():
-        with _narrowed(names=[name]):
+        with narrowed(names=[name]):
             before, lowered = lowered, _apply(name, make, lowered)
             if lowered is not before and (names is None or name in names):
                 found = interpreted(lowered, cases)
-                _compare(f"after lowering to {name}", _as_after([name], expected, found), found, how, cases)
+                compare(f"after lowering to {name}", _as_after([name], expected, found), found, how, cases)
                 _idempotent(name, make, lowered)
 
 
@@ -280,12 +280,12 @@ def orders_keep(text: str, cases: Sequence[Case], exact: bool = True, order: Seq
     expected = interpreted(mod, cases)
     made = {**GRAPH_PASSES, **LOWERING}
     for done, name in enumerate(names, 1):
-        with _narrowed(order=list(names[:done])):
+        with narrowed(order=list(names[:done])):
             before, mod = mod, _apply(name, made[name], mod)
             if mod is before:
                 continue
             found = interpreted(mod, cases)
-            _compare(f"after {name}", _as_after(names[:done], expected, found), found, how, cases)
+            compare(f"after {name}", _as_after(names[:done], expected, found), found, how, cases)
             if name in ("ConvertToDataflow", "InlinePrivateFunctions"):
                 expected = found  # errors of what stands in a block now may vanish; they name other functions
 
@@ -378,7 +378,7 @@ def _round_trip(where: str, mod: IRModule) -> None:
         assert isinstance(found, IRModule)
         return found
 
-    parsed = _attempt(f"parsing what was printed {where}:", again)
+    parsed = attempt(f"parsing what was printed {where}:", again)
     try:
         assert_structural_equal(parsed, mod)
     except Exception as error:
@@ -395,16 +395,16 @@ def saves_and_loads(text: str, cases: Sequence[Case], exact: bool = True) -> Non
     if not structural_equal(relax.ir.load_json(json), mod):
         raise Failure("a module saved and loaded is another one", mod.script())
     with harness.quiet():
-        executable = _attempt("building", lambda: relax.build(mod, "llvm"))
+        executable = attempt("building", lambda: relax.build(mod, "llvm"))
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "program.rxe")
         executable.save(path)
-        loaded = _attempt("loading", lambda: relax.load_executable(path))
+        loaded = attempt("loading", lambda: relax.load_executable(path))
     if loaded.as_text() != executable.as_text():
         raise Failure("an executable saved and loaded is another text", loaded.as_text())
     before, after = machine(executable), machine(loaded)
     expected = [harness.run(before, case) for case in cases]
-    _compare("loaded", expected, [harness.run(after, case) for case in cases], how, cases)
+    compare("loaded", expected, [harness.run(after, case) for case in cases], how, cases)
 
 
 ELSEWHERE = """
@@ -504,7 +504,7 @@ def binds(text: str, cases: Sequence[Case], exact: bool = True) -> None:
             ):
                 continue
             raise Failure(f"BindSymbolicVars {error.diagnostics[0].code}", str(error)) from error
-        _compare("after BindSymbolicVars", [expected], interpreted(bound, [case]), how, [case])
+        compare("after BindSymbolicVars", [expected], interpreted(bound, [case]), how, [case])
 
 
 class _Lines(Interpreter):
@@ -635,4 +635,4 @@ PROPERTIES: dict[str, Callable[..., None]] = {
 }
 """Every property, by name."""
 
-__all__ = ["MODES", "PROPERTIES", "Case", "Failure", *PROPERTIES]
+__all__ = ["MODES", "PROPERTIES", "Case", "Failure", "attempt", "compare", "narrowed", *PROPERTIES]

@@ -411,7 +411,9 @@ def ready_test(
     note = "".join(f"    # {line}\n" for line in comment.splitlines()[:3])
     more = "".join(f", {name}={value!r}" for name, value in options.items())
     exactly = "" if exact else ", exact=False"
-    modules = {"tir_agrees": "tir_properties", "schedules_agree": "schedule_properties"}
+    modules = {
+        "tir_agrees": "tir_properties", "schedules_agree": "schedule_properties", "erased_agree": "erasing",
+    }  # fmt: skip
     module = modules.get(property_name, "properties")
     return (
         f"import textwrap\n\nimport numpy as np\nimport relax\nfrom differential import {module}\n\n\n"

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import tvm_ffi
 
-from .builtin_table import Effects, builtin
+from .builtin_table import builtin
 from .compiled import CompiledFunction, kept_aside, machine_value
 from .dtypes import canonical_dtype
 from .executable import Executable
@@ -70,7 +70,7 @@ def _native_choice() -> tvm_ffi.Function:
     return cells_function("kernel_table")(kept_aside(_run_and_hold))
 
 
-@builtin(RUN_OPERATOR, Effects(aliases="all"), program_errors=True, compiled=_native_choice)
+@builtin(RUN_OPERATOR, program_errors=True, compiled=_native_choice)
 def run_operator(spec: str, code: Any, *args: Any) -> Any:
     """Run the operator of `spec`, a call as a function in JSON, on operands of any dtype and rank.
 
