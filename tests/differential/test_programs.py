@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from differential import properties
+from differential.erasing import erased, erased_agree
 from differential.generator import SIZES, inputs, programs, random_program
 
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
@@ -34,6 +35,21 @@ def test_compiled_programs_do_what_the_interpreter_does(run):
 def test_effects_and_errors_too(run):
     program, cases = run
     properties.agrees(program.text, cases, program.exact)
+
+
+@fewer
+@given(runs())
+def test_programs_that_know_less_of_their_values_do_the_same(run):
+    program, cases = run
+    erased_agree(program.text, cases, program.exact)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_less_is_known_of_variables(seed):
+    program = random_program(seed)
+    less = erased(program.text, seed)
+    assert less is None or properties.parse(less).script() != properties.parse(program.text).script()
+    assert less == erased(program.text, seed)
 
 
 @fewer

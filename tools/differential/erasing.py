@@ -62,14 +62,16 @@ def erased(text: str, seed: int) -> str | None:
 
 
 def _tensors(mod: IRModule) -> dict[str, TensorStructInfo]:
-    """The struct info of variables that are bound to tensors, by name."""
-    found: dict[str, TensorStructInfo] = {}
+    """The struct info of variables that are bound to tensors, by name; without names that several variables have."""
+    found: dict[str, StructInfo | None] = {}
     for function in mod.functions.values():
         for var in all_vars(function) if isinstance(function, Function) else ():
-            info: StructInfo | None = var.struct_info_
-            if isinstance(info, TensorStructInfo) and info.dtype and info.ndim >= 0:
-                found[var.name_hint] = info
-    return found
+            found[var.name_hint] = None if var.name_hint in found else var.struct_info_
+    return {
+        name: info
+        for name, info in found.items()
+        if isinstance(info, TensorStructInfo) and info.dtype and info.ndim >= 0
+    }
 
 
 def _annotated(text: str, chosen: dict[str, str]) -> str:
