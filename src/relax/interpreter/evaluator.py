@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import FunctionType
 from typing import Any, Final, cast
 
@@ -38,6 +39,7 @@ from ..expr import (
     Var,
     VarBinding,
 )
+from ..extern_modules import extern_modules
 from ..info.mapping import bound_in
 from ..info.relations import is_base_of
 from ..info.runtime import runtime_device
@@ -51,6 +53,7 @@ from ..runtime.calling import bind_arguments, check_count, import_arguments
 from ..runtime.closure import Closure
 from ..runtime.devices import cpu
 from ..runtime.dtypes import ffi_dtype
+from ..runtime.modules import functions_of
 from ..runtime.ops import truth
 from ..runtime.sizes import shape_value
 from ..runtime.tensor import tensor_of_numpy, to_device
@@ -95,6 +98,10 @@ class Interpreter:
         self._depth = 0
         self._foreign: BaseException | None = None
         self._located: tuple[BaseException, Environment] | None = None
+
+    @cached_property
+    def _extern_functions(self) -> dict[str, tvm_ffi.Function]:
+        return functions_of(extern_modules(self.mod))
 
     # --------------------------------------------------------------------- called from outside
 
@@ -231,13 +238,16 @@ class Interpreter:
         return Closure(self, name, Code(function, scope, own), (), runtime_info)
 
     def extern_value(self, name: str) -> Any:
-        """A function by its symbol: a PrimFunc of the module, else what the process has registered.
+        """A function by its symbol: a PrimFunc of the module, a function of the modules of other kinds that it has, a
+        builtin, else what the process has registered.
 
         Raises ValueError if there is none.
         """
         for global_var, function in self.mod.functions.items():
             if isinstance(function, PrimFunc) and function.attrs.get("global_symbol") == name:
                 return self.global_value(global_var.name_hint)
+        if name in self._extern_functions:
+            return self._extern_functions[name]
         if name in BUILTINS:
             return BUILTINS[name].function
         registered = tvm_ffi.get_global_func(name, allow_missing=True)

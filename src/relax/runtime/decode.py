@@ -107,6 +107,7 @@ class Linker:
         self.devices = devices
         self.allocator = allocator
         self.library = executable.library()
+        self.functions_of_modules = executable.module_functions()
         self.codes = {name: Code(function) for name, function in executable.functions.items()}
         self.targets = self._resolve_all()
         self._link_compiled()
@@ -137,11 +138,13 @@ class Linker:
         return targets
 
     def _resolve(self, kind: str, name: str) -> Any:
-        """Kernels of the executable, then its functions, then the machine's builtins, then the process."""
+        """Kernels of the executable, its modules' functions, its own, the machine's builtins, then the process."""
         if kind != "vm" and self.library is not None and name in self.library:
             return self.library.get_function(name)
         if kind == "kernel":
             return None
+        if kind != "vm" and name in self.functions_of_modules:
+            return self.functions_of_modules[name]
         if name in self.codes:
             return self.codes[name]
         builtin = BUILTINS.get(name)

@@ -39,6 +39,7 @@ from .bytecode import (
 from .debug_info import DebugInfo, KernelInfo
 from .executable import Executable
 from .info import FuncInfo, Info, ObjectInfo
+from .modules import Module
 from .sizes import check_dimensions
 from .tensor import tensor_of
 
@@ -214,13 +215,15 @@ class ExecBuilder:
         """Name the devices (``"cpu:1"``) that integers in calls of builtins count."""
         self._program.devices = list(devices)
 
-    def get(self, native: bytes = b"", triple: str = "", features: Iterable[str] = ()) -> Executable:
+    def get(
+        self, native: bytes = b"", triple: str = "", features: Iterable[str] = (), modules: Iterable[Module] = ()
+    ) -> Executable:
         """The executable. Names that are no function of it are packed functions, unless declared kernels."""
         for index, entry in enumerate(self._program.entries):
             if not entry.kind:
                 kind = "vm" if entry.name in self._program.functions else "packed"
                 self._program.entries[index] = FunctionEntry(kind, entry.name, entry.info)
-        executable = Executable(self._program, native, triple, features)
+        executable = Executable(self._program, native, triple, features, modules)
         executable.debug = self._debug
         return executable
 

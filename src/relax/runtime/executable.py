@@ -1,7 +1,8 @@
 """Executable: a compiled program, ready to run, to print, to save and to load.
 
-It holds constants, code for the virtual machine and the compiled kernels, an archive of objects. A saved
-executable runs where only this package is installed. It contains machine code: load only what you trust.
+It holds constants, code for the virtual machine, the compiled kernels, an archive of objects, and modules of other
+kinds (`relax.runtime.modules`). A saved executable runs where only this package is installed, and the libraries that
+its modules need. It contains machine code: load only what you trust.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from .format import (
     write_functions,
 )
 from .machine_code import title
+from .modules import Module, functions_of, read_modules, write_modules
 from .native import NativeLibrary, ObjectFileError, host_machine
 from .system_linker import link_library
 
@@ -55,15 +57,21 @@ class Executable:
     """A compiled program. Make one with ``relax.build``, run it with ``relax.VirtualMachine``."""
 
     def __init__(
-        self, program: Program | Executable, native: bytes = b"", triple: str = "", features: Iterable[str] = ()
+        self,
+        program: Program | Executable,
+        native: bytes = b"",
+        triple: str = "",
+        features: Iterable[str] = (),
+        modules: Iterable[Module] = (),
     ) -> None:
-        """Take a program and its kernels (an archive, or one object), compiled for `triple` and the CPU `features`.
+        """Take a program, its kernels (an archive, or one object), compiled for `triple` and the CPU `features`, and
+        modules of other kinds.
 
         Or take an executable as it is: ``relax.Executable(relax.runtime.load_module(path))``, as in TVM. Raises
         BytecodeError if the program breaks a rule of the machine.
         """
         if isinstance(program, Executable):
-            native, triple, features = program.native, program.triple, program.features
+            native, triple, features, modules = program.native, program.triple, program.features, program.modules
         elif isinstance(program, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
             verify(program)
         else:
@@ -74,7 +82,9 @@ class Executable:
         self.features = tuple(features)
         self.debug = program.debug if isinstance(program, Executable) else DebugInfo()
         """Names and counts of operations, for profiles and errors."""
+        self.modules: tuple[Module, ...] = tuple(modules)
         self._library: NativeLibrary | None = None
+        self._module_functions: dict[str, tvm_ffi.Function] | None = None
 
     # ------------------------------------------------------------------------------ contents
 
@@ -122,6 +132,12 @@ class Executable:
             self._library = NativeLibrary(self.native, "the kernels of the executable")
         return self._library
 
+    def module_functions(self) -> dict[str, tvm_ffi.Function]:
+        """The functions of the modules, which are loaded. Raises ExecutableError if one cannot be loaded."""
+        if self._module_functions is None:
+            self._module_functions = functions_of(self.modules)
+        return self._module_functions
+
     # ------------------------------------------------------------------------------ printing
 
     def as_text(self) -> str:
@@ -136,6 +152,7 @@ class Executable:
             lines.append(f"# devices: {', '.join(self.devices)}")
         if self.program.compiled:
             lines.append(f"# compiled: {', '.join(self.program.compiled)}")
+        lines += [f"# module {module.kind}: {', '.join(module.symbols)}" for module in self.modules]
         lines += [f"c{i} = {constant_text(value)}" for i, value in enumerate(self.constants)]
         for function in self.functions.values():
             lines += ["", *self._function_text(function)]
@@ -193,6 +210,10 @@ class Executable:
             f"  kernels           {len(self.kernels)}, {len(self.native)} bytes of native code",
             *([f"  compiled          {len(self.program.compiled)} functions"] if self.program.compiled else []),
             f"  packed functions  {len(self.packed_functions)}",
+            *(
+                f"  module            {m.kind}, {_count(len(m.symbols), 'function')}, {len(m.data)} bytes"
+                for m in self.modules
+            ),
             f"  most called       {favourites}",
         ]
         return "\n".join(lines) + "\n"
@@ -220,8 +241,9 @@ class Executable:
         for value in self.constants:
             write_constant(constants, data, value)
         write_functions(functions, self.program)
-        debug = Writer()
+        debug, modules = Writer(), Writer()
         self.debug.write(debug)
+        write_modules(modules, data, self.modules)
         return packed_pieces(
             {
                 "META": bytes(meta.data),
@@ -230,6 +252,7 @@ class Executable:
                 "DATA": data,
                 "NATV": self.native,
                 "DBUG": bytes(debug.data),
+                **({"MODS": bytes(modules.data)} if self.modules else {}),
             }
         )
 
@@ -261,13 +284,15 @@ class Executable:
             program.devices = devices
             constants = Reader(sections["CNST"], "CNST")
             program.constants = list(constants.many(lambda r: read_constant(r, stored_sections["DATA"])))
+            modules = Reader(sections.get("MODS", memoryview(b"\0")), "MODS")
+            extern = read_modules(modules, stored_sections["DATA"])
             stored_sections["DATA"].read()
-            for reader in (meta, functions, constants):
+            for reader in (meta, functions, constants, modules):
                 reader.finish()
             native = bytes(sections["NATV"])
             if native:
                 _check_host(triple, features)
-            executable = cls(program, native, triple, features)
+            executable = cls(program, native, triple, features, extern)
             if "DBUG" in sections:
                 debug = Reader(sections["DBUG"], "DBUG")
                 executable.debug = DebugInfo.read(debug)

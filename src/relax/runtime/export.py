@@ -43,6 +43,7 @@ from .elf_writer import merged, write_object
 from .encoding import ExecutableError
 from .format import section_offset
 from .machine_code import OBJECTS
+from .modules import Module
 from .native import PACKED_PREFIX
 from .tensor import ALIGNMENT
 
@@ -86,6 +87,7 @@ class Exportable(Protocol):
 
     program: Program
     native: bytes
+    modules: tuple[Module, ...]
 
     def to_bytes(self) -> bytes:
         """Return the contents of the file that ``save`` writes."""
@@ -95,6 +97,9 @@ class Exportable(Protocol):
 def library_object(executable: Exportable) -> bytes:
     """The object that a linker makes a library of. Raises ExecutableError for a program that needs Python."""
     program = executable.program
+    if executable.modules:
+        kinds = ", ".join(dict.fromkeys(module.kind for module in executable.modules))
+        raise ExecutableError(f"its modules ({kinds}) are loaded by Python; save it, and load it there")
     entry_points = [function.name for function in program.functions.values() if function.exported]
     _require_compiled(program, entry_points)
     archive = read_archive(executable.native)

@@ -13,25 +13,28 @@ After    def main(x):
              return y
 
 For each value of the attribute "Codegen" that functions have (`FuseOpsByPattern(annotate_codegen=True)` and
-`MergeCompositeFunctions` give it), the function registered as ``relax.ext.<value>`` is called once, with the sequence
-of these functions, the options for it, and an empty dictionary, of names of constants in TVM. It must see to it that
-when the program runs, a packed function is registered under each function's name, which takes the arguments and the
-outputs to be written.
+`MergeCompositeFunctions` give it), the code generator of that name is called once: the one of `add_generator`, or the
+packed function ``relax.ext.<value>``. It gets the sequence of these functions, the options for it, and the names of the
+constants in the functions, and returns modules (`relax.runtime.modules.Module`), which become part of the executable.
+Each has functions under the names of those given, which take the arguments and the outputs to be written. A generator
+that returns None sees to it that packed functions of these names are registered when the program runs.
 
 A function stays if it is used otherwise than by calls in Relax. Functions that only the ones handed over used go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast, overload
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast, final, overload
 
 from ..analysis.properties import NORMAL_FORM, STORAGE_EXPLICIT
 from ..derive.call_graph import global_vars_in
-from ..expr import Call, ExternFunc, Function, MatchCast, SeqExpr, Tuple, VarBinding
-from ..ir import Diagnostic, DiagnosticContext, GlobalVar, IRModule, Node, RelaxExpr, StructInfo, walk
+from ..expr import Call, Constant, ExternFunc, Function, MatchCast, SeqExpr, Tuple, VarBinding
+from ..extern_modules import with_extern_modules
+from ..ir import Diagnostic, DiagnosticContext, DiagnosticError, GlobalVar, IRModule, Node, RelaxExpr, StructInfo, walk
 from ..op import call_dps_packed
 from ..rewrite import Rewriter
+from ..runtime.modules import Module
 from ..runtime.registry import get_global_func
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
@@ -64,8 +67,8 @@ def RunCodegen(
     handed = {name: f for name, f in outside.items() if name.name_hint in rewriter.names}
     if not handed:
         return mod
-    _generate(handed, dict(target_options or {}))
-    changed = rewriter.module()
+    modules = _generate(handed, dict(target_options or {}))
+    changed = with_extern_modules(rewriter.module(), modules)
     rest = changed.with_functions({g: f for g, f in changed.functions.items() if g not in handed})
     return without_unreachable(rest, _entries(rest, entry_functions or ("main",)))
 
@@ -93,12 +96,59 @@ class Functions(Sequence[Function]):
         return len(self._functions)
 
 
-def _generate(functions: Mapping[GlobalVar, Function], options: Mapping[str, Any]) -> None:
-    """Call each code generator with its functions. Raises DiagnosticError (E4014) for those that there are not."""
+@final
+class ConstantNames(Mapping[Constant, str]):
+    """The names of constants in functions that a code generator is given: ``f_const_0``, as in TVM."""
+
+    def __init__(self, functions: Sequence[Function]) -> None:
+        self._names: dict[Constant, str] = {}
+        for function in functions:
+            self._note(function)
+
+    def _note(self, function: Function) -> None:
+        symbol = function.attrs.get("global_symbol", "main")
+        count = 0
+
+        def visit(item: Node) -> None:
+            nonlocal count
+            if isinstance(item, Constant) and item not in self._names:
+                self._names[item] = f"{symbol}_const_{count}"
+                count += 1
+
+        walk(function, visit)
+
+    def __getitem__(self, constant: Constant) -> str:
+        return self._names[constant]
+
+    def __iter__(self) -> Iterator[Constant]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+Generator: TypeAlias = "Callable[[Sequence[Function], dict[str, Any], ConstantNames], Module | Sequence[Module] | None]"
+"""A code generator: functions, options and names of constants to modules."""
+
+_generators: Final[dict[str, Generator]] = {}
+
+
+def add_generator(name: str, generator: Generator, *, override: bool = False) -> None:
+    """Register a code generator. Raises ValueError if there is one of that name."""
+    if name in _generators and not override:
+        raise ValueError(f"there is a code generator {name!r} already; override=True replaces it")
+    _generators[name] = generator
+
+
+def _generate(functions: Mapping[GlobalVar, Function], options: Mapping[str, Any]) -> list[Module]:
+    """Call each code generator with its functions, and return the modules.
+
+    Raises DiagnosticError (E4014) for generators that are not registered, and for results that are no modules.
+    """
     groups: dict[str, list[Function]] = {}
     for function in functions.values():
         groups.setdefault(str(function.attrs[CODEGEN]), []).append(function)
-    generators = {name: get_global_func(f"relax.ext.{name}", True) for name in groups}
+    generators = {name: _generators.get(name) or get_global_func(f"relax.ext.{name}", True) for name in groups}
     problems = DiagnosticContext()
     for name, generator in generators.items():
         if generator is None:
@@ -106,9 +156,25 @@ def _generate(functions: Mapping[GlobalVar, Function], options: Mapping[str, Any
             hint = f'register one: @relax.register_func("relax.ext.{name}")'
             problems.emit(Diagnostic(NO_CODEGEN, message, groups[name][0].span, hint=hint))
     problems.finish()
+    modules: list[Module] = []
     for name, generator in generators.items():
         if generator is not None:
-            generator(Functions(groups[name]), dict(options.get(name, {})), {})
+            group = groups[name]
+            result: Any = generator(Functions(group), dict(options.get(name, {})), ConstantNames(group))
+            modules += _modules(name, group[0], result)
+    return modules
+
+
+def _modules(name: str, function: Function, result: Any) -> list[Module]:
+    """Return what a code generator made. Raises DiagnosticError (E4014) for what is no module."""
+    items = list(cast("Sequence[Any]", result)) if isinstance(result, list | tuple) else [result]
+    items = [item for item in items if item is not None]
+    for item in items:
+        if not isinstance(item, Module):
+            message = f"RunCodegen: the code generator {name} returned a {type(item).__name__}, which is no module"
+            hint = "return relax.runtime.modules.Module(kind, data, symbols, constants), a list of them, or None"
+            raise DiagnosticError(Diagnostic(NO_CODEGEN, message, function.span, hint=hint))
+    return items
 
 
 class _Calls(Rewriter):

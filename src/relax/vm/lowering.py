@@ -12,6 +12,7 @@ from ..codegen.module import NONE_LATER, LaterFunctions, Lowering
 from ..codegen.out_of_process import ERRANDS, KernelsApart
 from ..codegen.support_objects import expect_kernels
 from ..expr import Call, Function
+from ..extern_modules import extern_modules
 from ..farm.host import executes
 from ..farm.objects import machine_of
 from ..farm.recall import NOTHING, KernelMemory
@@ -83,7 +84,7 @@ def built(
                 else b""
             )
             features = [word[1:] for word in where.features.split(",") if word.startswith("+")]
-            return builder.get(native, where.triple, features)
+            return builder.get(native, where.triple, features, extern_modules(ready))
     except RecursionError:
         raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
 

@@ -137,7 +137,11 @@ class ProgramMemory:
             program = executable.program
             values = [None if i in shared else value for i, value in enumerate(program.constants)]
             small = Executable(
-                replace(program, constants=values), executable.native, executable.triple, executable.features
+                replace(program, constants=values),
+                executable.native,
+                executable.triple,
+                executable.features,
+                executable.modules,
             )
             small.debug = executable.debug
             pieces = small.pieces()

@@ -1,0 +1,97 @@
+"""Libraries by name, and the partition of a program among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ..ir import IRModule
+from ..runtime.modules import Loader, register_loader
+from ..transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern, PatternLike
+from ..transform.fusion.merge_composite_functions import MergeCompositeFunctions
+from ..transform.run_codegen import Generator, RunCodegen, add_generator
+from .pattern_registry import get_patterns_with_prefix, register_patterns
+
+_libraries: Final[set[str]] = set()
+
+
+def register_codegen(
+    name: str,
+    *,
+    patterns: Sequence[PatternLike],
+    codegen: Generator,
+    runtime: Loader | None = None,
+    override: bool = False,
+) -> None:
+    """Register a library: what it computes, how functions become modules for it, and how those are loaded.
+
+    Parameters
+    ----------
+    name
+        The name of the library; the names of its patterns begin with it and a dot.
+    patterns
+        Patterns for `FuseOpsByPattern`. Those that come last are matched first, so larger ones come last.
+    codegen
+        A function of the functions that are handed over, the options and the names of constants, to modules.
+    runtime
+        The loader of modules of kind `name`; None if an installed package has it.
+    override
+        True replaces a library of that name.
+
+    Raises
+    ------
+    ValueError
+        If the name is taken and not `override`, and for a pattern whose name begins otherwise.
+    """
+    names = [entry[0] if isinstance(entry, tuple) else entry.name for entry in patterns]
+    for pattern in names:
+        if not pattern.startswith(f"{name}."):
+            raise ValueError(f"the name of the pattern {pattern!r} must begin with {name + '.'!r}")
+    add_generator(name, codegen, override=override)
+    if runtime is not None:
+        register_loader(name, runtime, override=override)
+    register_patterns(patterns)
+    _libraries.add(name)
+
+
+def partition(
+    mod: IRModule,
+    libraries: str | Sequence[str],
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    bind_constants: bool = True,
+) -> IRModule:
+    """Hand parts of a program to libraries: what their patterns match in dataflow blocks, merged as far as possible.
+
+    Parameters
+    ----------
+    mod
+        The program.
+    libraries
+        Names of registered libraries; the first one that matches an operator gets it.
+    options
+        The options of each code generator, by name.
+    bind_constants
+        True if constants become part of the functions handed over, False if they stay arguments.
+
+    Returns
+    -------
+    IRModule
+        A program that calls the libraries' functions, with their modules.
+
+    Raises
+    ------
+    ValueError
+        For a library that is not registered.
+    DiagnosticError
+        E4014 for a function that a code generator cannot be given.
+    """
+    names = [libraries] if isinstance(libraries, str) else list(libraries)
+    unknown = [name for name in names if name not in _libraries]
+    if unknown:
+        raise ValueError(
+            f"no library {unknown[0]!r} is registered; there is: {', '.join(sorted(_libraries)) or 'none'}"
+        )
+    for name in names:
+        mod = FuseOpsByPattern(get_patterns_with_prefix(f"{name}."), bind_constants=bind_constants)(mod)
+    return RunCodegen(options)(MergeCompositeFunctions()(mod))
