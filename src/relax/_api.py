@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from . import (
         analysis,
         arith,
+        backend,
         codegen,
         dpl,
         expr,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         utils,
         vm,
     )
+    from .backend.codegen import register_codegen
     from .block_builder import BlockBuilder
     from .expr import (
         Binding,
@@ -82,11 +84,11 @@ __all__ = [
     "ExternFunc", "FuncStructInfo", "Function", "GlobalVar", "IRModule", "If", "MatchCast", "ObjectStructInfo",
     "Op", "PrimStructInfo", "PrimValue", "PyExprMutator", "PyExprVisitor", "SeqExpr", "ShapeExpr",
     "ShapeStructInfo", "StringImm", "StructInfo", "TVMError", "TensorStructInfo", "Tuple", "TupleGetItem",
-    "TupleStructInfo", "VDevice", "Var", "VarBinding", "analysis", "arith", "build", "call_dps_packed",
+    "TupleStructInfo", "VDevice", "Var", "VarBinding", "analysis", "arith", "backend", "build", "call_dps_packed",
     "call_pure_packed", "call_tir", "call_tir_inplace", "call_tir_with_grad", "codegen", "compile", "const", "dpl",
     "explain", "expr", "expr_functor", "extern", "find_nan", "get_pipeline", "get_shape_of", "instrument",
-    "interpret", "interpreter", "ir", "op", "pipeline", "prim", "register_pipeline", "schedules", "script",
-    "struct_info", "target", "te", "tir", "topi", "transform", "utils", "vm",
+    "interpret", "interpreter", "ir", "op", "pipeline", "prim", "register_codegen", "register_pipeline", "schedules",
+    "script", "struct_info", "target", "te", "tir", "topi", "transform", "utils", "vm",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

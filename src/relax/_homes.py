@@ -5,6 +5,8 @@ from __future__ import annotations
 HOMES = {
     ".analysis:": "analysis",
     ".arith:": "arith",
+    ".backend.codegen": "register_codegen",
+    ".backend:": "backend",
     ".block_builder": "BlockBuilder",
     ".codegen:": "codegen",
     ".dpl:": "dpl",

@@ -35,11 +35,11 @@ class Npu(JSONRuntime):
     """The runtime of a library for tests: it computes with NumPy, and notes what it is asked for."""
 
     operators: ClassVar = {
-        "npu.dense": lambda node, x, w: np.maximum(x @ w, 0),
-        "npu.add": lambda node, a, b: a + b,
-        "npu.sum": lambda node, x: x.sum(node.integers("axis")),
-        "npu.split": lambda node, x: tuple(np.split(x, 2, 0)),
-        "npu.reshape": lambda node, x: x.reshape(-1),
+        "toy.dense": lambda node, x, w: np.maximum(x @ w, 0),
+        "toy.add": lambda node, a, b: a + b,
+        "toy.sum": lambda node, x: x.sum(node.integers("axis")),
+        "toy.split": lambda node, x: tuple(np.split(x, 2, 0)),
+        "toy.reshape": lambda node, x: x.reshape(-1),
     }
 
     def run(self, *args):
@@ -48,13 +48,13 @@ class Npu(JSONRuntime):
 
 
 PATTERNS = [
-    ("npu.reshape", is_op("relax.reshape")(wildcard(), wildcard())),
-    ("npu.split", is_op("relax.split")(wildcard())),
-    ("npu.sum", is_op("relax.sum")(wildcard())),
-    ("npu.add", is_op("relax.add")(wildcard(), wildcard())),
-    ("npu.dense", is_op("relax.nn.relu")(is_op("relax.matmul")(wildcard(), wildcard()))),
+    ("toy.reshape", is_op("relax.reshape")(wildcard(), wildcard())),
+    ("toy.split", is_op("relax.split")(wildcard())),
+    ("toy.sum", is_op("relax.sum")(wildcard())),
+    ("toy.add", is_op("relax.add")(wildcard(), wildcard())),
+    ("toy.dense", is_op("relax.nn.relu")(is_op("relax.matmul")(wildcard(), wildcard()))),
 ]
-register_codegen("npu", patterns=PATTERNS, codegen=json_codegen("npu"), runtime=Npu.load, override=True)
+register_codegen("toy", patterns=PATTERNS, codegen=json_codegen("toy"), runtime=Npu.load, override=True)
 
 
 def parse(params, *body, result="y", ret=""):
@@ -79,8 +79,8 @@ MODEL = parse(
 def check(mod, *args):
     """A partitioned program gives what the program gives: interpreted, compiled, saved and loaded, text and JSON."""
     expected = relax.interpret(mod, "main", *args)
-    split = partition(mod, "npu")
-    assert_structural_equal(partition(split, "npu"), split)
+    split = partition(mod, "toy")
+    assert_structural_equal(partition(split, "toy"), split)
     same(relax.interpret(split, "main", *args), expected)
     assert_structural_equal(
         from_source("from relax.script import ir as I, relax as R, tir as T\n" + split.script(show_meta=True)), split
@@ -100,9 +100,9 @@ def test_a_library_runs_what_its_patterns_match(n):
     x = numbers(n, 4)
     x[:1, :1] = np.nan
     split = check(MODEL, x, numbers(4, 2))
-    assert RUNS == [["npu.dense", "npu.add"], ["npu.add", "npu.sum"]]
+    assert RUNS == [["toy.dense", "toy.add"], ["toy.add", "toy.sum"]]
     assert split.script().count("R.call_dps_packed") == 2
-    assert [module.kind for module in relax.build(split).modules] == ["npu", "npu"]
+    assert [module.kind for module in relax.build(split).modules] == ["toy", "toy"]
 
 
 def test_several_results_and_shapes():
@@ -149,20 +149,20 @@ def double(tensor):
 
 
 def test_the_graph():
-    (function,) = [f for f in partition_without_codegen(MODEL).functions.values() if "npu" == f.attrs.get("Codegen")][
+    (function,) = [f for f in partition_without_codegen(MODEL).functions.values() if "toy" == f.attrs.get("Codegen")][
         :1
     ]
     text, constants = json_graph(function)
     graph = read_graph(text)
     assert [(node.op, node.name) for node in graph.nodes] == [
-        ("input", "fused_relax_matmul_relax_nn_relu_fused_relax_add_npu_0"),
-        ("input", "fused_relax_matmul_relax_nn_relu_fused_relax_add_npu_1"),
-        ("kernel", "npu.dense"),
-        ("const", "fused_relax_matmul_relax_nn_relu_fused_relax_add_npu_const_0"),
-        ("kernel", "npu.add"),
+        ("itoyt", "fused_relax_matmul_relax_nn_relu_fused_relax_add_toy_0"),
+        ("itoyt", "fused_relax_matmul_relax_nn_relu_fused_relax_add_toy_1"),
+        ("kernel", "toy.dense"),
+        ("const", "fused_relax_matmul_relax_nn_relu_fused_relax_add_toy_const_0"),
+        ("kernel", "toy.add"),
     ]
-    assert [node.inputs for node in graph.nodes[2::2]] == [((0, 0), (1, 0)), ((2, 0), (3, 0))]
-    assert graph.inputs == (0, 1)
+    assert [node.itoyts for node in graph.nodes[2::2]] == [((0, 0), (1, 0)), ((2, 0), (3, 0))]
+    assert graph.itoyts == (0, 1)
     assert graph.heads == ((4, 0),)
     assert list(constants) == [graph.nodes[3].name]
     assert '"shape": [[["n", 4]]]' in text
@@ -171,20 +171,20 @@ def test_the_graph():
 
 def partition_without_codegen(mod):
     """The program with functions for the library, before its code generator runs."""
-    fused = relax.transform.FuseOpsByPattern(get_patterns_with_prefix("npu."))(mod)
+    fused = relax.transform.FuseOpsByPattern(get_patterns_with_prefix("toy."))(mod)
     return relax.transform.MergeCompositeFunctions()(fused)
 
 
 def test_patterns_by_name():
-    assert [pattern.name for pattern in get_patterns_with_prefix("npu.")] == [name for name, _ in reversed(PATTERNS)]
-    assert get_pattern("npu.add").pattern is PATTERNS[3][1]
-    assert get_pattern("npu.none") is None
+    assert [pattern.name for pattern in get_patterns_with_prefix("toy.")] == [name for name, _ in reversed(PATTERNS)]
+    assert get_pattern("toy.add").pattern is PATTERNS[3][1]
+    assert get_pattern("toy.none") is None
     register_patterns([("other.add", PATTERNS[3][1])])
     assert [pattern.name for pattern in get_patterns_with_prefix("other.")] == ["other.add"]
 
 
 def test_a_fresh_process_runs_a_saved_program_without_the_compiler(tmp_path):
-    executable = relax.build(partition(MODEL, "npu"))
+    executable = relax.build(partition(MODEL, "toy"))
     executable.save(tmp_path / "model.rxe")
     code = f"""
 import sys
@@ -195,38 +195,38 @@ from relax.runtime.modules import register_loader
 
 class Npu(JSONRuntime):
     operators = {{
-        "npu.dense": lambda node, x, w: np.maximum(x @ w, 0),
-        "npu.add": lambda node, a, b: a + b,
-        "npu.sum": lambda node, x: x.sum(node.integers("axis")),
+        "toy.dense": lambda node, x, w: np.maximum(x @ w, 0),
+        "toy.add": lambda node, a, b: a + b,
+        "toy.sum": lambda node, x: x.sum(node.integers("axis")),
     }}
 
 if len(sys.argv) > 1:
-    register_loader("npu", Npu.load)
+    register_loader("toy", Npu.load)
 main = relax.VirtualMachine(relax.runtime.load_module({str(tmp_path / "model.rxe")!r}))["main"]
 print(main(np.ones((2, 4), "float32"), np.ones((4, 2), "float32")).numpy().tolist())
 assert "relax.ir" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", code, "npu"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code, "toy"], capture_output=True, text=True, check=False)
     expected = relax.interpret(MODEL, "main", np.ones((2, 4), "float32"), np.ones((4, 2), "float32")).numpy()
     np.testing.assert_allclose(eval(done.stdout), expected, 1e-6)
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "no loader of modules of kind 'npu' is known; install the package that has it" in failed.stderr
+    assert "no loader of modules of kind 'toy' is known; install the package that has it" in failed.stderr
 
 
 def test_programs_of_the_cache_have_their_modules():
-    split = partition(MODEL, "npu")
+    split = partition(MODEL, "toy")
     args = numbers(2, 4), numbers(4, 2)
     for _ in range(2):
         executable = relax.build(split)
         assert len(executable.modules) == 2
         same(relax.VirtualMachine(executable)["main"](*args), relax.interpret(MODEL, "main", *args))
-    assert "module            npu, 1 function" in executable.stats()
-    assert "# module npu: fused_relax_matmul" in executable.as_text()
+    assert "module            toy, 1 function" in executable.stats()
+    assert "# module toy: fused_relax_matmul" in executable.as_text()
 
 
 def test_a_shared_library_cannot_have_modules(tmp_path):
-    with pytest.raises(ExecutableError, match=r"its modules \(npu\) are loaded by Python; save it, and load it there"):
-        relax.build(partition(MODEL, "npu")).export_library(tmp_path / "model.so")
+    with pytest.raises(ExecutableError, match=r"its modules \(toy\) are loaded by Python; save it, and load it there"):
+        relax.build(partition(MODEL, "toy")).export_library(tmp_path / "model.so")
 
 
 def test_a_module_comes_before_builtins_and_registered_functions():
@@ -265,21 +265,21 @@ def test_modules_that_cannot_be_loaded(loader, message):
 
 
 def test_what_is_registered_twice_or_wrongly():
-    with pytest.raises(ValueError, match="there is a code generator 'npu' already; override=True replaces it"):
-        register_codegen("npu", patterns=[], codegen=json_codegen("npu"))
-    with pytest.raises(ValueError, match="modules of kind 'npu' have a loader already; override=True replaces it"):
-        register_loader("npu", Npu.load)
+    with pytest.raises(ValueError, match="there is a code generator 'toy' already; override=True replaces it"):
+        register_codegen("toy", patterns=[], codegen=json_codegen("toy"))
+    with pytest.raises(ValueError, match="modules of kind 'toy' have a loader already; override=True replaces it"):
+        register_loader("toy", Npu.load)
     with pytest.raises(ValueError, match=r"the name of the pattern 'a.b' must begin with 'new.'"):
         register_codegen("new", patterns=[("a.b", wildcard())], codegen=json_codegen("new"))
     with pytest.raises(ValueError, match="no library 'none' is registered; there is: "):
-        partition(MODEL, ["npu", "none"])
+        partition(MODEL, ["toy", "none"])
     with pytest.raises(TypeError, match="the data of a module must be bytes, not str"):
-        Module("npu", "", ("f",))
+        Module("toy", "", ("f",))
     with pytest.raises(TypeError, match="the constant 'c' of a module must be a tensor, not int"):
-        Module("npu", b"", ("f",), {"c": 1})
+        Module("toy", b"", ("f",), {"c": 1})
 
 
-@pytest.mark.parametrize("result", [1, [Module("npu", b"", ()), "text"]])
+@pytest.mark.parametrize("result", [1, [Module("toy", b"", ()), "text"]])
 def test_a_code_generator_that_returns_no_module(result):
     register_codegen(
         "bad", patterns=[("bad.add", PATTERNS[3][1])], codegen=lambda functions, options, names: result, override=True
@@ -293,7 +293,7 @@ def test_a_code_generator_that_returns_no_module(result):
 def test_a_size_that_is_known_at_run_time():
     mod = parse('x: R.Tensor(("n", 4), "float32")', "y = R.reshape(R.add(x, x), R.shape([n * 4]))")
     with pytest.raises(DiagnosticError, match=r"E4014.*a value that is known at run time only: shape"):
-        partition(mod, "npu")
+        partition(mod, "toy")
 
 
 def test_what_a_graph_cannot_say():
@@ -307,7 +307,7 @@ class M:
 
     @R.function
     def outside(x: R.Tensor((2,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((2,), "float32"):
-        R.func_attr({"Codegen": "npu"})
+        R.func_attr({"Codegen": "toy"})
         if c:
             y = R.exp(x)
         else:

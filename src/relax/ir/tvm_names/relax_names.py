@@ -17,7 +17,7 @@ NAMESPACES: Final = (
             ShapeExpr ShapeStructInfo StringImm StructInfo TensorStructInfo Tuple TupleGetItem
             TupleStructInfo VMInstrumentReturnKind Var VarBinding VirtualMachine analysis block_builder
             build call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_with_grad const dpl
-            expr expr_functor extern frontend get_pipeline get_shape_of ir op pipeline register_pipeline
+            expr expr_functor extern frontend backend get_pipeline get_shape_of ir op pipeline register_pipeline
             script struct_info testing training transform utils vm
         """,
         elsewhere={
@@ -35,9 +35,6 @@ NAMESPACES: Final = (
             "Id": "variables are identified as objects; compare with `is` or `same_as`",
             "SourceSpan global_info": "use `relax.ir.Span`, `relax.ir.VDevice`",
             "DataflowBlockRewrite binding_rewrite": ("use `relax.dpl.rewrite_bindings`, or a `relax.PyExprMutator`"),
-            "backend": (
-                "patterns for outside libraries are not dispatched; `relax.transform.FuseOpsByPattern` groups operators"
-            ),
             "base_py_module BasePyModule": (
                 "register Python functions with `relax.register_func`, and call them with `relax.op.call_pure_packed`"
             ),
@@ -182,10 +179,7 @@ NAMESPACES: Final = (
                 "the last binding on"
             ),
             "LazyGetInput LazySetOutput": ("the functions passed are packed functions, such as those of Python"),
-            "RunCodegen": (
-                "the code generator registers packed functions under the functions' symbols; what it "
-                "returns is not used"
-            ),
+            "RunCodegen": "a code generator returns `relax.runtime.modules.Module`s instead of runtime modules of C++",
             "SpecializePrimFuncBasedOnCallSite": (
                 "sizes too, where all calls say the same; a PrimFunc that is visible from outside stays"
             ),
