@@ -155,14 +155,14 @@ def test_the_graph():
     text, constants = json_graph(function)
     graph = read_graph(text)
     assert [(node.op, node.name) for node in graph.nodes] == [
-        ("itoyt", "fused_relax_matmul_relax_nn_relu_fused_relax_add_toy_0"),
-        ("itoyt", "fused_relax_matmul_relax_nn_relu_fused_relax_add_toy_1"),
+        ("input", "fused_relax_matmul_relax_nn_relu_fused_relax_add_toy_0"),
+        ("input", "fused_relax_matmul_relax_nn_relu_fused_relax_add_toy_1"),
         ("kernel", "toy.dense"),
         ("const", "fused_relax_matmul_relax_nn_relu_fused_relax_add_toy_const_0"),
         ("kernel", "toy.add"),
     ]
-    assert [node.itoyts for node in graph.nodes[2::2]] == [((0, 0), (1, 0)), ((2, 0), (3, 0))]
-    assert graph.itoyts == (0, 1)
+    assert [node.inputs for node in graph.nodes[2::2]] == [((0, 0), (1, 0)), ((2, 0), (3, 0))]
+    assert graph.inputs == (0, 1)
     assert graph.heads == ((4, 0),)
     assert list(constants) == [graph.nodes[3].name]
     assert '"shape": [[["n", 4]]]' in text
