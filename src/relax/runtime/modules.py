@@ -11,6 +11,7 @@ its name. A loader is registered by the program or is named by an installed pack
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from .values import packed
 
 GROUP: Final = "relax.modules"
 """Group of the entry points that name loaders."""
+_LIBRARIES: Final = frozenset({"openblas"})
+"""Kinds whose loaders are `load` of a module in `relax.runtime.libraries`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +100,22 @@ def _loader(kind: str) -> Loader:
     loader = _loaders.get(kind)
     if loader is not None:
         return loader
+    if kind in _LIBRARIES:
+        return _loaders.setdefault(kind, importlib.import_module(f"{__package__}.libraries.{kind}").load)
     for entry in importlib.metadata.entry_points(group=GROUP, name=kind):
         return _loaders.setdefault(kind, entry.load())
     raise ExecutableError(
         f"no loader of modules of kind {kind!r} is known; install the package that has it, or register one: "
         f"relax.runtime.modules.register_loader({kind!r}, …)"
     )
+
+
+def required(module: str, package: str) -> Any:
+    """Import a module of a library. Raises ImportError that names the package to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"it needs the library {module}: pip install {package} ({error})") from error
 
 
 def functions_of(modules: tuple[Module, ...]) -> dict[str, tvm_ffi.Function]:
