@@ -30,6 +30,7 @@ if __name__ == "__main__":
 
 import onnx_backend
 from differential import mutate_onnx
+from differential.bounds import place_of
 from relax.frontend.onnx import registry
 from relax.frontend.onnx.graph import domain_of
 from relax.frontend.onnx.validity import Signatures
@@ -286,7 +287,7 @@ def failures(key: Key) -> dict[str, str]:
             try:
                 mutate_onnx.verdict(changed)
             except Exception as error:  # noqa: BLE001 (whatever it is, it is a finding)
-                sort = f"{type(error).__name__} at {mutate_onnx.place_of(error)}"
+                sort = f"{type(error).__name__} at {place_of(error)}"
                 found.setdefault(sort, f"{described}: {str(error)[:100]}")
     return found
 

@@ -3,7 +3,7 @@
     python tools/differential/mutate_onnx.py --count 10000 --seed 0      prints what is neither a module nor a diagnostic
 
 `check` imports one mutant. The importer must raise a DiagnosticError, or give a well-formed module; and building that must give
-an executable or a DiagnosticError. Another exception, a hang, and memory beyond `MOST_BYTES` are failures. The same seed
+an executable or a DiagnosticError. Another exception, a hang, and memory beyond `bounds.MOST_BYTES` are failures. The same seed
 makes the same mutant.
 """
 
@@ -12,15 +12,12 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import resource
-import signal
 import sys
 import tempfile
-import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,13 +27,12 @@ import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from onnx import ModelProto
 
-import relax
-from relax.frontend.onnx import from_onnx
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
 
-SECONDS = 20
-"""Time for one mutant; the good models take less than half a second."""
-MOST_BYTES = 2 << 30
-"""Memory that a mutant may take beyond what the process has."""
+import relax
+from differential.bounds import bounded, place_of
+from relax.frontend.onnx import from_onnx
 
 _HEADER = '<ir_version: 8, opset_import: ["": 20, "com.microsoft": 1, "ai.onnx.ml": 3, "own": 1]>\n'
 
@@ -378,33 +374,6 @@ def _value(chosen: random.Random, field: FieldDescriptor, old: Any) -> Any:
 # ------------------------------------------------------------------------------------- checks
 
 
-class TooLongError(Exception):
-    """A mutant was not done in time."""
-
-
-@contextmanager
-def bounded(seconds: int = SECONDS, most: int = MOST_BYTES) -> Generator[None]:
-    """Raise TooLongError in code that takes more processor time, and MemoryError in code that takes more memory.
-
-    The processor time of this process: a busy machine makes nothing too long.
-    """
-
-    def stop(*_: object) -> None:
-        raise TooLongError(f"not done in {seconds} seconds of the processor")
-
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    handler = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + most, limits[1]))
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, handler)
-        resource.setrlimit(resource.RLIMIT_AS, limits)
-
-
 def verdict(source: bytes | ModelProto, build: bool = False) -> str:
     """The outcome of an import: "module", or the code of the diagnostic. Other exceptions are failures of the importer."""
     with ExitStack() as stack:
@@ -428,13 +397,6 @@ def verdict(source: bytes | ModelProto, build: bool = False) -> str:
 def check(seed: str, build: bool = False) -> str:
     """The verdict of one mutant; raises whatever is neither a module nor a diagnostic."""
     return verdict(mutant(seed)[1], build)
-
-
-def place_of(error: Exception) -> str:
-    """The innermost file and line of relax in the traceback of an error."""
-    last = traceback.extract_tb(error.__traceback__)
-    place = next((f for f in reversed(last) if "relax" in f.filename and "mutate" not in f.filename), last[-1])
-    return f"{Path(place.filename).name}:{place.lineno}"
 
 
 def run(count: int, seed: int, build_every: int, report: Callable[[str], None]) -> int:

@@ -15,6 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import relax
 from differential import mutate_onnx
+from differential.bounds import bounded
 from relax.frontend.onnx import converter, from_onnx
 from support import PLAIN_LOOPS
 
@@ -23,7 +24,7 @@ FLOAT = TensorProto.FLOAT
 
 def refused(model: Any, code: str, *texts: str, **options: Any) -> str:
     """Import a model, which must be refused with this code, all texts in the message; the message."""
-    with mutate_onnx.bounded(), pytest.raises(relax.DiagnosticError) as caught:
+    with bounded(), pytest.raises(relax.DiagnosticError) as caught:
         from_onnx(model, **options)
     message = str(caught.value)
     assert {d.code for d in caught.value.diagnostics} == {code}, message

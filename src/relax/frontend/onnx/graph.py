@@ -19,13 +19,13 @@ from ...expr import Tuple, TupleGetItem
 from ...ir import Diagnostic, DiagnosticError, RelaxExpr, Span
 from ...runtime.files import in_threads
 from ...struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from ..unexpected import guarded
 from . import registry
 from .elements import apply_rule
 from .emitter import Emitter
 from .functions import context_types, standard_function
 from .model import attribute_value, broken, node_span, node_title, sparse_to_array, subgraphs_of, to_array
 from .registry import Converter, Input
-from .unexpected import raises_unexpected, unexpected
 from .validity import OperatorSignature, Signatures
 from .values import Object, Optional, Strings, Subgraph, Value
 from .values import Sequence as SequenceValue
@@ -172,15 +172,9 @@ class GraphReader:
         """Read one node, and bind its outputs."""
         outputs = tuple(node.output)
         domain = domain_of(node)
-        with self.emitter.at(node_title(node), self._place, outputs, opsets.get(domain, 1)):
-            try:
-                self._bind(outputs, self._results(node, names, opsets), names)
-            except DiagnosticError as error:
-                raise error.placed(self._place) from error.__cause__
-            except Exception as error:
-                if raises_unexpected():
-                    raise
-                raise unexpected(self.emitter, error) from error
+        at_node = self.emitter.at(node_title(node), self._place, outputs, opsets.get(domain, 1))
+        with at_node, guarded(self.emitter, self._place):
+            self._bind(outputs, self._results(node, names, opsets), names)
 
     def _bind(self, outputs: tuple[str, ...], results: Sequence[Any], names: Names) -> None:
         if any(outputs[len(results) :]):

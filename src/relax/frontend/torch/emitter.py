@@ -55,7 +55,7 @@ class Emitter:
     def at(self, node: Any, index: int) -> Generator[None]:
         """Convert one node: errors and bindings are placed at it."""
         outer = self.node, self.title, self.span, self._notes, self.builder.span
-        self.node, self.title, self._notes = node, f"{node.target} {node.name!r}", _origin(node)
+        self.node, self.title, self._notes = node, node_title(node), origin(node)
         self.span = self.builder.span = node_span(self.name, index, node)
         try:
             yield
@@ -316,13 +316,18 @@ def node_span(program: str, index: int, node: Any) -> Span:
     return Span(Source(f"{program}: {node.name}", text, index + 1), index + 1, 1, index + 1, len(text) + 1)
 
 
+def node_title(node: Any) -> str:
+    """The operator and name of a node: ``aten.add.Tensor 'add'``."""
+    return f"{node.target} {node.name!r}"
+
+
 def node_text(node: Any) -> str:
     """A node on one line: ``add = aten.add.Tensor(x, 1)``."""
     args = [*map(str, node.args), *(f"{key}={value}" for key, value in node.kwargs.items())]
     return f"{node.name} = {node.target}({', '.join(args)})"
 
 
-def _origin(node: Any) -> tuple[str, ...]:
+def origin(node: Any) -> tuple[str, ...]:
     """The line of the user's module that made a node, as notes of a diagnostic."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     frames = [index for index, line in enumerate(lines) if line.startswith("File ")]

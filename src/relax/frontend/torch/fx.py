@@ -15,6 +15,7 @@ from ...ir.transform import Pass
 from ...runtime.devices import cpu
 from ...runtime.vm import VirtualMachine
 from ...vm.driver import build
+from .decompositions import rejected
 from .importer import from_exported_program
 
 
@@ -36,14 +37,22 @@ def from_fx(
         raise TypeError(f"from_fx: expected a torch.fx.GraphModule, found {type(model).__name__}")
     torch = sys.modules["torch"]
     examples = tuple(torch.zeros(tuple(shape), dtype=getattr(torch, dtype)) for shape, dtype in input_info)
-    with torch.no_grad():
-        program = torch.export.export(model, examples, strict=False)
+    program = _exported(torch, model, examples)
     return from_exported_program(
         program,
         keep_params_as_input=keep_params_as_input,
         unwrap_unit_return_tuple=unwrap_unit_return_tuple or program.call_spec.out_spec.is_leaf(),
         no_bind_return_tuple=no_bind_return_tuple,
     )
+
+
+def _exported(torch: Any, module: Any, examples: Sequence[Any], shapes: Any = None) -> Any:
+    """Return the program of a graph module. Raises DiagnosticError if torch does not export it."""
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, tuple(examples), dynamic_shapes=shapes, strict=False)
+    except Exception as error:
+        raise DiagnosticError(rejected(module, error)) from error
 
 
 # ------------------------------------------------------------------------------------- torch.compile
@@ -104,9 +113,7 @@ class _Compiled:
         module, self.passed = self._closed(inputs)
         shapes = tuple(self.shapes[position] for position in self.passed)
         examples = tuple(inputs[position] for position in self.passed)
-        with self.torch.no_grad():
-            program = self.torch.export.export(module, examples, dynamic_shapes=shapes, strict=False)
-        mod = from_exported_program(program)
+        mod = from_exported_program(_exported(self.torch, module, examples, shapes))
         main = mod["main"]
         names = [param.name_hint for param in main.params]
         count: int = main.attrs["num_input"]

@@ -35,22 +35,15 @@ from ...runtime.nd import NDArray
 from ...runtime.nd import array as nd_array
 from ...struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from ...transform import ConvertToDataflow
+from ..unexpected import guarded
 from . import registry
+from .decompositions import IGNORED, is_scalar, nodes_of, supported, unsupported
 from .dtypes import dtype_name
-from .emitter import Emitter, node_span, node_text
+from .emitter import Emitter, node_text
 from .symbols import Symbols, symbol_name
 
 Names: TypeAlias = dict[str, Any]
 """The values of a graph by the names of its nodes."""
-
-_IGNORED = (
-    "aten._assert_scalar",
-    "aten._assert_async",
-    "aten._assert_tensor_metadata",
-    "aten.sym_constrain_range",
-    "aten.sym_constrain_range_for_size",
-)
-"""Operators that only assert assumptions of torch."""
 
 _MUTATIONS = ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
 """Kinds of outputs that are new values of what the program changes in place."""
@@ -99,84 +92,8 @@ def from_exported_program(
             "from_exported_program: expected an ExportedProgram, as torch.export.export returns it, "
             f"found {type(exported_program).__name__}"
         )
-    importer = _Importer(_supported(exported_program), keep_params_as_input)
+    importer = _Importer(supported(exported_program), keep_params_as_input)
     return importer.run(unwrap_unit_return_tuple, not no_bind_return_tuple)
-
-
-# ------------------------------------------------------------------------------------- operators
-
-
-def _supported(program: Any) -> Any:
-    """The program without effects and in operators that have converters. Raises DiagnosticError if there is none."""
-    program = program.run_decompositions({})
-    complex_nodes = [node for node in _nodes(program.graph_module) if _is_complex(node.meta.get("val"))]
-    if complex_nodes:
-        raise DiagnosticError(_complex(complex_nodes))
-    table = sys.modules["torch"].export.default_decompositions()
-    for _ in range(4):  # what an operator is made of may be without converter, too
-        missing = {node.target for node in _missing(program.graph_module)}
-        chosen = {target: table[target] for target in missing if target in table}
-        if not chosen:
-            break
-        program = program.run_decompositions(chosen)
-    missing_nodes: dict[str, list[Any]] = {}
-    for node in _missing(program.graph_module):
-        missing_nodes.setdefault(str(node.target), []).append(node)
-    if missing_nodes:
-        raise DiagnosticError([_unsupported(target, nodes) for target, nodes in missing_nodes.items()])
-    return program
-
-
-def _nodes(graph_module: Any) -> list[Any]:
-    """The nodes of a graph, and of those in it."""
-    nodes: list[Any] = []
-    for node in graph_module.graph.nodes:
-        inner: Any = getattr(graph_module, node.target) if node.op == "get_attr" else None
-        nodes += [node] if not hasattr(inner, "graph") else _nodes(inner)
-    return nodes
-
-
-def _missing(graph_module: Any) -> list[Any]:
-    """Return the unsupported nodes of a graph and its subgraphs."""
-    return [node for node in _nodes(graph_module) if node.op == "call_function" and not _importable(node)]
-
-
-def _importable(node: Any) -> bool:
-    name = str(node.target)
-    return (
-        node.target is operator.getitem
-        or _is_scalar(node.meta.get("val"))
-        or name.rpartition(".")[0] in _IGNORED
-        or registry.find(name) is not None
-    )
-
-
-def _unsupported(target: str, nodes: Sequence[Any]) -> Diagnostic:
-    hint = f"register a converter: relax.frontend.torch.converter({target!r})"
-    if target.partition(".")[2].partition(".")[0].endswith("_backward"):
-        hint = "export what computes the result alone: gradients are not imported"
-    return _refused(f"the operator {target} is not supported", nodes, hint)
-
-
-def _complex(nodes: Sequence[Any]) -> Diagnostic:
-    hint = "keep real and imaginary parts as tensors of real numbers, such as the last axis of one"
-    return _refused("tensors of complex numbers are not supported", nodes, hint)
-
-
-def _refused(message: str, nodes: Sequence[Any], hint: str) -> Diagnostic:
-    names = ", ".join(node.name for node in nodes[:5])
-    more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
-    return Diagnostic("E6001", message, node_span("program", 0, nodes[0]), "", (f"nodes: {names}{more}",), hint)
-
-
-def _is_complex(value: Any) -> bool:
-    values = cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else [value]
-    return any(getattr(getattr(item, "dtype", None), "is_complex", False) for item in values)
-
-
-def _is_scalar(value: Any) -> bool:
-    """True for a number of the program's shapes, rather than a tensor."""
-    return type(value).__name__ in ("SymInt", "SymFloat", "SymBool") or isinstance(value, (bool, int, float))
 
 
 # ------------------------------------------------------------------------------------- the import
@@ -209,7 +126,7 @@ class _Importer:
         if mutations:
             attrs["mutated"] = [self._mutated(spec) for _, spec in mutations]
         builder = self.emitter.builder
-        pure = all(registry.is_pure(str(node.target)) for node in _nodes(self.program.graph_module))
+        pure = all(registry.is_pure(str(node.target)) for node in nodes_of(self.program.graph_module))
         with builder.function("main", [*self.inputs, *self.params], attrs, pure=pure):
             results = self._read_graph(self.program.graph_module, self.names)
             positions = [*outputs, *(position for position, _ in mutations)]
@@ -321,11 +238,8 @@ class _Importer:
                 returned: Any = self._argument(node.args[0], names)
                 results = cast("list[Any]", returned) if isinstance(returned, list) else [returned]
             elif node.op == "call_function":
-                with self.emitter.at(node, self._index):
-                    try:
-                        names[node.name] = self._node(node, names)
-                    except DiagnosticError as error:
-                        raise error.placed(self.emitter.span) from None
+                with self.emitter.at(node, self._index), guarded(self.emitter, self.emitter.span):
+                    names[node.name] = self._node(node, names)
         return results
 
     def read_subgraph(self, graph_module: Any, operands: Sequence[Any]) -> list[Any]:
@@ -335,7 +249,7 @@ class _Importer:
 
     def _node(self, node: Any, names: Names) -> Any:
         target = str(node.target)
-        if target.rpartition(".")[0] in _IGNORED:
+        if target.rpartition(".")[0] in IGNORED:
             return None
         if node.target is operator.getitem:
             whole: Any = self._argument(node.args[0], names)
@@ -345,10 +259,10 @@ class _Importer:
             return whole[index]
         value = node.meta.get("val")
         convert = registry.find(target)
-        if _is_scalar(value) and target not in _READS:
+        if is_scalar(value) and target not in _READS:
             return number(self.emitter.scalar(value))
         if convert is None:
-            raise DiagnosticError(_unsupported(target, [node]))
+            raise DiagnosticError(unsupported(target, [node]))
         args = [self._argument(arg, names) for arg in node.args]
         kwargs = {key: self._argument(arg, names) for key, arg in node.kwargs.items()}
         try:

@@ -1,0 +1,132 @@
+"""Programs of torch without effects, in operators that have converters; diagnostics of what has none.
+
+    program = supported(torch.export.export(module.eval(), (x,)))
+
+Torch derives the results of all nodes again on the way: what it rejects in a program is a diagnostic with the node.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ...ir import Diagnostic, DiagnosticError
+from ..unexpected import summary
+from . import registry
+from .emitter import node_span, node_title, origin
+
+IGNORED = (
+    "aten._assert_scalar",
+    "aten._assert_async",
+    "aten._assert_tensor_metadata",
+    "aten.sym_constrain_range",
+    "aten.sym_constrain_range_for_size",
+)
+"""Operators that only assert assumptions of torch."""
+
+
+_REJECTED_AT = re.compile(r"While executing %(\w+)")
+"""Name of the node at which torch raised an exception, in its message."""
+
+
+def supported(program: Any) -> Any:
+    """Return the program without effects, in operators that have converters.
+
+    Raises DiagnosticError for operators without one, for complex numbers, and for nodes that torch rejects.
+    """
+    program = _decomposed(program, {})
+    complex_nodes = [node for node in nodes_of(program.graph_module) if _is_complex(node.meta.get("val"))]
+    if complex_nodes:
+        raise DiagnosticError(_complex(complex_nodes))
+    table = sys.modules["torch"].export.default_decompositions()
+    for _ in range(4):  # what an operator is made of may be without converter, too
+        missing = {node.target for node in _missing(program.graph_module)}
+        chosen = {target: table[target] for target in missing if target in table}
+        if not chosen:
+            break
+        program = _decomposed(program, chosen)
+    missing_nodes: dict[str, list[Any]] = {}
+    for node in _missing(program.graph_module):
+        missing_nodes.setdefault(str(node.target), []).append(node)
+    if missing_nodes:
+        raise DiagnosticError([unsupported(target, nodes) for target, nodes in missing_nodes.items()])
+    return program
+
+
+def _decomposed(program: Any, table: Mapping[Any, Any]) -> Any:
+    """Return the program with the operators of `table` decomposed."""
+    try:
+        return program.run_decompositions(table)
+    except Exception as error:
+        raise DiagnosticError(rejected(program.graph_module, error)) from error
+
+
+def rejected(graph_module: Any, error: Exception) -> Diagnostic:
+    """Return the diagnostic of an exception of torch, at the node that its message names."""
+    match = _REJECTED_AT.search(str(error))
+    name = "" if match is None else match[1]
+    places = enumerate(nodes_of(graph_module), 1)
+    index, node = next(((index, node) for index, node in places if node.name == name), (0, None))
+    message = f"torch rejects it: {summary(error)}"
+    hint = "correct the node, or export the module again; the error's __cause__ is torch's exception"
+    if node is None:
+        return Diagnostic("E6002", f"the program: {message}", hint=hint)
+    return Diagnostic(
+        "E6002", f"{node_title(node)}: {message}", node_span("program", index, node), "", origin(node), hint
+    )
+
+
+def nodes_of(graph_module: Any) -> list[Any]:
+    """Return the nodes of a graph and its subgraphs."""
+    nodes: list[Any] = []
+    for node in graph_module.graph.nodes:
+        inner: Any = getattr(graph_module, node.target) if node.op == "get_attr" else None
+        nodes += [node] if not hasattr(inner, "graph") else nodes_of(inner)
+    return nodes
+
+
+def _missing(graph_module: Any) -> list[Any]:
+    """Return the unsupported nodes of a graph and its subgraphs."""
+    return [node for node in nodes_of(graph_module) if node.op == "call_function" and not _importable(node)]
+
+
+def _importable(node: Any) -> bool:
+    name = str(node.target)
+    return (
+        node.target is operator.getitem
+        or is_scalar(node.meta.get("val"))
+        or name.rpartition(".")[0] in IGNORED
+        or registry.find(name) is not None
+    )
+
+
+def unsupported(target: str, nodes: Sequence[Any]) -> Diagnostic:
+    """Return the diagnostic of an operator without a converter."""
+    hint = f"register a converter: relax.frontend.torch.converter({target!r})"
+    if target.partition(".")[2].partition(".")[0].endswith("_backward"):
+        hint = "export what computes the result alone: gradients are not imported"
+    return _refused(f"the operator {target} is not supported", nodes, hint)
+
+
+def _complex(nodes: Sequence[Any]) -> Diagnostic:
+    hint = "keep real and imaginary parts as tensors of real numbers, such as the last axis of one"
+    return _refused("tensors of complex numbers are not supported", nodes, hint)
+
+
+def _refused(message: str, nodes: Sequence[Any], hint: str) -> Diagnostic:
+    names = ", ".join(node.name for node in nodes[:5])
+    more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
+    return Diagnostic("E6001", message, node_span("program", 0, nodes[0]), "", (f"nodes: {names}{more}",), hint)
+
+
+def _is_complex(value: Any) -> bool:
+    values = cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else [value]
+    return any(getattr(getattr(item, "dtype", None), "is_complex", False) for item in values)
+
+
+def is_scalar(value: Any) -> bool:
+    """True for a number of the program's shapes, rather than a tensor."""
+    return type(value).__name__ in ("SymInt", "SymFloat", "SymBool") or isinstance(value, (bool, int, float))
