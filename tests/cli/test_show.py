@@ -64,13 +64,34 @@ def test_a_node_for_each_value():
         ("input", "input", "x"),
         ("input", "input", "c"),
         ("operator", "exp", "y"),
-        ("constant", "constant", ""),
         ("operator", "add", "z"),
         ("output", "output", ""),
     ]
-    assert edges == [("x", "y"), ("y", "z"), ("constant", "z"), ("z", "output")]
+    assert edges == [("x", "y"), ("y", "z"), ("z", "output")]
+    assert [node.constants for node in graph.nodes] == [(), (), (), ("1.0",), ()]
     assert [node.shape for node in graph.nodes][:3] == ["n x 4, float32", "scalar, bool", "n x 4, float32"]
     assert graph.nodes[2].text == 'R.exp(x)\nR.Tensor((n, 4), dtype="float32")\nat m.py:6:13'
+
+
+def test_constants_are_folded_into_their_users():
+    body = """w = R.const([[1.0, 2.0, 3.0, 4.0]], "float32")
+y = R.concat((x, w, R.const([[0.5] * 4], "float32"), w), 0)
+u = R.add(y, w)
+if c:
+    z = R.multiply(u, R.const(2.5, "float32"))
+else:
+    z = R.multiply(u, w)
+return (z, w)"""
+    outer, true, false = graphs_of(program(body))
+    assert [(node.title, node.constants) for node in outer.nodes if node.kind != "input"] == [
+        ("concat", ("w: 1 x 4, float32", "1 x 4, float32")),
+        ("add", ("w: 1 x 4, float32",)),
+        ("if", ("w: 1 x 4, float32",)),
+        ("output", ("w: 1 x 4, float32",)),
+    ]
+    assert described(outer)[1] == [("x", "y"), ("y", "u"), ("c", "z"), ("u", "z"), ("z", "output")]
+    assert [node.constants for node in true.nodes if node.title == "multiply"] == [("2.5",)]
+    assert ("input", "input", "w") in described(false)[0]
 
 
 def test_tuples_and_aliases_are_no_nodes():
@@ -157,6 +178,27 @@ def test_the_page_of_a_graph():
     assert len(page.of_class("graph")) == 2
     assert [attrs.get("style") for attrs in page.of_class("graph")] == [None, "display:none"]
     assert page.of_class("node")[0]["data-words"] == '<x> input n & "m"'
+
+
+def test_a_constant_is_a_line_of_the_node_that_uses_it():
+    add = GraphNode("operator", "add", "y", "n", "R.add(x, w)", ("w: <4>, float32", "1.0"))
+    text = graph_page("t", [Graph("f", [GraphNode("input", "input", "x", "n"), add], [(0, 1)])])
+    page = self_contained(text)
+    assert len(page.of_class("node")) == 2
+    assert '<text y="4.0" class="constants">const w: &lt;4&gt;, float32; 1.0</text>' in text
+    assert "<desc>R.add(x, w)\nconstant operand: w: &lt;4&gt;, float32\nconstant operand: 1.0</desc>" in text
+    assert page.of_class("operator")[0]["data-words"] == "y add n w: <4>, float32 1.0"
+
+
+def test_the_page_opens_at_the_inputs():
+    nodes = [GraphNode("input", "input", name, "n") for name in ("late", "x", "unused")]
+    nodes += [GraphNode("operator", "add", f"v{i}", "n") for i in range(100)]
+    edges = [(1, 3), *((i, i + 1) for i in range(3, 102)), (0, 102)]
+    page = self_contained(graph_page("t", [Graph("f", nodes, edges)]))
+    (graph,) = page.of_class("graph")
+    x = page.of_class("input")[1]
+    assert f"translate({graph['data-start-x']} {graph['data-start-y']})" == x["transform"]
+    assert float(graph["data-start-y"]) < LAYER_HEIGHT < float(graph["data-height"])
 
 
 def test_a_thousand_nodes():

@@ -1,5 +1,7 @@
 """Dataflow graphs of a program: a node for each input and each computed value, an edge for each use.
 
+Constants are no nodes: each is text of the nodes that use it.
+
 A function is one graph; so is each branch of an ``if`` and each local function in it, whose inputs are the values it
 uses from outside. Aliases and tuples are not nodes: edges lead to the values they refer to.
 """
@@ -21,6 +23,9 @@ from ..struct_info import ShapeStructInfo, TensorStructInfo
 LONGEST_TEXT = 2000
 """Maximum characters of a node's expression."""
 
+MOST_DIGITS = 12
+"""Maximum characters of the element of a constant that is shown as a number."""
+
 _CALLS = ("call_tir", "call_tir_inplace", "call_tir_with_grad", "call_packed", "call_pure_packed", "call_dps_packed")
 
 
@@ -29,12 +34,14 @@ class GraphNode:
     """A value: the expression that computes it, its name, and its shape."""
 
     kind: str
-    """``input``, ``constant``, ``operator``, ``call``, ``control`` or ``output``."""
+    """``input``, ``operator``, ``call``, ``control`` or ``output``."""
     title: str
     name: str
     shape: str
     text: str = ""
     """Tooltip: the expression, the whole struct info, and the source location."""
+    constants: tuple[str, ...] = ()
+    """Constant operands: ``1``, or ``w: 4 x 2, float32``."""
 
 
 @dataclass
@@ -72,6 +79,17 @@ def _add(name: str, inputs: Sequence[Var], body: RelaxExpr, graphs: list[Graph])
         _add(f"{name} > {inner_name}", inner_inputs, inner_body, graphs)
 
 
+@dataclass(frozen=True)
+class _Folded:
+    """Constant as a value, with its text and the name that a binding gave it."""
+
+    text: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}" if self.name else self.text
+
+
 class _Builder:
     """Builder of the graph of one function or branch."""
 
@@ -96,45 +114,48 @@ class _Builder:
                     self.binding(binding)
             result = body.body
         info = result.struct_info_
-        node = GraphNode("output", "output", "", shape_text(info), f"{_text(result)}\n{_info(info)}")
-        self.add(node, self.nodes(self.value(result)))
+        value = self.value(result)
+        text = f"{_text(result)}\n{_info(info)}"
+        self.add(GraphNode("output", "output", "", shape_text(info), text, _constants(value)), self.nodes(value))
 
     def binding(self, binding: Binding) -> None:
         """Add one binding: a node, or an alias of existing values."""
         var = binding.var
         if isinstance(binding, MatchCast):
-            sources = self.nodes(self.value(binding.value))
-            self.values[var] = self.node("control", "match_cast", var, _text(binding.value), sources, binding.span)
+            value = self.value(binding.value)
+            self.values[var] = self.node("control", "match_cast", var, _text(binding.value), value, binding.span)
             return
         assert isinstance(binding, VarBinding)
         value = binding.value
         match value:
             case Call():
-                sources = [n for arg in value.args for n in self.nodes(self.value(arg))]
-                sources += self.nodes(self.value(value.op)) if isinstance(value.op, Var) else []
+                callee = [value.op] if isinstance(value.op, Var) else []
+                operands = tuple(self.value(operand) for operand in [*value.args, *callee])
                 kind, title = call_title(value)
-                self.values[var] = self.node(kind, title, var, _text(value), sources, value.span)
+                self.values[var] = self.node(kind, title, var, _text(value), operands, value.span)
             case If(cond, true_branch, false_branch):
                 inputs = free_vars(true_branch), free_vars(false_branch)
-                used = [n for v in dict.fromkeys([*inputs[0], *inputs[1]]) for n in self.nodes(self.value(v))]
-                sources = [*self.nodes(self.value(cond)), *used]
-                self.values[var] = self.node("control", "if", var, f"if {_text(cond)}", sources, value.span)
+                operands = tuple(self.value(operand) for operand in dict.fromkeys([cond, *inputs[0], *inputs[1]]))
+                self.values[var] = self.node("control", "if", var, f"if {_text(cond)}", operands, value.span)
                 self.inside.append((f"{var.name_hint}, if true", inputs[0], true_branch))
                 self.inside.append((f"{var.name_hint}, if false", inputs[1], false_branch))
             case Function():
                 captured = free_vars(value)
-                sources = [n for v in captured for n in self.nodes(self.value(v))]
-                self.values[var] = self.node("control", "function", var, "", sources, value.span)
+                operands = tuple(self.value(operand) for operand in captured)
+                self.values[var] = self.node("control", "function", var, "", operands, value.span)
                 self.inside.append((var.name_hint, [*value.params, *captured], value.body))
+            case Constant():
+                self.values[var] = dataclasses.replace(self.value(value), name=var.name_hint)
             case _:
                 self.values[var] = self.value(value)
 
-    def node(self, kind: str, title: str, var: Var, text: str, sources: Sequence[int], span: object) -> int:
-        """Add the node of a variable."""
+    def node(self, kind: str, title: str, var: Var, text: str, operands: Any, span: object) -> int:
+        """Add the node of a variable, with the values of its operands."""
         info = var.struct_info_
         lines = [text, _info(info), "" if span is None else f"at {span}"]
         details = "\n".join(line for line in lines if line)
-        return self.add(GraphNode(kind, title, var.name_hint, shape_text(info), details), sources)
+        node = GraphNode(kind, title, var.name_hint, shape_text(info), details, _constants(operands))
+        return self.add(node, self.nodes(operands))
 
     def value(self, expr: RelaxExpr) -> Any:
         """Value of an expression that computes nothing."""
@@ -147,8 +168,7 @@ class _Builder:
                 whole = self.value(source)
                 return cast("tuple[Any, ...]", whole)[index] if isinstance(whole, tuple) else whole
             case Constant():
-                info = expr.struct_info_
-                return self.add(GraphNode("constant", "constant", "", shape_text(info), _info(info)), ())
+                return _Folded(_constant_text(expr))
             case _:
                 return None
 
@@ -156,7 +176,24 @@ class _Builder:
         """Nodes of which a value consists."""
         if isinstance(value, tuple):
             return [node for element in cast("tuple[Any, ...]", value) for node in self.nodes(element)]
-        return [] if value is None else [value]
+        return [value] if isinstance(value, int) else []
+
+
+def _constants(value: Any) -> tuple[str, ...]:
+    """Texts of the constants of which a value consists, each once."""
+    if isinstance(value, tuple):
+        elements = cast("tuple[Any, ...]", value)
+        return tuple(dict.fromkeys(text for element in elements for text in _constants(element)))
+    return (str(value),) if isinstance(value, _Folded) else ()
+
+
+def _constant_text(constant: Constant) -> str:
+    """Element of a constant without dimensions; the shape and dtype of another one."""
+    if constant.content.shape == ():
+        element = str(constant.data.item())
+        if len(element) <= MOST_DIGITS:
+            return element
+    return shape_text(constant.struct_info_)
 
 
 def call_title(call: Call) -> tuple[str, str]:
