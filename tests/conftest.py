@@ -26,7 +26,7 @@ settings.register_profile("new", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("RELAX_EXAMPLES", "same"))
 
 
-# An exception that a converter of ONNX should not raise is no diagnostic in tests: it fails them.
+# An exception that a converter of ONNX or torch should not raise is no diagnostic in tests: it fails them.
 os.environ["RELAX_RAISE_UNEXPECTED"] = "1"
 
 TESTS = Path(__file__).parent

@@ -325,6 +325,8 @@ def arange_size(start: PrimExpr, stop: PrimExpr, step: PrimExpr) -> PrimExpr:
         start, stop, step = (cast_expr("int64", expr) for expr in (start, stop, step))
         if isinstance(step, IntImm):
             distance = stop - start if step.value > 0 else start - stop
+            if abs(step.value) >= 1 << 31:  # the sum with it in `ceildiv` may overflow
+                return at_least_zero(simplify(-intrin.floordiv(simplify(-distance), const(abs(step.value), "int64"))))
             return at_least_zero(simplify(intrin.ceildiv(simplify(distance), abs(step.value))))
         return at_least_zero(simplify(-intrin.floordiv(start - stop, step)))
     values = [expr.value for expr in (start, stop, step) if isinstance(expr, (IntImm, FloatImm))]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ...ir import Diagnostic, DiagnosticError
@@ -28,6 +28,9 @@ IGNORED = (
 """Operators that only assert assumptions of torch."""
 
 
+_ENUMERATIONS = {"dtype": "torch.dtype", "memory_format": "torch.memory_format", "layout": "torch.layout"}
+"""Arguments of which torch reads numbers as elements of an enumeration, without a check."""
+
 _REJECTED_AT = re.compile(r"While executing %(\w+)")
 """Name of the node at which torch raised an exception, in its message."""
 
@@ -37,6 +40,9 @@ def supported(program: Any) -> Any:
 
     Raises DiagnosticError for operators without one, for complex numbers, and for nodes that torch rejects.
     """
+    broken = [_broken(*place) for place in crashing(program.graph_module)]
+    if broken:
+        raise DiagnosticError(broken)
     program = _decomposed(program, {})
     complex_nodes = [node for node in nodes_of(program.graph_module) if _is_complex(node.meta.get("val"))]
     if complex_nodes:
@@ -54,6 +60,30 @@ def supported(program: Any) -> Any:
     if missing_nodes:
         raise DiagnosticError([unsupported(target, nodes) for target, nodes in missing_nodes.items()])
     return program
+
+
+def crashing(graph_module: Any) -> Iterator[tuple[int, Any, str]]:
+    """Yield (place, node, message) of each argument that torch would not reject, but crash on."""
+    for index, node in enumerate(nodes_of(graph_module), 1):
+        arguments: Sequence[Any] = getattr(getattr(node.target, "_schema", None), "arguments", ())
+        for place, argument in enumerate(arguments):
+            if place >= len(node.args) and argument.name not in node.kwargs:
+                continue
+            value: Any = node.args[place] if place < len(node.args) else node.kwargs[argument.name]
+            kind, enumeration = str(argument.type), _ENUMERATIONS.get(argument.name)
+            is_list = kind == "List[Tensor]" and isinstance(value, (list, tuple))
+            values = cast("Sequence[Any]", value) if is_list else ()
+            if (kind == "Tensor" and value is None) or None in values:
+                yield index, node, f"the argument {argument.name} is None, expected a tensor"
+            elif enumeration is not None and isinstance(value, int):
+                yield index, node, f"the argument {argument.name} is {value}, expected a {enumeration}"
+
+
+def _broken(index: int, node: Any, message: str) -> Diagnostic:
+    hint = "correct the node, or export the module again"
+    return Diagnostic(
+        "E6002", f"{node_title(node)}: {message}", node_span("program", index, node), "", origin(node), hint
+    )
 
 
 def _decomposed(program: Any, table: Mapping[Any, Any]) -> Any:

@@ -170,10 +170,11 @@ class Emitter:
 
     def info(self, x: RelaxExpr) -> TensorStructInfo:
         """The struct info of a tensor. Raises DiagnosticError for another value."""
-        info = known_struct_info(x)
+        info = known_struct_info(x) if isinstance(x, RelaxExpr) else None  # type: ignore[reportUnnecessaryIsInstance]
         if isinstance(info, TensorStructInfo):
             return info
-        raise self.error("expected a tensor, found a value of another kind")
+        found = f"found {x}" if info is None else "found a value of another kind"
+        raise self.error(f"expected a tensor, {found}", hint="pass a tensor: torch.tensor(number)")
 
     def dtype(self, x: RelaxExpr) -> DataType:
         """The dtype of a tensor."""
@@ -191,14 +192,36 @@ class Emitter:
         return self.info(x).ndim
 
     def axis(self, axis: int, ndim: int) -> int:
-        """An axis counted from the front; a tensor without dimensions has the axis 0."""
-        return axis % max(ndim, 1)
+        """Return an axis counted from the front; a tensor without dimensions has the axis 0.
+
+        Raises DiagnosticError for an axis that is out of range.
+        """
+        count = max(ndim, 1)
+        if not -count <= axis < count:
+            raise self.error(
+                f"the axis {axis} is out of range for a tensor of {ndim} dimensions",
+                hint=f"axes are integers from {-count} to {count - 1}",
+            )
+        return axis % count
 
     def axes(self, axes: int | Sequence[int] | None, ndim: int) -> list[int]:
-        """Axes counted from the front, all of them for None or none."""
+        """Return axes counted from the front, all of them for None or an empty list.
+
+        Raises DiagnosticError for an axis that is out of range, and for two equal ones.
+        """
         if axes is None or axes == []:
             return list(range(ndim))
-        return [self.axis(a, ndim) for a in ([axes] if isinstance(axes, int) else axes)]
+        positions = [self.axis(a, ndim) for a in ([axes] if isinstance(axes, int) else axes)]
+        if len(set(positions)) < len(positions):
+            raise self.error(f"the axes {axes} name one axis twice", hint="name each axis once")
+        return positions
+
+    def choice(self, name: str, options: Sequence[str], index: int) -> str:
+        """Return the option that an integer stands for. Raises DiagnosticError for an index without option."""
+        if 0 <= index < len(options):
+            return options[index]
+        listed = ", ".join(f"{place} ({option})" for place, option in enumerate(options))
+        raise self.error(f"there is no {name} {index}", hint=f"pass one of {listed}")
 
     def is_true(self, condition: PrimExpr) -> bool | None:
         """True or False for a condition that is proved or disproved, None else."""

@@ -39,7 +39,8 @@ from ..unexpected import guarded
 from . import registry
 from .decompositions import IGNORED, is_scalar, nodes_of, supported, unsupported
 from .dtypes import dtype_name
-from .emitter import Emitter, node_text
+from .emitter import Emitter, node_text, node_title
+from .operands import typed
 from .symbols import Symbols, symbol_name
 
 Names: TypeAlias = dict[str, Any]
@@ -256,15 +257,24 @@ class _Importer:
             index: int = node.args[1]
             if isinstance(whole, RelaxExpr):
                 return self.emitter.emit(TupleGetItem(whole, index))
-            return whole[index]
+            result = whole[index] if index < len(whole) else None
+            if result is None and node.users and node.meta.get("val") is not None:
+                source = node.args[0]
+                self.emitter.unsupported(
+                    f"the result {index} of {node_title(source)}", "use the other results of the operator only"
+                )
+            return result
         value = node.meta.get("val")
         convert = registry.find(target)
         if is_scalar(value) and target not in _READS:
             return number(self.emitter.scalar(value))
         if convert is None:
             raise DiagnosticError(unsupported(target, [node]))
-        args = [self._argument(arg, names) for arg in node.args]
-        kwargs = {key: self._argument(arg, names) for key, arg in node.kwargs.items()}
+        args, kwargs = typed(
+            node.target,
+            [self._argument(arg, names) for arg in node.args],
+            {key: self._argument(arg, names) for key, arg in node.kwargs.items()},
+        )
         try:
             inspect.signature(convert).bind(self.emitter, *args, **kwargs)
         except TypeError as error:

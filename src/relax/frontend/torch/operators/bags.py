@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .... import op
@@ -17,6 +18,8 @@ def histc(g: Emitter, x: RelaxExpr, bins: int = 100, min: Any = 0, max: Any = 0)
     """The number of elements in each of the bins of equal width; those outside, and NaN, do not count."""
     if min == max:
         g.unsupported("histc without limits", "pass min and max: torch.histc(x, bins, min, max)")
+    if not -math.inf < min < max < math.inf or bins < 1:
+        raise g.error(f"{bins} bins from {min} to {max}", hint="pass finite limits, the lower one first")
     dtype = g.out_dtype
     data = g.reshape(x, [simplify(_count(g, x))])
     low, high, width = g.const(min, dtype), g.const(max, dtype), g.const(max - min, dtype)
@@ -40,13 +43,11 @@ def _count(g: Emitter, x: RelaxExpr) -> Any:
 def repeated_places(g: Emitter, repeats: RelaxExpr, *, output_size: Dim | None = None) -> RelaxExpr:
     """Index of each count, repeated `count` times."""
     ends = g.emit(op.cumsum(op.astype(repeats, "int64"), axis=0))
-    if output_size is None:
-        padded_ends = g.emit(op.concat([g.const([0], "int64"), ends], axis=0))  # of no counts the sum is 0
-        size: Dim = g.read_integer(g.emit(op.max(padded_ends)), True)
-    else:
-        size = output_size
-    numbers = g.emit(op.arange(PrimValue(as_dim(size)), dtype="int64"))
-    return g.cast(g.emit(op.bucketize(numbers, ends, right=True)), g.out_dtype)
+    padded_ends = g.emit(op.concat([g.const([0], "int64"), ends], axis=0))  # of no counts the sum is 0
+    size = g.read_integer(g.emit(op.max(padded_ends)), True)
+    numbers = g.emit(op.arange(PrimValue(size), dtype="int64"))
+    places = g.cast(g.emit(op.bucketize(numbers, ends, right=True)), g.out_dtype)
+    return places if output_size is None else g.cast_shape(places, [as_dim(output_size)])
 
 
 _SUM, _MEAN, _MAX = range(3)
@@ -69,6 +70,9 @@ def embedding_bag(
     """The sum, mean or maximum of the embeddings of each bag, 0 of an empty one. Offsets are where bags begin."""
     if any(item is not None and len(item.users) for item in _readers_of_other_results(g)):
         g.unsupported("the bags and sizes that aten._embedding_bag returns for gradients")
+    g.choice("mode", ("sum", "mean", "max"), mode)
+    if g.ndim(indices) != 1 or g.ndim(offsets) != 1:
+        raise g.error("indices or offsets are no vector", hint="pass vectors: indices, and where bags begin")
     dtype, count = str(g.dtype(weight)), g.dims(indices)[0]
     bags = g.dims(offsets)[0]
     if include_last_offset:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .... import op
 from ....expr import PrimValue, ShapeExpr
 from ....ir import RelaxExpr
 from ....prim import PrimExpr, const
 from ..emitter import Dim, Emitter, as_dim
 from ..registry import converter, register
+
+MOST_PLACES = 1 << 22
+"""Maximum number of elements of a matrix, the indices of whose triangles are a constant."""
 
 
 def _filled(g: Emitter, sizes: Sequence[Dim], value: Any) -> RelaxExpr:
@@ -49,8 +54,20 @@ for _name, _value in {"zeros": 0, "ones": 1, "empty": 0}.items():  # what is not
     register(f"aten.new_{_name}", _of_new_sizes(_value))
 register("aten.empty.memory_format", _of_sizes(0))
 register("aten.empty_permuted", _of_sizes(0))
-register("aten.empty_strided", _of_sizes(0))
-register("aten.new_empty_strided", _of_new_sizes(0))
+
+
+@converter("aten.empty_strided")
+def empty_strided(g: Emitter, size: Sequence[Dim], stride: Sequence[Dim], **options: Any) -> RelaxExpr:
+    if any(isinstance(step, int) and step < 0 for step in stride):
+        raise g.error(f"the strides {list(stride)} are negative", hint="pass strides from 0 on")
+    return _filled(g, size, 0)
+
+
+@converter("aten.new_empty_strided")
+def new_empty_strided(
+    g: Emitter, x: RelaxExpr, size: Sequence[Dim], stride: Sequence[Dim], **options: Any
+) -> RelaxExpr:
+    return empty_strided(g, size, stride)
 
 
 @converter("aten.full.default")
@@ -122,18 +139,27 @@ def meshgrid(g: Emitter, tensors: Sequence[RelaxExpr], *, indexing: str = "ij") 
 @converter("aten.one_hot")
 def one_hot(g: Emitter, x: RelaxExpr, num_classes: int = -1) -> RelaxExpr:
     if num_classes < 0:
-        g.unsupported("one_hot without num_classes")
+        g.unsupported("one_hot without num_classes", "pass num_classes")
+    if str(g.dtype(x)) != "int64":
+        raise g.error(f"classes of {g.dtype(x)}", hint="convert them to torch.int64")
     classes = op.arange(num_classes, dtype=str(g.dtype(x)))
     return op.astype(op.equal(op.expand_dims(x, [g.ndim(x)]), classes), "int64")
 
 
 @converter("aten.tril_indices")
 def tril_indices(g: Emitter, row: int, col: int, offset: int = 0, **options: Any) -> RelaxExpr:
-    pairs = [(i, j) for i in range(row) for j in range(min(i + offset + 1, col))]
-    return g.const([[i for i, _ in pairs], [j for _, j in pairs]], g.out_dtype)
+    return _triangle(g, np.tril_indices, row, col, offset)
 
 
 @converter("aten.triu_indices")
 def triu_indices(g: Emitter, row: int, col: int, offset: int = 0, **options: Any) -> RelaxExpr:
-    pairs = [(i, j) for i in range(row) for j in range(max(i + offset, 0), col)]
-    return g.const([[i for i, _ in pairs], [j for _, j in pairs]], g.out_dtype)
+    return _triangle(g, np.triu_indices, row, col, offset)
+
+
+def _triangle(g: Emitter, indices: Callable[..., Any], row: int, col: int, offset: int) -> RelaxExpr:
+    """The constant of the indices of a triangle of a matrix."""
+    if row < 0 or col < 0:
+        raise g.error(f"a matrix of {row} x {col} elements", hint="pass sizes from 0 on")
+    if row * col > MOST_PLACES:
+        g.unsupported(f"the indices of a triangle of {row} x {col} elements", f"at most {MOST_PLACES} are a constant")
+    return g.const(np.stack(indices(row, max(-row, min(offset, col)), col)), g.out_dtype)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .... import op
+from ....expr import ShapeExpr
 from ....ir import DataType, RelaxExpr
 from ....prim import PrimExpr
 from ..emitter import Emitter
@@ -91,6 +92,10 @@ for _name, _function in {
 
 def _scaled(g: Emitter, x: Any, alpha: Any) -> RelaxExpr:
     """An operand times a number, in the dtype of the result."""
+    is_float = DataType(g.out_dtype).is_float
+    if isinstance(alpha, bool) or (isinstance(alpha, float) and not is_float):
+        hint = f"pass {'a number' if is_float else 'an integer'}"
+        raise g.error(f"the factor {alpha} does not fit the result of {g.out_dtype}", hint=hint)
     tensor = g.tensor(x, g.out_dtype)
     return tensor if alpha == 1 else op.multiply(tensor, g.tensor(alpha, g.out_dtype))
 
@@ -98,12 +103,16 @@ def _scaled(g: Emitter, x: Any, alpha: Any) -> RelaxExpr:
 @converter("aten.add")
 def add(g: Emitter, a: Any, b: Any, alpha: Any = 1) -> RelaxExpr:
     if g.out_dtype == "bool":
-        return op.logical_or(g.tensor(a), g.tensor(b, "bool"))
+        if isinstance(alpha, float):
+            raise g.error(f"the factor {alpha} does not fit the result of bool", hint="pass True or False")
+        return op.logical_or(g.tensor(a), g.tensor(b, "bool")) if alpha else g.tensor(a)
     return op.add(g.tensor(a, g.out_dtype), _scaled(g, b, alpha))
 
 
 @converter("aten.sub", "aten.subtract")
 def sub(g: Emitter, a: Any, b: Any, alpha: Any = 1) -> RelaxExpr:
+    if any(g.dtype(x).is_bool if isinstance(x, RelaxExpr) else isinstance(x, bool) for x in (a, b)):
+        raise g.error("an operand of a difference is a bool", hint="use logical_not or logical_xor, or convert it")
     return op.subtract(g.tensor(a, g.out_dtype), _scaled(g, b, alpha))
 
 
@@ -441,16 +450,19 @@ def hardswish(g: Emitter, x: RelaxExpr) -> RelaxExpr:
 
 @converter("aten.elu")
 def elu(g: Emitter, x: RelaxExpr, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> RelaxExpr:
-    below = op.multiply(
-        op.subtract(op.exp(op.multiply(x, g.const(input_scale, g.out_dtype))), g.const(1, g.out_dtype)),
-        g.const(alpha * scale, g.out_dtype),
-    )
+    """A small input scale makes all of x small numbers, of which e^x - 1 would lose the digits."""
+    scaled = g.emit(op.multiply(x, g.const(input_scale, g.out_dtype)))
+    exact = abs(input_scale) < 0.25
+    power = expm1(g, scaled) if exact else op.subtract(op.exp(scaled), g.const(1, g.out_dtype))
+    below = op.multiply(power, g.const(alpha * scale, g.out_dtype))
     above = x if scale == 1 else op.multiply(x, g.const(scale, g.out_dtype))
     return op.where(op.greater(x, g.const(0, g.out_dtype)), above, below)
 
 
 @converter("aten.celu")
 def celu(g: Emitter, x: RelaxExpr, alpha: float = 1) -> RelaxExpr:
+    if alpha == 0:
+        raise g.error("alpha is 0, by which the input is divided", hint="pass another alpha, or use relu")
     return elu(g, x, alpha, 1, 1 / alpha)
 
 
@@ -461,8 +473,8 @@ def log_sigmoid(g: Emitter, x: RelaxExpr) -> RelaxExpr:
 
 @converter("aten.threshold")
 def threshold(g: Emitter, x: RelaxExpr, threshold: Any, value: Any) -> RelaxExpr:
-    is_above = op.greater(x, g.tensor(threshold, g.out_dtype))
-    return op.where(is_above, x, g.tensor(value, g.out_dtype))
+    is_below = op.less_equal(x, g.tensor(threshold, g.out_dtype))  # NaN is kept
+    return op.where(is_below, g.tensor(value, g.out_dtype), x)
 
 
 @converter("aten.glu")
@@ -507,7 +519,6 @@ def to(g: Emitter, x: RelaxExpr, *others: Any, **options: Any) -> RelaxExpr:
     "aten.lift_fresh_copy",
     "aten.lift_fresh",
     "aten.dropout",
-    "aten.native_dropout",
     "aten.feature_dropout",
     "aten.alpha_dropout",
     "aten.positive",
@@ -517,6 +528,13 @@ def same(g: Emitter, x: RelaxExpr, *others: Any, **options: Any) -> RelaxExpr:
     if "dropout" in g.title and len(others) > 1 and others[1] is True:
         g.unsupported("dropout of a module in the mode train", "call eval() before torch.export.export")
     return x
+
+
+@converter("aten.native_dropout")
+def native_dropout(g: Emitter, x: RelaxExpr, p: float, train: bool | None) -> list[RelaxExpr]:
+    """The operand, and a mask of the elements that are kept: all of them. Without `train`, torch takes it as True."""
+    kept = op.full(ShapeExpr(g.dims(x)), g.const(True, "bool"), "bool")
+    return [same(g, x, p, train is not False), kept]
 
 
 @converter("aten.copy")

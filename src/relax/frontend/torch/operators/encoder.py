@@ -109,6 +109,8 @@ def _attention(
     """Attention of a sequence to itself, (batch, length, size), and its scores behind the softmax."""
     batch, length, _ = g.dims(x)
     heads, size, dtype = projections.heads, projections.size, str(g.dtype(x))
+    if heads < 1 or size % heads:
+        raise g.error(f"{heads} heads do not divide the size {size}", hint="pass a divisor of the size")
     joined = g.emit(linear(g, x, projections.inner_weight, projections.inner_bias))
     projected = g.emit(op.permute_dims(g.reshape(joined, [batch, length, 3, heads, size // heads]), (2, 0, 3, 1, 4)))
     query, key, value = (g.emit(op.take(projected, g.const(i, "int64"), 0)) for i in range(3))

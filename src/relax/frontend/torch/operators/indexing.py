@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from .... import op
-from ....expr import PrimValue, Tuple
+from ....expr import PrimValue, ShapeExpr, Tuple
 from ....ir import RelaxExpr
 from ....prim import IntImm, PrimExpr, const, simplify
 from ..emitter import Dim, Emitter, as_dim, product
 from ..registry import converter
 from .shape import FAR_END, cut
+
+MOST_DIFFERENCES = 256
+"""Greatest order of differences along a dynamic dimension, each of which is an operator."""
 
 Indices = Sequence[Any]
 """An index tensor for each of the leading dimensions, None for one that is not indexed."""
@@ -63,18 +66,20 @@ def _leading(g: Emitter, axes: Sequence[int], ndim: int, index_ndim: int) -> tup
 
 
 def _without_masks(g: Emitter, indices: Indices) -> list[Any]:
-    """Replace bool masks among indices by the indices of their True elements."""
+    """Replace masks among indices, of bool or of uint8, by the indices of their True elements."""
     positions: list[Any] = []
     for item in indices:
-        if item is not None and g.dtype(item).is_bool:
-            positions += _true_places(g, item)
+        if item is not None and str(g.dtype(item)) in ("bool", "uint8"):
+            positions += _true_places(g, g.cast(item, "bool"))
         else:
             positions.append(item)
     return positions
 
 
 def _true_places(g: Emitter, mask: RelaxExpr) -> list[RelaxExpr]:
-    """For each dimension of a mask, the indices of its True elements."""
+    """For each dimension of a mask, the indices of its True elements; a mask without dimensions has one of size 1."""
+    if not g.ndim(mask):
+        mask = g.reshape(mask, [1])
     positions = g.emit(op.nonzero(mask))
     count = g.dims(positions)[1]
     rows = [op.strided_slice(positions, [0], [d], [d + 1]) for d in range(g.ndim(mask))]
@@ -107,6 +112,8 @@ def searchsorted(
     side: str | None = None,
     sorter: RelaxExpr | None = None,
 ) -> RelaxExpr:
+    if side not in (None, "left", "right") or (right and side == "left"):
+        raise g.error(f"side is {side!r} where right is {right}", hint="pass 'left' or 'right', or right alone")
     if g.ndim(boundaries) != 1 or sorter is not None:
         g.unsupported("searchsorted with a sorter, or in more than one sequence")
     limits, data = g.promoted(boundaries, x)
@@ -125,8 +132,12 @@ def nonzero_numpy(g: Emitter, x: RelaxExpr) -> list[RelaxExpr]:
 
 @converter("aten.masked_select")
 def masked_select(g: Emitter, x: RelaxExpr, mask: RelaxExpr) -> RelaxExpr:
-    wide = g.emit(op.broadcast_to(mask, op.shape_of(x))) if g.ndim(mask) != g.ndim(x) else mask
-    return op.index_tensor(x, Tuple(_true_places(g, wide)))
+    if len(g.dims(x)) == g.ndim(mask) and all(map(g.same_size, g.dims(x), g.dims(mask))):
+        data, wide = (x, mask) if g.ndim(x) else (g.reshape(x, [1]), mask)
+    else:
+        data = g.emit(op.where(mask, x, x))  # of the shape to which both broadcast
+        wide = g.emit(op.broadcast_to(mask, ShapeExpr(g.dims(data))))
+    return op.index_tensor(data, Tuple(_true_places(g, wide)))
 
 
 @converter("aten.diagonal")
@@ -165,6 +176,8 @@ def index_put(g: Emitter, x: RelaxExpr, indices: Indices, values: RelaxExpr, acc
         return op.where(wide, values, x)
     positions = _without_masks(g, indices)
     axes = [axis for axis, position in enumerate(positions) if position is not None]
+    if not axes:
+        raise g.error("no dimension is indexed", hint="pass an index tensor")
     order, back = _leading(g, axes, g.ndim(x), max(g.ndim(positions[axis]) for axis in axes))
     if order == sorted(order):
         return op.index_put(x, Tuple([positions[axis] for axis in axes]), values, accumulate=accumulate)
@@ -193,6 +206,7 @@ def slice_scatter(
     axis = g.axis(dim, g.ndim(x))
     begin = 0 if start is None else start
     last = FAR_END if end is None else end
+    _check_slices(g, x, src, axis)
     size = g.dims(x)[axis]
     if isinstance(begin, int) and begin == 0 and step == 1 and g.same_size(g.dims(src)[axis], size):
         return g.cast(src, g.out_dtype)
@@ -200,6 +214,15 @@ def slice_scatter(
         PrimValue(as_dim(bound)) for bound in (begin, size if isinstance(last, int) and last == FAR_END else last, step)
     ]
     return op.slice_scatter(x, g.cast(src, g.out_dtype), *bounds, axis=axis)
+
+
+def _check_slices(g: Emitter, x: RelaxExpr, src: RelaxExpr, axis: int) -> None:
+    """Raise DiagnosticError unless the sizes of `src` are those of `x`, other than along the axis."""
+    dims, others = g.dims(x), g.dims(src)
+    pairs = [pair for place, pair in enumerate(zip(dims, others, strict=False)) if place != axis]
+    if not dims or len(dims) != len(others) or any(g.is_true(as_dim(a).equal(b)) is False for a, b in pairs):
+        sizes, own = (f"({', '.join(map(str, shape))})" for shape in (others, dims))
+        raise g.error(f"slices of the shape {sizes} do not fit into {own}", hint="pass slices of the tensor's sizes")
 
 
 @converter("aten.select_scatter")
@@ -263,6 +286,10 @@ def index_copy(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: Rel
 
 def _along_axis(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: RelaxExpr, accumulate: bool) -> RelaxExpr:
     """Slices of the source added to, or put in the place of, those of a tensor along an axis."""
+    index = index if g.ndim(index) else g.reshape(index, [1])
+    if not g.ndim(x):
+        written = _along_axis(g, g.reshape(x, [1]), dim, index, g.reshape(source, [1]), accumulate)
+        return g.reshape(g.emit(written), [])
     axis = g.axis(dim, g.ndim(x))
     if axis == 0:
         return op.index_put(x, Tuple([index]), source, accumulate=accumulate)
@@ -273,8 +300,8 @@ def _along_axis(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, source: Re
 
 @converter("aten.index_fill.int_Scalar")
 def index_fill(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, value: Any) -> RelaxExpr:
-    sizes = g.dims(x)
-    sizes[g.axis(dim, g.ndim(x))] = g.dims(index)[0]
+    sizes = g.dims(x) or [const(1, "int64")]
+    sizes[g.axis(dim, g.ndim(x))] = g.dims(index)[0] if g.ndim(index) else const(1, "int64")
     return _along_axis(g, x, dim, index, g.emit(op.broadcast_to(g.tensor(value, g.out_dtype), sizes)), False)
 
 
@@ -329,7 +356,10 @@ def diff(g: Emitter, x: RelaxExpr, n: int = 1, dim: int = -1, prepend: Any = Non
     axis = g.axis(dim, g.ndim(x))
     ends = [tensor for tensor in (prepend, x, append) if tensor is not None]
     result = g.emit(op.concat([g.cast(tensor, str(g.dtype(x))) for tensor in ends], axis=axis)) if len(ends) > 1 else x
-    for _ in range(n):
+    count = g.dims(result)[axis]
+    if n < 0 or (n > MOST_DIFFERENCES and not isinstance(count, IntImm)):
+        raise g.error(f"differences of the order {n}", hint=f"pass an order from 0 to {MOST_DIFFERENCES}")
+    for _ in range(min(n, count.value) if isinstance(count, IntImm) else n):  # of no elements there are none
         size = g.dims(result)[axis]
         last = const(FAR_END, "int64") if isinstance(size, IntImm) else size
         ahead = op.strided_slice(result, [axis], [const(1, "int64")], [last], [1])

@@ -41,6 +41,8 @@ def addmm(g: Emitter, bias: RelaxExpr, a: RelaxExpr, b: RelaxExpr, *, beta: Any 
 
 @converter("aten.outer")
 def outer(g: Emitter, a: RelaxExpr, b: RelaxExpr) -> RelaxExpr:
+    if g.ndim(a) != 1 or g.ndim(b) != 1:
+        raise g.error(f"operands of {g.ndim(a)} and {g.ndim(b)} dimensions", hint="pass two vectors")
     return op.multiply(op.expand_dims(a, [1]), b)
 
 
@@ -131,8 +133,8 @@ def _norm(g: Emitter, x: RelaxExpr, p: float) -> RelaxExpr:
     size = g.emit(op.abs(x))
     if p == 1:
         return op.sum(size, axis=last)
-    if p == float("inf"):
-        return op.max(size, axis=last)
+    if p in (float("inf"), float("-inf")):
+        return op.max(size, axis=last)  # of -∞, too, as torch does
     return op.power(op.sum(op.power(size, g.const(p, dtype)), axis=last), g.const(1 / p, dtype))
 
 
@@ -195,6 +197,8 @@ def _bias(g: Emitter, mask: RelaxExpr, dtype: str, lead: int) -> RelaxExpr:
     """The bias of the scores: a mask of bool is 0 where it is True, else -inf."""
     if lead > 1:
         g.unsupported("attention with a mask and more than one dimension of the batch")
+    if not (g.dtype(mask).is_bool or g.dtype(mask).is_float):
+        raise g.error(f"the mask is of {g.dtype(mask)}", hint="pass a mask of bool, or one of floats to be added")
     if g.dtype(mask).is_bool:
         mask = g.emit(op.where(mask, g.const(0, dtype), g.const(float("-inf"), dtype)))
     dims = g.dims(mask)

@@ -8,7 +8,7 @@ from typing import Any
 from .... import op
 from ....expr import ShapeExpr
 from ....ir import RelaxExpr
-from ....prim import IntImm, simplify
+from ....prim import IntImm, PrimExpr, simplify
 from ..emitter import Dim, Emitter, as_dim, product
 from ..registry import converter, register
 
@@ -206,7 +206,7 @@ def _adaptive_max_pool(count: int) -> Callable[..., Any]:
         dims = [dim.value if isinstance(dim, IntImm) else 0 for dim in g.dims(x)[-count:]]
         if all(size == 1 for size in sizes):
             return [op.max(x, axis=list(range(g.ndim(x) - count, g.ndim(x))), keepdims=True), None]
-        if not all(dim and dim % size == 0 for dim, size in zip(dims, sizes, strict=True)):
+        if not all(dim and size > 0 and dim % size == 0 for dim, size in zip(dims, sizes, strict=True)):
             g.unsupported("an adaptive maximum pool of windows that overlap, or whose sizes are not known")
         window = [dim // size for dim, size in zip(dims, sizes, strict=True)]
         return _max_pool(count, True)(g, x, window)
@@ -275,11 +275,22 @@ def group_norm(
 def native_group_norm(
     g: Emitter, x: RelaxExpr, weight: Any, bias: Any, n: Dim, c: Dim, hw: Dim, group: int, eps: float
 ) -> Any:
+    elements = product(g.dims(x)[2:])
+    for name, number, size in (("N", n, g.dims(x)[0]), ("C", c, _channels(g, x)), ("HxW", hw, elements)):
+        if g.is_true(as_dim(number).equal(size)) is False:
+            raise g.error(f"{name} is {number}, the size of the input {size}", hint="pass the sizes of the input")
     return [_grouped(g, x, group, weight, bias, eps), None, None]
 
 
+def _channels(g: Emitter, x: RelaxExpr) -> PrimExpr:
+    """The number of channels of (N, C, …) data. Raises DiagnosticError for data without channels."""
+    if g.ndim(x) < 2:
+        raise g.error(f"data of {g.ndim(x)} dimensions have no channels", hint="pass data of the shape (N, C, ...)")
+    return g.dims(x)[1]
+
+
 def _grouped(g: Emitter, x: RelaxExpr, groups: int, weight: Any, bias: Any, eps: float) -> RelaxExpr:
-    dtype, channels = str(g.dtype(x)), g.dims(x)[1]
+    dtype, channels = str(g.dtype(x)), _channels(g, x)
     gamma, beta = (_weights(g, parameter, [channels], value, dtype) for parameter, value in ((weight, 1), (bias, 0)))
     flat = g.ndim(x) == 2  # the mean of each group is over its channels alone
     data = g.reshape(x, [*g.dims(x), 1]) if flat else x
@@ -306,7 +317,7 @@ def batch_norm(
     eps = options[2] if options and options[0] is False else options[1]
     if running_mean is None or running_var is None:
         g.unsupported("a batch norm without running statistics")
-    dtype, channels = str(g.dtype(x)), g.dims(x)[1]
+    dtype, channels = str(g.dtype(x)), _channels(g, x)
     gamma, beta = (_weights(g, parameter, [channels], value, dtype) for parameter, value in ((weight, 1), (bias, 0)))
     normed = op.nn.batch_norm(x, gamma, beta, running_mean, running_var, axis=1, epsilon=float(eps))
     result = g.parts(normed)[0]
@@ -318,7 +329,7 @@ def batch_norm_of_batch(
     g: Emitter, x: RelaxExpr, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
     """The statistics are those of the batch, as a module without running ones has them in any mode."""
-    dtype, ndim, channels = str(g.dtype(x)), g.ndim(x), g.dims(x)[1]
+    dtype, ndim, channels = str(g.dtype(x)), g.ndim(x), _channels(g, x)
     axes = [axis for axis in range(ndim) if axis != 1]
     mean = g.emit(op.mean(x, axis=axes, keepdims=False))
     variance = g.emit(op.variance(x, axis=axes, keepdims=False))
@@ -340,9 +351,11 @@ def instance_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Any:
+    if (running_mean is None) != (running_var is None):
+        raise g.error("one of running_mean and running_var is None", hint="pass both of them, or none")
     if not use_input_stats:
         return batch_norm(g, x, weight, bias, running_mean, running_var, False, momentum, eps)
-    dtype, channels = str(g.dtype(x)), g.dims(x)[1]
+    dtype, channels = str(g.dtype(x)), _channels(g, x)
     gamma, beta = (_weights(g, parameter, [channels], value, dtype) for parameter, value in ((weight, 1), (bias, 0)))
     return op.nn.instance_norm(x, gamma, beta, 1, list(range(2, g.ndim(x))), float(eps))
 
@@ -386,6 +399,8 @@ def im2col(
     """(N, C · kernel, windows): for each place of the kernel the elements of all windows."""
     kernel, dilations, strides = _each(kernel_size, 2), _each(dilation, 2), _each(stride, 2)
     high, wide = _each(padding, 2)
+    if high < 0 or wide < 0:
+        raise g.error(f"the padding {padding} is negative", hint="pass numbers from 0 on")
     data = g.emit(pad(g, x, [wide, wide, high, high]))
     n, c, h, w = g.dims(data)
     counts = [

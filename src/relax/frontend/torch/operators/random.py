@@ -42,6 +42,8 @@ for _name, _draw in {"rand": op.random.uniform, "randn": op.random.normal}.items
 
 def _integers(g: Emitter, low: Dim, high: Dim, sizes: Sequence[Dim]) -> RelaxExpr:
     """Integers ≥ low and < high: the floor of as many parts of 1."""
+    if isinstance(low, int) and isinstance(high, int) and low >= high:
+        raise g.error(f"there are no integers from {low} to less than {high}", hint="pass the lower limit first")
     share = _drawn(g, op.random.uniform, sizes, "float64")
     count = g.tensor(simplify(as_dim(high) - low), "float64")
     whole = op.astype(op.floor(op.multiply(share, count)), "int64")

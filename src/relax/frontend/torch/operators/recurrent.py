@@ -56,6 +56,7 @@ def _layer(kind: str, run: Callable[..., Any]) -> Callable[..., list[RelaxExpr]]
         elif batch_first:
             x = g.emit(op.permute_dims(x, [1, 0, 2]))
         ways = 2 if bidirectional else 1
+        _check(g, x, states, kind, num_layers, ways)
         each = len(params) // (num_layers * ways)
         if each > (4 if has_biases else 2):
             g.unsupported("a recurrent layer with projections")
@@ -79,6 +80,22 @@ def _layer(kind: str, run: Callable[..., Any]) -> Callable[..., list[RelaxExpr]]
         return [g.emit(op.permute_dims(x, [1, 0, 2])) if batch_first else x, *ends]
 
     return convert
+
+
+def _check(g: Emitter, x: RelaxExpr, states: Sequence[RelaxExpr], kind: str, layers: int, ways: int) -> None:
+    """Raise DiagnosticError for no layers, an empty sequence, and states that are not those of the layers."""
+    if any(g.ndim(operand) != 3 for operand in (x, *states)):
+        raise g.error("a sequence or a state is of another rank", hint="pass (length, batch, size), or (length, size)")
+    if layers < 1:
+        raise g.error(f"there are {layers} layers", hint="pass one layer or more")
+    if g.is_true(g.dims(x)[0].equal(0)) is True:
+        raise g.error("the sequence is empty", hint="pass a sequence of one element or more")
+    if len(states) != (2 if kind == "lstm" else 1):
+        raise g.error(f"there are {len(states)} initial states", hint="an LSTM has two of them, another layer one")
+    for state in states:
+        if g.is_true(g.dims(state)[0].equal(layers * ways)) is False:
+            count = g.dims(state)[0]
+            raise g.error(f"an initial state of {count} layers, not {layers * ways}", hint="pass one for each layer")
 
 
 def _weights(g: Emitter, groups: Sequence[Sequence[RelaxExpr]], kind: str) -> list[RelaxExpr | None]:

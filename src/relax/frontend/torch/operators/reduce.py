@@ -81,9 +81,9 @@ def all_(g: Emitter, x: RelaxExpr, dim: Axes = None, keepdim: bool = False) -> R
 
 
 def _quantified(g: Emitter, reduce: Any, x: RelaxExpr, dim: Axes, keepdim: bool) -> RelaxExpr:
-    """True where any, or all, elements are not 0; of no elements any is False, and all True."""
+    """True where any, or all, elements are not 0; of no elements any is False, and all True. ``[]`` is no axis."""
     truth = op.not_equal(x, g.const(0, str(g.dtype(x))))
-    if not g.ndim(x):
+    if not g.ndim(x) or dim == []:
         return truth
     numbers = g.emit(op.astype(truth, "int32"))
     if reduce is op.max:
@@ -102,6 +102,8 @@ def _variance(g: Emitter, x: RelaxExpr, dim: Axes, correction: Any, keepdim: boo
     plain = op.variance(x, axis=axes, keepdims=keepdim)
     if correction == 0:
         return plain
+    if correction != correction:  # NaN, of which torch takes the maximum with 0
+        correction = float("inf")
     # A count may be more than a narrow float holds: only the quotient is one.
     count = g.tensor(product(g.dims(x)[axis] for axis in axes), "float64")
     free = g.emit(op.subtract(count, g.const(correction, "float64")))

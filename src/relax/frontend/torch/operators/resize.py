@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .... import op
 from ....expr import ShapeExpr
 from ....ir import RelaxExpr
-from ..emitter import Dim, Emitter
+from ....prim import IntImm
+from ..emitter import Dim, Emitter, as_dim
 from ..registry import converter, register
 
 
 def _resized(
     g: Emitter, x: RelaxExpr, method: str, mode: str, scales: Sequence[Any], antialias: bool = False
 ) -> RelaxExpr:
-    """The sizes are those that torch has derived; scales that it was given say where an element comes from."""
+    """The sizes are those that torch has derived; scales that it was given say where an element comes from.
+
+    Bytes are interpolated as floats, and rounded; torch has weights of 15 bits, so a byte may differ by 1.
+    """
     count = len(g.value.shape) - 2
     given = list(scales)[-count:]
     factors = None
-    if mode != "align_corners" and given and None not in given and any(scale != int(scale) for scale in given):
-        factors = g.const([float(scale) for scale in given], "float32")
-    return op.image.resize(
-        x,
+    if mode != "align_corners" and given and None not in given:
+        _check_scales(g, x, given)
+        if any(scale != int(scale) for scale in given):
+            factors = g.const([float(scale) for scale in given], "float32")
+    is_rounded = str(g.dtype(x)) == "uint8" and method != "nearest_neighbor"
+    resized = op.image.resize(
+        g.cast(x, "float32") if is_rounded else x,
         ShapeExpr(g.shape()[2:]),
         factors,
         axes=list(range(2, 2 + count)),
@@ -33,11 +41,25 @@ def _resized(
         cubic_exclude=antialias,  # a wide filter counts the elements inside alone
         antialias=antialias,
     )
+    if not is_rounded:
+        return resized
+    limited = op.minimum(op.maximum(op.round(resized), g.const(0, "float32")), g.const(255, "float32"))
+    return op.astype(limited, "uint8")
+
+
+def _check_scales(g: Emitter, x: RelaxExpr, scales: Sequence[float]) -> None:
+    """Raise DiagnosticError unless scales are positive, and those from the input to the result."""
+    dims, sizes = g.dims(x)[2:], g.shape()[2:]
+    for dim, size, scale in zip(dims, sizes, scales, strict=True):
+        scaled = dim.value * scale if isinstance(dim, IntImm) and 0 < scale < math.inf else None
+        if not 0 < scale < math.inf or (scaled is not None and isinstance(size, IntImm) and int(scaled) != size.value):
+            raise g.error(f"the scale {scale} does not make {size} of {dim}", hint="pass the size, and None as scale")
 
 
 def _nearest(mode: str) -> Callable[..., RelaxExpr]:
     def convert(g: Emitter, x: RelaxExpr, output_size: Any = None, *scales: Any, **options: Any) -> RelaxExpr:
-        return _resized(g, x, "nearest_neighbor", mode, _scales(scales, options))
+        values = _scales(g, output_size, scales, options)
+        return _resized(g, x, "nearest_neighbor", mode, values)
 
     return convert
 
@@ -47,14 +69,19 @@ def _smooth(method: str, antialias: bool) -> Callable[..., RelaxExpr]:
         g: Emitter, x: RelaxExpr, output_size: Any, align_corners: bool, *scales: Any, **options: Any
     ) -> RelaxExpr:
         mode = "align_corners" if align_corners else "half_pixel"
-        return _resized(g, x, method, mode, _scales(scales, options), antialias)
+        return _resized(g, x, method, mode, _scales(g, output_size, scales, options), antialias)
 
     return convert
 
 
-def _scales(scales: Sequence[Any], options: dict[str, Any]) -> list[Any]:
-    """The scales of the axes, which overloads pass as a list or one by one."""
+def _scales(g: Emitter, output_size: Any, scales: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+    """The scales of the axes, which overloads pass as a list instead of the size, or one by one."""
     values = [*scales, *options.values()]
+    if output_size is not None and any(isinstance(value, list) for value in values):
+        raise g.error("both a size and scales are passed", hint="pass one of them")
+    count = len(g.value.shape) - 2
+    if output_size is not None and len(output_size) != count:
+        raise g.error(f"a size of {len(output_size)} numbers", hint=f"pass {count} of them")
     return [item for value in values for item in (value if isinstance(value, list) else [value])]  # type: ignore[reportUnknownVariableType]
 
 
@@ -78,9 +105,9 @@ def grid_sample(
     return op.image.grid_sample(
         x,
         grid,
-        method=("bilinear", "nearest", "bicubic")[interpolation_mode],
+        method=g.choice("interpolation mode", ("bilinear", "nearest", "bicubic"), interpolation_mode),
         layout="NCHW" if g.ndim(x) == 4 else "NCDHW",
-        padding_mode=("zeros", "border", "reflection")[padding_mode],
+        padding_mode=g.choice("padding mode", ("zeros", "border", "reflection"), padding_mode),
         align_corners=align_corners,
         grid_layout="channels_last",
     )
@@ -91,6 +118,9 @@ def affine_grid(g: Emitter, theta: RelaxExpr, size: Sequence[Dim], align_corners
     """Coordinates of a regular grid, from -1 to 1, times the matrices of the batch."""
     if len(size) != 4:
         g.unsupported("affine_grid of volumes")
+    batch = g.dims(theta)[0]
+    if g.is_true(batch.equal(as_dim(size[0]))) is False:
+        raise g.error(f"a size of {size[0]} images for {batch} matrices", hint="pass the size of the batch")
     rows: list[RelaxExpr] = []
     for count in size[2:]:
         length = g.tensor(count, "float32")

@@ -10,7 +10,7 @@ from .... import op
 from ....expr import ShapeExpr
 from ....ir import RelaxExpr, structural_equal
 from ....prim import IntImm, PrimExpr, const, simplify
-from ..emitter import Dim, Emitter, as_dim, product
+from ..emitter import FAR, Dim, Emitter, as_dim, product
 from ..registry import converter
 
 FAR_END = 2**63 - 1
@@ -51,13 +51,13 @@ def unflatten(g: Emitter, x: RelaxExpr, dim: int, sizes: Sequence[Dim]) -> Relax
 def squeeze(g: Emitter, x: RelaxExpr, dim: Any = None) -> RelaxExpr:
     """Without axes, those that torch found to be 1; an axis of another size stays."""
     dims = g.dims(x)
-    dropped = [axis for axis in g.axes(dim, len(dims)) if g.same_size(dims[axis], 1)]
+    dropped = [axis for axis in g.axes(dim, len(dims)) if dims and g.same_size(dims[axis], 1)]
     return op.squeeze(x, dropped) if dropped else x
 
 
 @converter("aten.unsqueeze")
 def unsqueeze(g: Emitter, x: RelaxExpr, dim: int) -> RelaxExpr:
-    return op.expand_dims(x, [dim % (g.ndim(x) + 1)])
+    return op.expand_dims(x, [g.axis(dim, g.ndim(x) + 1)])
 
 
 @converter("aten.permute")
@@ -252,7 +252,7 @@ def _is_empty(g: Emitter, x: RelaxExpr) -> bool:
 
 @converter("aten.stack")
 def stack(g: Emitter, tensors: Sequence[RelaxExpr], dim: int = 0) -> RelaxExpr:
-    return op.stack([g.cast(x, g.out_dtype) for x in tensors], axis=dim % (g.ndim(tensors[0]) + 1))
+    return op.stack([g.cast(x, g.out_dtype) for x in tensors], axis=g.axis(dim, g.ndim(tensors[0]) + 1))
 
 
 @converter("aten.flip")
@@ -306,9 +306,14 @@ def channel_shuffle(g: Emitter, x: RelaxExpr, groups: int) -> RelaxExpr:
 
 @converter("aten.tril")
 def tril(g: Emitter, x: RelaxExpr, diagonal: Any = 0) -> RelaxExpr:
-    return op.tril(x, diagonal)
+    return op.tril(x, _diagonal(diagonal))
 
 
 @converter("aten.triu")
 def triu(g: Emitter, x: RelaxExpr, diagonal: Any = 0) -> RelaxExpr:
-    return op.triu(x, diagonal)
+    return op.triu(x, _diagonal(diagonal))
+
+
+def _diagonal(number: Dim) -> Dim:
+    """A number of a diagonal; one beyond any size is `FAR`, so that sums with sizes do not overflow."""
+    return max(-FAR, min(number, FAR)) if isinstance(number, int) else number

@@ -1,0 +1,55 @@
+"""Extreme arguments of every operator: each gives torch's result or a diagnostic; see tools/differential/extreme_arguments.py."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+pytest.importorskip("torch")
+
+from differential import extreme_arguments
+from relax.frontend.torch import registry
+
+OVERLOADS = {
+    "aten.bool", "aten.cudnn_batch_norm", "aten.detach_", "aten.float", "aten.half", "aten.sym_numel",
+    "aten._adaptive_avg_pool1d", "aten._upsample_linear1d_aa", "aten._upsample_trilinear3d_aa",
+}  # fmt: skip
+"""Names without an overload that a program on CPUs can hold."""
+
+GRAPHS = {"cond", "while_loop", "transformers.grouped_mm_fallback"}
+"""Operators that hold graphs, or are not torch's own."""
+
+
+@pytest.fixture(autouse=True)
+def _without_logs():
+    """Torch logs what it rejects."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", extreme_arguments.cases())
+def test_extreme_arguments_are_computed_or_refused(name):
+    assert extreme_arguments.failures(name) == {}
+
+
+QUICK = ["aten.softmax.int", "aten.celu.default", "aten.all.dims", "aten.tril_indices.default", "aten.topk.default"]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_extreme_arguments_of_some_operators(name):
+    assert extreme_arguments.failures(name) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", extreme_arguments.cases())
+def test_the_nodes_of_the_table_are_imported(name):
+    for case in extreme_arguments.cases()[name]:
+        assert extreme_arguments.verdict(case, case) in ("equal", "imported")
+
+
+def test_every_converted_operator_is_in_the_table():
+    covered = {key for name in extreme_arguments.cases() for key in (name, name.rpartition(".")[0])}
+    assert registry._CONVERTERS.keys() - covered == OVERLOADS | GRAPHS
