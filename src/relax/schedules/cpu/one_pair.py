@@ -30,7 +30,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...ir.transform import FAST_ALGORITHMS, PassContext
-from ...prim import LE, LT, NE, Add, And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import LE, LT, And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
@@ -40,6 +40,7 @@ from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKin
 from ...tir.buffer import decl_buffer
 from ...tir.nests import loads_in
 from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
+from .finiteness import Flag, if_any_raised, own_flag
 from .operands import Matrices, tile_view
 from .outer_products import RegisterTile, register_tile
 from .packed_panels import PanelPacking
@@ -131,8 +132,8 @@ class _Part:
     height: PrimExpr
     lefts: Buffer
     sums: Buffer
-    flag: Buffer
-    """Nonzero if a result is not finite or the magnitudes of rows computed together differ too much."""
+    flag: Flag
+    """Raised if a result is not finite or the magnitudes of rows computed together differ too much."""
 
 
 class OnePair:
@@ -153,27 +154,15 @@ class OnePair:
         lanes = self.tile.lanes
         parts, height = _parts(self.operands.rows, self.cores)
 
-        def added(flags: Buffer, part: PrimExpr) -> Stmt:
-            first, own = (vector_load(flags, (row, 0), lanes) for row in (int64(0), part))
-            return vector_store(flags, (0, 0), Add(first, own))
-
-        def found(flags: Buffer, x: Var) -> Stmt:
-            flag = BufferLoad(flags, (int64(0), x))
-            return IfThenElse(NE(flag, const(0, self.dtype)), BufferStore(done, int64(0), (int64(0),)))
-
         def body(parts: PrimExpr, height: PrimExpr, flags: Buffer) -> Stmt:
-            zero = spread(const(0, self.dtype), lanes)
             return block([
                 BufferStore(done, int64(2), (int64(0),)),
-                vector_store(flags, (0, 0), zero),
                 loop("part", parts, lambda part: self._part(part, height, flags), ForKind.PARALLEL),
-                loop("part", parts, lambda part: added(flags, simplify(part + 1))),
-                loop("x", lanes, lambda x: found(flags, x), ForKind.UNROLLED),
+                if_any_raised(flags, parts, lanes, BufferStore(done, int64(0), (int64(0),))),
             ])  # fmt: skip
 
         def of_parts(parts: PrimExpr, height: PrimExpr) -> Stmt:
-            size = simplify(parts + 1), lanes
-            return scratch("flags", size, self.dtype, lambda flags: body(parts, height, flags))
+            return scratch("flags", (parts, lanes), self.dtype, lambda flags: body(parts, height, flags))
 
         most = int64(MOST_ROWS // 2)
         return named("parts", simplify(parts), lambda parts: named(
@@ -182,26 +171,23 @@ class OnePair:
     def _part(self, number: Var, height: PrimExpr, flags: Buffer) -> Stmt:
         """Compute the results of one part."""
         lanes, width, most = self.tile.lanes, self.tile.columns, MOST_ROWS // 2
-        place = (simplify(number + 1), 0)
 
         def body(first: PrimExpr, lefts: Buffer, sums: Buffer) -> Stmt:
-            return alloc("flag", (lanes,), self.dtype, "local", lambda flag: self._computed(
-                _Part(first, height, lefts, sums, flag), flags, place))  # fmt: skip
+            return own_flag(lanes, self.dtype, lambda flag: self._computed(
+                _Part(first, height, lefts, sums, flag), Flag(flags, lanes, number)))  # fmt: skip
 
         first = simplify(number * (height * 2))
         return named("first", first, lambda first: scratch(
             "lefts", (PRODUCTS, most, self.pitch), self.dtype, lambda lefts: scratch(
                 "sums", (PRODUCTS, most, width), self.dtype, lambda sums: body(first, lefts, sums))))  # fmt: skip
 
-    def _computed(self, part: _Part, flags: Buffer, place: tuple[PrimExpr, int]) -> Stmt:
-        lanes = self.tile.lanes
+    def _computed(self, part: _Part, result: Flag) -> Stmt:
         return block([
-            vector_store(part.flag, (0,), spread(const(0, self.dtype), lanes)),
             loop("r", part.height, lambda r: self._lefts(part, r)),
             loop("i", PRODUCTS, lambda i: self._product(part, i)),
             loop("r", part.height, lambda r: each_vector(
-                self.tile, lambda c: combined_quarters(part.sums, part.flag, r, c, lanes))),
-            vector_store(flags, place, vector_load(part.flag, (0,), lanes)),
+                self.tile, lambda c: combined_quarters(part.sums, part.flag, r, c))),
+            result.store(part.flag.value),
             loop("q", QUARTERS, lambda q: self._quarter(part, q)),
         ])  # fmt: skip
 
@@ -220,7 +206,7 @@ class OnePair:
             result = alloc("greatest", (2, lanes), self.dtype, "local", lambda greatest: block([
                 *(vector_store(greatest, (i, 0), spread(const(0, self.dtype), lanes)) for i in (0, 1)),
                 *self._vectors_of_row(lambda c, mask: self._seven(part, greatest, views, (r, c), mask)),
-                vector_store(part.flag, (0,), Add(vector_load(part.flag, (0,), lanes), uneven(greatest, lanes))),
+                part.flag.add(uneven(greatest, lanes)),
             ]))  # fmt: skip
             for view in reversed(views):
                 result = DeclBuffer(view, result)

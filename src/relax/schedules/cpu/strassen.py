@@ -60,6 +60,7 @@ from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKin
 from ...tir.buffer import decl_buffer
 from ...tir.nests import loads_in
 from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from .finiteness import if_any_raised
 from .operands import Matrices
 from .shares import share_of
 from .strassen_results import LOWS, Quarters
@@ -251,21 +252,10 @@ class Sevens:
 
         def all_tasks(parts: PrimExpr) -> Stmt:
             count = simplify(parts * pairs)
-            return block(
-                [
-                    loop("task", count, lambda var: task(parts, var), ForKind.PARALLEL),
-                    loop("task", count, added),
-                    loop("x", self.tile.lanes, found, ForKind.UNROLLED),
-                ]
-            )
-
-        def added(task: Var) -> Stmt:
-            first, own = (vector_load(flags, (row, int64(0)), self.tile.lanes) for row in (int64(0), task))
-            return vector_store(flags, (int64(0), int64(0)), Add(first, own))
-
-        def found(x: Var) -> Stmt:
-            flag = BufferLoad(flags, (int64(0), x))
-            return IfThenElse(NE(flag, const(0, self.dtype)), BufferStore(finite, int64(0), (int64(0),)))
+            return block([
+                loop("task", count, lambda var: task(parts, var), ForKind.PARALLEL),
+                if_any_raised(flags, count, self.tile.lanes, BufferStore(finite, int64(0), (int64(0),))),
+            ])  # fmt: skip
 
         return named("parts", simplify(maximum(parts, int64(1))), all_tasks)
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...prim import Add, Mul, PrimExpr, Select, Var, const, simplify
+from ...prim import Add, PrimExpr, Select, Var, simplify
 from ...prim.intrin import floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Stmt
-from ..build import alloc, block, int64, let, loop, named, spread, vector_load, vector_store
+from ..build import block, int64, let, loop, named, vector_load, vector_store
+from .finiteness import Flag, own_flag
 from .operands import Matrices, Results
 from .strassen_slabs import PRODUCTS, Part, each_vector, vector_loop
 from .tiling import LOW, Tile
@@ -38,31 +39,28 @@ class Quarters:
         L1 cache.
         """
         height, lanes = self.tile.rows, self.tile.lanes
-        nothing, place = spread(const(0, self.dtype), lanes), (task, int64(0))
+        noted = Flag(flags, lanes, task)
 
         def tile(io: Var) -> Stmt:
             whole = part.tiles - part.low
             lows = minimum(maximum(io - whole, int64(0)), int64(max(LOWS - 1, 0)))
             rows = Select(io < whole, int64(height), int64(LOW))
 
-            def combined(flag: Buffer, first: PrimExpr, rows: PrimExpr) -> Stmt:
+            def combined(flag: Flag, first: PrimExpr, rows: PrimExpr) -> Stmt:
                 return block([
-                    vector_store(flag, (int64(0),), vector_load(flags, place, lanes)),
                     loop("r", rows, lambda r: each_vector(
-                        self.tile, lambda c: combined_quarters(part.sums, flag, first + r, c, lanes))),
-                    vector_store(flags, place, vector_load(flag, (int64(0),), lanes)),
+                        self.tile, lambda c: combined_quarters(part.sums, flag, first + r, c))),
+                    noted.add(flag.value),
                 ])  # fmt: skip
 
             def of(first: PrimExpr, rows: PrimExpr) -> Stmt:
                 quarters = loop("q", QUARTERS, lambda q: self._quarter(part, q, first, rows))
-                return block([
-                    alloc("flag", (lanes,), self.dtype, "local", lambda flag: combined(flag, first, rows)), quarters
-                ])  # fmt: skip
+                return block([own_flag(lanes, self.dtype, lambda flag: combined(flag, first, rows)), quarters])
 
             return named("first", simplify(io * height - lows * (height - LOW)), lambda first: named(
                 "height", simplify(rows), lambda rows: of(first, rows)))  # fmt: skip
 
-        return block([vector_store(flags, place, nothing), loop("io", part.tiles, tile)])
+        return block([noted.clear(), loop("io", part.tiles, tile)])
 
     def _quarter(self, part: Part, q: Var, first: PrimExpr, most: PrimExpr) -> Stmt:
         """Apply the epilogue to a tile of a quarter and store the rows that exist."""
@@ -99,22 +97,19 @@ class Quarters:
         return result.declared(loop("r", count, row_of))
 
 
-def combined_quarters(sums: Buffer, flag: Buffer, r: PrimExpr, c: PrimExpr, lanes: int) -> Stmt:
+def combined_quarters(sums: Buffer, flag: Flag, r: PrimExpr, c: PrimExpr) -> Stmt:
     """Combine a vector of the seven products into the four result quarters, in place of the first four products.
 
-    Makes the flag nonzero if a result is not finite.
+    Raises the flag if a result is not finite.
     """
-    vector = f"float32x{lanes}"
+    lanes, vector = flag.lanes, f"float32x{flag.lanes}"
     p = [Var(f"p{i}", vector) for i in range(PRODUCTS)]
     first, second, third, fourth, fifth, sixth, seventh = p
     u, w = Var("u", vector), Var("w", vector)
     c11, c12, c21, c22 = quarters = [Var(name, vector) for name in ("c11", "c12", "c21", "c22")]
-    total = Add(Add(c11, c12), Add(c21, c22))
-    zero = spread(const(0, "float32"), lanes)
-    found = Add(vector_load(flag, (int64(0),), lanes), Mul(total, zero))
     result = block([
         *(vector_store(sums, (int64(i), r, c), x) for i, x in enumerate(quarters)),
-        vector_store(flag, (int64(0),), found),
+        flag.observe(quarters),
     ])  # fmt: skip
     values = [
         (u, Add(first, fifth)), (w, Add(u, seventh)), (c11, Add(first, second)),

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...prim import LE, LT, NE, Add, And, PrimExpr, Select, Sub, Var, const, simplify
+from ...prim import LE, LT, Add, And, PrimExpr, Select, Sub, Var, const, simplify
 from ...prim.instructions import prefetch, vector_reduce_max
 from ...prim.intrin import abs as absolute
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, LetStmt, Stmt
 from ..build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
+from .finiteness import if_any_raised
 from .operands import Matrices, tile_view
 from .tiling import Tile
 
@@ -136,17 +137,8 @@ class Lefts:
 
     def evenness(self, slab: Slab, finite: Buffer) -> Stmt:
         """Set `finite[0]` to 0 if the magnitudes of any paired rows differ too much."""
-        lanes = self.tile.lanes
-
-        def added(r: Var) -> Stmt:
-            first, own = (vector_load(slab.uneven, (row, int64(0)), lanes) for row in (int64(0), r))
-            return vector_store(slab.uneven, (int64(0), int64(0)), Add(first, own))
-
-        found = NE(BufferLoad(slab.uneven, (int64(0), int64(0))), const(0, self.dtype))
-        return block([
-            loop("r", simplify(slab.tiles * self.tile.rows), added),
-            IfThenElse(found, BufferStore(finite, int64(0), (int64(0),))),
-        ])  # fmt: skip
+        rows = simplify(slab.tiles * self.tile.rows)
+        return if_any_raised(slab.uneven, rows, self.tile.lanes, BufferStore(finite, int64(0), (int64(0),)))
 
     def _seven_lefts(self, lefts: Buffer, greatest: Buffer, views: list[Buffer], ko: Var, r: Var, c: PrimExpr) -> Stmt:
         lanes = self.tile.lanes
