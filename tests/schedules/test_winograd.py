@@ -19,7 +19,7 @@ from relax.schedules.cpu import RULES, Winograd, winograd
 from relax.schedules.cpu.winograd import ERROR, FAST_ALGORITHMS
 from relax.schedules.cpu.winograd_transforms import F23, F43, S2, KernelTransform
 from relax.script import relax as R
-from support import numbers
+from support import MODES, numbers, parse
 
 CASES = {
     "whole tiles": {"ci": 16, "co": 16, "size": (32, 32), "kernel": (3, 3), "pad": 1},
@@ -51,19 +51,43 @@ def operands(known, *size):
     return numbers(*x), numbers(*k, seed=1), np.full(y, 77, "float32")
 
 
-def within_bound(x, k, y, pad, stride=1):
-    """Compare with sums in float64; the bound is relative to the sum of the products' magnitudes."""
+def within_bound(x, k, y, pad, stride=1, dilation=(1, 1)):
+    """Compare with sums in float64; the bound is relative to the sum of the products' magnitudes.
+
+    NaN and infinities are where the sums have them.
+    """
     if not y.size:
         return
     axes = k.ndim - 2
     pads = (pad,) * axes if isinstance(pad, int) else pad
     padded = np.pad(x.astype("float64"), ((0, 0), (0, 0), *((p, p) for p in pads)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, k.shape[2:], tuple(range(2, 2 + axes)))
-    windows = windows[(..., *(slice(None, None, stride),) * axes, *(slice(None),) * axes)]
+    spans = [(taps - 1) * apart + 1 for taps, apart in zip(k.shape[2:], dilation, strict=False)]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, spans, tuple(range(2, 2 + axes)))
+    windows = windows[(..., *[slice(None, None, step) for step in (*(stride,) * axes, *dilation[:axes])])]
     formula = "nchwij,ocij->nohw" if axes == 2 else "nchi,oci->noh"
     exact = np.einsum(formula, windows, k.astype("float64"), optimize=True)
     magnitude = np.einsum(formula, abs(windows), abs(k.astype("float64")), optimize=True)
-    assert (abs(y - exact) <= ERROR * 2.0**-24 * magnitude).all()
+    finite = np.isfinite(exact)
+    np.testing.assert_array_equal(y[~finite], exact[~finite])
+    assert (abs(y[finite] - exact[finite]) <= ERROR * 2.0**-24 * magnitude[finite]).all()
+
+
+SPOILED = (np.inf, np.nan, -np.inf)
+
+
+def spoiled(array, values=SPOILED, seed=7):
+    """A copy with some elements replaced by the values, each at a place of its own."""
+    array = array.copy()
+    places = np.random.default_rng(seed).choice(array.size, min(len(values), array.size), replace=False)
+    array.reshape(-1)[places] = values[: len(places)]
+    return array
+
+
+def spoiled_operands(known, *size):
+    """Data with elements that are not finite, and weights some of which are 0 or not finite."""
+    x, k, y = operands(known, *size)
+    k[abs(k) < 0.3] = 0
+    return spoiled(x), spoiled(k, SPOILED[:2], seed=8), y
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -77,6 +101,9 @@ def test_error(conv, case):
         x, k, y = operands(known)
         kernel(x * np.float32(scale), k, y)
         within_bound(x * np.float32(scale), k, y, known.pad, known.stride)
+    x, k, y = spoiled_operands(known)
+    kernel(x, k, y)
+    within_bound(x, k, y, known.pad, known.stride)
 
 
 def test_the_interpreter_agrees(target, conv):
@@ -103,6 +130,8 @@ def test_narrow_floats_are_transformed_in_float32(dtype, known):
     run.is_for_host = True  # arranged for that machine, and compiled for this one
     for height, width in ((0, 4), (1, 1), (7, 9)):
         x, k = numbers(1, 32, height, width, dtype=dtype), numbers(32, 32, 3, 3, dtype=dtype, seed=1)
+        within_bound(x, k, run(x, k, np.full(x.shape, 77, "float32")), 1)
+        x = spoiled(x)
         within_bound(x, k, run(x, k, np.full(x.shape, 77, "float32")), 1)
 
 
@@ -134,8 +163,8 @@ def test_one_kernel_for_all_sizes(conv, outputs, stride):
     run, transform = transformed(unknown)
     assert (transform.rows == transform.columns) == (outputs == 19)
     for size in SIZES:
-        x, k, y = operands(unknown, *size)
-        within_bound(x, k, run(x, k, y), 1, stride)
+        for x, k, y in (operands(unknown, *size), spoiled_operands(unknown, *size)):
+            within_bound(x, k, run(x, k, y), 1, stride)
 
 
 @pytest.mark.parametrize("kernel", [(3, 3), (5, 3), (3, 5)])
@@ -148,10 +177,8 @@ def test_one_axis_with_dilation(conv, dilation, kernel):
     assert (transform.rows.exact, transform.columns.exact) == (dilation[0] > 1, dilation[1] > 1)
     for size in ((1, (9, 7)), (2, (13, 31)), (0, (16, 8))):
         x, k, y = operands(unknown, *size)
-        run(x, k, y)
-        apart = np.zeros((*k.shape[:2], *((t - 1) * d + 1 for t, d in zip(kernel, dilation, strict=True))))
-        apart[:, :, :: dilation[0], :: dilation[1]] = k
-        within_bound(x, apart, y, (2, 1))
+        x = spoiled(x)
+        within_bound(x, k, run(x, k, y), (2, 1), dilation=dilation)
 
 
 def test_few_tiles_are_divided_by_channels(conv):
@@ -212,19 +239,96 @@ def test_lines_of_unknown_length(target, conv, monkeypatch, kernel, size):
             within_bound(x, k, run(x, k, y), pad)
 
 
-def test_infinities_and_nan_stay_in_their_tiles(conv):
-    """A tile meets 4 + 4 elements of a line: pixels of tiles that meet no such element are as exact as ever."""
-    known = conv(32, 32, (64,), (5,), pad=2)
-    run, _ = transformed(known)
+@pytest.mark.parametrize("machine", ["llvm", "llvm -mcpu=skylake-avx512"])
+@pytest.mark.parametrize("known", [False, True])
+def test_infinities_and_nan_go_where_sums_send_them(conv, machine, known):
+    """Each pixel that meets one has it, by the signs of its weights; pixels of other windows are finite."""
+    convolution = conv(16, 16, (30, 31), (3, 3), pad=1)
+    run = Applied(Winograd(), convolution.func(), machine, known=[1] * known)
+    x, k, y = operands(convolution)
+    x[0, 3, 5, 6], x[0, 5, 20, 14], x[0, 9, 29, 30] = np.inf, np.nan, -np.inf
+    k[2, 3], k[4, 0, 1, 1], k[7, 5, 2, 2] = 0, np.nan, np.inf
+    within_bound(x, k, run(x, k, y), 1)
+    np.testing.assert_array_equal(y[0, 0, 4:7, 5:8], np.inf * k[0, 3, ::-1, ::-1])
+    np.testing.assert_array_equal(y[0, 0, 28:, 29:], -np.inf * k[0, 9, 2:0:-1, 2:0:-1])
+    assert np.isnan(y[0, 0, 19:22, 13:16]).all()
+    assert np.isfinite(y[0, 0]).sum() == 30 * 31 - 9 - 4 - 9
+    assert np.isnan(y[0, 2, 4:7, 5:8]).all(), "infinity times 0"
+    assert np.isnan(y[0, 4]).all(), "a NaN weight"
+    assert np.isnan(y[0, 7, :, -1]).all(), "an infinite weight times the zeros around the image"
+
+
+def with_taps(run, transform, k, value):
+    """Packed weights in which the taps for direct sums are something else, where no slot is the tap."""
+    packed = np.ascontiguousarray(transform(k))
+    packed[:, transform.slots :] = value
+
+    def kernel(x):
+        run.kernel(x, packed, result := np.full((x.shape[0], k.shape[0], *x.shape[2:]), 77, "float32"))
+        return result
+
+    return kernel
+
+
+@pytest.mark.parametrize("spoiling", [np.inf, np.nan, 2e38])
+def test_only_tiles_that_meet_one_are_computed_again(conv, spoiling):
+    """Taps of NaN show it: no tile of ordinary data reads them."""
+    known = conv(16, 16, (24, 40), (3, 3), pad=1)
+    run, transform = transformed(known)
+    assert (transform.rows.m, transform.columns.m) == (4, 4)
     x, k, y = operands(known)
-    x[0, 3, 20], x[0, 5, 41] = np.inf, np.nan
-    run(x, k, y)
-    assert not np.isfinite(y[0, :, 18:23]).any()
-    assert not np.isfinite(y[0, :, 39:44]).any()
-    finite = np.r_[0:12, 28:32, 48:64]
-    x[0, 3, 20] = x[0, 5, 41] = 0
-    exact = run(x, k, np.array(y))
-    np.testing.assert_array_equal(y[:, :, finite], exact[:, :, finite])
+    k /= 64
+    kernel = with_taps(run, transform, k, np.nan)
+    ordinary = kernel(x)
+    np.testing.assert_array_equal(ordinary, run(x, k, y))
+    x[0, 3, 6, 9] = spoiling
+    x[0, 3, 17, 31] = spoiling  # behind the last pixels of a tile and before the first ones of the next: both read it
+    again = np.zeros((24, 40), bool)
+    again[4:8, 8:12] = again[16:20, 28:36] = True
+    np.testing.assert_array_equal(np.isnan(kernel(x)), np.broadcast_to(again, y.shape))
+    np.testing.assert_array_equal(kernel(x)[..., ~again], ordinary[..., ~again])
+
+
+def test_sums_that_overflow_in_transforms_alone_are_finite(conv):
+    """Elements of 1e38 and weights below 1, in one channel: some transforms of the data have three times as much."""
+    known = conv(16, 16, (16, 16), (3, 3), pad=1)
+    run, transform = transformed(known)
+    x, k, y = operands(known)
+    x, k = np.sign(x) * np.float32(1e38), k / 16
+    x[:, 1:] = 0
+    assert np.isnan(with_taps(run, transform, k, np.nan)(x)).any()
+    within_bound(x, k, run(x, k, y), 1)
+    assert np.isfinite(y).all()
+
+
+PROGRAM = """
+@R.function
+def main(
+    x: R.Tensor(("n", 16, "h", "w"), "float32"), k: R.Tensor((16, 16, 3, 3), "float32"), b: R.Tensor((16, 1, 1), "float32")
+):
+    with R.dataflow():
+        y = R.nn.relu(R.add(R.nn.conv2d(x, k, padding=1), b))
+        z = R.add(y, x)
+        R.output(z)
+    return z
+"""
+
+
+@pytest.mark.parametrize("known", [[], ["k"], ["k", "b"]])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_fused_with_it_reads_what_the_interpreter_has(known, mode):
+    """The residual is the data itself; an infinite bias stays in its channel."""
+    x, k, b = numbers(2, 16, 11, 14), numbers(16, 16, 3, 3, seed=1), numbers(16, 1, 1, seed=2)
+    x, b[5], k[3, 3] = spoiled(x), -np.inf, 0
+    mod = parse(PROGRAM)
+    constants = {name: value for name, value in (("k", k), ("b", b)) if name in known}
+    vm = relax.VirtualMachine(relax.build(mod, "llvm", params=constants, exec_mode=mode), relax.cpu())
+    operands = [value for name, value in (("k", k), ("b", b)) if name not in known]
+    found, expected = vm["main"](x, *operands).numpy(), relax.interpret(mod, "main", x, k, b).numpy()
+    finite = np.isfinite(expected)
+    assert 0 < finite.sum() < finite.size
+    np.testing.assert_array_equal(found[~finite], expected[~finite])
+    np.testing.assert_allclose(found[finite], expected[finite], 1e-4, 1e-4)
 
 
 def test_tiles_are_small_where_reading_the_weights_takes_longest(target, conv):
@@ -336,8 +440,8 @@ def test_weights_that_are_known_are_transformed_when_a_program_is_built(target, 
     known = conv(**CASES[case])
     run, _ = transformed(known, target)
     run.is_for_host = True  # arranged for that machine, and compiled for this one
-    x, k, y = operands(known)
-    within_bound(x, k, run(x, k, y), known.pad, known.stride)
+    for x, k, y in (operands(known), spoiled_operands(known)):
+        within_bound(x, k, run(x, k, y), known.pad, known.stride)
     assert Winograd().pack(known.func(), target, []) is None
     assert Winograd().pack(known.func(), target, [0]) is None
 
@@ -345,7 +449,10 @@ def test_weights_that_are_known_are_transformed_when_a_program_is_built(target, 
 @pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (7, 13), (32, 8), (67, 31)])
 @pytest.mark.parametrize("transforms", [(F23, F43), (S2, S2)])
 def test_the_transform_of_weights(transforms, outputs, inputs):
-    """The weight of a slot, a group, a panel and a chunk is where kernels read it; channels that are none have zeros."""
+    """The weight of a slot, a group, a panel and a chunk is where kernels read it; channels that are none have zeros.
+
+    So is the weight of a tap, in a row of its own unless a slot is the tap.
+    """
     rows, columns = transforms
     width, panels, chunk = 8, 2, 12
     groups = -(-outputs // (panels * width))
@@ -356,7 +463,13 @@ def test_the_transform_of_weights(transforms, outputs, inputs):
     g, h = np.array(rows.factors), np.array(columns.factors)
     expected = np.einsum("ai,bj,ocij->aboc", g, h, kernels.astype("float64")).astype("float32")
     expected = expected.reshape(packing.slots, outputs, inputs)
-    for group, slot in np.ndindex(groups, packing.slots):
+    taps = kernels.transpose(2, 3, 0, 1).reshape(9, outputs, inputs)
+    own = [tap for tap, row in enumerate(packing.rows_of_taps) if row >= packing.slots]
+    for tap, row in enumerate(packing.rows_of_taps):
+        np.testing.assert_array_equal(np.concatenate([expected, taps[own]])[row], taps[tap])
+    assert len(own) == {F23: 5, S2: 0}[rows]
+    expected = np.concatenate([expected, taps[own]])
+    for group, slot in np.ndindex(packed.shape[:2]):
         line = packed[group, slot]
         for first in range(0, inputs, chunk):
             size = min(chunk, inputs - first)
@@ -379,6 +492,6 @@ def test_a_program_with_known_weights(target):
     assert [g.name_hint for g in mod.functions] == ["main", "conv2d_packed"]
     kernel = mod["conv2d_packed"]
     groups, elements, weights = (size.value for size in kernel.buffer_map[kernel.params[1]].shape)
-    assert elements == 36
+    assert elements == 36 + 5, "slots of a square, and the taps that none of them is"
     assert groups * weights >= 16 * 16
     assert mod.attrs[PACKED_CONSTANTS]["bytes"] == 4 * groups * elements * weights

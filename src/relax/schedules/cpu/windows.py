@@ -41,7 +41,7 @@ from ...tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar
 from ...tir.buffer import decl_buffer
 from ...tir.nests import Nest, buffers_used, is_compact, nest_of, root_of, same_size
 from ...tir.statements import seq_of
-from ..build import int64
+from ..build import int64, ramp, spread
 from ..contraction import plain, sum_of_products
 from .operands import is_large_float_sum, size_of
 
@@ -135,6 +135,18 @@ class Windows:
             return self.data
         shape, dtype = self.data.shape[:-1], str(self.data.dtype)
         return decl_buffer(shape, dtype, f"{self.data.name}_lines", data=self.data.data)
+
+    def pixels_of_line(
+        self, source: Buffer, channel: Sequence[PrimExpr], y: PrimExpr, x: PrimExpr, lanes: int
+    ) -> PrimExpr:
+        """Load pixels of a row of `lines_of_data`, from `x` on; those outside of the row are zeros.
+
+        `channel` are the batch and channel indices; `y`, the index of the row, is ignored if there is a single one.
+        """
+        at = ramp(x, lanes)
+        zero, end = spread(const(0, "int64"), lanes), spread(self.lines[1].extent, lanes)
+        outer = (*channel, y) if source.ndim == len(channel) + 2 else tuple(channel)
+        return BufferLoad(source, (*outer, at), And(at >= zero, at < end))
 
     def pixel(self, before: Sequence[PrimExpr], line: PrimExpr, x: PrimExpr) -> tuple[PrimExpr, ...]:
         """Indices of a pixel of the data or result, given the batch and channel indices in `before`."""

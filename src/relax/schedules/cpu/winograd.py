@@ -128,7 +128,8 @@ class Winograd(ScheduleRule):
             plan = _plan(kernel.windows, target, is_known=True)
             if plan is None:
                 return None
-            return Tiles(kernel, plan).kernel(declare(plan.weights, plan.weights.shape, "float32", "transformed"))
+            packed = declare(plan.weights, plan.weights.shape, "float32", "transformed")
+            return Tiles(kernel, plan, packed).kernel()
 
         return packed_kernels(func, constants, write, is_large_sum)
 

@@ -8,6 +8,8 @@
         …
         for ob in blocks of channels of the group:
             S[:, x, :] = Aᵀ · M[:, t, ob, :] · A                    4×4 pixels of each of its tiles
+            if any element of S is not finite:                      see `winograd_direct`
+                S[:, x, :] = direct sums of the tiles with such elements
             C[n, ob * 16 : …, y + i, x] = S[i, x, :], transposed    with the epilogue applied
 
 The rows of one channel block fit the L1 cache, where adjacent tiles reuse the pixels they share. Per-channel values of
@@ -23,39 +25,34 @@ from ...prim import And, IntImm, PrimExpr, Var, const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
-from ...tir import Buffer, BufferLoad, DeclBuffer, IfThenElse, Stmt
-from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
+from ...tir import Buffer, IfThenElse, Stmt
+from ..build import alloc, block, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from .channel_blocks import part_of, stored_line
+from .finiteness import Flag, own_flag
 from .planes import Sizes, digits
 from .results import Results
-from .squares import Values, transposed_square
+from .squares import transposed_square
 from .windows import Kernel
+from .winograd_direct import DirectTiles, Segment
 from .winograd_plan import Plan
-from .winograd_transforms import Line
+from .winograd_transforms import of_line
+from .winograd_weights import DTYPE, Weights
 
-DTYPE = "float32"
-
-Segment: TypeAlias = Callable[[list[PrimExpr], PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt]
+OnSegment: TypeAlias = Callable[[list[PrimExpr], PrimExpr, PrimExpr, PrimExpr, PrimExpr], Stmt]
 """Statement for tiles of a row: (batch indices, row of tiles, first tile, number of tiles, number of the first)."""
-
-
-def of_line(line: Line, elements: Sequence[PrimExpr], body: Callable[[int, PrimExpr], Stmt]) -> Stmt:
-    """Return `body(index, element)` for each element of a transformed row."""
-    values = Values("t")
-    results = line(values, [values.of(element) for element in elements])
-    return values.around(block(body(i, result) for i, result in enumerate(results)))
 
 
 class Lines:
     """Rows of tiles of one convolution, and the transforms of the tiles of a work item."""
 
-    def __init__(self, kernel: Kernel, plan: Plan, sizes: Sizes) -> None:
+    def __init__(self, kernel: Kernel, plan: Plan, sizes: Sizes, weights: Weights) -> None:
         self.windows, self.results, self.plan, self.lanes = kernel.windows, Results(kernel), plan, plan.lanes
         named, one = sizes.named, const(1, "int64")
         height, width = (axis.size for axis in self.windows.lines)
         self.leading = [size_of(v) for v in self.windows.batch]
         self.source = self.windows.lines_of_data()
+        self.direct = DirectTiles(self.windows, self.source, plan, weights)
         images: PrimExpr = one
         for size in self.leading:
             images = images * size
@@ -75,7 +72,7 @@ class Lines:
         self.staged = (most * plan.columns.m + self.lanes) * self.lanes
         """Elements of a row of these tiles' results, with slack for the last register transpose."""
 
-    def _segments(self, first: PrimExpr, count: PrimExpr, body: Segment) -> Stmt:
+    def _segments(self, first: PrimExpr, count: PrimExpr, body: OnSegment) -> Stmt:
         """Return `body` for the tiles of each row, for `count` tiles from tile `first` on."""
         wide, high = self.divisors
 
@@ -110,7 +107,7 @@ class Lines:
                 "e", plan.slots, lambda e: vector_store(
                     data, (e, tile * plan.line + cb * lanes), zero))))  # fmt: skip
 
-        def blocks(pixels: Buffer) -> Segment:
+        def blocks(pixels: Buffer) -> OnSegment:
             return lambda batch, row, low, width, number: loop("cb", plan.depth, lambda cb: block([
                 self._copied([*batch, cb], row, low, width, pixels),
                 *([] if plan.rows.exact else [self._down(pixels, width)]),
@@ -119,7 +116,7 @@ class Lines:
         zeros = loop("t", simplify(rows - count), nothing)
         tiles = scratch("pixels", (plan.rows.reach, self.pixels * lanes), DTYPE, lambda pixels: (
             self._segments(first, count, blocks(pixels))))  # fmt: skip
-        return block([zeros, tiles if self.source is self.windows.data else DeclBuffer(self.source, tiles)])
+        return block([zeros, tiles])
 
     def _copied(self, place: Sequence[PrimExpr], row: PrimExpr, low: PrimExpr, width: PrimExpr, pixels: Buffer) -> Stmt:
         """Copy the rows of a channel block read by some tiles of a row."""
@@ -151,16 +148,14 @@ class Lines:
         """Load pixels of a row from `x` on, with the channels of a pixel in a vector; pixels outside the image are
         zeros.
         """
-        lanes, extent, (*batch, cb) = self.lanes, self.windows.lines[1].extent, place
-        zero, end = spread(const(0, "int64"), lanes), spread(extent, lanes)
+        lanes, (*batch, cb) = self.lanes, place
 
         def load(c: PrimExpr) -> PrimExpr:
-            at, channel = ramp(x, lanes), simplify(cb * lanes + c)
+            channel = simplify(cb * lanes + c)
             if self.plan.inputs % lanes:
                 channel = minimum(channel, int64(self.plan.inputs - 1))
-            outer = (*batch, channel, y) if self.source.ndim == len(batch) + 3 else (*batch, channel)
-            pixel = BufferLoad(self.source, (*outer, at), And(at >= zero, at < end))
-            return pixel.astype(f"{DTYPE}x{lanes}")
+            pixels = self.windows.pixels_of_line(self.source, (*batch, channel), y, x, lanes)
+            return pixels.astype(f"{DTYPE}x{lanes}")
 
         return transposed_square(lanes, DTYPE, load, lambda q, pixel: vector_store(part, (q * lanes,), pixel))
 
@@ -192,14 +187,16 @@ class Lines:
 
     # ------------------------------------------------------------------ results
 
-    def outputs(self, sums: Buffer, group: Var, first: PrimExpr, count: PrimExpr, blocks: PrimExpr) -> Stmt:
+    def outputs(
+        self, sums: Buffer, weights: Buffer, group: Var, first: PrimExpr, count: PrimExpr, blocks: PrimExpr
+    ) -> Stmt:
         """Compute C, the pixels of `count` tiles from tile `first` on, for the channel blocks of a group."""
         plan, lanes = self.plan, self.lanes
 
         def of_block(staged: Buffer, ob: Var, channel: PrimExpr) -> Stmt:
             def segments(results: Results) -> Stmt:
                 return self._segments(first, count, lambda batch, row, low, width, number: self._stored(
-                    results, (sums, staged), (batch, channel, row), low, width,
+                    results, (sums, staged), channel, Segment(batch, row, low, width, (group, ob), weights),
                     simplify((ob * plan.most + number) * lanes)))  # fmt: skip
 
             return self.results.of_block(channel, lanes, plan.outputs, segments)
@@ -211,27 +208,29 @@ class Lines:
             "channel", channel(ob), lambda channel: of_block(staged, ob, channel))))  # fmt: skip
 
     def _stored(
-        self, results: Results, buffers: tuple[Buffer, Buffer], place: tuple[list[PrimExpr], PrimExpr, PrimExpr],
-        low: PrimExpr, width: PrimExpr, at: PrimExpr,
-    ) -> Stmt:  # fmt: skip
-        """Compute and store the pixels of a channel block for `width` tiles of a row from tile `low` on."""
-        plan, lanes, (sums, staged), (batch, channel, row) = self.plan, self.lanes, buffers, place
+        self, results: Results, buffers: tuple[Buffer, Buffer], channel: PrimExpr, segment: Segment, at: PrimExpr
+    ) -> Stmt:
+        """Compute and store the pixels of a channel block for the tiles of a segment."""
+        plan, lanes, (sums, staged) = self.plan, self.lanes, buffers
         high, m, (height, wide) = plan.rows.m, plan.columns.m, (axis.size for axis in self.windows.lines)
-        begin = simplify(low * m)
+        begin = simplify(segment.low * m)
 
         def line(a: Var, y: Var) -> Stmt:
-            pixels = minimum(width * m, wide - begin)
+            pixels = minimum(segment.width * m, wide - begin)
             return IfThenElse(y < height, named("pixels", simplify(pixels), lambda pixels: stored_line(
-                results, lanes, plan.outputs, staged, simplify(a * self.staged), channel, [*batch, y],
+                results, lanes, plan.outputs, staged, simplify(a * self.staged), channel, [*segment.batch, y],
                 (begin, pixels))))  # fmt: skip
 
         return block([
-            loop("t", width, lambda t: self._pixels(sums, simplify(at + t * lanes), staged, t)),
-            loop("a", high, lambda a: let("y", simplify(row * high + a), lambda y: line(a, y))),
+            own_flag(lanes, DTYPE, lambda flag: block([
+                loop("t", segment.width, lambda t: self._pixels(sums, simplify(at + t * lanes), staged, t, flag)),
+                flag.if_raised(self.direct.replaced(segment, staged, self.staged)),
+            ])),
+            loop("a", high, lambda a: let("y", simplify(segment.row * high + a), lambda y: line(a, y))),
         ])  # fmt: skip
 
-    def _pixels(self, sums: Buffer, at: PrimExpr, staged: Buffer, t: Var) -> Stmt:
-        """Compute the pixels of one tile."""
+    def _pixels(self, sums: Buffer, at: PrimExpr, staged: Buffer, t: Var, flag: Flag) -> Stmt:
+        """Compute the pixels of one tile; raise the flag if one is not finite."""
         plan, lanes, rows, columns = self.plan, self.lanes, self.plan.rows, self.plan.columns
         wide = columns.m * lanes
 
@@ -241,7 +240,9 @@ class Lines:
 
         def row(half: Buffer, part: Buffer, a: Var) -> Stmt:
             elements = [vector_load(half, (a, j * lanes), lanes) for j in range(columns.count)]
-            return of_line(columns.pixels, elements, lambda b, value: vector_store(part, (a, b * lanes), value))
+            return of_line(
+                columns.pixels, elements, lambda b, value: vector_store(part, (a, b * lanes), value), flag.observe
+            )
 
         return alloc("half", (rows.m, columns.count * lanes), DTYPE, "global", lambda half: block([
             part_of(sums, at, (plan.sums, lanes), (plan.behind, 1), lambda part: loop(

@@ -23,41 +23,29 @@ channel groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from ...prim import IntImm, PrimExpr, Select, Var, const, simplify
+from ...prim import IntImm, PrimExpr, Var, const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...tir import AssertStmt, Buffer, BufferLoad, DeclBuffer, ForKind, Stmt
-from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from .channel_blocks import part_of
 from .outer_products import RegisterTile, register_tile, register_tiles
 from .planes import Sizes, digits
 from .windows import Kernel
-from .winograd_lines import Lines, of_line
+from .winograd_lines import Lines
 from .winograd_plan import Plan
-
-DTYPE = "float32"
-
-
-def _entry(values: Sequence[int], place: PrimExpr) -> PrimExpr:
-    """Value at index `place` of a nondecreasing table."""
-    result: PrimExpr = int64(values[0])
-    for i in range(1, len(values)):
-        if values[i] != values[i - 1]:
-            result = Select(place >= i, int64(values[i]), result)
-    return result
+from .winograd_weights import DTYPE, Weights, entry
 
 
 class Tiles:
     """Writes the loops of one convolution."""
 
-    def __init__(self, kernel: Kernel, plan: Plan) -> None:
+    def __init__(self, kernel: Kernel, plan: Plan, packed: Buffer | None = None) -> None:
         self.windows, self.plan, self.lanes = kernel.windows, plan, plan.lanes
         self.sizes, one = Sizes(), const(1, "int64")
-        self.lines, named = Lines(kernel, plan, self.sizes), self.sizes.named
+        self.weights = Weights(kernel, plan, packed)
+        self.lines, named = Lines(kernel, plan, self.sizes, self.weights), self.sizes.named
         self.tiles = self.lines.tiles
         shares = named("shares", maximum(ceildiv(self.tiles, plan.most), one))
         units = maximum(ceildiv(ceildiv(self.tiles, shares), plan.unit), int64(2))
@@ -68,65 +56,10 @@ class Tiles:
         self.splits = named("splits", maximum(few, one))
         """Work items that share their tiles and differ in their channel groups."""
 
-    def kernel(self, transformed: Buffer | None = None) -> Stmt:
-        """Transform the weights unless they are constant, and compute all tiles."""
-        if transformed is not None:
-            return self.sizes.around(self._items(transformed))
-        return self.sizes.around(scratch("weights", self.plan.weights.shape, DTYPE, lambda weights: block([
-            self._weights(weights), self._items(weights)])))  # fmt: skip
-
-    # ------------------------------------------------------------------ weights
-
-    def _weights(self, weights: Buffer) -> Stmt:
-        """Compute U, the transformed weights, at run time."""
-        plan, source, lanes = self.plan, self.windows.weight.buffer, self.lanes
-        rows, columns, chunk = plan.rows, plan.columns, plan.chunk * plan.lanes
-
-        def vector(at: Sequence[PrimExpr], ci: Var) -> Stmt:
-            group, panel, v = at
-            first = ((group * plan.panels + panel) * plan.vectors + v) * lanes
-
-            def tap(lane: Var, i: int, j: int) -> PrimExpr:
-                channels = minimum(first + lane, int64(plan.outputs - 1)), ci
-                return BufferLoad(source, self.windows.pixel(channels, int64(i), int64(j))).astype(DTYPE)
-
-            def gathered(squares: Buffer) -> Stmt:
-                return loop("lane", lanes, lambda lane: block(
-                    vector_store(squares, ((i * columns.taps + j) * lanes + lane,), tap(lane, i, j))
-                    for i in range(rows.taps) for j in range(columns.taps)))  # fmt: skip
-
-            def lines(squares: Buffer, half: Buffer) -> Stmt:
-                def row(i: Var) -> Stmt:
-                    taps = [vector_load(squares, ((i * columns.taps + j) * lanes,), lanes) for j in range(columns.taps)]
-                    return of_line(columns.kernel, taps, lambda j, value: vector_store(half, (i, j * lanes), value))
-
-                def column(j: Var) -> Stmt:
-                    taps = [vector_load(half, (i, j * lanes), lanes) for i in range(rows.taps)]
-                    place = self._place(panel, floordiv(ci, chunk), floormod(ci, chunk)) + v * lanes
-                    return of_line(rows.kernel, taps, lambda i, value: vector_store(
-                        weights, (group, i * columns.slots + j, simplify(place)), value))  # fmt: skip
-
-                return block([
-                    gathered(squares), loop("i", rows.taps, row), loop("j", columns.slots, column)])  # fmt: skip
-
-            return scratch("squares", (rows.taps * columns.taps * lanes,), DTYPE, lambda squares: scratch(
-                "half", (rows.taps, columns.slots * lanes), DTYPE, lambda half: lines(squares, half)))  # fmt: skip
-
-        radix = [("group", int64(plan.groups)), ("panel", int64(plan.panels)), ("v", int64(plan.vectors))]
-        return loop("vector", plan.groups * plan.panels * plan.vectors, lambda flat: digits(
-            flat, radix, lambda at: loop("ci", plan.inputs, lambda ci: vector(at, ci))), ForKind.PARALLEL)  # fmt: skip
-
-    def _place(self, panel: PrimExpr, k: PrimExpr, c: PrimExpr) -> PrimExpr:
-        """Offset of the weights of channel `c` of chunk `k` within a slot, for a panel of output channels."""
-        plan = self.plan
-        return (k * (plan.chunk * self.lanes * plan.panels) + panel * self._channels(k) + c) * plan.width
-
-    def _channels(self, k: PrimExpr) -> PrimExpr:
-        """Channels of a chunk."""
-        chunk = self.plan.chunk * self.lanes
-        if self.plan.inputs % chunk == 0:
-            return int64(chunk)
-        return minimum(int64(chunk), simplify(self.plan.inputs - k * chunk))
+    def kernel(self) -> Stmt:
+        """Transform the weights unless they are packed, and compute all tiles."""
+        source, kernel = self.lines.source, self.weights.declared(self._items)
+        return self.sizes.around(kernel if source is self.windows.data else DeclBuffer(source, kernel))
 
     # ------------------------------------------------------------------ items
 
@@ -162,7 +95,7 @@ class Tiles:
                 *([self._zeros(sums, rows)] if plan.adds else []),
                 loop("e", plan.slots, lambda e: let("s", self._sum_of(e), lambda s: self._slot(
                     weights, data, sums, (number, e), s, rows))),
-                self.lines.outputs(sums, number, first, count, outputs),
+                self.lines.outputs(sums, weights, number, first, count, outputs),
             ])  # fmt: skip
 
         def body(data: Buffer, sums: Buffer, rows: PrimExpr) -> Stmt:
@@ -182,8 +115,8 @@ class Tiles:
         rows, columns = self.plan.rows, self.plan.columns
         if self.plan.sums == self.plan.slots:
             return slot
-        row = _entry(rows.sums, floordiv(slot, columns.slots))
-        return simplify(row * columns.count + _entry(columns.sums, floormod(slot, columns.slots)))
+        row = entry(rows.sums, floordiv(slot, columns.slots))
+        return simplify(row * columns.count + entry(columns.sums, floormod(slot, columns.slots)))
 
     def _zeros(self, sums: Buffer, rows: PrimExpr) -> Stmt:
         """Initialise sums that accumulate several slots to zero."""
@@ -208,21 +141,6 @@ class Tiles:
         count = ceildiv(rows, plan.tall)
         return named("reach", simplify(ceildiv(int64(plan.width), maximum(count, int64(1)))), tiles)
 
-    def _weights_of(
-        self,
-        weights: Buffer,
-        slot: tuple[Var, Var],
-        place: PrimExpr,
-        channels: PrimExpr,
-        body: Callable[[Buffer], Stmt],
-    ) -> Stmt:
-        """Call `body` with the weights of a chunk of channels and a panel, at an offset within the slot."""
-        plan, (group, e) = self.plan, slot
-        start = (group * plan.slots + e) * (plan.panels * plan.inputs * plan.width) + place
-        part = decl_buffer([simplify(channels * plan.width)], DTYPE, "panel_weights", data=weights.data,
-                           elem_offset=simplify(start))  # fmt: skip
-        return DeclBuffer(part, body(part))
-
     def _product(
         self, weights: Buffer, data: Buffer, sums: Buffer, at: tuple[Var, Var, Var, Var], total: PrimExpr,
         row: PrimExpr, height: int, asked: tuple[PrimExpr, PrimExpr],
@@ -243,9 +161,10 @@ class Tiles:
 
         def steps(tile: RegisterTile, left: Buffer) -> Stmt:
             ask = simplify((plan.width + number * reach) * chunk)
-            return let("ask", ask, lambda ask: named("channels", self._channels(k), lambda count: self._weights_of(
-                weights, (group, e), self._place(panel, k, int64(0)), count, lambda part: loop(
-                    "c", count, lambda c: step(tile, left, part, c, ask)))))  # fmt: skip
+            place = self.weights.place(panel, k, int64(0))
+            return let("ask", ask, lambda ask: named("channels", self.weights.channels(k), lambda count: (
+                self.weights.of_chunk(weights, (group, e), place, count, lambda part: loop(
+                    "c", count, lambda c: step(tile, left, part, c, ask))))))  # fmt: skip
 
         def written(tile: RegisterTile, left: Buffer, out: Buffer) -> Stmt:
             zero = spread(const(0, DTYPE), lanes)

@@ -40,12 +40,28 @@ from numpy.polynomial import polynomial
 
 from ...prim import Add, Mul, PrimExpr, Sub, const
 from ...runtime.tensor import new_array
-from ...tir import Broadcast
+from ...tir import Broadcast, Stmt
+from ..build import block
 from .squares import Values
 
 Size = TypeVar("Size", int, PrimExpr)
 Line = Callable[[Values, Sequence[PrimExpr]], list[PrimExpr]]
 """Transform of one row of elements, each a vector."""
+
+
+def of_line(
+    line: Line,
+    elements: Sequence[PrimExpr],
+    body: Callable[[int, PrimExpr], Stmt],
+    behind: Callable[[list[PrimExpr]], Stmt] | None = None,
+) -> Stmt:
+    """Return `body(index, element)` for each element of a transformed row, and `behind(elements)` after them."""
+    values = Values("t")
+    results = line(values, [values.of(element) for element in elements])
+    if behind is not None:
+        results = [values.of(result) for result in results]
+    stmts = [body(i, result) for i, result in enumerate(results)]
+    return values.around(block(stmts if behind is None else [*stmts, behind(results)]))
 
 
 def _times(factor: float, value: PrimExpr) -> PrimExpr:
@@ -210,8 +226,9 @@ def direct_form(taps: int, stride: int, dilation: int) -> Transform:
 
 @dataclass(frozen=True)
 class KernelTransform:
-    """Packing of transformed weights: one row per panel group and slot of G · W[co, ci] · Gᵀ.
+    """Packing of transformed weights: one row per panel group and slot of G · W[co, ci] · Gᵀ, and one per tap.
 
+    Rows of taps hold the weights themselves, for direct sums; a slot that is a tap is stored once.
     A row holds the chunks of input channels in order; each chunk holds its panels, and a panel the weights [ci, p] of
     output channel ``co = (group * panels + panel) * width + p``. Padding channels are zero.
     """
@@ -234,25 +251,43 @@ class KernelTransform:
         return self.rows.slots * self.columns.slots
 
     @property
+    def rows_of_taps(self) -> tuple[int, ...]:
+        """Row of each tap in a group, in row-major order: a slot if one is the tap itself, else behind the slots."""
+        at: list[int] = []
+        behind = itertools.count(self.slots)
+        for i, j in itertools.product(_slots_of_taps(self.rows), _slots_of_taps(self.columns)):
+            at.append(next(behind) if i is None or j is None else i * self.columns.slots + j)
+        return tuple(at)
+
+    @property
     def shape(self) -> tuple[int, int, int]:
-        """(Panel groups, slots, weights per slot and group)."""
-        return self.groups, self.slots, self.panels * self.inputs * self.width
+        """(Panel groups, slots and further taps, weights per row and group)."""
+        count = max(self.slots, *(row + 1 for row in self.rows_of_taps))
+        return self.groups, count, self.panels * self.inputs * self.width
 
     def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         factors = np.kron(np.array(self.rows.factors), np.array(self.columns.factors))
         kernels = np.transpose(np.reshape(array, (self.outputs, self.inputs, -1)), (2, 1, 0))
-        result = new_array(self.shape, np.dtype("float32"))
+        result, at = new_array(self.shape, np.dtype("float32")), list(self.rows_of_taps)
         for group, panel in itertools.product(range(self.groups), range(self.panels)):
             first = (group * self.panels + panel) * self.width
             for begin in range(0, self.inputs, self.chunk):  # chunks that stay in cache
                 part = kernels[:, begin : begin + self.chunk, first : first + self.width]
                 taps, inputs, count = part.shape
                 flat = np.reshape(np.ascontiguousarray(part, "float64"), (taps, -1))
-                slots: np.ndarray[Any, Any] = np.matmul(factors, flat)
+                with np.errstate(over="ignore", invalid="ignore"):  # results that these make are computed from taps
+                    slots = np.matmul(factors, flat).astype("float32")
                 place = (begin * self.panels + panel * inputs) * self.width
                 # Views: splitting an axis never copies.
                 line = result[group, :, place : place + inputs * self.width]
-                weights = np.reshape(line, (self.slots, inputs, self.width))
-                weights[:, :, :count] = np.reshape(slots, (self.slots, inputs, count))
+                weights = np.reshape(line, (-1, inputs, self.width))
+                weights[: self.slots, :, :count] = np.reshape(slots, (self.slots, inputs, count))
+                weights[at, :, :count] = part
                 weights[:, :, count:] = 0
         return result
+
+
+def _slots_of_taps(axis: Transform) -> list[int | None]:
+    """Slot of each tap of an axis whose weight is the tap itself; None if there is none."""
+    units = [tuple(float(i == tap) for i in range(axis.taps)) for tap in range(axis.taps)]
+    return [axis.factors.index(unit) if unit in axis.factors else None for unit in units]
