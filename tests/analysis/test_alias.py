@@ -10,11 +10,13 @@ import pytest
 import relax
 from relax.analysis.alias import Aliases, LiveRange
 from relax.analysis.effects import effects_of
+from relax.analysis.storages import StorageWalk
 from relax.expr import Binding, Call, Function, Var
 from relax.ir import register_op, walk
 from relax.op import operator
 from relax.op.intrinsics import Intrinsic
 from relax.runtime.builtin_table import BUILTINS, PACKED, Effects, builtin
+from support import parse
 
 HEADER = """
 from relax.script import ir as I, relax as R, tir as T
@@ -365,3 +367,34 @@ def test_equal_values_of_branches_keep_their_fields_apart(program):
     )
     assert found.share("p", "a")
     assert not found.share("p", "b")
+
+
+class CollectingWalk(StorageWalk):
+    """Walk that keeps the set of storages used so far, at each use."""
+
+    def __init__(self):
+        super().__init__()
+        self.sets = []
+
+    def aliased(self, call):
+        return ()
+
+    def complain(self, expr, storages, read):
+        self.sets.append(self.reads)
+
+
+def test_storages_used_so_far_are_one_set_that_grows():
+    """An adjoint of many layers uses hundreds of parameters: a copy of the set at each use would take their square."""
+    params = ", ".join(f'p{i}: R.Tensor((4,), "float32")' for i in range(20))
+    sums = "\n".join(f"    y{i + 1} = R.add(y{i}, p{i + 1})" for i in range(1, 19))
+    func = parse(f"""
+@R.function
+def main({params}):
+    y1 = R.add(p0, p1)
+{sums}
+    return y19
+""")["main"]
+    walk = CollectingWalk()
+    walk.function(func)
+    assert len({id(reads) for reads in walk.sets}) == 1
+    assert walk.sets[0] >= set(func.params)

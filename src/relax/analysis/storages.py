@@ -53,8 +53,8 @@ class StorageWalk:
         self.values: dict[Var, Value] = {}
         self.outside: Storages = frozenset()
         """Within a local function: the storages that exist where it is defined."""
-        self.reads: Storages = frozenset()
-        """Storages used so far."""
+        self.reads: set[Storage] = set()
+        """Storages used so far; extended in place, since a function of many parameters uses them all."""
         self.place: Span | None = None
         """Span of the current use; a variable's own span is that of its binding."""
 
@@ -152,7 +152,7 @@ class StorageWalk:
         """Walk a local function."""
         outside, reads = self.outside, self.reads
         self.outside = outside.union(*(flat(value) for value in self.values.values()))
-        self.reads = frozenset()
+        self.reads = set()
         self.body(func, var)
         self.outside, self.reads = outside, reads | (self.reads & outside)
 
@@ -186,8 +186,8 @@ class StorageWalk:
         read = frozenset[Storage]()
         for item in storages:
             read |= self.summaries.reads.get(item, read)
-        if not (storages <= self.reads and read <= self.reads):
-            self.reads |= storages | read
+        self.reads |= storages
+        self.reads |= read
         self.complain(expr, storages, read)
 
 
