@@ -138,3 +138,31 @@ def test_the_machine_checks_every_run(kinds):
 def test_the_machine_refuses_other_words():
     with pytest.raises(ValueError, match='check_numerics must be True, False, "nan" or "all", found \'inf\''):
         relax.VirtualMachine(relax.build(parse(LOG), PLAIN_LOOPS), check_numerics="inf")
+
+
+CONVOLUTION = """
+@R.function
+def main(x: R.Tensor(("n", 16, 28, 28), "float32"), k: R.Tensor((16, 16, 3, 3), "float32")):
+    with R.dataflow():
+        y = R.nn.conv2d(x, k, padding=1)
+        z = R.subtract(y, y)
+        R.output(z)
+    return z
+"""
+
+
+@pytest.mark.parametrize("constants", [False, True])
+def test_a_convolution_spreads_an_infinity_no_further_than_its_window(constants):
+    """Winograd's tiles are not blamed: infinities in the window are no NaN, those of the next operator are."""
+    x, k = np.ones((1, 16, 28, 28), "float32"), np.ones((16, 16, 3, 3), "float32")
+    x[0, 3, 10, 20] = np.inf
+    mod = parse(CONVOLUTION)
+    if constants:
+        mod, args = relax.transform.BindParams("main", {"k": k})(mod), (x,)
+    else:
+        args = x, k
+    report = relax.find_nan(mod, *args)
+    assert (report.variable, report.call) == ("z", "subtract")
+    assert "subtract gives nan at [0, 0, 9, 19] of its result" in report.message
+    x[0, 3, 10, 20] = 1
+    assert relax.find_nan(mod, *args, infinities=True) is None
