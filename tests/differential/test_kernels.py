@@ -62,3 +62,24 @@ def test_a_constant_that_is_packed_wrongly_is_found(monkeypatch):
     monkeypatch.setattr(KernelTransform, "__call__", without_last_channel)
     with pytest.raises(Failure, match=r"agrees: values: .*known \['w'\]: 256 of 16384 differ, first \(0, 63, 0, 0\)"):
         kernels_agree(PROGRAM, cases, known=("w",))
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_elements_that_are_not_finite_are_compared(monkeypatch, value):
+    """Tiles with a result that is not finite, and no others, are sums of taps: wrong taps show where there are any."""
+    x, w = np.ones((1, 16, 16, 16), "float32"), np.ones((64, 16, 3, 3), "float32")
+    w[:, 2, 1, 1] = 0
+    spoiled = x.copy()
+    spoiled[0, 2, 5, 9] = value
+    kernels_agree(PROGRAM, [[x, w], [spoiled, w]], known=("w",))
+    transform = KernelTransform.__call__
+
+    def with_other_taps(self, array):
+        result = transform(self, array).copy()
+        result[:, self.slots :] = 1
+        return result
+
+    monkeypatch.setattr(KernelTransform, "__call__", with_other_taps)
+    kernels_agree(PROGRAM, [[x, w]], known=("w",))
+    with pytest.raises(Failure, match=r"of 16384 differ, first \(0, 0, \d+, \d+\): expected 143.0, found 144.0"):
+        kernels_agree(PROGRAM, [[x, w], [spoiled, w]], known=("w",))

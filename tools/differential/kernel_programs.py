@@ -30,7 +30,10 @@ FAMILIES = (
     "narrow matmul",
     "narrow conv2d",
 )
-FEATURES = [f"kernel {family}" for family in FAMILIES] + ["kernel known operand", "kernel symbolic size"]
+FEATURES = [f"kernel {family}" for family in FAMILIES]
+FEATURES += ["kernel known operand", "kernel symbolic size", "kernel infinity or NaN"]
+SPOILED = ("conv2d", "conv1d", "depthwise", "pointwise", "matmul")
+"""Families of which a second case has operands with elements that are not finite: fast algorithms must not spread them."""
 
 Array = np.ndarray[Any, Any]
 
@@ -100,6 +103,16 @@ class Module:
         sizes = [tuple(self.symbols.get(size, size) for size in shape) for shape in self.params.values()]
         return [generator.integers(-3, 4, shape).astype("float32") for shape in sizes]
 
+    def spoiled(self, arrays: Sequence[Array]) -> list[Array]:
+        """The same with an infinity or NaN in up to three places of each operand that is not known."""
+        results: list[Array] = []
+        for name, array in zip(self.params, arrays, strict=True):
+            array = array.copy()
+            for _ in range(0 if name in self.known or not array.size else self.chosen.randint(0, 3)):
+                array.reshape(-1)[self.chosen.randrange(array.size)] = self.chosen.choice((np.inf, -np.inf, np.nan))
+            results.append(array)
+        return results
+
 
 def kernel_program(seed: str) -> KernelProgram:
     """The program of a seed."""
@@ -112,8 +125,11 @@ def kernel_program(seed: str) -> KernelProgram:
     features = Counter({f"kernel {family}": 1})
     features["kernel known operand"] += bool(writer.known)
     features["kernel symbolic size"] += bool(writer.symbols)
-    text = writer.text(result)
-    return KernelProgram(text, [writer.arrays()], tuple(writer.known), +features)
+    cases = [writer.arrays()]
+    if family in SPOILED:
+        cases.append(writer.spoiled(cases[0]))
+        features["kernel infinity or NaN"] += not all(np.isfinite(array).all() for array in cases[1])
+    return KernelProgram(writer.text(result), cases, tuple(writer.known), +features)
 
 
 def _follower(writer: _Writer, value: str, channel: tuple[Any, ...] | None) -> str:

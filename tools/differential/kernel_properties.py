@@ -1,7 +1,7 @@
 """What must hold of the kernels that a default build makes: `kernels_agree(text, cases)` raises Failure otherwise.
 
 agrees    the program built with its known operands as constants, and as parameters, gives what the interpreter gives,
-          with one thread and with two
+          with one thread and with two; NaN and infinities are at the same places
 """
 
 from __future__ import annotations
@@ -51,8 +51,12 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 def _compare(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], how: str) -> None:
     if found.shape != expected.shape:
         raise Failure("agrees: shapes", f"{how}: expected {expected.shape}, found {found.shape}")
-    bound = TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0.0)))
-    wrong = np.argwhere(~(np.abs(found - expected) <= bound))
+    finite = np.isfinite(expected)
+    bound = TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0.0, where=finite)))
+    with np.errstate(invalid="ignore"):
+        close = np.abs(found - expected) <= bound
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    wrong = np.argwhere(~np.where(finite, close, same))
     if len(wrong):
         at = tuple(map(int, wrong[0]))
         message = f"{how}: {len(wrong)} of {found.size} differ, first {at}: expected {expected[at]}, found {found[at]}"
