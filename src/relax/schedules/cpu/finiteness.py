@@ -55,10 +55,7 @@ class Flag:
 
     def observe(self, results: Sequence[PrimExpr]) -> Stmt:
         """Raise the flag if an element of vectors of results is not finite."""
-        while len(results) > 1:
-            pairs = [results[i : i + 2] for i in range(0, len(results), 2)]
-            results = [Add(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-        return self.add(Mul(results[0], self._zero))
+        return self.add(Mul(_balanced_sum(results), self._zero))
 
     @property
     def _place(self) -> tuple[PrimExpr, ...]:
@@ -83,3 +80,8 @@ def if_any_raised(flags: Buffer, count: PrimExpr, lanes: int, then: Stmt) -> Stm
     """Execute a statement if any of the first `count` flags of a buffer is raised."""
     return own_flag(lanes, str(flags.dtype), lambda flag: block([
         loop("f", count, lambda f: flag.add(Flag(flags, lanes, f).value)), flag.if_raised(then)]))  # fmt: skip
+
+
+def _balanced_sum(values: Sequence[PrimExpr]) -> PrimExpr:
+    half = (len(values) + 1) // 2
+    return values[0] if half == len(values) else Add(_balanced_sum(values[:half]), _balanced_sum(values[half:]))

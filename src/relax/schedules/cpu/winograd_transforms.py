@@ -53,11 +53,11 @@ def of_line(
     line: Line,
     elements: Sequence[PrimExpr],
     body: Callable[[int, PrimExpr], Stmt],
-    behind: Callable[[list[PrimExpr]], Stmt] | None = None,
+    behind: Callable[[Sequence[PrimExpr]], Stmt] | None = None,
 ) -> Stmt:
     """Return `body(index, element)` for each element of a transformed row, and `behind(elements)` after them."""
     values = Values("t")
-    results = line(values, [values.of(element) for element in elements])
+    results: Sequence[PrimExpr] = line(values, [values.of(element) for element in elements])
     if behind is not None:
         results = [values.of(result) for result in results]
     stmts = [body(i, result) for i, result in enumerate(results)]
