@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from relax import DiagnosticError, relay
+from relax import DiagnosticError, IRModule, ObjectStructInfo, Var, relay
 
 
 def type_of(text):
@@ -223,3 +223,43 @@ def test_a_variable_used_outside_of_its_let_has_the_type_of_its_value():
     typed = relay.infer_type(function)
     pair = "(int32, Tensor[(2), float32])"
     assert str(typed.checked_type.ret_type) == f"({pair}, (Tensor[(2), float32], {pair}))"
+
+
+def test_a_module_of_an_expression():
+    """The free variables become parameters, in the order in which they occur."""
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(3,))
+    mod = IRModule.from_expr(y + x * y)
+    assert mod.script() == (
+        "def @main(%y: Tensor[(3), float32], %x: Tensor[(2, 3), float32]) {\n  %0 = multiply(%x, %y);\n  add(%y, %0)\n}"
+    )
+    general = relay.parse_expr("let %id = fn[a](%v: a) -> a { %v }; %id(1)")
+    assert not IRModule.from_expr(general)["main"].params
+    function = relay.Function([x], x).with_attr("global_symbol", "same")
+    assert IRModule.from_expr(function)["same"] is function
+
+
+def test_a_module_is_not_made_of_other_nodes():
+    with pytest.raises(TypeError, match=r"from_expr takes a function, found Var \(a BlockBuilder makes a function"):
+        IRModule.from_expr(Var("x", ObjectStructInfo()))
+
+
+def test_only_expressions_have_types():
+    x = relay.var("x", shape=(2,))
+    with pytest.raises(
+        TypeError, match=r"found IRModule; infer the types of a module by relay.transform.InferType\(\)"
+    ):
+        relay.infer_type(IRModule.from_expr(x + x))
+    with pytest.raises(TypeError, match="infer_type takes an expression of Relay, found int"):
+        relay.infer_type(3)
+    for expr in (
+        relay.TempExpr(),
+        relay.exp(relay.TempExpr()),
+        relay.Function([x], relay.Tuple([relay.TempExpr(), x])),
+    ):
+        with pytest.raises(DiagnosticError) as caught:
+            relay.infer_type(expr)
+        (diagnostic,) = caught.value.diagnostics
+        assert (diagnostic.code, diagnostic.message) == ("E9041", "a TempExpr has no type")
+        assert diagnostic.hint == "replace it by what its `realize()` returns"
+    with pytest.raises(DiagnosticError, match="a Var has no type"):
+        relay.infer_type(relay.exp(Var("y", ObjectStructInfo())))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, final, overload
 
 from typing_extensions import Self
 
-from .expr import BaseFunc, GlobalVar, VDevice
+from .expr import BaseFunc, GlobalVar, RelaxExpr, VDevice
 from .node import Node, child, node, set_slot
 
 
@@ -215,6 +215,25 @@ class IRModule(_ByName):
         set_slot(self, "type_definitions", table)
 
     @staticmethod
-    def from_expr(function: BaseFunc) -> IRModule:
-        """Module of one function, named by its global_symbol, or main."""
+    def from_expr(expr: RelaxExpr) -> IRModule:
+        """Module of one function, named by its global_symbol, or main.
+
+        Another expression of Relay becomes the body of a function of its free variables. Raises TypeError for other
+        nodes.
+        """
+        close = next((close for kind, close in _closings if isinstance(expr, kind)), None)
+        function = expr if isinstance(expr, BaseFunc) or close is None else close(expr)
+        if not isinstance(function, BaseFunc):
+            raise TypeError(
+                f"IRModule.from_expr takes a function, found {type(expr).__name__}"
+                " (a BlockBuilder makes a function of expressions of Relax)"
+            )
         return IRModule({function.attrs.get("global_symbol", "main"): function})
+
+
+_closings: list[tuple[type, Callable[[Any], BaseFunc]]] = []
+
+
+def register_closing(kind: type, close: Callable[[Any], BaseFunc]) -> None:
+    """Make `IRModule.from_expr` close expressions of class `kind` over their free variables by `close`."""
+    _closings.append((kind, close))

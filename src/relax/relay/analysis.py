@@ -1,6 +1,6 @@
 """Analyses of expressions: `relay.analysis`.
 
-`free_vars`, `bound_vars`, `all_vars`, `free_type_vars`, `bound_type_vars`, `all_type_vars`, `well_formed`,
+`free_vars`, `bound_vars`, `all_vars`, `closed`, `free_type_vars`, `bound_type_vars`, `all_type_vars`, `well_formed`,
 `check_well_formed`, `check_kind`, `unmatched_cases`, `alpha_equal`, `post_order_visit`, `call_count`.
 
 Variables are returned once each, in order of first occurrence.
@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from ..ir import Diagnostic, DiagnosticError, IRModule, Node
+from ..ir.module import register_closing
 from ..ir.tvm_names import answer_missing
 from .adt import Match
 from .cases import unmatched_cases
-from .expr import Call, Expr, Function, Let, TempExpr, Tuple, Var
+from .expr import Call, Expr, Function, Let, RelayExpr, TempExpr, Tuple, Var
 from .functor import post_order_visit
 from .kinds import check_kind
 from .parts import bound_by, parts_of, types_of
@@ -88,6 +89,11 @@ def _visible(placement: Placement) -> dict[Var, list[EvaluationScope]]:
 
 def _sees(visible: dict[Var, list[EvaluationScope]], var: Var, scope: EvaluationScope) -> bool:
     return any(binding.encloses(scope) for binding in visible.get(var, ()))
+
+
+def closed(expr: Expr) -> Function:
+    """Return the function of the free variables and free type variables of the expression whose body it is."""
+    return Function(free_vars(expr), expr, None, free_type_vars(expr))
 
 
 # ------------------------------------------------------------------------------------------ type variables
@@ -231,6 +237,7 @@ __all__ = [
     "call_count",
     "check_kind",
     "check_well_formed",
+    "closed",
     "free_type_vars",
     "free_vars",
     "post_order_visit",
@@ -238,4 +245,5 @@ __all__ = [
     "well_formed",
 ]
 
+register_closing(RelayExpr, closed)
 answer_missing(__name__)

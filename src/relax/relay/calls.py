@@ -63,7 +63,7 @@ def operator_function(name: str) -> Callable[..., Any]:
                 raise DiagnosticError(Diagnostic("E9011", f"{name}: the attribute {field.name!r} is given twice"))
             attrs[field.name] = value
         call = dynamic_call(op, operands, attrs) or call_operator(name, *map(as_expr, operands), **attrs)
-        results = result_count(cast(Op, call.op), call.attrs)
+        results = result_count(call)
         return call if results is None else TupleWrapper(call, results)
 
     function.__name__ = function.__qualname__ = name.rpartition(".")[2]

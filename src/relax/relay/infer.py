@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, Span
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, Span
 from ..ir.diagnostics import emit_warning
 from .adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from .attrs import Attrs
@@ -28,6 +28,7 @@ from .expr import (
     RefRead,
     RefWrite,
     RelayExpr,
+    TempExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -56,8 +57,12 @@ def infer_type(expr: Expr, mod: IRModule | None = None) -> Any:
     """Infer and set the type of every node of an expression; return the expression. Free variables need annotations.
 
     Calls of polymorphic functions without type arguments get them, so an expression with such calls is replaced. Raises
-    DiagnosticError with all errors. (Annotated `Any`: the result has the kind of `expr`.)
+    DiagnosticError with all errors, and TypeError for anything but an expression. (Annotated `Any`: the result has the
+    kind of `expr`.)
     """
+    if not isinstance(expr, RelaxExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+        hint = "; infer the types of a module by relay.transform.InferType()(mod)" if isinstance(expr, IRModule) else ""
+        raise TypeError(f"infer_type takes an expression of Relay, found {type(expr).__name__}{hint}")
     inference = Inference(IRModule() if mod is None else mod)
     inference.whole(expr)
     inference.finish()
@@ -230,8 +235,10 @@ class Inference:
             case Constructor():
                 type_ = self._instantiated(constructor_type(expr, self.mod), expr)
                 return type_ if expr.inputs else cast(FuncType, type_).ret_type
-            case _:
+            case _ if expr in self.types:
                 return self._instantiated(self.types[expr], expr)
+            case _:
+                raise DiagnosticError(_untyped(expr))
 
     def _note(self, expr: Expr, type_: Type, args: tuple[Any, ...]) -> None:
         """Record that the current node uses a polymorphic value with these type arguments."""
@@ -282,8 +289,7 @@ class Inference:
             case Match():
                 return self._match(node)
             case _:
-                message = f"a {type(node).__name__} has no type"
-                raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, node.span))
+                raise DiagnosticError(_untyped(node))
 
     def _referenced(self, node: Expr, ref: Expr) -> Type:
         held = self.unifier.fresh(self.level)
@@ -553,6 +559,12 @@ class Inference:
         )  # fmt: skip
         self.types[node] = general
         return general
+
+
+def _untyped(node: Expr) -> Diagnostic:
+    """Return the diagnostic for a node of a class without a type."""
+    hint = "replace it by what its `realize()` returns" if isinstance(node, TempExpr) else "it is no node of Relay"
+    return Diagnostic(UNKNOWN_TYPE, f"a {type(node).__name__} has no type", getattr(node, "span", None), hint=hint)
 
 
 def _attrs_of(relation: Pending) -> dict[str, Any]:

@@ -167,6 +167,18 @@ def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 _INTS: Final = _tuple(_int, "a tuple of integers")
 
+
+def _ints_per_axis(count: int) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if isinstance(value, numbers.Integral) and not isinstance(value, _BOOLS):
+            return (int(value),) * count
+        if not isinstance(value, (tuple, list)):
+            raise TypeError("a tuple of integers, or one for all axes")
+        return _INTS(value)
+
+    return convert
+
+
 _PLAIN_TYPES: Final[dict[str, Callable[[Any], Any]]] = {
     "int": _int,
     "float": _float,
@@ -174,6 +186,7 @@ _PLAIN_TYPES: Final[dict[str, Callable[[Any], Any]]] = {
     "str": _str,
     "dtype": _dtype,
     "ints": _INTS,
+    **{f"ints[{count}]": _ints_per_axis(count) for count in (1, 2, 3)},
     "int|ints": _ints_or_int,
     "floats": _tuple(_float, "a tuple of numbers"),
     "strs": _tuple(_str, "a tuple of strings"),
@@ -187,7 +200,8 @@ ATTR_TYPES: Final[dict[str, Callable[[Any], Any]]] = {
 }
 """Attribute types by name: functions from user input to the value in `Attrs`.
 
-They raise TypeError naming the expected type. A ``?`` at the end of a name admits None.
+They raise TypeError naming the expected type. A ``?`` at the end of a name admits None. One number given for
+``ints[3]`` becomes a tuple of three.
 """
 
 

@@ -15,6 +15,7 @@ from .declare import (
     INJECTIVE,
     OUT_ELEMWISE_FUSABLE,
     attr,
+    axis_of,
     declare,
     dims,
     dtype,
@@ -28,7 +29,7 @@ from .declare import (
 
 def _space_to_batch(a: Any, x: RelaxExpr) -> RelaxExpr:
     """Split each spatial dimension into blocks; the position in a block becomes part of the batch."""
-    blocks = [int(block) for block in a.block_shape]
+    blocks = _blocks(a)
     count = len(blocks)
     widths = [0, 0, *(width for pair in a.paddings for width in pair)]
     widths += [0] * (2 * rank(x) - len(widths))
@@ -48,7 +49,7 @@ def _space_to_batch(a: Any, x: RelaxExpr) -> RelaxExpr:
 
 def _batch_to_space(a: Any, x: RelaxExpr) -> RelaxExpr:
     """Inverse of `_space_to_batch`, with elements cropped at both ends."""
-    blocks = [int(block) for block in a.block_shape]
+    blocks = _blocks(a)
     count, sizes = len(blocks), dims(x)
     product = _product(blocks)
     if isinstance(sizes[0], IntImm) and sizes[0].value % product:
@@ -65,6 +66,13 @@ def _batch_to_space(a: Any, x: RelaxExpr) -> RelaxExpr:
     axes = list(range(1, 1 + count))
     ends = [size - after for size, (_, after) in zip(whole, a.crops, strict=True)]
     return op.strided_slice(result, axes, [before for before, _ in a.crops], ends)
+
+
+def _blocks(a: Any) -> list[int]:
+    blocks = [int(block) for block in a.block_shape]
+    if any(block < 1 for block in blocks):
+        raise ValueError(f"block_shape has numbers from 1, found {blocks}")
+    return blocks
 
 
 def _product(numbers: Sequence[int]) -> int:
@@ -118,7 +126,7 @@ declare(
 
 
 def _fifo_buffer(a: Any, x: RelaxExpr, buffer: RelaxExpr) -> RelaxExpr:
-    axis: int = a.axis % rank(x)
+    axis = axis_of(a.axis, x)
     more, size = dims(x)[axis], dims(buffer)[axis]
     return op.strided_slice(op.concat([buffer, x], axis), [axis], [more], [more + size])
 
@@ -176,16 +184,16 @@ def _deformable(a: Any, x: RelaxExpr, offset: RelaxExpr, weight: RelaxExpr) -> R
 
 declare(
     "nn.deformable_conv2d", 3,
-    attr("strides", "ints", (1, 1)), attr("padding", "int|ints", (0, 0)), attr("dilation", "ints", (1, 1)),
+    attr("strides", "ints[2]", (1, 1)), attr("padding", "int|ints", (0, 0)), attr("dilation", "ints[2]", (1, 1)),
     attr("deformable_groups", "int", 1), attr("groups", "int", 1), attr("channels", "int?", None),
-    attr("kernel_size", "ints?", None), attr("data_layout", "str", "NCHW"), attr("kernel_layout", "str", "OIHW"),
+    attr("kernel_size", "ints[2]?", None), attr("data_layout", "str", "NCHW"), attr("kernel_layout", "str", "OIHW"),
     attr("out_layout", "str", ""), attr("out_dtype", "dtype?", None),
     mixed=ALWAYS,
     means=_deformable, operands="data offset weight",
 )  # fmt: skip
 declare(
     "vision.roi_align", 2,
-    attr("pooled_size", "ints"), attr("spatial_scale", "float"), attr("sample_ratio", "int", -1),
+    attr("pooled_size", "ints[2]"), attr("spatial_scale", "float"), attr("sample_ratio", "int", -1),
     attr("layout", "str", "NCHW"), attr("mode", "str", "avg"),
     means=lambda a, x, rois: op.vision.roi_align(
         x, rois, None, list(a.pooled_size), a.spatial_scale, a.sample_ratio, False, a.layout, a.mode

@@ -18,6 +18,7 @@ from ...op.facts import MixedPrecision
 from ...prim import PrimExpr
 from ...struct_info import TensorStructInfo
 from ...tir.op_pattern import OpPatternKind
+from ..expr import Call as RelayCall
 from ..operators import REQUIRED, AttrField, register_operator
 
 MEANING: Final = "relay.meaning"
@@ -38,8 +39,11 @@ _RESULTS: Final = "relay.results"
 _CONSTANTS: Final = "relay.constants"
 _OPERAND_NAMES: Final = {1: ("data",), 2: ("lhs", "rhs")}
 
-Results: TypeAlias = "int | Callable[[Any], int | None]"
-"""Number of results, or a function of the attributes that returns it (None if the result is no tuple)."""
+Results: TypeAlias = "int | Callable[[Any, tuple[RelaxExpr, ...]], int | None]"
+"""Number of results, or a function of the attributes and Relay operands that returns it.
+
+None means that the result is no tuple, or one of unknown length.
+"""
 
 Meaning: TypeAlias = (
     Callable[[Any], Any]
@@ -75,7 +79,8 @@ def declare(
     operands
         The names of the operands, separated by spaces, where they are not ``data``, or ``lhs rhs``.
     results
-        The number of results, or a function from the attributes to it, of an operator whose result is a tuple.
+        The number of results, or a function from the attributes and operands to it, of an operator whose result is a
+        tuple.
     constants
         Whether the meaning needs to know the values of scalar operands.
     pattern
@@ -115,10 +120,10 @@ def operand_names(operator: Op) -> tuple[str, ...]:
     return operator.get_attr(_OPERANDS) or ()
 
 
-def result_count(operator: Op, attrs: Any) -> int | None:
-    """Number of fields of an operator's result with these attributes, or None if the result is no tuple."""
-    results: Results | None = operator.get_attr(_RESULTS)
-    return results(attrs) if callable(results) else results
+def result_count(call: RelayCall) -> int | None:
+    """Number of results of an operator call, or None if its result is no tuple, or one of unknown length."""
+    results: Results | None = cast(Op, call.op).get_attr(_RESULTS)
+    return results(call.attrs, call.args) if callable(results) else results
 
 
 def needs_constants(operator: Op) -> bool:
@@ -143,6 +148,14 @@ def rank(x: RelaxExpr) -> int:
     if not isinstance(info, TensorStructInfo) or info.ndim < 0:
         raise ValueError("the number of dimensions of the operand must be known")
     return info.ndim
+
+
+def axis_of(axis: int, x: RelaxExpr) -> int:
+    """Axis of a tensor counted from 0. Raises ValueError if the tensor has no such axis."""
+    count = rank(x)
+    if not -count <= axis < count:
+        raise ValueError(f"axis {axis} is out of range for {count} dimensions")
+    return axis % count
 
 
 def dtype(x: RelaxExpr) -> str:
@@ -177,12 +190,12 @@ def axes_of(axis: Any, x: RelaxExpr, exclude: bool = False) -> list[int] | None:
     chosen: list[int] = [axis] if isinstance(axis, int) else list(axis)
     if not exclude:
         return chosen
-    count = rank(x)
-    return [i for i in range(count) if i not in {a % count for a in chosen}]
+    excluded = {axis_of(a, x) for a in chosen}
+    return [i for i in range(rank(x)) if i not in excluded]
 
 
 __all__ = [
-    "ALWAYS", "FOLLOW", "MEANING", "Call", "Meaning", "attr", "axes_of", "declare", "dims", "dtype", "meaning_of",
-    "mixed_precision_of", "needs_constants", "number", "operand_names", "optional_dtype", "rank", "result_count",
-    "scalar",
+    "ALWAYS", "FOLLOW", "MEANING", "Call", "Meaning", "attr", "axes_of", "axis_of", "declare", "dims", "dtype",
+    "meaning_of", "mixed_precision_of", "needs_constants", "number", "operand_names", "optional_dtype", "rank",
+    "result_count", "scalar",
 ]  # fmt: skip

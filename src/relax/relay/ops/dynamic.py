@@ -21,7 +21,7 @@ from ...expr import Tuple as RelaxTuple
 from ...ir import Op, RelaxExpr
 from ...prim import IntImm
 from ..operators import AttrField, operator_spec
-from .declare import Meaning, Results, attr, declare, dims, dtype, optional_dtype, rank
+from .declare import Meaning, Results, attr, axis_of, declare, dims, dtype, optional_dtype, rank
 from .image import resize_attrs, resized
 from .nn import UPSAMPLED_BY, upsampled
 from .transform import dense_from_sparse, one_hot_of
@@ -227,7 +227,7 @@ _dynamic(
 
 def _strided_slice(a: Any, x: RelaxExpr, begin: RelaxExpr, end: RelaxExpr, strides: RelaxExpr) -> RelaxExpr:
     named = _length(begin, "begin")
-    axes = list(range(named)) if a.axes is None else [axis % rank(x) for axis in a.axes]
+    axes = list(range(named)) if a.axes is None else [axis_of(axis, x) for axis in a.axes]
     if len(axes) != named or named > rank(x):
         raise ValueError(f"begin has {named} elements for {len(axes)} of {rank(x)} dimensions")
 
@@ -258,7 +258,7 @@ _dynamic(
 def _topk(a: Any, x: RelaxExpr, k: RelaxExpr) -> RelaxExpr:
     """Sort all elements and take the first k. k below 1 means all; k above their number is an error."""
     count = rank(x)
-    axis = a.axis % count
+    axis = axis_of(a.axis, x)
     own, is_axis = _sizes(x), Constant(np.arange(count) == axis)
     given = _single(k, "k")
     most = op.strided_slice(own, [0], [axis], [axis + 1])
@@ -278,7 +278,7 @@ _dynamic(
     "topk", "data k", {"k": 1},
     attr("axis", "int", -1), attr("ret_type", "str", "both"), attr("is_ascend", "bool", False),
     attr("dtype", "dtype", "int32"),
-    means=_topk, results=lambda a: 2 if a.ret_type == "both" else None,
+    means=_topk, results=lambda a, _: 2 if a.ret_type == "both" else None,
 )  # fmt: skip
 _dynamic(
     "one_hot", "indices on_value off_value depth", {"depth": 3},

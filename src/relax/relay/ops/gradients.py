@@ -23,7 +23,7 @@ def _pool(kind: str) -> None:
     ones = (1, 1)
     declare(
         f"nn.{kind}_pool2d_grad", 2,
-        attr("pool_size", "ints", ones), attr("strides", "ints", ones), attr("dilation", "ints", ones),
+        attr("pool_size", "ints[2]", ones), attr("strides", "ints[2]", ones), attr("dilation", "ints[2]", ones),
         attr("padding", "int|ints", (0, 0)), attr("layout", "str", "NCHW"), attr("out_layout", "str", ""),
         attr("ceil_mode", "bool", False),
         *([attr("count_include_pad", "bool", False)] if averages else []),

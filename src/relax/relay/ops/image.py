@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -37,6 +37,15 @@ def _ways(a: Any) -> dict[str, Any]:
     }
 
 
+def _per_axis(value: Any, count: int, name: str) -> list[Any]:
+    """Sizes of `count` axes: a tuple, or one number for all. Raises ValueError."""
+    if isinstance(value, int):
+        return [value] * count
+    if not isinstance(value, tuple):
+        raise ValueError(f"{name} is a tuple of numbers, or one for all axes, found {value!r}")
+    return list(cast("tuple[Any, ...]", value))
+
+
 def resized(a: Any, x: RelaxExpr, letters: str, size: Any, roi: RelaxExpr | None) -> RelaxExpr:
     """Resize the dimensions named by `letters`; `roi` holds the start, then the end coordinates of the region."""
     axes = [a.layout.index(letter) for letter in letters]
@@ -44,7 +53,7 @@ def resized(a: Any, x: RelaxExpr, letters: str, size: Any, roi: RelaxExpr | None
 
 
 def _resize(a: Any, x: RelaxExpr, letters: str) -> RelaxExpr:
-    size = [a.size] * len(letters) if isinstance(a.size, int) else list(a.size)
+    size = _per_axis(a.size, len(letters), "size")
     if len(letters) == 2:
         return op.image.resize2d(x, size, list(a.roi) if a.roi else None, a.layout, **_ways(a))
     roi = Constant(np.array(a.roi, "float32")) if a.roi else None
@@ -67,5 +76,5 @@ declare(
 )  # fmt: skip
 declare(
     "image.affine_grid", 1, attr("target_shape", "any"),
-    means=lambda a, x: op.image.affine_grid(x, list(a.target_shape)),
+    means=lambda a, x: op.image.affine_grid(x, _per_axis(a.target_shape, 2, "target_shape")),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from ...expr import Tuple as RelaxTuple
 from ...ir import RelaxExpr
 from ...prim import IntImm, const
 from ...struct_info import TupleStructInfo
-from .declare import INJECTIVE, attr, declare, dims, dtype, rank, scalar
+from .declare import INJECTIVE, attr, axis_of, declare, dims, dtype, rank, scalar
 
 
 def _fixed(x: RelaxExpr, axes: Sequence[int], subject: str) -> list[int]:
@@ -29,7 +29,7 @@ def _fixed(x: RelaxExpr, axes: Sequence[int], subject: str) -> list[int]:
 
 
 def _slice_like(a: Any, x: RelaxExpr, like: RelaxExpr) -> RelaxExpr:
-    axes = [axis % rank(x) for axis in a.axes] if a.axes else list(range(min(rank(x), rank(like))))
+    axes = [axis_of(axis, x) for axis in a.axes] if a.axes else list(range(min(rank(x), rank(like))))
     ends = [dims(like)[axis] for axis in axes]
     for axis, end in zip(axes, ends, strict=True):
         size = dims(x)[axis]
@@ -68,7 +68,7 @@ declare(
 def _sliding_window(a: Any, x: RelaxExpr) -> RelaxExpr:
     """Split each dimension from the axis on in two: the windows, and the positions in a window."""
     count = rank(x)
-    first: int = a.axis % count
+    first = axis_of(a.axis, x)
     if not len(a.window_shape) == len(a.strides) == count - first:
         raise ValueError(f"window_shape and strides have one number for each of {count - first} dimensions")
     sizes = dims(x)
@@ -184,7 +184,7 @@ def _unique(a: Any, x: RelaxExpr) -> RelaxExpr:
 
 declare(
     "unique", 1, attr("sorted", "bool", True), attr("return_counts", "bool", False),
-    means=_unique, results=lambda a: 5 if a.return_counts else 4,
+    means=_unique, results=lambda a, _: 5 if a.return_counts else 4,
 )  # fmt: skip
 declare(
     "ndarray_size", 1, attr("dtype", "dtype", "int32"),

@@ -18,6 +18,7 @@ from .declare import (
     INJECTIVE,
     OUT_ELEMWISE_FUSABLE,
     attr,
+    axis_of,
     declare,
     dims,
     dtype,
@@ -76,7 +77,7 @@ declare(
 
 
 def _bias_add(a: Any, x: RelaxExpr, bias: RelaxExpr) -> RelaxExpr:
-    behind = rank(x) - 1 - a.axis % rank(x)
+    behind = rank(x) - 1 - axis_of(a.axis, x)
     return op.add(x, op.expand_dims(bias, list(range(1, 1 + behind))) if behind else bias)
 
 
@@ -107,15 +108,15 @@ def _convolution(name: str, spatial: int, transposed: bool) -> None:
             out_dtype=optional_dtype(a.out_dtype), **more,
         )  # fmt: skip
 
-    ones, zeros = (1,) * spatial, (0,) * spatial
+    per_axis, ones, zeros = f"ints[{spatial}]", (1,) * spatial, (0,) * spatial
     declare(
         f"nn.{name}", 2,
-        attr("strides", "ints", ones), attr("padding", "int|ints", zeros), attr("dilation", "ints", ones),
-        attr("groups", "int", 1), attr("channels", "int?", None), attr("kernel_size", "ints?", None),
+        attr("strides", per_axis, ones), attr("padding", "int|ints", zeros), attr("dilation", per_axis, ones),
+        attr("groups", "int", 1), attr("channels", "int?", None), attr("kernel_size", f"{per_axis}?", None),
         attr("data_layout", "str", f"NC{letters}"),
         attr("kernel_layout", "str", f"IO{letters}" if transposed else f"OI{letters}"),
         attr("out_layout", "str", ""),
-        *([attr("output_padding", "ints", zeros)] if transposed else []),
+        *([attr("output_padding", per_axis, zeros)] if transposed else []),
         attr("out_dtype", "dtype?", None),
         pattern=OUT_ELEMWISE_FUSABLE, mixed=ALWAYS,
         means=means, operands="data weight",
@@ -140,10 +141,10 @@ def _pool(kind: str, spatial: int) -> None:
             layout=a.layout, out_layout=a.out_layout, **more,
         )  # fmt: skip
 
-    ones = (1,) * spatial
+    per_axis, ones = f"ints[{spatial}]", (1,) * spatial
     declare(
         f"nn.{kind}_pool{spatial}d", 1,
-        attr("pool_size", "ints", ones), attr("strides", "ints", ones), attr("dilation", "ints", ones),
+        attr("pool_size", per_axis, ones), attr("strides", per_axis, ones), attr("dilation", per_axis, ones),
         attr("padding", "int|ints", (0,) * spatial), attr("layout", "str", f"NC{_SPATIAL[spatial]}"),
         attr("out_layout", "str", ""), attr("ceil_mode", "bool", False),
         *([attr("count_include_pad", "bool", False)] if averages else []),
@@ -227,7 +228,8 @@ declare(
 
 def _spatial_axes(x: RelaxExpr, axis: int) -> list[int]:
     """Axes after the batch, except the channel axis."""
-    return [i for i in range(1, rank(x)) if i != axis % rank(x)]
+    channels = axis_of(axis, x)
+    return [i for i in range(1, rank(x)) if i != channels]
 
 
 def _l2_normalize(a: Any, x: RelaxExpr) -> RelaxExpr:

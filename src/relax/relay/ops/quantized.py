@@ -9,7 +9,7 @@ import numpy as np
 from ... import op
 from ...expr import Constant
 from ...ir import RelaxExpr
-from .declare import BROADCAST, ELEMWISE, attr, declare, dtype, rank
+from .declare import BROADCAST, ELEMWISE, attr, axis_of, declare, dtype, rank
 
 
 def _number(value: int) -> RelaxExpr:
@@ -38,7 +38,7 @@ declare(
 def _per_axis(a: Any, x: RelaxExpr, *parameters: RelaxExpr) -> RelaxExpr:
     if len(a.axes) != 1:
         raise ValueError("axes must name one axis")
-    behind = rank(x) - 1 - a.axes[0] % rank(x)
+    behind = rank(x) - 1 - axis_of(a.axes[0], x)
     multiplier, left, right = (_along(p, behind) for p in parameters)
     return _fixed_point(
         x, multiplier, left if a.is_lshift_required else _number(0), right if a.is_rshift_required else _number(0)

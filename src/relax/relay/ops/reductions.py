@@ -101,5 +101,5 @@ declare(
     attr("k", "int", 1), attr("axis", "int", -1), attr("ret_type", "str", "both"), attr("is_ascend", "bool", False),
     attr("dtype", "dtype", "int32"),
     means=lambda a, x: op.topk(x, a.k if a.k > 0 else -1, a.axis, a.ret_type, not a.is_ascend, str(a.dtype)),
-    results=lambda a: 2 if a.ret_type == "both" else None,
+    results=lambda a, _: 2 if a.ret_type == "both" else None,
 )  # fmt: skip

@@ -9,6 +9,9 @@ from ... import op
 from ...expr import ShapeExpr
 from ...ir import RelaxExpr
 from ...prim import PrimExpr, const
+from ..expr import Tuple as RelayTuple
+from ..expr import Var as RelayVar
+from ..types import TupleType
 from .declare import BROADCAST, ELEMWISE, FOLLOW, INJECTIVE, attr, declare, dims, dtype, number, optional_dtype, rank
 
 Dim = Any
@@ -131,7 +134,7 @@ declare(
     mixed=FOLLOW, means=lambda a, x: op.split(
         x, a.indices_or_sections, a.axis
     ),
-    results=lambda a: (
+    results=lambda a, _: (
         a.indices_or_sections if isinstance(a.indices_or_sections, int) else len(a.indices_or_sections) + 1
     ),
 )  # fmt: skip
@@ -319,12 +322,23 @@ declare(
     means=lambda a, start, stop, step: op.arange(number(start), number(stop), number(step), str(a.dtype)),
     operands="start stop step", constants=True,
 )  # fmt: skip
+
+
+def _tuple_length(tensors: Any) -> int | None:
+    """Number of fields of a Relay operand: of a tuple as written, or of a variable with a tuple type."""
+    if isinstance(tensors, RelayTuple):
+        return len(tensors)
+    annotation = tensors.type_annotation if isinstance(tensors, RelayVar) else None
+    return len(annotation.fields) if isinstance(annotation, TupleType) else None
+
+
 declare(
     "meshgrid",
     1,
     attr("indexing", "str", "ij"),
     pattern=INJECTIVE,
     means=lambda a, tensors: op.meshgrid(tensors, indexing=a.indexing),
+    results=lambda a, operands: _tuple_length(operands[0]),
 )
 declare(
     "shape_of", 1, attr("dtype", "dtype", "int32"),
