@@ -17,7 +17,7 @@ from ..struct_info import TensorStructInfo, TupleStructInfo
 from .expr import Constant, Expr, Tuple
 from .meaning import result_info
 from .ops.parameters import parameter_shapes
-from .struct_infos import as_size, struct_info_of
+from .struct_infos import SizeTable, struct_info_of
 from .type_walk import type_text
 from .types import Any as AnyDim
 from .types import Dim, TensorType, TupleType, Type, TypeVar
@@ -31,16 +31,33 @@ NOT_CALLABLE = "E9043"
 def apply_operator(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> Type:
     """Return the result type of an operator, derived from its meaning in Relax."""
     op, call_attrs, operands = attrs
-    unknown: set[SizeVar] = set()
-    values = _operands(op, inputs, operands, unknown, span)
+    sizes = OperandSizes()
+    values = _operands(op, inputs, operands, sizes, span)
+    call_attrs = sizes.attrs(call_attrs)
     info = result_info(op, call_attrs, values, span)
-    if len(unknown) > 1 and isinstance(info, TensorStructInfo) and info.dims is None:
-        info = _with_equal_sizes(info, op, call_attrs, values, unknown)
-    return type_of_info(info, unknown, op.name, span)
+    if len(sizes.unknown) > 1 and isinstance(info, TensorStructInfo) and info.dims is None:
+        info = _with_equal_sizes(info, op, call_attrs, values, sizes.unknown)
+    return _type_of_info(info, sizes, op.name, span)
+
+
+class OperandSizes(SizeTable):
+    """Sizes of the operands of a call. Each `Any` is a new size, one of `unknown`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unknown: set[SizeVar] = set()
+
+    def extent(self, dim: Dim) -> PrimExpr:
+        """Convert a dimension to a size."""
+        size = self.size(dim)
+        if size is None:
+            size = SizeVar("any", "int64")
+            self.unknown.add(size)
+        return size
 
 
 def _operands(
-    op: Op, inputs: Sequence[Type], operands: Sequence[Expr] | None, unknown: set[SizeVar], span: Span | None
+    op: Op, inputs: Sequence[Type], operands: Sequence[Expr] | None, sizes: OperandSizes, span: Span | None
 ) -> list[RelaxExpr]:
     values: list[RelaxExpr] = []
     for i, type_ in enumerate(inputs):
@@ -48,9 +65,9 @@ def _operands(
         if isinstance(operand, Constant):
             values.append(RelaxConstant(operand.data))
         elif isinstance(operand, Tuple):
-            values.append(_operand_tuple(i, type_, unknown))
+            values.append(_operand_tuple(i, type_, sizes))
         else:
-            values.append(RelaxVar(f"x{i}", _info_of(type_, unknown, op.name, span)))
+            values.append(RelaxVar(f"x{i}", _info_of(type_, sizes, op.name, span)))
     return values
 
 
@@ -87,37 +104,30 @@ def parameter_types(data: Type, attrs: Any) -> list[Type]:
     return [] if shapes is None else [TensorType(shape, data.dtype) for shape in shapes]
 
 
-def _operand_tuple(index: int, type_: Type, unknown: set[SizeVar]) -> RelaxExpr:
+def _operand_tuple(index: int, type_: Type, sizes: OperandSizes) -> RelaxExpr:
     fields = cast(TupleType, type_).fields
-    infos = [_info_of(field, unknown, "a tuple", None) for field in fields]
+    infos = [_info_of(field, sizes, "a tuple", None) for field in fields]
     return RelaxTuple([RelaxVar(f"x{index}_{i}", info) for i, info in enumerate(infos)])
 
 
-def _info_of(type_: Type, unknown: set[SizeVar], subject: str, span: Span | None) -> StructInfo:
-    """Struct info of an operand; each `Any` becomes a new size, which is added to `unknown`."""
-
-    def size(dim: Dim) -> PrimExpr:
-        extent = as_size(dim)
-        if extent is None:
-            extent = SizeVar("any", "int64")
-            unknown.add(extent)
-        return extent
+def _info_of(type_: Type, sizes: OperandSizes, subject: str, span: Span | None) -> StructInfo:
+    """Struct info of an operand."""
 
     def other(other_type: Type) -> StructInfo:
         message = f"{subject} takes tensors, found a value of type {type_text(other_type)}"
         raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, span))
 
-    return struct_info_of(type_, size, other)
+    return struct_info_of(type_, sizes.extent, other)
 
 
-def type_of_info(info: StructInfo, unknown: set[SizeVar], subject: str, span: Span | None) -> Type:
-    """Type of a struct info; sizes that depend on `unknown` become `Any`."""
+def _type_of_info(info: StructInfo, sizes: OperandSizes, subject: str, span: Span | None) -> Type:
+    """Type of a struct info; sizes that depend on unknown ones become `Any`."""
     match info:
         case TupleStructInfo(fields):
-            return TupleType([type_of_info(field, unknown, subject, span) for field in fields])
+            return TupleType([_type_of_info(field, sizes, subject, span) for field in fields])
         case TensorStructInfo() if not info.dtype.is_void and info.ndim >= 0:
             dims = info.dims if info.dims is not None else [None] * info.ndim
-            shape = [AnyDim() if d is None or unknown.intersection(free_sizes(d)) else d for d in dims]
+            shape = [AnyDim() if d is None or sizes.unknown.intersection(free_sizes(d)) else sizes.dim(d) for d in dims]
             return TensorType(shape, info.dtype)
         case _:
             message = f"the type of the result of {subject} cannot be told from those of its operands"

@@ -28,7 +28,7 @@ from .expr import Call, Constant, Expr, Function, If, Let, RefCreate, RefRead, R
 from .meaning import meaning
 from .monomorphic import untranslated
 from .scopes import EvaluationScope, Placement, place
-from .struct_infos import as_size, struct_info_of
+from .struct_infos import SizeTable, struct_info_of
 from .type_walk import type_text
 from .types import Dim, FuncType, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
 
@@ -53,6 +53,7 @@ class Translation:
         """`let`s of function values, which may be recursive."""
         self.sizes: frozenset[PrimVar] = frozenset()
         """Symbolic sizes bound by parameters of the enclosing functions."""
+        self.table = SizeTable()
 
     def signature(self, name: str, function: Function) -> FuncStructInfo:
         """Struct info of a global function."""
@@ -95,10 +96,10 @@ class Translation:
     def _params(self, types: Iterable[Type]) -> tuple[list[StructInfo], frozenset[PrimVar]]:
         """Struct info of parameters, each `Any` a new size, and the sizes in scope in the function."""
         listed = list(types)
-        sizes = self.sizes | {dim for type_ in listed for dim in _standing_alone(type_)}
+        sizes = self.sizes | {dim for type_ in listed for dim in self._standing_alone(type_)}
 
         def size(dim: Dim) -> PrimExpr:
-            extent = as_size(dim)
+            extent = self.table.size(dim)
             return extent if extent is not None and sizes.issuperset(free_sizes(extent)) else _new_size()
 
         outer, self.sizes = self.sizes, sizes
@@ -106,12 +107,22 @@ class Translation:
         self.sizes = outer
         return infos, sizes
 
+    def _standing_alone(self, type_: Type) -> Iterable[PrimVar]:
+        """Symbolic sizes that are whole dimensions of a tensor, so that an argument determines them."""
+        match type_:
+            case TensorType(shape) if not isinstance(shape, TypeVar):
+                return [dim for dim in map(self.table.size, shape) if isinstance(dim, PrimVar)]
+            case TupleType(fields):
+                return [dim for field in fields for dim in self._standing_alone(field)]
+            case _:
+                return []
+
     def _weak(self, type_: Type) -> StructInfo:
         """Struct info of a type, as far as the sizes in scope express it."""
         return struct_info_of(type_, self._size_in_scope, self._other)
 
     def _size_in_scope(self, dim: Dim) -> PrimExpr | None:
-        size = as_size(dim)
+        size = self.table.size(dim)
         return size if size is not None and self.sizes.issuperset(free_sizes(size)) else None
 
     def _other(self, type_: Type) -> StructInfo:
@@ -251,7 +262,7 @@ class Translation:
         args = [self._value(arg) for arg in node.args]
         match node.op:
             case Op() as op:
-                return meaning(op, node.attrs, args, node.span)
+                return meaning(op, self.table.attrs(node.attrs), args, node.span)
             case Constructor() as constructor:
                 return self._tagged(constructor, args, node.span)
             case callee:
@@ -328,17 +339,6 @@ def _effect(name: str, operands: Sequence[RelaxExpr], info: StructInfo, span: Sp
 
 def _new_size() -> PrimVar:
     return SizeVar("d", "int64")
-
-
-def _standing_alone(type_: Type) -> Iterable[PrimVar]:
-    """Symbolic sizes that are whole dimensions of a tensor, so that an argument determines them."""
-    match type_:
-        case TensorType(shape) if not isinstance(shape, TypeVar):
-            return [dim for dim in map(as_size, shape) if isinstance(dim, PrimVar)]
-        case TupleType(fields):
-            return [dim for field in fields for dim in _standing_alone(field)]
-        case _:
-            return []
 
 
 def _says(info: StructInfo, type_: Type) -> bool:

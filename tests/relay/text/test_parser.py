@@ -236,6 +236,8 @@ def @g() { add(1) }
         ("1.5i8", "E9005", "'1.5i8' is a real number with the suffix of the dtype int8"),
         ("Constant(1, (100000, 100000), float32)", "E9005", "a constant takes at most 268435456 bytes"),
         ("fn(%x: Tensor[(floordiv(2, 0)), int8]) { 1 }", "E9005", "a dimension cannot be computed: division by zero"),
+        ("fn(%x: Tensor[(ceil(n)), int8]) { 1 }", "E9005", "ceil is not a function of dimensions"),
+        ("fn(%x: Tensor[(n.int8 * 300), int8]) { 1 }", "E9005", "a dimension cannot be computed: "),
         ("fn(%x: Tensor[(9223372036854775808), int8]) { 1 }", "E9005", "a dimension is less than 2**63"),
         ("meta[relay.Constant][0]", "E9007", "there is no meta[relay.Constant][0]"),
         ("1\n#[metadata]\nnothing", "E9007", "the metadata section cannot be read: "),

@@ -5,7 +5,7 @@ type     ::= "_" | dtype | "Tensor" "[" shape "," dtype "]" | "(" type,* ")" | "
            | name ("[" type,* "]")? | meta
 shape    ::= "(" dim,* ")" | name
 dim      ::= "?" | number | name | "(" dim ")" | dim ("+" | "-" | "*") dim
-           | ("min" | "max" | "floordiv" | "floormod") "(" dim "," dim ")"
+           | ("min" | "max" | "floordiv" | "floormod") "(" dim "," dim ")" | dtype "(" dim ")"
 params   ::= ("[" | "<") (name (":" kind)?),* ("]" | ">")
 relation ::= name ("(" type,* (";" type,*)? (name "=" value),* ")")?
 """
@@ -219,6 +219,8 @@ class TypeParser(Cursor):
             return inner
         if token.kind == "name" and token.text in DIM_FUNCTIONS and self.kind() == "(":
             return self._dim_function(token)
+        if token.kind == "name" and self.kind() == "(":
+            return self._dim_cast(token)
         if token.kind == "name":
             return self._dim_variable(token)
         self.index -= token.kind != "end"
@@ -246,9 +248,24 @@ class TypeParser(Cursor):
         if is_division and isinstance(rhs, prim.IntImm) and rhs.value == 0:
             self.abort("E9005", "a dimension cannot be computed: division by zero", token)
         try:
+            if isinstance(rhs, prim.IntImm):  # a number is of the dtype of the other operand
+                rhs = prim.IntImm(lhs.dtype, rhs.value)
+            elif isinstance(lhs, prim.IntImm):
+                lhs = prim.IntImm(rhs.dtype, lhs.value)
             return function(lhs, rhs)
         except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
             self.abort("E9005", f"a dimension cannot be computed: {error}", token)
+
+    def _dim_cast(self, token: Token) -> prim.PrimExpr:
+        dtype = as_dtype(token.text)
+        if dtype is None or not dtype.is_integer:
+            hint = f"functions of dimensions are {', '.join(DIM_FUNCTIONS)} and the integer dtypes"
+            self.abort("E9005", f"{token.text} is not a function of dimensions", token, hint)
+        self.expect("(", f"behind `{token.text}`")
+        with self.nested():
+            value = self._dim_sum()
+        self.expect(")", f"behind the operand of `{token.text}`")
+        return value.astype(dtype)
 
     def _dim_variable(self, token: Token) -> prim.Var:
         variable = self.dims.get(token.text)

@@ -200,6 +200,8 @@ class TypePrinter:
                 return str(dim.value)
             case prim.Var():
                 return self._dim_name(dim)
+            case prim.Cast(dtype, value) if dtype.is_integer:
+                return f"{dtype}({self._dim(value, 0)})"
             case prim.Min() | prim.Max() | prim.FloorDiv() | prim.FloorMod():
                 name = _DIM_FUNCTION_NAMES[type(dim)]
                 return f"{name}({self._dim(dim.a, 0)}, {self._dim(dim.b, 0)})"
