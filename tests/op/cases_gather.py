@@ -17,6 +17,7 @@ def i(values: object, dtype: str = "int64") -> np.ndarray:
 
 
 OUT = (IndexError, "out")
+LENGTHS = (AssertionError, "seq_lengths must be from 0 to the size of dimension 1 of data")
 CASES: list[Case] = []
 
 # ----------------------------------------------------------------------------------------- gather_elements
@@ -131,5 +132,13 @@ CASES += [
     Case("relax.reverse_sequence", [x(2, 4, 3), i([2, 4])]),
     Case("relax.reverse_sequence", [x(4, 3), i([0, 1, 3], "int32")], {"seq_axis": 0, "batch_axis": 1}),
     Case("relax.reverse_sequence", [x(0, 3), np.zeros((0,), "int64")]),
-    Case("relax.reverse_sequence", [x(1, 3), i([4])], raises=OUT),
+    Case("relax.reverse_sequence", [x(2, 3, 0), i([3, 0], "uint64")]),
+    Case("relax.reverse_sequence", [x(1, 3), i([4])], raises=LENGTHS),
+    Case("relax.reverse_sequence", [x(1, 3), i([-1], "int8")], raises=LENGTHS),
+    Case("relax.reverse_sequence", [x(2, 3, 0), i([3, 4])], raises=LENGTHS),
+    Case("relax.reverse_sequence", [x(1, 3), i([2**64 - 1], "uint64")], raises=LENGTHS),
+    Case(
+        "relax.reverse_sequence", [x(4, 2), i([4, 5])], {"seq_axis": -2, "batch_axis": -1},
+        raises=(AssertionError, "dimension 0"),
+    ),
 ]

@@ -15,6 +15,7 @@ from ..info.text import prim_text
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, prove
 from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from ..topi.indexing import lengths_message
 from .base import Gradients, Term
 from .dims import broadcast_all, check_later, normalize_axis, require_same_dim, same_dtype, tensor
 from .errors import DTYPES, OPERANDS, SHAPES, OperatorError, UnknownSizeError
@@ -284,7 +285,10 @@ class OneHot(Indexed):
 
 @operator("relax.reverse_sequence")
 class ReverseSequence(Indexed):
-    """data with the first seq_lengths[b] elements along `seq_axis` reversed, in each slice b of `batch_axis`."""
+    """data with the first seq_lengths[b] elements along `seq_axis` reversed, in each slice b of `batch_axis`.
+
+    A length below 0 or above the size of `seq_axis` is an error when the program runs.
+    """
 
     seq_axis: int = 1
     batch_axis: int = 0
@@ -309,12 +313,11 @@ class ReverseSequence(Indexed):
 
     def reference(self, data: Array, seq_lengths: Array) -> Array:
         rows = np.moveaxis(data, (self.batch_axis, self.seq_axis), (0, 1))
+        if any(not 0 <= int(length) <= rows.shape[1] for length in seq_lengths):
+            raise AssertionError(lengths_message(self.seq_axis % data.ndim))
         result = rows.copy()
-        for row, into, length in zip(rows, result, seq_lengths, strict=True):
-            count = max(int(length), 0)
-            if count > len(row) and row.size:
-                raise IndexError(f"a length is out of range for size {len(row)}")
-            into[:count] = row[:count][::-1]
+        for row, into, length in zip(rows, result, map(int, seq_lengths), strict=True):
+            into[:length] = row[:length][::-1]
         return np.ascontiguousarray(np.moveaxis(result, (0, 1), (self.batch_axis, self.seq_axis)))
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import te
-from ..prim import IntImm, PrimExpr, Select, const, intrin
+from ..prim import IntImm, PrimExpr, Select, Var, const, intrin
 from ..prim import cast as cast_expr
+from ..tir.buffer import Buffer
+from ..tir.stmt import AssertStmt, BufferStore, For, Stmt
 from .broadcast import broadcast_shape, read_broadcast
 from .util import normalize_axis
 
@@ -99,13 +101,35 @@ def one_hot(indices: te.Tensor, on_value: PrimExpr, off_value: PrimExpr, depth: 
 
 
 def reverse_sequence(data: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, batch_axis: int = 0) -> te.Tensor:
-    """data with the first seq_lengths[b] elements along `seq_axis` reversed, in each slice b of `batch_axis`."""
+    """data with the first seq_lengths[b] elements along `seq_axis` reversed, in each slice b of `batch_axis`.
+
+    The kernel asserts that a length is no less than 0 and no more than the size.
+    """
     seq_axis, batch_axis = normalize_axis(seq_axis, data.ndim), normalize_axis(batch_axis, data.ndim)
+    lengths = _checked_lengths(seq_lengths, data.shape[seq_axis], seq_axis)
 
     def read(*i: Any) -> PrimExpr:
-        length = as_int64(seq_lengths(i[batch_axis]))
+        length = lengths(i[batch_axis])
         at = i[seq_axis]
         source = Select(at < length, length - 1 - at, at)
         return data(*i[:seq_axis], source, *i[seq_axis + 1 :])
 
     return te.compute(data.shape, read, "T_reverse_sequence", tag="injective")
+
+
+def lengths_message(seq_axis: int) -> str:
+    """Message for lengths of `reverse_sequence` out of range; `seq_axis` is not negative."""
+    return f"seq_lengths must be from 0 to the size of dimension {seq_axis} of data"
+
+
+def _checked_lengths(seq_lengths: te.Tensor, size: PrimExpr, seq_axis: int) -> te.Tensor:
+    """Lengths in int64, asserted to be from 0 to a size."""
+
+    def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        n = Var("n", "int64")
+        length = as_int64(ins[0][n])
+        legal = intrin.all(length >= 0, length <= size)
+        body = AssertStmt(legal, lengths_message(seq_axis), BufferStore(outs[0], length, (n,)))
+        return For(n, 0, seq_lengths.shape[0], "serial", body)
+
+    return te.extern([seq_lengths.shape], [seq_lengths], statement, "sequence_lengths", ["int64"])[0]
