@@ -152,6 +152,24 @@ def test_several_workers():
         both('x: R.Tensor((4,), "float32")', "return (R.ccl.allgather(x, num_workers=2),)", np.zeros(4, "float32"))
 
 
+@pytest.mark.parametrize(
+    ("infos", "expected"),
+    [
+        (['(2, 3), "float32"', '"float32"', '"float32", ndim=2'], 'R.Tensor(dtype="float32", ndim=2)'),
+        (['"float32"', '"float32"', '"float32", ndim=3'], 'R.Tensor(dtype="float32", ndim=3)'),
+        (['(), "float32"', '"float32"', '"float32"'], 'R.Tensor(dtype="float32")'),
+        (['(), "float32"', '(2, 3), "float32"', '(1, 3), "float32"'], 'R.Tensor((2, 3), dtype="float32")'),
+    ],
+)
+def test_the_rank_of_a_fused_product_is_that_of_any_operand(infos, expected):
+    function = from_source(f"""
+        @R.function
+        def main(a: R.Tensor({infos[0]}), b: R.Tensor({infos[1]}), c: R.Tensor({infos[2]})):
+            return R.ewise_fma(a, b, c)
+    """)
+    assert function.ret_struct_info.script() == expected
+
+
 # -------------------------------------------------------------------------------------------------- wrong calls
 
 
@@ -167,6 +185,10 @@ def test_several_workers():
         (lambda: op.bucketize(tensor(2), np.zeros((2, 2), "float32")), "boundaries must be of one dimension, found 2"),
         (lambda: op.bucketize(tensor(2), np.zeros(2)), "input_tensor and boundaries must have one dtype"),
         (lambda: op.ewise_fma(tensor(2), tensor(3), tensor(2)), "the shapes cannot be broadcast"),
+        (
+            lambda: op.ewise_fma(tensor(2, 3), tensor(3), relax.Var("x3", relax.TensorStructInfo(dtype="float32"))),
+            "the operands must have one number of dimensions, found: x1 has 2, x2 has 1",
+        ),
         (lambda: op.median(tensor(2, 0), 1), "dimension 1 is empty"),
         (lambda: op.cumprod(tensor(2, dtype="bool")), "of a dtype that numbers have"),
         (lambda: op.multinomial_from_uniform(tensor(2, 3), tensor(3, 1)), "the same number of rows"),

@@ -11,7 +11,8 @@ from .. import topi
 from ..ir import DataType
 from ..struct_info import TensorStructInfo
 from .base import Gradients, Term
-from .dims import broadcast_all, same_dtype
+from .dims import broadcast_all, same_dtype, tensor
+from .errors import SHAPES, OperatorError
 from .facts import Exactness, MixedPrecision
 from .gradients import collapsed, is_float
 from .literals import literals_like
@@ -22,7 +23,10 @@ NAMES = ("x1", "x2", "x3")
 
 @operator("relax.ewise_fma")
 class EwiseFMA(Operator):
-    """x1 · x2 + x3, which broadcast. Product and sum are each rounded; integers wrap around."""
+    """x1 · x2 + x3. Product and sum are each rounded; integers wrap around.
+
+    The operands have one number of dimensions, in which they broadcast; scalars broadcast to any.
+    """
 
     exactness: ClassVar[Exactness] = Exactness.IEEE
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
@@ -37,7 +41,14 @@ class EwiseFMA(Operator):
         for name, info in zip(NAMES, infos, strict=True):
             self.require_dtype(info, name, "float", "int", "uint")
         dtype = same_dtype(same_dtype(x1.dtype, x2.dtype), x3.dtype, ("x1", "x3"))
-        return broadcast_all(infos, dtype, NAMES)
+        ranks = {name: info.ndim for name, info in zip(NAMES, infos, strict=True) if info.ndim > 0}
+        if len(set(ranks.values())) > 1:
+            found = ", ".join(f"{name} has {rank}" for name, rank in ranks.items())
+            message = f"the operands must have one number of dimensions, found: {found}"
+            raise OperatorError(SHAPES, message, hint="expand_dims the operand that has fewer")
+        result = broadcast_all(infos, dtype, NAMES)
+        rank = next(iter(ranks.values()), -1)
+        return tensor(None, dtype, rank) if result.ndim == -1 else result
 
     compute = topi.ewise_fma
 

@@ -251,7 +251,10 @@ def erf(x: TensorLike) -> Call:
     """The error function, element by element."""
 
 def ewise_fma(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike, x3: TensorLike | ScalarLike) -> Call:
-    """x1 · x2 + x3, which broadcast. Product and sum are each rounded; integers wrap around."""
+    """x1 · x2 + x3. Product and sum are each rounded; integers wrap around.
+
+    The operands have one number of dimensions, in which they broadcast; scalars broadcast to any.
+    """
 
 def exp(x: TensorLike) -> Call:
     """e to the power x, element by element."""
