@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...ir import IRModule
+from ...ir import DataType, IRModule
 from ...ir.transform import Pass
 from ..executor import create_executor
 from ..expr import Expr, Function
@@ -17,6 +17,7 @@ from ..infer import infer_type
 from ..prelude import import_from_std
 from ..values import imported
 from .init import static_type
+from .widening import widened
 
 Array = npt.NDArray[Any]
 
@@ -52,18 +53,25 @@ def check_grad(
     """Compare a function's gradients with central finite differences of step `eps`.
 
     `inputs` are random by default: normally distributed around `mean` with deviation `scale`. All float inputs are
-    perturbed, or only those at the positions `test_inputs`. Parameters should be float64: float32 differences are
-    mostly rounding errors. Raises AssertionError if they differ.
+    perturbed, or only those at the positions `test_inputs`. Differences are those of the function in float64, as
+    differences of narrower floats are mostly rounding errors; gradients keep their dtype. Raises AssertionError if they
+    differ.
     """
+    wide, wide_mod = widened(func, mod)
     backward = gradient(func, mod, mode)
-    executor = create_executor(executor_kind, mod)
-    values = [np.array(imported(value)) for value in inputs or _random(func, scale, mean)]
-    forward = executor.evaluate(func)
-    _, gradients = executor.evaluate(backward)(*values)
-    for i, value in enumerate(values):
-        if value.dtype.kind == "f" and (test_inputs is None or i in test_inputs):
-            expected = _differences(forward, values, value, eps)
-            np.testing.assert_allclose(gradients[i].numpy(), expected, rtol, atol)
+    values = [np.array(imported(value)) for value in inputs or _random(func, mod, scale, mean)]
+    _, gradients = create_executor(executor_kind, mod).evaluate(backward)(*values)
+    forward = create_executor(executor_kind, wide_mod).evaluate(wide)
+    points = [value.astype("float64") if _is_float(value) else value for value in values]
+    for i, point in enumerate(points):
+        if _is_float(point) and (test_inputs is None or i in test_inputs):
+            expected = _differences(forward, points, point, eps)
+            np.testing.assert_allclose(gradients[i].numpy().astype("float64"), expected, rtol, atol)
+
+
+def _is_float(value: Array) -> bool:
+    dtype: Any = value.dtype
+    return DataType(dtype.name).is_float
 
 
 def _differences(forward: Callable[..., Any], values: Sequence[Array], moved: Array, eps: float) -> Array:
@@ -72,12 +80,14 @@ def _differences(forward: Callable[..., Any], values: Sequence[Array], moved: Ar
     positions: Any = np.ndindex(moved.shape)
     for position in positions:
         before = float(moved[position])
-        sums: list[float] = []
+        results: list[list[Array]] = []
         for point in (before + eps, before - eps):
             moved[position] = point
-            sums.append(sum(float(tensor.numpy().sum()) for tensor in _tensors(forward(*values))))
+            results.append([tensor.numpy().astype("float64") for tensor in _tensors(forward(*values))])
         moved[position] = before
-        differences[position] = (sums[0] - sums[1]) / (2 * eps)
+        # Differences before sums: results that do not depend on the element cancel exactly.
+        total = sum(float((above - below).sum()) for above, below in zip(*results, strict=True))
+        differences[position] = total / (2 * eps)
     return differences
 
 
@@ -89,8 +99,8 @@ def _tensors(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _random(func: Function, scale: float, mean: float) -> list[Array]:
-    infer_type(func)
+def _random(func: Function, mod: IRModule | None, scale: float, mean: float) -> list[Array]:
+    infer_type(func, mod)
     rng = np.random.default_rng(0)
     types = [static_type(param.name_hint, param.checked_type) for param in func.params]
     return [np.asarray(rng.normal(mean, scale, shape)).astype(dtype) for shape, dtype in types]
