@@ -1,4 +1,7 @@
-"""The program of the informal specification (seed 000): a name bound again in a branch is another variable."""
+"""The program of the informal specification (seed 000), as written there: only the imports are added.
+
+A name bound again in a branch is another variable. Functions did not state their purity then: it is inferred.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ import relax
 
 PROGRAM = """
 from relax.script import relax as R
+from relax.script.relax import Tensor
 
-@R.function(pure=False)
-def func(x: R.Tensor) -> R.Tensor:
+@R.function
+def func(x: Tensor) -> Tensor:
     if True:
         # the true branch will be a nested SeqExpr and hence a new scope
         # this x will shadow the function parameter x

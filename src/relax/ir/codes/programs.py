@@ -86,6 +86,13 @@ declare(
     "Write `R.print(x)`, which prints the tensor whenever the program gets there. In a PrimFunc, call a "
     "packed function that prints.",
 )
+declare(
+    "W1012",
+    "effects that the decorator does not state",
+    "The function passes struct info among the arguments of `R.call_packed`, as programs did before functions stated "
+    "their purity. It is read as they were: as an impure function.",
+    "Write `@R.function(pure=False)`, or `R.call_pure_packed` for a function without effects.",
+)
 # ------------------------------------------------------------------------------------ E2: well-formedness
 
 declare(

@@ -11,6 +11,7 @@ E1008  a decorator, signature or module member that is not as it must be
 E1009  an annotation that is missing, or is no struct info
 E1010  a statement in the wrong place
 W1011  Python's print, which runs while the program is read
+W1012  a function in an older spelling whose effects its decorator does not state
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ DECLARATION = "E1008"
 ANNOTATION = "E1009"
 PLACE = "E1010"
 PRINT = "W1011"
+IMPURE = "W1012"
 
 _LONGEST_NAME: Final = 100
 """Maximum length of names that get hints, as comparison time grows with the product of lengths."""

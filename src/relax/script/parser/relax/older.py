@@ -1,4 +1,4 @@
-"""The spelling of the 2022 documents, which predates purity annotations (language.md §7.4)."""
+"""The spellings of the documents up to 2023, which predate purity annotations (language.md §7.4)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ....op.intrinsic import DestinationPassing
 
 _NAMES = frozenset({"match_shape", "outputs", "func", "read_tensor_from_file"})
 _KEYWORDS = frozenset({"dtype", "output_dtype"})
+_INFOS = frozenset({"Tensor", "Shape", "Prim", "Tuple", "Callable", "Object"})
 
 
 def is_older_spelling(function: ast.FunctionDef) -> bool:
@@ -18,11 +19,32 @@ def is_older_spelling(function: ast.FunctionDef) -> bool:
     return any(_is_older(node) for node in ast.walk(function))
 
 
+def leaves_purity_unsaid(function: ast.FunctionDef) -> bool:
+    """True if a function calls a packed function with struct info among the arguments.
+
+    As in the issue that introduced `sinfo_args`; functions did not state their purity then.
+    """
+    return any(_has_info_among_arguments(node) for node in ast.walk(function))
+
+
+def _has_info_among_arguments(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr="call_packed"), args=[_, *args]):
+            return any(_is_info(arg) for arg in args)
+        case _:
+            return False
+
+
+def _is_info(node: ast.expr) -> bool:
+    form = node.func if isinstance(node, ast.Call) else node
+    return isinstance(form, ast.Attribute) and form.attr in _INFOS
+
+
 def _is_older(node: ast.AST) -> bool:
     match node:
         case ast.Attribute(attr=name):
             return name in _NAMES
-        case ast.Subscript(value=ast.Attribute(attr="Tensor")):
+        case ast.Subscript(value=ast.Attribute(attr="Tensor")) | ast.arg(annotation=ast.Name("Tensor")):
             return True
         case ast.Call(func=ast.Attribute(attr=name), keywords=keywords):
             older = any(keyword.arg in _KEYWORDS for keyword in keywords)

@@ -29,19 +29,19 @@ from ....expr import (
     convert,
     is_leaf,
 )
-from ....ir import DiagnosticError, GlobalVar, Node, RelaxExpr, StructInfo, structural_equal
+from ....ir import Diagnostic, DiagnosticError, GlobalVar, Node, RelaxExpr, StructInfo, structural_equal
 from ....op.intrinsics import AssertOp
 from ....op.known import known_struct_info, remember
 from ....prim import expr as prim
 from ....struct_info import ShapeStructInfo
 from ....tir.stmt import PrimFunc
 from ..core import FunctionDecorator, FunctionTask, is_docstring
-from ..core.diagnostics import ANNOTATION, DECLARATION, KIND, PLACE, POISON, SYNTAX, Poisoned
+from ..core.diagnostics import ANNOTATION, DECLARATION, IMPURE, KIND, PLACE, POISON, SYNTAX, Poisoned
 from ..module import function_decorator
 from .blocks import DataflowScope, SeqBuilder, always_returns, output_definitions, result_names
 from .calls import adopt, remember_local, remember_result
 from .names import NameReader, holders_first, quoted_names
-from .older import has_effects, is_older_spelling
+from .older import has_effects, is_older_spelling, leaves_purity_unsaid
 from .statements import DataflowFrame, MatchCastValue, is_meta
 
 
@@ -95,11 +95,20 @@ class RelaxParser(NameReader):
                 attrs = {"global_symbol": options.get("name", node.name), **attrs}
             pure = options.get("pure")
             if pure is None:
-                pure = not (has_effects(body) and self.older)
+                pure = not has_effects(body) or not (self.older or self._is_impure_unsaid(node))
             ret = returns if returns is not None else self.ret_struct_info
             return Function(params, body, ret, bool(pure), attrs, span=self.span(node))
         finally:
             self.seq, self.dataflow, self.attrs, self.ret_struct_info, self.sizes, self.bound = saved
+
+    def _is_impure_unsaid(self, node: ast.FunctionDef) -> bool:
+        """True for a function with effects in a spelling that predates purity annotations; warns of it."""
+        if not leaves_purity_unsaid(node):
+            return False
+        message = f"`{node.name}` calls packed functions and is impure, which its decorator does not say"
+        note = Diagnostic(IMPURE, message, self.span(node), hint="write @R.function(pure=False)", level="warning")
+        self.diagnostics.emit(note)
+        return True
 
     def parameters(self, node: ast.FunctionDef) -> list[Var]:
         """Parse the parameters of a ``def`` and define them in the innermost scope."""
