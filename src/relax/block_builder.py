@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Final
 from .derive.context import FORCE_PURE, FunctionScope
 from .derive.normalize import Normalizer, merge_blocks
 from .expr import Binding, BindingBlock, Call, Function, MatchCast, SeqExpr, Var, VarBinding, bind_dimensions, convert
-from .info.mapping import bound_in
+from .info.mapping import bind_dimensions_of_operands, bound_in
 from .info.relations import erase
 from .ir import (
     BaseFunc,
@@ -411,8 +411,14 @@ class BlockBuilder(Normalizer):
             )
 
     def normalize(self, expr: Any) -> RelaxExpr:
-        """Return the expression in normal form, with struct info; nested expressions are bound in the open block."""
-        return self.visit(convert(expr))
+        """Return the expression in normal form, with struct info; nested expressions are bound in the open block.
+
+        Outside of functions, the variables of the expression are as parameters: their dimensions are not negative.
+        """
+        converted = convert(expr)
+        if not self.scopes:
+            bind_dimensions_of_operands(converted)
+        return self.visit(converted)
 
     # -- blocks, as mutators make them
 

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from relax import op
+from relax import op, tir
 from relax.analysis import derive_call_ret_struct_info
 from relax.block_builder import BlockBuilder
 from relax.derive.context import Scopes
@@ -236,3 +236,19 @@ def test_warnings_are_of_a_category_of_their_own():
     x, f = Var("x", TensorStructInfo((n,))), Var("f", FuncStructInfo([VECTOR], VECTOR))
     with pytest.warns(RelaxWarning, match="W3001"):
         normalize_function(Function([x, f], Call(f, [x])))
+
+
+def test_dimensions_of_operands_are_not_negative():
+    """The variables of an expression that stands alone are as parameters, whose dimensions are sizes."""
+    n, h, w = (tir.Var(name, "int64") for name in "nhw")
+    image = Var("image", TensorStructInfo((n, 3, h, w), "float32"))
+    matrix = Var("matrix", TensorStructInfo((n, w), "float32"))
+    for call, expected in (
+        (op.nn.max_pool2d(image, (3, 3), (2, 2), 1, ceil_mode=True), "(n, 3, h // 2 + 1, w // 2 + 1)"),
+        (op.nn.max_pool2d(image, (2, 2), (2, 2), ceil_mode=True), "(n, 3, (h + 1) // 2, (w + 1) // 2)"),
+        (op.split(matrix, 1, 1), "(n, w)"),
+        (op.split(matrix, [2], 1), "(n, T.min(2, w))"),
+    ):
+        info = BlockBuilder().normalize(call).struct_info
+        tensor = info.fields[0] if isinstance(info, TupleStructInfo) else info
+        assert tensor.script() == f'R.Tensor({expected}, dtype="float32")'

@@ -66,3 +66,13 @@ def test_sizes_of_two_parameters_are_one_size_in_relax():
         '(x: R.Tensor(("n", 3), dtype="float32"), y: R.Tensor(("n", 3), dtype="float32"))'
         ' -> R.Tensor((3, "n"), dtype="float32"):'
     )
+
+
+def test_dimensions_are_not_negative():
+    b = tir.Var("b", "int64")
+    x, image = relay.var("x", shape=(b, 3)), relay.var("i", shape=(1, 1, tir.Var("h", "int64"), tir.Var("w", "int32")))
+    assert str(relay.infer_type(relay.strided_slice(x, [0], [2])).checked_type) == "Tensor[(min(2, b), 3), float32]"
+    halves = relay.infer_type(relay.split(x, 2, 0).astuple()).checked_type
+    assert [str(half.shape[0]) for half in halves.fields] == ["(b + 1) // 2", "b - (b + 1) // 2"]
+    pooled = relay.infer_type(relay.nn.max_pool2d(image, 2, 2, ceil_mode=True)).checked_type
+    assert [str(dim) for dim in pooled.shape[2:]] == ["(h + 1) // 2", "(w + 1) // 2"]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_
 from typing import Final
 
-from ..expr import ShapeExpr, Var
-from ..ir import RelaxExpr, StructInfo
+from ..expr import SeqExpr, ShapeExpr, Var, bind_dimensions
+from ..ir import BaseFunc, Node, RelaxExpr, StructInfo, walk
 from ..prim import free_vars, substitute
 from ..prim.expr import PrimExpr, cast
 from ..prim.expr import Var as PrimVar
@@ -235,3 +235,14 @@ def shape_expressions(info: StructInfo) -> Iterator[RelaxExpr]:
                 pending.extend(reversed((*(params or ()), ret)))
             case _:
                 pass
+
+
+def bind_dimensions_of_operands(expr: RelaxExpr) -> None:
+    """Record that dimensions of an expression's variables are sizes, except in functions and branches inside it."""
+
+    def visit(item: Node) -> bool:
+        if isinstance(item, Var) and item.annotation is not None:
+            bind_dimensions(item.annotation)
+        return not isinstance(item, (SeqExpr, BaseFunc))
+
+    walk(expr, visit)

@@ -10,9 +10,9 @@ from ..expr import Tuple as RelaxTuple
 from ..expr import Var as RelaxVar
 from ..info.mapping import substitute_struct_info
 from ..ir import Diagnostic, DiagnosticError, Op, RelaxExpr, Span, StructInfo
-from ..prim import PrimExpr
-from ..prim import Var as SizeVar
+from ..prim import PrimExpr, Var
 from ..prim import free_vars as free_sizes
+from ..prim.expr import SizeVar
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .expr import Constant, Expr, Tuple
 from .meaning import result_info
@@ -45,14 +45,14 @@ class OperandSizes(SizeTable):
 
     def __init__(self) -> None:
         super().__init__()
-        self.unknown: set[SizeVar] = set()
+        self.unknown: set[Var] = set()
 
     def extent(self, dim: Dim) -> PrimExpr:
         """Convert a dimension to a size."""
         size = self.size(dim)
         if size is None:
-            size = SizeVar("any", "int64")
-            self.unknown.add(size)
+            unknown = size = SizeVar("any", "int64")
+            self.unknown.add(unknown)
         return size
 
 
@@ -72,7 +72,7 @@ def _operands(
 
 
 def _with_equal_sizes(
-    info: StructInfo, op: Op, attrs: Any, values: Sequence[RelaxExpr], unknown: set[SizeVar]
+    info: StructInfo, op: Op, attrs: Any, values: Sequence[RelaxExpr], unknown: set[Var]
 ) -> StructInfo:
     """Derive the result as if all `Any` were the same size; return `info` if that is impossible.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, cast
 
+from ..expr import bind_dimensions
 from ..ir import DataType, StructInfo
 from ..prim import Cast, IntImm, PrimExpr, Var, const, free_vars, post_order, rewrite, substitute
-from ..prim.expr import INT64
+from ..prim.expr import INT64, SizeVar
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .attrs import Attrs
 from .types import Any as AnyDim
@@ -30,7 +31,9 @@ def struct_info_of(type_: Type, sizes: Sizes, other: Callable[[Type], StructInfo
             static = [dim for dim in dims if dim is not None]
             if len(static) < len(dims):
                 return TensorStructInfo(ndim=len(dims), dtype=str(dtype))
-            return TensorStructInfo(static, str(dtype))
+            info = TensorStructInfo(static, str(dtype))
+            bind_dimensions(info)
+            return info
         case TupleType(fields):
             return TupleStructInfo([struct_info_of(field, sizes, other) for field in fields])
         case _:
@@ -53,7 +56,7 @@ class SizeTable:
         match part:
             case Var() if part.dtype.is_integer and part.dtype != INT64:
                 if part not in self._wide:
-                    self._wide[part] = Var(part.name, "int64")
+                    self._wide[part] = SizeVar(part.name, "int64")
                     self._own[self._wide[part]] = part
                 return self._wide[part]
             case IntImm() if part.dtype.is_integer and part.dtype != INT64:
