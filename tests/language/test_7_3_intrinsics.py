@@ -112,6 +112,30 @@ def test_call_tir_with_integers(run):
         assert run(text, "main", floats(1, 2), (k,)).numpy().tolist() == [9 * k, 18 * k]
 
 
+@pytest.mark.parametrize("kind", ["T.serial", "T.unroll", "T.vectorized"])
+def test_iterations_of_a_vectorised_loop_run_in_order(run, kind):
+    """The iterations of a serial, unrolled or vectorised loop run in order."""
+    text = program(
+        f"""@T.prim_func
+    def chained(A: T.Buffer((6,), "int32"), I: T.Buffer((6,), "int32"), B: T.Buffer((6,), "int32")):
+        for i in range(6):
+            B[i] = A[i]
+        for i in {kind}(6):
+            B[I[i]] = B[I[i]] * 2 + B[i]
+""",
+        """@R.function
+    def main(x: R.Tensor((6,), "int32"), i: R.Tensor((6,), "int32")) -> R.Tensor((6,), "int32"):
+        z = R.call_tir(M.chained, (x, i), R.Tensor((6,), "int32"))
+        return z
+""",
+    )
+    values, indices = np.array([3, 1, 4, 1, 5, 9], "int32"), np.array([1, 1, 1, 5, 5, 2], "int32")
+    expected = values.copy()
+    for i, k in enumerate(indices):
+        expected[k] = expected[k] * 2 + expected[i]
+    assert run(text, "main", values, indices).numpy().tolist() == expected.tolist()
+
+
 def test_results_of_call_tir_are_fresh(run):
     """call_tir allocates: its result shares no memory with its arguments."""
     text = program(

@@ -158,7 +158,7 @@ def bodies():
     @T.prim_func
     def gather(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
         for i in T.vectorized(32):
-            B[(i * 3) % 40] = A[39 - i] + A[T.Cast("int32", B[i] * T.float32(0)) + i // 2]
+            B[(i * 3) % 40] = A[39 - i] + A[T.Cast("int32", A[i] * T.float32(0)) + i // 2]
 
     @T.prim_func
     def division(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
@@ -345,6 +345,117 @@ def test_what_stays_serial_says_why(func, reason):
     assert reasons(lowered) == [reason]
 
 
+READ = "an iteration may read an element of {} that another one stores"
+STORE = "iterations may store to one element of {} in another order"
+SAME = "all iterations store to one element of {}"
+
+
+@pytest.mark.parametrize(
+    "body, reason",
+    [
+        ("B[I[i]] = B[I[i]] + A[i]", READ.format("B")),
+        ("B[i + 1] = B[i]", READ.format("B")),
+        ("B[i] = B[2] + A[i]", READ.format("B")),
+        ("B[i] = A[i]; D[i] = B[15 - i]", READ.format("B")),
+        ("B[i + 3] = A[i]; B[i + 4] = D[i]", STORE.format("B")),
+        ("for k in range(3): B[i + k] = A[i] + T.Cast('float32', k)", STORE.format("B")),
+        ("B[i] = B[i] + B[I[i]]", READ.format("B")),
+        ("B[T.int64(2)] = A[i]; B[n] = A[i]; D[i] = A[i]", SAME.format("B")),
+        ("for k in range(3): B[k] = A[i]", SAME.format("B")),
+        ("if B[i] > T.float32(0): B[i + 1] = A[i]", READ.format("B")),
+        ("I[i] = I[i] // 2; D[I[i]] = A[i]; D[I[i + 1]] = D[i]", READ.format("I")),
+        ("B[i // 2] = B[i // 2] + A[i]", READ.format("B")),
+        # Vectors make these accesses in an order with the same result.
+        ("B[i] = B[i + 1] + A[i]", None),
+        ("B[I[i]] = A[i]", None),
+        ("B[i // 2] = A[i]", None),
+        ("B[i] = A[i]; D[15 - i] = B[i] + A[15 - i]", None),
+        ("for k in range(2): B[i * 2 + k] = B[i * 2 + k] + A[i]", None),
+        ("for k in range(2): B[k * 16 + i] = B[k * 16 + i] + A[i + k]", None),
+        ("D[i] = B[i + 4]; B[i + 4] = A[i]; B[i + 3] = D[i]", None),
+        ("x: T.int32 = i * 2; B[x] = B[x] + A[i]", None),
+    ],
+)
+@pytest.mark.parametrize("extent", ["16", "(n + 13)"])
+def test_vectors_compute_what_the_serial_loop_does(parse, body, reason, extent):
+    lines = body.replace("; ", "\n        ")
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32"), D: T.Buffer((40,), "float32"),
+      I: T.Buffer((40,), "int32"), n: T.int32):
+    for i in T.vectorized({extent}):
+        {lines}
+""")
+    for indices in (np.arange(40) // 3, np.arange(40)[::-1], np.zeros(40)):
+        lowered = check(func, data(40), data(40) * 3, data(40) * 5, indices.astype("int32"), 3, serial=bool(reason))
+        assert set(reasons(lowered)) == ({reason} if reason else set())
+
+
+@pytest.mark.parametrize("body", ["B[i] = B[20] + A[i]", "B[i // 4 * 8 + i % 4] = B[i // 4 * 8 + i % 4] + A[i]"])
+def test_the_bounds_of_a_loop_keep_iterations_apart(parse, body):
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
+    for i in T.vectorized(16):
+        {body}
+""")
+    check(func, data(40), data(40) * 3)
+
+
+def test_statements_that_keep_their_order_leave_others_in_vectors(parse):
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32"), D: T.Buffer((40,), "float32")):
+    for i in T.vectorized(16):
+        D[i] = A[i] * T.float32(2)
+        for k in range(3):
+            B[i + k] = B[i + k] * A[i]
+        D[i] = D[i] + T.float32(1)
+""")
+    lowered = check(func, data(40), data(40) * 3, data(40), serial=True)
+    assert reasons(lowered) == [READ.format("B")]
+    assert len([store for store in nodes(lowered, tir.BufferStore) if store.indices[-1].dtype.lanes == 16]) == 2
+
+
+def test_two_views_of_one_memory_keep_their_order(parse):
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((40,), "float32"), B: T.Buffer((4, 10), "float32")):
+    C = T.decl_buffer((40,), data=B.data)
+    for i in T.vectorized(10):
+        B[1, i] = A[i]
+        C[9 + i] = B[1, i] + A[i]
+""")
+    assert reasons(check(func, data(40), data(40).reshape(4, 10), serial=True)) == [STORE.format("B")]
+
+
+def test_strides_that_share_elements_keep_their_order(parse):
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
+    C = T.decl_buffer((8, 5), data=B.data, strides=[4, 1])
+    for i in T.vectorized(8):
+        for k in range(5):
+            C[i, k] = C[i, k] + A[i]
+""")
+    assert len(reasons(check(func, data(40), data(40), serial=True))) == 1
+
+
+def test_calls_with_effects_keep_their_order(parse):
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((4,), "int32")):
+    for i in T.vectorized(4):
+        T.evaluate(T.call_extern("int32", "first", i))
+        T.evaluate(T.call_extern("int32", "second", i))
+""")
+    lowered, seen = tir.lower(func), []
+    externs = {name: lambda i, name=name: seen.append((name, i)) or 0 for name in ("first", "second")}
+    interpret(lowered, np.zeros(4, "int32"), externs=externs)
+    assert seen == [(name, i) for i in range(4) for name in ("first", "second")]
+    assert reasons(lowered) == ["calls with effects keep their order"]
+
+
 def test_a_long_loop_is_a_vector_loop_or_serial_as_a_whole():
     @T.prim_func
     def f(A: T.Buffer((300,), "float32"), B: T.Buffer((300,), "float32")):
@@ -372,7 +483,7 @@ def test_narrow_indices_wrap_around(base):
 
 
 class Random:
-    """A random function with a vectorised loop: it reads A and C, and iteration i writes to B[i] and D[i]."""
+    """A random function with a vectorised loop. It reads A, B and C, and mostly iteration i writes to B[i] and D[i]."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -392,8 +503,12 @@ class Random:
             lambda: self.c[i], lambda: 30 - i, lambda: tir.const(7, "int32"),
         )  # fmt: skip
 
+    def place(self):
+        """An element that most often belongs to the iteration, and sometimes to another one too."""
+        return self.index() if self.rng.integers(4) == 0 else self.i
+
     def value(self, depth=2):
-        leaves = [lambda: self.a[self.index()], lambda: self.b[self.i], lambda: tir.const(1.5, "float32")]
+        leaves = [lambda: self.a[self.index()], lambda: self.b[self.place()], lambda: tir.const(1.5, "float32")]
         if self.lets:
             leaves.append(lambda: self.lets[self.rng.integers(len(self.lets))])
         if depth == 0:
@@ -427,7 +542,7 @@ class Random:
 
     def stmt(self, depth=3):
         def store():
-            return tir.BufferStore(self.pick(lambda: self.b, lambda: self.d), self.value(), (self.i,))
+            return tir.BufferStore(self.pick(lambda: self.b, lambda: self.d), self.value(), (self.place(),))
 
         def let():
             var = tir.Var("x", "float32")

@@ -66,7 +66,7 @@ class Storage:
 
 
 class Order:
-    """Notices that the iterations of a parallel or vectorised loop touch the same elements."""
+    """Notices that the iterations of a parallel loop touch the same elements."""
 
     def __init__(self) -> None:
         self.serial = next(Storage.count)
@@ -425,7 +425,7 @@ class Oracle:
                 raise Undefined("a loop whose end is not counted in 64 bits with sign")
             if first + count - 1 > limits(dtype)[1]:
                 raise OverflowError("the end of a loop")
-            order = Order() if kind in ("parallel", "vectorized") else None
+            order = Order() if kind == "parallel" else None
             if order is not None:
                 self.orders.append(order)
             for i in range(first, first + count):

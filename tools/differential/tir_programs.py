@@ -400,9 +400,9 @@ class Writer:
     def loop(self) -> bool | None:
         if self.depth > 4 or len(self.loops) > 3:
             return False
-        kind = self.choices.pick(("serial", "serial", "serial", "unroll"))
-        if kind == "unroll":
-            self.note("T.unroll")
+        kind = self.choices.pick(("serial", "serial", "serial", "vectorized", "unroll"))
+        if kind != "serial":
+            self.note(f"T.{kind}")
         name, dtype = (self.fresh("i"), self.choices.pick(("int64", "int64", "int32", "int8", "uint8", "uint64")))
         if self.choices.chance(65):
             dim = self.dim()

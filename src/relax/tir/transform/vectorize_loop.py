@@ -16,14 +16,15 @@ A branch whose condition differs between the iterations becomes a mask, the pred
 Operands of Select, if_then_else, And and Or that may fail where they are not chosen are masked in the same way. A loop
 of dynamic length, or of more than 128 iterations, becomes a loop over vectors of 512 bits and a masked remainder.
 
-Statements without a vector form stay in a serial loop: a store of all iterations to one element, an inner loop whose
-length differs between the iterations, a call with effects, an allocation in the loop. The annotation
-``tir.not_vectorized`` of that loop holds the reason.
+A vectorised loop computes what the serial loop does. Statements without a vector form stay in a serial loop: a store of
+all iterations to one element, an inner loop whose length differs between the iterations, a call with effects, an
+allocation in the loop. So do statements in which an iteration may read what another one stores (see `lane_order`). The
+annotation ``tir.not_vectorized`` of that loop holds the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import cast
 
@@ -76,6 +77,7 @@ from ..stmt import (
 )
 from ..usage import free_vars
 from .each_prim_func import each_prim_func
+from .lane_order import tied_statements
 
 MAX_LANES = 128
 MAX_MASKS = 6
@@ -121,12 +123,18 @@ class _Surroundings:
         post_order_visit(node, visit)
         if not risky:
             return False
+        with self.analyzer() as analyzer:
+            return not all(_proven(analyzer, expr) for expr in risky)
+
+    @contextmanager
+    def analyzer(self) -> Generator[Analyzer]:
+        """Context manager: an analyzer that knows the conditions."""
         with ExitStack() as scopes:
             analyzer = Analyzer(wraps=True)
             scopes.enter_context(analyzer.limits_scope(self.limits))
             for condition in self.conditions:
                 scopes.enter_context(analyzer.constraint_scope(condition))
-            return not all(_proven(analyzer, expr) for expr in risky)
+            yield analyzer
 
 
 def _proven(analyzer: Analyzer, expr: PrimExpr) -> bool:
@@ -175,7 +183,8 @@ class _Loops(StmtMutator):
             return substitute(rewritten.body, {rewritten.loop_var: rewritten.min})
         if not isinstance(extent, IntImm) or extent.value > MAX_LANES or _has_rest(rewritten):
             return _in_vectors(rewritten, self.around)
-        return _Vectorizer(self.around, rewritten.loop_var, rewritten.min, extent.value).stmt(rewritten.body)
+        tied = tied_statements(rewritten, extent.value, self.around.analyzer)
+        return _Vectorizer(self.around, rewritten.loop_var, rewritten.min, extent.value, tied).stmt(rewritten.body)
 
 
 class _NoVectorFormError(Exception):
@@ -201,9 +210,10 @@ def _in_vectors(loop: For, around: _Surroundings) -> Stmt:
     outer = Var(loop.loop_var.name, dtype)
     try:
         start = _plus(loop.min, outer * count)
-        main = _Vectorizer(around, loop.loop_var, start, lanes, strict=True).whole(loop.body)
+        tied = tied_statements(loop, lanes, around.analyzer)
+        main = _Vectorizer(around, loop.loop_var, start, lanes, tied, strict=True).whole(loop.body)
         behind = floordiv(extent, count) * count
-        rest = _Vectorizer(around, loop.loop_var, _plus(loop.min, behind), lanes)
+        rest = _Vectorizer(around, loop.loop_var, _plus(loop.min, behind), lanes, tied)
         rest.mask = Ramp(behind, const(1, dtype), lanes) < Broadcast(extent, lanes)
         tail = renew_bound_vars(rest.whole(loop.body))
     except _NoVectorFormError as reason:
@@ -245,9 +255,19 @@ def _lanes_of(body: Stmt) -> int:
 class _Vectorizer:
     """Vectorise the statements of a loop over `var`."""
 
-    def __init__(self, around: _Surroundings, var: Var, start: PrimExpr, lanes: int, strict: bool = False) -> None:
-        """With `strict`, raise _NoVectorFormError instead of leaving a part of the loop serial."""
-        self.around = around
+    def __init__(
+        self,
+        around: _Surroundings,
+        var: Var,
+        start: PrimExpr,
+        lanes: int,
+        tied: Mapping[Stmt, str],
+        strict: bool = False,
+    ) -> None:
+        """`tied` has the statements that stay serial, with the reason. With `strict`, raise _NoVectorFormError instead
+        of leaving a part of the loop serial.
+        """
+        self.around, self.tied = around, tied
         self.var, self.start, self.lanes, self.strict = var, start, lanes, strict
         self.ramp = Ramp(start, const(1, var.dtype), lanes)
         self.mask: PrimExpr | None = None
@@ -272,6 +292,8 @@ class _Vectorizer:
 
     def whole(self, stmt: Stmt) -> Stmt:
         """Return the vector form; raises _NoVectorFormError if there is none."""
+        if stmt in self.tied:
+            raise _NoVectorFormError(self.tied[stmt])
         if not self.varies(stmt) and not isinstance(stmt, SeqStmt):
             raise _NoVectorFormError("the statement is the same in all iterations")
         return self.vector_stmt(stmt)
