@@ -7,6 +7,7 @@ import pytest
 
 import relax
 from relax import codegen, te, tir, topi
+from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError, assert_structural_equal
 from relax.script import from_source
 from relax.script import ir as I
@@ -518,10 +519,71 @@ def test_views():
     assert relax.interpret(Module, "main", x)[1].numpy().tolist() == part.tolist()
 
 
+VIEWS = {
+    "dtype='uint32'": ('R.Tensor((3, 4), "uint32")', lambda x: x.view("uint32")),
+    "dtype=R.dtype('float16')": ('R.Tensor((3, 8), "float16")', lambda x: x.view("float16")),
+    "R.shape([4, 3])": ('R.Tensor((4, 3), "float32")', lambda x: x.reshape(4, 3)),
+    "R.shape([2, 5])": ('R.Tensor((2, 5), "float32")', lambda x: x.ravel()[:10].reshape(2, 5)),
+    "R.shape([2, 5]), 'uint8'": ('R.Tensor((2, 5), "uint8")', lambda x: x.view("uint8").ravel()[:10].reshape(2, 5)),
+    "R.shape([6]), R.dtype('float64')": ('R.Tensor((6,), "float64")', lambda x: x.ravel().view("float64")),
+    "R.shape([3]), 'float64', 4": ('R.Tensor((3,), "float64")', lambda x: x.ravel()[1:7].view("float64")),
+    "R.shape([3, 2]), 'int16', R.prim_value(8)": (
+        'R.Tensor((3, 2), "int16")',
+        lambda x: x.view("int16").ravel()[4:10].reshape(3, 2),
+    ),
+}
+
+
+KNOWN = ('(3, 4), "float32"', '("n", 4), "float32"', '"float32", ndim=2', '"float32"', "")
+NEEDS_DTYPE = ("R.shape([3]), 'float64', 4", "R.shape([3, 2]), 'int16', R.prim_value(8)")
+
+
+@pytest.mark.parametrize(
+    "arguments, known", [(a, known) for a in VIEWS for known in KNOWN if known or a not in NEEDS_DTYPE]
+)
+def test_views_of_bytes(arguments, known):
+    """R.memory.view reads bytes as another dtype, and a tensor of which nothing is known."""
+    info, expected = VIEWS[arguments]
+    module = from_source(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor({known})):
+        y = R.memory.view(x, {arguments})
+        return y
+""")
+    if "3, 4" in known:
+        assert struct_info_text(module["main"].ret_struct_info) == info
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype("float32")
+    np.testing.assert_array_equal(run(module, x), expected(x))
+    np.testing.assert_array_equal(relax.interpret(module, "main", x).numpy(), expected(x))
+
+
+@pytest.mark.parametrize("arguments", NEEDS_DTYPE)
+def test_an_offset_needs_the_width_of_elements(arguments):
+    with pytest.raises(relax.DiagnosticError, match="an offset needs the dtype of data, which is not known"):
+        from_source(f"""
+            @R.function
+            def main(x: R.Tensor):
+                return R.memory.view(x, {arguments})
+        """)
+
+
+def test_a_view_of_an_unknown_tensor_derives_its_shape():
+    function = from_source("""
+        @R.function
+        def main(A: R.Tensor):
+            return R.memory.view(A, R.shape([4, 4]))
+    """)
+    assert struct_info_text(function.ret_struct_info) == "R.Tensor((4, 4))"
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
-        ('R.memory.view(x, dtype="int32")', "reads float32 as int32"),
+        ('R.memory.view(x, dtype="int4")', "dtype must be a dtype of whole bytes"),
+        ('R.memory.view(x, R.shape([4]), dtype="float64")', "the numbers of elements differ"),
+        ('R.memory.view(x, R.shape([2]), "float64", 2)', "a number of whole elements"),
         ('R.memory.view(x, dtype="foo")', "memory.view: unknown dtype 'foo'"),
         ("R.memory.view(x, R.shape([2]), relative_byte_offset=3)", "a number of whole elements"),
         ("R.memory.view(x, relative_byte_offset=4)", "shape must be given"),

@@ -100,3 +100,14 @@ CASES += [
 for dtype in PADDED[:4]:
     CASES += [Case(f"relax.{name}", [special(dtype)]) for name in ("abs", "bitwise_not", "negative")]
     CASES += [Case("relax.clip", [special(dtype), *bounds]) for bounds in ((-1, 1), (-100, 100), (20, 30))]
+CASES += [
+    Case("relax.reinterpret", [rng.array((2, 3, 8), source)], {"dtype": target})
+    for source, target in (
+        ("float32", "uint32"), ("int32", "float32"), ("float32", "uint8"), ("uint8", "float64"), ("int64", "bfloat16"),
+        ("int16", "float16"), ("bool", "int8"), ("uint8", "bool"), ("bool", "int32"), ("float64", "float8_e4m3fn"),
+    )
+]  # fmt: skip
+CASES += [
+    Case("relax.reinterpret", [np.array(-1.5, "float32")], {"dtype": "int32"}),
+    Case("relax.reinterpret", [rng.array((3, 0), "float32")], {"dtype": "float64"}),
+]

@@ -280,7 +280,7 @@ RANGES |= {f"relax.{name}": POSITIVE for name in ("power", "divide", "log", "sqr
 """Operands for which the functions have values and slopes."""
 
 
-CONVERSIONS = ("relax.astype", "relax.wrap_param")
+CONVERSIONS = ("relax.astype", "relax.reinterpret", "relax.wrap_param")
 
 
 def in_doubles(case, rng):

@@ -51,6 +51,7 @@ OPERATORS = {
     "relax.op.qdq": "relax.dequantize relax.quantize",
     "relax.op.random": "relax.random.normal relax.random.seed relax.random.uniform",
     "relax.op.recurrent": "relax.nn.gru relax.nn.lstm relax.nn.rnn",
+    "relax.op.reinterpret": "relax.reinterpret",
     "relax.op.sampling": "relax.multinomial_from_uniform",
     "relax.op.saturating": "relax.saturating_astype",
     "relax.op.scatter": "relax.index_put relax.scatter_elements relax.scatter_nd relax.slice_scatter",

@@ -17,8 +17,8 @@ HOMES = {
     ".layout": "layout_transform",
     ".linalg": "matmul",
     ".math": "abs acos acosh asin asinh atan atanh bitwise_not cast ceil clip cos cosh erf exp floor identity "
-        "isfinite isinf isnan log logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh "
-        "trunc",
+        "isfinite isinf isnan log logical_not negative reinterpret round rsqrt sigmoid sign sin sinh sqrt "
+        "square tan tanh trunc",
     ".matrices": "as_size cosine_window eye tril triu",
     ".nn:": "nn",
     ".order": "bucketize median",

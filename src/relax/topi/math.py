@@ -153,3 +153,34 @@ def _bound(value: Any, dtype: DataType) -> PrimExpr:
 
 
 te.register_tensor_arithmetic(cast=cast)
+
+
+def reinterpret(x: te.Tensor, dtype: str) -> te.Tensor:
+    """The bits of x read as another dtype; the last axis has as many elements as hold them, lower bits first.
+
+    A bool is a byte, and a byte other than 0 is True.
+    """
+    target = DataType(dtype)
+    held, read = (DataType("uint8") if one.is_bool else one for one in (x.dtype, target))
+    narrow, wide = (DataType(f"uint{bits}") for bits in sorted((held.bits, read.bits)))
+    count = wide.bits // narrow.bits
+
+    def bits(unsigned: DataType, *i: Any) -> PrimExpr:
+        return intrin.reinterpret(str(unsigned), cast_expr(held, x(*i)))
+
+    def word(*i: Any) -> PrimExpr:
+        """Bits of one element of the result."""
+        if count == 1:
+            return bits(wide, *i)
+        *lead, last = i
+        if held.bits > read.bits:
+            return cast_expr(narrow, bits(wide, *lead, last // count) >> cast_expr(wide, last % count * narrow.bits))
+        result = cast_expr(wide, bits(narrow, *lead, last * count))
+        for j in range(1, count):
+            result = result | (cast_expr(wide, bits(narrow, *lead, last * count + j)) << (j * narrow.bits))
+        return result
+
+    shape = list(x.shape)
+    if count > 1:
+        shape[-1] = shape[-1] * count if held.bits > read.bits else shape[-1] // count
+    return te.compute(shape, lambda *i: cast_expr(target, intrin.reinterpret(str(read), word(*i))), "T_reinterpret")

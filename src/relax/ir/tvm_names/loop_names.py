@@ -246,7 +246,7 @@ NAMESPACES: Final = (
             gather_elements gather_nd greater greater_equal identity image index_put index_tensor isfinite
             isinf isnan layout_transform left_shift less less_equal log log_add_exp logical_and logical_not
             logical_or logical_xor matmul max maximum mean meshgrid min minimum mod multiply negative nn
-            not_equal one_hot power prod repeat reshape reverse_sequence right_shift round rsqrt scatter
+            not_equal one_hot power prod reinterpret repeat reshape reverse_sequence right_shift round rsqrt scatter
             scatter_elements scatter_nd sigmoid sign sin sinh slice_scatter sort split sqrt squeeze stack
             strided_slice subtract sum take tan tanh tile topk transform transpose trunc vision where
         """,
@@ -268,7 +268,6 @@ NAMESPACES: Final = (
                 "use `relax.topi.gather_elements`, `relax.topi.scatter_elements`, "
                 "`relax.topi.bucketize`, or `relax.te.compute`"
             ),
-            "reinterpret": "use `relax.te.compute` with `relax.te.reinterpret`",
             "sparse sparse_fill_empty_rows sparse_reshape sparse_to_dense": "there are no sparse tensors",
             "tensordot": "use `relax.topi.einsum` or `relax.topi.matmul`",
             "testing": "compare with NumPy, or `relax.interpret`",

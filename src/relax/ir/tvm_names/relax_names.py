@@ -124,9 +124,7 @@ NAMESPACES: Final = (
         "tvm.relax.op.memory",
         "relax.op.memory",
         works="alloc_storage alloc_tensor kill_storage kill_tensor",
-        differs={
-            "view": "the dtype stays, and the result is a tensor of its own, which shares memory where nobody can tell"
-        },
+        differs={"view": "the result is a tensor of its own, which shares memory where nobody can tell"},
         missing={"ensure_zero_offset": "tensors begin at their first byte; leave it out"},
     ),
     Namespace("tvm.relax.op.vm", "relax.op.vm", works="alloc_storage alloc_tensor call_tir_dyn kill_object"),

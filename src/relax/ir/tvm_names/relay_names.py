@@ -58,7 +58,7 @@ NAMESPACES: Final = (
             "device_copy": "programs run on one device",
             "frontend": ("use `relax.frontend.onnx.from_onnx`, which imports to Relax; no model is imported to Relay"),
             "random": "use `relax.op.random` in Relax",
-            "reinterpret": "Relax has no operator that reads the bits of a number as another dtype",
+            "reinterpret": "use `relax.op.reinterpret` in Relax",
             "strided_set": "use `where`, or `scatter_nd`",
             "sparse_fill_empty_rows sparse_reshape": "there are no sparse tensors; `sparse_to_dense` makes dense ones",
             "Id": "variables are identified as objects; compare with `is`",

@@ -533,6 +533,13 @@ def quantize(
 def read_tensor_from_file(path: Any) -> Call:
     """The float32 tensor in a file: NumPy's ``.npy``, or text with one row per line. Reading is an effect."""
 
+def reinterpret(x: TensorLike, dtype: DTypeLike) -> Call:
+    """The bits of x read as another dtype, without a conversion of numbers.
+
+    If the dtypes differ in width, the last axis has as many elements as hold its bits, lower bits first: three of
+    float32 are twelve of uint8. A bool is a byte; a byte other than 0 is True.
+    """
+
 def repeat(data: TensorLike, repeats: ScalarLike, axis: int | None = None) -> Call:
     """Each element `repeats` times in a row, along an axis; without axis, of data flattened."""
 

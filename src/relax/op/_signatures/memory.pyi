@@ -32,7 +32,9 @@ def kill_tensor(tensor: Any) -> Call:
 def view(
     data: TensorLike,
     shape: RelaxExpr | Sequence[Any] | None = None,
-    dtype: DTypeLike = None,
+    dtype: DTypeLike | RelaxExpr = None,
     relative_byte_offset: int | RelaxExpr | None = None,
 ) -> Call:
-    """The elements of data from a byte offset on, reshaped: ``reshape`` of a ``strided_slice``. The dtype is kept."""
+    """The bytes of data from an offset on, in another shape and dtype: ``reshape`` and ``reinterpret`` of a
+    ``strided_slice``. Without a shape, ``reinterpret`` alone.
+    """

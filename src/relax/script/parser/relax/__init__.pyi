@@ -124,6 +124,7 @@ from relax.op._signatures import (
     quantize as quantize,
     random as random,
     read_tensor_from_file as read_tensor_from_file,
+    reinterpret as reinterpret,
     repeat as repeat,
     reshape as reshape,
     reverse_sequence as reverse_sequence,
