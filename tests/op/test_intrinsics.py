@@ -9,6 +9,7 @@ import relax
 from relax import op
 from relax.ir import DiagnosticError, GlobalVar, VDevice, assert_structural_equal
 from relax.prim import SizeVar
+from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
@@ -275,6 +276,32 @@ def test_packed_calls():
         op.call_pure_packed("f", x, sinfo_args="float32")
     with pytest.raises(DiagnosticError, match="impure"):
         emitted([x], lambda _: op.call_packed("f", x))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "R.call_tir(x, (x,), R.Tensor((2,), 'float32'))",
+        "R.call_tir_inplace(x, (x,), [0], R.Tensor((2,), 'float32'))",
+        "R.call_tir_with_grad(x, (x,), R.Tensor((2,), 'float32'), te_grad_name='f')",
+        "R.call_dps_packed(x, (x,), R.Tensor((2,), 'float32'))",
+        "R.call_pure_packed(x, x, sinfo_args=R.Object)",
+        "R.call_inplace_packed(x, x, inplace_indices=[0], sinfo_args=R.Tensor((2,), 'float32'))",
+        "R.call_builtin_with_ctx(x, (x,), sinfo_args=R.Object)",
+        "R.vm.call_tir_dyn(x, (x,))",
+        "R.make_closure(x, (x,))",
+        "R.invoke_closure(x, (x,), sinfo_args=R.Object)",
+    ],
+)
+def test_a_callee_that_is_no_function_is_rejected(call):
+    with pytest.raises(DiagnosticError) as error:
+        from_source(f"""
+            @R.function(pure=False)
+            def main(x: R.Tensor((2,), "float32")):
+                return {call}
+        """)
+    assert 'the callee must be a function, found R.Tensor((2,), dtype="float32")' in str(error.value)
+    assert "help: give a function of the module, or the name of a packed function" in str(error.value)
 
 
 def test_closures():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from op_harness import (
     _weakened,
@@ -18,6 +19,8 @@ import relax
 from relax import BlockBuilder
 from relax.expr import Tuple, Var
 from relax.ir import Op
+from relax.script import from_source
+from support import run
 
 WEAKENED = {"dims": _without_dims, "all": _without_all, "kind": _without_kind}
 
@@ -73,3 +76,37 @@ def test_some(name, weaken):
 @pytest.mark.parametrize("name", sorted(CASES.keys() - set(SOME)))
 def test_all(name, weaken):
     check(name, weaken)
+
+
+WHAT_UPSTREAM_REJECTS = [
+    ("R.full(3, R.const(2, 'int32'))", [2, 2, 2]),
+    ("R.full((2,), R.prim_value(3), 'float32')", [3, 3]),
+    ("R.full(R.shape([2]), scalar, 'float32')", [4, 4]),
+    ("R.full_like(x, scalar)", [4, 4]),
+    ("R.full(sizes, scalar)", [[4, 4]]),
+    ("R.ones(sizes, 'float32')", [[1, 1]]),
+    ("R.grad.start_checkpoint(R.const([1.0, 2.0]))", [1, 2]),
+    ("R.grad.start_checkpoint(R.add(x, x))", [2, 2]),
+    ("R.grad.end_checkpoint(R.add(x, x))", [2, 2]),
+]
+
+
+@pytest.mark.parametrize("call, expected", WHAT_UPSTREAM_REJECTS, ids=str)
+def test_shapes_and_scalars_of_unknown_kind(call, expected):
+    """Shapes and fill values that may be right when the program runs, and checkpoints of any expression."""
+    module = from_source(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((2,), "float32"), scalar: R.Tensor, sizes: R.Object):
+        y = {call}
+        return y
+""")
+    args = np.ones(2, "float32"), np.array(4, "float32"), relax.ShapeTuple([1, 2])
+    assert run(module, *args).tolist() == expected
+    assert relax.interpret(module, "main", *args).numpy().tolist() == expected
+    if "scalar" in call:
+        wrong = args[0], np.ones(1, "float32"), args[2]
+        for call_it in (lambda: run(module, *wrong), lambda: relax.interpret(module, "main", *wrong)):
+            with pytest.raises(AssertionError, match="fill_value must be a scalar, found 1 dimensions"):
+                call_it()

@@ -141,4 +141,9 @@ def require_tuple(args: StructInfo) -> None:
 def require_function(func: StructInfo) -> None:
     """Raise OperatorError unless the callee is a function or a value that may be a function."""
     if not isinstance(func, (FuncStructInfo, ObjectStructInfo)):
-        raise OperatorError(OPERANDS, f"the callee must be a function, found {func}", operand="func")
+        raise OperatorError(
+            OPERANDS,
+            f"the callee must be a function, found {func}",
+            operand="func",
+            hint="give a function of the module, or the name of a packed function",
+        )

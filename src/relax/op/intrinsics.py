@@ -86,6 +86,7 @@ class CallTIR(DestinationPassing):
     def infer_from_call(
         self, call: Call, builder: Any, gvar: StructInfo, args: StructInfo, tir_vars: StructInfo | None = None
     ) -> StructInfo:
+        require_function(gvar)
         require_tuple(args)
         outputs = output_infos(call.sinfo_args)
         check_signature(_callee_info(call, builder, gvar), args, tir_vars, outputs)
@@ -125,6 +126,7 @@ class CallTIRInplace(DestinationPassing):
     def infer_from_call(
         self, call: Call, builder: Any, gvar: StructInfo, args: StructInfo, tir_vars: StructInfo | None = None
     ) -> StructInfo:
+        require_function(gvar)
         require_tuple(args)
         outputs = output_infos(call.sinfo_args)
         check_inplace_indices(self.inplace_indices, len(outputs), args, "output")
@@ -171,6 +173,7 @@ class CallDPSPacked(DestinationPassing):
     def infer(self, func: StructInfo, args: StructInfo) -> StructInfo: ...
 
     def infer_from_call(self, call: Call, builder: Any, func: StructInfo, args: StructInfo) -> StructInfo:
+        require_function(func)
         require_tuple(args)
         outputs = output_infos(call.sinfo_args)
         check_signature(_callee_info(call, builder, func), args, None, outputs)
@@ -270,6 +273,7 @@ class CallBuiltinWithCtx(TupleCall):
     def infer(self, func: StructInfo, args: StructInfo) -> StructInfo: ...
 
     def infer_from_call(self, call: Call, builder: Any, func: StructInfo, args: StructInfo) -> StructInfo:
+        require_function(func)
         require_tuple(args)
         return result_of(call.sinfo_args)
 

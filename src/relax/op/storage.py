@@ -17,7 +17,16 @@ from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, Ten
 from .arguments import DTypeLike, FunctionLike, InfoLike, ScalarLike, ShapeLike, TupleLike
 from .base import Gradients, Term
 from .errors import OPERANDS, OperatorError
-from .intrinsic import UNIT, Intrinsic, IntrinsicServices, Lowering, TupleCall, require_tuple, result_of
+from .intrinsic import (
+    UNIT,
+    Intrinsic,
+    IntrinsicServices,
+    Lowering,
+    TupleCall,
+    require_function,
+    require_tuple,
+    result_of,
+)
 from .operator import operator
 from .tir_calls import as_arguments, as_callee, as_infos, as_shape, refused
 
@@ -288,6 +297,7 @@ class VMCallTIRDyn(TupleCall):
     def infer(self, func: StructInfo, args: StructInfo) -> StructInfo: ...
 
     def infer_from_call(self, call: Call, builder: Any, func: StructInfo, args: StructInfo) -> StructInfo:
+        require_function(func)
         require_tuple(args)
         return result_of(call.sinfo_args) if call.sinfo_args else UNIT
 
