@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import relax
+from relax import relay
 from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
@@ -109,6 +110,33 @@ def test_a_pass_leaves_the_module_it_is_given():
     relax.ir.assert_structural_equal(mod, before)
     same = relax.transform.DeadCodeElimination()(mod)
     assert same is mod
+
+
+def test_astext_is_read_again():
+    table = np.arange(400, dtype="float32")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((400,), "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(relax.op.add(x, relax.const(table))))
+    mod = bb.get()
+    relax.ir.assert_structural_equal(from_source(mod.astext()), mod)
+    assert "Metadata omitted" in mod.astext(show_meta_data=False)
+
+    def callee(expr):
+        return f"calls {expr.op.name}" if isinstance(expr, relax.Call) else ""
+
+    assert "R.add(x, metadata" in mod.astext()
+    (line,) = [line for line in mod.astext(annotate=callee).splitlines() if "R.add" in line]
+    assert line.endswith("# calls relax.add")
+
+
+def test_astext_of_relay_is_relay():
+    x = relay.var("x", shape=(2,), dtype="float32")
+    mod = relax.IRModule.from_expr(relay.Function([x], relay.add(x, relay.const(np.ones(2, "float32")))))
+    assert mod.astext() == relay.astext(mod)
+    assert mod.astext(show_meta_data=False) == relay.astext(mod, show_meta_data=False)
+    assert "#[metadata]" in mod.astext()
+    assert mod.astext(annotate=lambda expr: "here").count("/* here */") > 0
 
 
 def test_global_infos_are_updated():

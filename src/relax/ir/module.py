@@ -7,6 +7,7 @@ from typing import Any, final, overload
 
 from typing_extensions import Self
 
+from . import printing
 from .expr import BaseFunc, GlobalVar, RelaxExpr, VDevice
 from .node import Node, child, node, set_slot
 
@@ -68,6 +69,15 @@ class IRModule(_ByName):
     attrs: dict[str, Any] = child(default=None, converter=_dict)
     global_infos: dict[str, tuple[VDevice, ...]] = child(default=None, converter=_infos)
     type_definitions: dict[Node, Node] = child(default=None, converter=_definitions)
+
+    def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None) -> str:
+        """Return the text of the module, which its parser reads: TVMScript (`relax.script.from_source`) or Relay
+        (`relay.fromtext`).
+
+        Constants are stored in a section of metadata; without `show_meta_data` it is omitted, and the text cannot be
+        parsed again. `annotate` returns the text of a comment for each expression.
+        """
+        return printing.astext(self, show_meta_data, annotate)
 
     def get_global_var(self, name: str) -> GlobalVar:
         """GlobalVar of a name. Raises KeyError listing the module's functions."""

@@ -7,17 +7,22 @@ fails (broken IR must still print), a node is shown as its class and fields.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from .deep import run_deep
 from .diagnostics import DiagnosticError
 from .provided import provide, provided
+
+Annotate: TypeAlias = "Callable[[Any], str]"
+"""Return the comment for an expression; an empty text for none."""
 
 
 class Printer(Protocol):
     """Interface of the printer in `relax.script`."""
 
     def script(self, node: Any, **options: Any) -> str: ...
+
+    def astext(self, node: Any, show_meta_data: bool, annotate: Annotate | None) -> str: ...
 
     def show(self, node: Any, **options: Any) -> None: ...
 
@@ -51,11 +56,20 @@ def register_printer(printer: Printer) -> None:
 
 def script(node: Any, **options: Any) -> str:
     """Text of a node as TVMScript; its class and fields without a printer."""
+    return _printed(node, lambda printer: printer.script(node, **options))
+
+
+def astext(node: Any, show_meta_data: bool, annotate: Annotate | None) -> str:
+    """Complete text of a node in its language; its class and fields without a printer."""
+    return _printed(node, lambda printer: printer.astext(node, show_meta_data, annotate))
+
+
+def _printed(node: Any, text: Callable[[Printer], str]) -> str:
     printer = _printer_of(node)
     if printer is None:
         return plain(node)
     try:
-        return run_deep("the program", "printed", lambda: printer.script(node, **options))
+        return run_deep("the program", "printed", lambda: text(printer))
     except DiagnosticError:
         return f"<broken {type(node).__name__}: it nests too deeply to be printed, or contains itself>"
 

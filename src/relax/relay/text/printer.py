@@ -389,6 +389,9 @@ class _ModulePrinter:
     def script(self, node: Any, **options: Any) -> str:
         return astext(node, show_meta_data=False, version=False, **options)
 
+    def astext(self, node: Any, show_meta_data: bool, annotate: Annotate) -> str:
+        return astext(node, show_meta_data, annotate)
+
     def show(self, node: Any, **options: Any) -> None:
         self.show_text(self.script(node, **options), None)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ...expr import ExternFunc, Function
-from ...ir import GlobalVar, IRModule, Node, listed_vdevices
-from ...ir.printing import register_printer
+from ...ir import GlobalVar, IRModule, Node, RelaxExpr, listed_vdevices, walk
+from ...ir.printing import Annotate, register_printer
 from ...tir.stmt import PrimFunc
 from ..highlight import print_highlighted
 from . import calls as calls  # registers its nodes
@@ -84,6 +84,19 @@ class ScriptPrinter:
     def script(self, node: Any, **options: Any) -> str:
         """Text of a node. Raises TypeError for an unknown option, but never for an invalid node."""
         return print_script(node, PrinterConfig.of(options))
+
+    def astext(self, node: Any, show_meta_data: bool, annotate: Annotate | None) -> str:
+        """Text of a module that `from_source` parses; `annotate` gives comments for expressions."""
+        remarks: dict[Node, str] = {}
+
+        def remark(part: Node) -> None:
+            text = annotate(part) if annotate is not None and isinstance(part, RelaxExpr) else ""
+            if text:
+                remarks[part] = text
+
+        if annotate is not None:
+            walk(node, remark)
+        return self.script(node, show_meta=show_meta_data, obj_to_annotate=remarks)
 
     def show(self, node: Any, style: str | None = None, **options: Any) -> None:
         """Print a node, coloured on a terminal."""
