@@ -12,7 +12,7 @@ from relax.ir.transform import PassContext, TimingInstrument
 from relax.script import from_source
 from relax.tir import Block, BlockRealize, ForKind, interpret, transform
 from relax.tir.transform import lower
-from support import interpreted, nodes, numbers, prim_func, same
+from support import compiled, interpreted, nodes, numbers, prim_func, same
 
 
 def check(func, *args, expected=None):
@@ -372,6 +372,52 @@ def test_lowering_a_kernel_to_fold_constants_is_no_step_of_the_pipeline():
         lower(matmul(3, 4, 5))
         assert "LowerInitBlock" in [name for name, *_ in timing.times]
     np.testing.assert_array_equal(out, 5)
+
+
+@pytest.mark.parametrize(
+    "loops, axes",
+    [
+        ("i, k in T.grid(4, 6)", ("i", "k // 2")),
+        ("i, k in T.grid(4, 4)", ("i", "k * k // 2")),
+        ("i, k, r in T.grid(4, 6, 2)", ("i", "k")),
+        ("k, i in T.grid(6, 8)", ("i // 2", "k")),
+        ("i, k, r in T.grid(4, 3, 3)", ("i", "k * 2 + r % 2")),
+    ],
+)
+def test_a_point_that_loops_reach_twice_starts_its_reduction_twice(loops, axes):
+    """The init stays where the axes are at their start, and runs as often as they are."""
+    func = prim_func(f"""
+@T.prim_func
+def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32")):
+    for {loops}:
+        with T.block("B"):
+            vi = T.axis.spatial(4, {axes[0]})
+            vk = T.axis.reduce(6, {axes[1]})
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+""")
+    data, out = np.arange(24, dtype="float32").reshape(4, 6), np.zeros(4, "float32")
+    lowered = check(func, data, out)
+    assert nodes(lowered, tir.IfThenElse)
+    same(compiled(func, data, out), interpreted(func, data, out))
+
+
+def test_points_that_loops_reach_once_start_in_front_of_them():
+    func = prim_func("""
+@T.prim_func
+def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32")):
+    for i, ko, ki in T.grid(4, 2, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            vk = T.axis.reduce(6, ko * 4 + ki)
+            T.where(ko * 4 + ki < 6)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+""")
+    lowered = check(func, numbers(4, 6), np.zeros(4, "float32"))
+    assert len(nodes(lowered, tir.IfThenElse)) == 1  # the predicate
 
 
 @pytest.mark.parametrize("size", [0, 1, 5])

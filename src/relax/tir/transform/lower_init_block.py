@@ -7,9 +7,10 @@
                 B[vi] = T.float32(0)                            vi, vk = T.axis.remap("SR", [i, k])
             B[vi] += A[vi, vk]                                  B[vi] += A[vi, vk]
 
-An empty reduction still yields its identity, and the inner loop has no branch. If the init cannot be moved (a loop
-variable occurs in both kinds of axes, the axes do not start with the loops, or another statement accesses the written
-buffer), it is guarded by the condition that every reduction axis is at its start.
+An empty reduction still yields its identity, and the inner loop has no branch. If the init cannot be moved, it is
+guarded by the condition that every reduction axis is at its start. This happens if a loop variable occurs in both kinds
+of axes, the axes do not start with the loops, the loops may reach one point of the block twice (and start its reduction
+again), or another statement accesses the written buffer.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir import Node
-from ...prim import EQ, PrimExpr, Var, prove
-from ..buffer import Buffer
+from ...prim import EQ, PrimExpr, Var, is_const, prove
+from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ..buffer import Buffer, Range
 from ..functor import StmtExprMutator, post_order_visit, pre_order_visit, substitute
 from ..renew import renew_bound_vars
 from ..statements import conjunction, conjuncts, has_blocks, seq_of
@@ -142,6 +144,8 @@ def _hoisting_point(realize: BlockRealize, path: Sequence[_Step]) -> int | None:
                 pass
             case _:
                 return None
+    if not _reaches_points_once(realize, [step.stmt for step in path[start:] if isinstance(step.stmt, For)]):
+        return None
     return start if _alone(realize, path[start].stmt) else None
 
 
@@ -155,6 +159,20 @@ def _starts_together(realize: BlockRealize, reducing: set[Var], path: Sequence[_
         prove(EQ(substitute(value, lows), iter_var.dom.min)) is True
         for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
         if iter_var.iter_type == "reduce" and iter_var.dom is not None
+    )
+
+
+def _reaches_points_once(realize: BlockRealize, loops: Sequence[For]) -> bool:
+    """True if any two iterations of the loops are proved to differ in the value of an axis."""
+    values = realize.iter_values
+    plain = {value for value in values if isinstance(value, Var)}
+    others = {loop.loop_var: Range(loop.min, loop.extent) for loop in loops if loop.loop_var not in plain}
+    if not others or all(is_const(domain.extent, 1) for domain in others.values()):
+        return True
+    sums = [value for value in values if not others.keys().isdisjoint(free_vars(value))]
+    return bool(sums) and any(
+        detect_iter_map(sums, others, predicate, IterMapLevel.Injective, False).indices
+        for predicate in (True, realize.predicate)
     )
 
 
