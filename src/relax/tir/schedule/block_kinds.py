@@ -11,7 +11,7 @@ or neither. The functions of this module return the reason why a block is not of
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ...ir import Node, structural_equal
 from ...prim import Analyzer, Var, free_vars, is_const, substitute
@@ -22,6 +22,18 @@ from ..functor import post_order_visit
 from ..stmt import Block, BlockRealize, BufferStore
 
 N = TypeVar("N", bound=Node)
+
+
+COMPLETE_HINT: Final = "a complete block reads no buffer that it writes, and no other block writes its buffers"
+REDUCTION_HINT: Final = (
+    "a reduction block starts an element in T.init and updates it, and no other block writes its buffer"
+)
+
+
+def kind_hint(child: BlockRealize) -> str:
+    """Return the definition of the kind that a block comes closest to."""
+    reduces = any(iter_var.iter_type == "reduce" for iter_var in child.block.iter_vars)
+    return REDUCTION_HINT if reduces or child.block.init is not None else COMPLETE_HINT
 
 
 def complete_problem(child: BlockRealize, scope: Block, alone: bool = True) -> str | None:

@@ -19,7 +19,7 @@ from ..buffer import Buffer
 from ..dependence import accesses, scope_of
 from ..statements import parts_of
 from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, While
-from .block_kinds import complete_problem, reduction_problem
+from .block_kinds import COMPLETE_HINT, REDUCTION_HINT, complete_problem, kind_hint, reduction_problem
 from .cover import covers
 from .error import KIND, ORDER, STRUCTURE, ScheduleError
 from .facts import analyzer_at, loop_range
@@ -71,7 +71,7 @@ def require_complete(state: ScheduleState, block: BlockRV) -> None:
     realize = state.realize(block)
     problem = complete_problem(realize, state.scope(block).block)
     if problem is not None:
-        raise ScheduleError(KIND, f"block {block.name} is not complete: {problem}", realize)
+        raise ScheduleError(KIND, f"block {block.name} is not complete: {problem}", realize, hint=COMPLETE_HINT)
 
 
 def require_reduction(state: ScheduleState, block: BlockRV) -> None:
@@ -79,7 +79,9 @@ def require_reduction(state: ScheduleState, block: BlockRV) -> None:
     realize = state.realize(block)
     problem = reduction_problem(realize, state.scope(block).block)
     if problem is not None:
-        raise ScheduleError(KIND, f"block {block.name} is not a reduction block: {problem}", realize)
+        raise ScheduleError(
+            KIND, f"block {block.name} is not a reduction block: {problem}", realize, hint=REDUCTION_HINT
+        )
 
 
 def require_complete_or_reduction(child: BlockRealize, scope: Block) -> None:
@@ -89,7 +91,10 @@ def require_complete_or_reduction(child: BlockRealize, scope: Block) -> None:
     if first is not None and second is not None:
         reason = first if child.block.init is None else second
         raise ScheduleError(
-            KIND, f"block {child.block.name_hint} is neither complete nor a reduction block: {reason}", child
+            KIND,
+            f"block {child.block.name_hint} is neither complete nor a reduction block: {reason}",
+            child,
+            hint=kind_hint(child),
         )
 
 
@@ -170,7 +175,10 @@ def _require_order_free(child: BlockRealize, scope: Block) -> None:
     problem = reduction_problem(child, scope, alone=False, initialised=True)
     if problem is not None:
         raise ScheduleError(
-            KIND, f"block {child.block.name_hint} is neither complete nor a reduction block: {problem}", child
+            KIND,
+            f"block {child.block.name_hint} is neither complete nor a reduction block: {problem}",
+            child,
+            hint=kind_hint(child),
         )
 
 

@@ -20,7 +20,7 @@ from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..buffer import BufferRegion
 from ..dependence import accesses
 from ..stmt import Block, BlockRealize, For
-from .block_kinds import complete_problem, reduction_problem
+from .block_kinds import complete_problem, kind_hint, reduction_problem
 from .conditions import analyzer_at, loop_range
 from .error import KIND, ORDER, ScheduleError
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
@@ -85,7 +85,9 @@ def _require_own_order(nest: Nest, child: BlockRealize, order: Sequence[For], sc
     elif any(v.iter_type == "reduce" for v in child.block.iter_vars):
         problem = accumulation_problem(child, scope)
     if problem is not None:
-        raise ScheduleError(KIND, f"block {name} is neither complete nor a reduction block: {problem}", child)
+        raise ScheduleError(
+            KIND, f"block {name} is neither complete nor a reduction block: {problem}", child, hint=kind_hint(child)
+        )
     _require_one_start(nest, child)
     reduced = reduction_loops(child, nest.chain)
     mixed = _mixed_loops(nest, child) if child.block.init is not None else []

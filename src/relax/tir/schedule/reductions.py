@@ -67,6 +67,7 @@ def require_single_start(realize: BlockRealize, loops: Sequence[For], analyzer: 
             f"the loops inside may reach one point of block {name} twice, which would start its reduction again: "
             + problem,
             realize,
+            hint="bind each iteration of the loops to a point of its own",
         )
     for loop in loops:
         if loop.loop_var not in kinds.spatial | kinds.reduce and not analyzer.can_prove(loop.extent.equal(1)):
