@@ -175,7 +175,7 @@ def test_a_mistake_of_relax_is_said_to_be_one(folder, capsys, monkeypatch):
     def broken(*_):
         raise KeyError("lv")
 
-    monkeypatch.setattr("relax.cli.show.read_module", broken)
+    monkeypatch.setattr("relax.cli.show.read_program", broken)
     assert main(["show", "model.py"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("error: internal error: KeyError: 'lv'\n")
@@ -189,7 +189,7 @@ def test_an_interruption(folder, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("relax.cli.show.read_module", interrupted)
+    monkeypatch.setattr("relax.cli.show.read_program", interrupted)
     assert main(["show", "model.py"]) == 130
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import relax
-from relax.cli.models import chosen_entry, read_executable, read_module, signature_of
+from relax.cli.arguments import named_values
+from relax.cli.models import chosen_entry, read_executable, read_module, read_program, signature_of
 from relax.ir import Diagnostic
 from relax.ir.diagnostics import emit_warning
 from relax.ir.serialize import save_json
@@ -95,6 +96,48 @@ def test_shapes_fix_dimensions(folder):
     assert shape_of(read_module(Path("model.py"), {"x": (3, 4)})) == 'R.Tensor((3, 4), dtype="float32")'
     assert shape_of(read_module(Path("model.py"), {"n": (3,)})) == 'R.Tensor((3, 4), dtype="float32")'
     assert shape_of(read_module(Path("model.py"), {"x": ("n", 4)})) == 'R.Tensor((n, 4), dtype="float32")'
+
+
+def test_values_make_constants_of_parameters(command, folder):
+    mod = read_module(Path("model.py"), values={"w": [[1, 0], [0, 1], [0, 0], [0, 0]]})
+    assert [param.name_hint for param in mod["main"].params] == ["x"]
+    text = "from relax.script import relax as R\n@R.function\ndef f(n: R.Prim('int64'), s: R.Shape(['a', 'b'])):\n    return n\n"
+    (folder / "f.py").write_text(text, encoding="utf-8")
+    said = command("run", "f.py", "--value", "n=7,s=[2,3]")
+    assert said.status == 0
+    assert [line.split()[0] for line in said.out.splitlines()] == ["name", "output"]
+
+
+@pytest.mark.parametrize(
+    "word, message",
+    [
+        ("v=1", "--value v: main has no parameter 'v'\n  = help: the parameters are x, w"),
+        ("x=true", "--value x: it is bool, expected float32"),
+        ("x=1", "BindParams: the value of x does not fit"),
+        ("x", "argument --value: 'x' is not of the form NAME=VALUE, such as sr=16000 or axes=[0,2]"),
+        ("x=fast", "'x=fast' is not of the form NAME=VALUE"),
+        ("x=", "'x=' is not of the form NAME=VALUE"),
+    ],
+)
+def test_values_that_do_not_fit(command, word, message):
+    said = command("compile", "model.py", "--value", word)
+    assert said.status in (1, 2)
+    assert message in said.err
+
+
+@pytest.mark.parametrize(
+    "text, values",
+    [
+        ("sr=16000", [("sr", 16000)]),
+        ("on=true,scale=0.5", [("on", True), ("scale", 0.5)]),
+        ("axes=[0,2],n=-1", [("axes", [0, 2]), ("n", -1)]),
+        ("axes=0,2", [("axes", [0, 2])]),
+        ("axes=[3]", [("axes", [3])]),
+        ("axes=[]", [("axes", [])]),
+    ],
+)
+def test_values_as_words(text, values):
+    assert named_values(text) == values
 
 
 @pytest.mark.parametrize(
@@ -206,6 +249,31 @@ def test_an_onnx_model(command, onnx_model):
     assert "a shape is given for 'v', which is no input" in command("check", "model.onnx", "--shape", "v=2,4").out
 
 
+def test_values_of_inputs_of_an_onnx_model(command, folder):
+    """An If on an input, of which a value leaves one branch."""
+    onnx = pytest.importorskip("onnx")
+    text = """<ir_version: 8, opset_import: ["": 18]>
+    g (float[N] x, int64 rate) => (float[M] y) <int64 high = {16000}> {
+      c = Equal(rate, high)
+      y = If (c) <then_branch = g1 () => (float[K] a) { a = Concat<axis = 0>(x, x) },
+                  else_branch = g2 () => (float[N] b) { b = Neg(x) }>
+    }"""
+    onnx.save(onnx.parser.parse_model(text), "model.onnx")
+    said = command("run", "model.onnx", "--value", "rate=16000", "--size", "N=2")
+    assert [line.split()[:2] for line in said.out.splitlines()] == [["name", "shape"], ["x", "2"], ["y", "4"]]
+    said = command("run", "model.onnx", "--value", "rat=16000")
+    assert "error[E6003]: a value is given for 'rat', which is no input" in said.err
+    assert "did you mean 'rate'?" in said.err
+    assert command("compile", "model.onnx", "--value", "rate=8000", "-o", "low.relax").status == 0
+    assert "output  2" in command("run", "low.relax", "--size", "N=2").out
+    assert "the values of low.relax were fixed" in command("run", "low.relax", "--value", "rate=1").err
+    pytest.importorskip("onnxruntime")
+    said = command("diff", "model.onnx", "onnxruntime", "compiled", "--value", "rate=16000", "--size", "N=3")
+    assert "onnxruntime and compiled agree in 1 output" in said.out
+    said = command("bench", "model.onnx", "--value", "rate=8000", "--size", "N=2", "--runs", "2")
+    assert [line.split()[1] for line in said.out.splitlines()[1:]] == ["relax", "onnxruntime"]
+
+
 def test_an_onnx_model_that_is_broken(command, onnx_model):
     onnx_model.write_bytes(onnx_model.read_bytes()[:40])
     said = command("run", "model.onnx")
@@ -237,9 +305,9 @@ def test_hints_of_warnings_are_for_the_shell_too(command, monkeypatch):
 
     def warned(*args):
         emit_warning(warning)
-        return read_module(*args)
+        return read_program(*args)
 
-    monkeypatch.setattr("relax.cli.show.read_module", warned)
+    monkeypatch.setattr("relax.cli.show.read_program", warned)
     assert command("show", "model.py").err == "warning[W7001]: too small\n  = help: --shape x=N\n\n"
 
 

@@ -28,6 +28,14 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         type=named_dims,
         help="dimensions of an input (x=1,3,224,224; a name keeps one open: x=n,3), or a dimension (n=4)",
     )
+    parser.add_argument(
+        "--value",
+        metavar="NAME=VALUE",
+        action="extend",
+        default=[],
+        type=named_values,
+        help="the value of an input, a constant of the program: sr=16000, training=false, axes=[0,2]",
+    )
     parser.add_argument("--entry", metavar="FUNCTION", help="the function to use (default: main, or the only one)")
 
 
@@ -104,6 +112,29 @@ def named_dims(text: str) -> list[tuple[str, tuple[int | str, ...]]]:
     if not pairs or not all((dim.isascii() and dim.isdigit()) or dim.isidentifier() for dim in dims):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=DIMS, such as x=1,3,224,224")
     return [(name, tuple(int(dim) if dim.isdigit() else dim for dim in some)) for name, some in pairs]
+
+
+def named_values(text: str) -> list[tuple[str, Any]]:
+    """Parse values of inputs: ``sr=16000``, ``on=true,scale=0.5``, ``axes=[0,2]`` or ``axes=0,2``."""
+    pairs = [(name.strip(), ",".join(words).strip()) for name, words in named_lists(text)]
+    try:
+        values = [(name, [_number(word) for word in _dims([some])], some) for name, some in pairs]
+    except ValueError:
+        values = []
+    if not values or not all(shown for _, _, shown in values):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE, such as sr=16000 or axes=[0,2]")
+    return [(name, some if len(some) != 1 or shown.startswith("[") else some[0]) for name, some, shown in values]
+
+
+def _number(word: str) -> bool | int | float:
+    """Parse true, false, an integer or a float. Raises ValueError."""
+    truth = {"true": True, "false": False}.get(word.lower())
+    if truth is not None:
+        return truth
+    try:
+        return int(word)
+    except ValueError:
+        return float(word)
 
 
 def _dims(words: Sequence[str]) -> list[str]:

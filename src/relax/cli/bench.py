@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     executable = executable_of(program, options)
     other = None
     if options.model.suffix == ".onnx" and not options.alone and is_installed():
-        other = OnnxRuntime(options.model)
+        other = OnnxRuntime(options.model, dict(options.value))
     rows: list[list[str]] = []
     for chosen, inputs in runs:
         values = [entry.value for entry in inputs]

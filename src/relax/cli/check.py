@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ..expr import Function
 from ..ir import DiagnosticError
-from .arguments import add_building, add_reading, once
+from .arguments import add_building, add_reading
 from .execution import warning_text
 from .failures import FAILURE, SUCCESS
-from .models import check_program, compile_program, read_executable, read_module
+from .models import check_program, compile_program, read_executable, read_program
 
 DESCRIPTION = "Report everything that is wrong with models: syntax, the rules of the language, shapes and dtypes."
 EXAMPLES = """
@@ -65,7 +65,7 @@ def _checked(path: Path, options: argparse.Namespace) -> str:
     if path.suffix == ".relax":
         executable = read_executable(path)
         return f"an executable with {', '.join(executable.entry_points)}"
-    mod = read_module(path, once(options.shape, "--shape"), options.entry)
+    mod = read_program(path, options)
     check_program(mod)
     if options.build:
         compile_program(mod, options)

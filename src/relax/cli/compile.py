@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from ..transform.remove_unused_functions import RemoveUnusedFunctions
-from .arguments import add_building, add_model, once
+from .arguments import add_building, add_model
 from .failures import SUCCESS, UNSUITABLE, failure
-from .models import chosen_entry, compile_program, entry_points, read_module
+from .models import chosen_entry, compile_program, entry_points, read_program
 from .tables import byte_size
 
 DESCRIPTION = "Compile a model to an executable file, which runs where only this package is installed."
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     output: Path = options.output or model.with_suffix(".relax")
     if output.exists() and output.samefile(model):
         raise failure(UNSUITABLE, f"{output} is the model itself", hint="write to another file with -o")
-    mod = read_module(model, once(options.shape, "--shape"), options.entry)
+    mod = read_program(model, options)
     if options.entry is not None:
         mod = RemoveUnusedFunctions([chosen_entry(entry_points(mod), options.entry)])(mod)
     executable = compile_program(mod, options)

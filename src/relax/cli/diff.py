@@ -71,7 +71,9 @@ def run(options: argparse.Namespace) -> int:
         told = _first_difference(one, other, signature.name, inputs, options)
     sys.stdout.write(told + "\n")
     for path in {side.path for side in (first, second) if side.engine == NAME}:
-        sys.stdout.writelines(f"{sentence}\n" for sentence in rounded_otherwise(path, [x.value for x in inputs]))
+        sys.stdout.writelines(
+            f"{sentence}\n" for sentence in rounded_otherwise(path, dict(options.value), [x.value for x in inputs])
+        )
     return FAILURE
 
 
@@ -118,7 +120,7 @@ class _Comparand:
         args = [value.value for value in inputs]
         if self.side.engine == NAME:
             names = inner_values(self.side.path)
-            session = OnnxRuntime(self.side.path, list(names.values()))
+            session = OnnxRuntime(self.side.path, dict(options.value), list(names.values()))
             outputs = observed(lambda *values: tuple(session.run(session.feeds(values))), args).result
             return None if outputs is None else _named(list(names), outputs[-len(names) :])
         telling = None if self.mod is None else probed(self.mod, entry)

@@ -20,9 +20,8 @@ from ..interpreter import Interpreter
 from ..ir import IRModule
 from ..runtime import VirtualMachine
 from ..transform.pipeline import get_pipeline
-from .arguments import once
 from .failures import UNSUITABLE, failure
-from .models import READERS, check_program, compile_program, executable_of, read_model, read_module
+from .models import READERS, check_program, compile_program, executable_of, read_model, read_program
 from .onnx_runtime import NAME, OnnxRuntime
 
 INTERPRETER: Final = "interpreter"
@@ -46,12 +45,12 @@ class Side:
         """Program of the side; None for an executable, or a model that ONNX Runtime reads."""
         if self.engine == NAME or self.path.suffix == ".relax":
             return None
-        return read_module(self.path, once(options.shape, "--shape"), options.entry)
+        return read_program(self.path, options)
 
     def function(self, mod: IRModule | None, entry: str, options: argparse.Namespace) -> Call:
         """Entry point of a program, ready to be called."""
         if self.engine == NAME:
-            return OnnxRuntime(self.path)
+            return OnnxRuntime(self.path, dict(options.value))
         if mod is None:
             return VirtualMachine(executable_of(read_model(self.path, options), options))[entry]
         if self.engine == INTERPRETER:

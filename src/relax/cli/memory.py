@@ -10,7 +10,7 @@ from ..analysis.memory import memory_plan
 from ..transform.pipeline import GRAPH, LOWER, as_pass
 from .arguments import add_model, once, one_size_each
 from .failures import MISFIT_INPUT, SUCCESS, failure
-from .models import chosen_entry, entry_points, read_module
+from .models import chosen_entry, entry_points, read_program
 from .progress import progress
 
 DESCRIPTION = """\
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status."""
-    mod = read_module(options.model, once(options.shape, "--shape"), options.entry)
+    mod = read_program(options.model, options)
     name = chosen_entry(entry_points(mod), options.entry)
     with progress("planning memory"):
         planned = as_pass((*GRAPH, *LOWER), "memory")(mod)

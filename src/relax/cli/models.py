@@ -16,14 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import ENOENT
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..analysis import check_well_formed
 from ..analysis.inplace import check_reuse
 from ..analysis.well_formed import check_normalized
 from ..codegen import resolve
 from ..derive.normalize import normalize_module
-from ..expr import Function, Var
+from ..expr import Function, ShapeExpr, Var
+from ..frontend.given import array_of, did_you_mean
 from ..info.runtime import InfoMaker
 from ..info.text import prim_text
 from ..ir import DiagnosticContext, DiagnosticError, IRModule
@@ -36,6 +37,7 @@ from ..runtime.info import Info
 from ..script import from_source
 from ..struct_info import ShapeStructInfo, TensorStructInfo
 from ..target import Target
+from ..transform.bind_params import BindParams
 from ..transform.bind_symbolic_vars import BindSymbolicVars
 from ..vm import build
 from .arguments import once
@@ -55,6 +57,8 @@ _IMPORTED_IN_PYTHON: Final[Mapping[str, str]] = dict.fromkeys((".pt2", ".pt", ".
 
 Shapes = Mapping[str, Sequence["int | str"]]
 """Dimensions of inputs by name; a single dimension represents itself: ``{"n": (4,)}``."""
+Values = Mapping[str, Any]
+"""Values of inputs by name, as numbers and lists."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,13 @@ class ModelSignature:
 # ------------------------------------------------------------------------------------------ reading
 
 
-def read_module(path: Path, shapes: Shapes | None = None, entry: str | None = None) -> IRModule:
-    """Read the program in a file. Raises DiagnosticError for an unreadable file or an executable."""
+def read_module(
+    path: Path, shapes: Shapes | None = None, entry: str | None = None, values: Values | None = None
+) -> IRModule:
+    """Read the program in a file; inputs with values become constants.
+
+    Raises DiagnosticError for an unreadable file or an executable.
+    """
     if path.suffix == ".relax":
         raise failure(
             UNSUITABLE,
@@ -80,7 +89,12 @@ def read_module(path: Path, shapes: Shapes | None = None, entry: str | None = No
     if reader is None:
         raise _unknown_kind(path) if path.exists() else _unreadable(path, FileNotFoundError(ENOENT, _MISSING))
     with progress(f"reading {path.name}"):
-        return reader(path, shapes or {}, entry)
+        return reader(path, shapes or {}, entry, values or {})
+
+
+def read_program(path: Path, options: argparse.Namespace) -> IRModule:
+    """Read the program in a file with the options of `add_reading`."""
+    return read_module(path, once(options.shape, "--shape"), options.entry, once(options.value, "--value"))
 
 
 def read_executable(path: Path) -> Executable:
@@ -130,12 +144,13 @@ def _text(path: Path) -> str:
         raise failure(UNREADABLE, f"cannot read {path}: it is not UTF-8 text ({error.reason})") from None
 
 
-def _read_script(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
+def _read_script(path: Path, shapes: Shapes, entry: str | None, values: Values) -> IRModule:
     program = from_source(_text(path), name=str(path))
-    return with_shapes(program if isinstance(program, IRModule) else IRModule.from_expr(program), shapes, entry)
+    mod = program if isinstance(program, IRModule) else IRModule.from_expr(program)
+    return with_shapes(with_values(mod, values, entry), shapes, entry)
 
 
-def _read_json(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
+def _read_json(path: Path, shapes: Shapes, entry: str | None, values: Values) -> IRModule:
     try:
         program = load_json(_text(path))
     except ValueError as error:
@@ -146,20 +161,20 @@ def _read_json(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
         program = IRModule.from_expr(program)
     if not isinstance(program, IRModule):
         raise failure(UNREADABLE, f"cannot read {path}: it holds a {type(program).__name__}, expected an IRModule")
-    return with_shapes(program, shapes, entry)
+    return with_shapes(with_values(program, values, entry), shapes, entry)
 
 
-def _read_onnx(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
+def _read_onnx(path: Path, shapes: Shapes, entry: str | None, values: Values) -> IRModule:
     """Import an ONNX model: the importer sets shapes of inputs; sizes of dimensions are set afterwards."""
     sizes = {key: dims for key, dims in shapes.items() if len(dims) == 1 and isinstance(dims[0], int)}
     try:
-        mod = read_onnx(path, {key: dims for key, dims in shapes.items() if key not in sizes})
+        mod = read_onnx(path, {key: dims for key, dims in shapes.items() if key not in sizes}, values)
     except OSError as error:
         raise _unreadable(path, error) from None
     return with_shapes(mod, sizes, entry)
 
 
-READERS: Final[Mapping[str, Callable[[Path, Shapes, str | None], IRModule]]] = {
+READERS: Final[Mapping[str, Callable[[Path, Shapes, str | None, Values], IRModule]]] = {
     ".onnx": _read_onnx,
     ".py": _read_script,
     ".json": _read_json,
@@ -246,6 +261,37 @@ def with_shapes(mod: IRModule, shapes: Shapes, entry: str | None) -> IRModule:
     return BindSymbolicVars(sizes, name)(normalize_module(mod)) if sizes else mod
 
 
+def with_values(mod: IRModule, values: Values, entry: str | None) -> IRModule:
+    """Bind parameters of a program's entry point to values. Raises DiagnosticError for values that do not fit."""
+    if not values:
+        return mod
+    name, function = entry_function(mod, entry)
+    params = {param.name_hint: param for param in function.params}
+    bound: dict[str, Any] = {}
+    problems = DiagnosticContext()
+    for key, value in values.items():
+        with problems.collect():
+            if key not in params:
+                hint = did_you_mean(key, params, "parameters")
+                raise failure(UNSUITABLE, f"--value {key}: {name} has no parameter {key!r}", hint=hint)
+            bound[key] = _bindable(params[key], value)
+    problems.finish()
+    return BindParams(name, bound)(normalize_module(mod))
+
+
+def _bindable(param: Var, value: Any) -> Any:
+    """Convert a value to the kind of a parameter."""
+    info = param.struct_info_
+    if isinstance(info, ShapeStructInfo):
+        return ShapeExpr(cast("list[int]", value if isinstance(value, list) else [value]))
+    if isinstance(info, TensorStructInfo) and not info.dtype.is_void:
+        try:
+            return array_of(value, str(info.dtype))
+        except ValueError as error:
+            raise failure(UNSUITABLE, f"--value {param.name_hint}: {error}") from None
+    return value
+
+
 def _sizes_of(param: Var, dims: Sequence[int | str]) -> dict[str, int]:
     """Values of shape variables from the dimensions of a parameter."""
     info = param.struct_info_
@@ -302,10 +348,11 @@ def _target(text: str | None) -> Target:
 def read_model(path: Path, options: argparse.Namespace) -> IRModule | Executable:
     """Read a model of any kind without compiling it, so that inputs are checked first."""
     if path.suffix != ".relax":
-        return read_module(path, once(options.shape, "--shape"), options.entry)
-    if options.shape:
-        hint = "give --shape when the model is compiled"
-        raise failure(UNSUITABLE, f"the shapes of {path} were fixed when it was compiled", hint=hint)
+        return read_program(path, options)
+    for option, kind in (("shape", "shapes"), ("value", "values")):
+        if getattr(options, option):
+            hint = f"give --{option} when the model is compiled"
+            raise failure(UNSUITABLE, f"the {kind} of {path} were fixed when it was compiled", hint=hint)
     return read_executable(path)
 
 

@@ -11,10 +11,10 @@ from ..ir import IRModule
 from .failures import optional_package
 
 
-def read_onnx(path: Path, shapes: Mapping[str, Sequence[int | str]]) -> IRModule:
+def read_onnx(path: Path, shapes: Mapping[str, Sequence[int | str]], values: Mapping[str, Any]) -> IRModule:
     """Import an ONNX model. Raises DiagnosticError, or OSError if the file cannot be read."""
     optional_package("onnx", "relax[onnx]", "reading an ONNX model")
-    return _frontend().from_onnx(path, shape_dict=dict(shapes) or None)
+    return _frontend().from_onnx(path, shape_dict=dict(shapes) or None, values=dict(values) or None)
 
 
 def variable_name(name: str) -> str:

@@ -8,11 +8,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..frontend.given import array_of
 from ..runtime import NDArray
 from .failures import UNSUITABLE, failure, installed_package, optional_package
 from .onnx_models import variable_name
 
 NAME: Final = "onnxruntime"
+
+_DTYPES: Final[Mapping[str, str]] = {"float": "float32", "double": "float64"}
+"""Dtypes that ONNX Runtime calls otherwise."""
 
 _ERRORS_ONLY: Final = 3
 """ONNX Runtime's log level that suppresses warnings."""
@@ -26,8 +30,9 @@ def is_installed() -> bool:
 class OnnxRuntime:
     """An ONNX Runtime session for one model, callable like a function of the compiled program."""
 
-    def __init__(self, path: Path, extra_outputs: Sequence[str] = ()) -> None:
-        """Load a model; `extra_outputs` are inner values to return after its own outputs."""
+    def __init__(self, path: Path, fixed: Mapping[str, Any], extra_outputs: Sequence[str] = ()) -> None:
+        """Load a model; `fixed` are values of inputs that calls leave out, `extra_outputs` inner values to return after
+        the model's own outputs."""
         if path.suffix != ".onnx":
             raise failure(UNSUITABLE, f"ONNX Runtime runs .onnx files, not {path}")
         self._package = optional_package(NAME, NAME, "comparing with ONNX Runtime")
@@ -39,13 +44,18 @@ class OnnxRuntime:
             self._session = self._package.InferenceSession(source, options, providers=providers)
         except Exception as error:  # noqa: BLE001 (its errors have no class of their own)
             raise failure(UNSUITABLE, f"ONNX Runtime cannot load {path}: {_first_line(error)}") from None
-        self._names: list[str] = [entry.name for entry in self._session.get_inputs()]
+        self._fixed: dict[str, Any] = {}
+        for entry in [*self._session.get_inputs(), *self._session.get_overridable_initializers()]:
+            if entry.name in fixed:
+                word = str(entry.type).removeprefix("tensor(").removesuffix(")")
+                self._fixed[entry.name] = array_of(fixed[entry.name], _DTYPES.get(word, word))
+        self._names: list[str] = [entry.name for entry in self._session.get_inputs() if entry.name not in fixed]
 
     def feeds(self, values: Sequence[Any]) -> Mapping[str, Any]:
         """Inputs by name, for ONNX Runtime."""
         if len(values) != len(self._names):
             raise failure(UNSUITABLE, f"ONNX Runtime takes {len(self._names)} inputs, the program {len(values)}")
-        return {name: _array(value) for name, value in zip(self._names, values, strict=True)}
+        return self._fixed | {name: _array(value) for name, value in zip(self._names, values, strict=True)}
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
         """The outputs, in order."""
@@ -72,7 +82,7 @@ def inner_values(path: Path) -> dict[str, str]:
     return {variable_name(name): name for name in names}
 
 
-def rounded_otherwise(path: Path, values: Sequence[Any]) -> list[str]:
+def rounded_otherwise(path: Path, fixed: Mapping[str, Any], values: Sequence[Any]) -> list[str]:
     """Sentences on the Resize nodes of a model whose sizes ONNX Runtime rounds otherwise than the standard's reference.
 
     ONNX Runtime multiplies a size and its scale in float32 before it rounds down: 10 × 2.3 is 23, and not 22.
@@ -84,7 +94,7 @@ def rounded_otherwise(path: Path, values: Sequence[Any]) -> list[str]:
     computed = {name for node in model.graph.node for name in node.output}
     used = dict.fromkeys(name for node in nodes for name in (node.input[0], _scales_of(node), node.output[0]))
     inner = [name for name in used if name in computed and name not in outputs]
-    session = OnnxRuntime(path, inner)
+    session = OnnxRuntime(path, fixed, inner)
     feeds = session.feeds(values)
     known = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     known |= feeds

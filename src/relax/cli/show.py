@@ -11,11 +11,11 @@ from ..expr import Function
 from ..ir import IRModule
 from ..script.highlight import print_highlighted
 from ..transform.pipeline import get_pipeline
-from .arguments import add_model, once
+from .arguments import add_model
 from .failures import SUCCESS, UNSUITABLE, failure
 from .graph import graphs_of
 from .graph_page import graph_page
-from .models import read_executable, read_module
+from .models import read_executable, read_program
 from .progress import progress
 
 DESCRIPTION = "Print a model, highlighted on a terminal; or draw its dataflow as a page that zooms and searches."
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
             raise failure(UNSUITABLE, f"{model} is an executable; it can only be printed as a whole", hint=hint)
         print_highlighted(read_executable(model).as_text().rstrip("\n"))
         return SUCCESS
-    mod = read_module(model, once(options.shape, "--shape"), options.entry)
+    mod = read_program(model, options)
     if options.pipeline is not None or options.machine is not None:
         mod = get_pipeline(options.pipeline or "default")(mod)
     if options.function is not None:

@@ -2,6 +2,7 @@
 
     mod = from_onnx("model.onnx")                                 # open dimensions are symbolic
     mod = from_onnx(model, shape_dict={"x": ["n", 3, 224, 224]})
+    mod = from_onnx(model, values={"sr": 16000})                  # the input sr is a constant
 
 The module has one function that is visible from outside, ``main``: the inputs of the model in order, then, if asked
 for, its parameters. It returns the output, or a tuple of the outputs. Variables have the names of ONNX's values, and
@@ -24,7 +25,7 @@ from ...block_builder import BlockBuilder
 from ...expr import Constant, ShapeExpr, Tuple, Var
 from ...ir import DataType, Diagnostic, DiagnosticError, IRModule, RelaxExpr, StoredArray, StructInfo
 from ...ir.stored import digest_beside
-from ...prim import Add, FloorDiv, Mul, PrimExpr, Sub, const
+from ...prim import Add, FloorDiv, IntImm, Mul, PrimExpr, Sub, const, simplify
 from ...prim.expr import BinaryExpr, binary
 from ...prim.expr import Var as PrimVar
 from ...runtime.nd import NDArray
@@ -32,8 +33,9 @@ from ...runtime.nd import array as nd_array
 from ...runtime.sizes import is_size
 from ...struct_info import ObjectStructInfo, TensorStructInfo
 from ...transform import ConvertToDataflow
+from ..given import array_of, did_you_mean
 from .emitter import Emitter, identifier
-from .graph import GraphReader, Names, opsets_of
+from .graph import GraphReader, Names, constant_of, opsets_of
 from .model import Stored, broken, dtype_name, load_model, to_array
 from .objects import lowered, type_of_proto
 from .validity import check_structure
@@ -60,6 +62,7 @@ def from_onnx(
     opset: int | None = None,
     keep_params_in_input: bool = False,
     sanitize_input_names: bool = True,
+    values: Mapping[str, Any] | None = None,
 ) -> IRModule:
     """An IRModule of an ONNX model.
 
@@ -83,6 +86,10 @@ def from_onnx(
         of the function (see `relax.frontend.detach_params`), and ``num_input`` counts the inputs.
     sanitize_input_names
         True makes identifiers of the names of inputs.
+    values
+        Values of inputs by name: numbers, lists or arrays. Such an input is a constant of the program and no parameter
+        of ``main``; what depends on it alone is computed now, so that an `If` on it becomes one of its branches. A
+        dimension that the model declares by name has the size that it has in the value.
 
     Returns
     -------
@@ -106,20 +113,21 @@ def from_onnx(
         model = onnx.helper.make_model(model)
     if not isinstance(model, ModelProto):  # type: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"from_onnx: expected a ModelProto, a GraphProto or a path, found {type(model).__name__}")
-    _check_types(shape_dict, dtype_dict, opset)
-    importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset)
+    _check_types(shape_dict, dtype_dict, opset, values)
+    importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset, values or {})
     if not keep_params_in_input:
         digest_beside(stored.values())  # `build` looks for a program that it built before
     importer.stored = {model.graph.initializer[index].name: array for index, array in stored.items()}
     return importer.run(keep_params_in_input, sanitize_input_names)
 
 
-def _check_types(shape_dict: object, dtype_dict: object, opset: object) -> None:
+def _check_types(shape_dict: object, dtype_dict: object, opset: object, values: object) -> None:
     """Raise TypeError for an argument of another kind."""
     for name, value, kinds, expected in (
         ("shape_dict", shape_dict, (Mapping, type(None)), "a dictionary of shapes by names of inputs"),
         ("dtype_dict", dtype_dict, (str, Mapping), "a dtype, or a dictionary of dtypes by names of inputs"),
         ("opset", opset, (int, type(None)), "a number"),
+        ("values", values, (Mapping, type(None)), "a dictionary of values by names of inputs"),
     ):
         if not isinstance(value, kinds) or isinstance(value, bool):
             raise TypeError(f"from_onnx: {name} is {expected}, found {type(value).__name__}")
@@ -129,13 +137,19 @@ class _Importer:
     """The import of one model."""
 
     def __init__(
-        self, model: ModelProto, name: str, shapes: Shapes, dtypes: str | Mapping[str, str], opset: int | None
+        self,
+        model: ModelProto,
+        name: str,
+        shapes: Shapes,
+        dtypes: str | Mapping[str, str],
+        opset: int | None,
+        values: Mapping[str, Any],
     ) -> None:
         self.graph, self.name = model.graph, name
         if not model.graph.output:
             raise broken("the model has no graph with outputs", name, "is it complete, and binary ONNX?")
         check_structure(model, name)
-        self.shapes, self.dtypes = shapes, dtypes
+        self.shapes, self.dtypes, self.values = shapes, dtypes, values
         self.opsets = opsets_of(model.opset_import)
         self.opsets[""] = self.opsets.get("", onnx.defs.onnx_opset_version()) if opset is None else opset
         self.functions = {(f.domain, f.name): f for f in model.functions}
@@ -144,10 +158,18 @@ class _Importer:
         """Initializers whose elements are in a file, by their names."""
         initialized = {tensor.name for tensor in self.graph.initializer}
         self.inputs = [item for item in self.graph.input if item.name not in initialized]
+        self.fixed_sizes: dict[str, int] = {}
+        """Sizes of dimensions that the given values have, by the names of the dimensions."""
         self._check_arguments()
+        self._declare_sizes()
+        self.fixed = {item.name: self._fixed(item) for item in self.graph.input if item.name in values}
+        self.inputs = [item for item in self.inputs if item.name not in self.fixed]
+        for item in self.graph.input:
+            if item.name in self.fixed:
+                self._check_shape(item)
 
     def _check_arguments(self) -> None:
-        """Report an invalid opset, invalid shapes, and shapes for inputs that do not exist."""
+        """Report an invalid opset, invalid shapes, and shapes and values for inputs that do not exist."""
         names = [item.name for item in self.inputs]
         if len(set(names)) < len(names):
             raise broken("two inputs have one name", self.name)
@@ -158,11 +180,17 @@ class _Importer:
         for key, shape in shapes.items():
             if key not in names:
                 message = f"a shape is given for {key!r}, which is no input of the model"
-                raise self._misfit(message, f"the inputs are {', '.join(names)}")
+                raise self._misfit(message, did_you_mean(key, names, "inputs"))
             if isinstance(shape, str) or not isinstance(shape, Sequence):
                 message = f"shape_dict gives {shape!r} for {key!r}, which is no shape"
                 raise self._misfit(message, 'a shape is a list: ["n", 4]')
-
+        inputs = [item.name for item in self.graph.input]
+        for key in self.values:
+            if key not in inputs:
+                message = f"a value is given for {key!r}, which is no input of the model"
+                raise self._misfit(message, did_you_mean(key, inputs, "inputs"))
+            if key in shapes:
+                raise self._misfit(f"a value and a shape are given for {key!r}", "leave out the shape")
         self._check_dtypes(names)
 
     def _check_dtypes(self, names: Sequence[str]) -> None:
@@ -172,7 +200,7 @@ class _Importer:
         for key in self.dtypes:
             if key not in names:
                 message = f"dtype_dict names {key!r}, which is no input of the model"
-                raise self._misfit(message, f"the inputs are {', '.join(names)}")
+                raise self._misfit(message, did_you_mean(key, names, "inputs"))
         for item in self.inputs:
             tensor = item.type.tensor_type
             if item.name in self.dtypes and tensor.elem_type:
@@ -190,11 +218,11 @@ class _Importer:
         emitter = Emitter(builder)
         reader = GraphReader(emitter, self.name, self.opsets, self.functions)
         reader.check_supported(self.graph)
-        self._declare_sizes()
         inputs = [self._parameter(item, sanitize) for item in self.inputs]
         emitter.inputs = {item.name: var.struct_info for item, var in zip(self.inputs, inputs, strict=True)}
         names: Names = {item.name: self._value(item, var) for item, var in zip(self.inputs, inputs, strict=True)}
         names.update((key, Constant(array)) for key, array in self.stored.items())
+        names.update((key, constant_of(array, emitter)) for key, array in self.fixed.items())
         params = self._kept(names) if keep_params else {}
         attrs: dict[str, Any] = {"num_input": len(inputs)}
         if keep_params:
@@ -209,6 +237,8 @@ class _Importer:
         """The initializers that become parameters of the function, with their values."""
         params: dict[Var, NDArray] = {}
         for tensor in self.graph.initializer:
+            if tensor.name in self.fixed:
+                continue
             stored = self.stored.get(tensor.name)
             array = to_array(tensor, self.name) if stored is None else stored.array()
             if array.dtype.kind in "OSUibu" or array.size <= _SMALL:
@@ -231,9 +261,45 @@ class _Importer:
 
     # -- inputs
 
+    def _fixed(self, item: ValueInfoProto) -> Any:
+        """The given value of an input as an array. Raises DiagnosticError if it does not fit the declaration."""
+        where = f"{self.name}: input {item.name!r}"
+        tensor = item.type.tensor_type
+        if item.type.WhichOneof("value") not in ("tensor_type", None):
+            raise self._misfit(
+                f"a value is given for {item.name!r}, which is no tensor", "only tensors are given as values"
+            )
+        dtype = dtype_name(tensor.elem_type, where) if tensor.elem_type else self._default_dtype(item.name)
+        try:
+            array = array_of(self.values[item.name], dtype)
+        except ValueError as error:
+            message = f"the value of {item.name!r} does not fit: {error}"
+            raise self._misfit(message, f"the model declares {dtype}") from None
+        if tensor.HasField("shape") and len(tensor.shape.dim) != array.ndim:
+            message = (
+                f"the value of {item.name!r} has the shape {array.shape}, expected {len(tensor.shape.dim)} dimensions"
+            )
+            raise self._misfit(message, f"the model declares the shape {_shape_text(item)}")
+        for size, dim in zip(array.shape, map(_declared, tensor.shape.dim), strict=False):
+            if isinstance(dim, str) and dim and self._expression(dim) is None:
+                self.fixed_sizes.setdefault(dim, size)
+        return array
+
+    def _check_shape(self, item: ValueInfoProto) -> None:
+        """Raise DiagnosticError if the shape of a given value contradicts its declaration, or the other values."""
+        shape, hint = self.fixed[item.name].shape, f"the model declares the shape {_shape_text(item)}"
+        for axis, (size, dim) in enumerate(zip(shape, self._declared(item), strict=False)):
+            expected = const(size, "int64") if dim == "" else simplify(self._dim(dim, ""))
+            if not isinstance(expected, IntImm):
+                message = f"the value of {item.name!r} has the size {size} in dimension {axis}, which depends on others"
+                raise self._misfit(message, f"{hint}; shape_dict gives sizes of other inputs")
+            if size != expected.value:
+                message = f"the value of {item.name!r} has the shape {shape}: dimension {axis} must be {expected.value}"
+                raise self._misfit(message, hint)
+
     def _declare_sizes(self) -> None:
-        """Make a shape variable for each name that is a dimension of an input."""
-        for item in self.inputs:
+        """Make a shape variable for each name that is a dimension of an input, also of one with a given value."""
+        for item in self.graph.input:
             for dim in self._declared(item):
                 if isinstance(dim, str) and dim.isidentifier():
                     self._size(dim)
@@ -288,6 +354,8 @@ class _Importer:
         if isinstance(dim, PrimExpr):
             return dim
         if isinstance(dim, str):
+            if dim in self.fixed_sizes:
+                return const(self.fixed_sizes[dim], "int64")
             expression = self._expression(dim)
             return self._size(dim or name) if expression is None else expression
         if not isinstance(dim, bool) and isinstance(dim, Integral) and is_size(int(dim)):
@@ -306,13 +374,19 @@ class _Importer:
     def _evaluate(self, term: ast.expr) -> PrimExpr:
         match term:
             case ast.Name(name):
-                return self.sizes[name]
+                return const(self.fixed_sizes[name], "int64") if name in self.fixed_sizes else self.sizes[name]
             case ast.Constant(int() as value):
                 return const(value, "int64")
             case ast.BinOp(left, operator, right) if type(operator) in _OPERATIONS:
                 return binary(_OPERATIONS[type(operator)], self._evaluate(left), self._evaluate(right))
             case _:
                 raise ValueError(type(term).__name__)
+
+
+def _shape_text(item: ValueInfoProto) -> str:
+    """Return the declared shape of an input: ``(N, 4, ?)``."""
+    dims = map(_declared, item.type.tensor_type.shape.dim)
+    return f"({', '.join('?' if dim == '' else str(dim) for dim in dims)})"
 
 
 def _declared(dim: Any) -> int | str:
