@@ -348,7 +348,12 @@ class Interpreter:
         if isinstance(function, Closure):
             return import_value(function.machine.call_raw(function, args))
         if isinstance(function, FunctionType):  # a builtin, which takes and gives values as they are
-            return function(*args)
+            try:
+                return function(*args)
+            except Exception as error:
+                if any(entry.program_errors for entry in BUILTINS.values() if entry.function is function):
+                    self._foreign = error
+                raise
         if not isinstance(function, tvm_ffi.Function):
             raise TypeError(f"cannot call {kind_of(function)}")
         try:

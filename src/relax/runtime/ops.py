@@ -206,6 +206,12 @@ def assert_op(condition: Any, format: str = "", *values: Any) -> None:
         raise AssertionError(f"Assertion Failed: {text}" if text else "Assertion Failed")
 
 
+@builtin("relax.run.fail", program_errors=True)
+def fail(message: str) -> Any:
+    """Raise ValueError: the program has come to a place whose operators do not fit their operands."""
+    raise ValueError(message)
+
+
 def truth(value: Any, context: str) -> bool:
     """The value of a condition: a bool scalar, as a prim value or as a tensor of rank 0.
 

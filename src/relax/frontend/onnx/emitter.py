@@ -8,17 +8,17 @@ tell a size, a match_cast binds a new shape variable.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from ... import op
 from ...block_builder import BlockBuilder
-from ...expr import Call, Constant, If, PrimValue, ShapeExpr, Tuple, TupleGetItem, is_leaf
+from ...expr import Call, Constant, If, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var, is_leaf
 from ...info.text import struct_info_text
 from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, StoredArray, StructInfo
 from ...op import operator_of
@@ -34,6 +34,9 @@ from .model import dtype_name
 from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, Subgraph, TensorType, Value
 from .values import Sequence as SequenceValue
 from .wire import LARGE
+
+Outputs: TypeAlias = "tuple[str, ...]"
+"""Names of the results of a node."""
 
 _NO_SIZES: Mapping[int, PrimExpr] = MappingProxyType({})
 
@@ -53,6 +56,21 @@ LARGEST = (1 << 31) - 1
 
 GREATEST = (1 << 63) - 1
 """The greatest number that a scalar expression of int64 holds."""
+
+
+class OpenRankError(DiagnosticError):
+    """A rank must be known at import time and depends on the branch that runs.
+
+    `sources` are the keys of the `If` nodes whose branches have different ranks; see `Emitter.note_open_rank`.
+    """
+
+    def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic], sources: frozenset[Outputs]) -> None:
+        super().__init__(diagnostics)
+        self.sources = sources
+
+    def placed(self, span: Span | None) -> OpenRankError:
+        """The same errors, with `span` for those without one."""
+        return OpenRankError(super().placed(span).diagnostics, self.sources)
 
 
 class SubgraphReader(Protocol):
@@ -79,7 +97,8 @@ class Emitter:
         self.inputs: dict[str, StructInfo] = {}
         """The inputs of the model."""
         self._signed: set[PrimVar] = set()
-        self._open_ranks: list[str] = []
+        self._open_ranks: dict[Var, frozenset[Outputs]] = {}
+        self._rank_notes: dict[Outputs, list[str]] = {}
         self.reader: SubgraphReader
         """The reader of graphs, for converters of nodes that hold some."""
 
@@ -142,7 +161,12 @@ class Emitter:
     def _bind(self, expr: RelaxExpr, name: str, sizes: Mapping[int, PrimExpr] = _NO_SIZES) -> RelaxExpr:
         if expr.span is None and isinstance(expr, (Call, TupleGetItem, If)):
             expr = expr.replace(span=self.span)
-        return self.sized(self.builder.emit(expr, identifier(name)), name, sizes)
+        value = self.builder.emit(expr, identifier(name))
+        if self._open_ranks:
+            sources = self._sources(expr)
+            if sources:
+                self._open_ranks[value] = sources
+        return self.sized(value, name, sizes)
 
     def _computed(self, call: Call) -> RelaxExpr | None:
         """The result of a call on constants, where computing it now gives the bits it would have when run."""
@@ -208,14 +232,35 @@ class Emitter:
         """The rank of a tensor. Raises DiagnosticError if it is not known."""
         ndim = self.info(x).ndim
         if ndim == -1:
-            hint = "give the shape of the model's inputs"
-            raise self.shape_error("the rank of an input is not known", hint, notes=self._open_ranks)
+            raise self.open_rank(x, "the rank of an input is not known")
         return ndim
 
-    def note_open_rank(self, index: int, ranks: Sequence[int]) -> None:
-        """Note that the branches of the node give different ranks for an output: a later error may stem from it."""
+    def open_rank(self, x: RelaxExpr, message: str) -> OpenRankError:
+        """An error at the node being converted, which needs the rank of a tensor; to be raised."""
+        sources = self._sources(x)
+        notes = [note for source in sorted(sources) for note in self._rank_notes.get(source, ())]
+        error = self.shape_error(message, "give the shape of the model's inputs", notes=notes)
+        return OpenRankError(error.diagnostics, sources)
+
+    def note_open_rank(self, result: RelaxExpr, index: int, ranks: Sequence[int]) -> None:
+        """Note that the branches of the node have different ranks for an output of its `result`, a variable."""
         alternatives = " or ".join(map(str, ranks))
-        self._open_ranks.append(f"the branches of {self.title} give output {index} {alternatives} dimensions")
+        note = f"the branches of {self.title} give output {index} {alternatives} dimensions"
+        self._rank_notes.setdefault(self.outputs, []).append(note)
+        if isinstance(result, Var):
+            self._open_ranks[result] = self._sources(result) | {self.outputs}
+
+    def _sources(self, x: RelaxExpr) -> frozenset[Outputs]:
+        """The `If` nodes on which the rank of a leaf may depend."""
+        match x:
+            case Var():
+                return self._open_ranks.get(x, frozenset())
+            case Tuple(fields) | Call(_, fields):
+                return frozenset[Outputs]().union(*map(self._sources, fields))
+            case TupleGetItem(value):
+                return self._sources(value)
+            case _:
+                return frozenset()
 
     def dims(self, x: RelaxExpr) -> Dims:
         """The dimensions of a tensor. Raises DiagnosticError if its rank is not known."""

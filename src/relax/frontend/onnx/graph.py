@@ -33,6 +33,10 @@ from .values import Sequence as SequenceValue
 Names: TypeAlias = MutableMapping[str, "Value | None"]
 """The values of a graph by name."""
 
+IndexedNode: TypeAlias = tuple[int, NodeProto]
+"""A node with its index in its graph."""
+
+_IF = "", "If"
 _LARGE = 1 << 18
 """Number of elements from which constants are copied by several threads."""
 
@@ -51,20 +55,26 @@ class GraphReader:
         emitter.reader = self
         self._place: Span | None = None
         self._expanding: list[tuple[str, str]] = []
+        self._unsupported: list[Diagnostic] = []
 
     # -- what cannot be read
 
     def check_supported(self, graph: GraphProto) -> None:
-        """Raise DiagnosticError listing every unsupported operator of all nodes."""
-        missing: dict[tuple[str, str], list[tuple[int, NodeProto]]] = {}
+        """Raise DiagnosticError listing every unsupported operator of all nodes.
+
+        If only branches of `If` nodes have some, the error is raised when such a branch is read, which may be never.
+        """
+        missing: dict[tuple[str, str], list[IndexedNode]] = {}
+        in_branches: dict[tuple[str, str], list[IndexedNode]] = {}
         broken_nodes: list[Diagnostic] = []
-        pending = [(graph.node, self.opsets)]
-        seen: set[tuple[str, str]] = set()
+        pending = [(graph.node, self.opsets, missing)]
+        seen: set[tuple[Any, ...]] = set()
         while pending:
-            nodes, opsets = pending.pop()
+            nodes, opsets, found = pending.pop()
             for index, node in enumerate(nodes):
                 key = domain_of(node), node.op_type
-                pending += [(inner.node, opsets) for a in node.attribute for inner in subgraphs_of(a)]
+                inside = in_branches if key == _IF else found
+                pending += [(inner.node, opsets, inside) for a in node.attribute for inner in subgraphs_of(a)]
                 function = self.functions.get(key)
                 signature = (
                     self.signatures.get(*key, opsets.get(key[0], 1))
@@ -76,20 +86,24 @@ class GraphReader:
                         Diagnostic("E6002", f"{node_title(node)}: {problem}", node_span(self.name, index, node))
                     )
                 if key in self.functions:
-                    if key not in seen:
-                        seen.add(key)
-                        pending.append((self.functions[key].node, opsets_of(self.functions[key].opset_import)))
+                    if (key, found is missing) not in seen:
+                        seen.add((key, found is missing))
+                        function = self.functions[key]
+                        pending.append((function.node, opsets_of(function.opset_import), found))
                 elif not self._importable(key, opsets):
-                    missing.setdefault(key, []).append((index, node))
-        unsupported = [self._missing(key, nodes) for key, nodes in missing.items()]
-        if unsupported or broken_nodes:
-            raise DiagnosticError([*unsupported, *broken_nodes])
+                    found.setdefault(key, []).append((index, node))
+        refuses = bool(missing or broken_nodes)
+        for key, nodes in in_branches.items():
+            missing.setdefault(key, []).extend(nodes)
+        self._unsupported = [self._missing(key, nodes) for key, nodes in missing.items()]
+        if refuses:
+            raise DiagnosticError([*self._unsupported, *broken_nodes])
 
     def _importable(self, key: tuple[str, str], opsets: Mapping[str, int]) -> bool:
         opset = opsets.get(key[0], 1)
         return registry.find(*key, opset) is not None or standard_function(*key, opset) is not None
 
-    def _missing(self, key: tuple[str, str], nodes: list[tuple[int, NodeProto]]) -> Diagnostic:
+    def _missing(self, key: tuple[str, str], nodes: list[IndexedNode]) -> Diagnostic:
         domain, op_type = key
         is_known_domain = domain in ("", "ai.onnx.ml", "com.microsoft") or domain in self.opsets
         shown = f"{domain}.{op_type}" if domain else op_type
@@ -206,7 +220,7 @@ class GraphReader:
                 return results
         body = standard_function(*key, emitter.opset, node, lambda: context_types(inputs))
         if body is None:
-            raise DiagnosticError(self._missing(key, [(0, node)]))
+            raise DiagnosticError(self._unsupported or self._missing(key, [(0, node)]))
         return self._expand(body, node, inputs, names, {**opsets, **opsets_of(body.opset_import)})
 
     def _input(self, name: str, names: Names) -> Value | None:
@@ -377,7 +391,7 @@ def _bind_attributes(node: NodeProto, given: Mapping[str, Any]) -> None:
     node.attribute.extend(bound)
 
 
-def in_order(nodes: Sequence[NodeProto], inputs: Set[str], model: str) -> list[tuple[int, NodeProto]]:
+def in_order(nodes: Sequence[NodeProto], inputs: Set[str], model: str) -> list[IndexedNode]:
     """Nodes with their numbers, each after those whose outputs it reads: their own order, if that is one.
 
     `inputs` are the names of the graph's inputs and initializers. Raises DiagnosticError if nodes depend on each other

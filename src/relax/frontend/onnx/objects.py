@@ -102,6 +102,11 @@ def united(a: ValueType | None, b: ValueType | None) -> ValueType | None:
             return a
 
 
+def is_numeric(kind: ValueType | None) -> bool:
+    """True for the type of a tensor of numbers."""
+    return isinstance(kind, TensorType) and kind.dtype != "string"
+
+
 def is_strings(value: Value | None) -> bool:
     """True for a tensor of strings."""
     return isinstance(value, Strings) or (
@@ -177,7 +182,7 @@ def strings_dims(g: Emitter, value: Value) -> Dims:
         return tuple(Elements.of(list(value.array.shape)).flat)
     kind = type_of(g, value)
     if not isinstance(kind, TensorType) or kind.ndim < 0:
-        raise g.error("the rank of a tensor of strings is not known")
+        g.unsupported("a tensor of strings whose rank is not known")
     shape = run(g, "strings_shape", lowered(g, value), info=ShapeStructInfo(ndim=kind.ndim))
     dims = [g.fresh_dim("strings", axis) for axis in range(kind.ndim)]
     g.builder.match_cast(shape, ShapeStructInfo(ShapeExpr(dims).values))

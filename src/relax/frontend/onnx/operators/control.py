@@ -18,43 +18,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import NoneType
 from typing import Any, TypeAlias
 
 from .... import op
-from ....expr import Call, Constant, If, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
+from ....expr import Call, Constant, PrimValue, ShapeExpr, TupleGetItem, Var
 from ....ir import RelaxExpr, StructInfo
-from ....op.known import known_struct_info
 from ....prim import IntImm, PrimExpr, const, free_vars
 from ....prim.expr import Var as PrimVar
 from ....struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo
 from ...building import bind_loop
+from ..branches import chosen, condition, scalar_condition
 from ..emitter import FAR, Emitter
-from ..objects import lowered, raised, run, type_of, type_of_proto, united
+from ..objects import is_numeric, lowered, raised, run, type_of, type_of_proto, united
 from ..registry import converter
-from ..values import (
-    Elements,
-    Ints,
-    Object,
-    Optional,
-    OptionalType,
-    Strings,
-    Subgraph,
-    Tensor,
-    TensorType,
-    Value,
-    ValueType,
-)
+from ..values import Elements, Ints, Object, Optional, Strings, Subgraph, Tensor, Value, ValueType
 from ..values import Sequence as SequenceValue
 
 
 @converter("If")
 def if_(g: Emitter, cond: Value, *, then_branch: Subgraph, else_branch: Subgraph) -> Sequence[Any]:
-    chosen = g.elements(cond)
-    truth = None if chosen is None or chosen.array.size != 1 else g.is_true(chosen.flat[0])
-    if truth is not None:
-        return g.reader.read_subgraph(then_branch if truth else else_branch, [])
-    test = _scalar(g, g.tensor(cond, "cond"))
+    test = condition(g, cond)
+    if isinstance(test, bool):
+        return g.reader.read_subgraph(then_branch if test else else_branch, [])
     graphs = then_branch, else_branch
     if len(then_branch.graph.output) != len(else_branch.graph.output):
         raise g.error("its branches have different numbers of outputs", code="E6002")
@@ -62,47 +49,8 @@ def if_(g: Emitter, cond: Value, *, then_branch: Subgraph, else_branch: Subgraph
         united(*(type_of_proto(graph.graph.output[i].type) for graph in graphs))
         for i in range(len(then_branch.graph.output))
     ]
-    branches: list[Any] = []
-    ranks: list[list[int]] = [[] for _ in declared]
-    types: list[ValueType | None] = list(declared)
-    for graph, holds in zip(graphs, (True, False), strict=True):
-        with g.branch() as branch, g.builder.given(test, holds):
-            values = g.reader.read_subgraph(graph, [])
-            results = [lowered(g, value) for value in values]
-            for seen, result in zip(ranks, results, strict=True):
-                seen.extend(_known_rank(result))
-            branches.append(branch.finish(_together(results)))
-            types = [
-                united(kind, OptionalType(None) if value is None else type_of(g, value))
-                for kind, value in zip(types, values, strict=True)
-            ]
-    for index, seen in enumerate(ranks):
-        if len(set(seen)) > 1:
-            g.note_open_rank(index, seen)
-    result = g.emit(If(test, *branches), next(filter(None, g.outputs), ""))
-    count = len(declared)
-    fields = [result] if count == 1 else [TupleGetItem(result, index) for index in range(count)]
-    return [
-        field if _is_tensor(kind) else raised(g, g.emit(field), kind) for field, kind in zip(fields, types, strict=True)
-    ]
-
-
-def _known_rank(value: RelaxExpr) -> list[int]:
-    info = known_struct_info(value)
-    return [info.ndim] if isinstance(info, TensorStructInfo) and info.ndim >= 0 else []
-
-
-def _is_tensor(kind: ValueType | None) -> bool:
-    return isinstance(kind, TensorType) and kind.dtype != "string"
-
-
-def _scalar(g: Emitter, cond: RelaxExpr) -> RelaxExpr:
-    """A condition as a bool tensor without dimensions; ONNX also allows one element."""
-    return cond if g.ndim(cond) == 0 else g.emit(op.reshape(cond, ShapeExpr([])))
-
-
-def _together(values: Sequence[RelaxExpr]) -> RelaxExpr:
-    return values[0] if len(values) == 1 else Tuple(values)
+    read = g.reader.read_subgraph
+    return chosen(g, test, (partial(read, then_branch, ()), partial(read, else_branch, ())), declared)
 
 
 # ------------------------------------------------------------------------------------- loops
@@ -143,9 +91,9 @@ def loop(g: Emitter, M: Value | None, cond: Value | None, *v_initial: Value | No
             for value, kind in zip(rest[:count], types, strict=True)
         ]
         slices = [g.tensor(value, "an output of the body") for value in rest[count:]]
-        return LoopStep(None if always else _scalar(g, going), new, slices)
+        return LoopStep(None if always else scalar_condition(g, going), new, slices)
 
-    first = None if cond is None else _scalar(g, g.tensor(cond, "cond"))
+    first = None if cond is None else scalar_condition(g, g.tensor(cond, "cond"))
     if isinstance(first, Constant) and bool(first.data):
         first = None
     initial = [
@@ -161,7 +109,7 @@ def _state_type(g: Emitter, value: Value | None, declared: Any) -> ValueType | N
     """The type of a state that is no tensor of numbers, None for one that is."""
     if not isinstance(value, (Object, Optional, SequenceValue, Strings, NoneType)):
         kind = type_of_proto(declared.type)
-        return None if kind is None or _is_tensor(kind) else kind
+        return None if kind is None or is_numeric(kind) else kind
     return united(type_of_proto(declared.type), None if value is None else type_of(g, value))
 
 
@@ -331,7 +279,8 @@ class _Loop:
             return old
         if old.dtype != new.dtype or old.ndim != new.ndim or old.dims is None or new.dims is None:
             actual = f"{old.dtype} of rank {old.ndim}, then {new.dtype} of rank {new.ndim}"
-            raise g.error(f"the dtype and rank of a loop's state {index} must not change, found {actual}")
+            message = f"the dtype and rank of a loop's state {index} must not change, found {actual}"
+            raise g.error(message, code="E6001")
         own = self._own
         same = [a in own or g.is_true(a.equal(b)) for a, b in zip(old.dims, new.dims, strict=True)]
         if all(same):

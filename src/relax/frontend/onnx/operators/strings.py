@@ -37,7 +37,7 @@ def _operand(g: Emitter, value: Value, name: str = "input") -> RelaxExpr:
 def _rank(g: Emitter, value: Value) -> int:
     ndim = ndim_of(g, value)
     if ndim < 0:
-        raise g.error("the rank of a tensor of strings is not known")
+        g.unsupported("a tensor of strings whose rank is not known")
     return ndim
 
 

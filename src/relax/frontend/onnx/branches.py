@@ -1,0 +1,117 @@
+"""Alternatives of which one runs: the branches of an If, and what follows them.
+
+A branch whose nodes do not fit their inputs raises when it runs, with the message of the diagnostic::
+
+    if rate == 16000:                    if rate == 16000:
+        y = conv(x, w)                       y = conv(x, w)
+    else:                                else:
+        y = conv(x, v)    # E3102            y = R.call_pure_packed("relax.run.fail", "conv2d: …", sinfo_args=…)
+
+So a model is imported that has branches for other inputs than those it is called with. Both branches must not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from ... import op
+from ...expr import If, PrimValue, SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem
+from ...ir import DiagnosticError, RelaxExpr, StructInfo
+from ...op.known import known_struct_info
+from ...struct_info import TensorStructInfo
+from .emitter import Emitter, OpenRankError
+from .objects import is_numeric, lowered, raised, type_of, united
+from .values import OptionalType, Value, ValueType
+
+Reader: TypeAlias = Callable[[], "Sequence[Value | None]"]
+"""A function that reads nodes into the open block and returns the values of an alternative."""
+
+_MISFITS = ("E3", "E6003", "E6004")
+"""Prefixes of the codes of nodes that do not fit their inputs."""
+
+
+def condition(g: Emitter, cond: Value) -> bool | RelaxExpr:
+    """Return the condition of an If: a truth value if it can be decided, else a scalar of the program."""
+    elements = g.elements(cond)
+    if elements is not None and elements.array.size == 1:
+        (element,) = elements.flat
+        truth = g.is_true(element)
+        if truth is not None:
+            return truth
+        if element.dtype.is_bool:
+            return PrimValue(element)  # which tells each branch what holds of sizes
+    return scalar_condition(g, g.tensor(cond, "cond"))
+
+
+def scalar_condition(g: Emitter, cond: RelaxExpr) -> RelaxExpr:
+    """A condition as a bool tensor without dimensions; ONNX also allows one element."""
+    return cond if g.info(cond).ndim == 0 else g.emit(op.reshape(cond, ShapeExpr([])))
+
+
+def chosen(g: Emitter, test: RelaxExpr, readers: tuple[Reader, Reader], types: Sequence[ValueType | None]) -> list[Any]:
+    """Emit an If on `test`: the values of its alternatives, of which `types` are declared.
+
+    Raises DiagnosticError if nodes of both alternatives do not fit their inputs.
+    """
+    count, types = len(types), list(types)
+    branches: list[SeqExpr | None] = []
+    ranks: list[list[int]] = [[] for _ in types]
+    errors: list[DiagnosticError] = []
+    for reader, holds in zip(readers, (True, False), strict=True):
+        try:
+            with g.branch() as branch, g.builder.given(test, holds):
+                values = reader()
+                results = [lowered(g, value) for value in values]
+                for seen, result in zip(ranks, results, strict=True):
+                    seen.extend(_known_rank(result))
+                types = [
+                    united(kind, OptionalType(None) if value is None else type_of(g, value))
+                    for kind, value in zip(types, values, strict=True)
+                ]
+                branches.append(branch.finish(results[0] if count == 1 else Tuple(results)))
+        except DiagnosticError as error:
+            if not is_misfit(error):
+                raise
+            errors.append(error)
+            branches.append(None)
+    if len(errors) == len(branches):
+        raise DiagnosticError([diagnostic for error in errors for diagnostic in error.diagnostics])
+    result = _joined(g, test, branches, errors)
+    for index, seen in enumerate(ranks):
+        if len(set(seen)) > 1:
+            g.note_open_rank(result, index, seen)
+    fields = [result] if count == 1 else [TupleGetItem(result, index) for index in range(count)]
+    return [
+        g.emit(field) if is_numeric(kind) else raised(g, g.emit(field), kind)
+        for field, kind in zip(fields, types, strict=True)
+    ]
+
+
+def is_misfit(error: DiagnosticError) -> bool:
+    """True for errors of nodes whose inputs are known and do not fit, in contrast to what is not supported."""
+    is_open = isinstance(error, OpenRankError)
+    return not is_open and all(diagnostic.code.startswith(_MISFITS) for diagnostic in error.diagnostics)
+
+
+def _joined(
+    g: Emitter, test: RelaxExpr, branches: Sequence[SeqExpr | None], errors: Sequence[DiagnosticError]
+) -> RelaxExpr:
+    """Emit the If; a branch that is None raises the first error when it runs."""
+    infos = [branch.struct_info for branch in branches if branch is not None]
+    whole = [_failing(g, errors[0], infos[0]) if branch is None else branch for branch in branches]
+    return g.emit(If(test, *whole), next(filter(None, g.outputs), ""))
+
+
+def _failing(g: Emitter, error: DiagnosticError, info: StructInfo) -> SeqExpr:
+    """Return a branch of this struct info that raises an error."""
+    first = error.diagnostics[0]
+    message = "\n".join([f"{first.message} ({first.code})", *(f"  = {note}" for note in first.notes)])
+    with g.branch() as branch:
+        call = op.call_pure_packed("relax.run.fail", StringImm(message), sinfo_args=[info])
+        return branch.finish(g.builder.emit(call.replace(span=first.span)))
+
+
+def _known_rank(value: RelaxExpr) -> list[int]:
+    info = known_struct_info(value)
+    return [info.ndim] if isinstance(info, TensorStructInfo) and info.ndim >= 0 else []
