@@ -76,6 +76,15 @@ class Program:
             y = R.multiply(x, x)
         return y
 
+    @R.function
+    def failing(b: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        if b:
+            y = R.add(x, x)
+        else:
+            y = R.call_pure_packed("relax.run.fail", R.str("no such branch"), sinfo_args=R.Tensor((n,), "float32"))
+        return y
+
     @R.function(pure=False)
     def calls(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         n = T.int64()
@@ -159,6 +168,7 @@ CALLS = {
         ((x3, (tvm_ffi.Shape((3,)), 7.5)),), ((x3, (tvm_ffi.Shape((3, 3)), 7)),),
     ],
     "choice": [(np.array(True), x3), (np.array(False), x3), (np.array(False), numbers(0)), (np.array([True]), x3)],
+    "failing": [(np.array(True), x3), (np.array(False), x3)],
     "sum": [(np.array(5),), (np.array(0),), (np.array(60),)],
 }  # fmt: skip
 
@@ -271,7 +281,7 @@ def test_a_library_runs_without_relax(path):
 
 def test_the_executable_is_in_the_library(path):
     executable = relax.runtime.load_module(path)
-    names = ["main", "sizes", "scalars", "tuples", "choice", "calls", "sum"]
+    names = ["main", "sizes", "scalars", "tuples", "choice", "failing", "calls", "sum"]
     assert relax.Executable.from_bytes(executable.to_bytes()).compiled_functions == names
     assert executable.to_bytes() in path.read_bytes()
 

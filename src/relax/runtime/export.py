@@ -65,6 +65,7 @@ BUILTIN_FORMS: Final = {
     "vm.builtin.copy_tensor": "copy_tensor",
     "vm.builtin.shape_of": "shape_of",
     "vm.builtin.tuple_getitem": "tuple_getitem",
+    "relax.run.fail": "raise_message",
 }
 """Builtins that a library implements natively, with the symbols of those implementations."""
 

@@ -122,6 +122,14 @@ def refuse(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
     return -1
 
 
+@hidden
+def raise_message(self: T.handle, args: Any, count: T.int32, result: Any) -> T.int32:
+    """Packed function (message) that raises ValueError."""
+    length = T.alloc_var("int64", 0)
+    C.TVMFFIErrorSetRaisedFromCStr("ValueError", string(args, T.address_of(length)))
+    return -1
+
+
 @T.macro
 def host_device(device):
     """Write the device cpu(0) to a cell."""
@@ -277,6 +285,7 @@ def import_value(self: T.handle, args: Any, count: T.int32, result: Any) -> T.in
 
 
 FUNCTIONS = (
-    same_number, *_CHECKS.values(), sizes, match_shape_value, make_shape, on_heap, refuse, alloc_tensor, alloc_storage,
+    same_number, *_CHECKS.values(), sizes, match_shape_value, make_shape, on_heap, refuse, raise_message, alloc_tensor,
+    alloc_storage,
     reshape, copy_tensor, shape_of, tuple_getitem, copy_elements, compact_copy, import_value,
 )  # fmt: skip
