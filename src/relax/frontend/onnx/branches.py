@@ -12,17 +12,17 @@ So a model is imported that has branches for other inputs than those it is calle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, TypeAlias
 
 from ... import op
 from ...expr import If, PrimValue, SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem
 from ...ir import DiagnosticError, RelaxExpr, StructInfo
-from ...op.known import known_struct_info
-from ...struct_info import TensorStructInfo
+from ...prim import free_vars
+from ...prim.expr import Var as PrimVar
 from .emitter import Emitter, OpenRankError
 from .objects import is_numeric, lowered, raised, type_of, united
-from .values import OptionalType, Value, ValueType
+from .values import Elements, OptionalType, Value, ValueType
 
 Reader: TypeAlias = Callable[[], "Sequence[Value | None]"]
 """A function that reads nodes into the open block and returns the values of an alternative."""
@@ -56,20 +56,23 @@ def chosen(g: Emitter, test: RelaxExpr, readers: tuple[Reader, Reader], types: S
     """
     count, types = len(types), list(types)
     branches: list[SeqExpr | None] = []
-    ranks: list[list[int]] = [[] for _ in types]
+    outside = set(g.builder.shape_vars)
+    survivors: list[Sequence[Value | None]] = []
+    outputs: list[list[RelaxExpr]] = [[] for _ in types]
     errors: list[DiagnosticError] = []
     for reader, holds in zip(readers, (True, False), strict=True):
         try:
             with g.branch() as branch, g.builder.given(test, holds):
                 values = reader()
                 results = [lowered(g, value) for value in values]
-                for seen, result in zip(ranks, results, strict=True):
-                    seen.extend(_known_rank(result))
+                for seen, output in zip(outputs, results, strict=True):
+                    seen.append(output)
                 types = [
                     united(kind, OptionalType(None) if value is None else type_of(g, value))
                     for kind, value in zip(types, values, strict=True)
                 ]
                 branches.append(branch.finish(results[0] if count == 1 else Tuple(results)))
+                survivors.append(values)
         except DiagnosticError as error:
             if not is_misfit(error):
                 raise
@@ -78,14 +81,29 @@ def chosen(g: Emitter, test: RelaxExpr, readers: tuple[Reader, Reader], types: S
     if len(errors) == len(branches):
         raise DiagnosticError([diagnostic for error in errors for diagnostic in error.diagnostics])
     result = _joined(g, test, branches, errors)
-    for index, seen in enumerate(ranks):
-        if len(set(seen)) > 1:
-            g.note_open_rank(result, index, seen)
+    for index, seen in enumerate(outputs):
+        g.note_ranks(result, index, seen)
     fields = [result] if count == 1 else [TupleGetItem(result, index) for index in range(count)]
     return [
-        g.emit(field) if is_numeric(kind) else raised(g, g.emit(field), kind)
-        for field, kind in zip(fields, types, strict=True)
+        _common_elements(g, same, outside) or (g.emit(field) if is_numeric(kind) else raised(g, g.emit(field), kind))
+        for field, kind, same in zip(fields, types, zip(*survivors, strict=True), strict=True)
     ]
+
+
+def _common_elements(g: Emitter, values: Sequence[Value | None], outside: Set[PrimVar]) -> Elements | None:
+    """Return the elements of an output if they are known, equal in all alternatives, and expressed by outer sizes."""
+    first = values[0]
+    if not isinstance(first, Elements) or any(not set(free_vars(element)) <= outside for element in first.flat):
+        return None
+    same = all(isinstance(value, Elements) and equal_elements(g, first, value) for value in values[1:])
+    return first if same else None
+
+
+def equal_elements(g: Emitter, a: Elements, b: Elements) -> bool:
+    """True if two tensors of known elements have the same shape and dtype and provably equal elements."""
+    if a.dtype != b.dtype or a.array.shape != b.array.shape:
+        return False
+    return all(x is y or g.is_true(x.equal(y)) for x, y in zip(a.flat, b.flat, strict=True))
 
 
 def is_misfit(error: DiagnosticError) -> bool:
@@ -110,8 +128,3 @@ def _failing(g: Emitter, error: DiagnosticError, info: StructInfo) -> SeqExpr:
     with g.branch() as branch:
         call = op.call_pure_packed("relax.run.fail", StringImm(message), sinfo_args=[info])
         return branch.finish(g.builder.emit(call.replace(span=first.span)))
-
-
-def _known_rank(value: RelaxExpr) -> list[int]:
-    info = known_struct_info(value)
-    return [info.ndim] if isinstance(info, TensorStructInfo) and info.ndim >= 0 else []

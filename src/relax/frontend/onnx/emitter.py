@@ -242,13 +242,22 @@ class Emitter:
         error = self.shape_error(message, "give the shape of the model's inputs", notes=notes)
         return OpenRankError(error.diagnostics, sources)
 
-    def note_open_rank(self, result: RelaxExpr, index: int, ranks: Sequence[int]) -> None:
-        """Note that the branches of the node have different ranks for an output of its `result`, a variable."""
-        alternatives = " or ".join(map(str, ranks))
-        note = f"the branches of {self.title} give output {index} {alternatives} dimensions"
-        self._rank_notes.setdefault(self.outputs, []).append(note)
-        if isinstance(result, Var):
-            self._open_ranks[result] = self._sources(result) | {self.outputs}
+    def note_ranks(self, result: RelaxExpr, index: int, outputs: Sequence[RelaxExpr]) -> None:
+        """Note on which `If` nodes the rank of an output of the node depends: the node itself if its branches differ.
+
+        `outputs` are the values of the branches, `result` is the variable of all outputs.
+        """
+        infos = [known_struct_info(value) for value in outputs]
+        ranks = [info.ndim for info in infos if isinstance(info, TensorStructInfo) and info.ndim >= 0]
+        sources = frozenset[Outputs]().union(*map(self._sources, outputs))
+        if len(set(ranks)) > 1:
+            alternatives = " or ".join(map(str, ranks))
+            note = f"the branches of {self.title} give output {index} {alternatives} dimensions"
+            notes = self._rank_notes.setdefault(self.outputs, [])
+            notes.extend([note] if note not in notes else [])
+            sources |= {self.outputs}
+        if sources and isinstance(result, Var):
+            self._open_ranks[result] = self._sources(result) | sources
 
     def _sources(self, x: RelaxExpr) -> frozenset[Outputs]:
         """The `If` nodes on which the rank of a leaf may depend."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence, Set
-from typing import Any, TypeAlias, cast
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence, Set
+from contextlib import contextmanager
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -21,20 +22,15 @@ from ...runtime.files import in_threads
 from ...struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from ..unexpected import guarded
 from . import registry
+from .continuation import IndexedNode, Names, continued, reads
 from .elements import apply_rule
-from .emitter import Emitter
+from .emitter import Emitter, Outputs
 from .functions import context_types, standard_function
 from .model import attribute_value, broken, node_span, node_title, sparse_to_array, subgraphs_of, to_array
 from .registry import Converter, Input
 from .validity import OperatorSignature, Signatures
 from .values import Object, Optional, Strings, Subgraph, Value
 from .values import Sequence as SequenceValue
-
-Names: TypeAlias = MutableMapping[str, "Value | None"]
-"""The values of a graph by name."""
-
-IndexedNode: TypeAlias = tuple[int, NodeProto]
-"""A node with its index in its graph."""
 
 _IF = "", "If"
 _LARGE = 1 << 18
@@ -44,18 +40,27 @@ _LARGE = 1 << 18
 class GraphReader:
     """Reads graphs into the program that an `Emitter` builds.
 
-    `opsets` gives the version of each domain, `functions` the model's own functions.
+    `opsets` gives the version of each domain, `functions` the model's own functions. `split` has the outputs of the
+    `If` nodes after which nodes are read separately for each branch.
     """
 
     def __init__(
-        self, emitter: Emitter, name: str, opsets: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]
+        self,
+        emitter: Emitter,
+        name: str,
+        opsets: Mapping[str, int],
+        functions: Mapping[tuple[str, str], FunctionProto],
+        split: Set[Outputs] = frozenset(),
     ) -> None:
         self.emitter, self.name, self.opsets, self.functions = emitter, name, dict(opsets), dict(functions)
         self.signatures = Signatures()
         emitter.reader = self
-        self._place: Span | None = None
+        self.place: Span | None = None
         self._expanding: list[tuple[str, str]] = []
         self._unsupported: list[Diagnostic] = []
+        self.split = split
+        self.depth = 0
+        """Number of continuations that are being read inside of each other."""
 
     # -- what cannot be read
 
@@ -72,7 +77,7 @@ class GraphReader:
         while pending:
             nodes, opsets, found = pending.pop()
             for index, node in enumerate(nodes):
-                key = domain_of(node), node.op_type
+                key = domain_and_type(node)
                 inside = in_branches if key == _IF else found
                 pending += [(inner.node, opsets, inside) for a in node.attribute for inner in subgraphs_of(a)]
                 function = self.functions.get(key)
@@ -146,10 +151,24 @@ class GraphReader:
         for sparse in graph.sparse_initializer:
             if sparse.values.name not in own:
                 names[sparse.values.name] = self.emitter.const(sparse_to_array(sparse, self.name))
-        for index, node in in_order(graph.node, {*initialized, *(item.name for item in graph.input)}, self.name):
-            self._place = node_span(self.name, index, node) if not self._expanding else self._place
-            self.node(node, names, self.opsets)
-        return [self._output(output.name, names) for output in graph.output]
+        ordered = in_order(graph.node, {*initialized, *(item.name for item in graph.input)}, self.name)
+        outputs = [output.name for output in graph.output]
+        self.nodes(ordered, names, outputs, self.opsets)
+        return [self._output(output, names) for output in outputs]
+
+    def nodes(
+        self, ordered: Sequence[IndexedNode], names: Names, outputs: Collection[str], opsets: Mapping[str, int]
+    ) -> None:
+        """Read nodes in order; `outputs` are the names that are used after them.
+
+        After an `If` in `split`, nodes are read separately for each of its branches; see `continuation`.
+        """
+        for position, (index, node) in enumerate(ordered):
+            self.place = node_span(self.name, index, node) if not self._expanding else self.place
+            is_split = tuple(node.output) in self.split and domain_and_type(node) == _IF
+            if is_split and continued(self, node, ordered[position + 1 :], names, outputs, opsets):
+                return
+            self.node(node, names, opsets)
 
     def _constants(self, tensors: Sequence[TensorProto]) -> list[Value]:
         """The values of constant tensors; several threads copy the elements of large ones."""
@@ -169,11 +188,11 @@ class GraphReader:
         if len(graph.input) != len(inputs):
             raise self.emitter.error(f"its graph has {len(graph.input)} inputs, {len(inputs)} are passed", code="E6002")
         inner.update({item.name: value for item, value in zip(graph.input, inputs, strict=True)})
-        outer = self._place
+        outer = self.place
         try:
             return self.read(graph, names)
         finally:
-            self._place = outer
+            self.place = outer
 
     def _output(self, name: str, names: Names) -> Value | None:
         if name not in names:
@@ -184,11 +203,16 @@ class GraphReader:
 
     def node(self, node: NodeProto, names: Names, opsets: Mapping[str, int]) -> None:
         """Read one node, and bind its outputs."""
-        outputs = tuple(node.output)
-        domain = domain_of(node)
-        at_node = self.emitter.at(node_title(node), self._place, outputs, opsets.get(domain, 1))
-        with at_node, guarded(self.emitter, self._place):
-            self._bind(outputs, self._results(node, names, opsets), names)
+        with self.converting(node, opsets):
+            self._bind(tuple(node.output), self._results(node, names, opsets), names)
+
+    @contextmanager
+    def converting(self, node: NodeProto, opsets: Mapping[str, int]) -> Generator[None]:
+        """Convert a node: errors are placed at it, and unexpected exceptions become diagnostics."""
+        place = self.place
+        at_node = self.emitter.at(node_title(node), place, tuple(node.output), opsets.get(domain_of(node), 1))
+        with at_node, guarded(self.emitter, place):
+            yield
 
     def _bind(self, outputs: tuple[str, ...], results: Sequence[Any], names: Names) -> None:
         if any(outputs[len(results) :]):
@@ -198,12 +222,12 @@ class GraphReader:
                 names[name] = self.emitter.emit(value, name) if isinstance(value, RelaxExpr) else value
 
     def _results(self, node: NodeProto, names: Names, opsets: Mapping[str, int]) -> Sequence[Any]:
-        emitter, key = self.emitter, (domain_of(node), node.op_type)
-        inputs = [self._input(name, names) for name in node.input]
+        emitter, key = self.emitter, domain_and_type(node)
+        inputs = [self.input(name, names) for name in node.input]
         function = self.functions.get(key)
         if function is not None:
             return self._expand(function, node, inputs, names, opsets_of(function.opset_import))
-        attributes = self._attributes(node, names)
+        attributes = self.attributes(node, names)
         special = registry.find(*key, emitter.opset, objects=True) if any(map(is_object, inputs)) else None
         if special is not None:
             results = self._convert(special, inputs, dict(attributes))
@@ -223,14 +247,16 @@ class GraphReader:
             raise DiagnosticError(self._unsupported or self._missing(key, [(0, node)]))
         return self._expand(body, node, inputs, names, {**opsets, **opsets_of(body.opset_import)})
 
-    def _input(self, name: str, names: Names) -> Value | None:
+    def input(self, name: str, names: Names) -> Value | None:
+        """The value of a node's input; None for one that is left out."""
         if not name:
             return None
         if name not in names:
             raise self.emitter.error(f"the input {name!r} is computed by no node before it", code="E6002")
         return names[name]
 
-    def _attributes(self, node: NodeProto, names: Names) -> dict[str, Any]:
+    def attributes(self, node: NodeProto, names: Names) -> dict[str, Any]:
+        """The attributes of a node; graphs see `names`."""
         attributes: dict[str, Any] = {}
         for attribute in node.attribute:
             if attribute.ref_attr_name:
@@ -313,8 +339,9 @@ class GraphReader:
         given |= {a.name: a for a in function.attribute_proto if a.name not in given}
         self._expanding.append(key)
         try:
-            for _, inner_node in in_order(function.node, set(function.input), self.name):
-                self.node(with_attributes(inner_node, given), inner, opsets)
+            ordered = in_order(function.node, set(function.input), self.name)
+            bound = [(index, with_attributes(inner_node, given)) for index, inner_node in ordered]
+            self.nodes(bound, inner, function.output, opsets)
         finally:
             self._expanding.pop()
         used = dict(zip(function.output, node.output, strict=False))
@@ -344,6 +371,11 @@ def constant_of(array: Any, emitter: Emitter) -> Value:
 def domain_of(node: NodeProto) -> str:
     """The domain of a node's operator, "" for ONNX's own."""
     return registry.ALIASES.get(node.domain, node.domain)
+
+
+def domain_and_type(node: NodeProto) -> tuple[str, str]:
+    """The domain and the name of a node's operator."""
+    return domain_of(node), node.op_type
 
 
 def opsets_of(imports: Iterable[Any]) -> dict[str, int]:
@@ -406,10 +438,10 @@ def in_order(nodes: Sequence[NodeProto], inputs: Set[str], model: str) -> list[I
                 raise broken(
                     f"two nodes compute {output!r}: {node_title(nodes[makers[output]])} and {node_title(node)}", model
                 )
-    reads = [{makers[name] for name in _reads(node) if name in makers} for node in nodes]
-    if all(max(earlier, default=-1) < index for index, earlier in enumerate(reads)):
+    earlier = [{makers[name] for name in reads(node) if name in makers} for node in nodes]
+    if all(max(indices, default=-1) < index for index, indices in enumerate(earlier)):
         return list(enumerate(nodes))
-    return [(index, nodes[index]) for index in _sorted(nodes, reads, model)]
+    return [(index, nodes[index]) for index in _sorted(nodes, earlier, model)]
 
 
 def _sorted(nodes: Sequence[NodeProto], reads: list[set[int]], model: str) -> list[int]:
@@ -430,17 +462,6 @@ def _sorted(nodes: Sequence[NodeProto], reads: list[set[int]], model: str) -> li
         stuck = [node_title(nodes[index]) for index in range(len(nodes)) if waiting[index] > 0]
         raise broken(f"nodes depend on each other in a circle: {', '.join(stuck[:5])}", model)
     return order
-
-
-def _reads(node: NodeProto) -> set[str]:
-    """Return the names that a node reads, including free names of its subgraphs."""
-    names = {name for name in node.input if name}
-    for attribute in node.attribute:
-        for graph in subgraphs_of(attribute):
-            inner = {name for inner_node in graph.node for name in _reads(inner_node)} | {o.name for o in graph.output}
-            own = {item.name for item in graph.input} | {t.name for t in graph.initializer}
-            names |= inner - own - {output for inner_node in graph.node for output in inner_node.output}
-    return names
 
 
 def _is_attribute(value: Any) -> bool:

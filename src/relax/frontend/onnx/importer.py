@@ -34,7 +34,7 @@ from ...runtime.sizes import is_size
 from ...struct_info import ObjectStructInfo, TensorStructInfo
 from ...transform import ConvertToDataflow
 from ..given import array_of, did_you_mean
-from .emitter import Emitter, identifier
+from .emitter import Emitter, OpenRankError, Outputs, identifier
 from .graph import GraphReader, Names, constant_of, opsets_of
 from .model import Stored, broken, dtype_name, load_model, to_array
 from .objects import lowered, type_of_proto
@@ -50,6 +50,9 @@ _OPERATIONS: dict[type[ast.operator], type[BinaryExpr]] = {
     ast.FloorDiv: FloorDiv,
 }
 """The operations of dimensions such as ``past + 1``."""
+
+_MOST_SPLIT = 64
+"""Maximum number of `If` nodes after which nodes are read separately for each branch."""
 
 _SMALL = 1
 """Parameters with at most so many elements stay constants when parameters become inputs."""
@@ -214,9 +217,20 @@ class _Importer:
         return DiagnosticError(Diagnostic("E6003", message, None, self.name, (), hint))
 
     def run(self, keep_params: bool, sanitize: bool) -> IRModule:
+        """Import the model; again with `If` nodes split on which a rank depends that must be known."""
+        split: frozenset[Outputs] = frozenset()
+        while True:
+            try:
+                return self._read(keep_params, sanitize, split)
+            except OpenRankError as error:
+                if error.sources <= split or len(split) >= _MOST_SPLIT:
+                    raise
+                split |= error.sources
+
+    def _read(self, keep_params: bool, sanitize: bool, split: frozenset[Outputs]) -> IRModule:
         builder = BlockBuilder(warn=False)
         emitter = Emitter(builder)
-        reader = GraphReader(emitter, self.name, self.opsets, self.functions)
+        reader = GraphReader(emitter, self.name, self.opsets, self.functions, split)
         reader.check_supported(self.graph)
         inputs = [self._parameter(item, sanitize) for item in self.inputs]
         emitter.inputs = {item.name: var.struct_info for item, var in zip(self.inputs, inputs, strict=True)}

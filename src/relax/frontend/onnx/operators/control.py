@@ -259,6 +259,7 @@ class _Loop:
             params = self._params()
             g.builder.begin_scope(params)
             step = self._step(params)
+            self._check_ranks(step.states)
             slices = [g.info(slice_) for slice_ in step.slices]
             infos = [
                 self._generalised(index, old, self._info(index, new))
@@ -271,6 +272,12 @@ class _Loop:
             info.dims is None or not {var for dim in info.dims for var in free_vars(dim)} <= outside for info in slices
         ]
         return settled
+
+    def _check_ranks(self, states: Sequence[RelaxExpr]) -> None:
+        """Raise DiagnosticError for a state whose rank after an iteration is not known."""
+        for index, (old, new) in enumerate(zip(self.infos, states, strict=True)):
+            if isinstance(old, TensorStructInfo) and self.g.info(new).ndim == -1:
+                raise self.g.open_rank(new, f"the rank of a loop's state {index} after an iteration is not known")
 
     def _generalised(self, index: int, old: StateInfo, new: StateInfo) -> StateInfo:
         """The struct info of a state for all iterations: a shape variable for each dimension that changes."""

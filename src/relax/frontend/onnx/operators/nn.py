@@ -561,7 +561,7 @@ def _pad(
 ) -> Tensor:
     ndim = g.ndim(data)
     if len(pads) != 2 * len(axes):
-        raise g.error(f"pads must have {2 * len(axes)} elements, found {len(pads)}", code="E6002")
+        raise g.error(f"pads must have {2 * len(axes)} elements, found {len(pads)}", code="E6003")
     widths: list[Any] = [0] * (2 * ndim)
     for index, axis in enumerate(axes):
         widths[2 * axis], widths[2 * axis + 1] = pads[index], pads[index + len(axes)]
