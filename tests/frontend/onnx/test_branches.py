@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 import relax
 from relax.frontend.onnx import from_onnx
-from support import MODES, plain_machine
+from support import MODES, numbers, plain_machine
 
 from .conftest import parse
 
@@ -127,3 +127,56 @@ def test_a_branch_with_a_size_condition(agrees):
 def test_values_leave_no_error_of_the_other_rate():
     model = parse(BY_RATE)
     assert "fail" not in from_onnx(model, values={"rate": np.int64(16000)}).script()
+
+
+def literal(name: str, *shape: int) -> str:
+    """An initializer with seeded random numbers."""
+    values = ", ".join(f"{v:.3f}" for v in numbers(*shape, seed=sum(map(ord, name))).flat)
+    return f"float{list(shape)} {name} = {{{values}}}"
+
+
+def detector(rate: str, window: int) -> str:
+    """A branch like those of silero-vad: features of a window, squeezed where there is one, and a recurrent layer."""
+    return f"""b{rate} () => (float[A, B, C, D] y{rate}) {{
+        u{rate} = Unsqueeze(x, at1)
+        f{rate} = Conv<strides = [{window}]>(u{rate}, k{window})
+        s{rate} = Shape(f{rate})
+        n{rate} = Gather(s{rate}, two)
+        c{rate} = Equal(n{rate}, one)
+        q{rate} = If (c{rate}) <then_branch = p{rate} () => (float[N, 4] a{rate}) {{ a{rate} = Squeeze(f{rate}, last) }},
+                               else_branch = o{rate} () => (float[N, 4, F] d{rate}) {{ d{rate} = Identity(f{rate}) }}>
+        r{rate} = Shape(q{rate})
+        z{rate} = Size(r{rate})
+        e{rate} = Equal(z{rate}, two)
+        t{rate} = If (e{rate}) <then_branch = v{rate} () => (float[1, N, 4] g{rate}) {{ g{rate} = Unsqueeze(q{rate}, at0) }},
+                               else_branch = w{rate} () => (float[N, 4, F] h{rate}) {{ h{rate} = Identity(q{rate}) }}>
+        y{rate} = LSTM<hidden_size = 3>(t{rate}, weights, recurrence) }}"""
+
+
+DETECTOR = f"""
+    agraph (float[N, L] x, int64 rate) => (float[A, B, C, D] y)
+    <int64 high = {{16000}}, int64 one = {{1}}, int64 two = {{2}}, int64[1] at0 = {{0}}, int64[1] at1 = {{1}}, int64[1] last = {{-1}},
+     {literal("k8", 4, 1, 8)}, {literal("k4", 4, 1, 4)}, {literal("weights", 1, 12, 4)}, {literal("recurrence", 1, 12, 3)}> {{
+      c = Equal(rate, high)
+      y = If (c) <then_branch = {detector("high", 8)}, else_branch = {detector("low", 4)}>
+    }}"""
+
+
+def test_a_voice_detector_is_imported_with_static_and_dynamic_sizes(imported):
+    reference = ReferenceEvaluator(parse(DETECTOR))
+    high, low = np.array(16000), np.array(8000)
+    fixed = plain_machine(imported(DETECTOR, shape_dict={"x": [1, 8]}))["main"]
+    dynamic = plain_machine(imported(DETECTOR))["main"]
+    chosen = plain_machine(imported(DETECTOR, values={"rate": 8000}))["main"]
+    for batch, rate, window in ((1, high, 8), (2, high, 8), (1, low, 4), (3, low, 4)):
+        x = numbers(batch, window)
+        (right,) = reference.run(None, {"x": x, "rate": rate})
+        np.testing.assert_allclose(dynamic(x, rate).numpy(), right, 1e-5)
+        if x.shape == (1, 8):
+            np.testing.assert_allclose(fixed(x, rate).numpy(), right, 1e-5)
+        if rate is low:
+            np.testing.assert_allclose(chosen(x).numpy(), right, 1e-5)
+    with pytest.raises(ValueError, match=r"^nn.lstm: .*E3102"):
+        fixed(numbers(1, 8), low)
+    with pytest.raises(relax.DiagnosticError, match="lstm"):
+        imported(DETECTOR, shape_dict={"x": [1, 8]}, values={"rate": 8000})

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import relax
+from support import plain_machine
 
 rng = np.random.default_rng(3)
 
@@ -107,6 +108,47 @@ def test_indices_of_a_pool_and_their_use(agrees):
       y, i = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
       z = MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (y, i) }"""
     agrees(text, image(1, 4, 6), image(2, 6, 2))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        'kernel_shape = [3, 2], strides = [2, 2], auto_pad = "SAME_UPPER"',
+        'kernel_shape = [2, 3], auto_pad = "SAME_LOWER", storage_order = 1',
+        'kernel_shape = [2, 3], strides = [3, 2], auto_pad = "SAME_LOWER", storage_order = 1',
+        "kernel_shape = [3, 3], strides = [2, 1], pads = [1, 0, 1, 2], storage_order = 1",
+    ],
+)
+def test_indices_of_a_pool_whose_padding_depends_on_the_size(agrees, attributes: str):
+    text = f"""
+    agraph (float[N, 3, H, W] x) => (float[N, 3, I, J] y, int64[N, 3, I, J] i) {{
+      y, i = MaxPool <{attributes}> (x) }}"""
+    agrees(text, image(1, 4, 6), image(2, 5, 7), image(1, 7, 3))
+
+
+@pytest.mark.parametrize("dims", ["[N, 2, L]", "[N, 2, D, H, L]"])
+def test_indices_of_pools_in_one_and_three_dimensions(agrees, dims: str):
+    count = dims.count(",") - 1
+    window, strides = [3] * count, [2] * count
+    text = f"""
+    agraph (float{dims} x) => (float{dims.replace("L", "O")} y, int64{dims.replace("L", "O")} i) {{
+      y, i = MaxPool <kernel_shape = {window}, strides = {strides}, auto_pad = "SAME_UPPER"> (x) }}"""
+    text = text.replace("D, H, O", "P, Q, O")
+    agrees(text, *(rng.standard_normal((2, 2, *sizes[:count])).astype("float32") for sizes in ((4, 5, 6), (7, 4, 3))))
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_indices_of_windows_of_the_padding_value_are_in_the_data(imported, order: int):
+    """Static sizes, for which the operator itself pads, give the expected indices."""
+    text = f"""
+    agraph (float[1, 1, H, W] x) => (float[1, 1, I, J] y, int64[1, 1, I, J] i) {{
+      y, i = MaxPool <kernel_shape = [3, 3], dilations = [1, 2], auto_pad = "SAME_LOWER", storage_order = {order}> (x)
+    }}"""
+    x = np.full((1, 1, 3, 5), -np.inf, "float32")
+    found = plain_machine(imported(text))["main"](x)[1].numpy()
+    expected = plain_machine(imported(text, shape_dict={"x": [1, 1, 3, 5]}))["main"](x)[1].numpy()
+    assert found.tolist() == expected.tolist()
+    assert 0 <= found.min() <= found.max() < 15
 
 
 def test_normalisations(agrees):

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from ... import op
 from ...expr import If, PrimValue, SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem
 from ...ir import DiagnosticError, RelaxExpr, StructInfo
-from ...prim import free_vars
+from ...prim import PrimExpr, free_vars
 from ...prim.expr import Var as PrimVar
 from .emitter import Emitter, OpenRankError
 from .objects import is_numeric, lowered, raised, type_of, united
@@ -104,6 +104,11 @@ def equal_elements(g: Emitter, a: Elements, b: Elements) -> bool:
     if a.dtype != b.dtype or a.array.shape != b.array.shape:
         return False
     return all(x is y or g.is_true(x.equal(y)) for x, y in zip(a.flat, b.flat, strict=True))
+
+
+def undecided_ones(g: Emitter, dims: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Return the dimensions of which it is not known whether they are 1."""
+    return [dim for dim in dims if g.is_true(dim.equal(1)) is None]
 
 
 def is_misfit(error: DiagnosticError) -> bool:

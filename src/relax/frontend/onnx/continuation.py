@@ -1,4 +1,4 @@
-"""Nodes after an If whose branches have different ranks: read separately for each branch, up to the join.
+"""Nodes after one whose result has several ranks: read separately for each branch, up to the join.
 
     if n == 1:                        if n == 1:
         h = squeeze(x, 1)                 h = squeeze(x, 1)                   # (m,)
@@ -9,10 +9,11 @@
     return exp(y)                         y = reshape(z, (m, n))
                                       return exp(y)
 
-The join is after the first node from which on no value that is used differs in rank, dtype or known elements. If nodes
-do not fit the rank of one branch, that branch raises there (`branches`), and the other one alone decides the join.
-Nodes that do not depend on the If are read before it. The number of paths doubles with each If inside of a
-continuation, so they are nested `DEEPEST` deep at most.
+A Squeeze without axes is such a node, too: its result has another rank where a dynamic dimension is 1. The join is
+after the first node from which on no value that is used differs in rank, dtype or known elements. If nodes do not fit
+one of the ranks, that branch raises there (`branches`), and the other one alone decides the join. Nodes that do not
+depend on the first one are read before it. The number of paths doubles with each such node inside of a continuation,
+so they are nested `DEEPEST` deep at most.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 from onnx import NodeProto
 
+from ...expr import PrimValue
 from ...ir import DiagnosticError, RelaxExpr, Span
-from .branches import chosen, condition, equal_elements, is_misfit
+from .branches import chosen, condition, equal_elements, is_misfit, undecided_ones
 from .emitter import Emitter
 from .model import subgraphs_of
 from .objects import type_of
@@ -52,6 +54,8 @@ class Reader(Protocol):
         self, ordered: Sequence[IndexedNode], names: Names, outputs: Collection[str], opsets: Mapping[str, int]
     ) -> None: ...
 
+    def node(self, node: NodeProto, names: Names, opsets: Mapping[str, int]) -> None: ...
+
     def read_subgraph(self, subgraph: Subgraph, inputs: Sequence[Value | None]) -> list[Value | None]: ...
 
     def converting(self, node: NodeProto, opsets: Mapping[str, int]) -> Any: ...
@@ -61,37 +65,49 @@ class Reader(Protocol):
     def attributes(self, node: NodeProto, names: Names) -> dict[str, Any]: ...
 
 
+def _test(reader: Reader, node: NodeProto, names: Names) -> bool | RelaxExpr | None:
+    """The condition on which the rank of a node's results depends; None if there is none."""
+    value = reader.input(node.input[0], names) if node.input else None
+    if value is None:
+        return None
+    if node.op_type == "If":
+        return condition(reader.emitter, value)
+    if node.op_type == "Squeeze" and isinstance(value, RelaxExpr):
+        undecided = undecided_ones(reader.emitter, reader.emitter.info(value).dims or ())
+        return PrimValue(undecided[0].equal(1)) if undecided else None
+    return None
+
+
 def continued(
     reader: Reader,
-    node: NodeProto,
+    indexed: IndexedNode,
     rest: Sequence[IndexedNode],
     names: Names,
     outputs: Collection[str],
     opsets: Mapping[str, int],
 ) -> bool:
-    """Read an If and the nodes after it, separately for each branch; False if that is not needed or nested too deep.
+    """Read a node and those after it, separately for each rank; False if that is not needed or nested too deep.
 
-    Nodes that the If does not decide, and those after the join, are read once.
+    Nodes that do not depend on the first one, and those after the join, are read once.
     """
-    cond = reader.input(node.input[0], names) if node.input else None
-    if cond is None or reader.depth >= DEEPEST:
+    if reader.depth >= DEEPEST:
         return False
+    _, node = indexed
     place = reader.place
     with reader.converting(node, opsets):
-        test = condition(reader.emitter, cond)
-        if isinstance(test, bool):
-            return False
-        attributes = reader.attributes(node, names)
+        test = _test(reader, node, names)
+    if test is None or isinstance(test, bool):
+        return False
     free, dependent = _divided(node, rest)
     reader.nodes(free, names, {name for _, other in dependent for name in reads(other)} | set(outputs), opsets)
     reader.place = place
-    paths = [_Path(reader, node, attributes[name], names, opsets) for name in ("then_branch", "else_branch")]
+    paths = [_Path(reader, indexed, name, names, opsets) for name in ("then_branch", "else_branch")]
     with reader.converting(node, opsets):
         for path, holds in zip(paths, (True, False), strict=True):
             path.explore(test, holds, dependent)
         count = _join(reader.emitter, paths, node, dependent, outputs)
         region, after = dependent[:count], dependent[count:]
-        defined = [name for _, other in [(0, node), *region] for name in other.output if name]
+        defined = [name for _, other in [indexed, *region] for name in other.output if name]
         used = {name for _, other in after for name in reads(other)} | set(outputs)
         live = [name for name in defined if name in used]
         reader.depth += 1
@@ -107,11 +123,11 @@ def continued(
 
 @dataclass
 class _Path:
-    """One branch of an If, and the nodes after it."""
+    """One branch of an If, or one case of another node, and the nodes after it."""
 
     reader: Reader
-    node: NodeProto
-    graph: Subgraph
+    indexed: IndexedNode
+    branch: str
     names: Names
     opsets: Mapping[str, int]
     seen: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -128,6 +144,8 @@ class _Path:
         try:
             with g.branch(), g.builder.given(test, holds):
                 inner = self._begin(self.seen)
+                if not self._is_if:
+                    self.reader.node(self.indexed[1], inner, self.opsets)
                 for position, indexed in enumerate(rest):
                     self.reached = position
                     self.reader.nodes([indexed], inner, indexed[1].output, self.opsets)
@@ -140,14 +158,22 @@ class _Path:
     def values(self, region: Sequence[IndexedNode], live: Sequence[str]) -> list[Value | None]:
         """Read the branch and some nodes after it into the open block; the values of the names in `live`."""
         inner = self._begin({})
+        region = region if self._is_if else [self.indexed, *region]  # which may have more than two ranks
         self.reader.nodes(region, inner, live, self.opsets)
         return [inner[name] for name in live]
 
     def _begin(self, own: dict[str, Any]) -> Names:
         inner: Names = ChainMap(own, cast("dict[str, Value | None]", self.names))
-        values = self.reader.read_subgraph(Subgraph(self.graph.graph, self.names), ())
-        inner.update((name, value) for name, value in zip(self.node.output, values, strict=False) if name)
+        if self._is_if:
+            _, node = self.indexed
+            values = self.reader.read_subgraph(self.reader.attributes(node, self.names)[self.branch], ())
+            inner.update((name, value) for name, value in zip(node.output, values, strict=False) if name)
         return inner
+
+    @property
+    def _is_if(self) -> bool:
+        """True if the values are those of a branch; else the node itself is read, under the condition."""
+        return self.indexed[1].op_type == "If"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ tell a size, a match_cast binds a new shape variable.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -61,7 +61,7 @@ GREATEST = (1 << 63) - 1
 class OpenRankError(DiagnosticError):
     """A rank must be known at import time and depends on the branch that runs.
 
-    `sources` are the keys of the `If` nodes whose branches have different ranks; see `Emitter.note_open_rank`.
+    `sources` are the outputs of the nodes, each with results of several ranks; see `Emitter.note_ranks`.
     """
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic], sources: frozenset[Outputs]) -> None:
@@ -99,6 +99,8 @@ class Emitter:
         self._signed: set[PrimVar] = set()
         self._open_ranks: dict[Var, frozenset[Outputs]] = {}
         self._rank_notes: dict[Outputs, list[str]] = {}
+        self.split: Set[Outputs] = frozenset()
+        """Outputs of the nodes after which others are read once for each rank."""
         self.reader: SubgraphReader
         """The reader of graphs, for converters of nodes that hold some."""
 
@@ -235,6 +237,20 @@ class Emitter:
             raise self.open_rank(x, "the rank of an input is not known")
         return ndim
 
+    def rank(self, x: RelaxExpr) -> int | None:
+        """The rank of a tensor, None if it is told by the run only.
+
+        Raises DiagnosticError if the nodes of the model can be read once for each rank, which makes better programs.
+        """
+        ndim = self.info(x).ndim
+        if ndim == -1 and not self._sources(x) <= self.split:
+            raise self.open_rank(x, "the rank of an input is not known")
+        return None if ndim == -1 else ndim
+
+    def run_time_shape(self, x: RelaxExpr) -> RelaxExpr:
+        """The shape of a tensor of unknown rank, as a vector of int64."""
+        return self.emit(op.shape_to_tensor(self.emit(op.shape_of(x))), "shape")
+
     def open_rank(self, x: RelaxExpr, message: str) -> OpenRankError:
         """An error at the node being converted, which needs the rank of a tensor; to be raised."""
         sources = self._sources(x)
@@ -243,7 +259,7 @@ class Emitter:
         return OpenRankError(error.diagnostics, sources)
 
     def note_ranks(self, result: RelaxExpr, index: int, outputs: Sequence[RelaxExpr]) -> None:
-        """Note on which `If` nodes the rank of an output of the node depends: the node itself if its branches differ.
+        """Note on which nodes the rank of an output of the node depends: the node itself if its branches differ.
 
         `outputs` are the values of the branches, `result` is the variable of all outputs.
         """
@@ -252,7 +268,7 @@ class Emitter:
         sources = frozenset[Outputs]().union(*map(self._sources, outputs))
         if len(set(ranks)) > 1:
             alternatives = " or ".join(map(str, ranks))
-            note = f"the branches of {self.title} give output {index} {alternatives} dimensions"
+            note = f"output {index} of {self.title} has {alternatives} dimensions"
             notes = self._rank_notes.setdefault(self.outputs, [])
             notes.extend([note] if note not in notes else [])
             sources |= {self.outputs}
@@ -260,7 +276,7 @@ class Emitter:
             self._open_ranks[result] = self._sources(result) | sources
 
     def _sources(self, x: RelaxExpr) -> frozenset[Outputs]:
-        """The `If` nodes on which the rank of a leaf may depend."""
+        """Outputs of the nodes on which the rank of a value may depend."""
         match x:
             case Var():
                 return self._open_ranks.get(x, frozenset())

@@ -41,7 +41,7 @@ class GraphReader:
     """Reads graphs into the program that an `Emitter` builds.
 
     `opsets` gives the version of each domain, `functions` the model's own functions. `split` has the outputs of the
-    `If` nodes after which nodes are read separately for each branch.
+    nodes with results of several ranks, after which others are read once for each.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class GraphReader:
         self.place: Span | None = None
         self._expanding: list[tuple[str, str]] = []
         self._unsupported: list[Diagnostic] = []
-        self.split = split
+        emitter.split = split
         self.depth = 0
         """Number of continuations that are being read inside of each other."""
 
@@ -161,12 +161,12 @@ class GraphReader:
     ) -> None:
         """Read nodes in order; `outputs` are the names that are used after them.
 
-        After an `If` in `split`, nodes are read separately for each of its branches; see `continuation`.
+        After a node in `split`, others are read once for each rank of its results; see `continuation`.
         """
         for position, (index, node) in enumerate(ordered):
             self.place = node_span(self.name, index, node) if not self._expanding else self.place
-            is_split = tuple(node.output) in self.split and domain_and_type(node) == _IF
-            if is_split and continued(self, node, ordered[position + 1 :], names, outputs, opsets):
+            is_split = tuple(node.output) in self.emitter.split
+            if is_split and continued(self, (index, node), ordered[position + 1 :], names, outputs, opsets):
                 return
             self.node(node, names, opsets)
 

@@ -21,14 +21,17 @@ declare(
 declare(
     "E6003",
     "an argument of the importer, or an attribute, that does not fit",
-    "`shape_dict` names an input that the model does not have, or an attribute of a node is out of range.",
+    "`shape_dict` or `values` names an input that the model does not have, a value does not have the declared dtype or "
+    "shape, or an attribute of a node is out of range.",
     "Use the names of the model's inputs; the diagnostic lists them.",
 )
 declare(
     "E6004",
     "a node whose inputs do not fit its operator",
-    "The operator is known, but not for inputs of these dtypes, ranks or kinds.",
-    "Look at the node that the diagnostic shows, and at the nodes that compute its inputs.",
+    "The operator is known, but not for inputs of these dtypes, ranks or kinds, or it needs the rank of an input that "
+    "is not known.",
+    "Look at the node that the diagnostic shows, and at the nodes that compute its inputs; give the shapes of the "
+    "model's inputs with `shape_dict`. A condition on an input may exclude the node: see `values`.",
 )
 declare(
     "E6005",

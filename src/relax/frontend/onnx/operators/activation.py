@@ -48,7 +48,7 @@ def prelu_of_channels(g: Emitter, x: Tensor, slope: Tensor) -> Tensor:
 
 @converter("PRelu", since=7)
 def prelu(g: Emitter, x: Tensor, slope: Tensor) -> Tensor:
-    if g.dtype(x).is_float and 0 < g.ndim(slope) <= g.ndim(x):
+    if g.dtype(x).is_float and 0 < g.info(slope).ndim <= g.info(x).ndim:
         return op.nn.prelu(x, slope, axis=-1)
     return op.where(op.less(x, g.const(0, g.dtype(x))), op.multiply(x, slope), x)
 

@@ -18,7 +18,8 @@ from ..values import Signed, Tensor, Value
 
 @converter("Gather")
 def gather(g: Emitter, data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
-    return op.take(data, indices, g.axis(axis, g.ndim(data)))
+    ndim = g.rank(data)
+    return op.take(data, indices, axis if ndim is None else g.axis(axis, ndim))
 
 
 @converter("GatherElements")

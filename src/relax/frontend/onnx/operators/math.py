@@ -117,9 +117,10 @@ def mod(g: Emitter, a: Tensor, b: Tensor, *, fmod: int = 0) -> Tensor:
 def power(g: Emitter, x: Tensor, y: Tensor) -> Tensor:
     dtype, exponent = g.dtype(x), g.dtype(y)
     value = _one_number(y)
-    if value == 2 and g.ndim(y) <= g.ndim(x):
+    keeps_rank = isinstance(y, Constant) and y.data.ndim <= max(0, g.info(x).ndim)
+    if value == 2 and keeps_rank:
         return op.square(x)
-    if value == 3 and g.ndim(y) <= g.ndim(x) and dtype in ("float32", "float64"):
+    if value == 3 and keeps_rank and dtype in ("float32", "float64"):
         return op.multiply(op.square(x), x)  # in gelu by tanh: in vectors, rounded twice; op.power promises 4 ULP
     if dtype == exponent:
         return op.power(x, y)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from .... import op
-from ....expr import PrimValue, ShapeExpr
+from ....expr import ShapeExpr
 from ....ir import DataType
 from ....prim import IntImm, PrimExpr, const, intrin, simplify
 from ..emitter import LARGEST, Emitter
 from ..registry import converter, register
 from ..values import Dims, Ints, Tensor, Value
+from .activation import product
 
 CONVOLUTIONS = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
 _CONV_TRANSPOSE = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}
@@ -240,33 +241,46 @@ def max_pool(
     around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, kernel_shape, strides, dilations)
     dtype = g.dtype(X)
     data, padding = _padded(X, around, float("-inf") if dtype.is_float else dtype.min_value)
-    if with_indices and data is not X:
-        g.unsupported("indices of a MaxPool whose padding depends on the size of the data")
+    data = g.emit(data)
     pooled = function(
         data, pool_size=kernel_shape, strides=strides, padding=padding, dilation=dilations, ceil_mode=bool(ceil_mode)
     )
     if not with_indices:
         return pooled
     values, indices = g.parts(pooled)
-    return (values, indices if not storage_order else _column_major(g, indices, g.dims(X)[2:]))
+    if data is X and not storage_order:
+        return (values, indices)
+    before = (0,) * count if data is X else around[:count]
+    return (values, _relocated(g, indices, g.dims(data)[2:], before, dilations, g.dims(X)[2:], bool(storage_order)))
 
 
-def _column_major(g: Emitter, indices: Tensor, sizes: Dims) -> Tensor:
-    """Flat indices into (N, C, H, W) data as if the spatial dimensions were stored the other way round."""
-    area = const(1, "int64")
-    for size in sizes:
-        area = area * size
-    whole = g.emit(op.full(ShapeExpr([]), PrimValue(simplify(area)), "int64"))
-    position = g.emit(op.floor_mod(indices, whole))
-    result = op.subtract(indices, position)
-    step = const(1, "int64")
-    inner = area
-    for size in sizes:
-        inner = simplify(inner // size)
-        row = op.floor_divide(position, op.full(ShapeExpr([]), PrimValue(inner), "int64"))
-        position = op.floor_mod(position, op.full(ShapeExpr([]), PrimValue(inner), "int64"))
-        result = op.add(result, op.multiply(row, op.full(ShapeExpr([]), PrimValue(simplify(step)), "int64")))
-        step = step * size
+def _relocated(
+    g: Emitter,
+    indices: Tensor,
+    padded: Dims,
+    before: Sequence[PrimExpr | int],
+    dilations: Ints,
+    sizes: Dims,
+    column_major: bool,
+) -> Tensor:
+    """Convert flat indices into padded (N, C, H, W) data to those into the data, of spatial dimensions `sizes`.
+
+    If `column_major`, the spatial dimensions of the data are counted the other way round. A window of the padding value
+    alone has its first maximum in the padding; the first element of the data in the window takes its place.
+    """
+    area = g.scalar(simplify(product(padded)))
+    position = g.emit(op.floor_mod(indices, area))
+    result = op.multiply(op.floor_divide(indices, area), g.scalar(simplify(product(sizes))))
+    for axis, (pad, dilation) in enumerate(zip(before, dilations, strict=True)):
+        inner = g.scalar(simplify(product(padded[axis + 1 :])))
+        place = op.floor_divide(position, inner)
+        position = g.emit(op.floor_mod(position, inner))
+        if not (isinstance(pad, int) and pad == 0):
+            place = g.emit(op.subtract(place, g.scalar(pad if isinstance(pad, PrimExpr) else const(pad, "int64"))))
+            first = op.floor_mod(place, g.const(dilation, "int64"))
+            place = op.where(op.less(place, g.const(0, "int64")), first, place)
+        step = product(sizes[:axis] if column_major else sizes[axis + 1 :])
+        result = op.add(result, op.multiply(place, g.scalar(simplify(step))))
     return result
 
 

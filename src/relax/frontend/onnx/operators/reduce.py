@@ -20,19 +20,31 @@ class Axes:
     """The axes of a reduction: numbers, or scalars that are read when the program runs."""
 
     def __init__(self, g: Emitter, x: Tensor, axes: Signed | None, noop: int) -> None:
-        self.g, self.dims = g, g.dims(x)
-        ndim = len(self.dims)
+        self.g, self.x = g, x
         self.numbers: tuple[int, ...] | None = None
+        self.all = False
+        """True if all axes of a tensor of unknown rank are folded."""
         values = axes or ()
-        if not values:
-            self.numbers = () if noop else tuple(range(ndim))
-        elif all(isinstance(axis, IntImm) for axis in values):
-            self.numbers = g.axes(tuple(a.value for a in values if isinstance(a, IntImm)), ndim)
+        numbers = tuple(axis.value for axis in values if isinstance(axis, IntImm))
+        is_known = len(numbers) == len(values)
+        if is_known and g.rank(x) is None:
+            self.numbers, self.all = numbers, not numbers and not noop
+            return
+        ndim = len(self.dims)
+        if is_known:
+            self.numbers = g.axes(numbers, ndim) if numbers else () if noop else tuple(range(ndim))
         self.folded = named_axes(values, ndim) if self.numbers is None else []
         self.left = ndim - len(values)
 
+    @property
+    def dims(self) -> Dims:
+        """The dimensions of the tensor. Raises DiagnosticError if its rank is not known."""
+        return self.g.dims(self.x)
+
     def count(self) -> PrimExpr:
         """The number of elements that are folded into one."""
+        if self.all:
+            return self.g.sizes(self.g.emit(op.prod(self.g.run_time_shape(self.x))), "elements")[0]
         total: PrimExpr = const(1, "int64")
         for d, dim in enumerate(self.dims):
             if self.numbers is None:
@@ -43,6 +55,8 @@ class Axes:
 
     def fold(self, x: Tensor, function: Fold, keepdims: bool) -> Tensor:
         """The tensor folded along the axes."""
+        if self.all:
+            return function(x, axis=None, keepdims=keepdims)
         if self.numbers is not None:
             return function(x, axis=self.numbers, keepdims=keepdims) if self.numbers else x
         for d, dim in enumerate(self.dims):
@@ -128,11 +142,12 @@ def _log_of_sum(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
 
 def _log_of_sum_of_exp(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
     _require_float(g, x)
-    if axes.numbers == ():
+    if axes.numbers == () and not axes.all:
         return x
     greatest = g.emit(axes.fold(x, op.max, True))
     greatest = g.emit(op.where(op.isfinite(greatest), greatest, 0.0))
-    shifted = op.subtract(x, op.broadcast_to(greatest, ShapeExpr(axes.dims)))
+    spread = greatest if g.rank(x) is None else op.broadcast_to(greatest, ShapeExpr(axes.dims))
+    shifted = op.subtract(x, spread)
     total = op.log(axes.fold(op.exp(shifted), op.sum, True))
     result = g.emit(op.add(total, greatest))
     return result if keepdims else axes_dropped(axes, result)
@@ -140,6 +155,8 @@ def _log_of_sum_of_exp(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Ten
 
 def axes_dropped(axes: Axes, x: Tensor) -> Tensor:
     """The tensor, which has size 1 along the axes, without them."""
+    if axes.all:
+        return op.reshape(x, ShapeExpr([]))
     if axes.numbers is not None:
         return op.squeeze(x, axes.numbers)
     return op.reshape(x, ShapeExpr(kept_sizes(axes.dims, axes.folded, axes.left)))
@@ -181,6 +198,8 @@ for _name, _function in _REDUCTIONS.items():
 
 def _index(function: Fold) -> Callable[..., Tensor]:
     def convert(g: Emitter, data: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
+        if g.rank(data) is None and not select_last_index:
+            return function(data, axis=axis, keepdims=bool(keepdims))
         dims = g.dims(data)
         dimension = g.axis(axis, len(dims))
         if not select_last_index:
@@ -205,8 +224,10 @@ def _running(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             result = function(data, axis=dimension, exclusive=bool(exclusive))
             return op.flip(result, dimension) if reverse else result
 
-        ndim = g.ndim(x)
         axis_value = g.single(axis, "axis")
+        if isinstance(axis_value, IntImm) and g.rank(x) is None:
+            return along(axis_value.value)
+        ndim = g.ndim(x)
         if isinstance(axis_value, IntImm):
             return along(g.axis(axis_value.value, ndim))
         result = along(0)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .... import op
-from ....expr import ShapeExpr
+from ....expr import PrimValue, ShapeExpr
 from ....prim import IntImm, PrimExpr, Select, const, intrin
-from ..emitter import Emitter
+from ..branches import chosen, undecided_ones
+from ..emitter import GREATEST, Emitter
 from ..registry import converter
 from ..values import Dims, Elements, Ints, Signed, Tensor
 from .activation import product
@@ -15,12 +16,18 @@ from .reduce import kept_sizes, named_axes
 
 
 @converter("Shape")
-def shape(g: Emitter, data: Tensor, *, start: int = 0, end: int | None = None) -> Elements:
+def shape(g: Emitter, data: Tensor, *, start: int = 0, end: int | None = None) -> Elements | Tensor:
+    if g.rank(data) is None:
+        whole = g.run_time_shape(data)
+        is_whole = start == 0 and end is None
+        return whole if is_whole else op.strided_slice(whole, [0], [start], [GREATEST if end is None else end])
     return Elements.of(list(g.dims(data))[start:end])
 
 
 @converter("Size")
-def size(g: Emitter, data: Tensor) -> Elements:
+def size(g: Emitter, data: Tensor) -> Elements | Tensor:
+    if g.rank(data) is None:
+        return op.prod(g.run_time_shape(data))
     return Elements.of(product(g.dims(data)))
 
 
@@ -29,8 +36,13 @@ def size(g: Emitter, data: Tensor) -> Elements:
 
 @converter("Reshape", since=5)
 def reshape(g: Emitter, data: Tensor, shape: Signed, *, allowzero: int = 0) -> Tensor:
-    dims = g.dims(data)
     sizes = list(shape)
+    if g.rank(data) is None:
+        copies = not allowzero and not all(g.is_true(size > 0) or g.is_true(size.equal(-1)) for size in sizes)
+        dims = g.dims(data) if copies else g.sizes(g.emit(op.prod(g.run_time_shape(data))), "elements")
+        allowzero = 1
+    else:
+        dims = g.dims(data)
     if not allowzero:
         sizes = [_copied(g, size, dims[i]) if i < len(dims) else size for i, size in enumerate(sizes)]
     free = [i for i, size in enumerate(sizes) if g.is_true(size.equal(-1))]
@@ -40,7 +52,7 @@ def reshape(g: Emitter, data: Tensor, shape: Signed, *, allowzero: int = 0) -> T
         sizes[free[0]] = const(-1, "int64")
     if any(map(g.may_be_negative, sizes)):
         return op.reshape(data, ShapeExpr([_left_over(g, dims, sizes, i) for i in range(len(sizes))]))
-    if free and not any(g.is_true(size.equal(0)) for size in [*dims, *sizes]):
+    if free and g.info(data).ndim >= 0 and not any(g.is_true(size.equal(0)) for size in [*dims, *sizes]):
         return op.reshape(data, sizes)  # which cancels equal sizes
     return op.reshape(data, ShapeExpr([_left_over(g, dims, sizes, i) for i in range(len(sizes))]))
 
@@ -78,30 +90,45 @@ def flatten(g: Emitter, data: Tensor, *, axis: int = 1) -> Tensor:
 
 @converter("Squeeze")
 def squeeze(g: Emitter, data: Tensor, axes: Signed | None = None) -> Tensor:
+    numbers = None if axes is None else _numbers(axes)
+    if numbers is not None and g.rank(data) is None:
+        return op.squeeze(data, numbers)
     dims = g.dims(data)
     if axes is None:
-        return op.squeeze(data, _ones(g, dims))
-    numbers = _numbers(axes)
+        return _without_ones(g, data, dims)
     if numbers is not None:
         return op.squeeze(data, g.axes(numbers, len(dims)))
     dropped = named_axes(axes, len(dims))
     return op.reshape(data, ShapeExpr(kept_sizes(dims, dropped, len(dims) - len(axes))))
 
 
-def _ones(g: Emitter, dims: Dims) -> Ints:
-    """The dimensions of size 1. Raises DiagnosticError if it is not known which are."""
-    ones = [g.is_true(dim.equal(1)) for dim in dims]
-    if None in ones:
-        message = f"without axes, it must be known whether the size {dims[ones.index(None)]} is 1"
+MOST_UNDECIDED = 4
+"""Maximum number of dynamic dimensions that Squeeze without axes compares with 1 when the program runs."""
+
+
+def _without_ones(g: Emitter, data: Tensor, dims: Dims) -> Tensor:
+    """The tensor without the dimensions of size 1; an If for each dimension of which that is not known."""
+    undecided = undecided_ones(g, dims)
+    if not undecided:
+        return op.squeeze(data, [d for d, dim in enumerate(dims) if g.is_true(dim.equal(1))])
+    if len(undecided) > MOST_UNDECIDED:
+        message = f"without axes, it must be known whether the size {undecided[0]} is 1"
         raise g.shape_error(message, "give the size", code="E6005")
-    return tuple(d for d, is_one in enumerate(ones) if is_one)
+
+    def again() -> list[Tensor]:
+        return [g.emit(_without_ones(g, data, dims))]
+
+    (result,) = chosen(g, PrimValue(undecided[0].equal(1)), (again, again), [None])
+    return result
 
 
 @converter("Unsqueeze")
 def unsqueeze(g: Emitter, data: Tensor, axes: Signed) -> Tensor:
+    numbers = _numbers(axes)
+    if numbers is not None and g.rank(data) is None and len(numbers) == 1:
+        return op.expand_dims(data, numbers)
     dims = g.dims(data)
     ndim = len(dims) + len(axes)
-    numbers = _numbers(axes)
     if numbers is not None:
         return op.expand_dims(data, g.axes(numbers, ndim))
     return op.reshape(data, ShapeExpr(_with_ones(dims, named_axes(axes, ndim))))
