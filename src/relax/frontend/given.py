@@ -29,7 +29,7 @@ def array_of(value: Any, dtype: str) -> Any:
         return _strings(array)
     if array.dtype.kind == "O" and all(isinstance(item, int) for item in array.flat):  # too large for NumPy
         raise ValueError(f"{dtype} cannot hold it")
-    if array.dtype.kind in "OUSV" and not _is_small_float(array):
+    if array.dtype.kind in "OUSVc" and not _is_small_float(array):
         raise ValueError(f"expected numbers of {dtype}, found {type(value).__name__}")
     if is_typed:
         if array.dtype != DataType(dtype).numpy():
@@ -66,7 +66,9 @@ def _converted(array: Any, dtype: str) -> Any:
     if is_other and array.size:
         found = {"b": "bool", "f": "float"}.get(source, "int")
         raise ValueError(f"it is {found}, expected {dtype}")
-    converted: Any = array.astype(kind.numpy())
-    if kind.is_integer and (converted.astype(object) != array.astype(object)).any():
+    with np.errstate(over="ignore"):
+        converted: Any = array.astype(kind.numpy())
+    changes = kind.is_integer and (converted.astype(object) != array.astype(object)).any()
+    if changes or (kind.is_float and (np.isfinite(array) & ~np.isfinite(converted)).any()):
         raise ValueError(f"{dtype} cannot hold it")
     return converted

@@ -99,6 +99,8 @@ def test_strings_are_values(imported):
             "the value of 'rate' has the shape (1,), expected 0 dimensions",
             "the model declares the shape ()",
         ),
+        ({"x": [[1e40]]}, "the value of 'x' does not fit: float32 cannot hold it", "the model declares float32"),
+        ({"x": [[1j]]}, "the value of 'x' does not fit: expected numbers of float32, found list", "the model declares"),
         (
             {"x": [[1], [1, 2]]},
             "the value of 'x' does not fit: its lists have different lengths",
