@@ -66,3 +66,11 @@ CASES += [
     Case(MEDIAN, [rng.array((0, 3), "int32")], {"axis": 1}),
     Case(MEDIAN, [rng.array((), "float32")]),
 ]
+
+for op in ("relax.cummax", "relax.cummin"):
+    CASES += [
+        Case(op, [rng.array(shape, "float32")], {"axis": axis})
+        for shape, axis in (((2, 3, 4), 1), ((2, 3), -1), ((3, 2), 0), ((0, 3), 1), ((3, 0), 1), ((1, 4), 1))
+    ]
+    CASES += [Case(op, [rng.array((6,), dtype, -2, 2)], {"axis": 0}) for dtype in (*NUMBERS, "bool", "float8_e4m3fn")]
+    CASES += [Case(op, [np.array([[1, 3, 3, 2, 3], [2, np.nan, 5, np.nan, -np.inf]], "float32")], {"axis": 1})]

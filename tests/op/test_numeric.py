@@ -190,7 +190,7 @@ def test_the_rank_of_a_fused_product_is_that_of_any_operand(infos, expected):
             "the operands must have one number of dimensions, found: x1 has 2, x2 has 1",
         ),
         (lambda: op.median(tensor(2, 0), 1), "dimension 1 is empty"),
-        (lambda: op.cumprod(tensor(2, dtype="bool")), "of a dtype that numbers have"),
+        (lambda: op.cumprod(tensor(2), dtype="bool"), "cumprod: dtype must be a dtype that numbers have, found"),
         (lambda: op.multinomial_from_uniform(tensor(2, 3), tensor(3, 1)), "the same number of rows"),
         (lambda: op.multinomial_from_uniform(tensor(2, 0), tensor(2, 1)), "no classes to draw from"),
         (lambda: op.grad.nll_loss_backward(tensor(2), tensor(4, 3), tensor(4, dtype="int64")), "output_grad must have the shape of the loss"),

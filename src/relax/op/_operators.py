@@ -59,8 +59,8 @@ OPERATORS = {
     "relax.op.sets": "relax.nonzero relax.read_tensor_from_file relax.unique",
     "relax.op.shapes": "relax.broadcast_to relax.expand_dims relax.flatten relax.permute_dims relax.reshape relax.squeeze",
     "relax.op.sorting": "relax.argsort relax.sort relax.topk",
-    "relax.op.statistical": "relax.argmax relax.argmin relax.cumprod relax.cumsum relax.max relax.mean relax.median relax.min "
-        "relax.prod relax.std relax.sum relax.variance",
+    "relax.op.statistical": "relax.argmax relax.argmin relax.cummax relax.cummin relax.cumprod relax.cumsum relax.max relax.mean "
+        "relax.median relax.min relax.prod relax.std relax.sum relax.variance",
     "relax.op.storage": "relax.builtin.alloc_tensor relax.builtin.stop_lift_params relax.memory.alloc_storage "
         "relax.memory.alloc_tensor relax.memory.kill_storage relax.memory.kill_tensor relax.vm.alloc_storage "
         "relax.vm.alloc_tensor relax.vm.call_tir_dyn relax.vm.kill_object",

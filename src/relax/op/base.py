@@ -40,7 +40,7 @@ from .dims import collect_checks, normalize_axis
 from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, UnknownSizeError, diagnose
 from .facts import Axes, Exactness, MixedPrecision, Permuted, pointwise
 from .known import DEFERRED, known_struct_info, remember
-from .operands import DTYPE_CLASSES, KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
+from .operands import ANY, DTYPE_CLASSES, KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
 
 _CALLED_THROUGH: Final = ("op/", "expr.py", "ir/expr.py")
 """Files and folders of this package that may be on the stack between the user's call of an operator and its check."""
@@ -77,6 +77,10 @@ class Operator(Node):
     packed: ClassVar[str | None] = None
     """Packed runtime function that implements the operator if no formula can (data-dependent shapes). It is called with
     the operands, then the attributes in order."""
+    takes: ClassVar[tuple[str, ...]] = ANY
+    """Dtype classes of the operands that hold data. Booleans are among them if NumPy or torch accept them without a
+    conversion to numbers; sums and products of booleans count in int64.
+    """
     total: ClassVar[bool] = False
     """True if a call whose operands have known and valid kinds, dtypes and dimensions cannot raise, for any elements.
     False is the safe answer: a call that may raise stays in place.

@@ -25,9 +25,8 @@ from .facts import Exactness, MixedPrecision
 from .gradients import apply, collapsed, is_float, masked
 from .known import known_struct_info
 from .literals import literals_like
+from .operands import ANY, FLOATS, INTEGERS, NUMBERS
 from .operator import Array, Operator, operator, row
-
-NUMBERS = ("float", "int", "uint")
 
 
 class Binary(Operator):
@@ -125,19 +124,20 @@ class Comparison(Binary):
 
     total = True
     steps = True
-    takes = (*NUMBERS, "bool")
+    takes = ANY
     gives = "bool"
 
 
 class Logic(Binary):
-    """Base of logical operators on bools."""
+    """Base of logical operators; a number is true if it is not 0."""
 
     __slots__ = ()
 
     total = True
     commutative = True
     steps = True
-    takes = ("bool",)
+    takes = ANY
+    gives = "bool"
 
 
 class Bitwise(Binary):
@@ -148,7 +148,7 @@ class Bitwise(Binary):
     total = True
     commutative = True
     steps = True
-    takes = ("int", "uint", "bool")
+    takes = (*INTEGERS, "bool")
 
 
 class Shift(Binary):
@@ -158,7 +158,7 @@ class Shift(Binary):
 
     exactness: ClassVar[Exactness] = Exactness.NEVER
     steps = True
-    takes = ("int", "uint")
+    takes = INTEGERS
 
 
 Reference = Callable[[Array, Array], Array]
@@ -202,10 +202,11 @@ def _truncated(x1: Array, x2: Array) -> Array:
 
 @operator("relax.add")
 class Add(Binary):
-    """x1 + x2; integers wrap around."""
+    """x1 + x2; integers wrap around; of booleans, True where either is."""
 
     commutative = True
     total = True
+    takes = ANY
 
     compute = topi.add
     reference = _rounded_once(np.add)
@@ -229,10 +230,11 @@ class Subtract(Binary):
 
 @operator("relax.multiply")
 class Multiply(Binary):
-    """x1 · x2; integers wrap around."""
+    """x1 · x2; integers wrap around; of booleans, True where both are."""
 
     commutative = True
     total = True
+    takes = ANY
 
     compute = topi.multiply
     reference = _rounded_once(np.multiply)
@@ -327,7 +329,7 @@ class LogAddExp(Binary):
 
     exactness: ClassVar[Exactness] = Exactness.NEVER
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
-    takes = ("float",)
+    takes = FLOATS
     total = True
 
     compute = topi.log_add_exp
@@ -342,10 +344,11 @@ class LogAddExp(Binary):
 
 @operator("relax.maximum")
 class Maximum(Binary):
-    """The larger of two elements; NaN if either is."""
+    """The larger of two elements; NaN if either is; of booleans, True where either is."""
 
     commutative = True
     total = True
+    takes = ANY
 
     compute = topi.maximum
     reference = _rounded_once(np.maximum)
@@ -356,10 +359,11 @@ class Maximum(Binary):
 
 @operator("relax.minimum")
 class Minimum(Binary):
-    """The smaller of two elements; NaN if either is."""
+    """The smaller of two elements; NaN if either is; of booleans, True where both are."""
 
     commutative = True
     total = True
+    takes = ANY
 
     compute = topi.minimum
     reference = _rounded_once(np.minimum)

@@ -19,6 +19,7 @@ from .facts import Exactness
 from .gradients import apply, dims_of, is_float
 from .operator import Array, Operator, operator
 from .shapes import require_sizes, shaped
+from .statistical import count_dtype, counted
 
 
 class Collapse(Operator):
@@ -32,7 +33,6 @@ class Collapse(Operator):
         self, data: TensorStructInfo, dims: Sequence[PrimExpr] | None, ndim: int, operand: str
     ) -> None:
         """Raise OperatorError if the shape does not broadcast to that of `data`."""
-        self.require_dtype(data, "data", "float", "int", "uint")
         if -1 not in (data.ndim, ndim) and ndim > data.ndim:
             message = f"{operand} has {ndim} dimensions, more than the {data.ndim} of data"
             raise OperatorError(SHAPES, message, operand=operand)
@@ -57,6 +57,7 @@ class Collapse(Operator):
 
 def collapsed_to(data: Array, shape: Sequence[int]) -> Array:
     """Sum an array to a shape that broadcasts to its own; narrow floats are accumulated in float32."""
+    data = counted(data)
     new = data.ndim - len(shape)
     repeated = [d for d, size in enumerate(shape, new) if size != data.shape[d]]
     wide = data.astype(np.float32) if data.dtype.itemsize < 4 and data.dtype.kind in "fV" else data
@@ -71,7 +72,7 @@ class CollapseSumLike(Collapse):
     def infer(self, data: TensorStructInfo, collapse_target: TensorStructInfo) -> TensorStructInfo:
         self.require_collapsible(data, collapse_target.dims, collapse_target.ndim, "collapse_target")
         shape = collapse_target.shape
-        return TensorStructInfo(shape, data.dtype, None, -1 if shape is not None else collapse_target.ndim)
+        return TensorStructInfo(shape, count_dtype(data.dtype), None, -1 if shape is not None else collapse_target.ndim)
 
     compute = topi.collapse_sum_like
 
@@ -84,14 +85,14 @@ class CollapseSumLike(Collapse):
 
 @operator("relax.collapse_sum_to")
 class CollapseSumTo(Collapse):
-    """data summed to a shape that broadcasts to that of data."""
+    """data summed to a shape that broadcasts to that of data; booleans are counted in int64."""
 
     def infer_from_call(
         self, call: Call, builder: Any, data: TensorStructInfo, shape: ShapeStructInfo
     ) -> TensorStructInfo:
         require_sizes(shape)
         self.require_collapsible(data, shape.values, shape.ndim, "shape")
-        return shaped(call.args[1], shape, data.dtype)
+        return shaped(call.args[1], shape, count_dtype(data.dtype))
 
     compute = topi.collapse_sum_to
 

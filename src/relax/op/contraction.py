@@ -32,7 +32,7 @@ class Einsum(Operator):
 
     Dimensions of one letter broadcast as those of an addition do: their sizes are equal, or 1; so do those of an
     ellipsis, counted from its end. Within one operand they are equal. Products are summed in the operands' dtype, of
-    16-bit and narrower floats in float32.
+    16-bit and narrower floats in float32; of booleans the sum is True where a product is.
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
@@ -47,7 +47,6 @@ class Einsum(Operator):
             raise OperatorError(OPERANDS, "operands must hold at least one tensor", operand="operands")
         dtype = DataType("")
         for i, field in enumerate(fields):
-            self.require_dtype(field, f"operands[{i}]", "float", "int", "uint")
             dtype = same_dtype(dtype, field.dtype, ("operands", f"operands[{i}]"))
         if any(field.ndim == -1 for field in fields):
             return tensor(None, dtype)
@@ -141,7 +140,6 @@ class Outer(Operator):
 
     def infer(self, x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:
         for name, info in (("x1", x1), ("x2", x2)):
-            self.require_dtype(info, name, "float", "int", "uint")
             self.require(info.ndim in (-1, 1), name, "a tensor of one dimension", code=SHAPES, found=str(info.ndim))
         dtype = same_dtype(x1.dtype, x2.dtype)
         if x1.dims is None or x2.dims is None:

@@ -20,6 +20,7 @@ from .base import Gradients, Term
 from .dims import broadcast_all, check_later, normalize_axis, require_same_dim, same_dtype, tensor
 from .errors import DTYPES, OPERANDS, SHAPES, OperatorError, UnknownSizeError
 from .gradients import apply, is_float
+from .operands import INTEGERS
 from .operator import Array, operator
 from .pieces import count_of, tensor_fields
 from .shapes import Move
@@ -64,7 +65,7 @@ class Indexed(Move):
     __slots__ = ()
 
     def require_indices(self, info: TensorStructInfo, operand: str = "indices") -> None:
-        self.require_dtype(info, operand, "int", "uint")
+        self.require_dtype(info, operand, *INTEGERS)
 
     def require_elements_fit(self, data: TensorStructInfo, indices: TensorStructInfo, axis: int) -> int:
         """Return the axis as a non-negative index, after checking that indices lie within data along the other axes."""
@@ -257,6 +258,8 @@ class OneHot(Indexed):
 
     An index outside of 0 … depth - 1 gives off_value everywhere.
     """
+
+    takes = INTEGERS
 
     axis: int = -1
 

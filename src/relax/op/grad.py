@@ -14,6 +14,7 @@ from .binary import as_tensor
 from .dims import require_same_dim, same_dtype
 from .errors import SHAPES, OperatorError
 from .nn.loss import NLLLoss
+from .operands import FLOATS
 from .operator import Array, Operator, namespace, operator
 from .shapes import Move
 
@@ -64,13 +65,15 @@ class TakeBackward(Operator):
     Sums of 16- and 8-bit floats are rounded at each step.
     """
 
+    takes = FLOATS
+
     axis: int | None = None
 
     def infer(
         self, output_grad: TensorStructInfo, x: TensorStructInfo, indices: TensorStructInfo | PrimStructInfo
     ) -> TensorStructInfo:
         index = as_tensor(indices)
-        self.require_dtype(x, "x", "float")
+        self.require_dtype(x, "x", *self.takes)
         self.require_dtype(index, "indices", "int", "uint")
         same_dtype(output_grad.dtype, x.dtype, ("output_grad", "x"))
         axis = None if self.axis is None else self.require_axis(self.axis, x, "x")
@@ -104,6 +107,8 @@ class NllLossBackward(Operator):
     For the reduction "mean" it is divided by the sum of the weights of all targets. A target that is `ignore_index`
     has weight 0. Where there are weights, a target that names no class is an error.
     """
+
+    takes = FLOATS
 
     reduction: Literal["mean", "sum", "none"] = "mean"
     ignore_index: int = -100

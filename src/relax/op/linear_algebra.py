@@ -27,7 +27,8 @@ class Matmul(Operator):
     """The matrix product of the last two dimensions, over leading ones that broadcast, as NumPy's ``@``.
 
     A tensor of one dimension is a row on the left and a column on the right. Products are summed in out_dtype (default:
-    the operands' dtype), those of 16-bit and narrower floats in float32, rounded once.
+    the operands' dtype), those of 16-bit and narrower floats in float32, rounded once. Of booleans, a sum is True where
+    a product is.
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
@@ -37,7 +38,6 @@ class Matmul(Operator):
 
     def infer(self, x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:
         for name, info in (("x1", x1), ("x2", x2)):
-            self.require_dtype(info, name, "float", "int", "uint")
             self.require(info.ndim != 0, name, "a tensor of at least one dimension", code=SHAPES)
         dtype = self.out_dtype or same_dtype(x1.dtype, x2.dtype)
         if -1 in (x1.ndim, x2.ndim):

@@ -38,6 +38,12 @@ Kind = type[StructInfo]
 DTYPE_CLASSES = {"float": "floating point", "int": "signed integers", "uint": "unsigned integers", "bool": "bool"}
 """Names of dtype classes in messages, by the keys of `Operator.require_dtype`."""
 
+FLOATS = ("float",)
+INTEGERS = ("int", "uint")
+NUMBERS = ("float", "int", "uint")
+ANY = ("float", "int", "uint", "bool")
+"""Values of `Operator.takes`."""
+
 KIND_NAMES: dict[Kind, str] = {
     TensorStructInfo: "a tensor",
     ShapeStructInfo: "a shape",

@@ -14,10 +14,11 @@ from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo
 from ..target import Target
 from .base import Gradients, Term
-from .dims import like, require_same_dim
+from .dims import like, require_stretch
 from .errors import SHAPES, OperatorError
 from .facts import Axes, Exactness, Permuted, has_rank, moved_axis
 from .known import known_struct_info
+from .operands import FLOATS, NUMBERS
 from .operator import Array, Operator, operator
 from .reciprocals import MOST_BITS, reciprocal
 from .unary import Astype
@@ -51,7 +52,7 @@ class Quantization(Operator):
         axis = self.require_axis(self.axis, data)
         if axis is not None and data.dims is not None and info.dims is not None:
             message = f"{name} must have as many elements as dimension {axis} of data"
-            require_same_dim(info.dims[0], data.dims[axis], OperatorError(SHAPES, message, operand=name))
+            require_stretch(info.dims[0], data.dims[axis], OperatorError(SHAPES, message, operand=name))
 
     def spread(self, parameter: Array, data: Array) -> Array:
         """Reshape a parameter to broadcast with the data."""
@@ -78,6 +79,8 @@ class Quantize(Quantization):
     dtype has it.
     """
 
+    takes = FLOATS
+
     axis: int = -1
     out_dtype: DataType = DataType("int8")
 
@@ -87,7 +90,7 @@ class Quantize(Quantization):
         self.require_attribute(
             small or whole, "out_dtype", "an integer dtype of at most 32 bits, or a float of at most 8"
         )
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         self.check_parameters(data, scale, zero_point)
         return like(data, self.out_dtype)
 
@@ -154,12 +157,14 @@ class Dequantize(Quantization):
     exact; the product is computed in float32 (float64, if scale or out_dtype is) and converted.
     """
 
+    takes = NUMBERS
+
     axis: int = -1
     out_dtype: DataType = DataType("float32")
 
     def infer(self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo) -> TensorStructInfo:
         self.require_attribute(self.out_dtype.is_float, "out_dtype", "a floating-point dtype")
-        self.require_dtype(data, "data", "int", "uint", "float")
+        self.require_dtype(data, "data", *self.takes)
         narrow = data.dtype.is_void or data.dtype.bits <= (8 if data.dtype.is_float else 32)
         expected = "a tensor of integers of at most 32 bits, or of floats of at most 8"
         self.require(narrow, "data", expected, found=str(data.dtype))

@@ -20,6 +20,7 @@ from .dims import same_dtype, tensor
 from .errors import DTYPES, OperatorError
 from .facts import MixedPrecision
 from .nn.activation import wide
+from .operands import FLOATS
 from .operator import Array, Operator, operator
 from .sizes import require_dim, require_rank
 
@@ -36,6 +37,8 @@ class Recurrent(Operator):
     """
 
     __slots__ = ()
+
+    takes = FLOATS
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
     gates: ClassVar[int]
@@ -105,7 +108,7 @@ class Recurrent(Operator):
             if name == "sequence_lens":
                 self.require_dtype(info, name, "int")
                 continue
-            self.require_dtype(info, name, "float")
+            self.require_dtype(info, name, *self.takes)
             dtype = info.dtype if dtype is None else same_dtype(dtype, info.dtype, ("data", name))
         if dtype is None:
             raise OperatorError(DTYPES, "data must be a tensor", operand="data")

@@ -13,6 +13,7 @@ from ..struct_info import TensorStructInfo
 from .base import Gradients, Term
 from .dims import check_later, like, require_same_dim
 from .errors import SHAPES, OperatorError
+from .operands import FLOATS
 from .operator import Array, Operator, operator
 
 
@@ -25,13 +26,15 @@ class MultinomialFromUniform(Operator):
     without it, number i uses row i.
     """
 
+    takes = FLOATS
+
     dtype: DataType = DataType("int64")
 
     def infer(
         self, prob: TensorStructInfo, uniform_sample: TensorStructInfo, sample_indices: TensorStructInfo | None = None
     ) -> TensorStructInfo:
         self.require_attribute(self.dtype.is_integer, "dtype", "an integer dtype")
-        self.require_dtype(prob, "prob", "float")
+        self.require_dtype(prob, "prob", *self.takes)
         self.require_dtype(uniform_sample, "uniform_sample", "float")
         self.require(prob.ndim in (-1, 2), "prob", "a matrix", code=SHAPES, found=f"{prob.ndim} dimensions")
         if prob.dims is not None:

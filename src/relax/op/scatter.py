@@ -76,8 +76,8 @@ class Scatter(Indexed):
     def scattered(self, data: TensorStructInfo, updates: TensorStructInfo) -> TensorStructInfo:
         """Struct info of the result, after checking the dtypes."""
         dtype = same_dtype(data.dtype, updates.dtype, ("data", "updates"))
-        if dtype.is_bool and self.reduction != "update":
-            message = f"bool elements cannot be combined by {self.reduction!r}"
+        if dtype.is_bool and self.reduction == "mean":
+            message = "booleans have no mean"
             raise OperatorError(DTYPES, message, operand="data")
         return like(data, dtype)
 
@@ -176,8 +176,6 @@ class IndexPut(Indexed):
         fields = index_fields(indices, "indices", data)
         index = broadcast_indices(fields, "indices")
         dtype = same_dtype(data.dtype, values.dtype, ("data", "values"))
-        if dtype.is_bool and self.accumulate:
-            raise OperatorError(DTYPES, "bool elements cannot be added", operand="data")
         if -1 not in (data.ndim, index.ndim, values.ndim):
             ndim = index.ndim + data.ndim - len(fields)
             if values.ndim > ndim:

@@ -99,7 +99,7 @@ def _as_int64(indices: Array, modulus: int) -> np.ndarray[Any, np.dtype[np.int64
 
 @operator("relax.where")
 class Where(Move):
-    """x1 where the condition holds, else x2; all three broadcast."""
+    """x1 where the condition holds, else x2; all three broadcast. A number holds if it is not 0."""
 
     elementwise: ClassVar[bool] = True
     total = True
@@ -110,7 +110,6 @@ class Where(Move):
     def infer(
         self, condition: TensorStructInfo, x1: TensorStructInfo | PrimStructInfo, x2: TensorStructInfo | PrimStructInfo
     ) -> TensorStructInfo:
-        self.require_dtype(condition, "condition", "bool")
         left, right = as_tensor(x1), as_tensor(x2)
         dtype = same_dtype(left.dtype, right.dtype)
         return broadcast_all((condition, left, right), dtype, ("condition", "x1", "x2"))
@@ -153,7 +152,6 @@ class Bucketize(Operator):
     right: bool = False
 
     def infer(self, input_tensor: TensorStructInfo, boundaries: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(input_tensor, "input_tensor", "float", "int", "uint")
         is_vector = boundaries.ndim in (-1, 1)
         self.require(is_vector, "boundaries", "of one dimension", code=SHAPES, found=str(boundaries.ndim))
         same_dtype(input_tensor.dtype, boundaries.dtype, ("input_tensor", "boundaries"))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from .. import topi
+from .. import te, topi
 from ..expr import Call, ShapeExpr, Var
 from ..info.dims import simplify_dim
 from ..info.text import prim_text
@@ -263,9 +263,20 @@ class ExpandDims(Move):
         return Permuted(self, (axes,), (with_new(axes, new),))
 
 
+def _ones(dims: Sequence[PrimExpr]) -> list[int] | None:
+    """Return the dimensions of size 1, None if that is undecided of some."""
+    verdicts = [prove_equal(size, const(1, "int64")) for size in dims]
+    if Verdict.POSSIBLY in verdicts:
+        return None
+    return [d for d, verdict in enumerate(verdicts) if verdict is Verdict.YES]
+
+
 @operator("relax.squeeze")
 class Squeeze(Move):
-    """x without the dimensions `axis`, which must have size 1; by default all that are proved to have size 1."""
+    """x without the dimensions `axis`, which must have size 1; by default without all dimensions of size 1.
+
+    By default the rank of the result is unknown if some size may be 1 or not: name the dimensions to keep it known.
+    """
 
     view = True
     axis: tuple[int, ...] | None = None
@@ -278,7 +289,8 @@ class Squeeze(Move):
         if x.ndim == -1:
             return tensor(None, x.dtype)
         if self.axis is None:
-            kept = None if x.dims is None else [size for size in x.dims if not is_const(size, 1)]
+            ones = None if x.dims is None else _ones(x.dims)
+            kept = None if ones is None else [size for d, size in enumerate(x.dims or ()) if d not in ones]
             return tensor(kept, x.dtype, 0 if x.ndim == 0 else -1)
         dropped = normalize_axes(self.axis, x.ndim, "axis", "x")
         if x.dims is None:
@@ -291,7 +303,14 @@ class Squeeze(Move):
             )
         return tensor([size for d, size in enumerate(x.dims) if d not in dropped], x.dtype)
 
-    compute = topi.squeeze
+    def can_compute(self, call: Call) -> bool:
+        info = known_struct_info(call.args[0])
+        if self.axis is None and isinstance(info, TensorStructInfo) and (info.dims is None or _ones(info.dims) is None):
+            return False
+        return Move.can_compute(self, call)
+
+    def compute(self, x: te.Tensor) -> te.Tensor:
+        return topi.squeeze(x, _ones(x.shape) if self.axis is None else self.axis)
 
     def reference(self, x: Array) -> Array:
         return np.squeeze(x, self.axis)

@@ -19,7 +19,18 @@ from .dims import check_later, like, normalize_axes, tensor
 from .errors import SHAPES, OperatorError
 from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_axis, without
 from .gradients import apply, dims_of, is_float, masked, number_of, reshaped, spread, tensor_info, unfolded
+from .operands import FLOATS, NUMBERS
 from .operator import Array, Operator, operator
+
+
+def count_dtype(dtype: DataType) -> DataType:
+    """Dtype of sums and products of a dtype's values: int64 of booleans, otherwise the same."""
+    return DataType("int64") if dtype.is_bool else dtype
+
+
+def counted(data: Array) -> Array:
+    """Convert booleans to int64, in which they are summed and multiplied."""
+    return data.astype(np.int64) if data.dtype == np.bool_ else data
 
 
 def _widened(data: Array) -> Array:
@@ -53,7 +64,6 @@ class Folding(Operator):
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
 
-    takes: ClassVar[tuple[str, ...]] = ("float", "int", "uint")
     fold: ClassVar[Callable[..., Array]]
 
     def folded(self, x: TensorStructInfo) -> TensorStructInfo:
@@ -78,13 +88,26 @@ class Reduction(Folding):
         return self.folded(x)
 
 
+class Total(Folding):
+    """Base class of sums and products, which count booleans in int64."""
+
+    __slots__ = ()
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        return like(self.folded(x), count_dtype(x.dtype))
+
+
 @operator("relax.sum")
-class Sum(Reduction):
-    """Σ of the elements along `axis` (an int, several, or None for all). Integers wrap around."""
+class Sum(Total):
+    """Σ of the elements along `axis` (an int, several, or None for all). Integers wrap around.
+
+    Booleans are counted in int64.
+    """
 
     compute = topi.sum
 
     def reference(self, data: Array) -> Array:
+        data = counted(data)
         wide = _widened(data)
         return np.sum(wide, self.axis, dtype=wide.dtype, keepdims=self.keepdims).astype(data.dtype)
 
@@ -97,19 +120,23 @@ class Sum(Reduction):
 
 
 @operator("relax.prod")
-class Prod(Reduction):
-    """Π of the elements along `axis`. Integers wrap around."""
+class Prod(Total):
+    """Π of the elements along `axis`. Integers wrap around; the product of booleans is an int64."""
 
     compute = topi.prod
 
     def reference(self, data: Array) -> Array:
+        data = counted(data)
         wide = _widened(data)
         return np.prod(wide, self.axis, dtype=wide.dtype, keepdims=self.keepdims).astype(data.dtype)
 
 
 @operator("relax.max")
 class Max(Reduction):
-    """The greatest element along `axis`; NaN if any element is; the least value of the dtype for an empty dimension."""
+    """The greatest element along `axis`; NaN if any element is; the least value of the dtype for an empty dimension.
+
+    Of booleans, True if any element is.
+    """
 
     exactness: ClassVar[Exactness] = Exactness.IEEE
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
@@ -126,7 +153,10 @@ class Max(Reduction):
 
 @operator("relax.min")
 class Min(Reduction):
-    """The least element along `axis`; NaN if any element is; the greatest value of the dtype for an empty dimension."""
+    """The least element along `axis`; NaN if any element is; the greatest value of the dtype for an empty dimension.
+
+    Of booleans, True if all elements are.
+    """
 
     exactness: ClassVar[Exactness] = Exactness.IEEE
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
@@ -174,7 +204,7 @@ class Moment(Reduction):
     __slots__ = ()
 
     exactness: ClassVar[Exactness] = Exactness.NEVER
-    takes: ClassVar[tuple[str, ...]] = ("float",)
+    takes = FLOATS
 
     def average(self, data: Array) -> Array:
         """Mean of an array along `axis`."""
@@ -251,6 +281,7 @@ class Median(Folding):
 
     exactness: ClassVar[Exactness] = Exactness.IEEE
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    takes = NUMBERS
     total = False
 
     compute = topi.median
@@ -312,7 +343,6 @@ class ArgReduction(Operator):
     keepdims: bool = False
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(x, "x", "float", "int", "uint", "bool")
         require_elements(x, None if self.axis is None else (self.axis,))
         return _folded(x, None if self.axis is None else (self.axis,), self.keepdims, "int64")
 
@@ -360,7 +390,7 @@ class ArgMin(ArgReduction):
 class Running(Operator):
     """Base class of cumulative operators along `axis`; without one, of the flattened tensor.
 
-    The result has `dtype`, by default the input's. `exclusive` excludes the element itself.
+    The result has `dtype`, by default the input's (of booleans int64). `exclusive` excludes the element itself.
     """
 
     __slots__ = ()
@@ -376,15 +406,8 @@ class Running(Operator):
     exclusive: bool = False
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(data, "data", "float", "int", "uint", "bool")
-        dtype = self.dtype or data.dtype
-        self.require(
-            not dtype.is_bool,
-            "data",
-            "of a dtype that numbers have",
-            found="bool",
-            hint=f'say which: R.{self.short_name}({{x}}, dtype="int64")',
-        )
+        self.require_attribute(not self.dtype.is_bool, "dtype", "a dtype that numbers have")
+        dtype = self.dtype or count_dtype(data.dtype)
         if self.axis is not None:
             self.require_axis(self.axis, data)
             return TensorStructInfo(data.shape, dtype, None, data.ndim)
@@ -397,7 +420,7 @@ class Running(Operator):
 
     def running(self, data: Array, accumulate: Callable[..., Any]) -> Array:
         """Result, given NumPy's cumulative function."""
-        kind = (self.dtype or DataType(data.dtype.name)).numpy()
+        kind = (self.dtype or count_dtype(DataType(data.dtype.name))).numpy()
         flat = data.reshape(-1) if self.axis is None else data
         axis = 0 if self.axis is None else self.axis
         wide = _widened(convert_array(flat, kind))
@@ -419,7 +442,7 @@ class Running(Operator):
 class CumSum(Running):
     """Cumulative sums along `axis`; without one, of the flattened tensor. `exclusive` excludes the element itself.
 
-    The result has `dtype`, by default the input's. Integers wrap around.
+    The result has `dtype`, by default the input's (of booleans int64). Integers wrap around.
     """
 
     compute = topi.cumsum
@@ -446,7 +469,7 @@ class CumSum(Running):
 class CumProd(Running):
     """Cumulative products along `axis`; without one, of the flattened tensor. `exclusive` excludes the element itself.
 
-    The result has `dtype`, by default the input's. Integers wrap around.
+    The result has `dtype`, by default the input's (of booleans int64). Integers wrap around.
     """
 
     start = 1
@@ -455,3 +478,60 @@ class CumProd(Running):
 
     def reference(self, data: Array) -> Array:
         return self.running(data, np.cumprod)
+
+
+class RunningExtreme(Operator):
+    """Base class of cummax and cummin: a tuple of the values and the int64 indices along `axis`."""
+
+    __slots__ = ()
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    total = True
+
+    axis: int
+
+    def infer(self, data: TensorStructInfo) -> TupleStructInfo:
+        self.require_axis(self.axis, data)
+        return TupleStructInfo((data, like(data, "int64")))
+
+    def running(self, data: Array, replaces: Callable[[Array, Array], Array]) -> list[Array]:
+        """Values and indices, given the comparison by which an element replaces an earlier one."""
+        wide = np.moveaxis(_widened(data), self.axis, 0)
+        indices = np.zeros(wide.shape, np.int64)
+        for i in range(1, len(wide)):
+            kept = np.take_along_axis(wide, indices[i - 1 : i], 0)[0]
+            better = (wide[i] != wide[i]) | ((kept == kept) & replaces(wide[i], kept))
+            indices[i] = np.where(better, i, indices[i - 1])
+        values = np.take_along_axis(np.moveaxis(data, self.axis, 0), indices, 0)
+        return [np.ascontiguousarray(np.moveaxis(array, 0, self.axis)) for array in (values, indices)]
+
+
+@operator("relax.cummax")
+class CumMax(RunningExtreme):
+    """The greatest element so far along `axis`, and its index as int64: the last one of equals.
+
+    NaN is greater than every number. Of booleans, True from the first one on that is.
+    """
+
+    axis: int
+
+    compute = topi.cummax
+
+    def reference(self, data: Array) -> list[Array]:
+        return self.running(data, np.greater_equal)
+
+
+@operator("relax.cummin")
+class CumMin(RunningExtreme):
+    """The least element so far along `axis`, and its index as int64: the last one of equals.
+
+    NaN is less than every number. Of booleans, False from the first one on that is.
+    """
+
+    axis: int
+
+    compute = topi.cummin
+
+    def reference(self, data: Array) -> list[Array]:
+        return self.running(data, np.less_equal)

@@ -16,6 +16,7 @@ from .errors import SHAPES, OperatorError
 from .facts import Exactness, MixedPrecision
 from .gradients import collapsed, is_float
 from .literals import literals_like
+from .operands import NUMBERS
 from .operator import Array, Operator, operator
 
 NAMES = ("x1", "x2", "x3")
@@ -28,6 +29,8 @@ class EwiseFMA(Operator):
     The operands have one number of dimensions, in which they broadcast; scalars broadcast to any.
     """
 
+    takes = NUMBERS
+
     exactness: ClassVar[Exactness] = Exactness.IEEE
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     elementwise: ClassVar[bool] = True
@@ -39,7 +42,7 @@ class EwiseFMA(Operator):
     def infer(self, x1: TensorStructInfo, x2: TensorStructInfo, x3: TensorStructInfo) -> TensorStructInfo:
         infos = x1, x2, x3
         for name, info in zip(NAMES, infos, strict=True):
-            self.require_dtype(info, name, "float", "int", "uint")
+            self.require_dtype(info, name, *self.takes)
         dtype = same_dtype(same_dtype(x1.dtype, x2.dtype), x3.dtype, ("x1", "x3"))
         ranks = {name: info.ndim for name, info in zip(NAMES, infos, strict=True) if info.ndim > 0}
         if len(set(ranks.values())) > 1:

@@ -24,6 +24,7 @@ from .dims import like
 from .errors import DTYPES, OperatorError
 from .facts import Exactness, MixedPrecision
 from .gradients import apply, chained, is_float, masked, tensor_info
+from .operands import ANY, FLOATS, INTEGERS, NUMBERS
 from .operator import Array, Operator, operator, row
 
 
@@ -37,7 +38,7 @@ class Unary(Operator):
     elementwise: ClassVar[bool] = True
     total = True
 
-    takes: ClassVar[tuple[str, ...]] = ("float",)
+    takes: ClassVar[tuple[str, ...]] = FLOATS
     gives: ClassVar[str | None] = None
     steps: ClassVar[bool] = False
     """True if the function is piecewise constant and has no gradient."""
@@ -70,7 +71,15 @@ class NumberUnary(Unary):
 
     __slots__ = ()
 
-    takes = ("float", "int", "uint")
+    takes = NUMBERS
+
+
+class AnyUnary(Unary):
+    """Base class of functions of numbers and booleans."""
+
+    __slots__ = ()
+
+    takes = ANY
 
 
 def _real(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
@@ -83,16 +92,16 @@ def _real(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
 
 
 def _whole(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
-    """Wrap a NumPy rounding function; integers are returned unchanged."""
+    """Wrap a NumPy rounding function; integers and booleans are returned unchanged."""
     real = _real(function)
-    return lambda x: x if DataType(x.dtype.name).is_integer else real(x)
+    return lambda x: real(x) if DataType(x.dtype.name).is_float else x
 
 
 def _test(function: Callable[[Any], Any], of_integers: bool) -> Callable[[Array], Array]:
-    """Wrap a NumPy test of floats, with its constant result for integers."""
+    """Wrap a NumPy test of floats, with its constant result for integers and booleans."""
 
     def reference(x: Array) -> Array:
-        if DataType(x.dtype.name).is_integer:
+        if not DataType(x.dtype.name).is_float:
             return np.full(x.shape, of_integers)
         return np.asarray(function(x.astype(np.float64)))
 
@@ -183,23 +192,27 @@ Atanh = _of_reals(
 
 
 def _sign(x: Array) -> Array:
+    if x.dtype == np.bool_:
+        return x
     wide = x.astype(np.float64) if DataType(x.dtype.name).is_float else x
     return np.sign(wide).astype(x.dtype)
 
 
-_stepped = partial(_row, NumberUnary, steps=True)
-_tested = partial(_row, NumberUnary, steps=True, gives="bool")
+_stepped = partial(_row, AnyUnary, steps=True)
+_tested = partial(_row, AnyUnary, steps=True, gives="bool")
 
 # fmt: off
-Floor = _stepped("floor", "The greatest whole number ≤ x; an integer as it is.", topi.floor, _whole(np.floor))
-Ceil = _stepped("ceil", "The least whole number ≥ x; an integer as it is.", topi.ceil, _whole(np.ceil))
-Trunc = _stepped("trunc", "x without its fraction; an integer as it is.", topi.trunc, _whole(np.trunc))
+Floor = _stepped(
+    "floor", "The greatest whole number ≤ x; integers and booleans unchanged.", topi.floor, _whole(np.floor),
+)
+Ceil = _stepped("ceil", "The least whole number ≥ x; integers and booleans unchanged.", topi.ceil, _whole(np.ceil))
+Trunc = _stepped("trunc", "x without its fraction; integers and booleans unchanged.", topi.trunc, _whole(np.trunc))
 Round = _stepped(
-    "round", "The nearest whole number, halves to even, as NumPy rounds; an integer as it is.", topi.round,
-    _whole(np.rint),
+    "round", "The nearest whole number, halves to even, as NumPy rounds; integers unchanged.", topi.round,
+    _whole(np.rint), takes=NUMBERS,
 )
 Abs = _row(
-    NumberUnary, "abs", "The magnitude; of the least value of a signed type, that value (two's complement).", topi.abs,
+    AnyUnary, "abs", "The magnitude; of the least value of a signed type, that value (two's complement).", topi.abs,
     np.abs, lambda x, y: apply("sign", x),
 )
 Sign = _stepped("sign", "-1, 0 or 1 as x is below, at or above 0; NaN stays NaN.", topi.sign, _sign)
@@ -213,12 +226,10 @@ IsInf = _tested("isinf", "True where x is an infinity.", topi.isinf, _test(np.is
 IsFinite = _tested(
     "isfinite", "True where x is neither infinite nor NaN.", topi.isfinite, _test(np.isfinite, True), cls="IsFinite",
 )
-LogicalNot = _row(
-    Unary, "logical_not", "The negation of a bool.", topi.logical_not, np.logical_not, takes=("bool",), steps=True,
-)
+LogicalNot = _tested("logical_not", "True where x is 0 or False.", topi.logical_not, np.logical_not)
 BitwiseNot = _row(
     Unary, "bitwise_not", "All bits flipped; of a bool, its negation.", topi.bitwise_not, np.invert,
-    takes=("int", "uint", "bool"), steps=True,
+    takes=(*INTEGERS, "bool"), steps=True,
 )
 # fmt: on
 
@@ -238,7 +249,8 @@ class Negative(NumberUnary):
 class Clip(Operator):
     """min(max(x, min), max): NaN stays NaN, and where min > max the result is max.
 
-    The bounds are numbers, or scalars of the program; bounds outside an integer dtype's range have no effect.
+    The bounds are numbers, or scalars of the program; bounds outside the range of an integer dtype, or of 0 and 1 for
+    booleans, have no effect.
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
@@ -248,17 +260,16 @@ class Clip(Operator):
     compute = topi.clip
 
     def infer(self, x: TensorStructInfo, min: PrimStructInfo, max: PrimStructInfo) -> TensorStructInfo:
-        self.require_dtype(x, "x", "float", "int", "uint")
         for name, bound in (("min", min), ("max", max)):
             value = bound.value
             whole = not bound.dtype.is_float or (isinstance(value, FloatImm) and not value.value % 1)
-            if x.dtype.is_integer and not (whole or _is_infinite(value)):
+            if (x.dtype.is_integer or x.dtype.is_bool) and not (whole or _is_infinite(value)):
                 raise OperatorError(DTYPES, f"{name} must be an integer, as x is a tensor of {x.dtype!s}", operand=name)
         return x
 
     def reference(self, x: Array, min: Any, max: Any) -> Array:
         dtype = DataType(x.dtype.name)
-        if dtype.is_integer:
+        if not dtype.is_float:
             low, high = int(dtype.min_value), int(dtype.max_value)
             min, max = (low if b <= low else high if b >= high else int(b) for b in (min, max))
         else:

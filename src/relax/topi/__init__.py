@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from .powers import power
     from .qdq import dequantize, quantize
     from .random import normal, uniform
-    from .reduction import argmax, argmin, cumprod, cumsum, max, mean, min, prod, std, sum, variance
+    from .reduction import argmax, argmin, cummax, cummin, cumprod, cumsum, max, mean, min, prod, std, sum, variance
     from .sampling import multinomial_from_uniform
     from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
     from .sorting import argsort, sort, topk
@@ -122,7 +122,8 @@ __all__ = [
     "abs", "acos", "acosh", "add", "arange", "arange_size", "argmax", "argmin", "argsort", "as_size", "asin",
     "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_shape",
     "broadcast_size", "broadcast_to", "broadcast_with", "bucketize", "cast", "ceil", "clip", "collapse_sum_like",
-    "collapse_sum_to", "concatenate", "cos", "cosh", "cosine_window", "cumprod", "cumsum", "dequantize", "divide",
+    "collapse_sum_to", "concatenate", "cos", "cosh", "cosine_window", "cummax", "cummin", "cumprod", "cumsum",
+    "dequantize", "divide",
     "einsum", "equal", "erf", "ewise_fma", "exp", "expand_dims", "eye", "fast_tanh", "flatten", "flip", "floor",
     "floor_divide", "floor_mod", "full", "full_like", "gather_elements", "gather_nd", "greater", "greater_equal",
     "grid", "identity", "image", "index_put", "index_tensor", "isfinite", "isinf", "isnan", "layout_transform",

@@ -26,7 +26,7 @@ HOMES = {
     ".qdq": "dequantize quantize",
     ".random": "normal uniform",
     ".recurrent:": "recurrent",
-    ".reduction": "argmax argmin cumprod cumsum max mean min prod std sum variance",
+    ".reduction": "argmax argmin cummax cummin cumprod cumsum max mean min prod std sum variance",
     ".sampling": "multinomial_from_uniform",
     ".scatter": "index_put scatter_elements scatter_nd slice_scatter",
     ".sorting": "argsort sort topk",

@@ -32,6 +32,7 @@ from ..prim import (
 )
 from ..prim import cast as cast_expr
 from ..prim.expr import binary
+from .util import plus, times, truth
 
 _ONE = const(1, "int64")
 
@@ -219,9 +220,9 @@ def _function(name: str, function: Scalar2, doc: str) -> Formula2:
     return formula
 
 
-add = _function("add", lambda a, b: a + b, "a + b; integers wrap around.")
+add = _function("add", plus, "a + b; integers wrap around; of booleans, True if either is.")
 subtract = _function("subtract", lambda a, b: a - b, "a - b; integers wrap around.")
-multiply = _function("multiply", lambda a, b: a * b, "a · b; integers wrap around.")
+multiply = _function("multiply", times, "a · b; integers wrap around; of booleans, True if both are.")
 divide = _function(
     "divide", lambda a, b: binary(Div, a, b), "a / b; of integers truncated toward zero, by zero an error."
 )
@@ -238,9 +239,11 @@ less = _function("less", lambda a, b: a < b, "Whether a < b.")
 less_equal = _function("less_equal", lambda a, b: a <= b, "Whether a ≤ b.")
 greater = _function("greater", lambda a, b: a > b, "Whether a > b.")
 greater_equal = _function("greater_equal", lambda a, b: a >= b, "Whether a ≥ b.")
-logical_and = _function("logical_and", lambda a, b: a & b, "Whether both are true.")
-logical_or = _function("logical_or", lambda a, b: a | b, "Whether either is true.")
-logical_xor = _function("logical_xor", lambda a, b: a != b, "Whether one of the two is true.")
+logical_and = _function("logical_and", lambda a, b: truth(a) & truth(b), "True if both are true, that is not 0.")
+logical_or = _function("logical_or", lambda a, b: truth(a) | truth(b), "True if either is true, that is not 0.")
+logical_xor = _function(
+    "logical_xor", lambda a, b: truth(a) != truth(b), "True if one of the two is true, that is not 0."
+)
 bitwise_and = _function("bitwise_and", lambda a, b: a & b, "The bits set in both.")
 bitwise_or = _function("bitwise_or", lambda a, b: a | b, "The bits set in either.")
 bitwise_xor = _function(

@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import te
+from ..ir import DataType
 from ..prim import PrimExpr, Select, Verdict, const, is_const, prove_equal
 from .broadcast import same_size
 from .util import accumulator_dtype
 
 
 def collapse_sum_to(data: te.Tensor, shape: Sequence[PrimExpr]) -> te.Tensor:
-    """data summed to a shape that broadcasts to its own.
+    """data summed to a shape that broadcasts to its own; booleans are counted in int64.
 
     Along a dimension that may or may not have been repeated, the reduction extent is chosen at run time: the whole
     dimension or one.
     """
     new = data.ndim - len(shape)
-    wide = accumulator_dtype(data.dtype)
+    dtype = DataType("int64") if data.dtype.is_bool else data.dtype
+    wide = accumulator_dtype(dtype)
     one = const(1, "int64")
     extents: dict[int, PrimExpr] = {d: data.shape[d] for d in range(new)}
     for d, size in enumerate(shape, new):
@@ -41,9 +43,9 @@ def collapse_sum_to(data: te.Tensor, shape: Sequence[PrimExpr]) -> te.Tensor:
         return te.sum(value, axis=list(summed.values())) if summed else value
 
     total = te.compute(shape, element, "collapse_sum", tag="comm_reduce" if summed else "injective")
-    if wide == data.dtype:
+    if wide == dtype:
         return total
-    return te.compute(shape, lambda *i: total(*i).astype(data.dtype), "collapse_sum_cast", tag="elemwise")
+    return te.compute(shape, lambda *i: total(*i).astype(dtype), "collapse_sum_cast", tag="elemwise")
 
 
 def collapse_sum_like(data: te.Tensor, collapse_target: te.Tensor) -> te.Tensor:

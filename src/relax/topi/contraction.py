@@ -17,7 +17,7 @@ from .. import te
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr
 from .broadcast import broadcast_index, broadcast_size, full_sizes
-from .util import accumulator_dtype
+from .util import accumulator_dtype, sum_of, times
 
 Labels = tuple[str, ...]
 
@@ -114,8 +114,8 @@ def _product(factors: Sequence[tuple[te.Tensor, Labels]], kept: Labels, sizes: d
     def element(*i: Any) -> PrimExpr:
         index = {**dict(zip(kept, i, strict=True)), **{label: axis.var for label, axis in summed.items()}}
         terms = [_read(x, labels, index, sizes).astype(wide) for x, labels in factors]
-        value = terms[0] if len(terms) == 1 else terms[0] * terms[1]
-        return te.sum(value, axis=list(summed.values())) if summed else value
+        value = terms[0] if len(terms) == 1 else times(terms[0], terms[1])
+        return sum_of(value, list(summed.values())) if summed else value
 
     return te.compute([sizes[label] for label in kept], element, "einsum", varargs_names=[f"i{k}" for k in kept])
 
@@ -139,6 +139,6 @@ def outer(x1: te.Tensor, x2: te.Tensor) -> te.Tensor:
     wide = accumulator_dtype(x1.dtype)
 
     def element(i: Any, j: Any) -> PrimExpr:
-        return (x1(i).astype(wide) * x2(j).astype(wide)).astype(x1.dtype)
+        return times(x1(i).astype(wide), x2(j).astype(wide)).astype(x1.dtype)
 
     return te.compute((x1.shape[0], x2.shape[0]), element, "T_outer", tag="broadcast")

@@ -8,7 +8,7 @@ from .. import te
 from ..ir import DataType
 from ..prim import PrimExpr, cast
 from .broadcast import broadcast_shape, read_broadcast
-from .util import accumulator_dtype
+from .util import accumulator_dtype, sum_of, times
 
 
 def matmul(x1: te.Tensor, x2: te.Tensor, out_dtype: str | None = None) -> te.Tensor:
@@ -31,7 +31,7 @@ def matmul(x1: te.Tensor, x2: te.Tensor, out_dtype: str | None = None) -> te.Ten
         row_i = [] if row else [rest.pop(0)]
         left = _read(x1, batch, batch_i, [*row_i, k.var])
         right = _read(x2, batch, batch_i, [k.var, *rest])
-        return te.sum(cast(total, left) * cast(total, right), axis=k)
+        return sum_of(times(cast(total, left), cast(total, right)), [k])
 
     names = [*(f"b{d}" for d in range(len(batch))), *(["i"] if rows else []), *(["j"] if columns else [])]
     product = te.compute((*batch, *rows, *columns), element, "matmul", tag="matmul", varargs_names=names)

@@ -12,6 +12,7 @@ from .. import te
 from ..ir import DataType
 from ..prim import FloatImm, IntImm, PrimExpr, Select, const, intrin
 from ..prim import cast as cast_expr
+from .util import truth
 
 Scalar = Callable[[Any], PrimExpr]
 Formula = Callable[[te.Tensor], te.Tensor]
@@ -37,6 +38,16 @@ def _function(name: str, function: Scalar, doc: str) -> Formula:
     return formula
 
 
+def _whole(function: Scalar) -> Scalar:
+    """Wrap a function that rounds numbers: booleans are returned unchanged."""
+    return lambda value: value if value.dtype.is_bool else function(value)
+
+
+def _test(function: Scalar, of_bools: bool) -> Scalar:
+    """Wrap a test of numbers, with its constant result for booleans."""
+    return lambda value: const(of_bools, "bool") if value.dtype.is_bool else function(value)
+
+
 exp = _function("exp", intrin.exp, "e to the power x.")
 log = _function("log", intrin.log, "The natural logarithm.")
 sqrt = _function("sqrt", intrin.sqrt, "The square root.")
@@ -55,9 +66,9 @@ tanh = _function("tanh", intrin.tanh, "The hyperbolic tangent.")
 asinh = _function("asinh", intrin.asinh, "The inverse hyperbolic sine.")
 acosh = _function("acosh", intrin.acosh, "The inverse hyperbolic cosine.")
 atanh = _function("atanh", intrin.atanh, "The inverse hyperbolic tangent.")
-floor = _function("floor", intrin.floor, "The greatest whole number ≤ x; an integer as it is.")
-ceil = _function("ceil", intrin.ceil, "The least whole number ≥ x; an integer as it is.")
-trunc = _function("trunc", intrin.trunc, "x without its fraction; an integer as it is.")
+floor = _function("floor", _whole(intrin.floor), "The greatest whole number ≤ x; an integer as it is.")
+ceil = _function("ceil", _whole(intrin.ceil), "The least whole number ≥ x; an integer as it is.")
+trunc = _function("trunc", _whole(intrin.trunc), "x without its fraction; an integer as it is.")
 round = _function("round", intrin.nearbyint, "The nearest whole number, halves to even; an integer as it is.")
 
 
@@ -78,6 +89,8 @@ def identity(x: te.Tensor) -> te.Tensor:
 
 def sign(x: te.Tensor) -> te.Tensor:
     """-1, 0 or 1 as x is below, at or above 0; NaN stays NaN."""
+    if x.dtype.is_bool:
+        return identity(x)
     one, zero = const(1, x.dtype), const(0, x.dtype)
     if x.dtype.is_uint:
         return elementwise(x, "T_sign", lambda v: Select(v > zero, one, zero))
@@ -96,22 +109,22 @@ def square(x: te.Tensor) -> te.Tensor:
 
 def isnan(x: te.Tensor) -> te.Tensor:
     """True if x is not a number; an integer is one."""
-    return elementwise(x, "T_isnan", intrin.isnan)
+    return elementwise(x, "T_isnan", _test(intrin.isnan, False))
 
 
 def isinf(x: te.Tensor) -> te.Tensor:
     """True if x is an infinity."""
-    return elementwise(x, "T_isinf", intrin.isinf)
+    return elementwise(x, "T_isinf", _test(intrin.isinf, False))
 
 
 def isfinite(x: te.Tensor) -> te.Tensor:
     """True if x is neither infinite nor NaN."""
-    return elementwise(x, "T_isfinite", intrin.isfinite)
+    return elementwise(x, "T_isfinite", _test(intrin.isfinite, True))
 
 
 def logical_not(x: te.Tensor) -> te.Tensor:
-    """The negation of a bool."""
-    return elementwise(x, "T_logical_not", intrin.logical_not)
+    """True for 0 and False."""
+    return elementwise(x, "T_logical_not", lambda v: intrin.logical_not(truth(v)))
 
 
 def bitwise_not(x: te.Tensor) -> te.Tensor:
@@ -128,8 +141,11 @@ def cast(x: te.Tensor, dtype: str) -> te.Tensor:
 def clip(x: te.Tensor, min: Any, max: Any) -> te.Tensor:
     """min(max(x, min), max): NaN stays NaN, and where min > max the result is max.
 
-    Bounds outside an integer dtype's range have no effect.
+    Bounds outside an integer dtype's range have no effect, as those outside 0 and 1 for booleans.
     """
+    if x.dtype.is_bool:
+        low, high = (cast_expr("bool", _bound(bound, DataType("uint1"))) for bound in (min, max))
+        return elementwise(x, "T_clip", lambda v: (v | low) & high)
     low, high = _bound(min, x.dtype), _bound(max, x.dtype)
     return elementwise(x, "T_clip", lambda v: intrin.min(intrin.max(v, low), high))
 

@@ -14,6 +14,7 @@ from ..ir import DataType
 from ..prim import Let, PrimExpr, Select, Var, const, intrin, is_const
 from ..prim import cast as cast_expr
 from ..prim.instructions import fma
+from .broadcast import broadcast_index
 from .util import normalize_axis
 
 
@@ -22,7 +23,10 @@ def _along(parameter: te.Tensor, data: te.Tensor, axis: int, index: Sequence[Any
     if not parameter.ndim:
         return parameter()
     size = parameter.shape[0]
-    return parameter(const(0, "int64") if is_const(size, 1) else index[normalize_axis(axis, data.ndim)])
+    if is_const(size, 1):
+        return parameter(const(0, "int64"))
+    axis = normalize_axis(axis, data.ndim)
+    return parameter(*broadcast_index([size], [data.shape[axis]], [index[axis]]))
 
 
 def quantize(

@@ -17,7 +17,7 @@ from .. import te
 from ..ir import DataType
 from ..prim import PrimExpr, Select, Var, const, intrin
 from ..tir.buffer import Buffer
-from ..tir.stmt import BufferStore, For, Stmt
+from ..tir.stmt import BufferStore, For, IfThenElse, SeqStmt, Stmt
 from .util import accumulator_dtype, normalize_axes, normalize_axis
 
 Axis = int | Sequence[int] | None
@@ -64,6 +64,8 @@ def _reduce(
 
 
 def _accumulated(x: te.Tensor, axis: Axis, keepdims: bool, name: str, fold: Callable[..., Any]) -> te.Tensor:
+    if x.dtype.is_bool:
+        return _reduce(x, axis, keepdims, name, fold, lambda value: value.astype("int64"))
     wide = accumulator_dtype(x.dtype)
     if wide == x.dtype:
         return _reduce(x, axis, keepdims, name, fold)
@@ -72,12 +74,12 @@ def _accumulated(x: te.Tensor, axis: Axis, keepdims: bool, name: str, fold: Call
 
 
 def sum(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
-    """Σ of the elements along `axis` (all axes for None)."""
+    """Σ of the elements along `axis` (all axes for None); of booleans in int64."""
     return _accumulated(x, axis, keepdims, "sum", te.sum)
 
 
 def prod(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
-    """Π of the elements along `axis`."""
+    """Π of the elements along `axis`; of booleans in int64."""
     return _accumulated(x, axis, keepdims, "prod", te.prod)
 
 
@@ -239,12 +241,55 @@ def _running(
     step: Callable[[PrimExpr, PrimExpr], PrimExpr],
 ) -> te.Tensor:
     """`scan` from a constant, in the accumulator dtype."""
-    kind = DataType(dtype) if dtype else x.dtype
+    kind = DataType(dtype) if dtype else DataType("int64") if x.dtype.is_bool else x.dtype
     if axis is None:
         x, axis = _flat(x), 0
     wide = accumulator_dtype(kind)
     total = scan(x, axis, wide, exclusive, name, const(start, wide), step)
     return total if wide == kind else te.compute(total.shape, lambda *i: total(*i).astype(kind), f"{name}_cast")
+
+
+def cummax(x: te.Tensor, axis: int) -> list[te.Tensor]:
+    """Greatest element so far along an axis, and its int64 index: the last one of equals; NaN is the greatest."""
+    return _running_extreme(x, axis, "cummax", lambda new, kept: new >= kept)
+
+
+def cummin(x: te.Tensor, axis: int) -> list[te.Tensor]:
+    """Least element so far along an axis, and its int64 index: the last one of equals; NaN is the least."""
+    return _running_extreme(x, axis, "cummin", lambda new, kept: new <= kept)
+
+
+def _running_extreme(
+    x: te.Tensor, axis: int, name: str, replaces: Callable[[PrimExpr, PrimExpr], PrimExpr]
+) -> list[te.Tensor]:
+    axis = normalize_axis(axis, x.ndim)
+
+    def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        loops = [Var(f"i{d}", "int64") for d in range(x.ndim)]
+        position = loops[axis]
+        before: list[PrimExpr] = list(loops)
+        before[axis] = position - 1
+        new, kept = ins[0][tuple(loops)], outs[0][tuple(before)]
+        better = _replaces(new, kept, replaces)
+        take = intrin.if_then_else(position.equal(0), const(True, "bool"), better)
+        body: Stmt = IfThenElse(
+            take,
+            SeqStmt((BufferStore(outs[0], new, loops), BufferStore(outs[1], position, loops))),
+            SeqStmt((BufferStore(outs[0], kept, loops), BufferStore(outs[1], outs[1][tuple(before)], loops))),
+        )
+        for d in reversed([d for d in range(x.ndim) if d != axis] + [axis]):
+            body = For(loops[d], 0, x.shape[d], "serial", body)
+        return body
+
+    return te.extern([x.shape] * 2, [x], statement, name, [x.dtype, "int64"])
+
+
+def _replaces(new: PrimExpr, kept: PrimExpr, replaces: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> PrimExpr:
+    """True if a new element takes the place of the one kept so far."""
+    if not new.dtype.is_float:
+        return replaces(new, kept)
+    new, kept = (value.astype(accumulator_dtype(value.dtype)) for value in (new, kept))
+    return intrin.any(intrin.isnan(new), intrin.all(~intrin.isnan(kept), replaces(new, kept)))
 
 
 def _flat(x: te.Tensor) -> te.Tensor:

@@ -17,7 +17,7 @@ from ..tir.stmt import BufferStore, For, SeqStmt, Stmt
 from .broadcast import broadcast_index, broadcast_shape
 from .indexing import depth_of, from_front
 from .slicing import slice_of
-from .util import accumulator_dtype, normalize_axis
+from .util import accumulator_dtype, normalize_axis, plus, times
 
 Combine = Callable[[PrimExpr, PrimExpr], PrimExpr]
 Index = Sequence[Any]
@@ -26,9 +26,9 @@ Place = Callable[[Index, Sequence[Buffer]], Sequence[PrimExpr]]
 
 _COMBINE: dict[str, Combine] = {
     "update": lambda _, value: value,
-    "add": lambda old, value: old + value,
-    "mean": lambda old, value: old + value,
-    "mul": lambda old, value: old * value,
+    "add": plus,
+    "mean": plus,
+    "mul": times,
     "min": intrin.min,
     "max": intrin.max,
 }

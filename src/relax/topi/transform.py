@@ -13,7 +13,7 @@ from ..prim import cast as cast_expr
 from .broadcast import broadcast_shape, read_broadcast, same_size
 from .indexing import as_int64, from_front
 from .slicing import at_least_zero, section_slices, slice_of
-from .util import normalize_axes, normalize_axis
+from .util import normalize_axes, normalize_axis, truth
 
 Indices = Sequence[Any]
 
@@ -289,7 +289,7 @@ def where(condition: te.Tensor, x: Any, y: Any) -> te.Tensor:
 
     def choose(*i: Any) -> PrimExpr:
         c, a, b = (read_broadcast(t, shape, i) for t in (condition, x, y))
-        return Select(c if c.dtype.is_bool else c.equal(0).equal(False), a, b)
+        return Select(truth(c), a, b)
 
     return te.compute(shape, choose, "T_where", tag="broadcast")
 

@@ -1,10 +1,12 @@
-"""Helpers of formulas: axes, and accumulator dtypes."""
+"""Helpers of formulas: axes, accumulator dtypes, and arithmetic of numbers or booleans."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import te
 from ..ir import DataType
+from ..prim import PrimExpr, const
 
 
 def normalize_axis(axis: int, ndim: int) -> int:
@@ -27,3 +29,23 @@ def normalize_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ..
 def accumulator_dtype(dtype: DataType) -> DataType:
     """Accumulation dtype for values of `dtype`: float32 for narrower floats, otherwise the same."""
     return DataType("float32") if dtype.is_float and dtype.bits < 32 else dtype
+
+
+def plus(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """a + b; of booleans, True if either is."""
+    return a | b if a.dtype.is_bool else a + b
+
+
+def times(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """a · b; of booleans, True if both are."""
+    return a & b if a.dtype.is_bool else a * b
+
+
+def sum_of(value: PrimExpr, axis: Sequence[te.IterVar]) -> PrimExpr:
+    """Σ of a value along reduction axes; of booleans, True if one is."""
+    return te.max(value, axis=axis) if value.dtype.is_bool else te.sum(value, axis=axis)
+
+
+def truth(value: PrimExpr) -> PrimExpr:
+    """True for a number that is not 0, NaN among them; a boolean unchanged."""
+    return value if value.dtype.is_bool else value != const(0, value.dtype)

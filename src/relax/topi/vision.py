@@ -20,7 +20,7 @@ from ..tir.stmt import AssertStmt, BufferStore, For, IfThenElse, LetStmt, SeqStm
 from .image import inside_of
 from .nn import conv_extent, pad_pairs, per_axis
 from .twofold import let
-from .util import accumulator_dtype
+from .util import accumulator_dtype, sum_of
 
 
 def _loop(name: str, extent: Any, body: Callable[[Var], Stmt]) -> Stmt:
@@ -448,7 +448,7 @@ def col2im(
             inside += [distance >= 0, (distance % strides[a]).equal(0), at < blocks[a]]
             row, block = row * block_shape[a] + inner[a].var, block * blocks[a] + at
         value = intrin.if_then_else(intrin.all(*inside), data(n, row, block).astype(wide), const(0, wide))
-        return te.sum(value, axis=inner)
+        return sum_of(value, inner)
 
     sums = te.compute((data.shape[0], channels, *image_shape), total, "col2im", tag="comm_reduce")
     if wide == data.dtype:

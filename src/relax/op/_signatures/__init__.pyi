@@ -18,7 +18,7 @@ def acosh(x: TensorLike) -> Call:
     """The inverse hyperbolic cosine, element by element."""
 
 def add(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
-    """x1 + x2; integers wrap around."""
+    """x1 + x2; integers wrap around; of booleans, True where either is."""
 
 def arange(
     start: ScalarLike,
@@ -168,19 +168,20 @@ def call_tir_with_grad(
     """
 
 def ceil(x: TensorLike) -> Call:
-    """The least whole number ≥ x; an integer as it is."""
+    """The least whole number ≥ x; integers and booleans unchanged."""
 
 def clip(x: TensorLike, min: ScalarLike, max: ScalarLike) -> Call:
     """min(max(x, min), max): NaN stays NaN, and where min > max the result is max.
 
-    The bounds are numbers, or scalars of the program; bounds outside an integer dtype's range have no effect.
+    The bounds are numbers, or scalars of the program; bounds outside the range of an integer dtype, or of 0 and 1 for
+    booleans, have no effect.
     """
 
 def collapse_sum_like(data: TensorLike, collapse_target: TensorLike) -> Call:
     """data summed to the shape of collapse_target, which broadcasts to that of data."""
 
 def collapse_sum_to(data: TensorLike, shape: ShapeLike) -> Call:
-    """data summed to a shape that broadcasts to that of data."""
+    """data summed to a shape that broadcasts to that of data; booleans are counted in int64."""
 
 def concat(tensors: TupleLike, axis: int | None = 0) -> Call:
     """Concatenation of the tensors of a tuple along an axis. They agree in all other dimensions.
@@ -194,6 +195,18 @@ def cos(x: TensorLike) -> Call:
 def cosh(x: TensorLike) -> Call:
     """The hyperbolic cosine, element by element."""
 
+def cummax(data: TensorLike, axis: int) -> Call:
+    """The greatest element so far along `axis`, and its index as int64: the last one of equals.
+
+    NaN is greater than every number. Of booleans, True from the first one on that is.
+    """
+
+def cummin(data: TensorLike, axis: int) -> Call:
+    """The least element so far along `axis`, and its index as int64: the last one of equals.
+
+    NaN is less than every number. Of booleans, False from the first one on that is.
+    """
+
 def cumprod(
     data: TensorLike,
     axis: int | None = None,
@@ -202,13 +215,13 @@ def cumprod(
 ) -> Call:
     """Cumulative products along `axis`; without one, of the flattened tensor. `exclusive` excludes the element itself.
 
-    The result has `dtype`, by default the input's. Integers wrap around.
+    The result has `dtype`, by default the input's (of booleans int64). Integers wrap around.
     """
 
 def cumsum(data: TensorLike, axis: int | None = None, dtype: DTypeLike = '', exclusive: bool = False) -> Call:
     """Cumulative sums along `axis`; without one, of the flattened tensor. `exclusive` excludes the element itself.
 
-    The result has `dtype`, by default the input's. Integers wrap around.
+    The result has `dtype`, by default the input's (of booleans int64). Integers wrap around.
     """
 
 def dequantize(
@@ -241,7 +254,7 @@ def einsum(operands: TupleLike, subscripts: str) -> Call:
 
     Dimensions of one letter broadcast as those of an addition do: their sizes are equal, or 1; so do those of an
     ellipsis, counted from its end. Within one operand they are equal. Products are summed in the operands' dtype, of
-    16-bit and narrower floats in float32.
+    16-bit and narrower floats in float32; of booleans the sum is True where a product is.
     """
 
 def equal(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
@@ -283,7 +296,7 @@ def flip(data: TensorLike, axis: int | Sequence[int]) -> Call:
     """x with the order of elements reversed along these axes."""
 
 def floor(x: TensorLike) -> Call:
-    """The greatest whole number ≤ x; an integer as it is."""
+    """The greatest whole number ≤ x; integers and booleans unchanged."""
 
 def floor_divide(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """x1 / x2 rounded down, as Python's ``//``; of integers, division by zero is an error."""
@@ -400,7 +413,7 @@ def logical_and(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Cal
     """True where both are true."""
 
 def logical_not(x: TensorLike) -> Call:
-    """The negation of a bool."""
+    """True where x is 0 or False."""
 
 def logical_or(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """True where either is true."""
@@ -418,14 +431,18 @@ def matmul(x1: TensorLike, x2: TensorLike, out_dtype: DTypeLike = '') -> Call:
     """The matrix product of the last two dimensions, over leading ones that broadcast, as NumPy's ``@``.
 
     A tensor of one dimension is a row on the left and a column on the right. Products are summed in out_dtype (default:
-    the operands' dtype), those of 16-bit and narrower floats in float32, rounded once.
+    the operands' dtype), those of 16-bit and narrower floats in float32, rounded once. Of booleans, a sum is True where
+    a product is.
     """
 
 def max(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """The greatest element along `axis`; NaN if any element is; the least value of the dtype for an empty dimension."""
+    """The greatest element along `axis`; NaN if any element is; the least value of the dtype for an empty dimension.
+
+    Of booleans, True if any element is.
+    """
 
 def maximum(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
-    """The larger of two elements; NaN if either is."""
+    """The larger of two elements; NaN if either is; of booleans, True where either is."""
 
 def mean(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
     """The mean along `axis`, of floats; NaN for an empty dimension."""
@@ -444,10 +461,13 @@ def meshgrid(tensors: TupleLike, indexing: Literal['ij', 'xy'] | str = 'ij') -> 
     """
 
 def min(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """The least element along `axis`; NaN if any element is; the greatest value of the dtype for an empty dimension."""
+    """The least element along `axis`; NaN if any element is; the greatest value of the dtype for an empty dimension.
+
+    Of booleans, True if all elements are.
+    """
 
 def minimum(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
-    """The smaller of two elements; NaN if either is."""
+    """The smaller of two elements; NaN if either is; of booleans, True where both are."""
 
 def mod(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """The remainder of `divide`, which has the sign of x1; of integers, division by zero is an error."""
@@ -466,7 +486,7 @@ def multinomial_from_uniform(
     """
 
 def multiply(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
-    """x1 · x2; integers wrap around."""
+    """x1 · x2; integers wrap around; of booleans, True where both are."""
 
 def negative(x: TensorLike) -> Call:
     """-x; integers wrap around."""
@@ -514,7 +534,7 @@ def print(*values: Any, format: str = '') -> Call:
     """Print values, through a Python format string or one after the other."""
 
 def prod(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """Π of the elements along `axis`. Integers wrap around."""
+    """Π of the elements along `axis`. Integers wrap around; the product of booleans is an int64."""
 
 def quantize(
     data: TensorLike,
@@ -562,7 +582,7 @@ def right_shift(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Cal
     """x1 shifted right by x2 bits, keeping its sign; a negative x2 counts as the width, as a larger one does."""
 
 def round(x: TensorLike) -> Call:
-    """The nearest whole number, halves to even, as NumPy rounds; an integer as it is."""
+    """The nearest whole number, halves to even, as NumPy rounds; integers unchanged."""
 
 def rsqrt(x: TensorLike) -> Call:
     """1 / sqrt(x), element by element."""
@@ -643,7 +663,10 @@ def square(x: TensorLike) -> Call:
     """x · x; integers wrap around."""
 
 def squeeze(x: TensorLike, axis: int | Sequence[int] | None = None) -> Call:
-    """x without the dimensions `axis`, which must have size 1; by default all that are proved to have size 1."""
+    """x without the dimensions `axis`, which must have size 1; by default without all dimensions of size 1.
+
+    By default the rank of the result is unknown if some size may be 1 or not: name the dimensions to keep it known.
+    """
 
 def stack(tensors: TupleLike, axis: int = 0) -> Call:
     """Tensors of a tuple, of one shape, stacked along a new axis."""
@@ -670,7 +693,10 @@ def subtract(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """x1 - x2; integers wrap around."""
 
 def sum(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """Σ of the elements along `axis` (an int, several, or None for all). Integers wrap around."""
+    """Σ of the elements along `axis` (an int, several, or None for all). Integers wrap around.
+
+    Booleans are counted in int64.
+    """
 
 def take(
     x: TensorLike,
@@ -722,7 +748,7 @@ def triu(x: TensorLike | ScalarLike, k: ScalarLike | None = None) -> Call:
     """The upper triangle of x: elements below the k-th diagonal of the last two dimensions become 0."""
 
 def trunc(x: TensorLike) -> Call:
-    """x without its fraction; an integer as it is."""
+    """x without its fraction; integers and booleans unchanged."""
 
 def unique(
     x: TensorLike,
@@ -746,7 +772,7 @@ def where(
     x1: TensorLike | ScalarLike,
     x2: TensorLike | ScalarLike,
 ) -> Call:
-    """x1 where the condition holds, else x2; all three broadcast."""
+    """x1 where the condition holds, else x2; all three broadcast. A number holds if it is not 0."""
 
 def wrap_param(x: TensorLike, dtype: DTypeLike = 'float32') -> Call:
     """A parameter of the model, converted to a dtype like `astype`."""

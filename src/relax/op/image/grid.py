@@ -21,6 +21,7 @@ from ..dims import tensor
 from ..errors import SHAPES, OperatorError
 from ..facts import MixedPrecision
 from ..nn.activation import wide
+from ..operands import FLOATS
 from ..operator import Array, Operator, operator
 from ..sizes import require_dim, require_elements, require_rank
 
@@ -39,6 +40,8 @@ class GridSample(Operator):
     first).
     """
 
+    takes = FLOATS
+
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
 
     method: Literal["bilinear", "nearest", "bicubic"] = "bilinear"
@@ -53,7 +56,7 @@ class GridSample(Operator):
         fits = letters in ("CNW", "CHNW", "CDHNW")
         self.require_attribute(fits, "layout", "a permutation of NCW, NCHW or NCDHW")
         rank = len(self.layout)
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         self.require_dtype(grid, "grid", "float")
         require_rank("data", data, rank)
         require_rank("grid", grid, rank)
@@ -152,6 +155,8 @@ class AffineGrid(Operator):
     A dimension of one element lies at -1, or at 0 without `align_corners`.
     """
 
+    takes = FLOATS
+
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
 
     align_corners: bool = True
@@ -159,7 +164,7 @@ class AffineGrid(Operator):
     compute = topi.grid.affine_grid
 
     def infer(self, data: TensorStructInfo, size: ShapeStructInfo) -> TensorStructInfo:
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         require_rank("data", data, 3)
         if size.ndim not in (-1, 2, 3):
             raise OperatorError(SHAPES, f"size must have 2 or 3 numbers, found {size.ndim}", operand="size")

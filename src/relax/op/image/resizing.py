@@ -19,6 +19,7 @@ from ..conversion import converted
 from ..dims import normalize_axes, tensor
 from ..errors import ATTRIBUTES, SHAPES, OperatorError
 from ..facts import Axes, MixedPrecision, Permuted, has_rank, moved_axis
+from ..operands import FLOATS, NUMBERS
 from ..operator import Array, Operator, operator
 from ..sizes import require_dim, require_elements, require_rank
 
@@ -58,7 +59,7 @@ class Resizing(Operator):
     def resized(self, data: TensorStructInfo, size: ShapeStructInfo, axes: Sequence[int]) -> TensorStructInfo:
         """Struct info of the result: that of the data with the sizes of `axes` replaced."""
         if self.method != "nearest_neighbor":
-            self.require_dtype(data, "data", "float", "int", "uint")
+            self.require_dtype(data, "data", *NUMBERS)
         dtype = self.out_dtype or data.dtype
         if size.ndim not in (-1, len(axes)):
             message = f"size must have one number for each of {len(axes)} resized axes, found {size.ndim}"
@@ -213,7 +214,7 @@ class Resize(Resizing):
         return tuple(range(ndim)) if self.axes is None else self.axes
 
     def _require_vector(self, name: str, info: TensorStructInfo, count: int) -> None:
-        self.require_dtype(info, name, "float")
+        self.require_dtype(info, name, *FLOATS)
         require_rank(name, info, 1)
         require_dim(name, info, 0, count)
 

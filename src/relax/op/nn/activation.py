@@ -19,6 +19,7 @@ from ..dims import require_stretch, same_dtype, tensor
 from ..errors import SHAPES, OperatorError
 from ..facts import Axes, MixedPrecision, Permuted, has_rank, moved_axis
 from ..gradients import apply, chained, is_float, masked
+from ..operands import FLOATS, NUMBERS
 from ..operator import Array, Operator, operator
 
 
@@ -32,13 +33,15 @@ class FloatUnary(Operator):
 
     __slots__ = ()
 
+    takes = FLOATS
+
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     elementwise: ClassVar[bool] = True
     total = True
     accuracy = 4
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         return data
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
@@ -54,6 +57,8 @@ class FloatUnary(Operator):
 class Relu(Operator):
     """max(x, 0); NaN stays NaN."""
 
+    takes = NUMBERS
+
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     elementwise: ClassVar[bool] = True
     total = True
@@ -61,7 +66,7 @@ class Relu(Operator):
     compute = topi.nn.relu
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(data, "data", "float", "int", "uint")
+        self.require_dtype(data, "data", *self.takes)
         return data
 
     def reference(self, data: Array) -> Array:
@@ -161,11 +166,13 @@ class Rounded(FloatUnary):
 class Relu6(FloatUnary):
     """min(max(x, 0), 6); NaN stays NaN."""
 
+    takes = NUMBERS
+
     accuracy = None
     compute = topi.nn.relu6
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(data, "data", "float", "int", "uint")
+        self.require_dtype(data, "data", *self.takes)
         return data
 
     def reference(self, data: Array) -> Array:
@@ -202,13 +209,15 @@ class PRelu(Operator):
     An alpha of one dimension has one element per index along `axis`, or one for all; any other broadcasts to x.
     """
 
+    takes = FLOATS
+
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     axis: int = 1
     compute = topi.nn.prelu
 
     def infer(self, data: TensorStructInfo, alpha: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         dtype = same_dtype(data.dtype, alpha.dtype, ("data", "alpha"))
         axis = self.require_axis(self.axis, data) if alpha.ndim == 1 else None
         if data.ndim != -1 and alpha.ndim > data.ndim:
@@ -276,12 +285,14 @@ class Softmaxes(Operator):
 
     __slots__ = ()
 
+    takes = FLOATS
+
     total = True
 
     axis: int = -1
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         self.require_axis(self.axis, data)
         return data
 
@@ -331,12 +342,14 @@ class LogSoftmax(Softmaxes):
 class Dropout(Operator):
     """(x, mask): outside training, x itself and a mask of ones. `rate` is the fraction dropped in training."""
 
+    takes = FLOATS
+
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     rate: float = 0.5
 
     def infer(self, data: TensorStructInfo) -> TupleStructInfo:
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         self.require_attribute(0 <= self.rate < 1, "rate", "at least 0 and below 1")
         mask = tensor(data.dims, data.dtype, data.ndim) if data.dims is not None else data
         return TupleStructInfo((data, mask))

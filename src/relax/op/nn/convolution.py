@@ -20,6 +20,7 @@ from ..dims import require_same_dim, tensor
 from ..errors import SHAPES, OperatorError
 from ..facts import MixedPrecision, Permuted
 from ..gradients import apply, dims_of, is_float, tensor_info
+from ..operands import NUMBERS
 from ..operator import Array, operator
 from ..padded import sums_dtype
 from .activation import wide
@@ -30,6 +31,8 @@ class AnyConvolution(Windowed):
     """Base class of convolutions and their transposes."""
 
     __slots__ = ()
+
+    takes = NUMBERS
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
     layout_attribute: ClassVar[str] = "data_layout"
@@ -47,6 +50,8 @@ class AnyConvolution(Windowed):
         self.require_rank("data", data, self.data_layout)
         self.require_rank("weight", weight, self.kernel_layout)
         self.require_attribute(self.groups >= 1, "groups", "at least 1")
+        for name, info in (("data", data), ("weight", weight)):
+            self.require_dtype(info, name, *self.takes)
         dtype = self.out_dtype or self._common_dtype(data, weight)
         if data.dims is None or weight.dims is None:
             return tensor(None, dtype, len(self.letters))
@@ -66,7 +71,6 @@ class AnyConvolution(Windowed):
         return simplify(kernel[letter] * self.groups) if letter == self.shared else kernel[letter]
 
     def _common_dtype(self, data: TensorStructInfo, weight: TensorStructInfo) -> DataType:
-        self.require_dtype(data, "data", "float", "int", "uint")
         if data.dtype.is_void or weight.dtype.is_void or data.dtype == weight.dtype:
             return data.dtype if not data.dtype.is_void else weight.dtype
         self.require(False, "weight", f"a tensor of {data.dtype!s}", found=str(weight.dtype))

@@ -16,7 +16,7 @@ from ..base import Gradients, Term
 from ..dims import require_same_dim, same_dtype, tensor
 from ..errors import SHAPES, OperatorError
 from ..gradients import apply, dims_of, tensor_info
-from ..operands import is_absent
+from ..operands import FLOATS, is_absent
 from ..operator import Array, Operator, operator
 from .activation import wide
 
@@ -28,10 +28,12 @@ class CrossEntropyWithLogits(Operator):
     Both have one shape; predictions are log probabilities, as returned by log_softmax.
     """
 
+    takes = FLOATS
+
     compute = topi.nn.cross_entropy_with_logits
 
     def infer(self, predictions: TensorStructInfo, labels: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(predictions, "predictions", "float")
+        self.require_dtype(predictions, "predictions", *self.takes)
         dtype = same_dtype(predictions.dtype, labels.dtype, ("predictions", "labels"))
         if -1 not in (predictions.ndim, labels.ndim) and predictions.ndim != labels.ndim:
             message = f"predictions have {predictions.ndim} dimensions, labels {labels.ndim}"
@@ -67,6 +69,8 @@ class NLLLoss(Operator):
     sum by that of the weights.
     """
 
+    takes = FLOATS
+
     reduction: Literal["none", "sum", "mean"] = "mean"
     ignore_index: int = -100
     compute = topi.nn.nll_loss
@@ -74,7 +78,7 @@ class NLLLoss(Operator):
     def infer(
         self, predictions: TensorStructInfo, targets: TensorStructInfo, weights: TensorStructInfo | None = None
     ) -> TensorStructInfo:
-        self.require_dtype(predictions, "predictions", "float")
+        self.require_dtype(predictions, "predictions", *self.takes)
         self.require_dtype(targets, "targets", "int", "uint")
         dtype = predictions.dtype
         if weights is not None:

@@ -18,6 +18,7 @@ from ..dims import normalize_axes, require_same_dim, same_dtype
 from ..errors import SHAPES, OperatorError
 from ..facts import Axes, Permuted, has_rank, moved_axis
 from ..gradients import apply, tensor_info
+from ..operands import FLOATS
 from ..operator import Array, Operator, operator
 from .activation import wide
 
@@ -42,12 +43,14 @@ class OverAxes(Operator):
 
     __slots__ = ()
 
+    takes = FLOATS
+
     axes: tuple[int, ...] = (-1,)
     epsilon: float = 1e-5
 
     def normalised(self, data: TensorStructInfo, parameters: dict[str, TensorStructInfo]) -> TensorStructInfo:
         """Struct info of the result. Raises OperatorError for parameters that do not fit."""
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         dtype = data.dtype
         for name, info in parameters.items():
             dtype = same_dtype(dtype, info.dtype, ("data", name))
@@ -184,6 +187,8 @@ class OfChannels(Operator):
 
     __slots__ = ()
 
+    takes = FLOATS
+
     channel_axis: int
     axes: tuple[int, ...]
     epsilon: float
@@ -196,7 +201,7 @@ class OfChannels(Operator):
         """Struct info of the result, and the number of channels. Raises OperatorError for parameters that do not
         fit.
         """
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         dtype, channels = data.dtype, None
         axis = self.require_axis(self.channel_axis, data)
         if axis is not None:
@@ -329,6 +334,8 @@ class BatchNorm(Operator):
     batch (the variance biased), and the moving statistics are returned as (1 - momentum) · old + momentum · batch.
     """
 
+    takes = FLOATS
+
     axis: int = 1
     epsilon: float = 1e-5
     center: bool = True
@@ -345,7 +352,7 @@ class BatchNorm(Operator):
         moving_mean: TensorStructInfo,
         moving_var: TensorStructInfo,
     ) -> TupleStructInfo:
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         axis = self.require_axis(self.axis, data)
         sizes = None if data.dims is None or axis is None else (data.dims[axis],)
         dtype = data.dtype
@@ -427,6 +434,8 @@ class LRN(Operator):
     ⌊(size - 1)/2⌋ of them come before it, and ⌈(size - 1)/2⌉ after; outside of the data they are 0.
     """
 
+    takes = FLOATS
+
     size: int = 5
     axis: int = 1
     alpha: float = 1e-4
@@ -434,7 +443,7 @@ class LRN(Operator):
     bias: float = 2.0
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         self.require_axis(self.axis, data)
         self.require_attribute(self.size >= 1, "size", "at least 1")
         return data

@@ -18,6 +18,7 @@ from ..base import Gradients, Term
 from ..dims import tensor
 from ..facts import Axes, MixedPrecision, Permuted
 from ..gradients import apply, number_of, tensor_info
+from ..operands import FLOATS
 from ..operator import Array, Operator, operator
 from .activation import wide
 from .windows import Windowed, in_layout
@@ -240,6 +241,8 @@ class AdaptivePool(Windowed):
 
     __slots__ = ()
 
+    takes = FLOATS
+
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     per_axis: ClassVar[tuple[str, ...]] = ("output_size",)
 
@@ -254,7 +257,7 @@ class AdaptivePool(Windowed):
         if self.output_size is not None:
             self.require_numbers("output_size", 1)
         self.require_rank("data", data, self.layout)
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         if data.dims is None:
             return tensor(None, data.dtype, len(self.letters))
         size: dict[str, Any] = dict(zip(self.layout, data.dims, strict=True))

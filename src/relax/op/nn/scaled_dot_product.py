@@ -14,6 +14,7 @@ from ...struct_info import TensorStructInfo
 from ..dims import require_same_dim, require_stretch, same_dtype, tensor
 from ..errors import SHAPES, OperatorError
 from ..facts import MixedPrecision
+from ..operands import FLOATS
 from ..operator import Array, Operator, operator
 from .activation import wide
 
@@ -25,6 +26,8 @@ class AnyAttention(Operator):
 
     __slots__ = ()
 
+    takes = FLOATS
+
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
 
     scale: float | None = None
@@ -34,7 +37,7 @@ class AnyAttention(Operator):
     def attended(self, operands: Mapping[str, TensorStructInfo]) -> TensorStructInfo:
         """Struct info of the result of queries, keys and values. Raises OperatorError if they do not fit."""
         (q_name, query), (k_name, key), (v_name, value) = operands.items()
-        self.require_dtype(query, q_name, "float")
+        self.require_dtype(query, q_name, *self.takes)
         dtype = same_dtype(query.dtype, key.dtype, (q_name, k_name))
         dtype = same_dtype(dtype, value.dtype, (q_name, v_name))
         for name, info in operands.items():

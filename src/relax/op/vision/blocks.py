@@ -21,6 +21,7 @@ from ..errors import SHAPES, OperatorError
 from ..facts import Axes, MixedPrecision, Permuted
 from ..nn.activation import wide
 from ..nn.windows import Windowed
+from ..operands import FLOATS
 from ..operator import Array, Operator, operator
 from ..sizes import require_dim, require_rank
 
@@ -32,6 +33,8 @@ class DeformConv2d(Windowed):
     offset (N, offset_groups · KH · KW · 2, OH, OW) holds for each tap the distances (y, x) by which it is moved, the
     data between elements being interpolated and zero outside; mask (N, offset_groups · KH · KW, OH, OW) its factors.
     """
+
+    takes = FLOATS
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
     spatial: ClassVar[str] = "HW"
@@ -61,7 +64,7 @@ class DeformConv2d(Windowed):
         for name, info in operands.items():
             if info is not None:
                 require_rank(name, info, 1 if name == "bias" else 4)
-                self.require_dtype(info, name, "float")
+                self.require_dtype(info, name, *self.takes)
                 dtype = same_dtype(dtype, info.dtype, ("data", name))
         if data.dims is None or weight.dims is None:
             return tensor(None, dtype, 4)
@@ -156,7 +159,6 @@ class Col2Im(Operator):
         self, data: TensorStructInfo, image_shape: ShapeStructInfo, block_shape: ShapeStructInfo
     ) -> TensorStructInfo:
         require_rank("data", data, 3)
-        self.require_dtype(data, "data", "float", "int", "uint")
         if -1 in (image_shape.ndim, block_shape.ndim):
             return tensor(None, data.dtype)
         rank = image_shape.ndim

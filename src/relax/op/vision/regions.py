@@ -18,6 +18,7 @@ from ...struct_info import TensorStructInfo
 from ..dims import same_dtype, tensor
 from ..facts import MixedPrecision
 from ..nn.activation import wide
+from ..operands import FLOATS
 from ..operator import Array, Operator, operator
 from ..sizes import require_dim, require_elements, require_rank
 
@@ -36,6 +37,8 @@ class RoiAlign(Operator):
     coordinates by -1/2, with element 0 at 1/2; otherwise the sides of regions are at least 1. Samples more than one
     element outside of the data are 0.
     """
+
+    takes = FLOATS
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
 
@@ -59,7 +62,7 @@ class RoiAlign(Operator):
         self.require_attribute(sized, "pooled_size", "1 or 2 numbers, each at least 1")
         require_rank("data", data, 4)
         require_rank("rois", rois, 2)
-        self.require_dtype(data, "data", "float")
+        self.require_dtype(data, "data", *self.takes)
         dtype = same_dtype(data.dtype, rois.dtype, ("data", "rois"))
         if batch_indices is not None:
             self.require_dtype(batch_indices, "batch_indices", "int", "uint")

@@ -18,6 +18,7 @@ from ...struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from ..dims import tensor
 from ..facts import MixedPrecision
 from ..nn.activation import wide
+from ..operands import FLOATS
 from ..operator import Array, Operator, operator
 from ..sizes import require_dim, require_rank
 
@@ -32,6 +33,8 @@ class Suppression(Operator):
     """
 
     __slots__ = ()
+
+    takes = FLOATS
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
 
@@ -58,8 +61,8 @@ class Suppression(Operator):
     ) -> None:
         require_rank("boxes", boxes, 3)
         require_rank("scores", scores, 3)
-        self.require_dtype(boxes, "boxes", "float")
-        self.require_dtype(scores, "scores", "float")
+        self.require_dtype(boxes, "boxes", *self.takes)
+        self.require_dtype(scores, "scores", *self.takes)
         require_dim("boxes", boxes, 2, 4)
         if boxes.dims is not None:
             require_dim("scores", scores, 0, boxes.dims[0], "the number of images in boxes")

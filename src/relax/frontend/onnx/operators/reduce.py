@@ -103,15 +103,6 @@ def _plain(function: Fold) -> Reduction:
     return lambda g, x, axes, keepdims: axes.fold(x, function, keepdims)
 
 
-def _extreme(function: Fold) -> Reduction:
-    def reduced(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
-        if not g.dtype(x).is_bool:
-            return axes.fold(x, function, keepdims)
-        return op.astype(axes.fold(op.astype(x, "uint8"), function, keepdims), "bool")
-
-    return reduced
-
-
 def _mean(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
     dtype = g.dtype(x)
     if dtype.is_float and axes.numbers is not None:
@@ -181,9 +172,9 @@ _REDUCTIONS: dict[str, Reduction] = {
     "ReduceL2": _l2,
     "ReduceLogSum": _log_of_sum,
     "ReduceLogSumExp": _log_of_sum_of_exp,
-    "ReduceMax": _extreme(op.max),
+    "ReduceMax": _plain(op.max),
     "ReduceMean": _mean,
-    "ReduceMin": _extreme(op.min),
+    "ReduceMin": _plain(op.min),
     "ReduceProd": _plain(op.prod),
     "ReduceSum": _plain(op.sum),
     "ReduceSumSquare": _sum_of_squares,

@@ -251,7 +251,15 @@ def _scattered(g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: Any, r
     return op.scatter_elements(x, index, updates, g.axis(dim, g.ndim(x)), reduction)
 
 
-_REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+_REDUCTIONS = {
+    "sum": "add",
+    "add": "add",
+    "prod": "mul",
+    "multiply": "mul",
+    "amax": "max",
+    "amin": "min",
+    "mean": "mean",
+}
 
 
 @converter("aten.scatter")
@@ -269,7 +277,7 @@ def scatter_reduce(
     g: Emitter, x: RelaxExpr, dim: int, index: RelaxExpr, src: RelaxExpr, reduce: str, *, include_self: bool = True
 ) -> RelaxExpr:
     if not include_self or reduce not in _REDUCTIONS:
-        g.unsupported("scatter_reduce with a mean, or without the tensor's own elements")
+        g.unsupported("scatter_reduce without the tensor's own elements")
     return _scattered(g, x, dim, index, src, _REDUCTIONS[reduce])
 
 

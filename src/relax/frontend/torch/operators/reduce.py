@@ -82,15 +82,10 @@ def all_(g: Emitter, x: RelaxExpr, dim: Axes = None, keepdim: bool = False) -> R
 
 def _quantified(g: Emitter, reduce: Any, x: RelaxExpr, dim: Axes, keepdim: bool) -> RelaxExpr:
     """True where any, or all, elements are not 0; of no elements any is False, and all True. ``[]`` is no axis."""
-    truth = op.not_equal(x, g.const(0, str(g.dtype(x))))
-    if not g.ndim(x) or dim == []:
-        return truth
-    numbers = g.emit(op.astype(truth, "int32"))
-    if reduce is op.max:
-        total = op.sum(numbers, axis=g.axes(dim, g.ndim(x)), keepdims=keepdim)
-        return op.greater(total, g.const(0, "int32"))
-    missing = op.sum(op.subtract(g.const(1, "int32"), numbers), axis=g.axes(dim, g.ndim(x)), keepdims=keepdim)
-    return op.equal(missing, g.const(0, "int32"))
+    truth: RelaxExpr = op.astype(x, "bool")
+    if g.ndim(x) and dim != []:
+        truth = reduce(truth, axis=g.axes(dim, g.ndim(x)), keepdims=keepdim)
+    return g.cast(g.emit(truth), g.out_dtype)  # of bytes torch answers in bytes
 
 
 # ------------------------------------------------------------------------------------- variances, norms
@@ -158,6 +153,7 @@ def vector_norm(
 
 @converter("aten.logsumexp")
 def logsumexp(g: Emitter, x: RelaxExpr, dim: Axes, keepdim: bool = False) -> RelaxExpr:
+    x = g.tensor(x, g.out_dtype)
     axes = g.axes(dim, g.ndim(x))
     greatest = g.emit(op.max(x, axis=axes, keepdims=True))
     level = g.emit(op.where(op.isinf(greatest), g.const(0, g.out_dtype), greatest))
@@ -179,6 +175,19 @@ def cumsum(g: Emitter, x: RelaxExpr, dim: int, dtype: Any = None) -> RelaxExpr:
 def cumprod(g: Emitter, x: RelaxExpr, dim: int, dtype: Any = None) -> RelaxExpr:
     data = g.tensor(x, g.out_dtype)
     return op.cumprod(data, axis=g.axis(dim, g.ndim(data))) if g.ndim(data) else data
+
+
+def _running_extreme(function: Callable[..., RelaxExpr]) -> Callable[..., Any]:
+    def convert(g: Emitter, x: RelaxExpr, dim: int) -> Any:
+        if not g.ndim(x):
+            return [x, g.const(0, "int64")]
+        return g.parts(function(x, g.axis(dim, g.ndim(x))))
+
+    return convert
+
+
+register("aten.cummax", _running_extreme(op.cummax))
+register("aten.cummin", _running_extreme(op.cummin))
 
 
 @converter("aten.numel", "aten.sym_numel")

@@ -9,7 +9,7 @@ from typing import Any
 from .... import op
 from ....expr import ShapeExpr
 from ....ir import RelaxExpr, structural_equal
-from ....prim import IntImm, PrimExpr, const, simplify
+from ....prim import IntImm, PrimExpr, const, intrin, simplify
 from ..emitter import FAR, Dim, Emitter, as_dim, product
 from ..registry import converter
 
@@ -279,7 +279,7 @@ def _rolled(g: Emitter, x: RelaxExpr, shift: Dim, axis: int) -> RelaxExpr:
     size = g.dims(x)[axis]
     if g.same_size(size, 0) or (isinstance(shift, int) and shift == 0):
         return x
-    cut_at = simplify((size - shift) % size)
+    cut_at = simplify((size - shift) % intrin.max(size, 1))  # of no elements, the cut is at 0
     back = op.strided_slice(x, [axis], [cut_at], [size], [1], assume_inbound=True)
     front = op.strided_slice(x, [axis], [const(0, "int64")], [cut_at], [1], assume_inbound=True)
     joined = g.emit(op.concat([back, front], axis=axis))

@@ -49,6 +49,8 @@ from relax.op._signatures import (
     concat as concat,
     cos as cos,
     cosh as cosh,
+    cummax as cummax,
+    cummin as cummin,
     cumprod as cumprod,
     cumsum as cumsum,
     dequantize as dequantize,
