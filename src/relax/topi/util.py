@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .. import te
 from ..ir import DataType
 from ..prim import PrimExpr, const
+from ..tir.buffer import IterVar
 
 
 def normalize_axis(axis: int, ndim: int) -> int:
@@ -41,7 +42,7 @@ def times(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return a & b if a.dtype.is_bool else a * b
 
 
-def sum_of(value: PrimExpr, axis: Sequence[te.IterVar]) -> PrimExpr:
+def sum_of(value: PrimExpr, axis: Sequence[IterVar]) -> PrimExpr:
     """Σ of a value along reduction axes; of booleans, True if one is."""
     return te.max(value, axis=axis) if value.dtype.is_bool else te.sum(value, axis=axis)
 

@@ -99,6 +99,14 @@ def test_repeats(agrees):
     agrees(repeats, X, dynamic=[[0, 2]], others=OTHERS)
 
 
+def test_roll_over_a_dynamic_dimension(agrees):
+    """Of no elements there is nothing to divide by."""
+    x = torch.randn(3, 4)
+    agrees(lambda x: x.roll(1, 0), x, dynamic=[[0]], others=[(torch.randn(0, 4),), (torch.randn(5, 4),)])
+    agrees(lambda x: x.roll((-5, 2), (1, 0)), x, dynamic=[[0, 1]], others=[(torch.randn(3, 0),), (torch.randn(0, 0),)])
+    agrees(lambda x: x.roll(2), x, dynamic=[[0, 1]], others=[(torch.randn(0, 4),), (torch.randn(5, 2),)])
+
+
 def test_roll_and_windows(agrees):
     def moved(x):
         return x.roll(1, 0), x.roll((1, -2), (0, 1)), x.roll(-3, 2), x.roll(5), x.unfold(1, 3, 2)

@@ -67,7 +67,7 @@ NAMESPACES: Final = (
             "power": "operands are tensors; two scalars are refused",
         },
         missing={
-            "all any": 'on a bool tensor: `relax.op.min` and `relax.op.max` of `astype(x, "int8")`',
+            "all any": "on a bool tensor: `relax.op.min` and `relax.op.max`",
             "register_gradient": (
                 "the gradient of an operator is a method of its class; for a kernel of your own, "
                 "`relax.op.call_tir_with_grad`"
