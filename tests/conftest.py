@@ -99,7 +99,8 @@ def seeded(module: types.ModuleType, name: str, allowed: Callable[..., bool]) ->
 
     def checked(*args: Any, **kwargs: Any) -> Any:
         caller = Path(sys._getframe(1).f_code.co_filename)
-        here = caller.is_relative_to(TESTS.parent) and not caller.is_relative_to(TESTS.parent / ".venv")
+        here = caller.is_relative_to(TESTS.parent)
+        here = here and not caller.relative_to(TESTS.parent).parts[0].startswith(".venv")
         if here and not caller.is_relative_to(TESTS.parent / "src") and not allowed(*args, **kwargs):
             raise AssertionError(f"{module.__name__}.{name} draws unseeded numbers: use np.random.default_rng(seed)")
         return draw(*args, **kwargs)

@@ -138,7 +138,9 @@ CASES += [
     Case("relax.reverse_sequence", [x(2, 3, 0), i([3, 4])], raises=LENGTHS),
     Case("relax.reverse_sequence", [x(1, 3), i([2**64 - 1], "uint64")], raises=LENGTHS),
     Case(
-        "relax.reverse_sequence", [x(4, 2), i([4, 5])], {"seq_axis": -2, "batch_axis": -1},
+        "relax.reverse_sequence",
+        [x(4, 2), i([4, 5])],
+        {"seq_axis": -2, "batch_axis": -1},
         raises=(AssertionError, "dimension 0"),
     ),
 ]

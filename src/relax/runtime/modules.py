@@ -26,7 +26,7 @@ from .values import packed
 
 GROUP: Final = "relax.modules"
 """Group of the entry points that name loaders."""
-_LIBRARIES: Final = frozenset({"openblas"})
+_LIBRARIES: Final = frozenset({"openblas", "torch"})
 """Kinds whose loaders are `load` of a module in `relax.runtime.libraries`."""
 
 

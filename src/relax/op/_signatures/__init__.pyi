@@ -576,7 +576,10 @@ def reverse_sequence(
     seq_axis: int = 1,
     batch_axis: int = 0,
 ) -> Call:
-    """data with the first seq_lengths[b] elements along `seq_axis` reversed, in each slice b of `batch_axis`."""
+    """data with the first seq_lengths[b] elements along `seq_axis` reversed, in each slice b of `batch_axis`.
+
+    A length below 0 or above the size of `seq_axis` is an error when the program runs.
+    """
 
 def right_shift(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """x1 shifted right by x2 bits, keeping its sign; a negative x2 counts as the width, as a larger one does."""

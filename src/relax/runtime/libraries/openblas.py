@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
@@ -45,8 +46,8 @@ def multiply(a: Array, b: Array, transposed: bool = False) -> Array:
     With `transposed`, b is stored as (…, n, k).
     """
     k, n = (b.shape[-1], b.shape[-2]) if transposed else b.shape[-2:]
-    batches = 1 if b.ndim == 2 else int(np.prod(b.shape[:-2]))
-    rows = int(np.prod(a.shape[:-1])) if b.ndim == 2 else a.shape[-2]
+    batches = 1 if b.ndim == 2 else math.prod(map(int, b.shape[:-2]))
+    rows = math.prod(map(int, a.shape[:-1])) if b.ndim == 2 else int(a.shape[-2])
     result = np.empty((*a.shape[:-1], n), a.dtype)
     if result.size == 0 or k == 0:
         result[...] = 0

@@ -1,0 +1,130 @@
+"""Operators as torch's functions: each gives what the interpreter gives, at several sizes, saved and loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import relax
+from relax.backend.torch import partition_for_torch
+from relax.runtime import Executable
+from relax.runtime.libraries.torch import BINARY, UNARY, TorchRuntime
+from relax.script import from_source
+from support import numbers
+
+pytest.importorskip("torch")
+
+
+def parse(params, *body):
+    """A program with one dataflow block."""
+    lines = "\n".join(f"            {line}" for line in body)
+    return from_source(
+        "from relax.script import ir as I, relax as R, tir as T\n@I.ir_module\nclass M:\n    @R.function\n"
+        f"    def main({params}):\n        with R.dataflow():\n{lines}\n            R.output(y)\n        return y\n"
+    )
+
+
+ONE, TWO = 'x: R.Tensor(("n", 4), "D")', 'x: R.Tensor(("n", 4), "D"), z: R.Tensor(("n", 4), "D")'
+CASES = {
+    **{name: (ONE, f"R.{name}(x)") for name in UNARY},
+    **{name: (TWO, f"R.{name}(x, z)") for name in BINARY if name != "matmul"},
+    "matmul": (TWO, "R.matmul(x, R.permute_dims(z))"),
+    "nn.gelu": (ONE, "R.nn.gelu(x)"),
+    "nn.silu": (ONE, "R.nn.silu(x)"),
+    "nn.leakyrelu": (ONE, "R.nn.leakyrelu(x, alpha=0.25)"),
+    "nn.softmax": (ONE, "R.nn.softmax(x, axis=-1)"),
+    "nn.log_softmax": (ONE, "R.nn.log_softmax(x, axis=1)"),
+    "nn.layer_norm": (f'{ONE}, g: R.Tensor((4,), "D"), b: R.Tensor((4,), "D")', "R.nn.layer_norm(x, g, b, axes=[-1])"),
+    "nn.conv2d": (
+        'x: R.Tensor(("n", 2, 5, 6), "D"), w: R.Tensor((4, 1, 3, 2), "D")',
+        "R.nn.conv2d(x, w, strides=[2, 1], padding=[1, 2], groups=2)",
+    ),
+    "permute_dims": (ONE, "R.permute_dims(x)"),
+    "sum": (ONE, "R.sum(x, axis=[0])"),
+    "mean": (ONE, "R.mean(x, axis=[-1], keepdims=True)"),
+}
+
+
+def arguments(params, n, dtype):
+    """Tensors for parameters, with a NaN and an infinity."""
+    values = []
+    for seed, shape in enumerate(
+        part.split("((")[-1].split(")")[0]
+        for part in params.replace("R.Tensor((", "((").split("x: ")[-1].split('"D")')[:-1]
+    ):
+        sizes = [n if size.strip() == '"n"' else int(size) for size in shape.split(",") if size.strip()]
+        values.append(numbers(*sizes, dtype=dtype, seed=seed))
+    if values[0].size > 4:
+        values[0].flat[:2] = np.nan, np.inf
+    return values
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_operator(name):
+    params, call = CASES[name]
+    for dtype in ("float32", "float64"):
+        mod = parse(params.replace('"D"', f'"{dtype}"'), f"y = {call}")
+        executable = Executable.from_bytes(relax.build(partition_for_torch(mod)).to_bytes())
+        assert [module.kind for module in executable.modules] == ["torch"]
+        run = relax.VirtualMachine(executable)["main"]
+        for n in (3, 1, 0):
+            args = arguments(params, n, dtype)
+            expected = relax.interpret(mod, "main", *args).numpy()
+            np.testing.assert_allclose(run(*args).numpy(), expected, 1e-4, 1e-5)
+
+
+def test_every_operator_has_a_case():
+    assert {name.removeprefix("torch.") for name in TorchRuntime.operators} == {*CASES}
+
+
+@pytest.mark.parametrize(
+    ("params", "call"),
+    [
+        ('x: R.Tensor((2,), "int32")', "R.add(x, x)"),
+        ('x: R.Tensor((2,), "float16")', "R.exp(x)"),
+        ('x: R.Tensor("float32")', "R.exp(x)"),
+        (
+            'x: R.Tensor((1, 5, 6, 2), "float32"), w: R.Tensor((4, 2, 3, 2), "float32")',
+            'R.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="OIHW")',
+        ),
+        (
+            'x: R.Tensor((1, 2, 5, 6), "float32"), w: R.Tensor((4, 2, 3, 2), "float32")',
+            "R.nn.conv2d(x, w, padding=[1, 2, 0, 2])",
+        ),
+    ],
+)
+def test_what_torch_does_not_compute_stays(params, call):
+    mod = parse(params, f"y = {call}")
+    assert partition_for_torch(mod) is mod
+
+
+def test_a_model_is_one_function():
+    mod = parse(
+        'x: R.Tensor(("n", 4), "float32"), w: R.Tensor((8, 4), "float32")',
+        "h = R.matmul(x, R.permute_dims(w))", "g = R.nn.gelu(h)", "y = R.nn.softmax(R.add(g, R.const(1.0)), axis=-1)",
+    )  # fmt: skip
+    split = partition_for_torch(mod)
+    assert split["main"].script().count("R.call_dps_packed") == 1
+    for n in (0, 1, 5):
+        args = numbers(n, 4), numbers(8, 4)
+        np.testing.assert_allclose(
+            relax.VirtualMachine(relax.build(split))["main"](*args).numpy(),
+            relax.interpret(mod, "main", *args).numpy(), 1e-5, 1e-6,
+        )  # fmt: skip
+
+
+def test_a_fresh_process_without_the_compiler(tmp_path):
+    mod = parse(ONE.replace("D", "float32"), "y = R.nn.softmax(x, axis=-1)")
+    relax.build(partition_for_torch(mod)).save(tmp_path / "model.rxe")
+    code = f"""
+import sys
+import numpy as np, relax
+main = relax.VirtualMachine(relax.runtime.load_module({str(tmp_path / "model.rxe")!r}))["main"]
+print(main(np.zeros((2, 4), "float32")).numpy().tolist())
+assert "relax.ir" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert eval(done.stdout) == [[0.25] * 4] * 2
