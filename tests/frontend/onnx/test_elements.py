@@ -339,15 +339,15 @@ def test_axes_steps_and_counts_from_data(agrees):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "message"),
+    ("sizes", "nodes", "message"),
     [
-        ("y = Squeeze(x)", "without axes, it must be known whether the size N is 1"),
-        ("y = Slice(x, s, s, s)", "the number of elements of starts must be known"),
+        ("N, M, P, Q, R", "y = Squeeze(x)", "without axes, it must be known whether the size N is 1"),
+        ("N, 3", "y = Slice(x, s, s, s)", "the number of elements of starts must be known"),
     ],
 )
-def test_what_cannot_be_known(imported, nodes, message):
+def test_what_cannot_be_known(imported, sizes, nodes, message):
     with pytest.raises(relax.DiagnosticError, match=message) as caught:
-        imported(f"agraph (float[N, 3] x, int64[K] s) => (float[A] y) {{ {nodes} }}")
+        imported(f"agraph (float[{sizes}] x, int64[K] s) => (float[A] y) {{ {nodes} }}")
     assert caught.value.diagnostics[0].code == "E6005"
 
 
