@@ -26,7 +26,7 @@ WEAKENED = {"dims": _without_dims, "all": _without_all, "kind": _without_kind}
 
 CASES = {}
 for _case in all_cases():
-    is_lowered = Op.get(_case.op).get_attr("FLegalize") is not None
+    is_lowered = Op.get(_case.op).get_attr("operator_class").has_lowering()
     if is_lowered and not _case.raises and not _case.op.startswith("relax.inspect."):  # those return scalars
         CASES.setdefault(_case.op, _case)
 
@@ -34,7 +34,7 @@ SOME = [
     "relax.add", "relax.exp", "relax.reshape", "relax.squeeze", "relax.concat", "relax.split", "relax.matmul", "relax.sum",
     "relax.take", "relax.strided_slice", "relax.nn.softmax", "relax.nn.conv2d", "relax.nn.layer_norm", "relax.topk",
     "relax.where", "relax.astype", "relax.broadcast_to", "relax.nn.attention", "relax.image.resize2d", "relax.permute_dims",
-    "relax.vision.all_class_non_max_suppression", "relax.nonzero",
+    "relax.vision.all_class_non_max_suppression",
 ]  # fmt: skip
 
 

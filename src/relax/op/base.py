@@ -282,6 +282,11 @@ class Operator(Node):
             shown = [Shown(operand.name, arg, known_struct_info(arg)) for operand, arg in pairs]
             raise diagnose(error, self.short_name, shown, call.span) from None
 
+    @classmethod
+    def has_lowering(cls) -> bool:
+        """True if LegalizeOps replaces calls of operands that are known: by a formula, or by other operators."""
+        return cls.compute is not None or cls.legalize is not Operator.legalize
+
     def legalize_for(self, target: Target, builder: Any, call: Call) -> RelaxExpr | None:
         """Return a target-specific replacement of a call, tried before `legalize`; None for the generic one."""
         return None

@@ -115,7 +115,7 @@ class _Legalizer(Rewriter):
     def dispatched(self, call: Call) -> RelaxExpr:
         """Return a call that chooses a kernel at run time; the call itself if that would not help."""
         operator = operator_of(call)
-        if operator is None or cast(Op, call.op).get_attr("FLegalize") is None:
+        if operator is None or not operator.has_lowering():
             return call
         return dispatched(call, operator.short_name, self.builder) or call
 
