@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from .expr import Constant
-from .ir import IRModule
+from .ir import Diagnostic, DiagnosticError, IRModule
 from .runtime.modules import Module
 from .runtime.tensor import numpy_view
 
@@ -22,17 +22,22 @@ EXTERNAL_MODS: Final = "external_mods"
 
 
 def with_extern_modules(mod: IRModule, modules: Sequence[Module]) -> IRModule:
-    """Return a module with some more modules of other kinds."""
-    described = [*cast("Sequence[Any]", mod.attrs.get(EXTERNAL_MODS, ())), *map(_described, modules)]
+    """Return a module with some more modules of other kinds. Raises DiagnosticError as `extern_modules` does."""
+    described = [*map(_described, (*extern_modules(mod), *modules))]
     return mod.with_attr(EXTERNAL_MODS, described) if modules else mod
 
 
 def extern_modules(mod: IRModule) -> tuple[Module, ...]:
-    """Return the modules of other kinds that a module has. Raises ValueError for an attribute of another form."""
+    """Return the modules of other kinds that a module has.
+
+    Raises DiagnosticError (E4014) for an attribute of another form.
+    """
     try:
         return tuple(map(_module, cast("Sequence[Any]", mod.attrs.get(EXTERNAL_MODS, ()))))
     except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"the module's attribute {EXTERNAL_MODS!r} is no list of modules: {error}") from error
+        message = f"the module's attribute {EXTERNAL_MODS!r} is no list of modules: {type(error).__name__}: {error}"
+        hint = 'write {"kind": "npu", "data": R.const([], "uint8"), "symbols": ["f"], "constants": {}} for each'
+        raise DiagnosticError(Diagnostic("E4014", message, mod.span, hint=hint)) from error
 
 
 def _described(module: Module) -> dict[str, Any]:

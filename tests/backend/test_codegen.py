@@ -166,6 +166,8 @@ def test_the_graph():
     assert graph.heads == ((4, 0),)
     assert list(constants) == [graph.nodes[3].name]
     assert '"shape": [[["n", 4]]]' in text
+    empty = parse('x: R.Tensor((0, 2), "float32")', "y = R.add(x, x)")
+    assert '"shape": [[[0, 2]]]' in json_graph(empty["main"])[0]
     assert '"node_row_ptr": [0, 1, 2, 3, 4, 5]' in text
 
 
@@ -271,12 +273,41 @@ def test_what_is_registered_twice_or_wrongly():
         register_loader("toy", Npu.load)
     with pytest.raises(ValueError, match=r"the name of the pattern 'a.b' must begin with 'new.'"):
         register_codegen("new", patterns=[("a.b", wildcard())], codegen=json_codegen("new"))
-    with pytest.raises(ValueError, match="no library 'none' is registered; there is: "):
-        partition(MODEL, ["toy", "none"])
+    register_loader("loaded", Npu.load, override=True)
+    with pytest.raises(ValueError, match="modules of kind 'loaded' have a loader already"):
+        register_codegen("loaded", patterns=[], codegen=json_codegen("loaded"), runtime=Npu.load)
+    with pytest.raises(ValueError, match="no library 'loaded' is registered; there is: "):
+        partition(MODEL, ["toy", "loaded"])
     with pytest.raises(TypeError, match="the data of a module must be bytes, not str"):
         Module("toy", "", ("f",))
     with pytest.raises(TypeError, match="the constant 'c' of a module must be a tensor, not int"):
         Module("toy", b"", ("f",), {"c": 1})
+
+
+def test_libraries_of_the_package_register_themselves():
+    code = "import relax; from relax.backend import partition; print(partition(relax.IRModule(), 'openblas'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "value", ["3", '[{"kind": "toy"}]', '[{"kind": "toy", "data": 1, "symbols": [], "constants": {}}]']
+)
+def test_an_attribute_that_holds_no_modules(value):
+    mod = from_source(f"""from relax.script import ir as I, relax as R
+@I.ir_module
+class M:
+    I.module_attrs({{"external_mods": {value}}})
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        return x
+""")
+    with pytest.raises(DiagnosticError, match=r"E4014.*'external_mods' is no list of modules") as caught:
+        relax.build(mod)
+    assert caught.value.diagnostics[0].span is not None
+    with pytest.raises(DiagnosticError, match=r"E4014.*'external_mods' is no list of modules"):
+        relax.extern_modules.with_extern_modules(mod, [Module("toy", b"", ())])
 
 
 @pytest.mark.parametrize("result", [1, [Module("toy", b"", ()), "text"]])

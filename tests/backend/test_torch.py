@@ -27,36 +27,36 @@ def parse(params, *body):
     )
 
 
-ONE, TWO = 'x: R.Tensor(("n", 4), "D")', 'x: R.Tensor(("n", 4), "D"), z: R.Tensor(("n", 4), "D")'
+X = (("n", 4),)
 CASES = {
-    **{name: (ONE, f"R.{name}(x)") for name in UNARY},
-    **{name: (TWO, f"R.{name}(x, z)") for name in BINARY if name != "matmul"},
-    "matmul": (TWO, "R.matmul(x, R.permute_dims(z))"),
-    "nn.gelu": (ONE, "R.nn.gelu(x)"),
-    "nn.silu": (ONE, "R.nn.silu(x)"),
-    "nn.leakyrelu": (ONE, "R.nn.leakyrelu(x, alpha=0.25)"),
-    "nn.softmax": (ONE, "R.nn.softmax(x, axis=-1)"),
-    "nn.log_softmax": (ONE, "R.nn.log_softmax(x, axis=1)"),
-    "nn.layer_norm": (f'{ONE}, g: R.Tensor((4,), "D"), b: R.Tensor((4,), "D")', "R.nn.layer_norm(x, g, b, axes=[-1])"),
-    "nn.conv2d": (
-        'x: R.Tensor(("n", 2, 5, 6), "D"), w: R.Tensor((4, 1, 3, 2), "D")',
-        "R.nn.conv2d(x, w, strides=[2, 1], padding=[1, 2], groups=2)",
-    ),
-    "permute_dims": (ONE, "R.permute_dims(x)"),
-    "sum": (ONE, "R.sum(x, axis=[0])"),
-    "mean": (ONE, "R.mean(x, axis=[-1], keepdims=True)"),
+    **{name: (X, f"R.{name}(x0)") for name in UNARY},
+    **{name: (X * 2, f"R.{name}(x0, x1)") for name in BINARY if name != "matmul"},
+    "matmul": (X * 2, "R.matmul(x0, R.permute_dims(x1))"),
+    "nn.gelu": (X, "R.nn.gelu(x0)"),
+    "nn.silu": (X, "R.nn.silu(x0)"),
+    "nn.leakyrelu": (X, "R.nn.leakyrelu(x0, alpha=0.25)"),
+    "nn.softmax": (X, "R.nn.softmax(x0, axis=-1)"),
+    "nn.log_softmax": (X, "R.nn.log_softmax(x0, axis=1)"),
+    "nn.layer_norm": ((*X, (4,), (4,)), "R.nn.layer_norm(x0, x1, x2, axes=[-1])"),
+    "nn.conv2d": ((("n", 2, 5, 6), (4, 1, 3, 2)), "R.nn.conv2d(x0, x1, strides=[2, 1], padding=[1, 2], groups=2)"),
+    "permute_dims": (X, "R.permute_dims(x0)"),
+    "sum": (X, "R.sum(x0, axis=[0])"),
+    "mean": (X, "R.mean(x0, axis=[-1], keepdims=True)"),
 }
+"""For each operator, the shapes of its operands and a call."""
 
 
-def arguments(params, n, dtype):
-    """Tensors for parameters, with a NaN and an infinity."""
-    values = []
-    for seed, shape in enumerate(
-        part.split("((")[-1].split(")")[0]
-        for part in params.replace("R.Tensor((", "((").split("x: ")[-1].split('"D")')[:-1]
-    ):
-        sizes = [n if size.strip() == '"n"' else int(size) for size in shape.split(",") if size.strip()]
-        values.append(numbers(*sizes, dtype=dtype, seed=seed))
+def parameters(shapes, dtype):
+    """Parameters of these shapes, as text."""
+    return ", ".join(f'x{i}: R.Tensor({shape}, "{dtype}")' for i, shape in enumerate(shapes))
+
+
+def arguments(shapes, n, dtype):
+    """Tensors of these shapes, the first with a NaN and an infinity."""
+    values = [
+        numbers(*(n if size == "n" else size for size in shape), dtype=dtype, seed=seed)
+        for seed, shape in enumerate(shapes)
+    ]
     if values[0].size > 4:
         values[0].flat[:2] = np.nan, np.inf
     return values
@@ -64,14 +64,14 @@ def arguments(params, n, dtype):
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_operator(name):
-    params, call = CASES[name]
+    shapes, call = CASES[name]
     for dtype in ("float32", "float64"):
-        mod = parse(params.replace('"D"', f'"{dtype}"'), f"y = {call}")
+        mod = parse(parameters(shapes, dtype), f"y = {call}")
         executable = Executable.from_bytes(relax.build(partition_for_torch(mod)).to_bytes())
         assert [module.kind for module in executable.modules] == ["torch"]
         run = relax.VirtualMachine(executable)["main"]
         for n in (3, 1, 0):
-            args = arguments(params, n, dtype)
+            args = arguments(shapes, n, dtype)
             expected = relax.interpret(mod, "main", *args).numpy()
             np.testing.assert_allclose(run(*args).numpy(), expected, 1e-4, 1e-5)
 
@@ -117,7 +117,7 @@ def test_a_model_is_one_function():
 
 
 def test_a_fresh_process_without_the_compiler(tmp_path):
-    mod = parse(ONE.replace("D", "float32"), "y = R.nn.softmax(x, axis=-1)")
+    mod = parse(parameters(X, "float32"), "y = R.nn.softmax(x0, axis=-1)")
     relax.build(partition_for_torch(mod)).save(tmp_path / "model.rxe")
     code = f"""
 import sys

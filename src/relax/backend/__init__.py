@@ -1,4 +1,4 @@
-"""Other people's libraries: patterns of what they compute, code generators for them, and the choice between them.
+"""Other people's libraries: patterns of what they compute, code generators for them, and the partition of a program.
 
     register_codegen("npu", patterns=[("npu.add", is_op("relax.add")(wildcard(), wildcard()))],
                      codegen=json_codegen("npu"), runtime=Npu.load)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ..ir import IRModule
 from ..runtime.modules import Loader, register_loader
-from ..transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern, PatternLike
+from ..runtime.rooms import module_of
+from ..transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern, PatternLike
 from ..transform.fusion.merge_composite_functions import MergeCompositeFunctions
-from ..transform.run_codegen import Generator, RunCodegen, add_generator
+from ..transform.run_codegen import GENERATORS, Generator, RunCodegen
 from .pattern_registry import get_patterns_with_prefix, register_patterns
-
-_libraries: Final[set[str]] = set()
 
 
 def register_codegen(
@@ -43,15 +42,16 @@ def register_codegen(
     ValueError
         If the name is taken and not `override`, and for a pattern whose name begins otherwise.
     """
-    names = [entry[0] if isinstance(entry, tuple) else entry.name for entry in patterns]
-    for pattern in names:
-        if not pattern.startswith(f"{name}."):
-            raise ValueError(f"the name of the pattern {pattern!r} must begin with {name + '.'!r}")
-    add_generator(name, codegen, override=override)
+    entries = [entry if isinstance(entry, FusionPattern) else FusionPattern(*entry) for entry in patterns]
+    for entry in entries:
+        if not entry.name.startswith(f"{name}."):
+            raise ValueError(f"the name of the pattern {entry.name!r} must begin with {name + '.'!r}")
+    if name in GENERATORS and not override:
+        raise ValueError(f"there is a code generator {name!r} already; override=True replaces it")
     if runtime is not None:
         register_loader(name, runtime, override=override)
-    register_patterns(patterns)
-    _libraries.add(name)
+    GENERATORS[name] = codegen
+    register_patterns(entries)
 
 
 def partition(
@@ -68,7 +68,7 @@ def partition(
     mod
         The program.
     libraries
-        Names of registered libraries; the first one that matches an operator gets it.
+        Names of libraries, registered ones or those of `relax.backend`: the first that matches an operator gets it.
     options
         The options of each code generator, by name.
     bind_constants
@@ -87,11 +87,12 @@ def partition(
         E4014 for a function that a code generator cannot be given.
     """
     names = [libraries] if isinstance(libraries, str) else list(libraries)
-    unknown = [name for name in names if name not in _libraries]
-    if unknown:
-        raise ValueError(
-            f"no library {unknown[0]!r} is registered; there is: {', '.join(sorted(_libraries)) or 'none'}"
-        )
+    for name in names:
+        if name not in GENERATORS:
+            module_of(__package__ or "", name)  # one of this package registers itself
+        if name not in GENERATORS:
+            known = ", ".join(sorted(GENERATORS)) or "none"
+            raise ValueError(f"no library {name!r} is registered; there is: {known}")
     for name in names:
         mod = FuseOpsByPattern(get_patterns_with_prefix(f"{name}."), bind_constants=bind_constants)(mod)
     return RunCodegen(options)(MergeCompositeFunctions()(mod))

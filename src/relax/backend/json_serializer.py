@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from ..analysis.variables import free_symbolic_vars
 from ..expr import (
@@ -32,11 +32,11 @@ from ..expr import (
 )
 from ..ir import Diagnostic, DiagnosticError, RelaxExpr, StructInfo
 from ..op.base import Operator, operator_of
+from ..prim import IntImm
 from ..runtime.modules import Module
 from ..struct_info import TensorStructInfo, TupleStructInfo
+from ..transform.fusion.fuse_ops_by_pattern import COMPOSITE
 from ..transform.run_codegen import NO_CODEGEN, ConstantNames, Generator
-
-COMPOSITE: Final = "Composite"
 
 Entry: TypeAlias = "tuple[int, int, int]"
 """A node, the number of its output, and 0, for TVM's version of it."""
@@ -74,10 +74,10 @@ class _Writer:
         self.symbol = str(function.attrs.get("global_symbol", "main"))
         self.nodes: list[dict[str, Any]] = []
         self.outputs: list[int] = []
-        """Number of outputs of each node."""
+        """Number of outputs of each element of `nodes`."""
         self.constants: dict[str, Constant] = {}
         self.values: dict[RelaxExpr, list[Entry]] = {}
-        """The outputs that a variable or constant stands for: one of a tensor, several of a tuple."""
+        """Outputs of nodes that hold the value of a variable or constant: one for a tensor, several for a tuple."""
         self.composites: dict[Var, Function] = {}
         for i, param in enumerate(function.params):
             self.values[param] = self.node({"op": "input", "name": f"{self.symbol}_{i}"}, param.struct_info_, param)
@@ -100,7 +100,7 @@ class _Writer:
             if not isinstance(output, TensorStructInfo) or output.dims is None or output.dtype.is_void:
                 raise self.error(at, f"{output} is no tensor of known rank and dtype")
             dtypes.append(str(output.dtype))
-            shapes.append([getattr(size, "value", None) or str(size) for size in output.dims])
+            shapes.append([size.value if isinstance(size, IntImm) else str(size) for size in output.dims])
         attrs = {**node.pop("attrs", {}), "dtype": [dtypes], "shape": [shapes]}
         self.nodes.append({**node, "attrs": attrs})
         self.outputs.append(len(infos))

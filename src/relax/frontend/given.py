@@ -1,4 +1,4 @@
-"""Values given for the inputs of a model before it is compiled, as arrays of the declared dtypes."""
+"""Conversion of Python values for a model's inputs (`from_onnx(values=…)`) to arrays of the declared dtypes."""
 
 from __future__ import annotations
 

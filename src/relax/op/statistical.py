@@ -153,7 +153,7 @@ class Max(Reduction):
 
 @operator("relax.min")
 class Min(Reduction):
-    """The least element along `axis`; NaN if any element is; the greatest value of the dtype for an empty dimension.
+    """Minimum along `axis`; NaN if any element is NaN; the largest value of the dtype if there are no elements.
 
     Of booleans, True if all elements are.
     """

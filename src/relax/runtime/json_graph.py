@@ -45,17 +45,37 @@ class Node:
     name: str
     inputs: tuple[Reference, ...] = ()
     attrs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
-    """Attributes but for shape and dtype: lists of text."""
+    """Attributes except shape and dtype, as lists of text."""
     dtypes: tuple[str, ...] = ("",)
-    """Dtypes of its outputs."""
+    """Dtypes of the node's outputs."""
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return an attribute as text. Raises ValueError if the node has none of that name."""
+        if name not in self.attrs:
+            raise ValueError(f"the node {self.name} has no attribute {name!r}")
+        return self.attrs[name]
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """Return an attribute as integers."""
-        return tuple(map(int, self.attrs[name]))
+        """Return an attribute as integers. Raises ValueError if it is missing, or other than integers."""
+        return tuple(map(int, self.texts(name)))
 
     def floats(self, name: str) -> tuple[float, ...]:
-        """Return an attribute as floats."""
-        return tuple(map(float, self.attrs[name]))
+        """Return an attribute as floats. Raises ValueError if it is missing, or other than numbers."""
+        return tuple(map(float, self.texts(name)))
+
+    def integer(self, name: str) -> int:
+        """Return an attribute that is one integer. Raises ValueError for another."""
+        return int(self._single(name))
+
+    def number(self, name: str) -> float:
+        """Return an attribute that is one number. Raises ValueError for another."""
+        return float(self._single(name))
+
+    def _single(self, name: str) -> str:
+        texts = self.texts(name)
+        if len(texts) != 1:
+            raise ValueError(f"the attribute {name!r} of the node {self.name} has {len(texts)} values, expected 1")
+        return texts[0]
 
 
 @dataclass(frozen=True)
@@ -77,10 +97,10 @@ def read_graph(text: str) -> Graph:
     for entry in _list(_entry(value, "nodes"), "nodes"):
         nodes.append(_node(entry, nodes))
     positions = [_integer(item, "arg_nodes", len(nodes)) for item in _list(_entry(value, "arg_nodes"), "arg_nodes")]
-    for position in positions:
-        if nodes[position].op == "kernel":
-            raise _malformed(f"the argument {position} is a kernel")
     heads = tuple(_reference(item, nodes) for item in _list(_entry(value, "heads"), "heads"))
+    for index, node in enumerate(nodes):
+        if positions.count(index) != (node.op != "kernel"):
+            raise _malformed(f"'arg_nodes' has the node {index} {positions.count(index)} times")
     return Graph(tuple(nodes), tuple(i for i in positions if nodes[i].op == "input"), heads)
 
 
@@ -176,7 +196,7 @@ class JSONRuntime:
         return list(self.module.constants)
 
     def value_of(self, tensor: NDArray) -> Any:
-        """Return an argument, or a constant, as the library has it; NumPy arrays by default."""
+        """Convert an argument or constant to the library's tensor type: by default, a NumPy array on its memory."""
         return numpy_view(tensor.tensor)
 
     def write(self, value: Any, output: NDArray) -> None:
@@ -199,6 +219,8 @@ class JSONRuntime:
             if node.op == "kernel":
                 result = self.operators[node.name](node, *(values[reference] for reference in node.inputs))
                 outputs = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
+                if len(outputs) != len(node.dtypes):
+                    raise ValueError(f"{node.name} returned {len(outputs)} outputs, expected {len(node.dtypes)}")
                 values.update({(index, number): output for number, output in enumerate(outputs)})
         for reference, output in zip(graph.heads, args[len(graph.inputs) :], strict=True):
             self.write(values[reference], output)

@@ -25,7 +25,7 @@ from .tensor import tensor_of
 from .values import packed
 
 GROUP: Final = "relax.modules"
-"""Group of the entry points that name loaders."""
+"""Entry-point group in which installed packages declare loaders, by kind."""
 _LIBRARIES: Final = frozenset({"openblas", "torch"})
 """Kinds whose loaders are `load` of a module in `relax.runtime.libraries`."""
 
@@ -40,7 +40,7 @@ class Module:
     kind: str
     data: bytes
     symbols: tuple[str, ...]
-    """Names of its functions."""
+    """Names of the functions that `data` defines."""
     constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Tensors by name; any array that DLPack describes is accepted."""
 

@@ -13,8 +13,8 @@ After    def main(x):
              return y
 
 For each value of the attribute "Codegen" that functions have (`FuseOpsByPattern(annotate_codegen=True)` and
-`MergeCompositeFunctions` give it), the code generator of that name is called once: the one of `add_generator`, or the
-packed function ``relax.ext.<value>``. It gets the sequence of these functions, the options for it, and the names of the
+`MergeCompositeFunctions` give it), the code generator of that name is called once: one of `GENERATORS`, or the packed
+function ``relax.ext.<value>``. It gets the sequence of these functions, the options for it, and the names of the
 constants in the functions, and returns modules (`relax.runtime.modules.Module`), which become part of the executable.
 Each has functions under the names of those given, which take the arguments and the outputs to be written. A generator
 that returns None sees to it that packed functions of these names are registered when the program runs.
@@ -38,9 +38,9 @@ from ..runtime.modules import Module
 from ..runtime.registry import get_global_func
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
+from .fusion.fuse_ops_by_pattern import CODEGEN
 from .remove_unused_functions import without_unreachable
 
-CODEGEN: Final = "Codegen"
 NO_CODEGEN: Final = "E4014"
 """A code generator that is not registered, or a function that it cannot be given."""
 
@@ -130,14 +130,8 @@ class ConstantNames(Mapping[Constant, str]):
 Generator: TypeAlias = "Callable[[Sequence[Function], dict[str, Any], ConstantNames], Module | Sequence[Module] | None]"
 """A code generator: functions, options and names of constants to modules."""
 
-_generators: Final[dict[str, Generator]] = {}
-
-
-def add_generator(name: str, generator: Generator, *, override: bool = False) -> None:
-    """Register a code generator. Raises ValueError if there is one of that name."""
-    if name in _generators and not override:
-        raise ValueError(f"there is a code generator {name!r} already; override=True replaces it")
-    _generators[name] = generator
+GENERATORS: Final[dict[str, Generator]] = {}
+"""Code generators by name (`relax.register_codegen`)."""
 
 
 def _generate(functions: Mapping[GlobalVar, Function], options: Mapping[str, Any]) -> list[Module]:
@@ -148,12 +142,12 @@ def _generate(functions: Mapping[GlobalVar, Function], options: Mapping[str, Any
     groups: dict[str, list[Function]] = {}
     for function in functions.values():
         groups.setdefault(str(function.attrs[CODEGEN]), []).append(function)
-    generators = {name: _generators.get(name) or get_global_func(f"relax.ext.{name}", True) for name in groups}
+    generators = {name: GENERATORS.get(name) or get_global_func(f"relax.ext.{name}", True) for name in groups}
     problems = DiagnosticContext()
     for name, generator in generators.items():
         if generator is None:
             message = f'RunCodegen: no code generator is registered as "relax.ext.{name}"'
-            hint = f'register one: @relax.register_func("relax.ext.{name}")'
+            hint = f'register one: relax.register_codegen("{name}", …) or @relax.register_func("relax.ext.{name}")'
             problems.emit(Diagnostic(NO_CODEGEN, message, groups[name][0].span, hint=hint))
     problems.finish()
     modules: list[Module] = []

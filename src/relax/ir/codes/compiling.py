@@ -104,10 +104,11 @@ declare(
 declare(
     "E4014",
     "a function that no outside code generator takes",
-    "RunCodegen hands functions with the attribute `Codegen` to the function registered as `relax.ext.<its value>`. "
-    "There is none, or the outputs of a function, which the caller allocates, are no tensors of known shapes and "
-    "dtypes.",
-    "Register the code generator with `relax.register_func`, and annotate what the functions return.",
+    "RunCodegen hands functions with the attribute `Codegen` to the code generator of that name. There is none, or the "
+    "outputs of a function, which the caller allocates, are no tensors of known shapes and dtypes, or the generator "
+    "cannot express the function or returned no module, or the attribute `external_mods` of the program holds none.",
+    "Register the code generator with `relax.register_codegen`, annotate what the functions return, and decline in the "
+    "`check` of a pattern what the library does not compute.",
 )
 declare(
     "E4015",

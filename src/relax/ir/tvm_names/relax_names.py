@@ -124,7 +124,7 @@ NAMESPACES: Final = (
         "tvm.relax.op.memory",
         "relax.op.memory",
         works="alloc_storage alloc_tensor kill_storage kill_tensor",
-        differs={"view": "the result is a tensor of its own, which shares memory where nobody can tell"},
+        differs={"view": "the result does not alias the operand; the compiler may still let them share memory"},
         missing={"ensure_zero_offset": "tensors begin at their first byte; leave it out"},
     ),
     Namespace("tvm.relax.op.vm", "relax.op.vm", works="alloc_storage alloc_tensor call_tir_dyn kill_object"),

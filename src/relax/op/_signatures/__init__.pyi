@@ -461,7 +461,7 @@ def meshgrid(tensors: TupleLike, indexing: Literal['ij', 'xy'] | str = 'ij') -> 
     """
 
 def min(x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Call:
-    """The least element along `axis`; NaN if any element is; the greatest value of the dtype for an empty dimension.
+    """Minimum along `axis`; NaN if any element is NaN; the largest value of the dtype if there are no elements.
 
     Of booleans, True if all elements are.
     """

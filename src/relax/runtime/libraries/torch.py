@@ -37,12 +37,12 @@ def _functional(function: str) -> Operator:
 
 def _axes(node: Node, name: str = "axis") -> tuple[int, ...] | None:
     """Return the axes of a reduction; None for all."""
-    texts = node.attrs[name]
+    texts = node.texts(name)
     return None if texts == ("",) else tuple(map(int, texts))
 
 
 def _keeps(node: Node) -> bool:
-    return node.attrs["keepdims"] == ("True",)
+    return node.texts("keepdims") == ("True",)
 
 
 def _sum(node: Node, x: Any) -> Any:
@@ -59,11 +59,11 @@ def _permute(node: Node, x: Any) -> Any:
 
 
 def _softmax(node: Node, x: Any) -> Any:
-    return _torch.softmax(x, *node.integers("axis"))
+    return _torch.softmax(x, node.integer("axis"))
 
 
 def _log_softmax(node: Node, x: Any) -> Any:
-    return _torch.log_softmax(x, *node.integers("axis"))
+    return _torch.log_softmax(x, node.integer("axis"))
 
 
 def _symmetric(node: Node) -> tuple[int, ...]:
@@ -79,18 +79,18 @@ def _conv2d(node: Node, x: Any, weight: Any) -> Any:
         stride=node.integers("strides"),
         padding=_symmetric(node),
         dilation=node.integers("dilation"),
-        groups=node.integers("groups")[0],
+        groups=node.integer("groups"),
     )
 
 
 def _leaky_relu(node: Node, x: Any) -> Any:
-    return _torch.nn.functional.leaky_relu(x, node.floats("alpha")[0])
+    return _torch.nn.functional.leaky_relu(x, node.number("alpha"))
 
 
 def _layer_norm(node: Node, x: Any, gamma: Any, beta: Any) -> Any:
     axes = tuple(axis % x.ndim for axis in node.integers("axes"))
     sizes = tuple(x.shape[axis] for axis in axes)
-    return _torch.nn.functional.layer_norm(x, sizes, gamma, beta, node.floats("epsilon")[0])
+    return _torch.nn.functional.layer_norm(x, sizes, gamma, beta, node.number("epsilon"))
 
 
 UNARY: Final = {

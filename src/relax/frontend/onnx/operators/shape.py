@@ -107,7 +107,7 @@ MOST_UNDECIDED = 4
 
 
 def _without_ones(g: Emitter, data: Tensor, dims: Dims) -> Tensor:
-    """The tensor without the dimensions of size 1; an If for each dimension of which that is not known."""
+    """Remove the dimensions of size 1. An If compares each dynamic dimension with 1 when the program runs."""
     undecided = undecided_ones(g, dims)
     if not undecided:
         return op.squeeze(data, [d for d, dim in enumerate(dims) if g.is_true(dim.equal(1))])

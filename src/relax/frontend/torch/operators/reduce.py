@@ -81,7 +81,10 @@ def all_(g: Emitter, x: RelaxExpr, dim: Axes = None, keepdim: bool = False) -> R
 
 
 def _quantified(g: Emitter, reduce: Any, x: RelaxExpr, dim: Axes, keepdim: bool) -> RelaxExpr:
-    """True where any, or all, elements are not 0; of no elements any is False, and all True. ``[]`` is no axis."""
+    """Reduce by `any` (`reduce` is `op.max`) or `all` over elements that are not 0; an empty `dim` reduces no axis.
+
+    Over no elements, `any` is False and `all` is True.
+    """
     truth: RelaxExpr = op.astype(x, "bool")
     if g.ndim(x) and dim != []:
         truth = reduce(truth, axis=g.axes(dim, g.ndim(x)), keepdims=keepdim)
