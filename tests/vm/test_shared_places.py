@@ -127,3 +127,29 @@ def test_what_a_closure_captures_and_gives(mode):
     for _ in range(81):
         value = value[0]
     assert value.numpy().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_sizes_whose_computation_may_fail(mode):
+    """The product of two sizes may overflow; it is computed once."""
+    lines = "\n".join(f"            a{i + 1} = (a{i}, a{i})" for i in range(40))
+    module = from_source(f"""from relax.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(ndim=1)):
+        n = T.int64()
+        m = T.int64()
+        @R.function
+        def inner(a0: R.Tensor((n * m,), "float32")):
+{lines}
+            return a40
+        return inner(y)
+""")
+    main = plain_machine(module, mode)["main"]
+    value = main(np.ones((2, 3), "float32"), np.arange(6, dtype="float32"))
+    for _ in range(40):
+        value = value[1]
+    assert value.numpy().tolist() == list(range(6))
+    with pytest.raises(ValueError, match=r"dimension 0 is 5, expected n \* m = 6"):
+        main(np.ones((2, 3), "float32"), np.arange(5, dtype="float32"))

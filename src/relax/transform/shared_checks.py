@@ -17,7 +17,6 @@ from ..info.mapping import dims_of
 from ..ir import Node, StructInfo
 from ..ir.sharing import is_excessive, parts_first
 from ..prim import FloatImm, IntImm, PrimExpr
-from ..prim.totality import scalar_never_fails
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 PLACES = 500
@@ -30,7 +29,8 @@ Code = Callable[[Check, int], tuple[int, int | float]]
 
 def is_shared(info: StructInfo) -> bool:
     """True if a value is matched by a table: its struct info has too many places, and nothing that needs a call of
-    its own (a function, a device, a shape in a variable) or whose computation may fail.
+    its own: a function, a device, a shape in a variable. What its dimensions are compared with is computed before the
+    first comparison, so that an overflow there is raised even if an earlier comparison fails.
     """
     return (
         isinstance(info, TupleStructInfo) and is_excessive(info, PLACES) and all(map(_is_plain, _struct_infos_of(info)))
@@ -85,11 +85,7 @@ def _fields(info: Node) -> tuple[StructInfo, ...]:
 
 def _is_plain(info: StructInfo) -> bool:
     match info:
-        case TensorStructInfo(shape, _, None) if not isinstance(shape, Var):
-            return all(map(scalar_never_fails, dims_of(info)))
-        case ShapeStructInfo() | PrimStructInfo():
-            return all(map(scalar_never_fails, dims_of(info)))
-        case TupleStructInfo() | ObjectStructInfo():
-            return True
+        case TensorStructInfo(shape, _, vdevice):
+            return vdevice is None and not isinstance(shape, Var)
         case _:
-            return False
+            return isinstance(info, ShapeStructInfo | PrimStructInfo | TupleStructInfo | ObjectStructInfo)
