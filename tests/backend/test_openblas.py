@@ -10,6 +10,7 @@ import pytest
 import relax
 from relax.backend.openblas import partition_for_openblas
 from relax.runtime import Executable, ExecutableError
+from relax.runtime.libraries.openblas import multiply
 from relax.runtime.modules import Module
 from relax.script import from_source
 from support import numbers
@@ -84,3 +85,28 @@ def test_without_the_library(monkeypatch):
     )
     with pytest.raises(ExecutableError, match="it needs the library scipy_openblas64: pip install scipy-openblas64"):
         Module("openblas", b"{}", ("f",)).functions()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "transposed"),
+    [
+        ((2, 3), (4, 5), False),
+        ((2, 3), (3, 5), True),
+        ((3,), (3, 5), False),
+        ((2, 2, 3), (1, 3, 5), False),
+        ((2, 3), (2, 3, 5), False),
+    ],
+)
+def test_shapes_that_have_no_product(a, b, transposed):
+    """A graph that somebody else wrote may say anything; the library would read beyond an array."""
+    with pytest.raises(ValueError, match="the shapes .* have no product without broadcasting"):
+        multiply(numbers(*a), numbers(*b), transposed)
+
+
+def test_dtypes_and_strides():
+    with pytest.raises(ValueError, match="a product of float32 and float64, expected two of float32 or of float64"):
+        multiply(numbers(2, 3), numbers(3, 2, dtype="float64"))
+    with pytest.raises(ValueError, match="a product of int32 and int32"):
+        multiply(numbers(2, 3, dtype="int32"), numbers(3, 2, dtype="int32"))
+    a, b = numbers(6, 4)[::2, ::2], numbers(5, 2).T
+    np.testing.assert_allclose(multiply(a, b), a @ b, 1e-6)

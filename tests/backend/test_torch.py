@@ -76,6 +76,17 @@ def test_each_operator(name):
             np.testing.assert_allclose(run(*args).numpy(), expected, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("call", ["R.sum(x0)", "R.sum(x0, axis=[])", "R.mean(x0, axis=[])", "R.mean(x0, axis=[0, 1])"])
+def test_axes_of_reductions(call):
+    mod = parse(parameters(X, "float32"), f"y = {call}")
+    split = partition_for_torch(mod)
+    assert split is not mod
+    x = numbers(3, 4)
+    np.testing.assert_allclose(
+        relax.VirtualMachine(relax.build(split))["main"](x).numpy(), relax.interpret(mod, "main", x).numpy(), 1e-5, 1e-5
+    )
+
+
 def test_every_operator_has_a_case():
     assert {name.removeprefix("torch.") for name in TorchRuntime.operators} == {*CASES}
 

@@ -41,10 +41,13 @@ def _gemm(dtype: str) -> Any:
 
 
 def multiply(a: Array, b: Array, transposed: bool = False) -> Array:
-    """Return the matrix product of two compact arrays; b has rank 2, or the batch dimensions of a.
+    """Return the matrix product of two arrays of float32 or float64; b has rank 2, or the batch dimensions of a.
 
-    With `transposed`, b is stored as (…, n, k).
+    With `transposed`, b is stored as (…, n, k). Raises ValueError for arrays that do not fit each other: the library
+    reads memory by the sizes it is given.
     """
+    _check(a, b, transposed)
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
     k, n = (b.shape[-1], b.shape[-2]) if transposed else b.shape[-2:]
     batches = 1 if b.ndim == 2 else math.prod(map(int, b.shape[:-2]))
     rows = math.prod(map(int, a.shape[:-1])) if b.ndim == 2 else int(a.shape[-2])
@@ -62,6 +65,16 @@ def multiply(a: Array, b: Array, transposed: bool = False) -> Array:
         width = k if transposed else n
         gemm(_ROW_MAJOR, _AS_IS, how, rows, n, k, 1.0, left, k, right, width, 0.0, out, n)
     return result
+
+
+def _check(a: Array, b: Array, transposed: bool) -> None:
+    """Raise ValueError unless the arrays have a product that the library computes."""
+    if a.dtype != b.dtype or a.dtype.name not in _LETTERS:
+        raise ValueError(f"a product of {a.dtype.name} and {b.dtype.name}, expected two of float32 or of float64")
+    fits = a.ndim >= 2 and b.ndim >= 2 and a.shape[-1] == b.shape[-1 if transposed else -2]
+    if not fits or (b.ndim > 2 and a.shape[:-2] != b.shape[:-2]):
+        shapes = f"{a.shape} and {b.shape}{', transposed' if transposed else ''}"
+        raise ValueError(f"the shapes {shapes} have no product without broadcasting")
 
 
 def _product(node: Node, a: Any, b: Any) -> Any:

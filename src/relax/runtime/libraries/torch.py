@@ -45,12 +45,14 @@ def _keeps(node: Node) -> bool:
     return node.texts("keepdims") == ("True",)
 
 
-def _sum(node: Node, x: Any) -> Any:
-    return _torch.sum(x, _axes(node), keepdim=_keeps(node), dtype=x.dtype)
+def _reduction(function: str) -> Operator:
+    """Return the operator that reduces axes; of no axis, which torch takes for all, it returns the tensor."""
 
+    def call(node: Node, x: Any) -> Any:
+        axes = _axes(node)
+        return x if axes == () else getattr(_torch, function)(x, axes, keepdim=_keeps(node))
 
-def _mean(node: Node, x: Any) -> Any:
-    return _torch.mean(x, _axes(node), keepdim=_keeps(node))
+    return call
 
 
 def _permute(node: Node, x: Any) -> Any:
@@ -117,8 +119,8 @@ _OPERATORS: Final[Mapping[str, Operator]] = {
     "nn.layer_norm": _layer_norm,
     "nn.conv2d": _conv2d,
     "permute_dims": _permute,
-    "sum": _sum,
-    "mean": _mean,
+    "sum": _reduction("sum"),
+    "mean": _reduction("mean"),
 }
 
 
