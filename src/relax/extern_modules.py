@@ -30,14 +30,14 @@ def with_extern_modules(mod: IRModule, modules: Sequence[Module]) -> IRModule:
 def extern_modules(mod: IRModule) -> tuple[Module, ...]:
     """Return the modules of other kinds that a module has.
 
-    Raises DiagnosticError (E4014) for an attribute of another form.
+    Raises DiagnosticError (E4018) for an attribute of another form.
     """
     try:
         return tuple(map(_module, cast("Sequence[Any]", mod.attrs.get(EXTERNAL_MODS, ()))))
     except (TypeError, KeyError, AttributeError) as error:
         message = f"the module's attribute {EXTERNAL_MODS!r} is no list of modules: {type(error).__name__}: {error}"
         hint = 'write {"kind": "npu", "data": R.const([], "uint8"), "symbols": ["f"], "constants": {}} for each'
-        raise DiagnosticError(Diagnostic("E4014", message, mod.span, hint=hint)) from error
+        raise DiagnosticError(Diagnostic("E4018", message, mod.span, hint=hint)) from error
 
 
 def _described(module: Module) -> dict[str, Any]:

@@ -303,10 +303,10 @@ class M:
     def main(x: R.Tensor((2,), "float32")):
         return x
 """)
-    with pytest.raises(DiagnosticError, match=r"E4014.*'external_mods' is no list of modules") as caught:
+    with pytest.raises(DiagnosticError, match=r"E4018.*'external_mods' is no list of modules") as caught:
         relax.build(mod)
     assert caught.value.diagnostics[0].span is not None
-    with pytest.raises(DiagnosticError, match=r"E4014.*'external_mods' is no list of modules"):
+    with pytest.raises(DiagnosticError, match=r"E4018.*'external_mods' is no list of modules"):
         relax.extern_modules.with_extern_modules(mod, [Module("toy", b"", ())])
 
 

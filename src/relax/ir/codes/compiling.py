@@ -106,7 +106,7 @@ declare(
     "a function that no outside code generator takes",
     "RunCodegen hands functions with the attribute `Codegen` to the code generator of that name. There is none, or the "
     "outputs of a function, which the caller allocates, are no tensors of known shapes and dtypes, or the generator "
-    "cannot express the function or returned no module, or the attribute `external_mods` of the program holds none.",
+    "cannot express the function or returned no module.",
     "Register the code generator with `relax.register_codegen`, annotate what the functions return, and decline in the "
     "`check` of a pattern what the library does not compute.",
 )
@@ -131,6 +131,13 @@ declare(
     "The entry relax.LegalizeOps.combinations of PassContext's configuration is a list of pairs of dtype and rank. "
     "Something in it is none, or the pairs have too many combinations for the operands of one call.",
     'Write the dtypes and ranks that the program meets: `[("float32", 1), ("float32", 2)]`.',
+)
+declare(
+    "E4018",
+    "an attribute `external_mods` that holds no modules",
+    "The attribute of a program is the list of what outside code generators made: for each module its kind, its code as "
+    "a constant of bytes, the names of its functions, and its constants by name.",
+    "Let `relax.backend.partition` write the attribute, or `relax.extern_modules.with_extern_modules`.",
 )
 declare(
     "E4101",
