@@ -72,6 +72,7 @@ AT_LEAST ?= 1950
 
 test-onnx: $(VENV)/.installed-test
 	$(BIN)/python tools/onnx_backend.py --jobs 2 --at-least $(AT_LEAST)
+	$(BIN)/python tools/onnx_backend.py --jobs 2 --export --at-least 1900
 
 # The homes of the tests of what defines the language (`[tool.coverage.run]` in pyproject.toml).
 DEFINING := $(addprefix tests/,analysis core interpreter language prim transform)

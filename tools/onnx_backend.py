@@ -3,12 +3,15 @@
     python tools/onnx_backend.py                      all of them, in two processes; prints passed / total
     python tools/onnx_backend.py --match Softmax      those whose name matches a regular expression
     python tools/onnx_backend.py --failed             names and reasons of those that do not pass
+    python tools/onnx_backend.py --export             imported, exported again (`to_onnx`), and run in ONNX Runtime
     python tools/onnx_backend.py --table out.md       the cases that do not pass, by reason, as a Markdown table
 
 A case passes if every output has the dtype, the shape and, within the tolerance that the case states, the values that it
 gives. ``unsupported``: the importer says that it does not take the model. ``wrong``: the results differ. ``random``: the
 values that it gives are random numbers of NumPy, dtypes and shapes agree. ``rounding``: the results differ by the last
 digit of a narrow float, or by the noise of a float32 sum that the case expects in the place of 0. ``error``: anything else.
+With ``--export``, ``refused``: `to_onnx` says that ONNX cannot say it; ``runtime``: ONNX Runtime does not run the case's
+own model either, or with another result.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import time
 import traceback
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,11 @@ import numpy as np
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 ROUNDING = {"bf16": (2**-6, 1e-3), "fp16": (2**-9, 1e-4), "test_dft_inverse_opset19": (1e-3, 1e-6)}
 """Cases, or dtypes of attention, whose expected values carry roundings of their own: rtol and atol that cover these."""
+NARROW = {
+    "bfloat16": 16, "float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19, "float8_e5m2fnuz": 20, "uint4": 21,
+    "int4": 22, "float4_e2m1fn": 23, "float8_e8m0fnu": 24, "uint2": 25, "int2": 26,
+}  # fmt: skip
+"""ONNX's element types that NumPy lacks, by dtype."""
 RANDOM = re.compile("test_bernoulli|test_training_dropout(?!_zero_ratio)")
 """Cases with values drawn by NumPy's generator."""
 
@@ -141,10 +149,118 @@ def _run(case: Any) -> tuple[str, str]:
             tolerance = np.inf if RANDOM.match(case.name) else case.atol
             problem = difference(found, right, case.rtol, tolerance)
             if problem:
-                bound = ROUNDING.get(re.sub(r"^test_attention_.*_(bf16|fp16)(_expanded)?$", r"\1", case.name))
+                bound = rounding_of(case)
                 rounded = bound is not None and not difference(found, right, *bound)
                 return "rounding" if rounded else "wrong", f"{output.name}: {problem}"
     return ("random", "drawn by another generator") if RANDOM.match(case.name) else ("pass", "")
+
+
+def export(case: Any) -> Outcome:
+    """Import one case, export it, and run what comes out in ONNX Runtime."""
+    start = time.perf_counter()
+    try:
+        verdict, reason = _export(case)
+    except Exception as error:  # noqa: BLE001
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {str(error).strip()[:400]} ({Path(last.filename).name}:{last.lineno})"
+        verdict = "error"
+    return Outcome(case.name, verdict, reason, time.perf_counter() - start)
+
+
+def _export(case: Any) -> tuple[str, str]:
+    import relax
+    from relax.frontend.onnx import from_onnx, to_onnx
+
+    model, data_sets = model_and_data(case)
+    try:
+        mod = from_onnx(model)
+    except relax.DiagnosticError as error:
+        return "unsupported", str(error).strip().split("\n")[0]
+    try:
+        exported = to_onnx(mod)
+    except relax.DiagnosticError as error:
+        return "refused", error.diagnostics[0].message
+    tolerance = max(case.rtol, 1e-3), np.inf if RANDOM.match(case.name) else max(case.atol, 1e-6)
+    problem = exported_difference(exported, model, data_sets, tolerance)
+    if not problem:
+        return ("random", "drawn by another generator") if RANDOM.match(case.name) else ("pass", "")
+    bound = rounding_of(case)
+    if bound is not None and not exported_difference(exported, model, data_sets, bound):
+        return "rounding", problem
+    own = exported_difference(model, model, data_sets, tolerance)
+    if own:
+        return "runtime", f"{problem} (its own model: {own})"
+    return "wrong", problem
+
+
+def rounding_of(case: Any) -> tuple[float, float] | None:
+    """Tolerance that covers the roundings in the expected values of a case; None for other cases."""
+    return ROUNDING.get(re.sub(r"^test_attention_.*_(bf16|fp16)(_expanded)?$", r"\1", case.name))
+
+
+def exported_difference(exported: Any, model: Any, data_sets: Any, tolerance: tuple[float, float]) -> str:
+    """What is wrong with the results of a model in ONNX Runtime, "" if nothing."""
+    import onnx
+
+    try:
+        if exported is not model:
+            onnx.checker.check_model(exported, full_check=True)
+        session = onnxruntime_session(exported)
+        for inputs, expected in data_sets:
+            fed = [onnxruntime_value(value) for value in inputs if value is not None]
+            names = [value.name for value in session.get_inputs()]
+            results = flat(session.run(None, dict(zip(names, fed, strict=True))))
+            rights = flat([onnxruntime_value(right) for right in expected])
+            if len(results) != len(rights):
+                return f"{len(results)} outputs, expected {len(rights)}"
+            for number, (found, right) in enumerate(zip(results, rights)):
+                problem = difference(found, right, *tolerance)
+                if problem:
+                    return f"output {number}: {problem}"
+    except Exception as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return ""
+
+
+def flat(values: list[Any]) -> list[Any]:
+    """Values with the items of sequences in their places: a sequence of known length is exported as its items."""
+    return [item for value in values for item in (flat(value) if isinstance(value, list) else [value])]
+
+
+def onnxruntime_value(value: Any) -> Any:
+    """A value of a case as a session takes and returns it: dtypes that NumPy lacks are float32."""
+    if isinstance(value, list):
+        return [onnxruntime_value(item) for item in value]
+    if value is None:
+        return None
+    array = np.asarray(value)
+    return array.astype(np.float32) if array.dtype.name in NARROW else array
+
+
+def onnxruntime_session(model: Any) -> Any:
+    """A session of ONNX Runtime whose inputs and outputs of types that NumPy lacks are float32."""
+    import onnxruntime
+    from onnx import ModelProto, helper
+
+    wide = ModelProto()
+    wide.CopyFrom(model)
+    nodes = list(wide.graph.node)
+    for value in wide.graph.input:
+        if value.type.tensor_type.elem_type in NARROW.values():
+            name, kind = f"{value.name}_float32", value.type.tensor_type.elem_type
+            exact = {"saturate": 0} if 17 <= kind <= 20 else {}
+            nodes.insert(0, helper.make_node("Cast", [name], [value.name], to=kind, **exact))
+            value.name, value.type.tensor_type.elem_type = name, 1
+    for value in wide.graph.output:
+        if value.type.tensor_type.elem_type in NARROW.values():
+            name = f"{value.name}_float32"
+            nodes.append(helper.make_node("Cast", [value.name], [name], to=1))
+            value.name, value.type.tensor_type.elem_type = name, 1
+    del wide.graph.node[:]
+    wide.graph.node.extend(nodes)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    return onnxruntime.InferenceSession(wide.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def to_runtime(value: Any) -> Any:
@@ -193,19 +309,19 @@ def difference(found: Any, expected: Any, rtol: float, atol: float) -> str:
 _CASES: list[Any] = []
 
 
-def _worker(index: int) -> Outcome:
+def _worker(index: int, check: Callable[[Any], Outcome]) -> Outcome:
     warnings.simplefilter("ignore")
-    return run(_CASES[index])
+    return check(_CASES[index])
 
 
-def run_all(cases: list[Any], jobs: int, limit: float) -> list[Outcome]:
+def run_all(cases: list[Any], jobs: int, limit: float, check: Callable[[Any], Outcome] = run) -> list[Outcome]:
     """The outcomes of cases, in order; one that takes longer than `limit` seconds, or ends its process, is an error."""
     _CASES[:] = cases
     outcomes: list[Outcome] = []
     context = mp.get_context("fork")
     pool = context.Pool(jobs, maxtasksperchild=200)
     try:
-        pending = [pool.apply_async(_worker, (index,)) for index in range(len(cases))]
+        pending = [pool.apply_async(_worker, (index, check)) for index in range(len(cases))]
         for case, waiting in zip(cases, pending):
             try:
                 outcomes.append(waiting.get(limit))
@@ -243,13 +359,14 @@ def main() -> int:
     parser.add_argument("--match", default="", help="only cases whose name matches this regular expression")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     parser.add_argument("--limit", type=float, default=180, help="seconds for one case (180)")
+    parser.add_argument("--export", action="store_true", help="export what is imported, and run it in ONNX Runtime")
     parser.add_argument("--failed", action="store_true", help="print the cases that do not pass, with reasons")
     parser.add_argument("--table", type=Path, help="write the cases that do not pass, by reason, to this file")
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     parser.add_argument("--at-least", type=int, default=0, help="fail if fewer pass")
     args = parser.parse_args()
     cases = load_cases(args.match)
-    outcomes = run_all(cases, args.jobs, args.limit)
+    outcomes = run_all(cases, args.jobs, args.limit, export if args.export else run)
     if args.json:
         args.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
     if args.table:

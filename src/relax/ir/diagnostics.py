@@ -9,8 +9,8 @@
        = help: transpose w
 
 Codes are stable, and each is declared in `codes/`, with what it means: E1xxx parsing, E2xxx well-formedness (E20RR is
-rule RR of the language), E3xxx struct info and operators, E4xxx passes and building, E5xxx loops, E6xxx importing,
-E7xxx the command line, E8xxx schedules, E9xxx Relay; W is a warning.
+rule RR of the language), E3xxx struct info and operators, E4xxx passes and building, E5xxx loops, E6xxx importing and
+exporting, E7xxx the command line, E8xxx schedules, E9xxx Relay; W is a warning.
 """
 
 from __future__ import annotations

@@ -97,6 +97,18 @@ EXPORTED = {
 """Cases of the kinds that are files."""
 
 
+NOT_EXPORTED = {
+    "test_ai_onnx_ml_tree_ensemble_single_tree": "ONNX cannot say the kernel",
+    "test_identity_sequence": "ONNX cannot say the parameter x, which is no tensor",
+    "test_optional_get_element_sequence": "ONNX cannot say the parameter optional_input, which is no tensor",
+    "test_sequence_map_add_1_sequence_1_tensor": "ONNX cannot say the parameter x0, which is no tensor",
+    "test_string_concat": "ONNX cannot say the parameter x, which is no tensor",
+    "test_strnormalizer_nostopwords_nochangecase": "ONNX cannot say the parameter x, which is no tensor",
+    "test_sequence_insert_at_front": "ONNX cannot say the parameter sequence, which is no tensor",
+}
+"""Cases that `to_onnx` refuses, with the reason."""
+
+
 def names_in(table: dict[str, str]) -> list[str]:
     return [name for names in table.values() for name in names.split()]
 
@@ -112,6 +124,27 @@ def cases() -> dict[str, Any]:
 def test_a_case_passes(name):
     outcome = onnx_backend.run(cases()[name])
     assert (outcome.verdict, outcome.reason) == ("pass", "")
+
+
+@pytest.mark.parametrize("name", [name for name in names_in(CASES) + names_in(EXPORTED) if name not in NOT_EXPORTED])
+def test_a_case_is_exported_again(name):
+    outcome = onnx_backend.export(cases()[name])
+    assert (outcome.verdict, outcome.reason) == ("pass", "")
+
+
+@pytest.mark.parametrize("name", NOT_EXPORTED)
+def test_a_case_that_is_not_exported(name):
+    outcome = onnx_backend.export(cases()[name])
+    assert outcome.verdict == "refused"
+    assert NOT_EXPORTED[name] in outcome.reason
+
+
+@pytest.mark.slow
+def test_most_cases_are_exported_again():
+    every = onnx_backend.load_cases()
+    outcomes = [onnx_backend.export(case) for case in every]
+    assert [outcome for outcome in outcomes if outcome.verdict in ("wrong", "error")] == []
+    assert sum(outcome.verdict == "pass" for outcome in outcomes) >= 1900
 
 
 def test_a_result_that_differs_is_wrong():

@@ -1,4 +1,4 @@
-"""Codes of importing programs: E6."""
+"""Codes of importing and exporting programs: E6."""
 
 from __future__ import annotations
 
@@ -54,4 +54,21 @@ declare(
     "the traceback shows it. If the converter is one of relax, this is a mistake in relax, often met by an unusual "
     "attribute.",
     "Correct the node or the converter; `RELAX_RAISE_UNEXPECTED=1` in the environment raises the exception unchanged.",
+)
+declare(
+    "E6008",
+    "a program that ONNX cannot say",
+    "`to_onnx` writes operators, conditions and loops. It does not write kernels (`call_tir`), packed functions, "
+    "functions as values, recursion other than a loop, effects such as `print` and `assert_op`, dtypes that ONNX "
+    "lacks, or operators without a writer.",
+    "Export before `LegalizeOps`, while the program consists of operators. `relax.frontend.onnx.writer(name)` "
+    "declares how an operator is written.",
+)
+declare(
+    "E6009",
+    "an argument of `to_onnx` that does not fit",
+    "The module has no such function, the opset is not one that is written, the weights are too large for one message, "
+    "or the file of external data is not beside the model.",
+    "The diagnostic says which functions and opsets there are; `save_onnx` writes large weights to a file of their "
+    "own.",
 )

@@ -1,0 +1,24 @@
+"""Writers of Relax operators, one file per family."""
+
+from __future__ import annotations
+
+from . import (
+    calls,
+    creation,
+    elementwise,
+    image,
+    indexing,
+    linear,
+    nn,
+    quantize,
+    recurrent,
+    reduce,
+    resizing,
+    shape,
+    windows,
+)
+
+__all__ = [
+    "calls", "creation", "elementwise", "image", "indexing", "linear", "nn", "quantize", "recurrent", "reduce",
+    "resizing", "shape", "windows",
+]  # fmt: skip
