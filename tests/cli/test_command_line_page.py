@@ -38,4 +38,4 @@ def test_the_examples(command, folder):
         assert fits(shown, said.out + said.err), f"{line}\n{said.out}{said.err}"
         fails = shown.startswith("error") or "differ\n" in shown
         assert said.status == (1 if fails else 0), line
-    assert {"compile", "run", "show", "check", "bench", "profile", "memory", "diff", "explain"} <= commands
+    assert {"compile", "convert", "run", "show", "check", "bench", "profile", "memory", "diff", "explain"} <= commands

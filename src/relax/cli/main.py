@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 
 COMMANDS: Final[Mapping[str, str]] = {
     "compile": "compile a model to an executable file",
+    "convert": "write a model as ONNX",
     "run": "run a model on files or random inputs",
     "show": "print a model, or draw its dataflow",
     "check": "report everything that is wrong with a model",

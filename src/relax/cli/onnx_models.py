@@ -17,6 +17,13 @@ def read_onnx(path: Path, shapes: Mapping[str, Sequence[int | str]], values: Map
     return _frontend().from_onnx(path, shape_dict=dict(shapes) or None, values=dict(values) or None)
 
 
+def write_onnx(mod: IRModule, path: Path, entry: str, opset: int | None, external_data: bool) -> tuple[int, int]:
+    """Write a function as an ONNX model; returns (opset, number of nodes)."""
+    optional_package("onnx", "relax[onnx]", "writing an ONNX model")
+    model = _frontend().save_onnx(mod, path, entry=entry, opset=opset, external_data=external_data or None)
+    return model.opset_import[0].version, len(model.graph.node)
+
+
 def variable_name(name: str) -> str:
     """Name of the variable for a value of an ONNX model."""
     return _frontend().emitter.identifier(name)
