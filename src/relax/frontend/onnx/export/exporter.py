@@ -100,7 +100,9 @@ class Exporter:
     def value_info(self, graph: Graph, name: str, info: TensorStructInfo) -> ValueInfoProto:
         """Declare an input or output tensor; symbolic dimensions keep their names."""
         dims = None if info.dims is None else [self.dim(dim) for dim in info.dims]
-        if dims is None and info.ndim != -1:
+        if dims is None:
+            if info.ndim == -1:
+                graph.refuse(f"the input or output {name} of unknown rank", "R.match_cast it to R.Tensor(ndim=2)")
             dims = [None] * info.ndim
         return helper.make_tensor_value_info(name, graph.element_type(str(info.dtype)), dims)
 

@@ -14,11 +14,12 @@ from . import (
     recurrent,
     reduce,
     resizing,
+    running,
     shape,
     windows,
 )
 
 __all__ = [
     "calls", "creation", "elementwise", "image", "indexing", "linear", "nn", "quantize", "recurrent", "reduce",
-    "resizing", "shape", "windows",
+    "resizing", "running", "shape", "windows",
 ]  # fmt: skip

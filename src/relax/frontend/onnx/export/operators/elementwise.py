@@ -15,12 +15,10 @@ from ..tensor import Tensor
 _UNARY: Final = {
     "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "cos": "Cos",
     "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "log": "Log", "negative": "Neg", "sigmoid": "Sigmoid", "sin": "Sin",
-    "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh", "logical_not": "Not", "abs": "Abs",
+    "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh", "abs": "Abs",
 }  # fmt: skip
-_BINARY: Final = {
-    "add": "Add", "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min", "logical_and": "And",
-    "logical_or": "Or", "logical_xor": "Xor",
-}  # fmt: skip
+_BINARY: Final = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min"}
+_LOGICAL: Final = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 _COMPARED: Final = {
     "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater",
     "greater_equal": "GreaterOrEqual",
@@ -41,6 +39,13 @@ def _binary(op_type: str) -> Any:
     return write
 
 
+def _logical(op_type: str) -> Any:
+    def write(g: Graph, operator: Any, x1: Tensor, x2: Tensor) -> Tensor:
+        return g.run(op_type, truth(x1), truth(x2))
+
+    return write
+
+
 def _compared(op_type: str) -> Any:
     def write(g: Graph, operator: Any, x1: Tensor, x2: Tensor) -> Tensor:
         if x1.dtype == "bool" and op_type != "Equal":
@@ -54,8 +59,20 @@ for _name, _op_type in _UNARY.items():
     WRITERS[f"relax.{_name}"] = _unary(_op_type)
 for _name, _op_type in _BINARY.items():
     WRITERS[f"relax.{_name}"] = _binary(_op_type)
+for _name, _op_type in _LOGICAL.items():
+    WRITERS[f"relax.{_name}"] = _logical(_op_type)
 for _name, _op_type in _COMPARED.items():
     WRITERS[f"relax.{_name}"] = _compared(_op_type)
+
+
+def truth(x: Tensor) -> Tensor:
+    """Return True for each element that is not 0; NaN is not."""
+    return x if x.dtype == "bool" else ~x.equal(0)
+
+
+@writer("relax.logical_not")
+def logical_not(g: Graph, operator: Any, x: Tensor) -> Tensor:
+    return ~truth(x)
 
 
 @writer("relax.not_equal")
@@ -322,6 +339,22 @@ def astype(g: Graph, operator: Any, x: Tensor) -> Tensor:
     return converted(x, str(operator.dtype))
 
 
+@writer("relax.reinterpret")
+def reinterpret(g: Graph, operator: Any, x: Tensor) -> Tensor:
+    dtype = str(operator.dtype)
+    if x.dtype == dtype:
+        return x
+    bits = x.to("uint8") if x.dtype == "bool" else x
+    target = "uint8" if dtype == "bool" else dtype
+    if DataType(target).bits != bits.kind.bits:
+        g.refuse(f"the bits of {x.dtype} read as {dtype}, of another width", "ONNX has BitCast for dtypes of one width")
+    if g.opset < 26:
+        g.refuse("bits read as another dtype before opset 26", "to_onnx(mod, opset=26)")
+    if bits.dtype != target:
+        bits = g.node("BitCast", bits, dtype=target, rank=x.rank, to=g.element_type(target))
+    return truth(bits) if dtype == "bool" else bits
+
+
 _E5M2_LIMIT: Final = 61440.0
 """Least magnitude that float8_e5m2 rounds to infinity."""
 
@@ -372,4 +405,4 @@ def _unsigned(x: Tensor) -> Tensor:
 
 @writer("relax.where")
 def where(g: Graph, operator: Any, condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
-    return condition.where(x1, x2)
+    return truth(condition).where(x1, x2)

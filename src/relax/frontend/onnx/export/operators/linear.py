@@ -23,7 +23,7 @@ def wider_of(first: str, second: str) -> str:
     a, b = wide_dtype(first), wide_dtype(second)
     if DataType(a).is_float and DataType(b).is_float:
         return max(a, b, key=lambda name: DataType(name).bits)
-    return b if DataType(first).is_integer else a
+    return a if DataType(a).is_float else b
 
 
 @writer("relax.matmul")

@@ -1,4 +1,4 @@
-"""Reductions, positions of extrema, running sums."""
+"""Reductions, positions of extrema, sums to a shape."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from .....struct_info import TupleStructInfo
 from ..graph import Graph
 from ..registry import writer
 from ..tensor import Nodes, Tensor
-from .elementwise import converted
 from .shape import axes_of
 
 
@@ -50,8 +49,8 @@ def _like(value: Tensor, x: Tensor) -> Tensor:
 
 
 def _summed(x: Tensor) -> Tensor:
-    """Elements as they are summed: integers in int64, as ONNX Runtime's sums of int32 do not wrap around."""
-    return x.to("int64") if x.kind.is_integer else x.wide()
+    """Elements as they are summed: integers in int64, as ONNX Runtime's sums of int32 do not wrap around; bools count."""
+    return x.wide() if x.kind.is_float else x.to("int64")
 
 
 @writer("relax.sum")
@@ -170,24 +169,7 @@ writer("relax.argmax")(_positions(True))
 writer("relax.argmin")(_positions(False))
 
 
-# ------------------------------------------------------------------------------------------- running
-
-
-def _running(op_type: str) -> Any:
-    def write(g: Graph, operator: Any, data: Tensor) -> Tensor:
-        dtype = str(operator.dtype) or data.dtype
-        if op_type == "CumProd" and g.opset < 26:
-            g.refuse("running products before opset 26", "to_onnx(mod, opset=26)")
-        flat = data.flat() if operator.axis is None else data
-        axis = 0 if operator.axis is None else operator.axis % data.ndim
-        wide = converted(flat, dtype).wide()
-        return g.run(op_type, wide, g.const(axis, "int64"), rank=flat.rank, exclusive=int(operator.exclusive))
-
-    return write
-
-
-writer("relax.cumsum")(_running("CumSum"))
-writer("relax.cumprod")(_running("CumProd"))
+# ------------------------------------------------------------------------------------------- to a shape
 
 
 @writer("relax.collapse_sum_like")
@@ -215,7 +197,7 @@ def collapsed(g: Graph, data: Tensor, sizes: Sequence[Any]) -> Tensor:
             undecided.append(d)
     if undecided and any(not (dims and str(dims[d]) == str(sizes[d - new])) for d in undecided):
         g.refuse("a sum to sizes of which it is not known whether they are 1")
-    total = reduced(g, "ReduceSum", data.wide(), axes, True)
+    total = reduced(g, "ReduceSum", _summed(data), axes, True)
     return total.squeeze(*range(new)) if new else total
 
 

@@ -74,6 +74,8 @@ def squeeze(g: Graph, operator: Any, x: Tensor) -> Tensor:
     if axes is None:
         if x.dims is None:
             g.refuse("squeeze without axes of a tensor of unknown dimensions", "name them: R.squeeze(x, axis=[0])")
+        if not all(isinstance(size, IntImm) for size in x.dims):
+            return g.run("Squeeze", x)
         axes = [d for d, size in enumerate(x.dims) if isinstance(size, IntImm) and size.value == 1]
     return x.squeeze(*[axis % x.ndim for axis in axes])
 
