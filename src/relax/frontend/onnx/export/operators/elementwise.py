@@ -269,14 +269,14 @@ def clip(g: Graph, operator: Any, x: Tensor, low: Tensor, high: Tensor) -> Tenso
 
 
 def _bound(x: Tensor, bound: Tensor) -> Tensor:
-    """A bound in the dtype of x; that of an integer dtype lies in its range."""
-    if not x.kind.is_integer:
+    """A bound in the dtype of x; that of an integer dtype, or of bool, lies in its range."""
+    if x.kind.is_float:
         return bound.to(x.dtype)
     if bound.constant is not None:
         value = bound.constant.item()
-        least, most = int(x.kind.min_value), int(x.kind.max_value)
+        least, most = (0, 1) if x.dtype == "bool" else (int(x.kind.min_value), int(x.kind.max_value))
         return x.graph.const(least if value <= least else most if value >= most else int(value), x.dtype)
-    return converted(bound, x.dtype, saturating=True)
+    return bound >= 1 if x.dtype == "bool" else converted(bound, x.dtype, saturating=True)
 
 
 # ------------------------------------------------------------------------------------------- bits

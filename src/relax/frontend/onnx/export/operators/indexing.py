@@ -130,7 +130,7 @@ def scattered(g: Graph, data: Tensor, updates: Tensor, reduction: str, write: An
     if reduction == "update":
         return write(data, updates, "none")
     dtype = data.dtype
-    data, updates = data.wide(), updates.wide()
+    data, updates = (x.to("int32") if dtype == "bool" else x.wide() for x in (data, updates))
     if reduction in ("min", "max"):
         return reordered(_extreme(g, ordered(data), ordered(updates), reduction, write), dtype)
     if reduction != "mean":

@@ -31,38 +31,42 @@ writer("relax.cumprod")(_running("CumProd"))
 
 
 def _running_extreme(largest: bool) -> Any:
-    """Return the writer of a running extreme: a Scan whose states are the extreme so far, its index and the next index."""
+    """Return the writer of a running extreme: a Loop whose states are the extreme so far and its index. (ONNX Runtime's
+    Scan ends the process for an axis of no elements; a Loop of no steps has results of another rank.)"""
 
     def write(g: Graph, operator: Any, data: Tensor) -> list[Tensor]:
         axis = operator.axis % data.ndim
         key = ordered(data) if data.dtype == "uint64" else data.to("int32") if data.dtype == "bool" else data.wide()
-        sizes = [size for d, size in enumerate(data.sizes()) if d != axis]
-        states = [g.const(0, dtype).expand(sizes) for dtype in (key.dtype, "int64")]
-        body = _step(g, key.dtype, largest)
-        along: dict[str, Any] = {"num_scan_inputs": 1, "scan_input_axes": [axis], "scan_output_axes": [axis, axis]}
-        names = g.nodes_of("Scan", [*states, g.const(0, "int64"), key], 5, "", {"body": body, **along})
+        sizes = data.sizes()
+        others = [size for d, size in enumerate(sizes) if d != axis]
+        states = [g.const(0, dtype).expand(others) for dtype in (key.dtype, "int64")]
+        body = _step(g, key, axis, largest)
+        names = g.nodes_of("Loop", [g.scalar(sizes[axis]), None, *states], 4, "", {"body": body})
+        back = [*range(1, axis + 1), 0, *range(axis + 1, data.ndim)]
         value, index = (
-            Tensor(g, name, dtype, data.ndim) for name, dtype in zip(names[3:], (key.dtype, "int64"), strict=True)
+            Tensor(g, name, dtype, data.ndim).reshape([sizes[axis], *others]).transpose(back)
+            for name, dtype in zip(names[2:], (key.dtype, "int64"), strict=True)
         )
         return [reordered(value, data.dtype), index]
 
     return write
 
 
-def _step(outer: Graph, dtype: str, largest: bool) -> Any:
-    """Return the graph of one step: a new element replaces the one that was kept, or does not."""
+def _step(outer: Graph, key: Tensor, axis: int, largest: bool) -> Any:
+    """Return the graph of one step: an element takes the place of the one that was kept, or does not."""
     g = Graph(outer.model, outer)
-    kept, index, position, new = (
+    position, going, kept, index = (
         Tensor(g, g.model.fresh(name), kind)
-        for name, kind in (("kept", dtype), ("index", "int64"), ("position", "int64"), ("new", dtype))
+        for name, kind in (("position", "int64"), ("going", "bool"), ("kept", key.dtype), ("index", "int64"))
     )
+    new = g.run("Gather", key.at(g), position, axis=axis)
     takes = new >= kept if largest else new <= kept
     if new.kind.is_float:
         takes = (takes & kept.equal(kept)) | g.run("IsNaN", new, dtype="bool")
     takes = takes | position.equal(0)
     value, place = takes.where(new, kept), takes.where(position, index)
-    results = [value, place, position + 1, *(x.named(g, g.node("Identity", x).name) for x in (value, place))]
-    inputs = [g.value_info(x, [] if x is position else None) for x in (kept, index, position, new)]
+    results = [x.named(g, g.node("Identity", x).name) for x in (going, value, place, value, place)]
+    inputs = [g.value_info(x, [] if x in (position, going) else None) for x in (position, going, kept, index)]
     return helper.make_graph(g.nodes, "step", inputs, [g.value_info(x) for x in results])
 
 
