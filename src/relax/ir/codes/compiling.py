@@ -135,8 +135,8 @@ declare(
 declare(
     "E4018",
     "an attribute `external_mods` that holds no modules",
-    "The attribute of a program is the list of what outside code generators made: for each module its kind, its code as "
-    "a constant of bytes, the names of its functions, and its constants by name.",
+    "The attribute of a program is the list of what outside code generators made: for each module its kind, its code "
+    "as a constant of bytes, the names of its functions, and its constants by name.",
     "Let `relax.backend.partition` write the attribute, or `relax.extern_modules.with_extern_modules`.",
 )
 declare(

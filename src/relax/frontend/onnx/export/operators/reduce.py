@@ -49,7 +49,7 @@ def _like(value: Tensor, x: Tensor) -> Tensor:
 
 
 def _summed(x: Tensor) -> Tensor:
-    """Elements as they are summed: integers in int64, as ONNX Runtime's sums of int32 do not wrap around; bools count."""
+    """Elements as they are summed: integers in int64, in which ONNX Runtime's sums wrap around; bools are counted."""
     return x.wide() if x.kind.is_float else x.to("int64")
 
 

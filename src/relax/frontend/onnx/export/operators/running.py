@@ -8,7 +8,7 @@ from onnx import helper
 
 from ..graph import Graph
 from ..registry import writer
-from ..tensor import Tensor
+from ..tensor import Size, Tensor
 from .elementwise import converted
 from .reduce import ordered, reordered
 
@@ -35,9 +35,9 @@ def _running_extreme(largest: bool) -> Any:
     Scan ends the process for an axis of no elements; a Loop of no steps has results of another rank.)"""
 
     def write(g: Graph, operator: Any, data: Tensor) -> list[Tensor]:
-        axis = operator.axis % data.ndim
+        axis: int = operator.axis % data.ndim
         key = ordered(data) if data.dtype == "uint64" else data.to("int32") if data.dtype == "bool" else data.wide()
-        sizes = data.sizes()
+        sizes: list[Size] = data.sizes()
         others = [size for d, size in enumerate(sizes) if d != axis]
         states = [g.const(0, dtype).expand(others) for dtype in (key.dtype, "int64")]
         body = _step(g, key, axis, largest)
