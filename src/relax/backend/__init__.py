@@ -16,13 +16,15 @@ from ..runtime.rooms import load_when_used
 from ._homes import HOMES
 
 if TYPE_CHECKING:
-    from .codegen import partition, register_codegen
+    from .codegen import register_codegen
     from .json_serializer import json_codegen, json_graph
+    from .measure import Choice, Report, measure
+    from .partition import partition
     from .pattern_registry import get_pattern, get_patterns_with_prefix, register_patterns
 
 __all__ = [
-    "get_pattern", "get_patterns_with_prefix", "json_codegen", "json_graph", "partition", "register_codegen",
-    "register_patterns",
+    "Choice", "Report", "get_pattern", "get_patterns_with_prefix", "json_codegen", "json_graph", "measure", "partition",
+    "register_codegen", "register_patterns",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 HOMES = {
-    ".codegen": "partition register_codegen",
+    ".codegen": "register_codegen",
     ".json_serializer": "json_codegen json_graph",
+    ".measure": "Choice Report measure",
+    ".partition": "partition",
     ".pattern_registry": "get_pattern get_patterns_with_prefix register_patterns",
 }

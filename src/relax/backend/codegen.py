@@ -1,4 +1,4 @@
-"""Libraries by name, and the partition of a program among them."""
+"""Libraries by name: their patterns, code generators and loaders."""
 
 from __future__ import annotations
 
@@ -54,45 +54,26 @@ def register_codegen(
     register_patterns(entries)
 
 
-def partition(
+def patterns_of(name: str) -> list[FusionPattern]:
+    """Return the patterns of a library, a registered one or one of this package.
+
+    Raises ValueError for a library that is not registered.
+    """
+    if name not in GENERATORS:
+        module_of(__package__ or "", name)  # one of this package registers itself
+    if name not in GENERATORS:
+        known = ", ".join(sorted(GENERATORS)) or "none"
+        raise ValueError(f"no library {name!r} is registered; there is: {known}")
+    return get_patterns_with_prefix(f"{name}.")
+
+
+def handed_over(
     mod: IRModule,
-    libraries: str | Sequence[str],
-    *,
+    patterns: Mapping[str, Sequence[FusionPattern]],
     options: Mapping[str, Mapping[str, Any]] | None = None,
     bind_constants: bool = True,
 ) -> IRModule:
-    """Hand parts of a program to libraries: what their patterns match in dataflow blocks, merged as far as possible.
-
-    Parameters
-    ----------
-    mod
-        The program.
-    libraries
-        Names of libraries, registered ones or those of `relax.backend`: the first that matches an operator gets it.
-    options
-        The options of each code generator, by name.
-    bind_constants
-        True if constants become part of the functions handed over, False if they stay arguments.
-
-    Returns
-    -------
-    IRModule
-        A program that calls the libraries' functions, with their modules.
-
-    Raises
-    ------
-    ValueError
-        For a library that is not registered.
-    DiagnosticError
-        E4014 for a function that a code generator cannot be given.
-    """
-    names = [libraries] if isinstance(libraries, str) else list(libraries)
-    for name in names:
-        if name not in GENERATORS:
-            module_of(__package__ or "", name)  # one of this package registers itself
-        if name not in GENERATORS:
-            known = ", ".join(sorted(GENERATORS)) or "none"
-            raise ValueError(f"no library {name!r} is registered; there is: {known}")
-    for name in names:
-        mod = FuseOpsByPattern(get_patterns_with_prefix(f"{name}."), bind_constants=bind_constants)(mod)
+    """Return a program that calls the functions of libraries where their patterns match, with their modules."""
+    for entries in patterns.values():
+        mod = FuseOpsByPattern(entries, bind_constants=bind_constants)(mod)
     return RunCodegen(options)(MergeCompositeFunctions()(mod))

@@ -12,8 +12,9 @@ from ..op.base import operator_of
 from ..runtime.libraries.torch import BINARY, TorchRuntime
 from ..struct_info import TensorStructInfo
 from ..transform.fusion.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
-from .codegen import partition, register_codegen
+from .codegen import register_codegen
 from .json_serializer import json_codegen
+from .partition import partition
 
 _DTYPES = ("float32", "float64")
 _COMPARISONS = frozenset(("greater", "greater_equal", "less", "less_equal", "equal", "not_equal"))

@@ -17,9 +17,10 @@ Before   with R.dataflow():                            After   with R.dataflow()
                                                            return gv
 
 The composite functions are those of FuseOpsByPattern; their generator is the part of the name "Composite" before the
-first dot. Every call of one, merged or alone, ends up in a function with the attribute "Codegen". A group never
-depends on itself by way of something outside of it. Several results are returned as a tuple. The bindings of a block
-are put in an order in which all is computed before it is used. Blocks in which a tensor may be changed are left alone.
+first dot. Every call of one, merged or alone, ends up in a function with the attribute "Codegen", and so do the fields
+that are taken of its result. A group never depends on itself by way of something outside of it. Several results are
+returned as a tuple of tensors: a tuple that is used outside is put together there. The bindings of a block are put in
+an order in which all is computed before it is used. Blocks in which a tensor may be changed are left alone.
 """
 
 from __future__ import annotations
@@ -39,12 +40,14 @@ from ...expr import (
     DataflowVar,
     Function,
     SeqExpr,
+    Tuple,
     TupleGetItem,
     Var,
     VarBinding,
 )
-from ...ir import GlobalVar, IRModule
+from ...ir import GlobalVar, IRModule, Node, RelaxExpr, walk
 from ...rewrite import Rewriter
+from ...struct_info import TupleStructInfo
 from ..decorators import module_pass
 from .fuse_ops import LONGEST_NAME
 from .fuse_ops_by_pattern import CODEGEN, COMPOSITE, codegen_of, is_grouped, without_uncalled
@@ -59,6 +62,27 @@ def MergeCompositeFunctions(mod: IRModule) -> IRModule:
         return mod
     merged = _Merger(mod, composites).module()
     return merged if merged is mod else without_uncalled(merged, set(composites))
+
+
+def merged_groups(mod: IRModule) -> list[list[Var]]:
+    """The variables of the calls and fields that would become one function each."""
+    composites = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function) and COMPOSITE in f.attrs}
+    merger = _Merger(mod, composites)
+    functions = [f for f in mod.functions.values() if isinstance(f, Function) and not is_grouped(f)]
+    blocks = [block for function in functions for block in dataflow_blocks_in(function)]
+    return [[binding.var for binding in group] for block in blocks for group in merger.groups(block)]
+
+
+def dataflow_blocks_in(function: Node) -> list[DataflowBlock]:
+    """The dataflow blocks of a function, those of branches and of functions in it too."""
+    found: list[DataflowBlock] = []
+
+    def visit(item: Node) -> None:
+        if isinstance(item, DataflowBlock):
+            found.append(item)
+
+    walk(function, visit)
+    return found
 
 
 class _Merger(Rewriter):
@@ -78,8 +102,6 @@ class _Merger(Rewriter):
 
     def merged(self, block: DataflowBlock) -> DataflowBlock:
         """A block in which every group is one call; struct info is not derived yet."""
-        if any(isinstance(b.value, Call) and may_change(b.value, self.mod) for b in block.bindings):
-            return block
         groups = self.groups(block)
         if not groups:
             return block
@@ -103,10 +125,17 @@ class _Merger(Rewriter):
 
     def groups(self, block: DataflowBlock) -> list[list[VarBinding]]:
         """The groups of calls, each in order: one generator's, joined where none depends on itself over others."""
+        if any(isinstance(b.value, Call) and may_change(b.value, self.mod) for b in block.bindings):
+            return []
         graph = _Graph()
         for binding in block.bindings:
             function = self.function_of(binding)
-            graph.add(binding, None if function is None else codegen_of(function))
+            if function is not None:
+                graph.add(binding, codegen_of(function))
+            elif isinstance(binding.value, TupleGetItem) and isinstance(binding, VarBinding):
+                graph.add(binding, graph.codegen_of(binding.value.tuple_value))
+            else:
+                graph.add(binding, None)
         return graph.groups()
 
     def call_of(self, group: Sequence[VarBinding], results: Sequence[Var]) -> list[Binding]:
@@ -115,14 +144,32 @@ class _Merger(Rewriter):
         names = [callee.name_hint for callee in callees if isinstance(callee, GlobalVar)]
         codegen = codegen_of(self.composites[names[0]])
         name = f"{'_'.join(names)[:LONGEST_NAME]}_{codegen}"
-        outline = outlined(group, {CODEGEN: codegen, "global_symbol": name}, outputs=results)
+        fields, tuples = _fields_of(results)
+        tensors = [*(var for var in results if var not in tuples), *(field.var for field in fields)]
+        outline = outlined([*group, *fields], {CODEGEN: codegen, "global_symbol": name}, outputs=tensors)
         function = _with_local_functions(outline.function, self.composites)
         call = outline.call(self.builder.add_func(function, name))
-        if len(results) == 1:
-            return [VarBinding(results[0], call, span=group[-1].span)]
+        built = [VarBinding(var, Tuple(parts)) for var, parts in tuples.items()]
+        if len(tensors) == 1:
+            return [VarBinding(tensors[0], call, span=group[-1].span), *built]
         whole = DataflowVar("results")
-        projections = [VarBinding(var, TupleGetItem(whole, i)) for i, var in enumerate(results)]
-        return [VarBinding(whole, call, span=group[-1].span), *projections]
+        projections = [VarBinding(var, TupleGetItem(whole, i)) for i, var in enumerate(tensors)]
+        return [VarBinding(whole, call, span=group[-1].span), *projections, *built]
+
+
+def _fields_of(results: Sequence[Var]) -> tuple[list[VarBinding], dict[Var, list[Var]]]:
+    """Bindings that take the fields of results that are tuples, and the variables of these by the tuple's."""
+    bindings: list[VarBinding] = []
+    tuples: dict[Var, list[Var]] = {}
+    for var in results:
+        if isinstance(var.struct_info_, TupleStructInfo):
+            fields = [
+                VarBinding(DataflowVar(f"{var.name_hint}_{i}", info), TupleGetItem(var, i))
+                for i, info in enumerate(var.struct_info_.fields)
+            ]
+            tuples[var] = [field.var for field in fields]
+            bindings += fields
+    return bindings, tuples
 
 
 def _results(group: Sequence[VarBinding], block: DataflowBlock) -> list[Var]:
@@ -142,6 +189,9 @@ def _with_local_functions(function: Function, composites: Mapping[str, Function]
     for binding in function.body.blocks[0].bindings:
         call = binding.value
         assert isinstance(binding, VarBinding)
+        if isinstance(call, TupleGetItem):
+            bindings.append(binding)
+            continue
         assert isinstance(call, Call)
         assert isinstance(call.op, GlobalVar)
         name = call.op.name_hint
@@ -180,6 +230,11 @@ class _Graph:
             group = self.members[operand]
             if self.codegens[operand] == codegen and not group & self.members[number]:
                 self.join(number, group)
+
+    def codegen_of(self, value: RelaxExpr) -> str | None:
+        """The generator of the group in which a variable is bound, None if it is bound elsewhere."""
+        number = self.numbers.get(value) if isinstance(value, Var) else None
+        return None if number is None else self.codegens[number]
 
     def join(self, number: int, group: int) -> None:
         """Merge a group into that of a binding, unless the whole would depend on itself over others."""
