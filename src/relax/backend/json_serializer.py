@@ -34,7 +34,7 @@ from ..ir import Diagnostic, DiagnosticError, RelaxExpr, StructInfo
 from ..op.base import Operator, operator_of
 from ..prim import IntImm
 from ..runtime.modules import Module
-from ..struct_info import TensorStructInfo, TupleStructInfo
+from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..transform.fusion.fuse_ops_by_pattern import COMPOSITE
 from ..transform.run_codegen import NO_CODEGEN, ConstantNames, Generator
 
@@ -97,6 +97,10 @@ class _Writer:
         dtypes: list[str] = []
         shapes: list[list[int | str]] = []
         for output in infos:
+            if isinstance(output, ShapeStructInfo | PrimStructInfo) and node["op"] == "input":
+                dtypes.append(str(output.dtype) if isinstance(output, PrimStructInfo) else "int64")
+                shapes.append([] if isinstance(output, PrimStructInfo) else [output.ndim])
+                continue
             if not isinstance(output, TensorStructInfo) or output.dims is None or output.dtype.is_void:
                 raise self.error(at, f"{output} is no tensor of known rank and dtype")
             dtypes.append(str(output.dtype))
@@ -165,7 +169,9 @@ class _Writer:
     def composite(self, call: Call, function: Function, info: StructInfo | None) -> list[Entry]:
         """Add the kernel node of a composite function's call."""
         outside: dict[RelaxExpr, list[Entry]] = {
-            param: self.entries(arg) for param, arg in zip(function.params, call.args, strict=True)
+            param: self.entries(arg)
+            for param, arg in zip(function.params, call.args, strict=True)
+            if not isinstance(arg, ShapeExpr)  # sizes in annotations, which a graph does without
         }
         inner: set[RelaxExpr] = set()
         inputs: list[Entry] = []

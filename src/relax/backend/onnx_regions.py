@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from onnx import ModelProto, ValueInfoProto
@@ -24,6 +25,9 @@ from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, Tup
 from ..transform.fusion.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
 from ..transform.fusion.outline import outlined
 from ..transform.run_codegen import ConstantNames, Generator
+
+_REMEMBERED = 4096
+"""Models of which a library's answer is kept."""
 
 Accepts: TypeAlias = "Callable[[bytes], bool]"
 """True if a library runs a model of one operator."""
@@ -51,6 +55,8 @@ def onnx_patterns(library: str, dtypes: Collection[str], takes: Takes, accepts: 
         Asked for a model of the operator alone.
     """
 
+    asked = lru_cache(maxsize=_REMEMBERED)(accepts)
+
     def check(context: PatternCheckContext) -> bool:
         call = context.matched_expr
         operator = operator_of(call) if isinstance(call, Call) and isinstance(call.op, Op) else None
@@ -64,10 +70,8 @@ def onnx_patterns(library: str, dtypes: Collection[str], takes: Takes, accepts: 
             return False
         if not takes(operator, operands, results):
             return False
-        var = context.value_to_bound_var[call]
-        alone = outlined([VarBinding(var, _with_inputs(call))], {}, lift_constants=False).function
         try:
-            return accepts(_model(alone).SerializeToString())
+            return asked(_model(_alone(call)).SerializeToString())
         except DiagnosticError:
             return False
 
@@ -91,6 +95,11 @@ def tensors_in(infos: Iterable[StructInfo]) -> list[TensorStructInfo] | None:
             case _:
                 return None
     return found
+
+
+def is_empty(info: TensorStructInfo) -> bool:
+    """Return True for a tensor without elements."""
+    return any(isinstance(size, IntImm) and size.value == 0 for size in info.dims or ())
 
 
 def may_be_empty(info: TensorStructInfo) -> bool:
@@ -143,14 +152,17 @@ def _model(function: Function) -> ModelProto:
     return to_onnx(IRModule({"main": function.replace(attrs={})}))
 
 
-def _with_inputs(call: Call) -> Call:
-    """Return a call with inputs in the places of large constants."""
+def _alone(call: Call) -> Function:
+    """Return the function of a call alone, large constants as parameters. Names are the same for each such call."""
+    names: dict[RelaxExpr, Var] = {}
 
     def given(arg: RelaxExpr) -> RelaxExpr:
         if isinstance(arg, Tuple):
             return arg.replace(fields=tuple(map(given, arg.fields)))
-        if isinstance(arg, Constant) and math.prod(arg.content.shape) * arg.dtype.bits > 8 * _SMALL:
-            return Var("weight", arg.struct_info)
+        large = isinstance(arg, Constant) and math.prod(arg.content.shape) * arg.dtype.bits > 8 * _SMALL
+        if large or isinstance(arg, Var):
+            return names.setdefault(arg, Var(f"x{len(names)}", arg.struct_info))
         return arg
 
-    return call.replace(args=tuple(map(given, call.args)))
+    plain = call.replace(args=tuple(map(given, call.args)), span=None)
+    return outlined([VarBinding(Var("y", call.struct_info), plain)], {}, lift_constants=False).function

@@ -16,7 +16,7 @@ from ..runtime.libraries.onnxruntime import DTYPES, session_of
 from ..runtime.modules import required
 from ..struct_info import TensorStructInfo
 from .codegen import register_codegen
-from .onnx_regions import is_thread_count, may_be_empty, onnx_codegen, onnx_patterns, options_among
+from .onnx_regions import is_empty, is_thread_count, may_be_empty, onnx_codegen, onnx_patterns, options_among
 from .partition import partition
 
 _DECLINED: Final = frozenset({"image.affine_grid", "image.grid_sample", "image.resize"})
@@ -28,9 +28,12 @@ _NEEDS_ELEMENTS: Final = frozenset({"grad.take_backward", "image.resize2d", "nn.
 def _takes(operator: Operator, operands: Sequence[TensorStructInfo], results: Sequence[TensorStructInfo]) -> bool:
     """Return True for what ONNX Runtime computes as the language says."""
     name = operator.short_name
-    if name in _NEEDS_ELEMENTS or "pool" in name:
-        return not any(map(may_be_empty, (*operands, *results)))
-    return name not in _DECLINED
+    tensors = (*operands, *results)
+    if name in _DECLINED or any(map(is_empty, tensors)):
+        return False
+    if name in ("nn.gru", "nn.lstm") and str(operands[0].dtype) == "float64":
+        return False
+    return not (name in _NEEDS_ELEMENTS or "pool" in name) or not any(map(may_be_empty, tensors))
 
 
 def _accepts(model: bytes) -> bool:

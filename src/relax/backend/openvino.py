@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from ..ir import IRModule
 from ..op import Operator
-from ..prim import IntImm
 from ..runtime.libraries.openvino import DTYPES, PRECISIONS, compiled_model
 from ..runtime.modules import required
 from ..struct_info import TensorStructInfo
 from .codegen import register_codegen
-from .onnx_regions import is_thread_count, onnx_codegen, onnx_patterns, options_among
+from .onnx_regions import is_empty, is_thread_count, onnx_codegen, onnx_patterns, options_among
 from .partition import partition
 
 _MOVES: Final = frozenset(
@@ -46,6 +45,8 @@ _MOVES: Final = frozenset(
 """Operators that move elements, and compute with none."""
 _INDEXED: Final = frozenset({"take", "gather_nd"})
 """Operators whose second operand holds indices."""
+_DECLINED: Final = frozenset({"image.grid_sample", "image.resize"})
+"""Operators that OpenVINO computes in another way."""
 _QUANTIZED: Final = frozenset({"quantize", "dequantize"})
 
 
@@ -59,8 +60,7 @@ def _takes(operator: Operator, operands: Sequence[TensorStructInfo], results: Se
     elif name in _QUANTIZED:
         dtypes |= {"int8", "uint8"}
     data = [operands[0], *operands[2:]] if name in _INDEXED else operands
-    sizes = [size for info in (*operands, *results) for size in info.dims or ()]
-    if any(isinstance(size, IntImm) and size.value == 0 for size in sizes):
+    if name in _DECLINED or any(map(is_empty, (*operands, *results))):
         return False
     return {str(info.dtype) for info in (*data, *results)} <= dtypes
 

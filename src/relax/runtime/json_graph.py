@@ -206,15 +206,15 @@ class JSONRuntime:
             raise ValueError(f"an output has the shape {array.shape}, expected {tuple(output.shape)}")
         numpy_view(output.tensor)[...] = array
 
-    def run(self, *args: NDArray) -> None:
-        """Run the graph on its inputs, followed by the outputs to be written."""
+    def run(self, *args: Any) -> None:
+        """Run the graph on its inputs, tensors, shapes and scalars, followed by the outputs to be written."""
         graph = self.graph
         if len(args) != len(graph.inputs) + len(graph.heads):
             wanted = f"{len(graph.inputs)} inputs and {len(graph.heads)} outputs"
             raise TypeError(f"{self.get_symbol()} takes {wanted}, found {len(args)} arguments")
         values: dict[Reference, Any] = {(index, 0): value for index, value in self.constants.items()}
         for index, arg in zip(graph.inputs, args, strict=False):
-            values[index, 0] = self.value_of(arg)
+            values[index, 0] = self.value_of(arg) if isinstance(arg, NDArray) else arg
         for index, node in enumerate(graph.nodes):
             if node.op == "kernel":
                 result = self.operators[node.name](node, *(values[reference] for reference in node.inputs))

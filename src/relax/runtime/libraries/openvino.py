@@ -53,10 +53,6 @@ class CompiledModel(OnnxFunction):
         """A request for each thread: one runs at a time."""
 
     def compute(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        if not any(array.size for array in outputs):
-            return
-        if not all(array.size for array in inputs):
-            raise ValueError(f"{self.symbol}: OpenVINO is given no tensor without elements for a result that has some")
         request = getattr(self._own, "request", None)
         if request is None:
             request = self._own.request = self.model.create_infer_request()
