@@ -19,7 +19,10 @@ from .codegen import register_codegen
 from .onnx_regions import is_empty, is_thread_count, may_be_empty, onnx_codegen, onnx_patterns, options_among
 from .partition import partition
 
-_DECLINED: Final = frozenset({"image.affine_grid", "image.grid_sample", "image.resize"})
+_DECLINED: Final = frozenset({
+    "image.affine_grid", "image.grid_sample", "image.resize", "vision.all_class_non_max_suppression",
+    "vision.padded_non_max_suppression",
+})  # fmt: skip
 """Operators that ONNX Runtime computes in another way, or refuses only when they run."""
 _NEEDS_ELEMENTS: Final = frozenset({"grad.take_backward", "image.resize2d", "nn.gru", "nn.lstm", "nn.rnn"})
 """Operators that it refuses, or whose computation ends the process, if a tensor has no elements; pools are, too."""
@@ -32,6 +35,10 @@ def _takes(operator: Operator, operands: Sequence[TensorStructInfo], results: Se
     if name in _DECLINED or any(map(is_empty, tensors)):
         return False
     if name in ("nn.gru", "nn.lstm") and str(operands[0].dtype) == "float64":
+        return False
+    if name in ("sum", "prod") and not operands[0].dtype.is_float:  # sums of integers stop at the greatest one
+        return False
+    if getattr(operator, "pad_mode", "") == "reflect":  # at most once
         return False
     return not (name in _NEEDS_ELEMENTS or "pool" in name) or not any(map(may_be_empty, tensors))
 

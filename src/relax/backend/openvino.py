@@ -18,7 +18,7 @@ from ..runtime.libraries.openvino import DTYPES, PRECISIONS, compiled_model
 from ..runtime.modules import required
 from ..struct_info import TensorStructInfo
 from .codegen import register_codegen
-from .onnx_regions import is_empty, is_thread_count, onnx_codegen, onnx_patterns, options_among
+from .onnx_regions import is_empty, is_thread_count, may_be_empty, onnx_codegen, onnx_patterns, options_among
 from .partition import partition
 
 _MOVES: Final = frozenset(
@@ -47,6 +47,8 @@ _INDEXED: Final = frozenset({"take", "gather_nd"})
 """Operators whose second operand holds indices."""
 _DECLINED: Final = frozenset({"image.grid_sample", "image.resize"})
 """Operators that OpenVINO computes in another way."""
+_NEEDS_ELEMENTS: Final = frozenset({"max", "min", "nn.attention", "nn.attention_bias", "nn.attention_var_len"})
+"""Operators whose result is not right if a tensor has no elements; pools are, too."""
 _QUANTIZED: Final = frozenset({"quantize", "dequantize"})
 
 
@@ -60,7 +62,14 @@ def _takes(operator: Operator, operands: Sequence[TensorStructInfo], results: Se
     elif name in _QUANTIZED:
         dtypes |= {"int8", "uint8"}
     data = [operands[0], *operands[2:]] if name in _INDEXED else operands
-    if name in _DECLINED or any(map(is_empty, (*operands, *results))):
+    tensors = (*operands, *results)
+    if name in _DECLINED or any(map(is_empty, tensors)):
+        return False
+    if (name in _NEEDS_ELEMENTS or "pool" in name) and any(map(may_be_empty, tensors)):
+        return False
+    if "avg_pool" in name and getattr(operator, "ceil_mode", False):
+        return False
+    if name == "image.resize2d" and getattr(operator, "method", "") == "cubic":
         return False
     return {str(info.dtype) for info in (*data, *results)} <= dtypes
 
