@@ -9,7 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv docs demo quick nightly test test-slow test-onnx test-torch torch coverage others fuzz bench bench-costs bench-kernels check stubs format clean
+.PHONY: help venv docs demo quick nightly test test-slow test-onnx test-torch torch coverage others fuzz bench bench-costs bench-kernels bench-regions check stubs format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -22,8 +22,10 @@ help:
 	@echo "make others   all other tests, but for those that need torch"
 	@echo "make test-torch tests of imported torch modules, in .venv-torch"
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
-	@echo "make bench    whole models beside ONNX Runtime and OpenVINO (QUICK=--quick: some of them, in few rounds)"
+	@echo "make bench    whole models beside ONNX Runtime and OpenVINO (QUICK=--quick: some of them, in few rounds;
+	@echo "              LIBRARIES=onnxruntime: our program with its parts in that library, too)"
 	@echo "make bench-costs  import, build cold and warm, first calls and memory beside ONNX Runtime and OpenVINO"
+	@echo "make bench-regions  parts of models in ONNX Runtime and OpenVINO beside our kernels; CASES=bert-128 for one model"
 	@echo "make bench-kernels  kernels against ONNX Runtime, by family; FAMILY=products for one of them"
 	@echo "make check    lint, check formatting, types (of the examples too), stubs and the order of the rooms"
 	@echo "make stubs    write the stubs that editors read anew, as after a change of operators"
@@ -94,13 +96,16 @@ torch: $(VENV)/.installed-test-torch
 SECONDS ?= 1800
 
 bench: $(VENV)/.installed-bench
-	$(BIN)/python benchmarks/bench.py $(QUICK)
+	$(BIN)/python benchmarks/bench.py $(QUICK) $(if $(LIBRARIES),--libraries $(LIBRARIES))
 
 bench-costs: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/costs.py
 
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
+
+bench-regions: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/regions.py $(if $(LIBRARIES),--libraries $(LIBRARIES)) $(CASES)
 
 bench-kernels: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/kernels.py $(FAMILY)

@@ -1,15 +1,17 @@
 """Whole models beside their peers: time of a run, time of a first run at a new size, time to build.
 
-    python benchmarks/bench.py [--quick] [--threads 1 2] [--pipelines default unfused] [--small] [--bfloat16] [CASE ...]
+    python benchmarks/bench.py [--quick] [--threads 1 2] [--pipelines default unfused] [--libraries onnxruntime]
+                               [--small] [--bfloat16] [CASE ...]
 
-Each case is a model at one size of its open dimensions, which stay symbolic. Those of tests/frontend/onnx/models, and a
-perceptron, have random weights; those of `real_cases` are run where they are named, ``real`` names them all. Engines:
-this package, under each pipeline; ONNX Runtime; OpenVINO where it is installed. Every engine runs the same ONNX model
-in one process, in turns, and its outputs are compared with ONNX Runtime's first. A row: milliseconds (median) of each
-engine, and the time of the fastest peer divided by that of our fastest pipeline: above 1 we are faster. `--quick` runs
-few rounds of the small cases. `--plot` draws the ratios. What an engine costs beside the time of a run is measured by
-`costs`. `--bfloat16`: this package computes in bfloat16 as `FoldBatchnormToConv2D` and `ToMixedPrecision` arrange it,
-OpenVINO as its own hint does, and ONNX Runtime in float32.
+Each case is a model at one size of its open dimensions, which stay symbolic. Those of tests/frontend/onnx/models, and
+a perceptron, have random weights; those of `real_cases` are run where they are named, ``real`` names them all.
+Engines: this package, under each pipeline; ONNX Runtime; OpenVINO where it is installed. Every engine runs the same
+ONNX model in one process, in turns, and its outputs are compared with ONNX Runtime's first. A row: milliseconds
+(median) of each engine, and the time of the fastest peer divided by that of our fastest pipeline: above 1 we are
+faster. `--quick` runs few rounds of the small cases. `--libraries` adds this package's program whose parts run in a
+library (`relax.backend.partition`). `--plot` draws the ratios. What an engine costs beside the time of a run is
+measured by `costs`. `--bfloat16`: this package computes in bfloat16 as `FoldBatchnormToConv2D` and `ToMixedPrecision`
+arrange it, OpenVINO as its own hint does, and ONNX Runtime in float32.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +119,14 @@ def load(name: str, small: bool) -> tuple[onnx.ModelProto, Callable[[dict[str, i
 class Relax:
     """This package, under one pipeline."""
 
-    def __init__(self, path: Path, names: Sequence[str], pipeline: str, threads: int, bfloat16: bool) -> None:
+    def __init__(
+        self, path: Path, names: Sequence[str], pipeline: str, threads: int, bfloat16: bool, library: str = ""
+    ) -> None:
         relax.runtime.set_num_threads(threads)
         self.names = names
         module = from_onnx(path)
+        if library:
+            module = relax.backend.partition(relax.transform.ConvertToDataflow()(module), library)
         if bfloat16:
             folded = relax.transform.FoldBatchnormToConv2D()(relax.transform.ConvertToDataflow()(module))
             module = relax.transform.ToMixedPrecision(mixed_precision_type="bfloat16")(folded)
@@ -175,6 +182,9 @@ def measure(names: Sequence[str], options: argparse.Namespace, threads: int) -> 
             f"relax {name}": lambda name=name: Relax(path, parameters, name, threads, options.bfloat16)
             for name in options.pipelines
         }
+        for library in options.libraries:
+            maker = partial(Relax, path, parameters, options.pipelines[0], threads, options.bfloat16, library)
+            makers[f"{_WITHIN}{library}"] = maker
         makers["onnxruntime"] = lambda: OnnxRuntime(path, threads)
         if importlib.util.find_spec("openvino") is not None:
             makers["openvino"] = lambda: OpenVino(path, threads, options.bfloat16)
@@ -210,6 +220,8 @@ def compare(actual: np.ndarray, expected: np.ndarray, bfloat16: bool, name: str)
         raise AssertionError(f"{name}: the difference is {error:.1%} of the output's length")
 
 
+_WITHIN = "ours in "
+"""Begins the names of this package's programs whose parts run in a library: they are no peers."""
 REST = 0.03
 """Seconds between the runs of one engine and those of the next."""
 
@@ -276,7 +288,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
 def _ratio(row: Row) -> float:
     """The time of the fastest peer by that of our fastest pipeline."""
     ours = min(value for name, value in row.run.items() if name.startswith("relax"))
-    return min(value for name, value in row.run.items() if not name.startswith("relax")) / ours
+    return min(value for name, value in row.run.items() if not name.startswith(("relax", _WITHIN))) / ours
 
 
 def in_process(names: Sequence[str], arguments: Sequence[str], threads: int) -> list[Row]:
@@ -300,6 +312,9 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="the models' sizes of the tests")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--pipelines", nargs="+", default=["default"])
+    parser.add_argument(
+        "--libraries", nargs="+", default=[], help="libraries of relax.backend that run parts of it, too"
+    )
     parser.add_argument("--bfloat16", action="store_true", help="compute in bfloat16 where precision allows")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the ratios")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -312,6 +327,7 @@ def main() -> None:
         return
     arguments = [*(["--quick"] if options.quick else []), *(["--small"] if options.small else [])]
     arguments += ["--pipelines", *options.pipelines, *(["--bfloat16"] if options.bfloat16 else [])]
+    arguments += ["--libraries", *options.libraries] if options.libraries else []
     rows: list[Row] = []
     for model in dict.fromkeys(ALL[name][0] for name in names):
         group = [name for name in names if ALL[name][0] == model]

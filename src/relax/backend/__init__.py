@@ -18,7 +18,7 @@ from ._homes import HOMES
 if TYPE_CHECKING:
     from .codegen import register_codegen
     from .json_serializer import json_codegen, json_graph
-    from .measure import Choice, Report, measure
+    from .measurement import Choice, Report, measure
     from .partition import partition
     from .pattern_registry import get_pattern, get_patterns_with_prefix, register_patterns
 

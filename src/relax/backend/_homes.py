@@ -5,7 +5,7 @@ from __future__ import annotations
 HOMES = {
     ".codegen": "register_codegen",
     ".json_serializer": "json_codegen json_graph",
-    ".measure": "Choice Report measure",
+    ".measurement": "Choice Report measure",
     ".partition": "partition",
     ".pattern_registry": "get_pattern get_patterns_with_prefix register_patterns",
 }

@@ -45,7 +45,10 @@ _MOVES: Final = frozenset(
 """Operators that move elements, and compute with none."""
 _INDEXED: Final = frozenset({"take", "gather_nd"})
 """Operators whose second operand holds indices."""
-_DECLINED: Final = frozenset({"image.grid_sample", "image.resize"})
+_DECLINED: Final = frozenset({
+    "argsort", "gather_elements", "image.grid_sample", "image.resize", "nn.gru", "nn.lstm", "nn.rnn", "random.normal",
+    "random.uniform", "sort", "topk",
+})  # fmt: skip
 """Operators that OpenVINO computes in another way."""
 _NEEDS_ELEMENTS: Final = frozenset({"max", "min", "nn.attention", "nn.attention_bias", "nn.attention_var_len"})
 """Operators whose result is not right if a tensor has no elements; pools are, too."""
@@ -67,9 +70,8 @@ def _takes(operator: Operator, operands: Sequence[TensorStructInfo], results: Se
         return False
     if (name in _NEEDS_ELEMENTS or "pool" in name) and any(map(may_be_empty, tensors)):
         return False
-    if "avg_pool" in name and getattr(operator, "ceil_mode", False):
-        return False
-    if name == "image.resize2d" and getattr(operator, "method", "") == "cubic":
+    unlike = {"ceil_mode": True, "method": "cubic", "pad_mode": "reflect"}
+    if any(getattr(operator, attribute, None) == value for attribute, value in unlike.items()):
         return False
     return {str(info.dtype) for info in (*data, *results)} <= dtypes
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..ir import IRModule
 from .codegen import handed_over, patterns_of
-from .measure import Report, chosen, measure
+from .measurement import Report, chosen, measure
 
 _log = logging.getLogger(__name__)
 

@@ -121,9 +121,8 @@ def measure(
     """
     found: list[Choice] = []
     for name in [libraries] if isinstance(libraries, str) else libraries:
-        patterns = patterns_of(name)
-        for region in _regions(mod, patterns):
-            ours, theirs, problem = _timed(region, {name: patterns}, options, sizes or {}, seconds)
+        for region in _regions(mod, patterns_of(name)):
+            ours, theirs, problem = time_region(region, name, sizes=sizes, options=options, seconds=seconds)
             reason = problem or _compared(ours, theirs)
             faster = not problem and theirs < _NOISE * ours
             found.append(Choice(name, region.operators, region.variables, ours, theirs, faster, reason))
@@ -163,7 +162,7 @@ def _without_overlap(choices: Sequence[Choice]) -> tuple[Choice, ...]:
 
 
 @dataclass(frozen=True)
-class _Region:
+class Region:
     """Part of a program that a library would be given as one function."""
 
     function: Function
@@ -171,8 +170,8 @@ class _Region:
     operators: tuple[str, ...]
 
 
-def _regions(mod: IRModule, patterns: Sequence[FusionPattern]) -> list[_Region]:
-    """Return the regions of a library."""
+def _regions(mod: IRModule, patterns: Sequence[FusionPattern]) -> list[Region]:
+    """Return the regions of a library, in the order of the program."""
     members: dict[Var, tuple[Var, ...]] = {}
     """The variables of each match, by that of its result."""
 
@@ -188,18 +187,16 @@ def _regions(mod: IRModule, patterns: Sequence[FusionPattern]) -> list[_Region]:
 
     fused = FuseOpsByPattern([replace(pattern, check=noted(pattern.check)) for pattern in patterns])(mod)
     groups = [{v for var in group for v in members.get(var, (var,))} for group in merged_groups(fused)]
-    regions: list[_Region] = []
+    regions: list[Region] = []
     for function in mod.functions.values():
         for block in dataflow_blocks_in(function):
             bindings = [binding for binding in block.bindings if isinstance(binding, VarBinding)]
-            for group in groups:
-                inside = [binding for binding in bindings if binding.var in group]
-                if inside:
-                    regions.append(_region(inside, bindings))
+            insides = [inside for group in groups if (inside := [b for b in bindings if b.var in group])]
+            regions += [region_of(inside, bindings) for inside in sorted(insides, key=lambda i: bindings.index(i[0]))]
     return regions
 
 
-def _region(inside: Sequence[VarBinding], block: Sequence[VarBinding]) -> _Region:
+def region_of(inside: Sequence[VarBinding], block: Sequence[VarBinding]) -> Region:
     """Return the region of some bindings of a block."""
     variables = frozenset(binding.var for binding in inside)
     used = {var for b in block if b.var not in variables for var in uses_of(b.value).variables}
@@ -207,26 +204,29 @@ def _region(inside: Sequence[VarBinding], block: Sequence[VarBinding]) -> _Regio
     operators = tuple(
         operator.short_name for b in inside if isinstance(b.value, Call) and (operator := operator_of(b.value))
     )
-    return _Region(
+    return Region(
         outlined(inside, {"global_symbol": "main"}, lift_constants=False, outputs=outputs).function,
         variables,
         operators,
     )
 
 
-def _timed(
-    region: _Region,
-    library: Mapping[str, Sequence[FusionPattern]],
-    options: Mapping[str, Mapping[str, Any]] | None,
-    sizes: Mapping[str, int],
-    seconds: float,
+def time_region(
+    region: Region,
+    library: str,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    seconds: float = _SECONDS,
 ) -> tuple[float, float, str]:
-    """Return the seconds of a run as kernels of ours and in a library, and why there are none."""
+    """Return the seconds of a run as kernels of ours and in a library, and "" or the reason why it is not timed."""
     mod = IRModule({"main": region.function})
     try:
-        args = arguments(region.function, sizes)
-        programs = [mod, handed_over(mod, library, options)]
-        runs = [VirtualMachine(build(program))["main"] for program in programs]
+        split = handed_over(mod, {library: patterns_of(library)}, options)
+        if split is mod:
+            return math.inf, math.inf, "the library takes no part of it"
+        args = arguments(region.function, sizes or {})
+        runs = [VirtualMachine(build(program))["main"] for program in (mod, split)]
         ours, theirs = alternate([partial(run, *args) for run in runs], seconds)
     except (DiagnosticError, RuntimeError, ValueError, TypeError) as error:
         return math.inf, math.inf, f"cannot be timed: {str(error).strip().splitlines()[0]}"
