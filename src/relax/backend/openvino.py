@@ -21,35 +21,18 @@ from .codegen import register_codegen
 from .onnx_regions import is_empty, is_thread_count, may_be_empty, onnx_codegen, onnx_patterns, options_among
 from .partition import partition
 
-_MOVES: Final = frozenset(
-    {
-        "broadcast_to",
-        "concat",
-        "expand_dims",
-        "flatten",
-        "flip",
-        "gather_elements",
-        "gather_nd",
-        "permute_dims",
-        "repeat",
-        "reshape",
-        "split",
-        "squeeze",
-        "stack",
-        "strided_slice",
-        "take",
-        "tile",
-        "where",
-    }
-)
+_MOVES: Final = frozenset({
+    "broadcast_to", "concat", "expand_dims", "flatten", "flip", "gather_nd", "permute_dims", "repeat", "reshape",
+    "split", "squeeze", "stack", "strided_slice", "take", "tile", "where",
+})  # fmt: skip
 """Operators that move elements, and compute with none."""
 _INDEXED: Final = frozenset({"take", "gather_nd"})
 """Operators whose second operand holds indices."""
 _DECLINED: Final = frozenset({
     "argsort", "gather_elements", "image.grid_sample", "image.resize", "nn.gru", "nn.lstm", "nn.rnn", "random.normal",
-    "random.uniform", "sort", "topk",
+    "random.uniform", "sort", "topk", "vision.col2im",
 })  # fmt: skip
-"""Operators that OpenVINO computes in another way."""
+"""Operators that OpenVINO computes in another way, or refuses only when they run."""
 _NEEDS_ELEMENTS: Final = frozenset({"max", "min", "nn.attention", "nn.attention_bias", "nn.attention_var_len"})
 """Operators whose result is not right if a tensor has no elements; pools are, too."""
 _QUANTIZED: Final = frozenset({"quantize", "dequantize"})
@@ -69,6 +52,8 @@ def _takes(operator: Operator, operands: Sequence[TensorStructInfo], results: Se
     if name in _DECLINED or any(map(is_empty, tensors)):
         return False
     if (name in _NEEDS_ELEMENTS or "pool" in name) and any(map(may_be_empty, tensors)):
+        return False
+    if name in _QUANTIZED and operands[1].ndim and may_be_empty(operands[1]):  # a scale for each of unknown many
         return False
     unlike = {"ceil_mode": True, "method": "cubic", "pad_mode": "reflect"}
     if any(getattr(operator, attribute, None) == value for attribute, value in unlike.items()):

@@ -29,7 +29,7 @@ def _spread(parameter: Tensor, data: Tensor, axis: int, dtype: str) -> Tensor:
 def _is_linear(operator: Any, data: Tensor, scale: Tensor, zero: Tensor, quantized: str) -> bool:
     """True if ONNX's operator of linear quantisation takes these operands."""
     plain = data.dtype == scale.dtype == "float32" if operator.short_name == "quantize" else scale.dtype == "float32"
-    return plain and zero.dtype == quantized and quantized in _QUANTIZED
+    return plain and zero.rank == scale.rank and zero.dtype == quantized and quantized in _QUANTIZED
 
 
 @writer("relax.quantize")
