@@ -24,7 +24,8 @@ from ..unexpected import guarded
 from . import registry
 from .continuation import IndexedNode, Names, continued, reads
 from .elements import apply_rule
-from .emitter import Emitter, Outputs
+from .emitter import Emitter, OpenRankError, Outputs
+from .fallback import CODES, Fallback
 from .functions import context_types, standard_function
 from .model import attribute_value, broken, node_span, node_title, sparse_to_array, subgraphs_of, to_array
 from .registry import Converter, Input
@@ -41,7 +42,8 @@ class GraphReader:
     """Reads graphs into the program that an `Emitter` builds.
 
     `opsets` gives the version of each domain, `functions` the model's own functions. `split` has the outputs of the
-    nodes with results of several ranks, after which others are read once for each.
+    nodes with results of several ranks, after which others are read once for each. `fallback` runs nodes that are not
+    supported.
     """
 
     def __init__(
@@ -51,8 +53,10 @@ class GraphReader:
         opsets: Mapping[str, int],
         functions: Mapping[tuple[str, str], FunctionProto],
         split: Set[Outputs] = frozenset(),
+        fallback: Fallback | None = None,
     ) -> None:
         self.emitter, self.name, self.opsets, self.functions = emitter, name, dict(opsets), dict(functions)
+        self.fallback = fallback
         self.signatures = Signatures()
         emitter.reader = self
         self.place: Span | None = None
@@ -97,7 +101,7 @@ class GraphReader:
                         pending.append((function.node, opsets_of(function.opset_import), found))
                 elif not self._importable(key, opsets):
                     found.setdefault(key, []).append((index, node))
-        refuses = bool(missing or broken_nodes)
+        refuses = bool((missing and self.fallback is None) or broken_nodes)
         for key, nodes in in_branches.items():
             missing.setdefault(key, []).extend(nodes)
         self._unsupported = [self._missing(key, nodes) for key, nodes in missing.items()]
@@ -204,7 +208,16 @@ class GraphReader:
     def node(self, node: NodeProto, names: Names, opsets: Mapping[str, int]) -> None:
         """Read one node, and bind its outputs."""
         with self.converting(node, opsets):
-            self._bind(tuple(node.output), self._results(node, names, opsets), names)
+            try:
+                self._bind(tuple(node.output), self._results(node, names, opsets), names)
+            except OpenRankError:
+                raise
+            except DiagnosticError as error:
+                if self.fallback is None or any(d.code not in CODES for d in error.diagnostics):
+                    raise
+                call = self.fallback.call(node, names, opsets, self.emitter, error)
+                wanted = tuple(name for name in node.output if name)
+                self._bind(wanted, unpacked(self.emitter, call), names)
 
     @contextmanager
     def converting(self, node: NodeProto, opsets: Mapping[str, int]) -> Generator[None]:
@@ -244,7 +257,8 @@ class GraphReader:
                 return results
         body = standard_function(*key, emitter.opset, node, lambda: context_types(inputs))
         if body is None:
-            raise DiagnosticError(self._unsupported or self._missing(key, [(0, node)]))
+            every = [] if self.fallback is not None else self._unsupported
+            raise DiagnosticError(every or self._missing(key, [(0, node)]))
         return self._expand(body, node, inputs, names, {**opsets, **opsets_of(body.opset_import)})
 
     def input(self, name: str, names: Names) -> Value | None:

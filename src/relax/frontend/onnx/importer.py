@@ -23,6 +23,7 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 
 from ...block_builder import BlockBuilder
 from ...expr import Constant, ShapeExpr, Tuple, Var
+from ...extern_modules import with_extern_modules
 from ...ir import DataType, Diagnostic, DiagnosticError, IRModule, RelaxExpr, StoredArray, StructInfo
 from ...ir.stored import digest_beside
 from ...prim import Add, FloorDiv, IntImm, Mul, PrimExpr, Sub, const, simplify
@@ -35,6 +36,7 @@ from ...struct_info import ObjectStructInfo, TensorStructInfo
 from ...transform import ConvertToDataflow
 from ..given import array_of, did_you_mean
 from .emitter import Emitter, OpenRankError, Outputs, identifier
+from .fallback import LIBRARY, Fallback
 from .graph import GraphReader, Names, constant_of, opsets_of
 from .model import Stored, broken, dtype_name, load_model, to_array
 from .objects import lowered, type_of_proto
@@ -66,6 +68,7 @@ def from_onnx(
     keep_params_in_input: bool = False,
     sanitize_input_names: bool = True,
     values: Mapping[str, Any] | None = None,
+    fallback: str | None = None,
 ) -> IRModule:
     """An IRModule of an ONNX model.
 
@@ -93,6 +96,9 @@ def from_onnx(
         Values of inputs by name: numbers, lists or arrays. Such an input is a constant of the program and no parameter
         of ``main``; what depends on it alone is computed now, so that an `If` on it becomes one of its branches. A
         dimension that the model declares by name has the size that it has in the value.
+    fallback
+        "onnxruntime" lets ONNX Runtime run the nodes that are not supported (`relax[onnxruntime]`), each as a function
+        of its own; one warning names them.
 
     Returns
     -------
@@ -105,6 +111,8 @@ def from_onnx(
         If the model is broken, or uses what is not supported: all operators that are not are listed.
     TypeError
         If `model` or another argument is something else.
+    ImportError
+        If a library is not installed that `fallback` names.
     """
     name = "model"
     stored: Stored = {}
@@ -118,6 +126,7 @@ def from_onnx(
         raise TypeError(f"from_onnx: expected a ModelProto, a GraphProto or a path, found {type(model).__name__}")
     _check_types(shape_dict, dtype_dict, opset, values)
     importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset, values or {})
+    importer.set_fallback(fallback)
     if not keep_params_in_input:
         digest_beside(stored.values())  # `build` looks for a program that it built before
     importer.stored = {model.graph.initializer[index].name: array for index, array in stored.items()}
@@ -157,6 +166,8 @@ class _Importer:
         self.opsets[""] = self.opsets.get("", onnx.defs.onnx_opset_version()) if opset is None else opset
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self.sizes: dict[str, PrimVar] = {}
+        self.with_fallback = False
+        """True if ONNX Runtime runs nodes that are not supported."""
         self.stored: dict[str, StoredArray] = {}
         """Initializers whose elements are in a file, by their names."""
         initialized = {tensor.name for tensor in self.graph.initializer}
@@ -216,6 +227,12 @@ class _Importer:
         """The error of an argument of from_onnx, to be raised."""
         return DiagnosticError(Diagnostic("E6003", message, None, self.name, (), hint))
 
+    def set_fallback(self, library: str | None) -> None:
+        """Let a library run nodes that are not supported. Raises DiagnosticError for one that does not."""
+        if library not in (None, LIBRARY):
+            raise self._misfit(f"fallback is {library!r}", f"there is {LIBRARY!r}")
+        self.with_fallback = library is not None
+
     def run(self, keep_params: bool, sanitize: bool) -> IRModule:
         """Import the model; again with `If` nodes split on which a rank depends that must be known."""
         split: frozenset[Outputs] = frozenset()
@@ -230,7 +247,8 @@ class _Importer:
     def _read(self, keep_params: bool, sanitize: bool, split: frozenset[Outputs]) -> IRModule:
         builder = BlockBuilder(warn=False)
         emitter = Emitter(builder)
-        reader = GraphReader(emitter, self.name, self.opsets, self.functions, split)
+        fallback = Fallback(self.functions.values()) if self.with_fallback else None
+        reader = GraphReader(emitter, self.name, self.opsets, self.functions, split, fallback)
         reader.check_supported(self.graph)
         inputs = [self._parameter(item, sanitize) for item in self.inputs]
         emitter.inputs = {item.name: var.struct_info for item, var in zip(self.inputs, inputs, strict=True)}
@@ -245,7 +263,11 @@ class _Importer:
         with builder.function("main", [*inputs, *params], attrs, pure=reader.is_pure(self.graph)):
             results = [self._result(emitter, value) for value in reader.read(self.graph, names)]
             builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
-        return ConvertToDataflow()(builder.get())
+        mod = builder.get()
+        if fallback is not None:
+            fallback.warn(self.name)
+            mod = with_extern_modules(mod, fallback.modules)
+        return ConvertToDataflow()(mod)
 
     def _kept(self, names: Names) -> dict[Var, NDArray]:
         """The initializers that become parameters of the function, with their values."""

@@ -72,3 +72,10 @@ declare(
     "The diagnostic says which functions and opsets there are; `save_onnx` writes large weights to a file of their "
     "own.",
 )
+declare(
+    "W6010",
+    "nodes of a model that another library runs",
+    "The model has nodes that are not supported, and `fallback` was given: each runs in ONNX Runtime, as a function of "
+    "its own. It is not fused with what is around it, and a copy is made of its results.",
+    "Register a converter for the operator, `relax.frontend.onnx.converter`, if it takes much of the time.",
+)

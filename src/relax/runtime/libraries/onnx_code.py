@@ -1,7 +1,8 @@
 """Modules for libraries that read ONNX.
 
 Their code is a line of JSON, then the model. The line is an object: ``inputs`` and ``outputs`` are lists of pairs, name
-and dtype, in the order of the arguments; ``options`` are those of the library.
+and dtype, in the order of the arguments; ``options`` are those of the library. With ``returns``, the function returns
+its results, whose sizes only the library knows; else it writes them to its last arguments.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..dtypes import NUMPY_DTYPES, Array
 from ..encoding import ExecutableError
 from ..modules import Module
 from ..nd import NDArray
-from ..tensor import numpy_view
+from ..tensor import numpy_view, tensor_of_numpy
 
 Port: TypeAlias = "tuple[str, str]"
 """Name and dtype of an input or output."""
@@ -41,6 +42,7 @@ class OnnxFunction:
             found: Any = json.loads(head)
             self.inputs = [self._port(pair) for pair in found["inputs"]]
             self.outputs = [self._port(pair) for pair in found["outputs"]]
+            self.returns = bool(found.get("returns"))
             self.start(model, dict(found["options"]))
         except (ValueError, TypeError, KeyError) as error:
             problem = f"the first line of a module of kind {module.kind!r} does not describe its model"
@@ -53,7 +55,7 @@ class OnnxFunction:
         return name, dtype
 
     @classmethod
-    def load(cls, module: Module) -> dict[str, Callable[..., None]]:
+    def load(cls, module: Module) -> dict[str, Callable[..., Any]]:
         """Load a module: a loader for `register_loader`."""
         return {module.symbols[0] if module.symbols else "": cls(module).run}
 
@@ -65,17 +67,26 @@ class OnnxFunction:
         """Run the model on row-major arrays, and write the outputs."""
         raise NotImplementedError
 
-    def run(self, *args: Any) -> None:
-        """Run the model on its inputs, followed by the outputs to be written."""
+    def results(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run the model on row-major arrays, and return the outputs."""
+        raise NotImplementedError
+
+    def run(self, *args: Any) -> Any:
+        """Run the model on its inputs, followed by the outputs to be written unless it returns them."""
         given, count = _leaves(args), len(self.inputs)
-        if len(given) != count + len(self.outputs):
-            wanted = f"{count} inputs and {len(self.outputs)} outputs"
+        ports = self.inputs if self.returns else [*self.inputs, *self.outputs]
+        if len(given) != len(ports):
+            wanted = f"{count} inputs" + f" and {len(self.outputs)} outputs" * (not self.returns)
             raise TypeError(f"{self.symbol} takes {wanted}, found {len(given)} arguments")
-        arrays = [_array(value, dtype) for value, (_, dtype) in zip(given, (*self.inputs, *self.outputs), strict=True)]
-        for array, (name, dtype) in zip(arrays, (*self.inputs, *self.outputs), strict=True):
+        arrays = [_array(value, dtype) for value, (_, dtype) in zip(given, ports, strict=True)]
+        for array, (name, dtype) in zip(arrays, ports, strict=True):
             if array.dtype.name != dtype:
                 raise TypeError(f"{self.symbol}: {name} is of {dtype}, found {array.dtype.name}")
-        self.compute([np.asarray(array, order="C") for array in arrays[:count]], arrays[count:])
+        inputs = [np.asarray(array, order="C") for array in arrays[:count]]
+        if not self.returns:
+            return self.compute(inputs, arrays[count:])
+        results = tuple(NDArray(tensor_of_numpy(np.asarray(result, order="C"))) for result in self.results(inputs))
+        return results[0] if len(results) == 1 else results
 
 
 def _array(value: Any, dtype: str) -> Array:

@@ -18,12 +18,12 @@ from .onnx_code import OnnxFunction
 
 _ort: Final[Any] = ModuleWhenUsed("onnxruntime")
 
-_ELEMENTS: Final = {
+ELEMENTS: Final = {
     "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
     "float64": 11, "uint32": 12, "uint64": 13, "bfloat16": 16,
 }  # fmt: skip
 """ONNX's numbers of element types."""
-DTYPES: Final = frozenset(_ELEMENTS)
+DTYPES: Final = frozenset(ELEMENTS)
 """Dtypes of tensors that are handed over."""
 
 
@@ -59,6 +59,15 @@ class Session(OnnxFunction):
                 binding.bind_output(name)
         self.session.run_with_iobinding(binding)
 
+    def results(self, inputs: Sequence[Array]) -> list[Array]:
+        binding = self.session.io_binding()
+        for (name, dtype), array in zip(self.inputs, inputs, strict=True):
+            _bind(binding.bind_input, name, dtype, array)
+        for name, _ in self.outputs:
+            binding.bind_output(name)
+        self.session.run_with_iobinding(binding)
+        return binding.copy_outputs_to_cpu()
+
 
 _NOWHERE: Final = np.zeros(1, np.float64)
 """Memory for inputs without elements, whose address must not be 0."""
@@ -66,7 +75,7 @@ _NOWHERE: Final = np.zeros(1, np.float64)
 
 def _bind(bind: Callable[..., None], name: str, dtype: str, array: Array) -> None:
     where = array if array.size else _NOWHERE
-    bind(name, "cpu", 0, _ELEMENTS[dtype], list(array.shape), where.ctypes.data)
+    bind(name, "cpu", 0, ELEMENTS[dtype], list(array.shape), where.ctypes.data)
 
 
 load = Session.load
