@@ -55,6 +55,7 @@ from ..runtime.devices import cpu
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.modules import functions_of
 from ..runtime.ops import truth
+from ..runtime.registry import find_packed, known_by
 from ..runtime.sizes import shape_value
 from ..runtime.tensor import tensor_of_numpy, to_device
 from ..runtime.values import RESULT, export_value, import_result, import_value, kind_of
@@ -250,11 +251,11 @@ class Interpreter:
             return self._extern_functions[name]
         if name in BUILTINS:
             return BUILTINS[name].function
-        registered = tvm_ffi.get_global_func(name, allow_missing=True)
+        registered = find_packed(name)
         if registered is None:
             raise ValueError(
                 f"the packed function {name!r} is neither in the module nor registered in this process; "
-                "relax.register_func makes one known"
+                f"packed functions are made known by {known_by([name])}"
             )
         return registered
 

@@ -33,6 +33,7 @@ from .compiled import (
 )
 from .devices import Device, cpu
 from .executable import Executable
+from .registry import find_packed, known_by
 from .values import import_result
 
 CALL, CALL_VM, INVOKE, RET, IF, GOTO = range(6)
@@ -123,9 +124,11 @@ class Linker:
     def _resolve_all(self) -> list[Any]:
         targets: list[Any] = []
         missing: list[str] = []
+        unknown: list[str] = []
         for entry in self.executable.program.entries:
             target = self._resolve(entry.kind, entry.name)
             if target is None:
+                unknown.append(entry.name)
                 missing.append(
                     f"{entry.kind} function {entry.name}" if entry.kind != "kernel" else f"kernel {entry.name}"
                 )
@@ -133,7 +136,7 @@ class Linker:
         if missing:
             raise LinkError(
                 "the executable calls functions that neither it nor this process has: "
-                f"{', '.join(missing)}. Packed functions are made known by relax.register_func."
+                f"{', '.join(missing)}. Packed functions are made known by {known_by(unknown)}."
             )
         return targets
 
@@ -149,7 +152,7 @@ class Linker:
             return self.codes[name]
         builtin = BUILTINS.get(name)
         if builtin is None:
-            return tvm_ffi.get_global_func(name, True)
+            return find_packed(name)
         function = builtin.function
         if builtin.pooled:
             function = functools.partial(function, allocator=self.allocator)

@@ -6,8 +6,8 @@ the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar, overload
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 
 import tvm_ffi
 
@@ -93,7 +93,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     ValueError
         If there is none and not `allow_missing`.
     """
-    function = tvm_ffi.get_global_func(name, True)
+    function = find_packed(name)
     if function is None and name in BUILTINS:
         function = ffi_function(BUILTINS[name].function)
     if function is not None:
@@ -101,6 +101,43 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     if allow_missing:
         return None
     raise ValueError(f"no packed function {name!r} is registered")
+
+
+Resolver: TypeAlias = "Callable[[str], Callable[..., Any] | None]"
+"""Finds the function of a name, None if there is none."""
+
+_resolvers: Final[dict[str, Resolver]] = {}
+
+
+def register_resolver(prefix: str, resolve: Resolver) -> None:
+    """Let names that begin with `prefix`, and are not registered, be those of functions that `resolve` finds.
+
+    The functions are given NDArrays, tuples and callables, and may return those, or what DLPack describes.
+    """
+    _resolvers[prefix] = resolve
+
+
+def find_packed(name: str) -> tvm_ffi.Function | None:
+    """Return the packed function of a name: a registered one, else what a resolver finds; None if there is none."""
+    function = tvm_ffi.get_global_func(name, True)
+    if function is not None:
+        return function
+    for prefix, resolve in _resolvers.items():
+        found = resolve(name) if name.startswith(prefix) else None
+        if found is not None:
+            return packed(found)
+    return None
+
+
+def known_by(names: Sequence[str]) -> str:
+    """Return what makes packed functions known that are not: a module to import for some, else `register_func`."""
+    firsts = dict.fromkeys(name.partition(".")[0] for name in names)
+    modules = [_OFFERED[first] for first in firsts if first in _OFFERED and f"{first}." not in _resolvers]
+    return f"importing {', '.join(modules)}" if modules else "relax.register_func"
+
+
+_OFFERED: Final = {"torch": "relax.runtime.libraries.torch_functions"}
+"""Modules that register a resolver, by the first part of the names."""
 
 
 def remove_global_func(name: str) -> None:

@@ -1,0 +1,88 @@
+"""Functions of torch as packed functions, by their names: importing this module makes them known.
+
+    import relax.runtime.libraries.torch_functions
+
+    y = R.call_packed("torch.unique", x, sinfo_args=R.Tensor("float32"))
+
+Known are functions of tensors: those of ``torch`` itself, of ``torch.nn.functional``, ``torch.linalg``, ``torch.fft``,
+``torch.special`` and ``torch.ops.aten``. Others, such as ``torch.load``, are not: a program may come from somebody
+else. They are called with the arguments in their order: tensors on the same memory, tuples, shapes as lists of ints,
+numbers, text. A result that shares memory with an argument is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, cast
+
+from ..modules import required
+from ..nd import NDArray
+from ..registry import register_resolver
+from ..rooms import ModuleWhenUsed
+from ..values import ShapeTuple
+
+_torch: Final[Any] = ModuleWhenUsed("torch")
+
+PREFIX: Final = "torch."
+_SPACES: Final = ("nn.functional", "linalg", "fft", "special", "ops.aten")
+"""Namespaces in torch whose public functions are known."""
+
+
+def resolve(name: str) -> Callable[..., Any] | None:
+    """Return the function of torch that has a name, to be called with values of a program; None if there is none."""
+    space, _, function_name = name.removeprefix(PREFIX).rpartition(".")
+    if function_name.startswith("_") or (space and space not in _SPACES):
+        return None
+    required("torch", "torch")
+    holder: Any = _torch
+    for part in space.split(".") if space else ():
+        holder = getattr(holder, part)
+    if not space and not _computes(function_name):
+        return None
+    function = getattr(holder, function_name, None)
+    return _called(function) if callable(function) and not isinstance(function, type) else None
+
+
+def _computes(name: str) -> bool:
+    """Return True for the name of a function of tensors in ``torch`` itself."""
+    return name in _torch.functional.__all__ or hasattr(_torch._C._VariableFunctions, name)
+
+
+def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        given = [_given(arg) for arg in args]
+        memory = {tensor.untyped_storage().data_ptr() for tensor in _tensors(given)}
+        with _torch.no_grad():
+            return _returned(function(*given), memory)
+
+    return call
+
+
+def _given(value: Any) -> Any:
+    """Return a value of a program as torch takes it."""
+    if isinstance(value, NDArray):
+        return _torch.from_dlpack(value)
+    if isinstance(value, ShapeTuple):
+        return list(cast("Sequence[int]", value))
+    return tuple(map(_given, cast("Sequence[Any]", value))) if isinstance(value, tuple | list) else value
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    if isinstance(value, _torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in cast("Sequence[Any]", value):
+            yield from _tensors(item)
+
+
+def _returned(value: Any, memory: set[int]) -> Any:
+    """Return a result of torch as a value of a program."""
+    if isinstance(value, _torch.Tensor):
+        shared = value.numel() and value.untyped_storage().data_ptr() in memory
+        return value.clone() if shared else value.contiguous()
+    if isinstance(value, tuple | list):
+        return tuple(_returned(item, memory) for item in cast("Sequence[Any]", value))
+    return value
+
+
+register_resolver(PREFIX, resolve)
