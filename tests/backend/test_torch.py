@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 
 import relax
 from relax.backend.torch import partition_for_torch
+from relax.frontend.onnx import from_onnx
 from relax.runtime import Executable
 from relax.runtime.libraries.torch import BINARY, UNARY, TorchRuntime
 from relax.script import from_source
@@ -139,3 +142,20 @@ assert "relax.ir" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert eval(done.stdout) == [[0.25] * 4] * 2
+
+
+@pytest.mark.parametrize("name", ["mobilenet", "bert", "llama"])
+def test_models(name):
+    module = importlib.import_module(f"models.{name}")
+    model = module.model(**module.SMALL)
+    executable = Executable.from_bytes(relax.build(partition_for_torch(from_onnx(model))).to_bytes())
+    assert {module.kind for module in executable.modules} == {"torch"}
+    run = relax.VirtualMachine(executable)["main"]
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for index in range(3):
+        sizes = {dimension: values[index] for dimension, values in module.DIMENSIONS.items()}
+        arrays = module.inputs(np.random.default_rng(1), **sizes)
+        result = run(*(arrays[item.name] for item in model.graph.input))
+        results = result if isinstance(result, (tuple, list)) else [result]
+        for found, expected in zip(results, session.run(None, arrays), strict=True):
+            np.testing.assert_allclose(found.numpy(), expected, 1e-4, 1e-5)
