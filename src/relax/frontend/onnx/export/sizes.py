@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from ....prim import Call, Cast, FloatImm, IntImm, Let, Max, Min, Not, PrimExpr, Select
 from ....prim import Var as PrimVar
 from ....prim import expr as prim
+from ....prim.expr import BinaryExpr
 from .tensor import Nodes, Tensor
 
 Binary = Callable[[Nodes, Tensor, Tensor], Tensor]
@@ -24,25 +25,19 @@ def _mod(g: Nodes, a: Tensor, b: Tensor) -> Tensor:
     return g.run("Mod", a, b, fmod=1)
 
 
-_BINARY: Final[dict[type[PrimExpr], Binary]] = {
-    prim.Add: lambda g, a, b: a + b,
-    prim.Sub: lambda g, a, b: a - b,
-    prim.Mul: lambda g, a, b: a * b,
-    prim.Div: lambda g, a, b: a / b,
-    prim.FloorDiv: _floor_div,
-    prim.FloorMod: lambda g, a, b: g.run("Mod", a, b),
-    prim.Mod: _mod,
-    Min: lambda g, a, b: g.run("Min", a, b),
-    Max: lambda g, a, b: g.run("Max", a, b),
-    prim.EQ: lambda g, a, b: a.equal(b),
-    prim.NE: lambda g, a, b: ~a.equal(b),
-    prim.LT: lambda g, a, b: a < b,
-    prim.LE: lambda g, a, b: a <= b,
-    prim.GT: lambda g, a, b: a > b,
-    prim.GE: lambda g, a, b: a >= b,
-    prim.And: lambda g, a, b: a & b,
-    prim.Or: lambda g, a, b: a | b,
-}
+def _ne(g: Nodes, a: Tensor, b: Tensor) -> Tensor:
+    return ~a.equal(b)
+
+
+_OPERATORS: Final[dict[type[PrimExpr], str]] = {
+    prim.Add: "Add", prim.Sub: "Sub", prim.Mul: "Mul", prim.Div: "Div", prim.FloorMod: "Mod", Min: "Min", Max: "Max",
+    prim.And: "And", prim.Or: "Or",
+}  # fmt: skip
+"""Operators of ONNX that compute the same, in the dtype of the operands."""
+_COMPARISONS: Final[dict[type[PrimExpr], str]] = {
+    prim.EQ: "Equal", prim.LT: "Less", prim.LE: "LessOrEqual", prim.GT: "Greater", prim.GE: "GreaterOrEqual",
+}  # fmt: skip
+_WRITTEN: Final[dict[type[PrimExpr], Binary]] = {prim.FloorDiv: _floor_div, prim.Mod: _mod, prim.NE: _ne}
 
 
 def tensor_of(g: Nodes, expr: PrimExpr) -> Tensor:
@@ -78,11 +73,14 @@ def _written(g: Nodes, expr: PrimExpr) -> Tensor:
             return _call(g, expr)
         case _:
             pass
-    write = _BINARY.get(type(expr))
-    if write is None:
+    if not isinstance(expr, BinaryExpr):
         g.refuse(f"the size {expr}")
-    operands: Any = expr
-    return write(g, tensor_of(g, operands.a), tensor_of(g, operands.b))
+    a, b = tensor_of(g, expr.a), tensor_of(g, expr.b)
+    if type(expr) in _OPERATORS:
+        return g.run(_OPERATORS[type(expr)], a, b)
+    if type(expr) in _COMPARISONS:
+        return g.run(_COMPARISONS[type(expr)], a, b, dtype="bool")
+    return _WRITTEN[type(expr)](g, a, b)
 
 
 _CALLS: Final = {
