@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         struct_info_base_check,
         struct_info_lca,
     )
+    from .unused import remove_all_unused
     from .variables import (
         all_bindings,
         all_global_vars,
@@ -54,7 +55,8 @@ __all__ = [
     "derive_call_ret_struct_info", "derive_func_ret_struct_info", "detect_recursion", "erase_to_well_defined",
     "estimate_memory_usage", "find_impure_call", "free_symbolic_vars", "free_vars", "get_static_struct_info",
     "get_var2val", "has_symbolic_shape", "is_normal_form", "memory_plan", "name_to_binding", "post_order_visit",
-    "shape_vars", "struct_info_base_check", "struct_info_lca", "tir_vars_in_struct_info", "udchain", "well_formed",
+    "remove_all_unused", "shape_vars", "struct_info_base_check", "struct_info_lca", "tir_vars_in_struct_info",
+    "udchain", "well_formed",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -12,6 +12,7 @@ HOMES = {
     ".purity": "contains_impure_call detect_recursion find_impure_call",
     ".struct_info": "BaseCheckResult derive_call_ret_struct_info derive_func_ret_struct_info erase_to_well_defined "
         "get_static_struct_info has_symbolic_shape struct_info_base_check struct_info_lca",
+    ".unused": "remove_all_unused",
     ".variables": "all_bindings all_global_vars all_symbolic_vars all_vars bound_symbolic_vars bound_vars "
         "called_global_vars definable_tir_vars_in_struct_info defined_symbolic_vars free_symbolic_vars "
         "free_vars get_var2val name_to_binding shape_vars tir_vars_in_struct_info udchain",

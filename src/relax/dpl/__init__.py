@@ -57,12 +57,14 @@ if TYPE_CHECKING:
         wildcard,
     )
     from .rewrite import rewrite_bindings, rewrite_call
+    from .rewriter import ExprPatternRewriter, OrRewriter, PatternMatchingRewriter, TupleRewriter
 
 __all__ = [
     "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern",
-    "DataflowVarPattern", "ExprPattern", "ExternFuncPattern", "FunctionPattern", "GlobalVarPattern", "NotPattern",
-    "OrPattern", "PatternContext", "PatternSeq", "PrimArrPattern", "SameShapeConstraint", "ShapePattern",
-    "StructInfoPattern", "TupleGetItemPattern", "TuplePattern", "UnorderedTuplePattern", "VarPattern",
+    "DataflowVarPattern", "ExprPattern", "ExprPatternRewriter", "ExternFuncPattern", "FunctionPattern",
+    "GlobalVarPattern", "NotPattern", "OrPattern", "OrRewriter", "PatternContext", "PatternMatchingRewriter",
+    "PatternSeq", "PrimArrPattern", "SameShapeConstraint", "ShapePattern", "StructInfoPattern",
+    "TupleGetItemPattern", "TuplePattern", "TupleRewriter", "UnorderedTuplePattern", "VarPattern",
     "WildcardPattern", "has_attr", "has_dtype", "is_call_dps_packed", "is_call_packed", "is_call_tir", "is_const",
     "is_dfv", "is_expr", "is_gv", "is_op", "is_shape", "is_tuple", "is_tuple_get_item", "is_var",
     "make_fused_bias_activation_pattern", "make_residual_block_pattern", "rewrite_bindings", "rewrite_call",

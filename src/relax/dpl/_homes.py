@@ -12,4 +12,5 @@ HOMES = {
         "is_dfv is_expr is_gv is_op is_shape is_tuple is_tuple_get_item is_var "
         "make_fused_bias_activation_pattern make_residual_block_pattern wildcard",
     ".rewrite": "rewrite_bindings rewrite_call",
+    ".rewriter": "ExprPatternRewriter OrRewriter PatternMatchingRewriter TupleRewriter",
 }

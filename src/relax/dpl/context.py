@@ -64,7 +64,7 @@ class PatternContext:
         skipped: frozenset[Var] = frozenset(),
     ) -> Matched | None:
         """Like `match_dfb`; root patterns do not match `skipped` variables."""
-        search = _Search(self.rules, block, skipped)
+        search = Search(self.rules, block, skipped)
         if start_hint is not None:
             for pattern in self.rules.wholes:
                 match = search.first({pattern: start_hint})
@@ -128,7 +128,7 @@ def _operands(value: RelaxExpr | None) -> Sequence[RelaxExpr]:
             return ()
 
 
-class _Search:
+class Search:
     """Backtracking search for all patterns of a context in a block."""
 
     def __init__(self, rules: Rules, block: BlockFacts, skipped: frozenset[Var]) -> None:
@@ -147,12 +147,15 @@ class _Search:
 
     def first(self, fixed: Mapping[Pattern, Var]) -> Matched | None:
         """First match in which some patterns match given variables."""
+        return next(self.matches(fixed), None)
+
+    def matches(self, fixed: Mapping[Pattern, Var]) -> Iterator[Matched]:
+        """All matches in which some patterns match given variables."""
         if not self.order:
-            return None
+            return
         self.match.matched.clear()
         for _ in self.step(0, fixed):
-            return dict(self.match.matched)
-        return None
+            yield dict(self.match.matched)
 
     def step(self, at: int, fixed: Mapping[Pattern, Var]) -> Iterator[None]:
         """Matches of the patterns from a position in the search order on."""

@@ -17,8 +17,8 @@ not through a match_cast. Bindings of dataflow variables that become unused are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar, cast
 
 from ..analysis.effects import any_call, may_change
 from ..analysis.uses import Uses, uses_of
@@ -31,6 +31,7 @@ from ..expr import (
     DataflowVar,
     Function,
     MatchCast,
+    SeqExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -39,14 +40,16 @@ from ..expr import (
     is_leaf,
 )
 from ..info.mapping import bound_in
-from ..ir import IRModule, RelaxExpr
+from ..ir import IRModule, RelaxExpr, structural_equal
 from ..prim import Var as ShapeVar
 from ..rewrite import Rewriter
+from ..rewrite.inlined import emitted, has_control_flow
 from .classes import DFPattern
 from .context import BlockFacts, PatternContext
 from .matching import Match, Matched
 
-CallCallback = Callable[[RelaxExpr, Matched], RelaxExpr]
+BlockT = TypeVar("BlockT", bound=BindingBlock)
+CallCallback = Callable[[RelaxExpr, Matched], RelaxExpr | None]
 BindingsCallback = Callable[[Matched, dict[Var, RelaxExpr]], Mapping[Var, RelaxExpr]]
 
 
@@ -54,7 +57,7 @@ def rewrite_call(pattern: DFPattern, callback: CallCallback, func: Function) -> 
     """Replace each call, tuple or field that the pattern matches by ``callback(expr, matched)``; returns the
     function.
     """
-    return CallRewriter(pattern, callback).rewrite_function(func)
+    return CallRewriter([(pattern, callback)]).rewrite_function(func)
 
 
 def rewrite_bindings(ctx: PatternContext, callback: BindingsCallback, func: Function) -> Function:
@@ -116,12 +119,15 @@ class KnownValues(Rewriter):
 
 
 class CallRewriter(KnownValues):
-    """Rewriter that replaces matches of one pattern."""
+    """Rewriter that replaces the matches of patterns; the first pattern whose callback replaces an expression wins.
 
-    def __init__(self, pattern: DFPattern, callback: CallCallback, mod: IRModule | None = None) -> None:
+    A callback returns the expression, an equal one or None to keep it. A SeqExpr that it returns is inlined. Branches
+    and local functions are ignored in a dataflow block.
+    """
+
+    def __init__(self, rules: Sequence[tuple[DFPattern, CallCallback]], mod: IRModule | None = None) -> None:
         super().__init__(mod)
-        self.pattern = pattern
-        self.callback = callback
+        self.rules = rules
 
     def call(self, call: Call) -> RelaxExpr:
         return self.replaced(self.parts(call))
@@ -134,8 +140,18 @@ class CallRewriter(KnownValues):
 
     def replaced(self, expr: RelaxExpr) -> RelaxExpr:
         """Replacement of an expression whose parts have already been rewritten."""
-        matched = self.pattern.extract_matched_expr(expr, self.values)
-        return expr if matched is None else convert(self.callback(expr, matched))
+        for pattern, callback in self.rules:
+            matched = pattern.extract_matched_expr(expr, self.values)
+            given = None if matched is None else callback(expr, matched)
+            if given is None:
+                continue
+            new = convert(given)
+            if new is expr or structural_equal(new, expr):
+                continue
+            if self.builder.in_dataflow and has_control_flow(new):
+                continue
+            return emitted(self.builder, new) if isinstance(new, SeqExpr) else new
+        return expr
 
 
 class _BindingsRewriter(Rewriter):
@@ -171,10 +187,16 @@ def _may_change(block: BindingBlock) -> bool:
 # -------------------------------------------------------------------------------------- changing blocks
 
 
-def with_values(block: DataflowBlock, values: Mapping[Var, RelaxExpr]) -> DataflowBlock:
-    """Replace values of variables in a block, sort its bindings and remove unused ones; struct info is not derived.
+class DependsOnItself(ValueError):
+    """The value of a variable depends on the variable."""
 
-    Raises ValueError for a variable that the block does not bind, or whose new value depends on itself.
+
+def with_values(block: BlockT, values: Mapping[Var, RelaxExpr], added: Sequence[Binding] = ()) -> BlockT:
+    """Replace values of variables in a block, add bindings, sort all and remove unused ones; struct info is not
+    derived.
+
+    Raises ValueError for a variable that the block does not bind, DependsOnItself for one whose new value depends on
+    it.
     """
     changed = {var: convert(value) for var, value in values.items()}
     old = {binding.var: binding.value for binding in block.bindings}
@@ -183,22 +205,23 @@ def with_values(block: DataflowBlock, values: Mapping[Var, RelaxExpr]) -> Datafl
         raise ValueError(f"rewrite_bindings: the block does not bind {', '.join(unknown)}")
     if all(old[var] is value for var, value in changed.items()):
         return block
-    flat = _Flattener()
+    flat = _Flattener(DataflowVar if isinstance(block, DataflowBlock) else Var)
     bindings: list[Binding] = []
-    for binding in block.bindings:
+    for binding in (*added, *block.bindings):
         if binding.var in changed and changed[binding.var] is not binding.value:
             value = flat.outermost(changed[binding.var])
             bindings += flat.taken()
             bindings.append(VarBinding(binding.var, value, span=binding.span))
         else:
             bindings.append(binding)
-    return cast(DataflowBlock, without_unused(block.replace(bindings=in_order(bindings))))
+    return cast(BlockT, without_unused(block.replace(bindings=in_order(bindings))))
 
 
 class _Flattener:
     """Binder of nested expressions to variables; a shared object is bound once."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Var]) -> None:
+        self.kind = kind
         self.bindings: list[Binding] = []
         self.vars: dict[int, tuple[RelaxExpr, Var]] = {}
 
@@ -230,14 +253,14 @@ class _Flattener:
             return expr
         if id(expr) not in self.vars:
             value = self.outermost(expr)
-            var = DataflowVar("lv", span=expr.span)
+            var = self.kind("lv", span=expr.span)
             self.bindings.append(VarBinding(var, value, span=expr.span))
             self.vars[id(expr)] = expr, var
         return self.vars[id(expr)][1]
 
 
 def in_order(bindings: Iterable[Binding]) -> list[Binding]:
-    """Sort bindings topologically, otherwise keeping their order. Raises ValueError for a cycle."""
+    """Sort bindings topologically, otherwise keeping their order. Raises DependsOnItself for a cycle."""
     bindings = list(bindings)
     needed = dependencies(bindings)
     order: list[Binding] = []
@@ -253,7 +276,7 @@ def in_order(bindings: Iterable[Binding]) -> list[Binding]:
                 continue
             waiting = [other for other in needed[binding] if not state.get(other)]
             if binding.var in recursive or any(other in state for other in waiting):
-                raise ValueError(f"the value of {binding.var.name_hint} depends on itself")
+                raise DependsOnItself(f"the value of {binding.var.name_hint} depends on itself")
             if waiting:
                 state[binding] = False
                 pending += waiting

@@ -10,7 +10,11 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-_PROVIDERS: Final = {"printer": "relax.script.printer", "explain": "relax.explanation"}
+_PROVIDERS: Final = {
+    "printer": "relax.script.printer",
+    "explain": "relax.explanation",
+    "rewriter": "relax.dpl.rewriter",
+}
 """Module that provides each name."""
 
 _table: Final[dict[str, Any]] = {}

@@ -34,9 +34,9 @@ from ..op.intrinsics import CallTIRInplace
 from ..op.tir_calls import arrange
 from ..prim.totality import is_surely_size
 from ..rewrite import Rewriter, bindings_in
+from ..rewrite.rebuild import with_info
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
-from .rebuild import with_info
 from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
 

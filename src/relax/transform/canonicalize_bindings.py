@@ -49,9 +49,9 @@ from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
 from ..prim.totality import is_surely_size
 from ..rewrite import Rewriter, bindings_in, blocks_in
+from ..rewrite.rebuild import with_info
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
 from .decorators import function_pass
-from .rebuild import with_info
 from .refine import refined
 
 

@@ -35,9 +35,9 @@ from ..expr import (
     VarBinding,
 )
 from ..ir import IRModule, Op
+from ..rewrite.rebuild import with_info
 from ..rewrite.visitor import ExprVisitor
 from .decorators import function_pass
-from .rebuild import with_info
 
 
 @function_pass(needs={NORMAL_FORM}, breaks={NO_DATAFLOW})

@@ -23,10 +23,11 @@ from ..analysis.properties import NORMAL_FORM
 from ..analysis.totality import never_fails
 from ..derive.call_graph import call_graph, components
 from ..derive.substitution import copy_with_new_vars, substitute
-from ..expr import Call, Function, If, MatchCast, SeqExpr, Var, VarBinding
+from ..expr import Call, Function, SeqExpr
 from ..info.relations import Verdict, check_compatible, fit_all
 from ..ir import BaseFunc, GlobalVar, IRModule, RelaxExpr
 from ..rewrite import Rewriter, bindings_in
+from ..rewrite.inlined import emitted, has_control_flow
 from ..struct_info import FuncStructInfo
 from .decorators import module_pass
 
@@ -68,7 +69,7 @@ class _Inliner(Rewriter):
     def call(self, call: Call) -> RelaxExpr:
         call = self.parts(call)
         function = self.callee(call)
-        if function is None or (self.builder.in_dataflow and _has_control_flow(function)):
+        if function is None or (self.builder.in_dataflow and has_control_flow(function.body)):
             return call
         function = copy_with_new_vars(function)
         params = [param.struct_info for param in function.params]
@@ -84,25 +85,7 @@ class _Inliner(Rewriter):
         )
         table = {**dict(zip(function.params, args, strict=True)), **sizes}
         body = cast(SeqExpr, substitute(function.body, table))
-        return self._emitted(body) if self.builder.in_dataflow else body
-
-    def _emitted(self, body: SeqExpr) -> RelaxExpr:
-        """The value of a body, its bindings emitted into the dataflow block, whatever blocks they stood in."""
-        table: dict[Var, Var] = {}
-        for binding in (binding for block in body.blocks for binding in block.bindings):
-            name = binding.var.name_hint
-            if isinstance(binding, MatchCast):
-                value = substitute(binding.value, table)
-                table[binding.var] = self.builder.match_cast(value, binding.struct_info, name)
-            else:
-                value = substitute(cast(VarBinding, binding).value, table)
-                table[binding.var] = self.builder.emit(value, name)
-        return substitute(body.body, table)
-
-
-def _has_control_flow(function: Function) -> bool:
-    values = (getattr(binding, "value", None) for binding in bindings_in(function))
-    return any(isinstance(value, (If, Function)) for value in values)
+        return emitted(self.builder, body) if self.builder.in_dataflow else body
 
 
 def _without_inlined(mod: IRModule, inlined: set[str]) -> IRModule:

@@ -41,9 +41,9 @@ from ..op.intrinsics import InvokeClosure, InvokePureClosure, MakeClosure
 from ..prim import SizeVar
 from ..prim import Var as ShapeVar
 from ..rewrite import Rewriter, bindings_in
+from ..rewrite.rebuild import with_info
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo
 from .decorators import module_pass
-from .rebuild import with_info
 
 
 @module_pass(needs={NORMAL_FORM}, gives={NO_LITERALS}, breaks={NO_OPERATORS, SHAPES_LOWERED})

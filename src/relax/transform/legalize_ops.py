@@ -36,9 +36,9 @@ from ..op.intrinsics import CallTIR
 from ..prim import Analyzer
 from ..prim import Var as PrimVar
 from ..rewrite import Rewriter
+from ..rewrite.rebuild import carry_info
 from ..struct_info import TensorStructInfo
 from .decorators import module_pass
-from .rebuild import carry_info
 from .runtime_dispatch import dispatched
 
 Legalize = Callable[[BlockBuilder, Call], RelaxExpr]

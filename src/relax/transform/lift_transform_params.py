@@ -71,10 +71,10 @@ from ..op import operator_of
 from ..op.storage import StopLiftParams
 from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
+from ..rewrite.rebuild import with_info
 from ..struct_info import TupleStructInfo
 from .decorators import module_pass
 from .model_params import NUM_INPUT, require_uncalled, with_weights
-from .rebuild import with_info
 
 SUFFIX = "transform_params"
 WHO = "LiftTransformParams"

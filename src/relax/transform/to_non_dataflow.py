@@ -17,8 +17,8 @@ from ..analysis.properties import NO_DATAFLOW, NORMAL_FORM
 from ..derive.substitution import Substitution
 from ..expr import Binding, BindingBlock, DataflowBlock, DataflowVar, Function, SeqExpr, Var
 from ..ir import IRModule, Node, StructInfo, walk
+from ..rewrite.rebuild import with_info
 from .decorators import function_pass
-from .rebuild import with_info
 
 
 @function_pass(needs={NORMAL_FORM}, gives={NO_DATAFLOW}, breaks=())

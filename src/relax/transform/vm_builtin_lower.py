@@ -36,9 +36,9 @@ from ..op.intrinsic import DestinationPassing, Intrinsic, PackedCall
 from ..op.intrinsics import CallBuiltinWithCtx, InvokeClosure
 from ..op.storage import EndOfLife
 from ..rewrite import Rewriter, bindings_in
+from ..rewrite.rebuild import with_info
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
-from .rebuild import with_info
 from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
 

@@ -58,6 +58,7 @@ from ..ir import BaseFunc, DataType, GlobalVar, IRModule, RelaxExpr, Span, Struc
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..prim.arithmetic import wrap
+from ..rewrite.rebuild import carry_info, same_or, with_info
 from ..rewrite.rewriter import bindings_in
 from ..runtime.match import ASSERT_IMM, LOAD_SLOT, STORE, STORE_SIZE
 from ..runtime.sizes import is_size
@@ -70,7 +71,6 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .decorators import module_pass
-from .rebuild import carry_info, same_or, with_info
 from .remove_purity_checking import force_pure
 from .shape_code import NodeTable, ShapeCode
 from .shape_needs import all_dims, shape_needs

@@ -140,6 +140,27 @@ declare(
     "Let `relax.backend.partition` write the attribute, or `relax.extern_modules.with_extern_modules`.",
 )
 declare(
+    "E4019",
+    "a module that describes no rewriting",
+    "The module of a rewriter has a function `pattern` and a function `replacement` of one signature. The pattern is "
+    "pure, uses each parameter, and is made of calls, tuples and constants. Other functions are private.",
+    "Correct the module, or write the pattern with `relax.dpl` and use `PatternMatchingRewriter.from_pattern`.",
+)
+declare(
+    "E4020",
+    "rewriting by patterns that does not end",
+    "A PatternMatchingRewriter matches what its rules return again, until no rule matches. There were more "
+    "replacements than a program of this size can need.",
+    "Let each rule make the program smaller or simpler, or return None from its callback where it has been applied.",
+)
+declare(
+    "E4021",
+    "a request that a dataflow block does not allow",
+    "DataflowBlockRewrite adds bindings under names that are free, replaces variables in the block by others of it, "
+    "and removes bindings that nothing uses.",
+    "Choose another name, replace the uses first, or pass `allow_undef=True`.",
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "

@@ -68,17 +68,22 @@ class ModuleDecorator:
             hint = "a function is decorated with @R.function or @T.prim_func"
             raise error(DECLARATION, f"ir_module decorates classes, found {kind}", span, hint=hint)
         frame = cast(Any, sys)._getframe(1)
-        source, node = capture.class_source(cls, frame)
-        scopes = Scopes(capture.class_environment(cls, frame))
-        diagnostics = DiagnosticContext()
-        parser = ModuleParser(source, scopes, diagnostics, trusted=True)
-        module: IRModule | None = None
-        with rarely_collected():
-            with diagnostics.collect():
-                module = parser.module(node)
-            diagnostics.finish()
-            assert module is not None
-            return parser.finish(module, check)
+        return parsed_class(cls, frame, check)
+
+
+def parsed_class(cls: type, frame: Any, check_well_formed: bool = True) -> IRModule:
+    """Parse a Python class whose decorator was called in a frame."""
+    source, node = capture.class_source(cls, frame)
+    scopes = Scopes(capture.class_environment(cls, frame))
+    diagnostics = DiagnosticContext()
+    parser = ModuleParser(source, scopes, diagnostics, trusted=True)
+    module: IRModule | None = None
+    with rarely_collected():
+        with diagnostics.collect():
+            module = parser.module(node)
+        diagnostics.finish()
+        assert module is not None
+        return parser.finish(module, check_well_formed)
 
 
 class ModuleParser(StatementParser):

@@ -74,7 +74,7 @@ class _Adjuster(CallRewriter):
         self.moved = is_op("relax.permute_dims")(self.inner)
         factor = self.inner | self.moved
         pair = (factor, self.other) if inner_is_left else (self.other, factor)
-        super().__init__(is_op("relax.matmul")(*pair), self.adjusted, mod)
+        super().__init__([(is_op("relax.matmul")(*pair), self.adjusted)], mod)
         self.inner_is_left = inner_is_left
         self.known = known_before_running(func)
         self.reads = read_counts(func)

@@ -52,5 +52,5 @@ def ExpandMatmulOfSum(func: Function, mod: IRModule) -> Function:
             terms = [permute.call(term) for term in terms]
         return Add().call(*(matmul.call(matched[x], term) for term in terms))
 
-    rewriter = CallRewriter(product, expanded, mod)
+    rewriter = CallRewriter([(product, expanded)], mod)
     return rewriter.rewrite_function(func)

@@ -54,7 +54,7 @@ def ReorderTakeAfterMatmul(func: Function, mod: IRModule) -> Function:
             return expr if new is None else new
         return expr
 
-    rewriter = CallRewriter(is_op("relax.matmul")(x, taken), reordered, mod)
+    rewriter = CallRewriter([(is_op("relax.matmul")(x, taken), reordered)], mod)
     return rewriter.rewrite_function(func)
 
 

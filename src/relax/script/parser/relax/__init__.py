@@ -13,6 +13,7 @@ from .annotations import Object, Prim, Shape, Tensor, Tuple
 from .decorator import func, function
 from .emit import emit_te
 from .operators import operator_member, operator_names
+from .rewriter import rewriter
 from .statements import dataflow, func_attr, func_ret_struct_info, match_cast, match_shape, output
 from .values import (
     call_builtin_with_ctx,
@@ -81,6 +82,7 @@ __all__ = [
     "output",
     "outputs",
     "prim_value",
+    "rewriter",
     "shape",
     "str",
     "tuple",

@@ -380,6 +380,12 @@ def outputs(*values: Any) -> None:
 def prim_value(value: Any) -> PrimValue:
     """A scalar: a Python number, or an expression over shape variables."""
 
+def rewriter(cls: type) -> Any:
+    """Parse a class with the functions `pattern` and `replacement`, and return its PatternMatchingRewriter.
+
+    See `relax.dpl.PatternMatchingRewriter.from_module`.
+    """
+
 def shape(values: Sequence[Any]) -> _ShapeExpr:
     """A shape value."""
 
