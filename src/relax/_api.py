@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         analysis,
         arith,
         backend,
+        binding_rewrite,
         codegen,
         dpl,
         expr,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         vm,
     )
     from .backend.codegen import register_codegen
+    from .binding_rewrite import DataflowBlockRewrite
     from .block_builder import BlockBuilder
     from .expr import (
         Binding,
@@ -80,15 +82,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Binding", "BindingBlock", "BlockBuilder", "Call", "Constant", "DataType", "DataTypeImm", "DataflowBlock",
-    "DataflowVar", "DiagnosticError", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "ExprWithOp",
-    "ExternFunc", "FuncStructInfo", "Function", "GlobalVar", "IRModule", "If", "MatchCast", "ObjectStructInfo",
-    "Op", "PrimStructInfo", "PrimValue", "PyExprMutator", "PyExprVisitor", "SeqExpr", "ShapeExpr",
-    "ShapeStructInfo", "StringImm", "StructInfo", "TVMError", "TensorStructInfo", "Tuple", "TupleGetItem",
-    "TupleStructInfo", "VDevice", "Var", "VarBinding", "analysis", "arith", "backend", "build", "call_dps_packed",
-    "call_pure_packed", "call_tir", "call_tir_inplace", "call_tir_with_grad", "codegen", "compile", "const", "dpl",
-    "explain", "expr", "expr_functor", "extern", "find_nan", "get_pipeline", "get_shape_of", "instrument",
-    "interpret", "interpreter", "ir", "op", "pipeline", "prim", "register_codegen", "register_pipeline", "schedules",
-    "script", "struct_info", "target", "te", "tir", "topi", "transform", "utils", "vm",
+    "DataflowBlockRewrite", "DataflowVar", "DiagnosticError", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor",
+    "ExprWithOp", "ExternFunc", "FuncStructInfo", "Function", "GlobalVar", "IRModule", "If", "MatchCast",
+    "ObjectStructInfo", "Op", "PrimStructInfo", "PrimValue", "PyExprMutator", "PyExprVisitor", "SeqExpr",
+    "ShapeExpr", "ShapeStructInfo", "StringImm", "StructInfo", "TVMError", "TensorStructInfo", "Tuple",
+    "TupleGetItem", "TupleStructInfo", "VDevice", "Var", "VarBinding", "analysis", "arith", "backend",
+    "binding_rewrite", "build", "call_dps_packed", "call_pure_packed", "call_tir", "call_tir_inplace",
+    "call_tir_with_grad", "codegen", "compile", "const", "dpl", "explain", "expr", "expr_functor", "extern",
+    "find_nan", "get_pipeline", "get_shape_of", "instrument", "interpret", "interpreter", "ir", "op", "pipeline",
+    "prim", "register_codegen", "register_pipeline", "schedules", "script", "struct_info", "target", "te", "tir",
+    "topi", "transform", "utils", "vm",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -7,6 +7,8 @@ HOMES = {
     ".arith:": "arith",
     ".backend.codegen": "register_codegen",
     ".backend:": "backend",
+    ".binding_rewrite": "DataflowBlockRewrite",
+    ".binding_rewrite:": "binding_rewrite",
     ".block_builder": "BlockBuilder",
     ".codegen:": "codegen",
     ".dpl:": "dpl",

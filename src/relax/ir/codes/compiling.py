@@ -158,7 +158,7 @@ declare(
     "a request that a dataflow block does not allow",
     "DataflowBlockRewrite adds bindings under names that are free, replaces variables in the block by others of it, "
     "and removes bindings that nothing uses.",
-    "Choose another name, replace the uses first, or pass `allow_undef=True`.",
+    "Choose another name, or replace its uses before. `allow_undef=True` ignores variables of other blocks.",
 )
 declare(
     "E4101",
