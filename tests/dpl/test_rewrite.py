@@ -395,3 +395,27 @@ def test_a_parameter_is_matched_again():
         exp = is_op("relax.exp")(a)
         is_var("x").used_by(exp)
     same(rewrite_bindings(context, lambda matched, _: {matched[exp]: op.sigmoid(matched[a])}, before), expected)
+
+
+def test_values_of_a_callback_are_not_matched():
+    @R.function
+    def before(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            p = R.exp(x)
+            q = R.exp(p)
+            R.output(q)
+        return q
+
+    @R.function
+    def expected(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            lv = R.exp(x)
+            p = R.log(lv)
+            lv1 = R.exp(p)
+            q = R.log(lv1)
+            R.output(q)
+        return q
+
+    with PatternContext() as context:
+        exp = is_op("relax.exp")(a)
+    same(rewrite_bindings(context, lambda matched, _: {matched[exp]: op.log(op.exp(matched[a]))}, before), expected)

@@ -65,8 +65,8 @@ def rewrite_bindings(ctx: PatternContext, callback: BindingsCallback, func: Func
 
     ``callback(matched, values)`` returns the new values by variable; `values` maps the block's variables to their
     values. Expression objects shared between new values are computed once. Bindings are sorted by dependency. Blocks
-    are matched until there is no further match; a binding is matched once. Blocks in which a tensor may be modified are
-    skipped.
+    are matched until there is no further match; a binding is matched once, and bindings of new values are not matched.
+    Blocks in which a tensor may be modified are skipped.
     """
     return _BindingsRewriter(ctx, callback).rewrite_function(func)
 
@@ -172,11 +172,12 @@ class _BindingsRewriter(Rewriter):
                 break
             matched_vars = [var for p in self.context.rules.wholes if isinstance(var := matched[p], Var)]
             new = with_values(new, self.callback(matched, dict(facts.values)))
-            # Other variables may be matched again.
+            # Other variables may be matched again, those that the callback's values are bound to are not.
             bound = [var for var in matched_vars if var in facts.values]
             if not bound:
                 break
             done.update(bound)
+            done.update(binding.var for binding in new.bindings if binding.var not in facts.values)
         return super().block(new)
 
 
