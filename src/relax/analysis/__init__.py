@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .nodes import check_nodes
     from .normal_form import check_normal_form, is_normal_form
     from .purity import contains_impure_call, detect_recursion, find_impure_call
+    from .reshape import has_reshape_pattern
     from .struct_info import (
         BaseCheckResult,
         derive_call_ret_struct_info,
@@ -54,9 +55,9 @@ __all__ = [
     "contains_impure_call", "definable_tir_vars_in_struct_info", "defined_symbolic_vars",
     "derive_call_ret_struct_info", "derive_func_ret_struct_info", "detect_recursion", "erase_to_well_defined",
     "estimate_memory_usage", "find_impure_call", "free_symbolic_vars", "free_vars", "get_static_struct_info",
-    "get_var2val", "has_symbolic_shape", "is_normal_form", "memory_plan", "name_to_binding", "post_order_visit",
-    "remove_all_unused", "shape_vars", "struct_info_base_check", "struct_info_lca", "tir_vars_in_struct_info",
-    "udchain", "well_formed",
+    "get_var2val", "has_reshape_pattern", "has_symbolic_shape", "is_normal_form", "memory_plan", "name_to_binding",
+    "post_order_visit", "remove_all_unused", "shape_vars", "struct_info_base_check", "struct_info_lca",
+    "tir_vars_in_struct_info", "udchain", "well_formed",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -10,6 +10,7 @@ HOMES = {
     ".nodes": "check_nodes",
     ".normal_form": "check_normal_form is_normal_form",
     ".purity": "contains_impure_call detect_recursion find_impure_call",
+    ".reshape": "has_reshape_pattern",
     ".struct_info": "BaseCheckResult derive_call_ret_struct_info derive_func_ret_struct_info erase_to_well_defined "
         "get_static_struct_info has_symbolic_shape struct_info_base_check struct_info_lca",
     ".unused": "remove_all_unused",

@@ -44,10 +44,11 @@ from ...expr import Binding, Call, Constant, DataflowBlock, DataflowVar, TupleGe
 from ...ir import IRModule
 from ...ir.transform import PassContext
 from ...struct_info import TensorStructInfo
+from ...tir.flat_copy import is_flat_copy
 from ...tir.nests import same_size
 from ...tir.op_pattern import OpPatternKind
 from ..decorators import module_pass
-from ..rewrite_dataflow_reshape import is_flat_copy, private_in_block
+from ..rewrite_dataflow_reshape import private_in_block
 from .annotate_tir_op_pattern import OP_PATTERN
 from .groups import FusionNode, fusion_groups
 from .kernel_calls import KernelCall, KernelCalls, dims_of
