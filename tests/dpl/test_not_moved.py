@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support import main, same, values
 
 import relax
 from relax import op
 from relax.analysis import well_formed
 from relax.dpl import PatternContext, PatternMatchingRewriter, is_op, rewrite_bindings, rewrite_call, wildcard
 from relax.ir import assert_structural_equal
+from support import main, same, values
 
 x = wildcard()
 inner = is_op("relax.exp")(x)

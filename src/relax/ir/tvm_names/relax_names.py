@@ -11,11 +11,11 @@ NAMESPACES: Final = (
         "tvm.relax",
         "relax",
         works="""
-            Binding BindingBlock BlockBuilder Call Constant DataTypeImm DataflowBlock DataflowVar
+            Binding BindingBlock BlockBuilder Call Constant DataTypeImm DataflowBlock DataflowBlockRewrite DataflowVar
             ExecBuilder Executable Expr ExprFunctor ExternFunc FuncStructInfo Function GlobalVar If
             MatchCast ObjectStructInfo PrimStructInfo PrimValue PyExprMutator PyExprVisitor SeqExpr
             ShapeExpr ShapeStructInfo StringImm StructInfo TensorStructInfo Tuple TupleGetItem
-            TupleStructInfo VMInstrumentReturnKind Var VarBinding VirtualMachine analysis block_builder
+            TupleStructInfo VMInstrumentReturnKind Var VarBinding VirtualMachine analysis binding_rewrite block_builder
             build call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_with_grad const dpl
             expr expr_functor extern frontend backend get_pipeline get_shape_of ir op pipeline register_pipeline
             script struct_info testing training transform utils vm
@@ -34,7 +34,6 @@ NAMESPACES: Final = (
             ),
             "Id": "variables are identified as objects; compare with `is` or `same_as`",
             "SourceSpan global_info": "use `relax.ir.Span`, `relax.ir.VDevice`",
-            "DataflowBlockRewrite binding_rewrite": ("use `relax.dpl.rewrite_bindings`, or a `relax.PyExprMutator`"),
             "base_py_module BasePyModule": (
                 "register Python functions with `relax.register_func`, and call them with `relax.op.call_pure_packed`"
             ),
@@ -205,19 +204,16 @@ NAMESPACES: Final = (
             BaseCheckResult all_global_vars all_vars bound_vars check_well_formed computable_at_compile_time
             contains_impure_call definable_tir_vars_in_struct_info defined_symbolic_vars
             derive_call_ret_struct_info detect_recursion erase_to_well_defined estimate_memory_usage
-            free_symbolic_vars free_vars get_var2val name_to_binding post_order_visit struct_info_base_check
+            free_symbolic_vars free_vars get_var2val has_reshape_pattern name_to_binding post_order_visit
+            remove_all_unused struct_info_base_check
             struct_info_lca tir_vars_in_struct_info udchain well_formed
         """,
-        elsewhere={
-            "remove_all_unused": "relax.transform.DeadCodeElimination",
-            "can_prove_equal": "relax.arith.Analyzer.can_prove_equal",
-        },
+        elsewhere={"can_prove_equal": "relax.arith.Analyzer.can_prove_equal"},
         missing={
             "collect_non_negative_expressions": (
                 "shape variables are not negative by rule; ask `relax.arith.Analyzer`"
             ),
             "get_static_type": "expressions have struct infos and no second type; use `expr.struct_info`",
-            "has_reshape_pattern": "`relax.transform.RewriteDataflowReshape` finds them itself",
             "suggest_layout_transforms": "use `relax.transform.ConvertLayout`",
             "used_vars": "use `relax.analysis.all_vars` or `relax.analysis.free_vars`",
             "rec_global_vars": "use `relax.analysis.all_global_vars`",
@@ -270,12 +266,12 @@ NAMESPACES: Final = (
         "relax.dpl",
         works="""
             AndPattern AttrPattern CallPattern ConstantPattern DFPattern DataTypePattern DataflowVarPattern
-            ExprPattern ExternFuncPattern FunctionPattern GlobalVarPattern NotPattern OrPattern
-            PatternContext PatternSeq PrimArrPattern SameShapeConstraint ShapePattern StructInfoPattern
-            TupleGetItemPattern TuplePattern UnorderedTuplePattern VarPattern WildcardPattern has_attr
-            has_dtype is_call_dps_packed is_call_packed is_call_tir is_const is_dfv is_expr is_gv is_op
-            is_shape is_tuple is_tuple_get_item is_var make_fused_bias_activation_pattern rewrite_bindings
-            wildcard
+            ExprPattern ExprPatternRewriter ExternFuncPattern FunctionPattern GlobalVarPattern NotPattern OrPattern
+            OrRewriter PatternContext PatternMatchingRewriter PatternSeq PrimArrPattern SameShapeConstraint
+            ShapePattern StructInfoPattern TupleGetItemPattern TuplePattern TupleRewriter UnorderedTuplePattern
+            VarPattern WildcardPattern has_attr has_dtype is_call_dps_packed is_call_packed is_call_tir is_const
+            is_dfv is_expr is_gv is_op is_shape is_tuple is_tuple_get_item is_var make_fused_bias_activation_pattern
+            rewrite_bindings wildcard
         """,
         differs={
             "rewrite_call": (
@@ -283,12 +279,7 @@ NAMESPACES: Final = (
                 "commutative operators match in either order"
             )
         },
-        missing={
-            "PatternMatchingRewriter ExprPatternRewriter OrRewriter": (
-                "use `relax.dpl.rewrite_call`, `relax.dpl.rewrite_bindings`"
-            ),
-            "TypePattern DFConstraint": "match struct infos: `pattern.has_struct_info`",
-        },
+        missing={"TypePattern DFConstraint": "match struct infos: `pattern.has_struct_info`"},
     ),
     Namespace(
         "tvm.relax.utils",
