@@ -145,7 +145,8 @@ for _case in all_cases():
 def test_every_operator_has_a_writer_or_a_reason():
     missing = {op for op in CASES if op not in WRITERS}
     assert missing == set(UNSAID)
-    assert set(WRITERS) <= set(OPERATORS) | {"relax.call_tir", "relax.call_pure_packed"}
+    own = {name for name in WRITERS if name.startswith("relax.")}  # examples of the documentation add others
+    assert own <= set(OPERATORS) | {"relax.call_tir", "relax.call_pure_packed"}
 
 
 def check(op, cases):
