@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..rewrite.visitor import post_order_visit
     from .compile_time import computable_at_compile_time
     from .derived import check_derived
+    from .layout_transforms import suggest_layout_transforms
     from .memory import MemoryPlan, estimate_memory_usage, memory_plan
     from .nodes import check_nodes
     from .normal_form import check_normal_form, is_normal_form
@@ -57,7 +58,7 @@ __all__ = [
     "estimate_memory_usage", "find_impure_call", "free_symbolic_vars", "free_vars", "get_static_struct_info",
     "get_var2val", "has_reshape_pattern", "has_symbolic_shape", "is_normal_form", "memory_plan", "name_to_binding",
     "post_order_visit", "remove_all_unused", "shape_vars", "struct_info_base_check", "struct_info_lca",
-    "tir_vars_in_struct_info", "udchain", "well_formed",
+    "suggest_layout_transforms", "tir_vars_in_struct_info", "udchain", "well_formed",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -6,6 +6,7 @@ HOMES = {
     "..rewrite.visitor": "post_order_visit",
     ".compile_time": "computable_at_compile_time",
     ".derived": "check_derived",
+    ".layout_transforms": "suggest_layout_transforms",
     ".memory": "MemoryPlan estimate_memory_usage memory_plan",
     ".nodes": "check_nodes",
     ".normal_form": "check_normal_form is_normal_form",

@@ -205,16 +205,21 @@ NAMESPACES: Final = (
             contains_impure_call definable_tir_vars_in_struct_info defined_symbolic_vars
             derive_call_ret_struct_info detect_recursion erase_to_well_defined estimate_memory_usage
             free_symbolic_vars free_vars get_var2val has_reshape_pattern name_to_binding post_order_visit
-            remove_all_unused struct_info_base_check
-            struct_info_lca tir_vars_in_struct_info udchain well_formed
+            remove_all_unused struct_info_base_check struct_info_lca
+            tir_vars_in_struct_info udchain well_formed
         """,
         elsewhere={"can_prove_equal": "relax.arith.Analyzer.can_prove_equal"},
+        differs={
+            "suggest_layout_transforms": (
+                "iterators that an output has not, those of reductions, follow the iterator before them; only accesses at "
+                "iterators, or 0, are described"
+            )
+        },
         missing={
             "collect_non_negative_expressions": (
                 "shape variables are not negative by rule; ask `relax.arith.Analyzer`"
             ),
             "get_static_type": "expressions have struct infos and no second type; use `expr.struct_info`",
-            "suggest_layout_transforms": "use `relax.transform.ConvertLayout`",
             "used_vars": "use `relax.analysis.all_vars` or `relax.analysis.free_vars`",
             "rec_global_vars": "use `relax.analysis.all_global_vars`",
         },
