@@ -211,8 +211,8 @@ NAMESPACES: Final = (
         elsewhere={"can_prove_equal": "relax.arith.Analyzer.can_prove_equal"},
         differs={
             "suggest_layout_transforms": (
-                "iterators that an output has not, those of reductions, follow the iterator before them; only accesses at "
-                "iterators, or 0, are described"
+                "iterators that an output has not, those of reductions, follow the iterator before them; only "
+                "accesses at iterators, or 0, are described"
             )
         },
         missing={
