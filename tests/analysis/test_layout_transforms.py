@@ -87,6 +87,53 @@ def test_indices_of_several_axes_are_no_layout_of_one():
     assert [getattr(item, "name", "block") for item in maps["first"]] == ["block", "mid", "a"]
 
 
+TWO_READERS = """
+@T.prim_func
+def f(a: T.Buffer((4, 4), "float32"), b: T.Buffer((4, 4), "float32"), c: T.Buffer((4, 4), "float32")):
+    for i, j in T.grid(4, 4):
+        with T.block("straight"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            b[vi, vj] = a[vi, vj] + T.float32(1)
+    for i, j in T.grid(4, 4):
+        with T.block("turned"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            c[vi, vj] = a[vj, vi] + T.float32(1)
+"""
+STRIDED = """
+@T.prim_func
+def f(a: T.Buffer((8,), "float32"), out: T.Buffer((8,), "float32")):
+    for i in range(4):
+        with T.block("even"):
+            vi = T.axis.remap("S", [i])
+            out[vi * 2] = a[vi * 2]
+"""
+DIAGONAL = """
+@T.prim_func
+def f(a: T.Buffer((4, 4), "float32"), out: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("diagonal"):
+            vi = T.axis.remap("S", [i])
+            out[vi] = a[vi, vi]
+"""
+
+
+def test_a_buffer_that_two_blocks_want_differently_keeps_its_layout():
+    func = prim_func(TWO_READERS)
+    maps = {b.name_hint: m for b, m in suggest_layout_transforms(func, [lambda i, j: (j, i)] * 2).items()}
+    names = {block: [getattr(item, "name", "block") for item in found] for block, found in maps.items()}
+    assert names == {"straight": ["block", "b"], "turned": ["block", "c"]}
+
+
+def test_a_block_that_does_not_write_at_its_iterators_has_no_layout():
+    _, maps = maps_of(STRIDED, lambda i: (i // 2, i % 2))
+    assert maps == {}
+
+
+def test_an_access_at_one_iterator_twice_has_no_layout():
+    _, maps = maps_of(DIAGONAL, lambda i: (i // 2, i % 2))
+    assert [getattr(item, "name", "block") for item in maps["diagonal"]] == ["block", "out"]
+
+
 def test_suggestions_can_be_applied():
     func, maps = maps_of(REDUCED, lambda i, j: (j, i))
     schedule = tir.Schedule(func)
@@ -102,5 +149,5 @@ def test_suggestions_can_be_applied():
     [([], "the kernel writes 1 buffers, found 0 maps"), ([lambda i: (i,)], "out has 2 dimensions, its map takes 1")],
 )
 def test_maps_must_fit_the_outputs(transforms, message):
-    with pytest.raises(DiagnosticError, match=f"E4015.*suggest_layout_transforms: {message}"):
+    with pytest.raises(DiagnosticError, match=f"E4022.*suggest_layout_transforms: {message}"):
         suggest_layout_transforms(prim_func(REDUCED), transforms)

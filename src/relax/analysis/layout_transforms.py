@@ -35,7 +35,7 @@ def suggest_layout_transforms(
     """Return, for each block, index maps of its iterators and of the buffers it accesses; see the module's docstring.
 
     `write_buffer_transforms` holds an index map, or a function of the indices, for each buffer that the kernel writes,
-    in the order of parameters. Raises DiagnosticError (E4015) for maps of another number than buffers, or of other
+    in the order of parameters. Raises DiagnosticError (E4022) for maps of another number than buffers, or of other
     numbers of dimensions.
     """
     known = _of_outputs(func, write_buffer_transforms)
@@ -72,7 +72,7 @@ def _of_outputs(func: PrimFunc, transforms: Sequence[IndexMap | Callable[..., An
 
 
 def _unfit(message: str, func: PrimFunc) -> DiagnosticError:
-    return DiagnosticError(Diagnostic("E4015", f"suggest_layout_transforms: {message}", func.span))
+    return DiagnosticError(Diagnostic("E4022", f"suggest_layout_transforms: {message}", func.span))
 
 
 def _innermost_blocks(func: PrimFunc) -> list[Block]:

@@ -161,6 +161,13 @@ declare(
     "Choose another name, or replace its uses before. `allow_undef=True` ignores variables of other blocks.",
 )
 declare(
+    "E4022",
+    "layouts that do not fit what a kernel writes",
+    "`suggest_layout_transforms` takes an index map for each buffer that the kernel writes, with as many indices as "
+    "the buffer has dimensions.",
+    "Give a map for each output, in the order of parameters.",
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "
