@@ -60,6 +60,32 @@ CASES += [
     conv("conv2d_transpose", (1, 2, 3, 4), (4, 2, 2, 2), strides=2, groups=2, data_layout="NHWC"),
 ]
 
+# Packed layouts: parts of channels, of batch and of a spatial dimension; incomplete parts of a result.
+CASES += [
+    conv("conv2d", (1, 2, 4, 3, 2), (2, 4, 2, 2, 2), data_layout="NCHW2c", kernel_layout="OIHW2o", padding=1),
+    conv(
+        "conv2d",
+        (2, 1, 4, 3, 4),
+        (1, 1, 2, 3, 4, 6),
+        data_layout="NCHW4c",
+        kernel_layout="OIHW4i6o",
+        out_layout="NHWC3c",
+    ),
+    conv("conv2d", (1, 2, 3, 3, 2), (3, 4, 2, 2), data_layout="NCHW2c", strides=2, padding=(1, 0)),
+    conv("conv2d", (1, 4, 3, 3), (6, 2, 2, 2), groups=2, out_layout="NCHW4c"),
+    conv("conv2d", (1, 1, 3, 3, 4), (1, 1, 2, 2, 1, 4), data_layout="NCHW4c", kernel_layout="OIHW1i4o", groups=4),
+    conv("conv2d", (1, 2, 2, 3, 2, 2), (2, 2, 2, 2), data_layout="NCHW2h2n", kernel_layout="OIHW", dilation=(1, 2)),
+    conv("conv2d", (0, 1, 3, 3, 2), (1, 2, 2, 2, 2), data_layout="NCHW2c", kernel_layout="OIHW2o"),
+    conv("conv2d", (1, 0, 3, 3, 2), (1, 0, 2, 2, 2), data_layout="NCHW2c", kernel_layout="OIHW2i"),
+    conv("conv1d", (1, 2, 5, 2), (2, 2, 2, 2, 2), "int32", data_layout="NCW2c", kernel_layout="OIW2o2i", groups=1),
+    conv("conv1d", (1, 5, 1, 2), (2, 2, 2), "float16", data_layout="NWC2c", out_layout="NCW"),
+    conv("conv3d", (1, 1, 2, 3, 2, 2), (1, 1, 2, 2, 1, 2, 2), data_layout="NCDHW2c", kernel_layout="OIDHW2i2o"),
+    conv("conv1d_transpose", (1, 1, 3, 2), (1, 2, 2, 2, 2), data_layout="NCW2c", kernel_layout="IOW2i2o", strides=2),
+    conv("conv2d_transpose", (1, 1, 2, 3, 2), (2, 3, 2, 2), data_layout="NCHW2c", strides=(2, 1), padding=(1, 0)),
+    conv("conv2d_transpose", (1, 2, 2, 2, 2), (2, 1, 2, 2, 2), data_layout="NCHW2c", kernel_layout="IOHW2i", groups=2),
+    conv("conv3d_transpose", (1, 1, 1, 2, 2, 2), (2, 2, 1, 2, 2), data_layout="NCDHW2c"),
+]
+
 WINDOWS: dict[int, list[dict[str, object]]] = {
     1: [
         {"pool_size": 3, "strides": 2, "padding": (1, 0)},
@@ -91,6 +117,32 @@ for op in ("max_pool1d", "avg_pool1d", "lp_pool1d", "max_pool1d_with_indices"):
         Case(f"relax.nn.{op}", [rng.array((1, 2, 0), "float32")], {"pool_size": 2, "padding": 1}),
         Case(f"relax.nn.{op}", [rng.array((0, 2, 3), "float32")], {"pool_size": 2}),
     ]
+
+# Packed layouts.
+for n in (1, 2, 3):
+    name = "DHW"[-n:]
+    windows = {"pool_size": 2, "strides": 2, "padding": 1, "ceil_mode": True}
+    packed = rng.array((1, 2, *SIZES[n], 2), "float32")
+    ops = [f"{kind}_pool{n}d" for kind in ("max", "avg", "lp")]
+    CASES += [Case(f"relax.nn.{op}", [packed], {**windows, "layout": f"NC{name}2c"}) for op in ops]
+    CASES += [
+        Case(f"relax.nn.{op}", [packed], {**windows, "layout": f"NC{name}2c", "out_layout": f"N{name}C4c"})
+        for op in ops[:2]
+    ]
+    CASES += [
+        Case(f"relax.nn.adaptive_avg_pool{n}d", [packed], {"output_size": 2, "layout": f"NC{name}2c"}),
+        Case(f"relax.nn.adaptive_avg_pool{n}d", [packed], {"layout": f"NC{name}2c", "out_layout": f"N{name}C"}),
+    ]
+CASES += [
+    Case("relax.nn.max_pool2d", [rng.array((1, 3, 2, 3, 2), "float32")], {"pool_size": 2, "layout": "NCHW2h"}),
+    Case("relax.nn.avg_pool2d", [rng.array((1, 2, 4, 4, 1), "float32")], {"pool_size": 2, "layout": "NCHW1c"}),
+    Case("relax.nn.max_pool2d", [rng.array((0, 2, 4, 4, 2), "int8")], {"pool_size": 2, "layout": "NCHW2c"}),
+    Case(
+        "relax.nn.adaptive_avg_pool2d",
+        [rng.array((1, 3, 4, 3), "float32")],
+        {"output_size": (2, 3), "out_layout": "NCHW2c"},
+    ),
+]
 
 EQUALS = np.array([[[1, 1, 0, np.nan, 2, 3, 3, -np.inf, -np.inf]]], "float32")
 CASES += [

@@ -239,7 +239,7 @@ def test_operands_in_layouts():
     assert conv.in_layouts(["NHWC"], [TensorStructInfo(None, "float32"), infos[1]]) is None
 
 
-@pytest.mark.parametrize("layouts", [["NHW"], ["NHWC", "OIHWK"], ["NCHW4c"], ["NHWC", "OHWI", "NCHW", "N"]])
+@pytest.mark.parametrize("layouts", [["NHW"], ["NHWC", "OIHWK"], ["NCHW4d"], ["NHWC", "OHWI", "NCHW", "N"]])
 def test_layouts_that_a_convolution_does_not_have(layouts):
     x, w = (Var("x", TensorStructInfo(dims, "float32")) for dims in ((1, 3, 8, 8), (4, 3, 3, 3)))
     with pytest.raises(OperatorError):

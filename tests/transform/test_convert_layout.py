@@ -9,7 +9,9 @@ import relax
 from relax.ir import DiagnosticError
 from relax.script import ir as I
 from relax.script import relax as R
+from relax.script import tir as T
 from relax.transform import ConvertLayout, DeadCodeElimination, FoldConstant, Sequential
+from support import machine, main
 
 NHWC = {"relax.nn.conv2d": ["NHWC", "OHWI"]}
 
@@ -299,7 +301,253 @@ def test_wrong_layouts():
     assert "ConvertLayout: there is no operator 'relax.nn.conv2'" in str(error.value)
     assert "did you mean 'relax.nn.conv2d'" in str(error.value)
     with pytest.raises(DiagnosticError) as error:
-        ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o4i"]})(Two)
+        ConvertLayout({"relax.nn.conv2d": ["NCHWc", "OIHW4o4i"]})(Two)
     assert "E4009" in str(error.value)
     assert "test_convert_layout.py" in str(error.value)
-    assert "packed layouts are not computed in" in str(error.value)
+    assert "data_layout must be a permutation of 'NCHW', of which parts may be split off" in str(error.value)
+    with pytest.raises(DiagnosticError, match="takes one layout, a permutation of 'NCHW', found NCHW4c"):
+        ConvertLayout({"relax.image.resize2d": ["NCHW4c"]})(main(RESIZE, 'x: R.Tensor((1, 4, 6, 6), "float32")'))
+
+
+RESIZE = """
+with R.dataflow():
+    gv = R.image.resize2d(x, (3, 3))
+    R.output(gv)
+return gv
+"""
+
+
+# --------------------------------------------------------------------------------------- packed layouts
+
+PACKED = {"relax.nn.conv2d": ["NCHW4c", "OIHW4i4o"]}
+
+
+def test_packed_layouts_between_convolutions(check):
+    """Element-wise operators, pools, concatenations and splits stay packed; one transformation is left at each edge."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 8, "h", 8), "float32"),
+            w: R.Tensor((8, 8, 3, 3), "float32"),
+            b: R.Tensor((8, 1, 1), "float32"),
+        ):
+            with R.dataflow():
+                lv = R.nn.conv2d(x, w, padding=1)
+                lv1 = R.nn.relu(R.add(lv, b))
+                lv2 = R.multiply(lv1, R.const(2, "float32"))
+                lv3 = R.nn.max_pool2d(lv2, (2, 2))
+                joined = R.concat((lv3, lv3), axis=1)
+                parts = R.split(joined, 2, axis=1)
+                lv4 = R.nn.conv2d(parts[1], w)
+                gv = R.nn.adaptive_avg_pool2d(lv4, (2, 2))
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            x: R.Tensor(("n", 8, "h", 8), "float32"),
+            w: R.Tensor((8, 8, 3, 3), "float32"),
+            b: R.Tensor((8, 1, 1), "float32"),
+        ):
+            with R.dataflow():
+                x1 = R.layout_transform(x, lambda n, c, h, w: (n, c // 4, h, w, c % 4))
+                w1 = R.layout_transform(w, lambda o, i, h, w: (o // 4, i // 4, h, w, i % 4, o % 4))
+                lv = R.nn.conv2d(x1, w1, padding=1, data_layout="NCHW4c", kernel_layout="OIHW4i4o")
+                b1 = R.expand_dims(b, axis=[0])
+                b2 = R.layout_transform(b1, lambda n, c, h, w: (n, c // 4, h, w, c % 4))
+                added = R.add(lv, b2)
+                lv1 = R.nn.relu(added)
+                lv2 = R.multiply(lv1, R.const(2, "float32"))
+                lv3 = R.nn.max_pool2d(lv2, (2, 2), layout="NCHW4c")
+                joined = R.concat((lv3, lv3), axis=1)
+                parts = R.split(joined, 2, axis=1)
+                second = parts[1]
+                lv4 = R.nn.conv2d(second, w1, data_layout="NCHW4c", kernel_layout="OIHW4i4o")
+                pooled = R.nn.adaptive_avg_pool2d(lv4, (2, 2), layout="NCHW4c")
+                gv = R.layout_transform(pooled, lambda n, c, h, w, p: (n, c * 4 + p, h, w))
+                R.output(gv)
+            return gv
+
+    after = check(ConvertLayout(PACKED), Before, Expected)
+    for n in (0, 1, 2):
+        same_results(Before, after, (n, 8, 5, 8), (8, 8, 3, 3), (8, 1, 1))
+
+
+def test_what_needs_whole_channels_gets_the_original():
+    """Reductions, batch norm, softmax, cuts, and operands whose channels are no multiple of a part."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            x: R.Tensor((2, 4, 6, 6), "float32"), w: R.Tensor((4, 4, 1, 1), "float32"), v: R.Tensor((4,), "float32")
+        ):
+            with R.dataflow():
+                lv = R.nn.conv2d(x, w)
+                total = R.sum(lv, axis=[1])
+                soft = R.nn.softmax(lv, axis=1)
+                norm = R.nn.batch_norm(lv, v, v, v, v, axis=1)[0]
+                cut = R.strided_slice(lv, axes=[1], begin=[1], end=[3])
+                rows = R.add(lv, R.strided_slice(x, axes=[0, 1], begin=[0, 0], end=[1, 1]))
+                turned = R.permute_dims(lv, axes=[0, 2, 3, 1])
+                halves = R.split(lv, [2], axis=1)
+                R.output(total, soft, norm, cut, rows, turned, halves)
+            return (total, soft, norm, cut, rows, turned, halves[0])
+
+    after = ConvertLayout(PACKED)(Before)
+    assert str(after).count("R.layout_transform(") == 3  # of data, of kernel, of the result
+    assert str(after).count("NCHW4c") == 1
+    same_results(Before, after, (2, 4, 6, 6), (4, 4, 1, 1), (4,))
+
+
+@pytest.mark.parametrize(
+    "layouts, data, kernel",
+    [
+        (["NCHW4c", "OIHW4i4o"], (1, 6, 4, 4), (8, 6, 1, 1)),  # data channels
+        (["NCHW4c", "OIHW4o"], (1, 8, 4, 4), (6, 8, 1, 1)),  # kernel channels
+        (["NCHW4c", "OIHW"], (1, 8, 4, 4), (6, 8, 1, 1)),  # the result's alone
+        (["NCHW4c", "OIHW4o"], (1, "c", 4, 4), (8, "c", 1, 1)),  # not proved
+        (["NCHW4h", "OIHW"], (1, 8, 4, 4), (8, 8, 2, 1)),  # a spatial dimension, of 3 in the result
+    ],
+)
+def test_channels_that_the_parts_do_not_divide(layouts, data, kernel, check):
+    """The convolution stays as it was."""
+    params = f'x: R.Tensor({data}, "float32"), w: R.Tensor({kernel}, "float32")'
+    before = main(
+        """
+        with R.dataflow():
+            gv = R.nn.conv2d(x, w)
+            R.output(gv)
+        return gv
+        """,
+        params,
+    )
+    check(ConvertLayout({"relax.nn.conv2d": layouts}), before)
+
+
+def test_symbolic_channels_that_the_parts_divide(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n", "c * 4", 6, 6), "float32"), w: R.Tensor(("o * 4", "c * 4", 3, 3), "float32"),
+                 s: R.Shape(["c", "o"])):  # fmt: skip
+            with R.dataflow():
+                lv = R.nn.conv2d(x, w)
+                gv = R.exp(lv)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n", "c * 4", 6, 6), "float32"), w: R.Tensor(("o * 4", "c * 4", 3, 3), "float32"),
+                 s: R.Shape(["c", "o"])):  # fmt: skip
+            with R.dataflow():
+                x1 = R.layout_transform(x, lambda n, c, h, w: (n, c // 4, h, w, c % 4))
+                w1 = R.layout_transform(w, lambda o, i, h, w: (o // 4, i // 4, h, w, i % 4, o % 4))
+                lv = R.nn.conv2d(x1, w1, data_layout="NCHW4c", kernel_layout="OIHW4i4o")
+                lv1 = R.exp(lv)
+                gv = R.layout_transform(lv1, lambda n, c, h, w, p: (n, c * 4 + p, h, w))
+                R.output(gv)
+            return gv
+
+    after = check(ConvertLayout(PACKED), Before, Expected)
+    for c, o in ((1, 2), (0, 1), (1, 0)):
+        args = np.ones((2, 4 * c, 6, 6), "float32"), np.ones((4 * o, 4 * c, 3, 3), "float32"), relax.ShapeTuple((c, o))
+        wanted, got = (relax.interpret(mod, "main", *args).numpy() for mod in (Before, after))
+        np.testing.assert_allclose(got, wanted)
+
+
+def test_match_casts_of_packed_tensors(check):
+    """A cast is passed if the parts divide what it states; one that binds the channels gets the original."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 4, 6, 6), "float32"), w: R.Tensor((8, 4, 3, 3), "float32")):
+            n, c = T.int64(), T.int64()
+            with R.dataflow():
+                lv = R.nn.conv2d(x, w)
+                lv1 = R.match_cast(lv, R.Tensor((n, 8, 4, 4), "float32"))
+                gv = R.nn.relu(lv1)
+                lv2 = R.match_cast(lv, R.Tensor((2, c, 4, 4), "float32"))
+                gv1 = R.nn.relu(lv2)
+                R.output(gv, gv1)
+            return (gv, gv1)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2, 4, 6, 6), "float32"), w: R.Tensor((8, 4, 3, 3), "float32")):
+            n, c = T.int64(), T.int64()
+            with R.dataflow():
+                x1 = R.layout_transform(x, lambda n, c, h, w: (n, c // 4, h, w, c % 4))
+                w1 = R.layout_transform(w, lambda o, i, h, w: (o // 4, i // 4, h, w, i % 4, o % 4))
+                lv = R.nn.conv2d(x1, w1, data_layout="NCHW4c", kernel_layout="OIHW4i4o")
+                lv1 = R.match_cast(lv, R.Tensor((n, 2, 4, 4, 4), "float32"))
+                gv2 = R.nn.relu(lv1)
+                gv = R.layout_transform(gv2, lambda n, c, h, w, p: (n, c * 4 + p, h, w))
+                back = R.layout_transform(lv, lambda n, c, h, w, p: (n, c * 4 + p, h, w))
+                lv2 = R.match_cast(back, R.Tensor((2, c, 4, 4), "float32"))
+                gv1 = R.nn.relu(lv2)
+                R.output(gv, gv1)
+            return (gv, gv1)
+
+    after = check(ConvertLayout(PACKED), Before, Expected)
+    same_results(Before, after, (2, 4, 6, 6), (8, 4, 3, 3))
+
+
+@pytest.mark.parametrize(
+    "name, layouts, attrs, shapes",
+    [
+        ("conv1d", ["NCW4c", "OIW4i4o"], {}, [(2, 4, 6), (4, 4, 3)]),
+        ("conv3d", ["NCDHW2c", "OIDHW2i2o", "NDHWC2c"], {}, [(1, 2, 3, 3, 3), (2, 2, 2, 2, 2)]),
+        ("conv2d", ["NHWC4c", "OIHW1i4o"], {"groups": 4}, [(2, 4, 5, 5), (4, 1, 2, 2)]),
+        ("conv2d_transpose", ["NCHW2c", "IOHW2i2o"], {"strides": 2}, [(1, 4, 3, 3), (4, 2, 2, 2)]),
+        ("conv2d", ["NCHW4c", "OIHW4o", "NHWC"], {}, [(2, 4, 5, 5), (4, 4, 2, 2)]),
+        ("max_pool2d", ["NCHW4c"], {"pool_size": 2}, [(2, 8, 4, 4)]),
+        ("avg_pool2d", ["NCHW4c", "NHWC8c"], {"pool_size": 2}, [(2, 8, 4, 4)]),
+        ("adaptive_avg_pool2d", ["NHWC2c"], {"output_size": 2}, [(2, 4, 5, 4)]),
+    ],
+)
+def test_packed_layouts_of_other_operators(name, layouts, attrs, shapes):
+    bb = relax.BlockBuilder()
+    params = [relax.Var(f"x{i}", relax.TensorStructInfo(shape, "float32")) for i, shape in enumerate(shapes)]
+    with bb.function("main", params):
+        with bb.dataflow():
+            gv = bb.emit_output(getattr(relax.op.nn, name)(*params, **attrs))
+        bb.emit_func_output(gv)
+    before = bb.get()
+    after = ConvertLayout({f"relax.nn.{name}": layouts})(before)
+    assert f'layout="{layouts[0]}"' in str(after)
+    same_results(before, after, *shapes)
+    args = [np.ones(shape, "float32") for shape in shapes]
+    wanted = relax.interpret(before, "main", *args).numpy()
+    np.testing.assert_allclose(machine(after)["main"](*args).numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_from_one_packed_layout_to_another():
+    """A pool asks for parts of another size than those of the convolution; a packed program is only permuted."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 8, 6, 6), "float32"), w: R.Tensor((8, 8, 1, 1), "float32")):
+            with R.dataflow():
+                lv = R.nn.conv2d(x, w)
+                gv = R.nn.max_pool2d(lv, (2, 2))
+                R.output(gv)
+            return gv
+
+    after = ConvertLayout({**PACKED, "relax.nn.max_pool2d": ["NHWC2c"]})(Before)
+    assert after.script().count("R.layout_transform(") == 4  # of data and kernel, between the two, of the result
+    same_results(Before, after, (2, 8, 6, 6), (8, 8, 1, 1))
+    packed = ConvertLayout(PACKED)(Before)
+    again = ConvertLayout({"relax.nn.conv2d": ["NHWC4c", "OIHW4i4o"]})(packed)
+    assert "R.permute_dims(lv, axes=[0, 2, 3, 1, 4])" in again.script()
+    same_results(Before, again, (2, 8, 6, 6), (8, 8, 1, 1))
+    assert ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})(packed)["main"] is packed["main"]

@@ -38,7 +38,7 @@ from ..target import Target
 from .attributes import AttributeValueError
 from .dims import collect_checks, normalize_axis
 from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, UnknownSizeError, diagnose
-from .facts import Axes, Exactness, MixedPrecision, Permuted, pointwise
+from .facts import Axes, Exactness, MixedPrecision, Order, Permuted, pointwise, pointwise_blocked
 from .known import DEFERRED, known_struct_info, remember
 from .operands import ANY, DTYPE_CLASSES, KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
 
@@ -208,6 +208,13 @@ class Operator(Node):
         dimensions or the operands' ranks are unknown.
         """
         return pointwise(self, axes, infos) if self.elementwise else None
+
+    def blocked(self, order: Order, infos: Sequence[StructInfo]) -> Permuted | None:
+        """Return an equivalent call as `permuted`, with dimensions split by `order` as in a packed layout (NCHW16c).
+
+        Default: None unless the operator is element-wise. None, too, if a size may be no multiple of the parts.
+        """
+        return pointwise_blocked(self, order, infos) if self.elementwise else None
 
     def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
         """Return an equivalent call with operands in `layouts` (such as "NHWC"); an extra last one is the result's.

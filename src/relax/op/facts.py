@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -9,8 +10,9 @@ from typing import Protocol
 
 from ..expr import Call, PrimValue, Tuple
 from ..ir import DataType, RelaxExpr, Span, StructInfo
-from ..prim import PrimExpr
+from ..prim import PrimExpr, const
 from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from ..tir.layout import is_divisible
 
 
 class Exactness(Enum):
@@ -49,6 +51,21 @@ Axes = tuple[int, ...]
 """A permutation: dimension d of the permuted tensor is dimension axes[d] of the tensor."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """Inner part of a dimension that is split: the index along dimension `axis`, modulo `size`."""
+
+    axis: int
+    size: int
+
+
+Order = tuple[int | Part, ...]
+"""A permutation that may split dimensions, as a packed layout (NCHW4c: ``(0, 1, 2, 3, Part(1, 4))``) does.
+
+The number of a dimension with parts is its index divided by their sizes; of several parts, the last is the innermost.
+"""
+
+
 class Caller(Protocol):
     """Part of the Operator interface that a permuted call uses."""
 
@@ -66,12 +83,38 @@ class Permuted:
     For ``y = op(x0, x1)``: ``permute(y, results[0]) = operator(permute(x0, operands[0]), permute(x1, operands[1]))``.
     None keeps the dimension order of an operand or result; an expression replaces the operand (axes, sizes). A tensor
     of fewer dimensions than its axes gets leading dimensions of size 1 before it is permuted. Axes of an operand that
-    is a tuple are those of each tensor in it.
+    is a tuple are those of each tensor in it. Orders that split dimensions are for sizes that they divide (`fits`).
     """
 
     operator: Caller
-    operands: tuple[Axes | RelaxExpr | None, ...]
-    results: tuple[Axes | None, ...]
+    operands: tuple[Order | RelaxExpr | None, ...]
+    results: tuple[Order | None, ...]
+
+
+def is_packed(order: Order) -> bool:
+    """True if an order splits a dimension."""
+    return any(isinstance(entry, Part) for entry in order)
+
+
+def rank_of(order: Order) -> int:
+    """Number of dimensions of the tensor to which an order applies."""
+    return sum(not isinstance(entry, Part) for entry in order)
+
+
+def part_of(order: Order, axis: int) -> int:
+    """Product of the sizes of a dimension's parts."""
+    return math.prod(entry.size for entry in order if isinstance(entry, Part) and entry.axis == axis)
+
+
+def fits(info: StructInfo, order: Order) -> bool:
+    """True if the sizes of a tensor are proved to be multiples of the parts; leading dimensions that it lacks are 1."""
+    if not is_packed(order):
+        return True
+    if not isinstance(info, TensorStructInfo) or info.dims is None:
+        return False
+    missing = rank_of(order) - info.ndim
+    sizes = [*[const(1, "int64")] * missing, *info.dims]
+    return all(is_divisible(size, part_of(order, axis)) for axis, size in enumerate(sizes))
 
 
 def pointwise(operator: Caller, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
@@ -81,6 +124,21 @@ def pointwise(operator: Caller, axes: Axes, infos: Sequence[StructInfo]) -> Perm
     if not supported or -1 in ranks or max(ranks, default=0) != len(axes):
         return None
     return Permuted(operator, tuple(trailing(axes, rank) for rank in ranks), (axes,))
+
+
+def pointwise_blocked(operator: Caller, order: Order, infos: Sequence[StructInfo]) -> Permuted | None:
+    """Permute an element-wise operator by an order that splits dimensions; None unless every tensor that is no scalar
+    has sizes which the parts divide.
+    """
+    tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
+    supported = all(isinstance(info, TensorStructInfo | PrimStructInfo) for info in infos)
+    ranks = [info.ndim for info in tensors]
+    if not supported or -1 in ranks or max(ranks, default=0) != rank_of(order):
+        return None
+    if not all(info.ndim == 0 or fits(info, order) for info in tensors):
+        return None
+    scalar = [not isinstance(info, TensorStructInfo) or info.ndim == 0 for info in infos]
+    return Permuted(operator, tuple(None if alone else order for alone in scalar), (order,))
 
 
 def trailing(axes: Axes, rank: int) -> Axes | None:
@@ -114,9 +172,9 @@ def with_new(axes: Axes, inserted: Sequence[int]) -> Axes:
     return tuple(index if index in inserted else old[next(moved)] for index in range(ndim))
 
 
-def moved_axis(axis: int, axes: Axes) -> int:
-    """Index of `axis` among the permuted dimensions; `axis` may be negative."""
-    return axes.index(axis % len(axes))
+def moved_axis(axis: int, axes: Order) -> int:
+    """Index of `axis` (the outer part, if it is split) among the permuted dimensions; `axis` may be negative."""
+    return axes.index(axis % rank_of(axes))
 
 
 def without(axes: Axes, dropped: Iterable[int]) -> Axes:
@@ -126,12 +184,12 @@ def without(axes: Axes, dropped: Iterable[int]) -> Axes:
     return tuple(kept.index(axis) for axis in axes if axis not in gone)
 
 
-def has_rank(infos: Sequence[StructInfo], axes: Axes) -> bool:
-    """True if the first operand is a tensor whose rank is the number of `axes`."""
-    return bool(infos) and isinstance(infos[0], TensorStructInfo) and infos[0].ndim == len(axes)
+def has_rank(infos: Sequence[StructInfo], axes: Order) -> bool:
+    """True if the first operand is a tensor of the rank to which `axes` apply."""
+    return bool(infos) and isinstance(infos[0], TensorStructInfo) and infos[0].ndim == rank_of(axes)
 
 
-def have_rank(infos: Sequence[StructInfo], axes: Axes) -> bool:
-    """True if the first operand is a tuple of tensors whose rank is the number of `axes`."""
+def have_rank(infos: Sequence[StructInfo], axes: Order) -> bool:
+    """True if the first operand is a tuple of tensors of the rank to which `axes` apply."""
     fields = infos[0].fields if infos and isinstance(infos[0], TupleStructInfo) else ()
     return bool(fields) and all(has_rank([field], axes) for field in fields)

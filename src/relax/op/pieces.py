@@ -19,7 +19,20 @@ from ..topi.slicing import section_slices, slice_of
 from .base import Gradients, Term
 from .dims import check_later, normalize_axes, normalize_axis, require_same_dim, same_dtype, tensor
 from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
-from .facts import Axes, Permuted, has_rank, have_rank, moved_axis, scalars_of, tuple_of, with_new
+from .facts import (
+    Axes,
+    Order,
+    Permuted,
+    fits,
+    has_rank,
+    have_rank,
+    moved_axis,
+    part_of,
+    rank_of,
+    scalars_of,
+    tuple_of,
+    with_new,
+)
 from .gradients import apply, dims_of, is_float, reshaped, tensor_info
 from .known import known_struct_info
 from .operator import Array, operator
@@ -111,6 +124,12 @@ class Concat(Move):
         if not have_rank(infos, axes) or not axes:
             return None
         return Permuted(Concat(moved_axis(self.axis or 0, axes)), (axes,), (axes,))
+
+    def blocked(self, order: Order, infos: Sequence[StructInfo]) -> Permuted | None:
+        tensors = infos[0].fields if isinstance(infos[0], TupleStructInfo) else ()
+        if not have_rank(infos, order) or not all(fits(field, order) for field in tensors):
+            return None
+        return Permuted(Concat(moved_axis(self.axis or 0, order)), (order,), (order,))
 
 
 def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:
@@ -209,6 +228,20 @@ class Split(Move):
         cut = self.indices_or_sections
         count = cut if isinstance(cut, int) else len(cut) + 1
         return Permuted(Split(cut, moved_axis(self.axis, axes)), (axes,), (axes,) * count)
+
+    def blocked(self, order: Order, infos: Sequence[StructInfo]) -> Permuted | None:
+        x = infos[0]
+        if not isinstance(x, TensorStructInfo) or not has_rank(infos, order):
+            return None
+        pieces = self.infer(x).fields
+        if not all(fits(info, order) for info in (x, *pieces)):
+            return None
+        cut, factor = self.indices_or_sections, part_of(order, self.axis % rank_of(order))
+        if not isinstance(cut, int):
+            if any(index % factor for index in cut):
+                return None
+            cut = tuple(index // factor for index in cut)
+        return Permuted(Split(cut, moved_axis(self.axis, order)), (order,), (order,) * len(pieces))
 
 
 @operator("relax.strided_slice")

@@ -27,6 +27,7 @@ class PoolBackward(Pool):
 
     takes: ClassVar[tuple[str, ...]] = ("float",)
     spatial = "HW"
+    packs: ClassVar[bool] = False
 
     pool_size: tuple[int, ...] = (1,)
     strides: tuple[int, ...] = (1,)

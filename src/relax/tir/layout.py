@@ -8,12 +8,13 @@ OIHW4i16o   both O and I are split
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, final
 
 from ..ir import DataType
-from ..prim import IntImm, PrimExpr, Var, const, dimensions, intrin, simplify
+from ..prim import IntImm, PrimExpr, Var, const, dimensions, intrin, is_const, simplify
 from .index_map import IndexMap
 
 _AXIS: Final = re.compile(r"([A-Z])|([0-9]+)([a-z])")
@@ -104,6 +105,65 @@ class Layout:
     def _is_part(self, index: int) -> bool:
         return self._axes[index].size is not None
 
+    @property
+    def plain(self) -> str:
+        """Name of the layout without parts: NCHW of NCHW16c."""
+        return "".join(axis.name for axis in self._axes if axis.size is None)
+
+    @property
+    def is_packed(self) -> bool:
+        """True if a dimension is split."""
+        return any(axis.size is not None for axis in self._axes)
+
+    @property
+    def axis_names(self) -> tuple[str, ...]:
+        """Text of each axis: a letter, or an inner part with its size ("16c")."""
+        return tuple(f"{axis.size or ''}{axis.name}" for axis in self._axes)
+
+    @property
+    def part_sizes(self) -> dict[int, int]:
+        """Size of each inner part, by index."""
+        return {index: axis.size for index, axis in enumerate(self._axes) if axis.size is not None}
+
+    def joined(self, index: Sequence[Any]) -> dict[str, Any]:
+        """Convert an index of this layout to one of whole dimensions, by letter."""
+        result: dict[str, Any] = {}
+        for dimension in self.plain:
+            (first, _), *parts = self.sizes_of(dimension)
+            result[dimension] = index[first]
+            for d, size in parts:
+                result[dimension] = result[dimension] * size + index[d]
+        return result
+
+    def split(self, whole: Mapping[str, Any]) -> list[Any]:
+        """Convert an index of whole dimensions, by letter, to one of this layout."""
+        result: dict[int, Any] = {}
+        for dimension in self.plain:
+            rest = whole[dimension]
+            (first, _), *parts = self.sizes_of(dimension)
+            for d, size in reversed(parts):
+                result[d], rest = rest % size, rest // size
+            result[first] = rest
+        return [result[d] for d in range(len(self))]
+
+    def extents(self, shape: Sequence[Any]) -> dict[str, Any]:
+        """Return the size of each whole dimension, by letter, of a tensor with this layout."""
+        result: dict[str, Any] = {}
+        for dimension in self.plain:
+            size, factor = shape[self.index_of(dimension)], self.factor_of(dimension)
+            result[dimension] = size if factor < 2 else simplify(size * factor)
+        return result
+
+    def shape(self, extents: Mapping[str, Any]) -> list[PrimExpr]:
+        """Return the shape of a tensor with this layout, whose whole dimensions have the sizes `extents`; the last part
+        of a dimension may be filled incompletely.
+        """
+        result: dict[int, PrimExpr] = {index: const(size, "int64") for index, size in self.part_sizes.items()}
+        for dimension in self.plain:
+            extent, factor = extents[dimension], self.factor_of(dimension)
+            result[self.index_of(dimension)] = extent if factor < 2 else _parts(extent, factor)
+        return [result[index] for index in range(len(self))]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and (self.name, self.dtype) == (other.name, other.dtype)
 
@@ -178,6 +238,22 @@ class BijectiveLayout:
 def layout(layout_str: str | Layout, dtype: str = "int32") -> Layout:
     """Parse a layout such as ``NCHW16c``; a Layout is returned unchanged."""
     return layout_str if isinstance(layout_str, Layout) else Layout(layout_str, dtype)
+
+
+@lru_cache(maxsize=256)
+def parsed(name: str) -> Layout:
+    """Return the layout of a name, cached."""
+    return Layout(name, "int64")
+
+
+def is_divisible(size: PrimExpr, factor: int) -> bool:
+    """True if a size is proved to be a multiple of `factor`."""
+    return factor == 1 or is_const(simplify(size % factor), 0)
+
+
+def _parts(extent: PrimExpr, factor: int) -> PrimExpr:
+    """Number of parts of `factor` elements that hold `extent` elements."""
+    return simplify(extent // factor if is_divisible(extent, factor) else intrin.ceildiv(extent, factor))
 
 
 def bijective_layout(src_layout: str | Layout, dst_layout: str | Layout) -> BijectiveLayout:

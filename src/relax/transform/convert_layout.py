@@ -19,6 +19,11 @@ and through match_casts; where they cannot, the operand is transposed back. Tran
 through, so that one may cancel another. FoldConstant transposes weights that are constants; DeadCodeElimination drops
 transposes that lost their users.
 
+Layouts may be packed, ``{"relax.nn.conv2d": ["NCHW16c", "OIHW16i16o"]}``: operands and results are then converted by
+`R.layout_transform`. Element-wise operators, pools, concatenations and splits follow a packed operand
+(`Operator.blocked`); others get it back. A convolution stays as it is unless all sizes that its layouts split are
+proved to be multiples of the parts.
+
 The values of a dataflow block visible outside keep their layout, and so does everything outside of dataflow blocks: see
 ConvertToDataflow. A call stays as it is if the ranks of its operands are not known, or if its variable is annotated
 with more than its value tells.
@@ -37,10 +42,14 @@ from ..info.relations import is_base_of
 from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, StructInfo
 from ..op import Operator, operator_of
 from ..op.errors import OperatorError, Shown, diagnose
-from ..op.facts import Axes, Permuted
+from ..op.facts import Axes, Order, Part, Permuted, fits, is_packed, part_of, rank_of
+from ..op.layout import LayoutTransform
 from ..op.shapes import ExpandDims, PermuteDims
+from ..prim import PrimExpr, const, simplify
 from ..rewrite import Rewriter, bindings_in
 from ..struct_info import TensorStructInfo, TupleStructInfo
+from ..tir.layout import Layout as TensorLayout
+from ..tir.layout import bijective_layout
 from .decorators import module_pass
 
 DesiredLayouts = Mapping[str, Sequence[str]]
@@ -72,12 +81,12 @@ def inverse(axes: Axes) -> Axes:
     return tuple(axes.index(axis) for axis in range(len(axes)))
 
 
-def after(first: Axes, second: Axes) -> Axes:
+def after(first: Axes, second: Order) -> Order:
     """The permutation by `first`, then by `second`."""
-    return tuple(first[axis] for axis in second)
+    return tuple(Part(first[e.axis], e.size) if isinstance(e, Part) else first[e] for e in second)
 
 
-def is_identity(axes: Axes) -> bool:
+def is_identity(axes: Order) -> bool:
     """True if a permutation leaves all dimensions where they are."""
     return axes == tuple(range(len(axes)))
 
@@ -86,9 +95,9 @@ def is_identity(axes: Axes) -> bool:
 class Permutations:
     """A tensor of the program, with the dimension orders in which it is available."""
 
-    axes: Axes
+    axes: Order
     """Dimension order in which it was computed: dimension d is dimension axes[d] of the original."""
-    at_hand: dict[Axes, RelaxExpr]
+    at_hand: dict[Order, RelaxExpr]
     """Available values by dimension order: variables, constants, or projections."""
 
 
@@ -191,14 +200,15 @@ class _Layouts(Rewriter):
             or is_identity(layout.axes)
             or not isinstance(binding.var, DataflowVar)
             or not isinstance(info, TensorStructInfo)
-            or info.ndim != len(layout.axes)
+            or info.ndim != rank_of(layout.axes)
             or not isinstance(info.shape, ShapeExpr | None)
+            or not fits(info, layout.axes)
         ):
             super().match_cast(binding)
             return
         moved = cast(TensorStructInfo, self.info(info))
         if moved.dims is not None:
-            moved = moved.replace(shape=ShapeExpr([moved.dims[axis] for axis in layout.axes]))
+            moved = TensorStructInfo(ShapeExpr(_sizes(moved.dims, layout.axes)), moved.dtype, moved.vdevice)
         var = self.builder.match_cast(self._in_order(layout, layout.axes), moved, binding.var.name_hint)
         self.layouts[binding.var] = Permutations(layout.axes, {layout.axes: var})
 
@@ -226,7 +236,7 @@ class _Layouts(Rewriter):
             return Tuple([self._original(field) for field in layout])
         return self._in_order(layout, _program_order(layout))
 
-    def _in_order(self, layout: Permutations, axes: Axes) -> RelaxExpr:
+    def _in_order(self, layout: Permutations, axes: Order) -> RelaxExpr:
         """Return the value in a dimension order, emitting a transpose if it is not available."""
         if axes not in layout.at_hand:
             layout.at_hand[axes] = self.builder.emit(_transpose(layout, axes))
@@ -234,7 +244,7 @@ class _Layouts(Rewriter):
             layout.at_hand[axes] = self.builder.emit(layout.at_hand[axes])
         return layout.at_hand[axes]
 
-    def _operand(self, arg: RelaxExpr, order: Axes | RelaxExpr | None) -> RelaxExpr:
+    def _operand(self, arg: RelaxExpr, order: Order | RelaxExpr | None) -> RelaxExpr:
         """An operand as a rule of permutation asks for it."""
         if isinstance(order, RelaxExpr):
             return order
@@ -242,13 +252,14 @@ class _Layouts(Rewriter):
             return self.rewrite(arg)
         return self._permuted(self._layout(arg), order)
 
-    def _permuted(self, layout: Layout, axes: Axes) -> RelaxExpr:
+    def _permuted(self, layout: Layout, axes: Order) -> RelaxExpr:
         if isinstance(layout, tuple):
             return Tuple([self._permuted(field, axes) for field in layout])
-        missing = len(axes) - len(layout.axes)
+        missing = rank_of(axes) - rank_of(layout.axes)
         if missing:
             lifted = self.builder.emit(ExpandDims(tuple(range(missing))).call(self._original(layout)))
-            return self.builder.emit(PermuteDims(axes).call(lifted)) if not is_identity(axes) else lifted
+            plain = tuple(range(rank_of(axes)))
+            return self.builder.emit(_moved(lifted, plain, axes)) if not is_identity(axes) else lifted
         return self._in_order(layout, axes)
 
     # -- calls
@@ -299,12 +310,12 @@ class _Layouts(Rewriter):
         for arg in call.args:
             for leaf in arg.fields if isinstance(arg, Tuple) else (arg,):
                 order = self._moved_order(leaf)
-                rule = None if order is None else operator.permuted(order, infos)
+                rule = None if order is None else _following(operator, order, infos)
                 if rule is not None:
                     return rule
         return None
 
-    def _moved_order(self, arg: RelaxExpr) -> Axes | None:
+    def _moved_order(self, arg: RelaxExpr) -> Order | None:
         """The order in which an operand was computed, if it is not that of the program."""
         layout = self.layouts.get(arg) if isinstance(arg, Var) else None
         fields = layout if isinstance(layout, tuple) else (layout,)
@@ -312,6 +323,13 @@ class _Layouts(Rewriter):
             if isinstance(field, Permutations) and not is_identity(field.axes):
                 return field.axes
         return None
+
+
+def _following(operator: Operator, order: Order, infos: Sequence[StructInfo]) -> Permuted | None:
+    """The rule by which an operator follows an operand in an order; None if it needs that of the program."""
+    if is_packed(order):
+        return operator.blocked(order, infos)
+    return operator.permuted(tuple(e for e in order if not isinstance(e, Part)), infos)
 
 
 def _is_as_before(rule: Permuted) -> bool:
@@ -339,9 +357,32 @@ def _is_moved(layout: Layout) -> bool:
 
 def _program_order(layout: Layout) -> Axes:
     """The order of dimensions in the program."""
-    return tuple(range(len(layout.axes))) if isinstance(layout, Permutations) else ()
+    return tuple(range(rank_of(layout.axes))) if isinstance(layout, Permutations) else ()
 
 
-def _transpose(layout: Permutations, axes: Axes) -> Call:
-    """The transpose that brings a tensor from the order in which it was computed to another."""
-    return PermuteDims(after(inverse(layout.axes), axes)).call(layout.at_hand[layout.axes])
+def _sizes(dims: Sequence[PrimExpr], order: Order) -> list[PrimExpr]:
+    """Dimensions of a tensor in an order; sizes are multiples of the parts."""
+    return [
+        const(e.size, "int64") if isinstance(e, Part) else simplify(dims[e] // max(part_of(order, e), 1)) for e in order
+    ]
+
+
+def _transpose(layout: Permutations, axes: Order) -> Call:
+    """The call that brings a tensor from the order in which it was computed to another."""
+    return _moved(layout.at_hand[layout.axes], layout.axes, axes)
+
+
+def _moved(value: RelaxExpr, old: Order, new: Order) -> Call:
+    """A call that brings a tensor from one order to another: a transpose, or a transformation that splits dimensions
+    or joins their parts.
+    """
+    if set(old) == set(new):
+        return PermuteDims(tuple(map(old.index, new))).call(value)
+    way = bijective_layout(_as_layout(old), _as_layout(new))
+    return LayoutTransform(way.to_index_map()).call(value)
+
+
+def _as_layout(order: Order) -> TensorLayout:
+    """Layout whose letters are the dimensions of the program: A, B, …"""
+    names = [f"{e.size}{chr(ord('a') + e.axis)}" if isinstance(e, Part) else chr(ord("A") + e) for e in order]
+    return TensorLayout("".join(names), "int64")

@@ -311,6 +311,8 @@ class _Integers(KnownValues):
         info = call.struct_info_
         if not isinstance(info, TensorStructInfo) or info.dtype != "float32" or info.ndim < 2:
             return call
+        if isinstance(operator, Convolution) and operator.is_packed:
+            return call
         if isinstance(operator, Matmul):
             channels, axis = -1, -1
         else:
@@ -380,7 +382,11 @@ def _centred(data: _Data) -> RelaxExpr:
 
 
 def _fills(operator: MaxPool) -> bool:
-    """True if each pooling window covers some data: an empty window has another maximum."""
+    """True if each pooling window covers some data: an empty window has another maximum, as has the fill of a packed
+    result.
+    """
+    if operator.is_packed:
+        return False
     windows = zip(operator.pads, operator.pool_size, operator.dilation, strict=True)
     return not operator.ceil_mode and all(sum(pads) < size and step == 1 for pads, size, step in windows)
 

@@ -133,7 +133,7 @@ class _Folder(KnownValues):
                     return summed
             return None
         operator = operator_of(value)
-        if not isinstance(operator, AnyConvolution):
+        if not isinstance(operator, AnyConvolution) or operator.is_packed:
             return None
         if not isinstance(operator, Convolution) and operator.groups != 1:
             return None

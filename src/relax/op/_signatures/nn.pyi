@@ -191,7 +191,8 @@ def conv2d(
 
     data (N, C, H, W), weight (O, C / groups, KH, KW) in the given layouts; result (N, O, H', W') with
     H' = ⌊(H + pads - dilation · (KH - 1) - 1) / stride⌋ + 1. `padding` (zeros) is one number, (H, W), or (top, left,
-    bottom, right). Narrow floats are accumulated in float32; `out_dtype` "" keeps the input's dtype.
+    bottom, right). Narrow floats are accumulated in float32; `out_dtype` "" keeps the input's dtype. Layouts may be
+    packed (NCHW16c, OIHW16i16o); channels of the result that only fill up its last part are 0.
     """
 
 def conv2d_transpose(

@@ -18,13 +18,13 @@ from ..attributes import VOID
 from ..base import Gradients, Term
 from ..dims import require_same_dim, tensor
 from ..errors import SHAPES, OperatorError
-from ..facts import MixedPrecision, Permuted
+from ..facts import MixedPrecision, Order, Permuted
 from ..gradients import apply, dims_of, is_float, tensor_info
 from ..operands import NUMBERS
 from ..operator import Array, operator
 from ..padded import sums_dtype
 from .activation import wide
-from .windows import Windowed, in_layout
+from .windows import Windowed, in_layout, ndim_of
 
 
 class AnyConvolution(Windowed):
@@ -36,6 +36,7 @@ class AnyConvolution(Windowed):
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
     layout_attribute: ClassVar[str] = "data_layout"
+    packs: ClassVar[bool] = True
 
     shared: ClassVar[Literal["I", "O"]]
     """Channel letter (I or O) of the kernel dimension that covers one group only; the other covers all channels."""
@@ -54,14 +55,18 @@ class AnyConvolution(Windowed):
             self.require_dtype(info, name, *self.takes)
         dtype = self.out_dtype or self._common_dtype(data, weight)
         if data.dims is None or weight.dims is None:
-            return tensor(None, dtype, len(self.letters))
-        size = dict(zip(self.data_layout, data.dims, strict=True))
-        kernel = dict(zip(self.kernel_layout, weight.dims, strict=True))
+            return tensor(None, dtype, ndim_of(self.result_letters))
+        size = self.extents("data", data.dims, self.data_layout)
+        kernel = self.extents("weight", weight.dims, self.kernel_layout)
         self._require_channels(size["C"], kernel)
         out: dict[str, PrimExpr] = {"N": size["N"], "C": self._all_channels(kernel, "O")}
         for j, axis in enumerate(self.spatial):
             out[axis] = self.require_room(self.extent(size[axis], kernel[axis], j), axis)
-        return tensor([out[c] for c in self.result_letters], dtype)
+        return tensor(self.result_dims(out), dtype)
+
+    @property
+    def operand_layouts(self) -> tuple[str, ...]:
+        return self.data_layout, self.kernel_layout
 
     def extent(self, size: PrimExpr, kernel: PrimExpr, j: int) -> PrimExpr:
         """Size of the result along spatial dimension j."""
@@ -96,6 +101,9 @@ class AnyConvolution(Windowed):
     def require_layouts(self) -> None:
         super().require_layouts()
         self.require_layout("kernel_layout", "OI" + self.spatial)
+
+    def blocked(self, order: Order, infos: Sequence[StructInfo]) -> Permuted | None:
+        return None  # the layouts of data, kernel and result are chosen together: see in_layouts
 
     def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
         """Layouts of data, kernel and result. The kernel's defaults to the present one, the result's to the data's."""
@@ -210,6 +218,8 @@ class Convolution(AnyConvolution):
         return out
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        if self.is_packed:
+            return self.plain_gradient(operands, result, grad)
         data, weight = operands
         if not self.differentiable(data, weight):
             return None
@@ -293,6 +303,8 @@ class TransposedConvolution(AnyConvolution):
         return out[(..., *(slice(low, low + size) for (low, _), size in crop))]
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        if self.is_packed:
+            return self.plain_gradient(operands, result, grad)
         data, weight = operands
         within = zip(self.output_padding, self.strides, strict=True)
         if not self.differentiable(data, weight) or any(more >= stride for more, stride in within):
@@ -325,7 +337,8 @@ class Conv2d(Convolution):
 
     data (N, C, H, W), weight (O, C / groups, KH, KW) in the given layouts; result (N, O, H', W') with
     H' = ⌊(H + pads - dilation · (KH - 1) - 1) / stride⌋ + 1. `padding` (zeros) is one number, (H, W), or (top, left,
-    bottom, right). Narrow floats are accumulated in float32; `out_dtype` "" keeps the input's dtype.
+    bottom, right). Narrow floats are accumulated in float32; `out_dtype` "" keeps the input's dtype. Layouts may be
+    packed (NCHW16c, OIHW16i16o); channels of the result that only fill up its last part are 0.
     """
 
     spatial = "HW"

@@ -21,7 +21,7 @@ from ..gradients import apply, number_of, tensor_info
 from ..operands import FLOATS
 from ..operator import Array, Operator, operator
 from .activation import wide
-from .windows import Windowed, in_layout
+from .windows import Windowed, in_layout, ndim_of
 
 
 class Pool(Windowed):
@@ -31,6 +31,7 @@ class Pool(Windowed):
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     takes: ClassVar[tuple[str, ...]] = ("float", "int", "uint")
+    packs: ClassVar[bool] = True
     per_axis: ClassVar[tuple[str, ...]] = ("pool_size", "strides", "dilation")
 
     pool_size: tuple[int, ...]
@@ -44,26 +45,23 @@ class Pool(Windowed):
         self.require_rank("data", data, self.layout)
         self.require_dtype(data, "data", *self.takes)
         if data.dims is None:
-            return tensor(None, data.dtype, len(self.letters))
-        size = dict(zip(self.layout, data.dims, strict=True))
+            return tensor(None, data.dtype, ndim_of(self.result_letters))
+        size = self.extents("data", data.dims, self.layout)
         numbers = zip(self.pool_size, self.strides, self.dilation, strict=True)
         for axis, pads, (window, stride, dilation) in zip(self.spatial, self.pads, numbers, strict=True):
             extent = topi.nn.pool_extent(size[axis], window, pads, stride, dilation, self.ceil_mode)
             size[axis] = self.require_room(extent, axis)
-        return tensor([size[axis] for axis in self.result_letters], data.dtype)
+        return tensor(self.result_dims(size), data.dtype)
 
     def pooled(self, formula: Callable[..., Any], data: Any) -> Any:
         """Apply a formula to the data and the windows; returns the result's layout."""
-        windows = topi.nn.Pooling(
-            self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode, self.layout
-        )
-        return self.laid_out(formula(data, windows))
+        layout = self.pooled_layout
+        windows = topi.nn.Pooling(self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode, layout)
+        return self.laid_out(formula(topi.nn.relaid(data, self.layout, layout), windows))
 
     def laid_out(self, pooled: Any) -> Any:
-        """Permute a tensor from the data's layout to the result's."""
-        if self.result_letters == self.layout:
-            return pooled
-        return topi.transpose(pooled, [self.layout.index(axis) for axis in self.result_letters])
+        """Convert a tensor from the layout of the formula to the result's."""
+        return topi.nn.relaid(pooled, self.pooled_layout, self.result_letters)
 
     def covered(self, sizes: Sequence[int]) -> list[list[list[int]]]:
         """Coordinates covered by each window along each spatial dimension, padding included."""
@@ -102,8 +100,12 @@ class Pool(Windowed):
             out[(..., *position)] = fold(x[index].reshape(*x.shape[:2], count), counted)
         return self.in_result_layout(out)
 
-    def pool_gradient(self, name: str, operands: Sequence[Term], grad: Term, *attributes: str) -> Gradients | None:
+    def pool_gradient(
+        self, name: str, operands: Sequence[Term], result: Term, grad: Term, *attributes: str
+    ) -> Gradients | None:
         """Gradient as a call of operator `name`, with the pooling attributes and further `attributes`."""
+        if self.is_packed:
+            return self.plain_gradient(operands, result, grad)
         names = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout", "out_layout", *attributes)
         (data,) = operands
         return (apply(name, grad, data, **{attribute: getattr(self, attribute) for attribute in names}),)
@@ -196,6 +198,8 @@ class MaxPoolWithIndices(Pool):
 
     __slots__ = ()
 
+    packs: ClassVar[bool] = False
+
     pool_size: tuple[int, ...] = (1,)
     strides: tuple[int, ...] = (1,)
     padding: tuple[int, ...] = (0,)
@@ -245,6 +249,7 @@ class AdaptivePool(Windowed):
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     per_axis: ClassVar[tuple[str, ...]] = ("output_size",)
+    packs: ClassVar[bool] = True
 
     output_size: tuple[int, ...] | None = None
     layout: str = "NC*"
@@ -259,17 +264,17 @@ class AdaptivePool(Windowed):
         self.require_rank("data", data, self.layout)
         self.require_dtype(data, "data", *self.takes)
         if data.dims is None:
-            return tensor(None, data.dtype, len(self.letters))
-        size: dict[str, Any] = dict(zip(self.layout, data.dims, strict=True))
+            return tensor(None, data.dtype, ndim_of(self.result_letters))
+        size = self.extents("data", data.dims, self.layout)
         if self.output_size is not None:
-            size |= zip(self.spatial, self.output_size, strict=True)
-        return tensor([size[axis] for axis in self.result_letters], data.dtype)
+            counts = [IntImm("int64", count) for count in self.output_size]
+            size |= zip(self.spatial, counts, strict=True)
+        return tensor(self.result_dims(size), data.dtype)
 
     def compute(self, data: Any) -> Any:
-        pooled = topi.nn.adaptive_avg_pool(data, self.output_size, self.layout)
-        if self.result_letters == self.layout:
-            return pooled
-        return topi.transpose(pooled, [self.layout.index(axis) for axis in self.result_letters])
+        layout = self.pooled_layout
+        pooled = topi.nn.adaptive_avg_pool(topi.nn.relaid(data, self.layout, layout), self.output_size, layout)
+        return topi.nn.relaid(pooled, layout, self.result_letters)
 
     def reference(self, data: Array) -> Array:
         if self.output_size is None:
@@ -286,6 +291,8 @@ class AdaptivePool(Windowed):
         """Distribute each window's gradient to its elements, axis by axis, by a matrix of weights if there are several
         windows.
         """
+        if self.is_packed:
+            return self.plain_gradient(operands, result, grad)
         (data,) = operands
         info = tensor_info(data)
         if self.result_letters != self.layout:
@@ -337,7 +344,7 @@ class MaxPool2d(MaxPool):
     spatial = "HW"
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
-        return self.pool_gradient("grad.max_pool2d_backward", operands, grad)
+        return self.pool_gradient("grad.max_pool2d_backward", operands, result, grad)
 
 
 @operator("relax.nn.max_pool3d")
@@ -365,7 +372,7 @@ class AvgPool2d(AvgPool):
     spatial = "HW"
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
-        return self.pool_gradient("grad.avg_pool2d_backward", operands, grad, "count_include_pad")
+        return self.pool_gradient("grad.avg_pool2d_backward", operands, result, grad, "count_include_pad")
 
 
 @operator("relax.nn.avg_pool3d")

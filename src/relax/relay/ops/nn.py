@@ -10,6 +10,7 @@ from ...expr import ShapeExpr, TupleGetItem
 from ...expr import Tuple as RelaxTuple
 from ...ir import RelaxExpr
 from ...prim import IntImm
+from ...tir.layout import parsed
 from .declare import (
     ALWAYS,
     BROADCAST,
@@ -95,7 +96,10 @@ def _convolution(name: str, spatial: int, transposed: bool) -> None:
     function = getattr(op.nn, name)
 
     def means(a: Any, x: RelaxExpr, weight: RelaxExpr) -> RelaxExpr:
-        sizes = dict(zip(a.kernel_layout, dims(weight), strict=True))
+        kernel = parsed(a.kernel_layout)
+        if len(kernel) != rank(weight):
+            raise ValueError(f"nn.{name}: the weight has {rank(weight)} dimensions, its layout {kernel} {len(kernel)}")
+        sizes = kernel.extents(dims(weight))
         if a.kernel_size is not None:
             for letter, size in zip(letters, a.kernel_size, strict=True):
                 _require(size, sizes[letter], f"nn.{name}: kernel_size", f"dimension {letter} of the weight")
@@ -158,7 +162,10 @@ def _global_pool(kind: str, spatial: int) -> None:
     reduction = op.mean if kind == "avg" else op.max
 
     def means(a: Any, x: RelaxExpr) -> RelaxExpr:
-        return reduction(x, [a.layout.index(letter) for letter in _SPATIAL[spatial]], True)
+        axes = parsed(a.layout)
+        if any(axes.factor_of(letter) != -1 for letter in _SPATIAL[spatial]):
+            raise ValueError(f"the layout {axes} splits a dimension that is pooled as a whole")
+        return reduction(x, [axes.index_of(letter) for letter in _SPATIAL[spatial]], True)
 
     layout = attr("layout", "str", f"NC{_SPATIAL[spatial]}")
     declare(

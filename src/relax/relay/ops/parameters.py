@@ -44,7 +44,7 @@ def _dense(a: Any, x: Shape) -> Shapes:
 
 def _convolution(transposed: bool) -> Rule:
     def rule(a: Any, x: Shape) -> Shapes:
-        if a.channels is None or a.kernel_size is None:
+        if a.channels is None or a.kernel_size is None or not (a.data_layout + a.kernel_layout).isupper():
             return None
         inputs, outputs = x[a.data_layout.index("C")], a.channels
         if transposed:

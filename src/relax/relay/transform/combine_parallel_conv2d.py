@@ -25,7 +25,8 @@ def _axes(call: Call) -> tuple[int, int]:
 
 def _key(call: Call) -> Any:
     shape, attrs = shape_of(call.args[1]), cast(Any, call.attrs)
-    if shape is None or attrs.groups != 1:
+    layouts = attrs.data_layout + attrs.kernel_layout + attrs.out_layout
+    if shape is None or attrs.groups != 1 or not layouts.isupper():  # packed: channels are no single axis
         return None
     axis, _ = _axes(call)
     return shape[:axis], shape[axis + 1 :], attrs_but(call, "channels")

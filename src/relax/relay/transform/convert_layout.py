@@ -8,7 +8,8 @@
                                              layout_transform(%2, src_layout="NHWC", dst_layout="NCHW")
 
 The layouts are those of data and kernel; "default" for the kernel is the one that matches the data layout. Layouts are
-permutations of axes: "NCHW4c", with a split axis, is rejected. `layouts` implements the propagation.
+permutations of axes: "NCHW4c", with a split axis, is rejected; a convolution that has such a layout keeps it. `layouts`
+implements the propagation.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ def layouts_chosen(call: Call, desired: Mapping[str, Sequence[str]]) -> tuple[st
     if name not in desired:
         return None
     attrs = cast(Any, call.attrs)
+    if not (attrs.data_layout + attrs.kernel_layout + attrs.out_layout).isupper():
+        return None  # packed already: its layouts are no permutations
     wanted = [*desired[name], "default"][:2]
     data = attrs.data_layout if wanted[0] == "default" else wanted[0]
     kernel = default_kernel_layout(data) if wanted[1] == "default" else wanted[1]

@@ -35,12 +35,17 @@ class _Scale(NamedTuple):
         return isinstance(self.factor, Constant) and bool((cast(Any, self.factor.data) >= 0).all())
 
 
-def _axes(call: Call) -> tuple[int, int, int]:
-    """(Channel axis of the data, counted from the end; input channel axis, output channel axis of the weight)."""
+def _axes(call: Call) -> tuple[int, int, int] | None:
+    """(Channel axis of the data, counted from the end; input channel axis, output channel axis of the weight).
+
+    None if a layout is packed, which splits such an axis, or the result has another layout than the data.
+    """
     if is_call(call, "nn.dense"):
         return -1, 1, 0
     attrs = cast(Any, call.attrs)
     layout, kernel = attrs.data_layout, attrs.kernel_layout
+    if not (layout + kernel).isupper() or attrs.out_layout not in ("", layout):
+        return None
     return layout.index("C") - len(layout), kernel.index("I"), kernel.index("O")
 
 
@@ -102,7 +107,10 @@ class _Folder:
     def _forward(self, node: Expr) -> Expr | None:
         if not is_call(node, *_WEIGHTED) or (node.attrs is not None and node.attrs.get("groups", 1) != 1):
             return None
-        axis, inputs, _ = _axes(node)
+        axes = _axes(node)
+        if axes is None:
+            return None
+        axis, inputs, _ = axes
         between: list[Call] = []
         data = node.args[0]
         while self.uses[data] == 1 and is_call(data, "nn.relu", "nn.max_pool2d", "nn.avg_pool2d"):
@@ -135,7 +143,10 @@ class _Folder:
             target = target.args[0]
         if self.uses[target] != 1 or not is_call(target, *_WEIGHTED):
             return None
-        axis, _, outputs = _axes(target)
+        axes = _axes(target)
+        if axes is None:
+            return None
+        axis, _, outputs = axes
         scale = self._scale(node, axis)
         if scale is None or scale.data is not start or not _may_pass(between, scale):
             return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         max_pool_with_indices,
     )
     from .softmax import log_softmax, softmax
-    from .windows import conv_extent, conv_transpose_extent, pad_pairs, per_axis, pool_extent, spatial_axes
+    from .windows import conv_extent, conv_transpose_extent, pad_pairs, per_axis, pool_extent, relaid, spatial_axes
 
 __all__ = [
     "Pooling", "adaptive_avg_pool", "attention", "attention_var_len", "avg_pool", "avg_pool_backward", "batch_norm",
@@ -41,8 +41,8 @@ __all__ = [
     "cross_entropy_with_logits", "dense", "dropout", "flatten", "gelu", "gelu_tanh", "group_norm", "instance_norm",
     "layer_norm", "leaky_relu", "log_softmax", "lp_pool", "lrn", "matmul", "max_pool", "max_pool_backward",
     "max_pool_with_indices", "nll_loss", "pad", "pad_by_mode", "pad_pairs", "per_axis", "pixel_shuffle",
-    "pixel_unshuffle", "pool_extent", "prelu", "relu", "relu6", "rms_norm", "selu", "silu", "softmax", "softplus",
-    "spatial_axes",
+    "pixel_unshuffle", "pool_extent", "prelu", "relaid", "relu", "relu6", "rms_norm", "selu", "silu", "softmax",
+    "softplus", "spatial_axes",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -15,5 +15,5 @@ HOMES = {
     ".pooling": "Pooling adaptive_avg_pool avg_pool avg_pool_backward lp_pool max_pool max_pool_backward "
         "max_pool_with_indices",
     ".softmax": "log_softmax softmax",
-    ".windows": "conv_extent conv_transpose_extent pad_pairs per_axis pool_extent spatial_axes",
+    ".windows": "conv_extent conv_transpose_extent pad_pairs per_axis pool_extent relaid spatial_axes",
 }

@@ -1,5 +1,8 @@
 """Convolutions and transposed convolutions of 1 to 3 spatial dimensions.
 
+Operands in packed layouts (NCHW16c) are unpacked before the plain formula and its result is packed after it: the
+conversions are stages of the same kernel, and the schedule rules know the plain sums.
+
 Narrow floats (16 and 8 bits) are accumulated in float32 and rounded once.
 """
 
@@ -17,8 +20,9 @@ from typing import Any, Final
 from ... import te
 from ...ir import DataType
 from ...prim import IntImm, PrimExpr, Select, const, intrin, is_const, simplify
+from ...tir.layout import parsed
 from ..util import accumulator_dtype
-from .windows import conv_extent, conv_transpose_extent, pad_pairs, padded, per_axis, spatial_axes
+from .windows import conv_extent, conv_transpose_extent, pad_pairs, padded, per_axis, relaid, spatial_axes
 
 MOST_COLUMNS: Final = 16
 """Maximum number of columns summed per result element for a transposed convolution computed as columns."""
@@ -33,6 +37,29 @@ def _rounded(out: te.Tensor, dtype: DataType) -> te.Tensor:
     return te.compute(out.shape, lambda *i: out(*i).astype(dtype), f"{out.name}_cast")
 
 
+@dataclass(frozen=True)
+class _Plain:
+    """Operands of a convolution in packed layouts, unpacked, and the layouts without parts."""
+
+    operands: tuple[te.Tensor, te.Tensor]
+    layouts: tuple[str, str, str]
+    out_layout: str
+
+    @staticmethod
+    def of(data: te.Tensor, weight: te.Tensor, data_layout: str, kernel_layout: str, out_layout: str) -> _Plain | None:
+        """Unpack the operands; None if no layout is packed."""
+        layouts = data_layout, kernel_layout, out_layout
+        if all(layout.isupper() for layout in layouts):
+            return None
+        plain_data, plain_kernel, plain_out = (parsed(layout).plain for layout in layouts)
+        operands = relaid(data, data_layout, plain_data), relaid(weight, kernel_layout, plain_kernel)
+        return _Plain(operands, (plain_data, plain_kernel, plain_out), out_layout)
+
+    def packed(self, result: te.Tensor) -> te.Tensor:
+        """Pack the result of the plain convolution."""
+        return relaid(result, self.layouts[2], self.out_layout)
+
+
 def conv(
     data: te.Tensor,
     weight: te.Tensor,
@@ -45,8 +72,12 @@ def conv(
     out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Cross-correlation of zero-padded data with kernels; layouts are permutations of N, C and the spatial letters."""
+    """Cross-correlation of zero-padded data with kernels; layouts name N, C and the spatial dimensions."""
     out_layout = out_layout or data_layout
+    plain = _Plain.of(data, weight, data_layout, kernel_layout, out_layout)
+    if plain is not None:
+        numbers = strides, padding, dilation, groups
+        return plain.packed(conv(*plain.operands, *numbers, *plain.layouts, out_dtype))
     kind = DataType(out_dtype) if out_dtype else data.dtype
     wide = accumulator_dtype(kind)
     axes = spatial_axes(data_layout)
@@ -108,6 +139,10 @@ def conv_transpose(
     pad.
     """
     out_layout = out_layout or data_layout
+    plain = _Plain.of(data, weight, data_layout, kernel_layout, out_layout)
+    if plain is not None:
+        numbers = strides, padding, output_padding, dilation, groups
+        return plain.packed(conv_transpose(*plain.operands, *numbers, *plain.layouts, out_dtype))
     kind = DataType(out_dtype) if out_dtype else data.dtype
     wide = accumulator_dtype(kind)
     letters = spatial_axes(data_layout)

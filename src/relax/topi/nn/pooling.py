@@ -14,6 +14,7 @@ from ... import te
 from ...ir import DataType
 from ...prim import PrimExpr, Var, const, intrin, is_const, simplify
 from ...tir.buffer import Buffer
+from ...tir.layout import parsed
 from ...tir.stmt import BufferStore, IfThenElse, SeqStmt, Stmt
 from ..grad import nested
 from ..reduction import argmax_reducer
@@ -24,7 +25,10 @@ from .windows import pad_pairs, padded, per_axis, pool_extent, spatial_axes
 
 @dataclass(frozen=True)
 class Pooling:
-    """Parameters of pooling windows: one number for all spatial dimensions of a layout, or one per dimension."""
+    """Parameters of pooling windows: one number for all spatial dimensions of a layout, or one per dimension.
+
+    Batch and channels of the layout may be split, as in NCHW16c: windows do not cross them.
+    """
 
     pool_size: int | Sequence[int] = 1
     strides: int | Sequence[int] = 1
@@ -39,8 +43,8 @@ class _Windows:
 
     def __init__(self, data: te.Tensor, pooling: Pooling) -> None:
         axes = spatial_axes(pooling.layout)
-        self.data, self.layout = data, pooling.layout
-        self.places = [pooling.layout.index(axis) for axis in axes]
+        self.data, self.layout = data, parsed(pooling.layout).axis_names
+        self.places = [self.layout.index(axis) for axis in axes]
         self.window, self.stride, self.dilate = (
             per_axis(numbers, len(axes)) for numbers in (pooling.pool_size, pooling.strides, pooling.dilation)
         )
@@ -191,7 +195,7 @@ def adaptive_avg_pool(
     axes = spatial_axes(layout)
     if output_size is None:
         return te.compute(data.shape, lambda *i: data(*i), "identity", tag="elemwise")
-    spatial = [layout.index(axis) for axis in axes]
+    spatial = [parsed(layout).index_of(axis) for axis in axes]
     sizes = [data.shape[d] for d in spatial]
     counts = [const(m, "int64") for m in per_axis(output_size, len(axes))]
     shape = list(data.shape)

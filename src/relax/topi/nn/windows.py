@@ -1,6 +1,7 @@
 """Windows over the spatial dimensions of a layout: their numbers, and the padding they may reach into.
 
 The letters of a layout name its dimensions: N the batch, C the channels, and D, H, W (or H, W, or W) the spatial ones.
+Dimensions of a packed layout are split: in NCHW16c, c is the innermost part of C, of size 16 (`relax.tir.layout`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Any
 
 from ... import te
 from ...prim import PrimExpr, const, convert, intrin, is_const
+from ...tir.layout import is_divisible, parsed
+from ..transform import transpose
 from .padding import pad
 
 
@@ -67,7 +70,26 @@ def pool_extent(
     return intrin.min((room + (stride - 1)) // stride + 1, (size + (pads[0] - 1)) // stride + 1)
 
 
-def padded(data: te.Tensor, layout: str, pads: Mapping[str, tuple[Any, Any]], value: Any) -> te.Tensor:
+def relaid(x: te.Tensor, source: str, target: str) -> te.Tensor:
+    """Convert a tensor from one layout to another; elements that only fill up a part of a split dimension are 0."""
+    if source == target:
+        return x
+    old, new = parsed(source), parsed(target)
+    if sorted(old.axis_names) == sorted(new.axis_names):
+        return transpose(x, list(map(old.axis_names.index, new.axis_names)))
+    extents = old.extents(x.shape)
+    filled = [letter for letter in new.plain if not is_divisible(extents[letter], max(new.factor_of(letter), 1))]
+
+    def element(*i: Any) -> PrimExpr:
+        whole = new.joined(i)
+        value = x(*old.split(whole))
+        inside = [whole[letter] < extents[letter] for letter in filled]
+        return intrin.if_then_else(intrin.all(*inside), value, const(0, x.dtype)) if inside else value
+
+    return te.compute(new.shape(extents), element, "T_layout_transform", tag="injective")
+
+
+def padded(data: te.Tensor, layout: Sequence[str], pads: Mapping[str, tuple[Any, Any]], value: Any) -> te.Tensor:
     """Pad the data so that no window leaves it; returns the data itself without padding."""
     widths = {axis: [convert(width) for width in pair] for axis, pair in pads.items()}
     if all(is_const(width, 0) for pair in widths.values() for width in pair):
