@@ -108,6 +108,10 @@ def test_every_operator_has_a_case():
             'x: R.Tensor((1, 2, 5, 6), "float32"), w: R.Tensor((4, 2, 3, 2), "float32")',
             "R.nn.conv2d(x, w, padding=[1, 2, 0, 2])",
         ),
+        (
+            'x: R.Tensor((1, 1, 5, 6, 2), "float32"), w: R.Tensor((4, 2, 3, 2), "float32")',
+            'R.nn.conv2d(x, w, data_layout="NCHW2c", out_layout="NCHW")',
+        ),
     ],
 )
 def test_what_torch_does_not_compute_stays(params, call):

@@ -254,7 +254,7 @@ def test_layouts_that_a_convolution_does_not_have(layouts):
 DIFFERENTIABLE = [
     "abs acos acosh add asin asinh astype atan atanh broadcast_to clip concat cos cosh divide erf exp expand_dims",
     "ewise_fma flatten flip grad.end_checkpoint grad.start_checkpoint log log_add_exp matmul maximum mean minimum",
-    "multiply negative nn.dropout nn.gelu nn.log_softmax nn.relu nn.silu",
+    "layout_transform multiply negative nn.dropout nn.gelu nn.log_softmax nn.relu nn.silu",
     "nn.softmax permute_dims power reshape rsqrt sigmoid sin sinh split sqrt square squeeze stack std subtract sum tan",
     "take tanh tril triu variance where wrap_param",
     "collapse_sum_like collapse_sum_to einsum gather_elements gather_nd index_tensor outer reverse_sequence",
@@ -269,6 +269,7 @@ RULES = [f"relax.{name}" for line in DIFFERENTIABLE for name in line.split()]
 WITH_RULE = {
     "relax.einsum": ("subscripts", ("ij,jk->ik", "i,i", "i,j->ij", "ij->ji")),
     "relax.gather_nd": ("batch_dims", (0, None)),
+    "relax.layout_transform": ("pad_value", (None,)),
     "relax.scatter_elements": ("reduction", ("add",)),
     "relax.scatter_nd": ("reduction", ("add",)),
     "relax.take": ("mode", ("fast",)),

@@ -412,3 +412,27 @@ def test_what_is_quantised_as_a_float(bias, scale, old, new):
     after = FakeQuantizationToInteger()(from_source(text.replace(old, new)))
     assert 'out_dtype="int32"' in after.script()
     assert "R.const(1.0, " not in after.script()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'R.nn.conv2d(x, w, kernel_layout="OIHW2o", out_layout="NCHW2c")',
+        'R.nn.max_pool2d(x, (1, 1), out_layout="NCHW2c")',  # its third channel fills a part: 0, not the zero point
+    ],
+)
+def test_packed_layouts_stay_floats(check, call):
+    mod = from_source(f"""
+from relax.script import ir as I, relax as R
+@I.ir_module
+class M:
+    @R.function
+    def main(q: R.Tensor((1, 3, 4, 4), "uint8")):
+        with R.dataflow():
+            x = R.dequantize(q, R.const(0.5), R.const(3, "uint8"))
+            w = R.dequantize(R.const(WEIGHTS), R.const(0.25), R.const(0, "int8"))
+            gv = {call}
+            R.output(gv)
+        return gv
+""", {"WEIGHTS": np.ones((1, 3, 1, 1, 2), "int8")})  # fmt: skip
+    check(FakeQuantizationToInteger(), mod)

@@ -234,10 +234,16 @@ def another_axis_normed(builder: Any, x: Any) -> Any:
     return normed(builder, builder.emit(op.nn.conv1d(x, weight(5, 4, 1))), 5, axis=2)
 
 
+def packed(builder: Any, x: Any) -> Any:
+    """Channels of a packed kernel are no single dimension: O, of size 2, counts the parts."""
+    y = builder.emit(op.nn.conv1d(x, weight(2, 4, 1, 2), kernel_layout="OIW2o", out_layout="NCW2c"))
+    return op.multiply(y, weight(2, 1, 1))
+
+
 @pytest.mark.parametrize(
     "body",
     [
-        narrow, read_twice, all_results, of_the_batch, infinite, too_small, along_another_axis, larger,
+        packed, narrow, read_twice, all_results, of_the_batch, infinite, too_small, along_another_axis, larger,
         unknown_weights, another_axis_normed,
     ],
 )  # fmt: skip

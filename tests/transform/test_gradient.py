@@ -359,6 +359,22 @@ SLICED = {
     "tile": lambda x: relax.op.tile(x, (2, 1, 3, 2)),
     "adaptive": lambda x: relax.op.nn.adaptive_avg_pool1d(x, 3, out_layout="NWC"),
     "means": lambda x: relax.op.nn.adaptive_avg_pool1d(x, 1),
+    "layout_transform": lambda x: relax.op.layout_transform(x, lambda n, c, w: (w % 2, n, c, w // 2)),
+    "packed convolution": lambda x: relax.op.nn.conv1d(
+        relax.op.layout_transform(x, lambda n, c, w: (n, c // 3, w, c % 3)),
+        relax.const(normal(1, 3, 2, 2)),
+        data_layout="NCW3c",
+        kernel_layout="OIW2o",
+        out_layout="NCW2c",
+    ),
+    "packed transposed convolution": lambda x: relax.op.nn.conv1d_transpose(
+        x, relax.const(normal(3, 2, 2)), out_layout="NWC2c", strides=2
+    ),
+    "packed maxima": lambda x: relax.op.nn.max_pool2d(relax.op.expand_dims(x, [1, 2]), (1, 2), layout="NCHW4c"),
+    "packed averages": lambda x: relax.op.nn.avg_pool2d(
+        relax.op.expand_dims(x, [1, 2]), (1, 2), strides=(1, 2), padding=(0, 1), layout="NCHW4c", out_layout="NHWC"
+    ),
+    "packed means": lambda x: relax.op.nn.adaptive_avg_pool1d(x, 2, out_layout="NCW3c"),
     "mean": lambda x: relax.op.mean(x, axis=[1], keepdims=True),
     "sum": lambda x: relax.op.sum(x, axis=[-1, 0]),
 }

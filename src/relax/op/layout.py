@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -15,8 +15,10 @@ from ..prim import const, evaluate
 from ..struct_info import TensorStructInfo
 from ..tir.index_map import IndexMap
 from .attributes import AttributeValueError
+from .base import Gradients, Term
 from .dims import tensor
 from .errors import ATTRIBUTES, SHAPES, OperatorError
+from .gradients import dims_of
 from .literals import number_as
 from .operator import Array, operator
 from .shapes import Move
@@ -67,6 +69,16 @@ class LayoutTransform(Move):
             return tensor(self.index_map.map_shape(x.dims), x.dtype)
         except ValueError as error:
             raise OperatorError(ATTRIBUTES, str(error)) from None
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        dims = dims_of(operands[0])
+        if dims is None:
+            return None
+        try:
+            inverse = self.index_map.inverse(dims)
+        except ValueError:  # padded: not each element of the gradient has a place in x
+            return None
+        return (LayoutTransform(inverse).call(grad),)
 
     def compute(self, x: Any) -> Any:
         padding = None if self.pad_value is None else const(self.pad_value, x.dtype)

@@ -92,3 +92,11 @@ def test_conv2d(data, kernel):
     assert str(result["main"]).count("nn.conv2d") == 2
     assert_same_values(mod, result, [floats(*x), *(floats(*shape) for shape in weights)], rtol=1e-5)
     assert run(CombineParallelConv2D(), result) is result
+
+
+def test_convolutions_with_packed_kernels_stay_apart():
+    """Output channels of OIHW2o are two dimensions."""
+    params = "%x: Tensor[(1, 3, 5, 5), float32], %a: Tensor[(2, 3, 3, 3, 2), float32]"
+    call = 'nn.conv2d(%x, %a, kernel_layout="OIHW2o")'
+    mod = module(f"fn({params}) {{ ({call}, {call}, {call} * 2f) }}")
+    assert run(CombineParallelConv2D(2), mod) is mod

@@ -16,6 +16,12 @@ PARAMS = "%x: Tensor[(1, 3, 6, 6), float32], %w: Tensor[(4, 3, 3, 3), float32]"
 ARGS = [RNG.random((1, 3, 6, 6), "float32"), RNG.random((4, 3, 3, 3), "float32")]
 
 
+def test_packed_layouts_are_kept():
+    params = "%x: Tensor[(1, 3, 6, 6), float32], %w: Tensor[(2, 3, 3, 3, 2), float32]"
+    mod = module(f'fn({params}) {{ nn.conv2d(%x, %w, kernel_layout="OIHW2o", out_layout="NCHW2c") }}')
+    assert run(ConvertLayout(NHWC), mod) is mod
+
+
 def test_what_follows_is_computed_in_the_layout():
     check(
         ConvertLayout(NHWC),

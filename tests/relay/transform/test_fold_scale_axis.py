@@ -78,3 +78,18 @@ def test_operators_between(step, text):
 def test_what_is_declined(step, text):
     mod = module(f"fn({CONV}) {{ {text} }}")
     assert run(step(), mod) is mod
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (ForwardFoldScaleAxis, f'nn.conv2d(%x * {SCALE3}, %w, out_layout="NCHW2c")'),
+        (BackwardFoldScaleAxis, f'nn.conv2d(%x, %w, out_layout="NHWC") * {SCALE4}'),
+        (BackwardFoldScaleAxis, 'nn.conv2d(%x, %w, out_layout="NCHW2c") * Constant(2, (2, 1, 1, 1), float32)'),
+        (BackwardFoldScaleAxis, f'nn.conv2d(%x, %p, kernel_layout="OIHW2o") * {SCALE4}'),
+    ],
+)
+def test_packed_layouts_keep_their_scales(step, text):
+    """Channels that are split, or somewhere else in the result, are not the weight's dimension O."""
+    mod = module(f"fn({CONV}, %p: Tensor[(2, 3, 3, 3, 2), float32]) {{ {text} }}")
+    assert run(step(), mod) is mod
