@@ -14,7 +14,7 @@ from relax.expr import ShapeExpr, Tuple, TupleGetItem, Var
 from relax.ir import DataType, Op, StructInfo
 from relax.op import Operator, infer_call, operator
 from relax.op.errors import OperatorError
-from relax.op.facts import Exactness, MixedPrecision, Permuted
+from relax.op.facts import Exactness, MixedPrecision, Part, Permuted
 from relax.op.intrinsic import Intrinsic
 from relax.struct_info import TensorStructInfo
 from relax.target import Target
@@ -198,6 +198,53 @@ def moved_by(order, value):
         return [moved_by(order, item) for item in value]
     value = value.reshape((1,) * (len(order) - value.ndim) + value.shape)
     return np.ascontiguousarray(np.transpose(value, order)).reshape([value.shape[axis] for axis in order])
+
+
+BLOCKABLE = [
+    *(name for name, cls in CLASSES.items() if cls.elementwise),
+    *("relax.concat", "relax.split"),
+    *(f"relax.nn.{kind}_pool{n}d" for kind in ("max", "avg", "lp", "adaptive_avg") for n in (1, 2, 3)),
+]
+
+
+@pytest.mark.parametrize("name", BLOCKABLE)
+def test_packed_operands_give_packed_results(name):
+    """Each dimension in turn is split, and the others are permuted."""
+    compared = 0
+    for case in [*CASES[name], *map(in_a_plane, CASES[name])]:
+        ndim = permuted_rank(case)
+        if not ndim or case.raises:
+            continue
+        made = variant(case, False)
+        infos = [arg.struct_info_ or StructInfo() for arg in made.call.args]
+        first = case.operands[0][0] if isinstance(case.operands[0], list) else case.operands[0]
+        for axis in range(ndim):
+            size = first.shape[axis] if axis < first.ndim else 1
+            order = (*range(1, ndim), Part(axis, next((f for f in (2, 3, 5, 7) if size % f == 0), 1)), 0)
+            rule = made.operator.blocked(order, infos)
+            if rule is None:
+                continue
+            moved = [packed_by(order, value) for order, value in zip(rule.operands, case.operands, strict=False)]
+            attributes = {name: getattr(rule.operator, name) for name in rule.operator.attribute_names}
+            again = replace(case, operands=moved, attrs=attributes)
+            results = reference(case, made.operator)
+            for order, got, wanted in zip(rule.results, reference(again, rule.operator), results, strict=True):
+                assert_close(got, packed_by(order, wanted), 1e-3)
+            compared += size > 1
+    assert compared
+
+
+def packed_by(order, value):
+    """An operand with dimensions split and in another order, those it lacks in front."""
+    if order is None:
+        return value
+    if isinstance(value, list):
+        return [packed_by(order, item) for item in value]
+    ((at, part),) = ((d, entry) for d, entry in enumerate(order) if isinstance(entry, Part))
+    plain = moved_by([entry for entry in order if entry is not part], value)
+    d = [entry for entry in order if entry is not part].index(part.axis)
+    split = plain.reshape((*plain.shape[:d], plain.shape[d] // part.size, part.size, *plain.shape[d + 1 :]))
+    return np.ascontiguousarray(np.moveaxis(split, d + 1, at))
 
 
 def test_order_of_dimensions_matters():

@@ -115,7 +115,7 @@ def test_ranks_of_tensors_without_shapes():
         ),
         (
             lambda: relax.op.nn.conv2d(var(2, 16, 8, 8), var(1, 1, 3, 3), data_layout="NCHWc"),
-            "data_layout must be a permutation of 'NCHW', of which parts may be split off (such as 16c), found 'NCHWc'",
+            "'NCHWc' is no layout: expected capital letters, and parts such as 16c of the dimension C, found 'c'",
         ),
         (
             lambda: relax.op.nn.conv2d(var(2, 16, 8, 8), var(1, 1, 3, 3), data_layout="NHW16c"),
@@ -123,7 +123,11 @@ def test_ranks_of_tensors_without_shapes():
         ),
         (
             lambda: relax.op.nn.conv2d(var(2, 16, 8, 8), var(1, 1, 3, 3), kernel_layout="OIDHW16o"),
-            "kernel_layout must be a permutation of 'OIHW', of which parts may be split off (such as 16i)",
+            "kernel_layout must be a permutation of 'OIHW', found 'OIDHW16o'",
+        ),
+        (
+            lambda: relax.op.nn.max_pool2d(var(2, 1, 8, 8), (2, 2), layout="OIHW"),
+            "help: dimensions may be split, as in NCHW16c",
         ),
         (
             lambda: relax.op.nn.max_pool2d(var(2, 1, 8, 8, 4), (2, 2), layout="NCHW8c"),

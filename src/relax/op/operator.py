@@ -30,7 +30,8 @@ declares with their defaults. Passes query these; no pass has a list of operator
     exactness                           the dtypes for which constants may be folded by `reference`
     mixed_precision                     the dtype of float operands in a program that is made narrow
     packed, legalize, legalize_for      what a call is replaced by: in general, and on one target
-    permuted                            the same computation on permuted dimensions, for passes that choose layouts
+    permuted, blocked                   the same computation on permuted, or on split dimensions, for passes that choose
+                                        layouts
     gradient                            the gradients of the operands
 
 * `infer` gets one struct info per operand, of the kind annotated. Parts may be unknown (dtype "", ndim -1, shape None):

@@ -48,6 +48,7 @@ from ..op.shapes import ExpandDims, PermuteDims
 from ..prim import PrimExpr, const, simplify
 from ..rewrite import Rewriter, bindings_in
 from ..struct_info import TensorStructInfo, TupleStructInfo
+from ..tir.index_map import IndexMap
 from ..tir.layout import Layout as TensorLayout
 from ..tir.layout import bijective_layout
 from .decorators import module_pass
@@ -379,7 +380,7 @@ def _moved(value: RelaxExpr, old: Order, new: Order) -> Call:
     if set(old) == set(new):
         return PermuteDims(tuple(map(old.index, new))).call(value)
     way = bijective_layout(_as_layout(old), _as_layout(new))
-    return LayoutTransform(way.to_index_map()).call(value)
+    return LayoutTransform(IndexMap.from_func(lambda *i: way.forward_index(i), len(old))).call(value)
 
 
 def _as_layout(order: Order) -> TensorLayout:

@@ -160,7 +160,7 @@ NAMESPACES: Final = (
             dataflowblock_pass function_pass legalize_ops
         """,
         differs={
-            "ConvertLayout": "permutations only, no packed layouts; pools and resizes may be named too",
+            "ConvertLayout": "pools and resizes may be named too; values are converted once for all users",
             "ToMixedPrecision": (
                 "float16 or bfloat16; a constant that float16 does not hold keeps its operator in float32"
             ),

@@ -112,17 +112,17 @@ class Windowed(Operator):
         layout: str = getattr(self, attribute)
         if sorted(layout) == sorted(letters):
             return
-        hint, expected = "", f"a permutation of {letters!r}"
+        hint = ""
         if self.packs:
+            hint = f"dimensions may be split, as in {letters}16{letters[1].lower()}"
             try:
                 if sorted(parsed(layout).plain) == sorted(letters):
                     return
             except ValueError as error:
                 hint = str(error)
-            expected += f", of which parts may be split off (such as 16{letters[1].lower()})"
         elif any(letter.isdigit() for letter in layout):
             hint = f"packed layouts are not computed in: permute_dims and reshape the operand to {letters}"
-        self.require_attribute(False, attribute, expected, hint=hint)
+        self.require_attribute(False, attribute, f"a permutation of {letters!r}", hint=hint)
 
     def require_numbers(self, attribute: str, least: int, *, ends: bool = False) -> None:
         """Raise OperatorError unless an attribute has one number, or one (`ends`: two) per spatial dimension, each
