@@ -66,7 +66,8 @@ declare(
     "E4009",
     "layouts that cannot be had",
     "ConvertLayout was given a name that no operator has, or layouts that the operator does not compute in: "
-    "each is a permutation of the letters of the operand's dimensions, of which a convolution or a pool splits off parts.",
+    "each is a permutation of the letters of the operand's dimensions, of which a convolution or a pool splits off "
+    "parts.",
     'Name operators with layouts, with those of data, kernel and result: `{"relax.nn.conv2d": ["NHWC", "OHWI"]}`.',
 )
 declare(
