@@ -133,6 +133,21 @@ def test_convolution_and_pool_compiled():
     assert str(mod["main"].checked_type.ret_type) == "Tensor[(?, 8, 3, 3), float32]"
 
 
+def test_packed_layouts():
+    """Of convolution and pools, which the plain ones of transposed data define."""
+    x, w = f32(2, 1, 5, 5, 4), f32(2, 4, 3, 3, 4)
+    conv = relay.nn.conv2d(
+        relay.const(x), relay.const(w), channels=8, kernel_size=(3, 3), data_layout="NCHW4c", kernel_layout="OIHW4o"
+    )
+    pooled = relay.nn.global_avg_pool2d(relay.nn.max_pool2d(conv, (2, 2), layout="NCHW4c"), layout="NCHW4c")
+    plain_x = x.transpose(0, 1, 4, 2, 3).reshape(2, 4, 5, 5)
+    plain = relay.nn.conv2d(relay.const(plain_x), relay.const(w.transpose(0, 4, 1, 2, 3).reshape(8, 4, 3, 3)))
+    plain = relay.nn.global_avg_pool2d(relay.nn.max_pool2d(plain, (2, 2)))
+    executor = relay.create_executor()
+    expected = executor.evaluate(plain).numpy().reshape(2, 2, 4, 1, 1).transpose(0, 1, 3, 4, 2)
+    np.testing.assert_allclose(executor.evaluate(pooled).numpy(), expected, 1e-4, 1e-5)
+
+
 def test_several_results():
     first, second = relay.split(relay.const(np.arange(6, dtype="float32")), 2)
     assert relay.create_executor().evaluate(first + second).numpy().tolist() == [3, 5, 7]

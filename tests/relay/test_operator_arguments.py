@@ -68,6 +68,23 @@ def test_any_rank_and_attribute_gives_a_type_or_a_diagnostic(rank):
             r"nn.space_to_batch_nd: block_shape has numbers from 1, found \[0\]",
         ),
         (
+            'fn(%x: Tensor[(1, 1, 2, 2, 2), float32]) { nn.global_avg_pool2d(%x, layout="NCHW2h") }',
+            "the layout NCHW2h does not have the dimension H as a whole",
+        ),
+        (
+            'fn(%x: Tensor[(1, 4, 2, 2), float32]) { nn.global_max_pool2d(%x, layout="NCDW") }',
+            "the layout NCDW does not have the dimension H as a whole",
+        ),
+        (
+            "fn(%x: Tensor[(1, 4, 2, 2), float32], %w: Tensor[(2, 4, 1, 1), float32]) "
+            '{ nn.conv2d(%x, %w, kernel_layout="OIHW2o", kernel_size=[1, 1]) }',
+            "nn.conv2d: the weight has 4 dimensions, its layout OIHW2o 5",
+        ),
+        (
+            'fn(%x: Tensor[(2, 4, 3, 1), float32]) { image.resize1d(%x, size=[2], layout="C4cWN") }',
+            "the layout C4cWN is packed: only orders of whole dimensions are resized",
+        ),
+        (
             "fn(%x: Tensor[(1, 1, 2, 2), float32]) { image.resize2d(%x, size=None) }",
             "image.resize2d: size is a tuple of numbers, or one for all axes, found None",
         ),

@@ -48,6 +48,8 @@ def _per_axis(value: Any, count: int, name: str) -> list[Any]:
 
 def resized(a: Any, x: RelaxExpr, letters: str, size: Any, roi: RelaxExpr | None) -> RelaxExpr:
     """Resize the dimensions named by `letters`; `roi` holds the start, then the end coordinates of the region."""
+    if not a.layout.isupper():
+        raise ValueError(f"the layout {a.layout} is packed: only orders of whole dimensions are resized")
     axes = [a.layout.index(letter) for letter in letters]
     return op.image.resize(x, size, None, roi, axes, **_ways(a))
 

@@ -163,8 +163,9 @@ def _global_pool(kind: str, spatial: int) -> None:
 
     def means(a: Any, x: RelaxExpr) -> RelaxExpr:
         axes = parsed(a.layout)
-        if any(axes.factor_of(letter) != -1 for letter in _SPATIAL[spatial]):
-            raise ValueError(f"the layout {axes} splits a dimension that is pooled as a whole")
+        for letter in _SPATIAL[spatial]:
+            if letter not in axes or axes.factor_of(letter) != -1:
+                raise ValueError(f"the layout {axes} does not have the dimension {letter} as a whole")
         return reduction(x, [axes.index_of(letter) for letter in _SPATIAL[spatial]], True)
 
     layout = attr("layout", "str", f"NC{_SPATIAL[spatial]}")
