@@ -255,8 +255,7 @@ class AlongChannels(Writer):
             lambda p, k: BufferLoad(chunk.panel, (begin + k, first + p)),
             lambda k, c: vector_load(packed, (jo, begin + k, c), lanes),
             lambda p, c: vector_load(sums, (first + p, c), lanes),
-            lambda acc: self.each(height, self.vectors, lambda p, c: vector_store(
-                sums, (first + p, c), vector_load(acc, (p, c), lanes))),
+            lambda tile: tile.each(lambda p, c: vector_store(sums, (first + p, c), tile.load(p, c))),
             lambda steps: named("quarter", quarter, lambda quarter: steps_of(
                 steps, lambda k: asked(quarter, k))),
         )  # fmt: skip

@@ -15,6 +15,7 @@ from ..build import apart, block, int64, let, loop, named, scratch, vector_load,
 from .operands import Results, Values
 from .pixels import WeightBlocks
 from .pointwise_tiles import LINE, Ask, Cut, Load, Steps, Writer, number_of
+from .tile import RegisterTile
 
 Maker: TypeAlias = Callable[[PrimExpr, PrimExpr], Stmt]
 """Stores the result of the accumulator at (row, column)."""
@@ -173,7 +174,7 @@ class AlongPixels(Writer):
         pixels, weights = self.pixels, self.pixels.weights
         width = vectors * self.lanes
 
-        def left(p: Var, k: Var) -> PrimExpr:
+        def left(p: PrimExpr, k: Var) -> PrimExpr:
             if packed is not None:
                 return BufferLoad(packed, (io, k, p))
             return BufferLoad(weights, (row + p, k, *(int64(0) for _ in weights.shape[2:])))
@@ -193,7 +194,7 @@ class AlongPixels(Writer):
 
             return result.declared(self.sums(
                 self.height, vectors, int64(self.inputs), left, right, lambda p, c: self.zero,
-                lambda acc: self._stored(result, acc, vectors, inside), asking))  # fmt: skip
+                lambda tile: self._stored(result, tile, inside), asking))  # fmt: skip
 
         inside = int64(width) if self.bound is None else number_of(width, pixels.count - start)
         return named("inside", inside, of_width)
@@ -218,7 +219,7 @@ class AlongPixels(Writer):
 
         return block(line(u) for u in range(each))
 
-    def _stored(self, result: Results, acc: Buffer, vectors: int, inside: PrimExpr) -> Stmt:
+    def _stored(self, result: Results, tile: RegisterTile, inside: PrimExpr) -> Stmt:
         """Apply the epilogue to a tile and store the pixels below `inside`.
 
         Tiles entirely inside the image need no masks and keep their accumulators in registers, unless the epilogue
@@ -226,45 +227,41 @@ class AlongPixels(Writer):
         """
         if result.is_sum:
             bound = None if self.bound is None else inside
-            return self.each(self.height, vectors, lambda p, c: vector_store(result.out, result.place(
-                p, c), vector_load(acc, (p, c), self.lanes), self.mask(c, bound)))  # fmt: skip
-        width = vectors * self.lanes
+            return tile.each(lambda p, c: vector_store(
+                result.out, result.place(p, c), tile.load(p, c), self.mask(c, bound)))  # fmt: skip
+        width = tile.width
 
         def rest(write: Callable[[Buffer], Stmt]) -> Stmt:
-            return scratch("sums", (self.height, width), self.dtype, lambda sums: block([
-                self.each(self.height, vectors, lambda p, c: vector_store(
-                    sums, (p, c), vector_load(acc, (p, c), self.lanes))), write(sums)]))  # fmt: skip
+            return scratch("sums", (tile.height, width), self.dtype, lambda sums: block([
+                tile.each(lambda p, c: vector_store(sums, (p, c), tile.load(p, c))), write(sums)]))  # fmt: skip
 
         def rows(sums: Buffer, limit: PrimExpr | None) -> Stmt:
             # A separate function: its constants would displace the next tile's accumulators.
             each = apart if result.has_calls else loop
-            return each("r", self.height, lambda r: loop("v", vectors, lambda v: self.stored(
+            return each("r", tile.height, lambda r: loop("v", len(tile.vectors), lambda v: self.stored(
                 result, r, r, v, limit, sums)))  # fmt: skip
 
         if result.has_calls:
             if self.bound is None:
                 return rest(lambda sums: rows(sums, None))
             return rest(lambda sums: IfThenElse(inside >= width, rows(sums, None), rows(sums, inside)))
-        whole = self._made(result, acc, vectors)
+        whole = self._made(result, tile)
         if self.bound is None:
             return whole
         return IfThenElse(inside >= width, whole, rest(lambda sums: rows(sums, inside)))
 
-    def _made(self, result: Results, acc: Buffer, vectors: int) -> Stmt:
+    def _made(self, result: Results, tile: RegisterTile) -> Stmt:
         """Apply the epilogue to a tile inside the image and store it from registers, unrolled."""
 
-        def vector(p: Var, first: PrimExpr, maker: Maker) -> Stmt:
+        def vector(p: PrimExpr, first: PrimExpr, maker: Maker) -> Stmt:
             def lane(x: Var) -> Stmt:
                 c = first + x
-                return let("total", BufferLoad(acc, (p, c)), lambda total: maker(c, total))
+                return let("total", BufferLoad(tile.acc, (p, c)), lambda total: maker(c, total))
 
             return loop("x", self.lanes, lane, ForKind.VECTORIZED)
 
-        def of_row(p: Var) -> Stmt:
-            return result.of_row(p, lambda maker: loop("v", vectors, lambda v: vector(
-                p, v * self.lanes, maker), ForKind.UNROLLED))  # fmt: skip
-
-        return loop("p", self.height, of_row, ForKind.UNROLLED)
+        return tile.each_row(lambda p: result.of_row(p, lambda maker: tile.each_vector(
+            lambda c: vector(p, c, maker))))  # fmt: skip
 
 
 @dataclass(frozen=True)

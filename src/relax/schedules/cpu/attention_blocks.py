@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from ...prim import GT, Add, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import GT, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, exp, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, IterVar, LetStmt, Stmt
 from ...tir.attention import Attention
-from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from ..build import alloc, block, digits, int64, let, loop, named, scratch, vector_load, vector_store
 from ..contraction import size_of
 from .finish import Finish
 from .operands import Values
 from .scores import Parts, Scores, part_of
 from .squares import turned
+from .tile import RegisterTile, multiply_add, register_tile, row_at
 from .tiling import Tile, even_pieces, tile_for
 from .words import Words, bits_view, declared, words_for
 
@@ -216,7 +217,7 @@ class Streamed:
         weights, new, queries = memory["weights"], memory["new"], memory["queries"]
 
         def tile(first: PrimExpr, height: int) -> Stmt:
-            def finished(acc: Buffer) -> Stmt:
+            def finished(tile: RegisterTile) -> Stmt:
                 def lane(i: PrimExpr) -> Stmt:
                     names = [Var(f"s{p}", self.dtype) for p in range(height)]
                     stores = [BufferStore(weights, s, (first + p, i)) for p, s in enumerate(names)]
@@ -227,7 +228,7 @@ class Streamed:
                         result = LetStmt(greater, Select(GT(name, old), name, old), result)
                     result = LetStmt(most[0], BufferLoad(new, (i,)), result)
                     for p, name in reversed(list(enumerate(names))):
-                        product = BufferLoad(acc, (int64(p), i))
+                        product = BufferLoad(tile.acc, (int64(p), i))
                         place = (first + p, i)
                         result = LetStmt(name, self.scores.at(values, place, inside, read, product), result)
                     return result
@@ -266,7 +267,7 @@ class Streamed:
 
     def _tile(
         self, height: int, start: Callable[[PrimExpr, PrimExpr], PrimExpr] | None, depth: PrimExpr,
-        left: Callable[[PrimExpr, PrimExpr], PrimExpr], right: Buffer, finished: Callable[[Buffer], Stmt],
+        left: Callable[[PrimExpr, PrimExpr], PrimExpr], right: Buffer, finished: Callable[[RegisterTile], Stmt],
         ahead: Callable[[PrimExpr], PrimExpr] | None, words: Words | None = None,
     ) -> Stmt:  # fmt: skip
         """Accumulate left(row, depth) · right[depth] in registers, starting from `start`, and pass the tile to
@@ -276,38 +277,19 @@ class Streamed:
         With `words`, both operands are packed groups, multiplied by dot product instructions.
         """
         lanes = self.tile.lanes
-        vector = str(right.dtype.with_lanes(lanes))
 
-        def plus(total: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-            return Add(total, Mul(a, b)) if words is None else words.add(total, a, b)
-
-        def each(body: Callable[[PrimExpr], Stmt]) -> Stmt:
-            return loop("v", self.tile.vectors, lambda v: body(v * lanes), ForKind.UNROLLED)
-
-        def tile(acc: Buffer) -> Stmt:
-            def begun(p: PrimExpr, c: PrimExpr) -> Stmt:
-                value = spread(const(0, self.dtype), lanes) if start is None else start(p, c)
-                return vector_store(acc, (p, c), value)
-
-            def step(vectors: Buffer, k: PrimExpr) -> Stmt:
-                def row(p: Var) -> Stmt:
-                    element = Var("a", vector)
-                    update = each(lambda c: vector_store(acc, (p, c), plus(
-                        vector_load(acc, (p, c), lanes), element, vector_load(vectors, (c,), lanes))))  # fmt: skip
-                    return LetStmt(element, spread(left(p, k), lanes), update)
-
-                loads = each(lambda c: vector_store(vectors, (c,), vector_load(right, (k, c), lanes)))
+        def tile(tile: RegisterTile) -> Stmt:
+            def step(k: Var) -> Stmt:
                 asked = [] if ahead is None else [Evaluate(prefetch(ahead(k), locality=3))]
-                return block([*asked, loads, loop("p", height, row, ForKind.UNROLLED)])
+                return block([*asked, tile.step(lambda p: left(p, k), row_at(right, (k, int64(0)), lanes))])
 
-            return block([
-                loop("p", height, lambda p: each(lambda c: begun(p, c)), ForKind.UNROLLED),
-                alloc("vectors", (self.width,), str(right.dtype), "local", lambda vectors: loop(
-                    "k", depth, lambda k: step(vectors, k))),
-                finished(acc),
-            ])  # fmt: skip
+            begun = tile.cleared() if start is None else tile.begun(start)
+            return block([begun, loop("k", depth, step), finished(tile)])
 
-        return alloc("acc", (height, self.width), self.dtype, "local", tile)
+        product = multiply_add if words is None else words.add
+        return register_tile(
+            height, self.tile.vectors, lanes, tile, sums=self.dtype, factors=str(right.dtype), product=product
+        )
 
     def _weighed(self, memory: Mapping[str, Buffer], count: PrimExpr) -> Stmt:
         """Turn the scores of a block into softmax weights, and rescale earlier sums where the running maximum grew."""
@@ -361,10 +343,8 @@ class Streamed:
             def start(p: PrimExpr, c: PrimExpr) -> PrimExpr:
                 return Mul(vector_load(sums, (first + p, c), lanes), vector_load(old, (c,), lanes))
 
-            def finished(acc: Buffer) -> Stmt:
-                return loop("p", height, lambda p: loop("v", self.tile.vectors, lambda v: vector_store(
-                    sums, (first + p, v * lanes), vector_load(acc, (p, v * lanes), lanes)),
-                    ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
+            def finished(tile: RegisterTile) -> Stmt:
+                return tile.each(lambda p, c: vector_store(sums, (first + p, c), tile.load(p, c)))
 
             def left(p: PrimExpr, j: PrimExpr) -> PrimExpr:
                 return BufferLoad(heads, (j, first + p))

@@ -35,6 +35,7 @@ from ..build import block, int64, let, loop, named, scratch, vector_load, vector
 from .attention_blocks import Shapes, Streamed
 from .operands import Values
 from .scores import part_of
+from .tile import RegisterTile
 from .tiling import even_pieces
 from .words import Words, bits_view, declared, words_for
 
@@ -211,10 +212,8 @@ class Rounded(Streamed):
             def start(p: PrimExpr, c: PrimExpr) -> PrimExpr:
                 return vector_load(sums, (first + p, c), lanes)
 
-            def finished(acc: Buffer) -> Stmt:
-                return loop("p", height, lambda p: loop("v", self.tile.vectors, lambda v: vector_store(
-                    sums, (first + p, v * lanes), vector_load(acc, (p, v * lanes), lanes)),
-                    ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
+            def finished(tile: RegisterTile) -> Stmt:
+                return tile.each(lambda p, c: vector_store(sums, (first + p, c), tile.load(p, c)))
 
             def left(p: PrimExpr, j: PrimExpr) -> PrimExpr:
                 return BufferLoad(heads, (j, first + p))

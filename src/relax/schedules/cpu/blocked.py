@@ -43,11 +43,11 @@ from ..build import block, int64, let, loop, named, scratch, spread, vector_load
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .channel_blocks import ChannelBlocks, part_of, stored_line
-from .outer_products import RegisterTile, register_tile, register_tiles
 from .packed_weights import Declare, packed_kernels
 from .planes import Sizes, digits, window
 from .results import Results
 from .shares import parts_of_tasks
+from .tile import RegisterTile, prefetched, register_tile, row_at, tall_and_short
 from .tiling import Tile, tile_for
 from .windows import Kernel, Windows
 
@@ -289,8 +289,8 @@ class BlockedWriter:
         """Return `tile(first pixel, height, number)` for each register tile of a row."""
         units, single = self.units, tile(int64(0), self.unit, int64(0))
         if isinstance(units, IntImm):
-            return single if units.value == 1 else register_tiles(units, self.unit, tile)
-        tiles = register_tiles(units, self.unit, tile)
+            return single if units.value == 1 else tall_and_short(units, self.unit, tile)
+        tiles = tall_and_short(units, self.unit, tile)
         return tiles if self.least > 1 else IfThenElse(units < 2, single, tiles)
 
     def _tile(
@@ -305,10 +305,11 @@ class BlockedWriter:
             tap, shift, c = place
             start = simplify(c * self.packing.width)
             ahead = (panel, cb + 1, tap, start + floormod(number, self.vectors) * lanes)
-            return tile.add(
-                lambda p: BufferLoad(left, (simplify((p * columns.stride + shift) * width + c),)), weights,
-                (panel, cb, tap, start), None if some is None else ahead,
-            )  # fmt: skip
+            added = tile.step(
+                lambda p: BufferLoad(left, (simplify((p * columns.stride + shift) * width + c),)),
+                row_at(weights, (panel, cb, tap, start), lanes),
+            )
+            return added if some is None else block([prefetched(weights, ahead), added])
 
         def tap(tile: RegisterTile, left: Buffer, cb: Var, i: Var, j: Var) -> Stmt:
             place = i * columns.taps + j, j * columns.dilation
@@ -330,29 +331,28 @@ class BlockedWriter:
 
             return loop("i", rows.taps, line)
 
-        def parts(tile: RegisterTile, body: Callable[[Buffer, PrimExpr, PrimExpr], Stmt]) -> Stmt:
+        def parts(body: Callable[[Buffer, PrimExpr, PrimExpr], Stmt]) -> Stmt:
             place = simplify((line * self.wide + x) * lanes)
 
             def vector(v: int) -> Stmt:
                 return part_of(staged, place + v * self.staged, (height * lanes,), (1,), lambda part: loop(
-                    "p", height, lambda p: body(part, p, int64(v)), ForKind.UNROLLED))  # fmt: skip
+                    "p", height, lambda p: body(part, p, int64(v * lanes)), ForKind.UNROLLED))  # fmt: skip
 
-            return block(vector(v) for v in range(tile.vectors))
+            return block(vector(v) for v in range(self.vectors))
 
         def sums(tile: RegisterTile) -> Stmt:
-            zero = spread(const(0, DTYPE), lanes)
             return block([
-                tile.each(lambda p, v: tile.store(p, v, zero)) if some is None
-                else parts(tile, lambda part, p, v: tile.store(p, v, vector_load(part, (p * lanes,), lanes))),
+                tile.cleared() if some is None
+                else parts(lambda part, p, c: tile.store(p, c, vector_load(part, (p * lanes,), lanes))),
                 loop("cb", self.depth, lambda cb: taps(tile, cb)) if some is None else taps(tile, some),
-                parts(tile, lambda part, p, v: vector_store(part, (p * lanes,), tile.load(p, v))),
+                parts(lambda part, p, c: vector_store(part, (p * lanes,), tile.load(p, c))),
             ])  # fmt: skip
 
         return self._registers(height, sums)
 
     def _registers(self, height: int, body: Callable[[RegisterTile], Stmt]) -> Stmt:
         """Call `body` with a register tile of `height` rows."""
-        return register_tile(height, self.vectors, self.lanes, DTYPE, body)
+        return register_tile(height, self.vectors, self.lanes, body, sums=DTYPE)
 
     def _offset(self, outer: Sequence[PrimExpr], start: PrimExpr) -> PrimExpr:
         """Flat offset of an element of the padded copy."""

@@ -44,17 +44,17 @@ from ...tir import (
 )
 from ...tir.buffer import decl_buffer
 from ...tir.permuted_parameters import PermutedAccesses
-from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
+from ..build import block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .channels_last import own_accesses, with_channels_first
 from .operands import Results, ResultStore, is_large_sum
-from .outer_products import RegisterTile
 from .packed_weights import Declare, packed_kernels
 from .pixels import WeightBlocks
 from .planes import Sizes, digits
 from .pointwise import Merged, merged_pixels
 from .squares import transposed_square
+from .tile import RegisterTile, register_tile, row_at
 from .tiling import tile_for
 from .windows import Axis, Kernel, Windows
 from .words import Words, words_for
@@ -378,7 +378,7 @@ class _Writer:
             def of_height(inside: PrimExpr) -> Stmt:
                 result = Results(self.finish, at, inside, int64(width))
                 return result.declared(self._registers(height, lambda tile: block([
-                    tile.each(lambda p, v: tile.store(p, v, spread(const(0, self.words.sums), self.lanes))),
+                    tile.cleared(),
                     self._sums(tile, weights, jo, pixels),
                     self._stored(tile, result, None if exact else inside)])))  # fmt: skip
 
@@ -440,10 +440,10 @@ class _Writer:
             lambda x: behind([], y, x)))  # fmt: skip
 
     def _registers(self, height: int, body: Callable[[RegisterTile], Stmt]) -> Stmt:
-        lanes, width, dtype = self.lanes, self.width, self.words.sums
-        return alloc("acc", (height, width), dtype, "local", lambda acc: alloc(
-            "right", (width,), "int32", "local", lambda right: body(RegisterTile(
-                acc, right, height, VECTORS, lanes, self.words.add))))  # fmt: skip
+        return register_tile(
+            height, VECTORS, self.lanes, body, sums=self.words.sums, factors="int32", product=self.words.add,
+            has_numbered_rows=True,
+        )  # fmt: skip
 
     def _sums(self, tile: RegisterTile, weights: Buffer, jo: Var, pixels: Sequence[Buffer]) -> Stmt:
         """Accumulate the products of all taps and packed groups of input channels."""
@@ -456,7 +456,7 @@ class _Writer:
                 return self.words.neighbours(vector_load(pixels[p.value], (i, j, k * group), group), True)
 
             place = simplify(((i * wide) + j) * count + k)
-            return _written_out(tile, element, weights, (jo, place, int64(0)))
+            return tile.step(element, row_at(weights, (jo, place, int64(0)), self.lanes))
 
         return loop("i", high, lambda i: loop("j", wide, lambda j: loop("k", count, lambda k: step(i, j, k))))
 
@@ -493,24 +493,6 @@ class _Writer:
         total = simplify(self.images * (self.channels // SQUARE))
         return loop("turned", total, lambda flat: digits(flat, radix, lambda at: loop(
             "q", simplify(ceildiv(count, SQUARE)), lambda q: square(at[0], at[1], q))), ForKind.PARALLEL)  # fmt: skip
-
-
-def _written_out(
-    tile: RegisterTile, element: Callable[[PrimExpr], PrimExpr], weights: Buffer, at: Sequence[PrimExpr]
-) -> Stmt:
-    """Add the outer product of one packed group per pixel and a row of weights, unrolled."""
-    lanes, (*outer, start) = tile.lanes, at
-    lines = [vector_store(tile.right, (v * lanes,), vector_load(weights, (*outer, simplify(start + v * lanes)), lanes))
-             for v in range(tile.vectors)]  # fmt: skip
-
-    def row(p: int) -> Stmt:
-        def sums(a: Var, v: int) -> Stmt:
-            weight = vector_load(tile.right, (v * lanes,), lanes)
-            return tile.store(int64(p), int64(v), tile.added(tile.load(int64(p), int64(v)), a, weight))
-
-        return let("a", spread(element(int64(p)), lanes), lambda a: block(sums(a, v) for v in range(tile.vectors)))
-
-    return block([*lines, *(row(p) for p in range(tile.height))])
 
 
 def _reached(axis: Axis) -> PrimExpr:

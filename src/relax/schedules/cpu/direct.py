@@ -26,10 +26,11 @@ from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Stmt
-from ..build import alloc, apart, block, int64, let, loop, scratch, spread, vector_load, vector_store
+from ..build import apart, block, int64, let, loop, scratch, spread, vector_store
 from ..contraction import size_of
 from .planes import Planes, Sizes, digits, filled, window
 from .results import Results, vectors_of_line
+from .tile import RegisterTile, register_tile, row_at
 from .tiling import Tile, tile_for
 from .windows import Kernel
 
@@ -125,29 +126,26 @@ class Direct:
         self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, channel: Callable[[PrimExpr], PrimExpr], base: Var
     ) -> Stmt:
         """Accumulate some channels at the positions of a panel."""
-        lanes = self.lanes
 
-        def sums(acc: Buffer, results: Buffer) -> Stmt:
+        def sums(tile: RegisterTile, results: Buffer) -> Stmt:
             return block([
-                self._each(lambda p, c: vector_store(acc, (p, c), self._first_sum(channel(p)))),
-                self._taps(plane, batch, g, channel, base, acc),
-                self._each(lambda p, c: vector_store(results, (p, c), vector_load(acc, (p, c), lanes))),
+                tile.begun(lambda p, c: self._first_sum(channel(p))),
+                self._taps(plane, batch, g, channel, base, tile),
+                tile.each(lambda p, c: vector_store(results, (p, c), tile.load(p, c))),
             ])  # fmt: skip
 
         def whole(results: Buffer) -> Stmt:
-            tile = alloc("acc", (self.height, self.width), self.dtype, "local", lambda acc: sums(acc, results))
+            tile = register_tile(
+                self.height, self.vectors, self.lanes, lambda tile: sums(tile, results), sums=self.dtype,
+                factors=self.stored, product=self._sum,
+            )  # fmt: skip
             return block([tile, self._results(results, batch, channel, base)])
 
         return scratch("results", (self.height, self.width), self.dtype, whole)
 
-    def _each(self, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
-        """Return `body(row, first column)` for each vector of a tile, unrolled."""
-        return loop("p", self.height, lambda p: loop(
-            "v", self.vectors, lambda v: body(p, v * self.lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
-
     def _taps(
         self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, channel: Callable[[PrimExpr], PrimExpr], base: Var,
-        acc: Buffer,
+        tile: RegisterTile,
     ) -> Stmt:  # fmt: skip
         """Accumulate the products of all input channels and taps."""
         windows = self.windows
@@ -156,14 +154,7 @@ class Direct:
             source = [*batch, simplify(g * self.inputs + ci)]
 
             def step(data: Buffer, at: Sequence[PrimExpr]) -> Stmt:
-                *outer, first = at
-
-                def add(p: PrimExpr, c: PrimExpr) -> Stmt:
-                    left = spread(self._weight(channel(p), ci, taps), self.lanes)
-                    right = vector_load(data, (*outer, first + c), self.lanes)
-                    return vector_store(acc, (p, c), self._sum(vector_load(acc, (p, c), self.lanes), left, right))
-
-                return self._each(add)
+                return tile.step(lambda p: self._weight(channel(p), ci, taps), row_at(data, at, self.lanes))
 
             return let(
                 "at", simplify(self.planes.tap(taps) + base), lambda at: window(plane, (*source, at), self.width, step)

@@ -35,26 +35,13 @@ from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, IfThenElse, PrimFunc, Stmt
 from ...tir.nests import Nest
-from ..build import (
-    alloc,
-    apart,
-    block,
-    digits,
-    int64,
-    let,
-    loop,
-    named,
-    ramp,
-    scratch,
-    spread,
-    vector_load,
-    vector_store,
-)
+from ..build import apart, block, digits, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
 from ..contraction import Contraction, size_of
 from ..rule import PackedFunction, ScheduleRule
 from .operands import Operands, Results, product_of_numbers, rewritten_products, tile_view
 from .packed_panels import PanelPacking, packed_products
 from .streamed_product import MOST_ROWS
+from .tile import RegisterTile, register_tile, row_at
 from .tiling import Segment, blocks, groups, with_panels
 from .word_operands import WORD, Panel, WordOperands, WordPanels, product_of_sizes, with_views
 from .words import Words, bits_view, words_for
@@ -258,75 +245,51 @@ class _Writer(WordOperands):
 
     def _tile(self, panel: Panel, view: Buffer, first: PrimExpr, height: int) -> Stmt:
         """Accumulate one register tile and store the results."""
-        operands, width = self.operands, panel.vectors * self.lanes
+        operands = self.operands
         depth = operands.depth if self.left_is_words else self.depth
         at = {**panel.values, operands.row: first}
         left = tile_view(self.left, at, ((operands.row, int64(height)), (operands.k, depth)))
         bits = bits_view(left)
 
-        def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
-            return loop("p", height, lambda p: self._each_vector(
-                panel, lambda c: body(p, c)), ForKind.UNROLLED)  # fmt: skip
+        def first_sum(c: PrimExpr) -> PrimExpr:
+            return vector_load(view, (self.depth, c), self.lanes)
 
-        def first_sum(p: Var, c: PrimExpr) -> PrimExpr:
-            if self.words.correction:
-                return vector_load(view, (self.depth, c), self.lanes)
-            return spread(const(0, self.words.sums), self.lanes)
+        def word(p: PrimExpr, w: PrimExpr) -> PrimExpr:
+            if not self.left_is_words:
+                return BufferLoad(bits, (p, w))
+            group = self.words.group
+            return self.words.neighbours(vector_load(bits, (p, w * group), group), True)
 
-        def sums(acc: Buffer) -> Stmt:
-            steps = alloc("right", (width,), "int32", "local", lambda right: loop(
-                "w", self.depth, lambda w: self._step(panel, view, acc, bits, right, w, height)))  # fmt: skip
-            cleared = each(lambda p, c: vector_store(acc, (p, c), first_sum(p, c)))
-            return block([cleared, with_views((left, bits), steps), self._results(panel, acc, first, height)])
+        def sums(tile: RegisterTile) -> Stmt:
+            steps = loop("w", self.depth, lambda w: tile.step(
+                lambda p: word(p, w), row_at(view, (w, int64(0)), self.lanes)))  # fmt: skip
+            begun = tile.begun(lambda p, c: first_sum(c)) if self.words.correction else tile.cleared()
+            return block([begun, with_views((left, bits), steps), self._results(panel, tile, first)])
 
-        return alloc("acc", (height, width), self.words.sums, "local", sums)
+        return register_tile(
+            height, panel.vectors, self.lanes, sums, sums=self.words.sums, factors="int32", product=self.words.add
+        )
 
     def _each_vector(self, panel: Panel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
         return loop("v", panel.vectors, lambda v: body(v * self.lanes), ForKind.UNROLLED)
 
-    def _step(self, panel: Panel, view: Buffer, acc: Buffer, left: Buffer, right: Buffer, w: Var, height: int) -> Stmt:
-        """Accumulate the products of one packed group per row."""
-        lanes, group = self.lanes, self.words.group
-
-        def word(p: Var) -> PrimExpr:
-            if not self.left_is_words:
-                return BufferLoad(left, (p, w))
-            return self.words.neighbours(vector_load(left, (p, w * group), group), True)
-
-        def row(p: Var) -> Stmt:
-            def update(a: Var, c: PrimExpr) -> Stmt:
-                total, b = vector_load(acc, (p, c), lanes), vector_load(right, (c,), lanes)
-                return vector_store(acc, (p, c), self.words.add(total, a, b))
-
-            return let("a", spread(word(p), lanes), lambda a: self._each_vector(panel, lambda c: update(a, c)))
-
-        rights = self._each_vector(panel, lambda c: vector_store(right, (c,), vector_load(view, (w, c), lanes)))
-        return block([rights, loop("p", height, row, ForKind.UNROLLED)])
-
     # ------------------------------------------------------------------ results
 
-    def _results(self, panel: Panel, acc: Buffer, first: PrimExpr, height: int) -> Stmt:
+    def _results(self, panel: Panel, tile: RegisterTile, first: PrimExpr) -> Stmt:
         """Apply the epilogue to a register tile and store the columns inside the matrix."""
-        lanes, width = self.lanes, panel.vectors * self.lanes
-        result = self._results_of(panel, first, int64(height))
-
-        def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
-            return loop("p", height, lambda p: loop(
-                "v", panel.vectors, lambda v: body(p, v * lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
-
+        result = self._results_of(panel, first, int64(tile.height))
         if result.is_sum:
-            return result.declared(each(lambda p, c: vector_store(
-                result.out, result.place(p, c), vector_load(acc, (p, c), lanes), self._mask(panel, c),
-            )))  # fmt: skip
+            return result.declared(tile.each(lambda p, c: vector_store(
+                result.out, result.place(p, c), tile.load(p, c), self._mask(panel, c))))  # fmt: skip
 
         def made(sums: Buffer) -> Stmt:
-            copied = each(lambda p, c: vector_store(sums, (p, c), vector_load(acc, (p, c), lanes)))
+            copied = tile.each(lambda p, c: vector_store(sums, (p, c), tile.load(p, c)))
             # A separate function: the epilogue's constants would displace the next tile's accumulators.
-            results = apart("p", height, lambda p: loop(
-                "v", panel.vectors, lambda v: self._made(result, panel, sums, p, v * lanes)))  # fmt: skip
+            results = apart("p", tile.height, lambda p: loop(
+                "v", panel.vectors, lambda v: self._made(result, panel, sums, p, v * self.lanes)))  # fmt: skip
             return block([copied, results])
 
-        return result.declared(scratch("sums", (height, width), self.words.sums, made))
+        return result.declared(scratch("sums", (tile.height, tile.width), self.words.sums, made))
 
     def _results_of(self, panel: Panel, first: PrimExpr, height: PrimExpr) -> Results:
         width = int64(panel.vectors * self.lanes)

@@ -48,11 +48,11 @@ from ..build import block, int64, let, loop, named, ramp, scratch, spread, vecto
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .operands import Results, ResultStore
-from .outer_products import RegisterTile, register_tile
 from .packed_weights import Declare, packed_kernels
 from .pixels import WeightBlocks
 from .planes import Sizes, digits
 from .pointwise import finished, with_tables
+from .tile import RegisterTile, register_tile, row_at
 from .tiling import Tile, even_pieces, tile_for
 from .windows import Kernel, Windows
 
@@ -291,12 +291,11 @@ class _Item:
     def _tile(self, jo: Var, co: PrimExpr, y: PrimExpr, vectors: int, width: PrimExpr) -> Stmt:
         """Compute one channel block of `vectors` vectors of pixels of a row, `width` of which are in the image."""
         height, lanes = self.writer.height, self.lanes
-        zero = spread(const(0, self.writer.dtype), lanes)
 
         def step(tile: RegisterTile, k: PrimExpr, ci: Var, slot: PrimExpr, j: Var) -> Stmt:
             stride = self.columns.stride
             at = (ci, slot, simplify(floormod(j, stride)), simplify(floordiv(j, stride)))
-            return tile.add(lambda p: BufferLoad(self.weights, (jo, k, p)), self.ring, at)
+            return tile.step(lambda p: BufferLoad(self.weights, (jo, k, p)), row_at(self.ring, at, lanes))
 
         def taps(tile: RegisterTile, ci: Var, i: Var) -> Stmt:
             rows, columns = self.rows, self.columns
@@ -304,9 +303,9 @@ class _Item:
             return let("slot", simplify(floormod(y * rows.stride + i, rows.taps)), lambda slot: loop(
                 "j", columns.taps, lambda j: step(tile, simplify(first + j), ci, slot, j)))  # fmt: skip
 
-        def stored(tile: RegisterTile, result: Results, p: Var, v: Var) -> Stmt:
+        def stored(tile: RegisterTile, result: Results, p: PrimExpr, first: PrimExpr) -> Stmt:
             def lane(x: Var) -> Stmt:
-                c = v * lanes + x
+                c = first + x
                 return let("total", BufferLoad(tile.acc, (p, c)), lambda total: IfThenElse(
                     c < width, result.made(p, c, total)))  # fmt: skip
 
@@ -315,10 +314,10 @@ class _Item:
         def sums(tile: RegisterTile, result: Results) -> Stmt:
             return block([
                 self._asked(result, vectors),
-                tile.each(lambda p, v: tile.store(p, v, zero)),
+                tile.cleared(),
                 loop("ci", self.writer.inputs, lambda ci: loop(
                     "i", self.rows.taps, lambda i: taps(tile, ci, i))),
-                tile.each(lambda p, v: stored(tile, result, p, v)),
+                tile.each(lambda p, c: stored(tile, result, p, c)),
             ])  # fmt: skip
 
         values = dict(zip((v.var for v in self.writer.windows.batch), self.image, strict=True))
@@ -326,7 +325,7 @@ class _Item:
         at = {**values, self.rows.pixel.var: y, finish.row: co, finish.column: self.start}
         result = Results(finish, at, int64(height), width)
         return result.declared(register_tile(
-            height, vectors, lanes, self.writer.dtype, lambda tile: sums(tile, result)))  # fmt: skip
+            height, vectors, lanes, lambda tile: sums(tile, result), sums=self.writer.dtype))  # fmt: skip
 
     def _asked(self, result: Results, vectors: int) -> Stmt:
         """Prefetch the result cache lines of a tile."""

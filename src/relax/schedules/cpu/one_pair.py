@@ -42,11 +42,11 @@ from ...tir.nests import loads_in
 from ..build import alloc, block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
 from .finiteness import Flag, if_any_raised, own_flag
 from .operands import Matrices, tile_view
-from .outer_products import RegisterTile, register_tile
 from .packed_panels import PanelPacking
 from .strassen import LEAST_DEPTH, LEAST_ROWS, SUMS, WASTE
 from .strassen_results import QUARTERS, Quarters, combined_quarters
 from .strassen_slabs import PRODUCTS, each_vector, seven_lefts, uneven
+from .tile import RegisterTile, prefetched, register_tile, row_at
 from .tiling import LOW, tile_for
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -267,20 +267,20 @@ class OnePair:
             def step(k: Var) -> Stmt:
                 ahead = (self.half + k, floormod(number, self.tile.vectors) * lanes)
                 asked = Evaluate(prefetch(BufferLoad(left, (int64(0), height * self.pitch + k * height))))
-                return block([asked, tile.add(lambda p: BufferLoad(left, (p, k)), panel, (k, int64(0)), ahead)])
+                added = tile.step(lambda p: BufferLoad(left, (p, k)), row_at(panel, (k, int64(0)), lanes))
+                return block([asked, prefetched(panel, ahead), added])
 
-            zero = spread(const(0, self.dtype), lanes)
             return block([
-                tile.each(lambda p, v: tile.store(p, v, zero)),
+                tile.cleared(),
                 loop("k", self.half, step),
-                tile.each(lambda p, v: vector_store(part.sums, (i, first + p, v * lanes), tile.load(p, v))),
+                tile.each(lambda p, c: vector_store(part.sums, (i, first + p, c), tile.load(p, c))),
             ])  # fmt: skip
 
         left = decl_buffer(
             (int64(height), int64(self.half)), self.dtype, "left", data=part.lefts.data,
             strides=[int64(self.pitch), int64(1)], elem_offset=simplify((i * most + first) * self.pitch),
         )  # fmt: skip
-        tile = register_tile(height, self.tile.vectors, lanes, self.dtype, lambda tile: body(tile, left))
+        tile = register_tile(height, self.tile.vectors, lanes, lambda tile: body(tile, left), sums=self.dtype)
         return DeclBuffer(left, tile)
 
     # ------------------------------------------------------------------ results

@@ -39,12 +39,13 @@ from ...prim.intrin import ceildiv, floordiv
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
-from ..build import alloc, block, digits, int64, loop, named, ramp, scratch, spread, vector_load, vector_store
+from ...tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, Stmt
+from ..build import block, digits, int64, loop, named, ramp, scratch, spread, vector_load
 from ..contraction import size_of
 from .operands import Results, Values
 from .pixels import Pixels
 from .shares import FEW_PIXELS, parts_of_tasks, share_of
+from .tile import RegisterTile, register_tile
 from .tiling import Tile, tile_for
 from .words import Words
 
@@ -397,58 +398,35 @@ class Writer:
 
     # ------------------------------------------------------------------ tiles
 
-    def each(self, height: int, vectors: int, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
-        """Return `body(row, first column)` for each vector of a tile, unrolled."""
-        return loop("p", height, lambda p: loop(
-            "v", vectors, lambda v: body(p, v * self.lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
-
     def sums(
         self,
         height: int,
         vectors: int,
         depth: PrimExpr,
-        left: Callable[[Var, Var], PrimExpr],
+        left: Callable[[PrimExpr, Var], PrimExpr],
         right: Callable[[Var, PrimExpr], PrimExpr],
         start: Callable[[PrimExpr, PrimExpr], PrimExpr],
-        stored: Callable[[Buffer], Stmt],
+        stored: Callable[[RegisterTile], Stmt],
         steps: Callable[[Steps], Stmt] | None = None,
     ) -> Stmt:
         """Compute a register tile: accumulate left(row, k) * right(k, column) over `depth`, from `start`.
 
         `steps` wraps the loop over input channels; the default is the plain loop.
         """
-        lanes, width = self.lanes, vectors * self.lanes
 
-        def step(acc: Buffer, line: Buffer, k: Var) -> Stmt:
-            loads = loop("v", vectors, lambda v: vector_store(
-                line, (v * lanes,), right(k, v * lanes)), ForKind.UNROLLED)  # fmt: skip
+        def tile(tile: RegisterTile) -> Stmt:
+            def step(k: Var) -> Stmt:
+                return tile.step(lambda p: left(p, k), lambda c: right(k, c))
 
-            def row(p: Var) -> Stmt:
-                element = Var("a", f"{self.factor}x{lanes}" if lanes > 1 else self.factor)
-
-                def update(v: Var) -> Stmt:
-                    total, right = (vector_load(acc, (p, v * lanes), lanes), vector_load(line, (v * lanes,), lanes))
-                    return vector_store(acc, (p, v * lanes), self.added(total, element, right))
-
-                products = loop("v", vectors, update, ForKind.UNROLLED)
-                return LetStmt(element, spread(left(p, k), lanes), products)
-
-            return block([loads, loop("p", height, row, ForKind.UNROLLED)])
-
-        def steps_of(acc: Buffer, line: Buffer) -> Stmt:
             def each(beside: Callable[[Var], Stmt] | None) -> Stmt:
-                if beside is None:
-                    return loop("k", depth, lambda k: step(acc, line, k))
-                return loop("k", depth, lambda k: block([beside(k), step(acc, line, k)]))
+                return loop("k", depth, step if beside is None else lambda k: block([beside(k), step(k)]))
 
-            return each(None) if steps is None else steps(each)
+            begun = tile.begun(start)
+            return block([begun, each(None) if steps is None else steps(each), stored(tile)])
 
-        def tile(acc: Buffer) -> Stmt:
-            added = alloc("vectors", (width,), self.factor, "local", lambda line: steps_of(acc, line))
-            begun = self.each(height, vectors, lambda p, c: vector_store(acc, (p, c), start(p, c)))
-            return block([begun, added, stored(acc)])
-
-        return alloc("acc", (height, width), self.dtype, "local", tile)
+        return register_tile(
+            height, vectors, self.lanes, tile, sums=self.dtype, factors=self.factor, product=self.added
+        )
 
     def added(self, total: PrimExpr, row: PrimExpr, vector: PrimExpr) -> PrimExpr:
         """Multiply-add of a row element and a vector, one of which is weights and the other pixels."""

@@ -35,20 +35,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from ...prim import LT, Add, And, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import LT, And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, Stmt
 from ...tir.buffer import decl_buffer
-from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from ..build import block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from .operands import Matrices, Values, tile_view
 from .product_results import ColumnPanel, ProductResults, each_vector, mask_of
 from .shares import share_of
 from .squares import turned
+from .tile import RegisterTile, register_tile
 from .tiling import (
     FEW_ROWS,
     LOW,
@@ -461,35 +462,35 @@ class ProductWriter:
         `rows`.
         """
         operands, lanes = self.operands, self.tile.lanes
-        width = part.panel.vectors * lanes
         at = {**part.panel.values, operands.row: rows.first + first, operands.k: part.start}
         left = tile_view(operands.left, at, ((operands.row, int64(height)), (operands.k, part.depth)))
 
-        def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
-            return loop("p", height, lambda p: each_vector(
-                part.panel, lanes, lambda c: body(p, c)), ForKind.UNROLLED)  # fmt: skip
-
-        def tile(acc: Buffer) -> Stmt:
-            def step(right: Buffer, k: PrimExpr) -> Stmt:
+        def sums(tile: RegisterTile) -> Stmt:
+            def step(k: PrimExpr) -> Stmt:
                 asked = self._asked(part, left, height, k, share)
                 if rows.sums is None:
                     asked += self.results.asked(result, part.panel, height, k)
-                return block([*asked, self._step(part, acc, left, right, k, height)])
+                added = tile.step(lambda p: BufferLoad(left, (p, k)).astype(self.dtype), self._vectors(part, k))
+                return block([*asked, added])
 
-            sums = alloc(
-                "right", (width,), self.dtype, "local", lambda right: loop("k", part.depth, partial(step, right))
-            )
             kept = rows.sums
             if kept is None:
-                old = self.results.begun(result, part.panel, acc, part.start, height)
-                new = self.results.stored(result, part.panel, acc, height)
+                old = self.results.begun(result, part.panel, tile, part.start)
+                new = self.results.stored(result, part.panel, tile)
             else:
-                old = each(lambda p, c: vector_store(acc, (p, c), vector_load(kept, (first + p, c), lanes)))
-                new = each(lambda p, c: vector_store(kept, (first + p, c), vector_load(acc, (p, c), lanes)))
-            return block([old, DeclBuffer(left, sums), new])
+                old = tile.begun(lambda p, c: vector_load(kept, (first + p, c), lanes))
+                new = tile.each(lambda p, c: vector_store(kept, (first + p, c), tile.load(p, c)))
+            return block([old, DeclBuffer(left, loop("k", part.depth, step)), new])
 
         result = self.results.of_tile(part.panel, rows.first + first, int64(height))
-        stmt = alloc("acc", (height, width), self.dtype, "local", tile)
+        stmt = register_tile(
+            height,
+            part.panel.vectors,
+            lanes,
+            sums,
+            sums=self.dtype,
+            has_numbered_columns=self._has_numbered_columns(part),
+        )
         return stmt if rows.sums is not None else result.declared(stmt)
 
     def _asked(self, part: DepthBlock, left: Buffer, height: int, k: PrimExpr, share: Share) -> list[Stmt]:
@@ -518,28 +519,14 @@ class ProductWriter:
         lines = [BufferLoad(source, (row, k * self.tile.lanes)) for row in rows]
         return [Evaluate(prefetch(line, locality=2)) for line in lines]
 
-    def _step(self, part: DepthBlock, acc: Buffer, left: Buffer, right: Buffer, k: PrimExpr, height: int) -> Stmt:
-        """Return one rank-1 update of the tile; the panel's vectors stay in registers while iterating over rows."""
-        lanes = self.tile.lanes
-        rights = self._rights(part, right, k)
+    def _has_numbered_columns(self, part: DepthBlock) -> bool:
+        """True if `_vectors` must know the columns of a block as numbers."""
+        del part
+        return False
 
-        def row(p: Var) -> Stmt:
-            element = Var("a", self.vector)
-            value = spread(BufferLoad(left, (p, k)).astype(self.dtype), lanes)
-
-            def update(c: PrimExpr) -> Stmt:
-                term = Mul(element, vector_load(right, (c,), lanes))
-                return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), lanes), term))
-
-            return LetStmt(element, value, each_vector(part.panel, lanes, update))
-
-        return block([rights, loop("p", height, row, ForKind.UNROLLED)])
-
-    def _rights(self, part: DepthBlock, right: Buffer, k: PrimExpr) -> Stmt:
-        """Load the vectors of a row of a block."""
-        lanes = self.tile.lanes
-        return each_vector(part.panel, lanes, lambda c: vector_store(
-            right, (c,), vector_load(part.source, (k, c), lanes).astype(self.vector)))  # fmt: skip
+    def _vectors(self, part: DepthBlock, k: PrimExpr) -> Callable[[PrimExpr], PrimExpr]:
+        """Return the function from first columns to the vectors of a row of a block, in the dtype of the sums."""
+        return lambda c: vector_load(part.source, (k, c), self.tile.lanes).astype(self.vector)
 
 
 def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:

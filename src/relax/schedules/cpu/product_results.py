@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from ...prim import LT, IntImm, PrimExpr, Var, const, is_const, simplify
+from ...prim import LT, IntImm, PrimExpr, Var, is_const, simplify
 from ...prim.intrin import floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
@@ -28,6 +28,7 @@ from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, Stmt
 from ..build import block, int64, let, loop, ramp, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from .operands import Matrices, Results, Values, has_calls
+from .tile import RegisterTile
 from .tiling import LOW, has_masks, tile_for
 
 LINE: Final = 64
@@ -69,14 +70,13 @@ class ProductResults:
         at = {**panel.values, self.operands.row: row, self.operands.column: panel.start}
         return Results(self.operands, at, height, width)
 
-    def begun(self, result: Results, panel: ColumnPanel, acc: Buffer, start: PrimExpr, height: int) -> Stmt:
+    def begun(self, result: Results, panel: ColumnPanel, tile: RegisterTile, start: PrimExpr) -> Stmt:
         """Initialise a tile's accumulators to 0, or to the partial sums of the preceding depth blocks."""
-        nothing = self._each(panel, height, lambda p, c: vector_store(acc, (p, c), self._zero))
         if self.is_one_block:
-            return nothing
-        before = self._each(panel, height, lambda p, c: vector_store(acc, (p, c), vector_load(
-            result.out, result.place(p, c), self.lanes, mask_of(panel, c, self.lanes))))  # fmt: skip
-        return IfThenElse(start > 0, before, nothing)
+            return tile.cleared()
+        before = tile.begun(lambda p, c: vector_load(
+            result.out, result.place(p, c), self.lanes, mask_of(panel, c, self.lanes)))  # fmt: skip
+        return IfThenElse(start > 0, before, tile.cleared())
 
     def asked(self, result: Results, panel: ColumnPanel, height: int, k: PrimExpr) -> list[Stmt]:
         """Prefetch a tile's result cache lines, spread evenly over the steps.
@@ -94,32 +94,28 @@ class ProductResults:
         return [result.asked(minimum(floordiv(number, lines), int64(height - 1)), floormod(
             number, lines) * step, 3) for number in numbers]  # fmt: skip
 
-    def stored(self, result: Results, panel: ColumnPanel, acc: Buffer, height: int) -> Stmt:
+    def stored(self, result: Results, panel: ColumnPanel, tile: RegisterTile) -> Stmt:
         """Apply the epilogue to a tile and store the columns inside the matrix.
 
         Panels entirely inside the matrix need no masks and keep their accumulators in registers.
         """
         lanes = self.lanes
 
-        def vector(p: Var, maker: Callable[[PrimExpr, PrimExpr], Stmt], c: PrimExpr) -> Stmt:
-            return loop("x", lanes, lambda x: let("total", BufferLoad(acc, (p, c + x)), lambda total: maker(
+        def vector(p: PrimExpr, maker: Callable[[PrimExpr, PrimExpr], Stmt], c: PrimExpr) -> Stmt:
+            return loop("x", lanes, lambda x: let("total", BufferLoad(tile.acc, (p, c + x)), lambda total: maker(
                 c + x, total)), ForKind.VECTORIZED)  # fmt: skip
 
-        def moved(p: Var, c: PrimExpr) -> PrimExpr:
-            return vector_load(acc, (p, c), lanes)
-
         if result.is_sum:
-            return self._each(panel, height, lambda p, c: vector_store(
-                result.out, result.place(p, c), moved(p, c), mask_of(panel, c, lanes)))  # fmt: skip
-        whole = loop("p", height, lambda p: result.of_row(p, lambda maker: each_vector(
-            panel, lanes, lambda c: vector(p, maker, c))), ForKind.UNROLLED)  # fmt: skip
+            return tile.each(lambda p, c: vector_store(
+                result.out, result.place(p, c), tile.load(p, c), mask_of(panel, c, lanes)))  # fmt: skip
+        whole = tile.each_row(lambda p: result.of_row(p, lambda maker: tile.each_vector(
+            lambda c: vector(p, maker, c))))  # fmt: skip
         if panel.inside is None:
             return whole
-        width = panel.vectors * lanes
-        rest = scratch("sums", (height, width), self.dtype, lambda sums: block([
-            self._each(panel, height, lambda p, c: vector_store(sums, (p, c), moved(p, c))),
-            loop("r", height, lambda r: self._made(result, panel, sums, r))]))  # fmt: skip
-        return IfThenElse(panel.inside >= width, whole, rest)
+        rest = scratch("sums", (tile.height, tile.width), self.dtype, lambda sums: block([
+            tile.each(lambda p, c: vector_store(sums, (p, c), tile.load(p, c))),
+            loop("r", tile.height, lambda r: self._made(result, panel, sums, r))]))  # fmt: skip
+        return IfThenElse(panel.inside >= tile.width, whole, rest)
 
     def of_rows(self, panel: ColumnPanel, sums: Buffer, first: PrimExpr, count: PrimExpr) -> Stmt:
         """Apply the epilogue to `count` rows of accumulators in memory and store the columns inside the matrix."""
@@ -144,15 +140,6 @@ class ProductResults:
 
         return loop("v", panel.vectors, lambda v: loop(
             "x", self.lanes, lambda x: lane(v * self.lanes + x), ForKind.VECTORIZED))  # fmt: skip
-
-    def _each(self, panel: ColumnPanel, height: int, body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
-        """Return `body(row, first column)` for each vector of a tile, unrolled."""
-        return loop("p", height, lambda p: each_vector(
-            panel, self.lanes, lambda c: body(p, c)), ForKind.UNROLLED)  # fmt: skip
-
-    @property
-    def _zero(self) -> PrimExpr:
-        return spread(const(0, self.dtype), self.lanes)
 
 
 def each_vector(panel: ColumnPanel, lanes: int, body: Callable[[PrimExpr], Stmt]) -> Stmt:

@@ -26,8 +26,9 @@ from .channel_blocks import part_of
 from .pixels import RowPacking, Table, TapVectors, WeightBlocks
 from .planes import Sizes, digits
 from .row_panels import RowPanel, Step, panel_of
-from .row_tiles import BYTES, Piece, RowTiles, number_of
+from .row_tiles import BYTES, RowTiles, number_of_size
 from .squares import transposed_square
+from .tile import Vector
 from .tiling import Segment, even_pieces
 
 LONG: Final = 14
@@ -103,10 +104,10 @@ class RowLoops(RowTiles):
         """Pixels of a row staged for register transposes, rounded up to whole squares."""
         self.groups = even_pieces(self.vectors, -(-self.vectors // self.wide))
         """Groups of intermediate channel vectors; a task computes one, from the expansion to the depthwise results."""
-        self.number = sum(number_of(segment.count) for segment in self.groups)
+        self.number = sum(number_of_size(segment.count) for segment in self.groups)
         self.project_groups = even_pieces(self.blocks, -(-self.blocks // self.wide))
         """Groups of result channel vectors."""
-        self.finals = sum(number_of(segment.count) for segment in self.project_groups)
+        self.finals = sum(number_of_size(segment.count) for segment in self.project_groups)
         self.group_pitch = (max(segment.size for segment in self.groups) | 1) * lanes
         """Pixel pitch of the ring buffer, in elements."""
         self.images = name("images", self._images())
@@ -284,7 +285,7 @@ class RowLoops(RowTiles):
         """Expand padded row `q` of a channel group into the ring buffer."""
         _, ring = buffers
 
-        def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[Piece]) -> Stmt:
+        def tiles(slot: PrimExpr, first: PrimExpr, pieces: Sequence[Vector]) -> Stmt:
             return self._line_of_tiles(band, q, (slot, first, pieces), weights, buffers)
 
         def inside(slot: PrimExpr) -> Stmt:
@@ -303,7 +304,7 @@ class RowLoops(RowTiles):
                     ring, slot, int64(0), self.line))))  # fmt: skip
 
     def _line_of_tiles(
-        self, band: Band, q: PrimExpr, place: tuple[PrimExpr, PrimExpr, Sequence[Piece]], weights: Buffer,
+        self, band: Band, q: PrimExpr, place: tuple[PrimExpr, PrimExpr, Sequence[Vector]], weights: Buffer,
         buffers: tuple[Buffer, Buffer],
     ) -> Stmt:  # fmt: skip
         """Compute the tiles of a ring row for the channel vectors in `place`."""
@@ -324,12 +325,12 @@ class RowLoops(RowTiles):
 
         return loop("t", self.data_tiles, tile)
 
-    def _put(self, acc: Buffer, pieces: Sequence[Piece], first: PrimExpr, out: Buffer) -> Stmt:
+    def _put(self, acc: Buffer, pieces: Sequence[Vector], first: PrimExpr, out: Buffer) -> Stmt:
         """Apply the epilogue to a tile and store it in part of the ring buffer."""
         return self._changed(self.chain.expand.finish, acc, pieces, simplify(first * self.lanes), out)
 
     def _part_of_ring(
-        self, ring: Buffer, slot: PrimExpr, x: PrimExpr, pieces: Sequence[Piece],
+        self, ring: Buffer, slot: PrimExpr, x: PrimExpr, pieces: Sequence[Vector],
         body: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
         """Call `body` with the part of ring row `slot` that holds a tile, from expanded pixel `x` on."""
@@ -399,7 +400,7 @@ class RowLoops(RowTiles):
             cleared = loop("p", self.pixels, lambda p: vector_store(acc, (p, 0), self.zero), ForKind.UNROLLED)
             added = [tap(acc, i, j) for i in range(len(parts)) for j in range(along.taps)]
             finish, columns = self.chain.depthwise.finish, simplify(c * lanes)
-            return block([cleared, *added, self._changed(finish, acc, [Piece(0, lanes)], columns, out)])
+            return block([cleared, *added, self._changed(finish, acc, [Vector(0, lanes)], columns, out)])
 
         return alloc("acc", (self.pixels, lanes), DTYPE, "local", sums)
 
@@ -425,7 +426,7 @@ class RowLoops(RowTiles):
             groups, group, lambda vector, number: chosen(vector, number, count, sums))))  # fmt: skip
 
     def _products(
-        self, first: PrimExpr, count: PrimExpr, vector: PrimExpr, pieces: Sequence[Piece],
+        self, first: PrimExpr, count: PrimExpr, vector: PrimExpr, pieces: Sequence[Vector],
         buffers: tuple[Buffer, Buffer, Buffer],
     ) -> Stmt:  # fmt: skip
         """Accumulate `count` rows for a channel group that begins at `vector`."""

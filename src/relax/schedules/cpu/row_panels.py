@@ -24,7 +24,7 @@ from .channel_blocks import part_of
 
 AHEAD: Final = 3
 """Prefetch distance in rows of windows; images come from main memory."""
-Left: TypeAlias = Callable[[Var], PrimExpr]
+Left: TypeAlias = Callable[[PrimExpr], PrimExpr]
 """Element of a pixel of a tile."""
 Step: TypeAlias = Callable[[PrimExpr, Left], Stmt]
 """Accumulates the products at one depth index with the elements of a tile's pixels."""

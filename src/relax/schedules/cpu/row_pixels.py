@@ -24,7 +24,7 @@ from .channel_blocks import part_of
 from .channels_last import own_accesses
 from .row_loops import Band, RowLoops
 from .row_panels import Step
-from .row_tiles import Piece
+from .tile import Vector
 from .tiling import Segment
 
 
@@ -50,7 +50,7 @@ class PixelRowLoops(RowLoops):
         return block([]) if self.reads_pixels else super()._copied(band, panel)
 
     def _line_of_tiles(
-        self, band: Band, q: PrimExpr, place: tuple[PrimExpr, PrimExpr, Sequence[Piece]], weights: Buffer,
+        self, band: Band, q: PrimExpr, place: tuple[PrimExpr, PrimExpr, Sequence[Vector]], weights: Buffer,
         buffers: tuple[Buffer, Buffer],
     ) -> Stmt:  # fmt: skip
         if not self.reads_pixels:
@@ -61,7 +61,7 @@ class PixelRowLoops(RowLoops):
         def tile(t: PrimExpr, is_whole: bool) -> Stmt:
             start = t * self.pixels
 
-            def pixel(p: Var) -> PrimExpr:
+            def pixel(p: PrimExpr) -> PrimExpr:
                 return start + p if is_whole else minimum(start + p, self.extents[1] - 1)
 
             def steps(step: Step) -> Stmt:
@@ -89,7 +89,7 @@ class PixelRowLoops(RowLoops):
         count = simplify(maximum(minimum(self.together, band.lines - first), int64(0)))
         groups = self.project_groups
 
-        def line(i: PrimExpr, y: PrimExpr, vector: PrimExpr, pieces: Sequence[Piece]) -> Stmt:
+        def line(i: PrimExpr, y: PrimExpr, vector: PrimExpr, pieces: Sequence[Vector]) -> Stmt:
             def tile(t: PrimExpr, is_whole: bool) -> Stmt:
                 at = ((first + i) * self.tiles + t) * (self.pixels * self.pitch)
                 place = (*band.image, y, t * self.pixels)
@@ -113,7 +113,7 @@ class PixelRowLoops(RowLoops):
         return named("count", count, lambda count: self._of_group(groups, group, lambda vector, _: chosen(vector)))
 
     def _stored_pixels(
-        self, acc: Buffer, pieces: Sequence[Piece], place: Sequence[PrimExpr], vector: PrimExpr, is_whole: bool
+        self, acc: Buffer, pieces: Sequence[Vector], place: Sequence[PrimExpr], vector: PrimExpr, is_whole: bool
     ) -> Stmt:  # fmt: skip
         """Apply the epilogue to a tile and store it, from a pixel and channel vector on."""
         finish = self.chain.project.finish
@@ -127,7 +127,7 @@ class PixelRowLoops(RowLoops):
             value = substitute(finish.store.value, {**at, **tables, finish.total: total})
             return BufferStore(finish.store.buffer, value, there)
 
-        def stored(p: Var, piece: Piece) -> Stmt:
+        def stored(p: Var, piece: Vector) -> Stmt:
             def lane(v: Var) -> Stmt:
                 co = simplify(vector * self.lanes + piece.start) + v
                 result = let("total", BufferLoad(acc, (p, piece.start + v)), lambda total: element(co, p, total))

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, simplify
-from ...prim.instructions import prefetch
 from ...prim.intrin import floormod
-from ...tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, LetStmt, Stmt
+from ...tir import Buffer, BufferLoad, BufferStore, ForKind, LetStmt, Stmt
 from ...tir.functor import substitute
-from ..build import alloc, block, int64, let, loop, spread, vector_load, vector_store
+from ..build import block, int64, let, loop, spread, vector_load
 from .chains import DTYPE, Finish
 from .pixels import Table
 from .row_panels import Left, Step
+from .tile import RegisterTile, Vector, number_of, prefetched, register_tile
 
 FAR: Final = 1 << 16
 """Bytes of weights from which tiles prefetch them; smaller weights stay in cache, as each row rereads them."""
 BYTES: Final = 4
 """Bytes of an element."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A vector of a tile: its first channel and its lanes."""
-
-    start: int
-    lanes: int
 
 
 class RowTiles:
@@ -45,26 +36,26 @@ class RowTiles:
     tables: Mapping[Finish, Mapping[Var, Table]]
     """Per-channel values of each epilogue, by the variable that stands for them."""
 
-    def _pieces(self, size: int, channels: int) -> tuple[Piece, ...]:
+    def _pieces(self, size: int, channels: int) -> tuple[Vector, ...]:
         """Vectors of a tile; the last one may be a half vector if the tile covers all channels.
 
         Then all are half vectors if registers hold the accumulators, as half-width broadcasts are faster.
         """
         lanes, half = self.lanes, self.lanes // 2
-        pieces = [Piece(v * lanes, lanes) for v in range(size)]
+        pieces = [Vector(v * lanes, lanes) for v in range(size)]
         if lanes > 2 and 0 < channels - (size - 1) * lanes <= half:
             halves = 2 * size - 1
             if (self.pixels + 1) * halves < self.registers:
-                return tuple(Piece(v * half, half) for v in range(halves))
-            pieces[-1] = Piece((size - 1) * lanes, half)
+                return tuple(Vector(v * half, half) for v in range(halves))
+            pieces[-1] = Vector((size - 1) * lanes, half)
         return tuple(pieces)
 
-    def _span(self, pieces: Sequence[Piece]) -> int:
+    def _span(self, pieces: Sequence[Vector]) -> int:
         """Number of channel vectors of a tile, the last one rounded up to a whole vector."""
         return -(-(pieces[-1].start + pieces[-1].lanes) // self.lanes)
 
     def _product(
-        self, pieces: Sequence[Piece], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
+        self, pieces: Sequence[Vector], steps: Callable[[Step], Stmt], weights: tuple[Buffer, PrimExpr],
         number: PrimExpr, stored: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
         """Accumulate pixels times weights in registers, and pass the accumulators to `stored`.
@@ -72,41 +63,26 @@ class RowTiles:
         `steps` turns the products at one depth index into the loop over the depth. If there are many weights, each tile
         prefetches a vector of the next ones, chosen by its `number` among the tiles of these weights.
         """
-        (packed, first), vectors = weights, self._span(pieces)
-        width, ahead = vectors * self.lanes, Var("ahead", "int64")
-        is_far = BYTES * math.prod(map(number_of, packed.shape)) >= FAR
+        (packed, first), lanes = weights, self.lanes
+        vectors = self._span(pieces)
+        ahead = Var("ahead", "int64")
+        is_far = BYTES * math.prod(map(number_of_size, packed.shape)) >= FAR
 
-        def step(acc: Buffer, line: Buffer, k: PrimExpr, left: Left) -> Stmt:
-            places = [divmod(piece.start, self.lanes) for piece in pieces]
-            loads = [vector_store(line, (piece.start,), vector_load(packed, (
-                simplify(first + v), k, at), piece.lanes))
-                for piece, (v, at) in zip(pieces, places, strict=True)]  # fmt: skip
+        def sums(tile: RegisterTile) -> Stmt:
+            def step(k: PrimExpr, left: Left) -> Stmt:
+                def vector(c: PrimExpr) -> PrimExpr:
+                    v, at = divmod(number_of(c), lanes)
+                    return vector_load(packed, (simplify(first + v), k, at), tile.lanes_of(c))
 
-            def pixel(p: Var) -> Stmt:
-                element = Var("a", self.factor)
+                asked = [prefetched(packed, (ahead, k, int64(0)))] if is_far else []
+                return block([*asked, tile.step(left, vector)])
 
-                def added(piece: Piece) -> Stmt:
-                    total = vector_load(acc, (p, piece.start), piece.lanes)
-                    factor = vector_load(line, (piece.start,), piece.lanes)
-                    sums = self._added(total, spread(element, piece.lanes), factor)
-                    return vector_store(acc, (p, piece.start), sums)
+            return block([tile.cleared(), steps(step), stored(tile.acc)])
 
-                return LetStmt(element, left(p), block(map(added, pieces)))
-
-            asked = [Evaluate(prefetch(BufferLoad(packed, (ahead, k, int64(0))), locality=2))] if is_far else []
-            return block([*asked, *loads, loop("p", self.pixels, pixel, ForKind.UNROLLED)])
-
-        def cleared(acc: Buffer, p: Var) -> Stmt:
-            zeros = ((piece, spread(const(0, DTYPE), piece.lanes)) for piece in pieces)
-            return block(vector_store(acc, (p, piece.start), zero) for piece, zero in zeros)
-
-        def tile(acc: Buffer) -> Stmt:
-            added = alloc("vectors", (width,), self.factor, "local", lambda line: steps(
-                lambda k, left: step(acc, line, k, left)))  # fmt: skip
-            begun = loop("p", self.pixels, lambda p: cleared(acc, p), ForKind.UNROLLED)
-            return block([begun, added, stored(acc)])
-
-        result = alloc("acc", (self.pixels, width), DTYPE, "local", tile)
+        result = register_tile(
+            self.pixels, pieces, lanes, sums, sums=DTYPE, factors=self.factor, product=self._added,
+            has_numbered_columns=True,
+        )  # fmt: skip
         place = simplify(first + vectors + floormod(number, vectors))
         return LetStmt(ahead, place, result) if is_far else result
 
@@ -123,10 +99,10 @@ class RowTiles:
         del buffer
         return value
 
-    def _changed(self, finish: Finish, acc: Buffer, pieces: Sequence[Piece], columns: PrimExpr, out: Buffer) -> Stmt:
+    def _changed(self, finish: Finish, acc: Buffer, pieces: Sequence[Vector], columns: PrimExpr, out: Buffer) -> Stmt:
         """Apply the epilogue to a tile whose first channel is `columns` and store it."""
 
-        def vector(p: Var, piece: Piece) -> Stmt:
+        def vector(p: Var, piece: Vector) -> Stmt:
             def lane(x: Var) -> Stmt:
                 place = piece.start + x
                 tables = {name: BufferLoad(t.buffer, (columns + place,)) for name, t in self.tables[finish].items()}
@@ -142,7 +118,7 @@ class RowTiles:
         return spread(const(0, DTYPE), self.lanes)
 
 
-def number_of(size: PrimExpr) -> int:
+def number_of_size(size: PrimExpr) -> int:
     """Value of a static size."""
     assert isinstance(size, IntImm)
     return size.value

@@ -136,7 +136,7 @@ class WordRowLoops(RowLoops):
     def _steps(self, data: Buffer, step: Step) -> Stmt:
         group = self.words.group
 
-        def word(k: Var, p: Var) -> PrimExpr:
+        def word(k: Var, p: PrimExpr) -> PrimExpr:
             return self.words.neighbours(vector_load(data, (p, k * group), group), True)
 
         return loop("k", self.middle // group, lambda k: step(k, lambda p: word(k, p)))

@@ -21,7 +21,7 @@ number of weight rows, and cases that `product` rejects.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -41,6 +41,7 @@ from .operands import Operands, product_of_numbers, tile_view
 from .packed_panels import PanelPacking, packed_products, users_of
 from .product import DepthBlock, ProductWriter, RowsOfPanel, Share
 from .product_results import ColumnPanel
+from .tile import number_of
 from .tiling import LOW, panels
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -231,7 +232,14 @@ class _Writer(ProductWriter):
 
         def copied(buffer: Buffer) -> Stmt:
             whole = DepthBlock(panel, start, depth, buffer)
-            return block([loop("k", depth, lambda k: self._rights(part, buffer, k, k)), self._tiles(whole, rows)])
+            lanes = self.tile.lanes
+
+            def line(k: Var) -> Stmt:
+                vector = self._vectors(part, k)
+                columns = [int64(v * lanes) for v in range(panel.vectors)]
+                return block(vector_store(buffer, (k, c), vector(c)) for c in columns)
+
+            return block([loop("k", depth, line), self._tiles(whole, rows)])
 
         def of_floats() -> Stmt:
             most = self.depth.value if isinstance(self.depth, IntImm) else self.block
@@ -275,17 +283,20 @@ class _Writer(ProductWriter):
 
     # ------------------------------------------------------------------ vectors
 
-    def _rights(self, part: DepthBlock, right: Buffer, k: PrimExpr, row: PrimExpr | None = None) -> Stmt:
-        """Load the vectors of a row of a block as floats, into a row of `right` if it has several."""
+    def _has_numbered_columns(self, part: DepthBlock) -> bool:
+        return isinstance(part, _NarrowBlock)
+
+    def _vectors(self, part: DepthBlock, k: PrimExpr) -> Callable[[PrimExpr], PrimExpr]:
         if not isinstance(part, _NarrowBlock):
-            return super()._rights(part, right, k)
-        lanes, outer = self.tile.lanes, () if row is None else (row,)
+            return super()._vectors(part, k)
+        lanes = self.tile.lanes
         group = floordiv(part.start + k, self.scales.group) if self.scales.count > 1 else int64(0)
-        stmts: list[Stmt] = []
-        for v in range(part.panel.vectors):
-            scale = vector_load(part.scales, (group, v * lanes), lanes)
-            stmts.append(vector_store(right, (*outer, v * lanes), Mul(self._number(part, k, v), scale)))
-        return block(stmts)
+
+        def scaled(c: PrimExpr) -> PrimExpr:
+            scale = vector_load(part.scales, (group, c), lanes)
+            return Mul(self._number(part, k, number_of(c) // lanes), scale)
+
+        return scaled
 
     def _number(self, part: DepthBlock, k: PrimExpr, v: int) -> PrimExpr:
         """Return the integers of a vector of a row, converted to floats."""

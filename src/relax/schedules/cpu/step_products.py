@@ -29,7 +29,7 @@ from ...tir.functor import StmtMutator, substitute
 from ...tir.nests import is_compact, loads_in
 from ..build import block, loop, vector_load, vector_store
 from ..rule import ScheduleRule
-from .outer_products import RegisterTile, register_tile
+from .tile import RegisterTile, register_tile, row_at
 
 MOST_ROWS: Final = 8
 MOST_VECTORS: Final = 8
@@ -155,26 +155,29 @@ class _Product:
         """Accumulate all rows of some column vectors."""
         row, column, depth = self.row.loop_var, self.column.loop_var, self.k.loop_var
 
-        def at(indices: tuple[PrimExpr, ...], p: PrimExpr, v: PrimExpr) -> list[PrimExpr]:
-            places = {row: _like(row, p), column: _like(column, start + v * lanes)}
+        def at(indices: tuple[PrimExpr, ...], p: PrimExpr, c: PrimExpr) -> list[PrimExpr]:
+            places = {row: _like(row, p), column: _like(column, start + c)}
             return [substitute(index, places) for index in indices]
 
         def sums(tile: RegisterTile) -> Stmt:
-            def first(p: Var, v: Var) -> Stmt:
-                return tile.store(p, v, vector_load(self.store.buffer, at(self.store.indices, p, v), lanes))
+            def first(p: PrimExpr, c: PrimExpr) -> Stmt:
+                return tile.store(p, c, vector_load(self.store.buffer, at(self.store.indices, p, c), lanes))
 
-            def last(p: Var, v: Var) -> Stmt:
-                return vector_store(self.store.buffer, at(self.store.indices, p, v), tile.load(p, v))
+            def last(p: PrimExpr, c: PrimExpr) -> Stmt:
+                return vector_store(self.store.buffer, at(self.store.indices, p, c), tile.load(p, c))
 
             def add(k: Var) -> Stmt:
                 zero = const(0, "int64")
                 there = {depth: _like(depth, k)}
                 line = [substitute(index, there) for index in at(self.right.indices, zero, zero)]
-                return tile.add(lambda p: substitute(self.left, {row: _like(row, p), **there}), self.right.buffer, line)
+                return tile.step(
+                    lambda p: substitute(self.left, {row: _like(row, p), **there}),
+                    row_at(self.right.buffer, line, lanes),
+                )
 
             return block([tile.each(first), loop("k", self.k.extent, add), tile.each(last)])
 
-        return register_tile(self.height, vectors, lanes, str(self.store.buffer.dtype), sums)
+        return register_tile(self.height, vectors, lanes, sums, sums=str(self.store.buffer.dtype))
 
 
 def _like(var: Var, index: PrimExpr) -> PrimExpr:

@@ -47,24 +47,26 @@ chapter 23. Computing the sums while packing follows J. Huang et al., *Strassen'
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from ...ir.transform import FAST_ALGORITHMS, PassContext
-from ...prim import LE, NE, Add, And, IntImm, Mul, PrimExpr, Select, Sub, Var, const, simplify
+from ...prim import LE, NE, And, IntImm, PrimExpr, Select, Sub, Var, const, simplify
 from ...prim.instructions import prefetch
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.nests import loads_in
-from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from ..build import block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from .finiteness import if_any_raised
 from .operands import Matrices
 from .shares import share_of
 from .strassen_results import LOWS, Quarters
 from .strassen_slabs import PRODUCTS, Cut, Lefts, Part, Slab, each_vector, vector_loop
+from .tile import RegisterTile, register_tile, row_at
 from .tiling import LOW, TASKS_PER_CORE, Tile, panels, tile_for
 
 ERROR: Final = 4.5
@@ -410,7 +412,7 @@ class Sevens:
 
         `before` is (whole tiles, low tiles) preceding it.
         """
-        lanes, width = self.tile.lanes, self.tile.columns
+        lanes = self.tile.lanes
         first = simplify(before[0] * self.tile.rows + before[1] * LOW)
         lefts, sums = part.slab.lefts, part.sums
         _, _, most, _ = lefts.shape
@@ -433,24 +435,22 @@ class Sevens:
             place = (i, first + height, floordiv(k, steps) * lanes)
             return [Evaluate(prefetch(BufferLoad(sums, place), locality=3))]
 
-        def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
-            return loop("p", height, lambda p: each_vector(self.tile, lambda c: body(p, c)), ForKind.UNROLLED)
+        def kept(k: Var) -> Callable[[PrimExpr, PrimExpr], Stmt] | None:
+            return None if made is None else lambda c, vector: vector_store(right, (k, c), vector)
 
-        def tile(acc: Buffer) -> Stmt:
-            def begun(p: Var, c: PrimExpr) -> PrimExpr:
-                if self.cut.blocks == 1:
-                    return spread(const(0, self.dtype), lanes)
-                return vector_load(sums, (i, first + p, c), lanes)
+        def tile(tile: RegisterTile) -> Stmt:
+            def step(asked: Callable[[PrimExpr], Stmt], k: Var) -> Stmt:
+                vector = row_at(right, (k, int64(0)), lanes) if made is None else partial(made, k)
+                added = tile.step(lambda p: BufferLoad(left, (p, k)), vector, kept(k))
+                return block([asked(k), asked_left(k), *asked_sums(k), added])
 
-            old = each(lambda p, c: vector_store(acc, (p, c), begun(p, c)))
-            new = each(lambda p, c: vector_store(sums, (i, first + p, c), vector_load(acc, (p, c), lanes)))
-            steps = self._asking(part, ko, i, simplify(before[0] + before[1]), lambda asked: alloc(
-                "vectors", (width,), self.dtype, "local", lambda vectors: loop("k", self.cut.block, lambda k: block([
-                    asked(k), asked_left(k), *asked_sums(k),
-                    self._step(acc, left, right, vectors, k, made)]))))  # fmt: skip
-            return block([old, DeclBuffer(left, steps), new])
+            old = tile.begun(lambda p, c: vector_load(sums, (i, first + p, c), lanes))
+            new = tile.each(lambda p, c: vector_store(sums, (i, first + p, c), tile.load(p, c)))
+            steps = self._asking(part, ko, i, simplify(before[0] + before[1]), lambda asked: loop(
+                "k", self.cut.block, partial(step, asked)))  # fmt: skip
+            return block([tile.cleared() if self.cut.blocks == 1 else old, DeclBuffer(left, steps), new])
 
-        return alloc("acc", (height, width), self.dtype, "local", tile)
+        return register_tile(height, self.tile.vectors, lanes, tile, sums=self.dtype)
 
     def _asking(
         self, part: Part, ko: Var, i: PrimExpr, io: PrimExpr,
@@ -480,30 +480,6 @@ class Sevens:
                 BufferLoad(view, (int64(0), line + k * lanes)), locality=2)))))  # fmt: skip
 
         return let("quarter", self._panel(part.pair, side) + half * (self.cut.half * columns), asking)
-
-    def _step(
-        self, acc: Buffer, left: Buffer, right: Buffer, vectors: Buffer, k: Var,
-        made: Callable[[Var, PrimExpr], PrimExpr] | None,
-    ) -> Stmt:  # fmt: skip
-        """Return one rank-1 update of a tile."""
-        lanes, (height, _) = self.tile.lanes, acc.shape
-
-        def vector(c: PrimExpr) -> Stmt:
-            if made is None:
-                return vector_store(vectors, (c,), vector_load(right, (k, c), lanes))
-            value = Var("b", self.vector)
-            stores = block([vector_store(vectors, (c,), value), vector_store(right, (k, c), value)])
-            return LetStmt(value, made(k, c), stores)
-
-        loads = each_vector(self.tile, vector)
-
-        def row(p: Var) -> Stmt:
-            element = Var("a", self.vector)
-            update = each_vector(self.tile, lambda c: vector_store(acc, (p, c), Add(
-                vector_load(acc, (p, c), lanes), Mul(element, vector_load(vectors, (c,), lanes)))))  # fmt: skip
-            return LetStmt(element, spread(BufferLoad(left, (p, k)), lanes), update)
-
-        return block([loads, loop("p", height, row, ForKind.UNROLLED)])
 
 
 def _while(finite: Buffer, body: Stmt) -> Stmt:

@@ -25,8 +25,8 @@ from ...tir import Buffer, BufferLoad, IfThenElse, Stmt
 from ..build import apart, block, int64, let, loop, scratch, spread, vector_load, vector_store
 from .channel_blocks import part_of
 from .finiteness import own_flag
-from .outer_products import RegisterTile, register_tile
 from .planes import digits
+from .tile import RegisterTile, register_tile, row_at
 from .windows import Windows
 from .winograd_plan import Plan
 from .winograd_weights import DTYPE, Weights
@@ -77,15 +77,14 @@ class DirectTiles:
         """Compute the pixels of a tile from its data and the taps."""
         plan, lanes = self.plan, self.plan.lanes
         rows, columns = plan.rows, plan.columns
-        zero = spread(const(0, DTYPE), lanes)
 
         def sums(tile: RegisterTile, data: Buffer, k: Var, i: PrimExpr, j: PrimExpr) -> Stmt:
             def element(p: PrimExpr, c: PrimExpr) -> PrimExpr:
                 y, x = floordiv(p, columns.m) * rows.stride, floormod(p, columns.m) * columns.stride
                 return BufferLoad(data, (c, y + i, x + j * columns.apart))
 
-            return self.weights.each_tap(segment.weights, segment.vector, k, (i, j), lambda c, weights, at: tile.add(
-                lambda p: element(p, c), weights, (at,)))  # fmt: skip
+            return self.weights.each_tap(segment.weights, segment.vector, k, (i, j), lambda c, weights, at: tile.step(
+                lambda p: element(p, c), row_at(weights, (at,), lanes)))  # fmt: skip
 
         def taps(tile: RegisterTile, data: Buffer, k: Var) -> Stmt:
             sizes = [("i", int64(rows.taps)), ("j", int64(columns.taps))]
@@ -94,18 +93,18 @@ class DirectTiles:
 
         def tile(data: Buffer, tile: RegisterTile) -> Stmt:
             return block([
-                tile.each(lambda p, v: tile.store(p, v, zero)),
+                tile.cleared(),
                 loop("k", plan.chunks, lambda k: block([
                     loop("c", self.weights.channels(k), lambda c: self._data(segment, t, k, data, c)),
                     taps(tile, data, k),
                 ])),
-                tile.each(lambda p, v: vector_store(
-                    out, (floordiv(p, columns.m), floormod(p, columns.m) * lanes), tile.load(p, v))),
+                tile.each(lambda p, c: vector_store(
+                    out, (floordiv(p, columns.m), floormod(p, columns.m) * lanes), tile.load(p, c))),
             ])  # fmt: skip
 
         shape = plan.chunk * lanes, len(rows.places), self.reach
         return scratch("tile_data", shape, DTYPE, lambda data: register_tile(
-            rows.m * columns.m, 1, lanes, DTYPE, lambda acc: tile(data, acc)))  # fmt: skip
+            rows.m * columns.m, 1, lanes, lambda acc: tile(data, acc), sums=DTYPE))  # fmt: skip
 
     def _data(self, segment: Segment, t: Var, k: Var, data: Buffer, c: Var) -> Stmt:
         """Copy the pixels of an input channel that a tile reads, with zeros outside of the image."""

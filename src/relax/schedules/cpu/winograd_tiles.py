@@ -30,8 +30,8 @@ from ...prim.intrin import min as minimum
 from ...tir import AssertStmt, Buffer, BufferLoad, DeclBuffer, ForKind, Stmt
 from ..build import block, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from .channel_blocks import part_of
-from .outer_products import RegisterTile, register_tile, register_tiles
 from .planes import Sizes, digits
+from .tile import RegisterTile, prefetched, register_tile, row_at, tall_and_short
 from .windows import Kernel
 from .winograd_lines import Lines
 from .winograd_plan import Plan
@@ -134,7 +134,7 @@ class Tiles:
         plan = self.plan
 
         def tiles(reach: PrimExpr) -> Stmt:
-            return loop("k", plan.chunks, lambda k: loop("panel", plan.panels, lambda panel: register_tiles(
+            return loop("k", plan.chunks, lambda k: loop("panel", plan.panels, lambda panel: tall_and_short(
                 floordiv(rows, plan.unit), plan.unit, lambda row, height, number: self._product(
                     weights, data, sums, (*at, panel, k), total, row, height, (number, reach)))))  # fmt: skip
 
@@ -154,10 +154,8 @@ class Tiles:
         first = simplify(k * chunk)
 
         def step(tile: RegisterTile, left: Buffer, part: Buffer, c: Var, ask: Var) -> Stmt:
-            return tile.add(
-                lambda p: BufferLoad(left, (p * plan.line + c,)), part,
-                (c * plan.width,), (ask + c * reach,),
-            )  # fmt: skip
+            added = tile.step(lambda p: BufferLoad(left, (p * plan.line + c,)), row_at(part, (c * plan.width,), lanes))
+            return block([prefetched(part, (ask + c * reach,)), added])
 
         def steps(tile: RegisterTile, left: Buffer) -> Stmt:
             ask = simplify((plan.width + number * reach) * chunk)
@@ -167,15 +165,14 @@ class Tiles:
                     "c", count, lambda c: step(tile, left, part, c, ask))))))  # fmt: skip
 
         def written(tile: RegisterTile, left: Buffer, out: Buffer) -> Stmt:
-            zero = spread(const(0, DTYPE), lanes)
+            def place(p: PrimExpr, c: PrimExpr) -> PrimExpr:
+                return c * most + p * lanes
 
-            def start(p: PrimExpr, v: PrimExpr) -> PrimExpr:
-                return vector_load(out, ((v * most + p) * lanes,), lanes) if plan.adds else zero
-
+            before = tile.begun(lambda p, c: vector_load(out, (place(p, c),), lanes))
             return block([
-                tile.each(lambda p, v: tile.store(p, v, start(p, v))),
+                before if plan.adds else tile.cleared(),
                 steps(tile, left),
-                tile.each(lambda p, v: vector_store(out, ((v * most + p) * lanes,), tile.load(p, v))),
+                tile.each(lambda p, c: vector_store(out, (place(p, c),), tile.load(p, c))),
             ])  # fmt: skip
 
         left = (height - 1) * plan.line + min(chunk, plan.inputs)
@@ -183,4 +180,4 @@ class Tiles:
         place = total * plan.behind + (panel * (plan.vectors * most) + row) * lanes
         return part_of(data, e * plan.before + row * plan.line + first, (left,), (1,), lambda left: part_of(
             sums, place, (out,), (1,), lambda out: register_tile(
-                height, plan.vectors, lanes, DTYPE, lambda tile: written(tile, left, out))))  # fmt: skip
+                height, plan.vectors, lanes, lambda tile: written(tile, left, out), sums=DTYPE)))  # fmt: skip

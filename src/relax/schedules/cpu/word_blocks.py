@@ -25,14 +25,14 @@ from ...prim.intrin import floordiv
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, IfThenElse, PrimFunc, Stmt
-from ..build import alloc, block, int64, loop, spread
+from ..build import block, int64, loop, spread
 from ..rule import PackedFunction, ScheduleRule
 from .blocked import DTYPE, BlockedWriter, TapPacking
 from .channel_blocks import ChannelBlocks
 from .operands import is_large_sum
-from .outer_products import RegisterTile
 from .packed_weights import Declare, packed_kernels
 from .planes import Sizes
+from .tile import RegisterTile, register_tile
 from .tiling import Tile, tile_for
 from .windows import Kernel, Windows
 from .words import Words, bits_view, words_for
@@ -177,11 +177,6 @@ class _Writer(BlockedWriter):
         return block([whole, IfThenElse(self.rest > 0, rest)])
 
     def _registers(self, height: int, body: Callable[[RegisterTile], Stmt]) -> Stmt:
-        lanes, width = self.lanes, self.vectors * self.lanes
-
-        def added(total: PrimExpr, pixel: PrimExpr, weights: PrimExpr) -> PrimExpr:
-            return self.words.add(total, pixel, weights)
-
-        return alloc("acc", (height, width), DTYPE, "local", lambda acc: alloc(
-            "right", (width,), "int32", "local", lambda right: body(
-                RegisterTile(acc, right, height, self.vectors, lanes, added))))  # fmt: skip
+        return register_tile(
+            height, self.vectors, self.lanes, body, sums=DTYPE, factors="int32", product=self.words.add
+        )
