@@ -78,7 +78,7 @@ test-onnx: $(VENV)/.installed-test
 
 # The homes of the tests of what defines the language (`[tool.coverage.run]` in pyproject.toml).
 DEFINING := $(addprefix tests/,analysis core interpreter language prim transform)
-TORCH := tests/frontend/torch tests/backend/test_torch.py tests/backend/test_torch_functions.py
+TORCH := tests/frontend/torch $(wildcard tests/backend/test_torch*.py)
 
 coverage: $(VENV)/.installed-test
 	$(PYTEST) --cov --cov-report=term $(DEFINING)

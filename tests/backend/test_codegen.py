@@ -327,6 +327,13 @@ def test_a_size_that_is_known_at_run_time():
         partition(mod, "toy")
 
 
+def test_the_target_of_a_reshape_is_beside_the_shape_of_the_result():
+    """A node's "shape" is that of its outputs, so the operand has TVM's name."""
+    mod = parse('x: R.Tensor((6,), "float32")', "y = R.reshape(x, R.shape([2, 3]))")
+    text, _ = json_graph(mod["main"])
+    assert read_graph(text).nodes[-1].texts("newshape") == ("T.int64(2)", "T.int64(3)")
+
+
 def test_what_a_graph_cannot_say():
     mod = from_source("""from relax.script import ir as I, relax as R, tir as T
 @I.ir_module

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from ..analysis.variables import free_symbolic_vars
 from ..expr import (
@@ -37,6 +37,9 @@ from ..runtime.modules import Module
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..transform.fusion.fuse_ops_by_pattern import COMPOSITE
 from ..transform.run_codegen import NO_CODEGEN, ConstantNames, Generator
+
+_ATTRIBUTES: Final = {"shape": "newshape"}
+"""Names of attributes for operands of another name: a node's "shape" is that of its outputs. TVM has the same name."""
 
 Entry: TypeAlias = "tuple[int, int, int]"
 """A node, the number of its output, and 0, for TVM's version of it."""
@@ -202,7 +205,7 @@ class _Writer:
             if isinstance(arg, ShapeExpr | PrimValue | StringImm | DataTypeImm):
                 if free_symbolic_vars(arg):
                     raise self.error(call, f"a value that is known at run time only: {operand.name}")
-                attrs[operand.name] = [_texts(arg)]
+                attrs[_ATTRIBUTES.get(operand.name, operand.name)] = [_texts(arg)]
                 continue
             for item in arg.fields if isinstance(arg, Tuple) else (arg,):
                 if inner is not None and (item in inner or _is_field_of(item, inner)):
