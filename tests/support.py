@@ -17,6 +17,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import ml_dtypes
@@ -31,6 +32,14 @@ from relax.ir.transform import PassContext, VerifyInstrument
 from relax.runtime import VirtualMachine
 from relax.script import from_source
 from relax.tir import PrimFunc
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+RUNTIME = Path(__file__).parents[1] / "packages" / "runtime"
+"""Distribution of the runtime alone."""
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
@@ -225,6 +234,16 @@ def wait_until(condition: Callable[[], object], seconds: float = 600.0) -> None:
     while not condition():
         assert time.monotonic() < end, f"not so after {seconds} seconds"
         time.sleep(0.01)
+
+
+def packed_runtime(home: Path) -> Path:
+    """Return a folder with the files of relax-runtime where it packs them: the value of PYTHONPATH without the compiler."""
+    project = tomllib.loads((RUNTIME / "pyproject.toml").read_text(encoding="utf-8"))
+    for source, target in project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].items():
+        path = home / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to((RUNTIME / source).resolve())
+    return home
 
 
 # ------------------------------------------------------------------------------------------- the oracle

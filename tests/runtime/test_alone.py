@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import venv
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,14 +16,15 @@ from packaging.utils import canonicalize_name
 import relax
 from relax.script import ir as I
 from relax.script import relax as R
+from support import RUNTIME, packed_runtime
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "packages" / "runtime" / "pyproject.toml").read_text(encoding="utf-8"))
+ROOT = RUNTIME.parents[1]
+PROJECT = tomllib.loads((RUNTIME / "pyproject.toml").read_text(encoding="utf-8"))
 WHOLE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 ALLOWED = {"numpy", "ml_dtypes", "tvm_ffi", "typing_extensions"}
@@ -84,13 +84,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def packed(tmp_path):
-    """A folder with the files that relax-runtime packs, where it packs them."""
-    home = tmp_path / "packed"
-    for source, target in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].items():
-        path = home / target
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to((ROOT / "packages" / "runtime" / source).resolve())
-    return home
+    return packed_runtime(tmp_path / "packed")
 
 
 def says(python, program, *arguments, **environment):
@@ -168,7 +162,7 @@ def test_the_runtime_needs_what_the_compiler_needs_at_most():
 def test_both_distributions_have_one_version():
     """The runtime reads its version from the package; the compiler declares it."""
     path = PROJECT["tool"]["hatch"]["version"]["path"]
-    source = (ROOT / "packages" / "runtime" / path).read_text(encoding="utf-8")
+    source = (RUNTIME / path).read_text(encoding="utf-8")
     assert re.findall(r'^__version__ = "(.*)"$', source, re.M) == [WHOLE["project"]["version"]]
 
 
@@ -177,7 +171,7 @@ def test_an_environment_with_the_distribution_alone(model, tmp_path):
     """pip builds the wheel and installs it with what it says it needs; the model runs there."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     wheels = tmp_path / "wheels"
-    source = str(ROOT / "packages" / "runtime")
+    source = str(RUNTIME)
     subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", str(wheels), source], check=True)
     [wheel] = wheels.glob("relax_runtime-*.whl")
     assert wheel.stat().st_size < 500_000
