@@ -34,6 +34,14 @@ def test_the_file_is_named_after_the_model_and_weights_lie_beside_it(command, fo
     assert command("run", "again.onnx", "--size", "n=2").status == 0
 
 
+def test_values_of_inputs_are_constants_of_the_converted_model(command, folder):
+    text = "from relax.script import relax as R\n@R.function\ndef main(x: R.Tensor((2,), 'float32'), w: R.Tensor((2,), 'float32')):\n"
+    (folder / "sum.py").write_text(f"{text}    return R.add(x, w)\n", encoding="utf-8")
+    assert command("convert", "sum.py", "--value", "w=[1,2]").status == 0
+    session = onnxruntime.InferenceSession(folder / "sum.onnx", providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": np.zeros(2, "float32")})[0].tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(
     "words, message",
     [

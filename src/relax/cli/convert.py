@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from .arguments import add_model, once
+from .arguments import add_model
 from .failures import SUCCESS, UNSUITABLE, failure
-from .models import chosen_entry, entry_points, read_module
+from .models import chosen_entry, entry_points, read_program
 from .onnx_models import write_onnx
 from .tables import byte_size
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         raise failure(UNSUITABLE, f"cannot write {output}: the format is ONNX", hint="call it *.onnx")
     if output.exists() and output.samefile(model):
         raise failure(UNSUITABLE, f"{output} is the model itself", hint="write to another file with -o")
-    mod = read_module(model, once(options.shape, "--shape"), options.entry)
+    mod = read_program(model, options)
     entry = chosen_entry(entry_points(mod), options.entry)
     opset, nodes = write_onnx(mod, output, entry, options.opset, options.external_data)
     noun = "node" if nodes == 1 else "nodes"
