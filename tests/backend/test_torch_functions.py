@@ -98,6 +98,17 @@ def test_dtypes(dtype):
     np.testing.assert_array_equal(found, x[::-1])
 
 
+def test_a_dtype_as_argument():
+    call = 'y = R.call_pure_packed("torch.softmax", x, -1, R.dtype("{}"), sinfo_args=R.Tensor)'
+    x = numbers(2, 3)
+    (found,) = results(parse('x: R.Tensor((2, 3), "float32")', call.format("float64")), x)
+    assert found.dtype == "float64"
+    np.testing.assert_allclose(found.sum(1), 1, 1e-12)
+    mod = parse('x: R.Tensor((2, 3), "float32")', call.format("float4_e2m1fn"))
+    with pytest.raises(TypeError, match="torch has no dtype float4_e2m1fn"):
+        relax.interpret(mod, "main", x)
+
+
 def test_a_result_that_is_an_argument_is_copied():
     mod = parse(
         'x: R.Tensor((2, 3), "float32")',

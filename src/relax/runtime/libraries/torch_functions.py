@@ -7,13 +7,15 @@
 Known are functions of tensors: those of ``torch`` itself, of ``torch.nn.functional``, ``torch.linalg``, ``torch.fft``,
 ``torch.special`` and ``torch.ops.aten``. Others, such as ``torch.load``, are not: a program may come from somebody
 else. They are called with the arguments in their order: tensors on the same memory, tuples, shapes as lists of ints,
-numbers, text. A result that shares memory with an argument is copied.
+numbers, text, dtypes. A result that shares memory with an argument is copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
+
+import tvm_ffi
 
 from ..modules import required
 from ..nd import NDArray
@@ -64,7 +66,17 @@ def _given(value: Any) -> Any:
         return _torch.from_dlpack(value)
     if isinstance(value, ShapeTuple):
         return list(cast("Sequence[int]", value))
+    if isinstance(value, tvm_ffi.dtype):
+        return _dtype_of(str(value))
     return tuple(map(_given, cast("Sequence[Any]", value))) if isinstance(value, tuple | list) else value
+
+
+def _dtype_of(name: str) -> Any:
+    """Return torch's dtype of a name. Raises TypeError if it has none."""
+    dtype = getattr(_torch, name, None)
+    if not isinstance(dtype, _torch.dtype):
+        raise TypeError(f"torch has no dtype {name}")
+    return dtype
 
 
 def _tensors(value: Any) -> Iterator[Any]:
