@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -272,6 +273,59 @@ def test_values_of_inputs_of_an_onnx_model(command, folder):
     assert "onnxruntime and compiled agree in 1 output" in said.out
     said = command("bench", "model.onnx", "--value", "rate=8000", "--size", "N=2", "--runs", "2")
     assert [line.split()[1] for line in said.out.splitlines()[1:]] == ["relax", "onnxruntime"]
+
+
+@pytest.fixture
+def inverse(folder):
+    """An ONNX model with a node that is not supported."""
+    onnx = pytest.importorskip("onnx")
+    text = """<ir_version: 8, opset_import: ["": 18, "com.microsoft": 1]>
+    g (float[N, 2, 2] x) => (float[N, 2, 2] y) { h = Exp(x)  y = com.microsoft.Inverse(h) }"""
+    onnx.save(onnx.parser.parse_model(text), "inverse.onnx")
+    return "inverse.onnx"
+
+
+def test_onnx_runtime_runs_nodes_that_are_not_supported(command, inverse):
+    pytest.importorskip("onnxruntime")
+    said = command("run", inverse, "--size", "N=2").err
+    assert "error[E6001]: the operator com.microsoft.Inverse is not supported" in said
+    assert "  = help: let ONNX Runtime run it: --fallback onnxruntime\n" in said
+    fallback = ("--fallback", "onnxruntime")
+    said = command("run", inverse, "--size", "N=2", *fallback)
+    assert said.err.startswith("warning[W6010]: 1 node of the model runs in ONNX Runtime")
+    assert "  = help: nodes in ONNX Runtime are neither fused nor compiled\n" in said.err
+    assert [line.split()[:2] for line in said.out.splitlines()] == [["name", "shape"], ["x", "2"], ["y", "2"]]
+    said = command("diff", inverse, "onnxruntime", "compiled", "--size", "N=3", *fallback)
+    assert "onnxruntime and compiled agree in 1 output" in said.out
+    assert command("compile", inverse, "-o", "inverse.relax", *fallback).status == 0
+    assert "output  3 x 2 x 2" in command("run", "inverse.relax", "--size", "N=3").out
+    assert command("run", "inverse.relax", *fallback).err == (
+        "error[E7004]: the fallback of inverse.relax was fixed when it was compiled\n"
+        "  = help: give --fallback when the model is compiled\n"
+    )
+    assert (
+        "ONNX cannot say the packed function onnx_Inverse_0"
+        in command("convert", inverse, "-o", "o.onnx", *fallback).err
+    )
+
+
+def test_a_fallback_that_is_not_there(command, inverse, monkeypatch):
+    said = command("run", inverse, "--fallback", "tvm")
+    assert said.status == 2
+    assert "argument --fallback: invalid choice: 'tvm' (choose from " in said.err
+    assert command("run", "model.py", "--fallback", "onnxruntime").err == (
+        "error[E7004]: --fallback onnxruntime: model.py is no ONNX model\n"
+        "  = help: leave the option out: only nodes of ONNX may be unsupported\n"
+    )
+    assert command("compile", inverse, "-o", "inverse.relax", "--fallback", "onnxruntime").status == 0
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert command("run", inverse, "--fallback", "onnxruntime").err == (
+        "error[E7003]: --fallback onnxruntime needs the package onnxruntime\n"
+        "  = help: install it: pip install relax[onnxruntime]\n"
+    )
+    said = command("run", "inverse.relax", "--size", "N=2").err
+    assert said.startswith("error: cannot load the module of kind 'onnxruntime' with the functions onnx_Inverse_0: it ")
+    assert "needs the library onnxruntime: pip install" in said
 
 
 def test_an_onnx_model_that_is_broken(command, onnx_model):

@@ -36,6 +36,11 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         type=named_values,
         help="the value of an input, a constant of the program: sr=16000, training=false, axes=[0,2]",
     )
+    parser.add_argument(
+        "--fallback",
+        choices=("onnxruntime",),
+        help="the library that runs nodes of an ONNX model which are not supported",
+    )
     parser.add_argument("--entry", metavar="FUNCTION", help="the function to use (default: main, or the only one)")
 
 

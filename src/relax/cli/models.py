@@ -13,7 +13,7 @@ import difflib
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from errno import ENOENT
 from pathlib import Path
 from typing import Any, Final, cast
@@ -62,6 +62,17 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Reading:
+    """Options with which a model is read."""
+
+    shapes: Shapes = field(default_factory=dict[str, Sequence["int | str"]])
+    entry: str | None = None
+    values: Values = field(default_factory=dict[str, Any])
+    fallback: str | None = None
+    """Library that runs the nodes of an ONNX model that are not supported."""
+
+
+@dataclass(frozen=True)
 class ModelSignature:
     """Entry point of a program: its parameters, each with its run-time struct info."""
 
@@ -73,9 +84,13 @@ class ModelSignature:
 
 
 def read_module(
-    path: Path, shapes: Shapes | None = None, entry: str | None = None, values: Values | None = None
+    path: Path,
+    shapes: Shapes | None = None,
+    entry: str | None = None,
+    values: Values | None = None,
+    fallback: str | None = None,
 ) -> IRModule:
-    """Read the program in a file; inputs with values become constants.
+    """Read the program in a file; inputs with values become constants, `fallback` runs nodes that are not supported.
 
     Raises DiagnosticError for an unreadable file or an executable.
     """
@@ -88,13 +103,17 @@ def read_module(
     reader = READERS.get(path.suffix)
     if reader is None:
         raise _unknown_kind(path) if path.exists() else _unreadable(path, FileNotFoundError(ENOENT, _MISSING))
+    if fallback is not None and reader is not _read_onnx:
+        message = f"--fallback {fallback}: {path} is no ONNX model"
+        raise failure(UNSUITABLE, message, hint="leave the option out: only nodes of ONNX may be unsupported")
     with progress(f"reading {path.name}"):
-        return reader(path, shapes or {}, entry, values or {})
+        return reader(path, Reading(shapes or {}, entry, values or {}, fallback))
 
 
 def read_program(path: Path, options: argparse.Namespace) -> IRModule:
     """Read the program in a file with the options of `add_reading`."""
-    return read_module(path, once(options.shape, "--shape"), options.entry, once(options.value, "--value"))
+    shapes, values = once(options.shape, "--shape"), once(options.value, "--value")
+    return read_module(path, shapes, options.entry, values, options.fallback)
 
 
 def read_executable(path: Path) -> Executable:
@@ -144,13 +163,13 @@ def _text(path: Path) -> str:
         raise failure(UNREADABLE, f"cannot read {path}: it is not UTF-8 text ({error.reason})") from None
 
 
-def _read_script(path: Path, shapes: Shapes, entry: str | None, values: Values) -> IRModule:
+def _read_script(path: Path, reading: Reading) -> IRModule:
     program = from_source(_text(path), name=str(path))
     mod = program if isinstance(program, IRModule) else IRModule.from_expr(program)
-    return with_shapes(with_values(mod, values, entry), shapes, entry)
+    return _with_inputs(mod, reading)
 
 
-def _read_json(path: Path, shapes: Shapes, entry: str | None, values: Values) -> IRModule:
+def _read_json(path: Path, reading: Reading) -> IRModule:
     try:
         program = load_json(_text(path))
     except ValueError as error:
@@ -161,20 +180,21 @@ def _read_json(path: Path, shapes: Shapes, entry: str | None, values: Values) ->
         program = IRModule.from_expr(program)
     if not isinstance(program, IRModule):
         raise failure(UNREADABLE, f"cannot read {path}: it holds a {type(program).__name__}, expected an IRModule")
-    return with_shapes(with_values(program, values, entry), shapes, entry)
+    return _with_inputs(program, reading)
 
 
-def _read_onnx(path: Path, shapes: Shapes, entry: str | None, values: Values) -> IRModule:
+def _read_onnx(path: Path, reading: Reading) -> IRModule:
     """Import an ONNX model: the importer sets shapes of inputs; sizes of dimensions are set afterwards."""
-    sizes = {key: dims for key, dims in shapes.items() if len(dims) == 1 and isinstance(dims[0], int)}
+    sizes = {key: dims for key, dims in reading.shapes.items() if len(dims) == 1 and isinstance(dims[0], int)}
+    shapes = {key: dims for key, dims in reading.shapes.items() if key not in sizes}
     try:
-        mod = read_onnx(path, {key: dims for key, dims in shapes.items() if key not in sizes}, values)
+        mod = read_onnx(path, shapes, reading.values, reading.fallback)
     except OSError as error:
         raise _unreadable(path, error) from None
-    return with_shapes(mod, sizes, entry)
+    return with_shapes(mod, sizes, reading.entry)
 
 
-READERS: Final[Mapping[str, Callable[[Path, Shapes, str | None, Values], IRModule]]] = {
+READERS: Final[Mapping[str, Callable[[Path, Reading], IRModule]]] = {
     ".onnx": _read_onnx,
     ".py": _read_script,
     ".json": _read_json,
@@ -279,6 +299,11 @@ def with_values(mod: IRModule, values: Values, entry: str | None) -> IRModule:
     return BindParams(name, bound)(normalize_module(mod))
 
 
+def _with_inputs(mod: IRModule, reading: Reading) -> IRModule:
+    """Bind a program's inputs to the values, then fix its dimensions."""
+    return with_shapes(with_values(mod, reading.values, reading.entry), reading.shapes, reading.entry)
+
+
 def _bindable(param: Var, value: Any) -> Any:
     """Convert a value to the kind of a parameter."""
     info = param.struct_info_
@@ -349,10 +374,11 @@ def read_model(path: Path, options: argparse.Namespace) -> IRModule | Executable
     """Read a model of any kind without compiling it, so that inputs are checked first."""
     if path.suffix != ".relax":
         return read_program(path, options)
-    for option, kind in (("shape", "shapes"), ("value", "values")):
+    for option, kind in (("shape", "shapes were"), ("value", "values were"), ("fallback", "fallback was")):
         if getattr(options, option):
+            noun, verb = kind.split()
             hint = f"give --{option} when the model is compiled"
-            raise failure(UNSUITABLE, f"the {kind} of {path} were fixed when it was compiled", hint=hint)
+            raise failure(UNSUITABLE, f"the {noun} of {path} {verb} fixed when it was compiled", hint=hint)
     return read_executable(path)
 
 

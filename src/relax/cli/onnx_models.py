@@ -11,10 +11,15 @@ from ..ir import IRModule
 from .failures import optional_package
 
 
-def read_onnx(path: Path, shapes: Mapping[str, Sequence[int | str]], values: Mapping[str, Any]) -> IRModule:
+def read_onnx(
+    path: Path, shapes: Mapping[str, Sequence[int | str]], values: Mapping[str, Any], fallback: str | None
+) -> IRModule:
     """Import an ONNX model. Raises DiagnosticError, or OSError if the file cannot be read."""
     optional_package("onnx", "relax[onnx]", "reading an ONNX model")
-    return _frontend().from_onnx(path, shape_dict=dict(shapes) or None, values=dict(values) or None)
+    if fallback is not None:
+        optional_package(fallback, f"relax[{fallback}]", f"--fallback {fallback}")
+    values = dict(values)
+    return _frontend().from_onnx(path, shape_dict=dict(shapes) or None, values=values or None, fallback=fallback)
 
 
 def write_onnx(mod: IRModule, path: Path, entry: str, opset: int | None, external_data: bool) -> tuple[int, int]:

@@ -64,7 +64,7 @@ def test_between_other_nodes():
         [info("x", ["n", 3, 3])], [info("y")],
     )  # fmt: skip
     mod, warning = imported(model)
-    assert "warning[W6010]: 1 node of the model run in ONNX Runtime" in warning
+    assert "warning[W6010]: 1 node of the model runs in ONNX Runtime" in warning
     assert 'com.microsoft.Inverse "inverse": the operator com.microsoft.Inverse is not supported' in warning
     text = mod["main"].script()
     assert text.count("R.call_pure_packed") == 1

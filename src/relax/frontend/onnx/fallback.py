@@ -106,9 +106,11 @@ class Fallback:
     def warn(self, where: str) -> None:
         """Deliver one warning that names the nodes, if there are any."""
         if self.titles:
-            message = f"{len(self.titles)} node{'s' * (len(self.titles) > 1)} of the model run in ONNX Runtime"
-            hint = "they are neither fused nor compiled; register a converter: relax.frontend.onnx.converter"
-            emit_warning(Diagnostic("W6010", message, None, where, tuple(self.titles), hint, "warning"))
+            count = len(self.titles)
+            message = f"{count} {'node of the model runs' if count == 1 else 'nodes of the model run'} in ONNX Runtime"
+            fact = "nodes in ONNX Runtime are neither fused nor compiled"
+            hint = f"{fact}; register a converter: relax.frontend.onnx.converter"
+            emit_warning(Diagnostic("W6010", message, None, where, tuple(self.titles), hint, "warning", fact))
 
 
 def _tensor(emitter: Tensors, value: Value | None, name: str, error: DiagnosticError) -> RelaxExpr:

@@ -128,6 +128,9 @@ class GraphReader:
             "",
             (f"nodes: {', '.join(titles)}{more}",),
             f"register a converter: relax.frontend.onnx.converter({op_type!r}, domain={domain!r})",
+            shell_hint="let ONNX Runtime run it: --fallback onnxruntime"
+            if is_known_domain and self.fallback is None
+            else "",
         )
 
     def is_pure(self, graph: GraphProto) -> bool:
