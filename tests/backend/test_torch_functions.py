@@ -98,6 +98,35 @@ def test_dtypes(dtype):
     np.testing.assert_array_equal(found, x[::-1])
 
 
+def test_destination_passing_in_a_dataflow_block():
+    mod = parse(
+        'x: R.Tensor(("n", 5), "float32"), low: R.Tensor((5,), "float32")', "n = T.int64()", "with R.dataflow():",
+        '    c = R.call_dps_packed("torch.clamp", (x, low), R.Tensor((n, 5), "float32"))',
+        '    y = R.call_dps_packed("torch.topk", (c, 2), [R.Tensor((n, 2), "float32"), R.Tensor((n, 2), "int64")])',
+        "    R.output(y)",
+    )  # fmt: skip
+    for n in (3, 0):
+        x, low = numbers(n, 5), numbers(5, seed=1)
+        clipped = np.maximum(x, low)
+        values, indices = results(mod, x, low)
+        np.testing.assert_array_equal(values, -np.sort(-clipped, 1)[:, :2])
+        np.testing.assert_array_equal(np.take_along_axis(clipped, indices, 1), values)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ('"torch.fft.fft", x', "torch.fft.fft returned a tensor of torch.complex64, which no value of a program is"),
+        ('"torch.ops.aten.to_sparse", x', "torch.ops.aten.to_sparse returned a tensor of layout torch.sparse_coo"),
+    ],
+)
+def test_results_that_are_no_values_of_a_program(call, message):
+    mod = parse('x: R.Tensor((2, 3), "float32")', f"y = R.call_pure_packed({call}, sinfo_args=R.Object)")
+    for run in (relax.VirtualMachine(relax.build(mod))["main"], lambda x: relax.interpret(mod, "main", x)):
+        with pytest.raises(TypeError, match=message):
+            run(numbers(2, 3))
+
+
 def test_a_dtype_as_argument():
     call = 'y = R.call_pure_packed("torch.softmax", x, -1, R.dtype("{}"), sinfo_args=R.Tensor)'
     x = numbers(2, 3)

@@ -224,6 +224,19 @@ def test_a_packed_function_that_is_not_there_is_asked_for_again(tmp_path):
     relax.runtime.remove_global_func("test.export.later")
 
 
+def test_a_name_of_a_library_is_that_of_a_registered_function(tmp_path):
+    @R.function
+    def main(x: R.Tensor((3,), "float32")):
+        return R.call_dps_packed("torch.export_test", (x,), R.Tensor((3,), "float32"))
+
+    main_ = tvm_ffi.load_module(export(tmp_path, main))["main"]
+    with pytest.raises(ValueError, match=r"calls the packed function torch\.export_test, which this process has not"):
+        main_(argument(x3))
+    relax.register_func("torch.export_test", lambda x, y: y.copyfrom(x.numpy() + 1), override=True)
+    np.testing.assert_array_equal(np.from_dlpack(main_(argument(x3))), x3 + 1)
+    relax.runtime.remove_global_func("torch.export_test")
+
+
 def test_too_deep_recursion_is_an_error(library):
     assert int(np.from_dlpack(library["sum"](argument(np.array(300))))) == 45150
     with pytest.raises(RecursionError, match="^sum: too many calls are under way$"):

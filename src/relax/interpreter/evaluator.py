@@ -54,6 +54,7 @@ from ..runtime.closure import Closure
 from ..runtime.devices import cpu
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.modules import functions_of
+from ..runtime.names import split
 from ..runtime.ops import truth
 from ..runtime.registry import find_packed, known_by
 from ..runtime.sizes import shape_value
@@ -244,6 +245,7 @@ class Interpreter:
 
         Raises ValueError if there is none.
         """
+        looked_up, name = name, split(name)[0]
         for global_var, function in self.mod.functions.items():
             if isinstance(function, PrimFunc) and function.attrs.get("global_symbol") == name:
                 return self.global_value(global_var.name_hint)
@@ -251,7 +253,7 @@ class Interpreter:
             return self._extern_functions[name]
         if name in BUILTINS:
             return BUILTINS[name].function
-        registered = find_packed(name)
+        registered = find_packed(looked_up)
         if registered is None:
             raise ValueError(
                 f"the packed function {name!r} is neither in the module nor registered in this process; "

@@ -9,13 +9,15 @@ import tvm_ffi
 
 from ..expr import Call, ExternFunc, Var
 from ..info.runtime import runtime_device
-from ..ir import RelaxExpr, VDevice
+from ..ir import GlobalVar, IRModule, RelaxExpr, VDevice
+from ..op.intrinsics import CallDPSPacked
 from ..op.tir_calls import output_infos
 from ..runtime.builtin_table import BUILTINS
 from ..runtime.builtins import alloc_storage, to_device
 from ..runtime.closure import Closure
 from ..runtime.devices import Device
 from ..runtime.info import PrimInfo
+from ..runtime.names import with_outputs
 from ..runtime.tensor import new_tensor, numpy_view
 from ..struct_info import TensorStructInfo
 from . import matching
@@ -27,10 +29,15 @@ from .steps import Steps
 class Evaluator(Protocol):
     """The part of the interpreter that intrinsics use."""
 
+    mod: IRModule
     devices: list[Device]
 
     def apply(self, function: Any, args: Sequence[Any]) -> Steps:
         """Call a function value."""
+        ...
+
+    def extern_value(self, name: str) -> Any:
+        """Return the function of a symbol."""
         ...
 
     def check_result(self, result: Any, call: Call, scope: Environment, callee: str) -> None:
@@ -78,8 +85,17 @@ class Activation:
                 outputs.append(inputs[index])
                 matching.match(inputs[index], info, self.scope, f"match_cast of argument {index}", "")
         fresh = [output for index, output in zip(reused, outputs, strict=True) if index < 0]
+        if isinstance(call.attrs, CallDPSPacked):
+            function = self._writing(call.args[0], function, len(fresh))
         yield self.run.apply(function, _arranged(function, inputs, integers, fresh))
         return outputs[0] if isinstance(call.sinfo_args[0], TensorStructInfo) else tuple(outputs)
+
+    def _writing(self, callee: RelaxExpr, function: Any, outputs: int) -> Any:
+        """Return a callee as a function that writes outputs: a library's function has another name then."""
+        if isinstance(callee, GlobalVar):
+            callee = self.run.mod[callee.name_hint]
+        name = callee.global_symbol if isinstance(callee, ExternFunc) else ""
+        return function if with_outputs(name, outputs) == name else self.run.extern_value(with_outputs(name, outputs))
 
     def _output(self, info: TensorStructInfo) -> tvm_ffi.Tensor:
         if isinstance(info.shape, Var):

@@ -33,6 +33,7 @@ from .compiled import (
 )
 from .devices import Device, cpu
 from .executable import Executable
+from .names import split
 from .registry import find_packed, known_by
 from .values import import_result
 
@@ -129,9 +130,8 @@ class Linker:
             target = self._resolve(entry.kind, entry.name)
             if target is None:
                 unknown.append(entry.name)
-                missing.append(
-                    f"{entry.kind} function {entry.name}" if entry.kind != "kernel" else f"kernel {entry.name}"
-                )
+                kind = "kernel" if entry.kind == "kernel" else f"{entry.kind} function"
+                missing.append(f"{kind} {split(entry.name)[0]}")
             targets.append(target)
         if missing:
             raise LinkError(
@@ -142,6 +142,7 @@ class Linker:
 
     def _resolve(self, kind: str, name: str) -> Any:
         """Kernels of the executable, its modules' functions, its own, the machine's builtins, then the process."""
+        looked_up, name = name, split(name)[0]
         if kind != "vm" and self.library is not None and name in self.library:
             return self.library.get_function(name)
         if kind == "kernel":
@@ -152,7 +153,7 @@ class Linker:
             return self.codes[name]
         builtin = BUILTINS.get(name)
         if builtin is None:
-            return find_packed(name)
+            return find_packed(looked_up)
         function = builtin.function
         if builtin.pooled:
             function = functools.partial(function, allocator=self.allocator)

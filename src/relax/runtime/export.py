@@ -44,6 +44,7 @@ from .encoding import ExecutableError
 from .format import section_offset
 from .machine_code import OBJECTS
 from .modules import Module
+from .names import split
 from .native import PACKED_PREFIX
 from .tensor import ALIGNMENT
 
@@ -294,7 +295,7 @@ def _record(
             elif name in REFUSALS:
                 records.refusal(*REFUSALS[name], pairs)
             else:
-                encoded = name.encode()
+                encoded = split(name)[0].encode()
                 records.add(_GLOBAL, len(encoded), records.bytes(encoded))
         case _:
             raise AssertionError("a register is no part of a table")

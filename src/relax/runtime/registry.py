@@ -7,13 +7,16 @@ the other way round.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, overload
 
 import tvm_ffi
 
 from .builtin_table import BUILTINS
 from .carried import ffi_function
 from .closure import Closure
+from .names import LIBRARIES, library_of, split
+from .nd import NDArray
+from .tensor import tensor_of
 from .values import PackedFunc, packed
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -118,26 +121,48 @@ def register_resolver(prefix: str, resolve: Resolver) -> None:
 
 
 def find_packed(name: str) -> tvm_ffi.Function | None:
-    """Return the packed function of a name: a registered one, else what a resolver finds; None if there is none."""
-    function = tvm_ffi.get_global_func(name, True)
+    """Return the packed function of a name: a registered one, else what a resolver finds; None if there is none.
+
+    A name with a number of outputs (`names.with_outputs`) is that of a function which writes to its last arguments.
+    """
+    plain, outputs = split(name)
+    function = tvm_ffi.get_global_func(plain, True)
     if function is not None:
         return function
     for prefix, resolve in _resolvers.items():
-        found = resolve(name) if name.startswith(prefix) else None
+        found = resolve(plain) if plain.startswith(prefix) else None
         if found is not None:
-            return packed(found)
+            return packed(found if outputs is None else _writing(plain, found, outputs))
     return None
+
+
+def _writing(name: str, function: Callable[..., Any], count: int) -> Callable[..., None]:
+    """Return a function that writes the results of `function` to its last `count` arguments.
+
+    It raises ValueError unless the results have the number, shapes and dtypes of these arguments.
+    """
+
+    def call(*args: Any) -> None:
+        result = function(*args[: len(args) - count])
+        results = list(cast("Sequence[Any]", result)) if isinstance(result, tuple | list) else [result]
+        tensors = [NDArray(tensor) for value in results if (tensor := tensor_of(value)) is not None]
+        if len(tensors) != count or len(results) != count:
+            found = f"{len(results)} results, {len(tensors)} of them tensors"
+            raise ValueError(f"{name}: expected {count} tensor{'s' * (count != 1)}, found {found}")
+        for number, (tensor, output) in enumerate(zip(tensors, args[len(args) - count :], strict=True)):
+            if (tensor.shape, tensor.dtype) != (output.shape, output.dtype):
+                wanted, found = (f"shape {each.shape} and dtype {each.dtype}" for each in (output, tensor))
+                raise ValueError(f"{name}: result {number}: expected {wanted}, found {found}")
+            output.copyfrom(tensor)
+
+    return call
 
 
 def known_by(names: Sequence[str]) -> str:
     """Return what makes packed functions known that are not: a module to import for some, else `register_func`."""
-    firsts = dict.fromkeys(name.partition(".")[0] for name in names)
-    modules = [_OFFERED[first] for first in firsts if first in _OFFERED and f"{first}." not in _resolvers]
+    libraries = dict.fromkeys(library for name in names if (library := library_of(name)))
+    modules = [LIBRARIES[library] for library in libraries if f"{library}." not in _resolvers]
     return f"importing {', '.join(modules)}" if modules else "relax.register_func"
-
-
-_OFFERED: Final = {"torch": "relax.runtime.libraries.torch_functions"}
-"""Modules that register a resolver, by the first part of the names."""
 
 
 def remove_global_func(name: str) -> None:

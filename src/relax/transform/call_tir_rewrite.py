@@ -25,16 +25,17 @@ from typing import cast
 
 from ..analysis.inplace import check_reuse
 from ..analysis.properties import DEVICES_PLACED, NO_DATAFLOW, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
-from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
+from ..expr import Call, ExternFunc, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..info.relations import is_base_of
 from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo
 from ..op import builtin, is_call_of
 from ..op.intrinsic import DestinationPassing
-from ..op.intrinsics import CallTIRInplace
+from ..op.intrinsics import CallDPSPacked, CallTIRInplace
 from ..op.tir_calls import arrange
 from ..prim.totality import is_surely_size
 from ..rewrite import Rewriter, bindings_in
 from ..rewrite.rebuild import with_info
+from ..runtime.names import with_outputs
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .remove_purity_checking import force_pure
@@ -83,11 +84,19 @@ class _Lowering(Rewriter):
             for i, (held, info) in enumerate(zip(reused, outputs, strict=True))
         ]
         fresh = [result for held, result in zip(reused, results, strict=True) if held is None]
+        if isinstance(normal.attrs, CallDPSPacked):
+            callee = self.writing(callee, len(fresh))
         lowered = Call(callee, self.arguments(normal, inputs, fresh), span=normal.span)
         if isinstance(callee, GlobalVar):  # the kernel fits, as was derived for the destination-passing call
             with_info(lowered, TupleStructInfo(()))
         self.builder.emit(lowered, "_")
         return results[0] if isinstance(normal.sinfo_args[0], TensorStructInfo) else Tuple(results)
+
+    def writing(self, callee: RelaxExpr, outputs: int) -> RelaxExpr:
+        """Return a packed function as one that writes outputs: those of libraries have another name then."""
+        function = self.mod[callee.name_hint] if isinstance(callee, GlobalVar) else callee
+        name = function.global_symbol if isinstance(function, ExternFunc) else ""
+        return callee if with_outputs(name, outputs) == name else ExternFunc(with_outputs(name, outputs))
 
     def outputs(self, call: Call) -> list[TensorStructInfo]:
         info = call.struct_info  # that of sinfo_args, and where the tensors are

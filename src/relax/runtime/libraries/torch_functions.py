@@ -7,7 +7,8 @@
 Known are functions of tensors: those of ``torch`` itself, of ``torch.nn.functional``, ``torch.linalg``, ``torch.fft``,
 ``torch.special`` and ``torch.ops.aten``. Others, such as ``torch.load``, are not: a program may come from somebody
 else. They are called with the arguments in their order: tensors on the same memory, tuples, shapes as lists of ints,
-numbers, text, dtypes. A result that shares memory with an argument is copied.
+numbers, text, dtypes. A result that shares memory with an argument is copied, and so are results that
+``R.call_dps_packed`` writes to its outputs.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def resolve(name: str) -> Callable[..., Any] | None:
     if not space and not _computes(function_name):
         return None
     function = getattr(holder, function_name, None)
-    return _called(function) if callable(function) and not isinstance(function, type) else None
+    return _called(name, function) if callable(function) and not isinstance(function, type) else None
 
 
 def _computes(name: str) -> bool:
@@ -50,12 +51,12 @@ def _computes(name: str) -> bool:
     return name in _torch.functional.__all__ or hasattr(_torch._C._VariableFunctions, name)
 
 
-def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+def _called(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         given = [_given(arg) for arg in args]
         memory = {tensor.untyped_storage().data_ptr() for tensor in _tensors(given)}
         with _torch.no_grad():
-            return _returned(function(*given), memory)
+            return _returned(name, function(*given), memory)
 
     return call
 
@@ -87,13 +88,16 @@ def _tensors(value: Any) -> Iterator[Any]:
             yield from _tensors(item)
 
 
-def _returned(value: Any, memory: set[int]) -> Any:
-    """Return a result of torch as a value of a program."""
+def _returned(name: str, value: Any, memory: set[int]) -> Any:
+    """Return a result of torch as a value of a program. Raises TypeError for a tensor that no program has."""
     if isinstance(value, _torch.Tensor):
+        if value.layout != _torch.strided or value.is_complex():
+            kind = value.dtype if value.layout == _torch.strided else f"layout {value.layout}"
+            raise TypeError(f"{name} returned a tensor of {kind}, which no value of a program is")
         shared = value.numel() and value.untyped_storage().data_ptr() in memory
         return value.clone() if shared else value.contiguous()
     if isinstance(value, tuple | list):
-        return tuple(_returned(item, memory) for item in cast("Sequence[Any]", value))
+        return tuple(_returned(name, item, memory) for item in cast("Sequence[Any]", value))
     return value
 
 
