@@ -62,7 +62,7 @@ def test_a_first_build_loads_little(tmp_path):
     environment = {"RELAX_CACHE_DIR": str(tmp_path), "RELAX_CACHE_PROGRAMS": "1"}
     run(FIRST_BUILD, **environment)
     loaded = set(json.loads(run(FIRST_BUILD, **environment)))
-    for room in ("schedules", "relay", "frontend", "dpl", "interpreter", "codegen.module", "transform.pipeline"):
+    for room in ("schedules", "relay", "frontend", "dpl", "interpreter", "codegen.module", "optimize.pipeline"):
         assert f"relax.{room}" not in loaded
     assert not {"relax.tir.schedule", "relax.tir.transform.lower", "relax.script.printer", "rich"} & loaded
     assert "llvmlite.binding" not in loaded

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         interpreter,
         ir,
         op,
+        optimize,
         prim,
         schedules,
         script,
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from .ir.codes import explain
     from .op import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace, call_tir_with_grad
     from .op.shape import get_shape_of
+    from .optimize import pipeline
+    from .optimize.pipeline import get_pipeline, register_pipeline
     from .rewrite.visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
     from .struct_info import (
         FuncStructInfo,
@@ -76,8 +79,6 @@ if TYPE_CHECKING:
         TensorStructInfo,
         TupleStructInfo,
     )
-    from .transform import pipeline
-    from .transform.pipeline import get_pipeline, register_pipeline
     from .vm import build, compile, find_nan
 
 __all__ = [
@@ -89,9 +90,9 @@ __all__ = [
     "TupleGetItem", "TupleStructInfo", "VDevice", "Var", "VarBinding", "analysis", "arith", "backend",
     "binding_rewrite", "build", "call_dps_packed", "call_pure_packed", "call_tir", "call_tir_inplace",
     "call_tir_with_grad", "codegen", "compile", "const", "dpl", "explain", "expr", "expr_functor", "extern",
-    "find_nan", "get_pipeline", "get_shape_of", "instrument", "interpret", "interpreter", "ir", "op", "pipeline",
-    "prim", "register_codegen", "register_pipeline", "schedules", "script", "struct_info", "target", "te", "tir",
-    "topi", "transform", "utils", "vm",
+    "find_nan", "get_pipeline", "get_shape_of", "instrument", "interpret", "interpreter", "ir", "op", "optimize",
+    "pipeline", "prim", "register_codegen", "register_pipeline", "schedules", "script", "struct_info", "target", "te",
+    "tir", "topi", "transform", "utils", "vm",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relax.transform import pipeline
+from relax.optimize import pipeline
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -19,7 +19,7 @@ from documents import blocks_of
 
 import relax
 from docs_site import names, notebooks, operators, passes
-from relax import _api, runtime, transform
+from relax import _api, runtime
 from relax.frontend.onnx import from_onnx, registry
 from relax.op.operator import public_names
 
@@ -140,7 +140,7 @@ def test_every_pass_is_listed():
     text = passes.sections()
     listed = re.findall(r"^## (\w+)$", text, re.M)
     assert {"FoldConstant", "LegalizeOps", "FuseTIR", "ConvertLayout"} <= set(listed)
-    steps = {step.make.__name__ for step in transform.pipeline.DEFAULT}
+    steps = {step.make.__name__ for step in optimize.pipeline.DEFAULT}
     assert steps <= set(listed)
     assert "see the module's docstring" not in text
 

@@ -11,12 +11,12 @@ import relax
 from relax.expr import Call, Function, GlobalVar, MatchCast, SeqExpr, Tuple, Var, VarBinding
 from relax.interpreter import Interpreter
 from relax.ir import DiagnosticError, IRModule
+from relax.optimize.pipeline import DEFAULT
 from relax.prim import SizeVar
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.struct_info import ObjectStructInfo, TensorStructInfo
-from relax.transform.pipeline import DEFAULT
 from support import PLAIN_LOOPS
 
 

@@ -359,7 +359,7 @@ def test_running_passes_twice():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mod = Module
-        for step in relax.transform.pipeline.DEFAULT:
+        for step in relax.optimize.pipeline.DEFAULT:
             mod = step.make()(step.make()(mod))
         vm = relax.VirtualMachine(relax.build(mod, "llvm", pipeline=None))
         again = relax.VirtualMachine(relax.build(relax.get_pipeline("default")(Module), "llvm"))

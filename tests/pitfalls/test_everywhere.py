@@ -320,7 +320,7 @@ class Module:
 def test_branches_are_sequences_of_their_own():
     """What a pass puts into a branch stays in it."""
     mod = parse(PLACES["branch in a branch"])
-    for step in relax.transform.pipeline.DEFAULT[:9]:
+    for step in relax.optimize.pipeline.DEFAULT[:9]:
         mod = step.make()(mod)
         assert_well_formed(mod)
     found = []

@@ -12,7 +12,7 @@ import relax
 from relax.analysis import assert_well_formed
 from relax.ir import DiagnosticError, IRModule, assert_structural_equal
 from relax.ir.transform import PassContext, VerifyInstrument
-from relax.transform.pipeline import DEFAULT, MACHINE
+from relax.optimize.pipeline import DEFAULT, MACHINE
 
 PROGRAM = """
 @I.ir_module

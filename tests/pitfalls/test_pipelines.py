@@ -11,7 +11,7 @@ from relax.analysis import assert_well_formed
 from relax.expr import Call, Function
 from relax.ir import assert_structural_equal, walk
 from relax.ir.transform import PassContext, TimingInstrument, VerifyInstrument
-from relax.transform.pipeline import DEFAULT
+from relax.optimize.pipeline import DEFAULT
 
 PROGRAM = """
 @I.ir_module

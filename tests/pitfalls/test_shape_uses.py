@@ -14,6 +14,7 @@ from pitfall_helpers import arrays, interpreted, machine, parse
 
 import relax
 from relax.analysis import assert_well_formed
+from relax.optimize.pipeline import DEFAULT
 from relax.transform import (
     CanonicalizeBindings,
     DeadCodeElimination,
@@ -26,7 +27,6 @@ from relax.transform import (
     RewriteDataflowReshape,
     ToNonDataflow,
 )
-from relax.transform.pipeline import DEFAULT
 
 PLACES = {
     "output of a kernel": 'o = R.call_tir(cls.ones, (), R.Tensor((m,), "float32"))',

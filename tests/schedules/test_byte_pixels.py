@@ -9,7 +9,6 @@ from applied import DOTS, Applied, anything, convolved
 from relax import te, topi
 from relax.codegen import resolve
 from relax.schedules.cpu import BytePixels
-from relax.tir.byte_convolution import byte_convolution_of
 from relax.tir.permuted_parameters import LAST, with_permuted_parameters
 
 MOVED = {"both": "XZO", "data": "XO", "result": "ZO"}
@@ -43,7 +42,7 @@ def function(ci, co, size, kernel, stride=1, pad=0, dilation=1, batch=None, move
         return ((y[i] + bias[i[1]]) // 4 - other[i].astype("int32")).astype("uint8")
 
     func = te.create_prim_func([x, w, bias, other, te.compute(y.shape, changed, "Z")])
-    assert byte_convolution_of(func) is not None
+    assert BytePixels().images(func, resolve(DOTS))
     images = [b for b in func.buffer_map.values() if b.name in MOVED[moved]]
     return with_permuted_parameters(func, dict.fromkeys(images, LAST))[0]
 
@@ -114,22 +113,23 @@ def test_unknown_sizes(kernel, stride, moved):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "data"),
-    [(8, 1024, "uint8"), (512, 48, "uint8"), (16, 224, "uint8"), (16, 512, "uint16")],
-    ids=["half a vector of inputs", "a vector and a half of results", "few weights", "no bytes"],
+    ("inputs", "outputs", "groups", "size", "data", "reason"),
+    [
+        (8, 1024, 1, 7, "uint8", "the channels do not fill packed groups and vectors"),
+        (512, 48, 1, 7, "uint8", "the channels do not fill packed groups and vectors"),
+        (16, 224, 1, 7, "uint8", "there are too few weights or pixels"),
+        (16, 512, 1, 1, "uint8", "there are too few weights or pixels"),
+        (16, 512, 1, 7, "uint16", "the target has no dot products for the dtypes of the convolution"),
+        (32, 512, 2, 7, "uint8", "the target has no dot products for the dtypes of the convolution"),
+    ],
 )
-def test_what_is_no_convolution_of_bytes(inputs, outputs, data):
-    x = te.placeholder((1, inputs, 7, 7), data, "X")
+def test_images_that_stay_where_they_are(inputs, outputs, groups, size, data, reason):
+    x = te.placeholder((1, inputs * groups, size, size), data, "X")
     w = te.placeholder((outputs, inputs, 1, 1), "int8", "W")
-    y = topi.nn.conv(x, w, 1, 0, 1, 1, "NCHW", "OIHW", out_dtype="int32")
-    assert byte_convolution_of(te.create_prim_func([x, w, y])) is None
-
-
-def test_groups_are_no_convolution_of_bytes():
-    x = te.placeholder((1, 64, 7, 7), "uint8", "X")
-    w = te.placeholder((512, 32, 1, 1), "int8", "W")
-    y = topi.nn.conv(x, w, 1, 0, 1, 2, "NCHW", "OIHW", out_dtype="int32")
-    assert byte_convolution_of(te.create_prim_func([x, w, y])) is None
+    y = topi.nn.conv(x, w, 1, 0, 1, groups, "NCHW", "OIHW", out_dtype="int32")
+    refused = BytePixels().images(te.create_prim_func([x, w, y]), resolve(DOTS))
+    assert not refused
+    assert str(refused) == reason
 
 
 def test_refused_by_the_rule():

@@ -10,7 +10,8 @@ import relax
 from relax import te, tir, topi
 from relax.codegen import resolve
 from relax.ir import IRModule
-from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule
+from relax.optimize import PACKED_CONSTANTS, PackConstants
+from relax.schedules import schedule
 from relax.schedules.cpu import RULES, Pointwise
 from relax.schedules.cpu.along_channels import AlongChannels
 from relax.schedules.cpu.along_pixels import AlongPixels

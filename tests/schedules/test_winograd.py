@@ -14,7 +14,8 @@ from relax.codegen.module import kernel_texts
 from relax.farm import worker
 from relax.ir import IRModule
 from relax.ir.transform import PassContext
-from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule
+from relax.optimize import PACKED_CONSTANTS, PackConstants
+from relax.schedules import schedule
 from relax.schedules.cpu import RULES, Winograd, winograd
 from relax.schedules.cpu.winograd import ERROR, FAST_ALGORITHMS
 from relax.schedules.cpu.winograd_transforms import F23, F43, S2, KernelTransform

@@ -7,8 +7,8 @@ import warnings
 import pytest
 
 from relax.ir import assert_structural_equal
+from relax.optimize.pipeline import default_build_pipeline
 from relax.script import from_source
-from relax.transform.pipeline import default_build_pipeline
 
 PROGRAM = """@I.ir_module
 class M:

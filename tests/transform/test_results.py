@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import relax
+from relax.optimize.pipeline import LOWER, MACHINE, as_pass
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
@@ -23,7 +24,6 @@ from relax.transform import (
     Sequential,
     ToNonDataflow,
 )
-from relax.transform.pipeline import LOWER, MACHINE, as_pass
 from support import PLAIN_LOOPS, same
 
 

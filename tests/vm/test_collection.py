@@ -6,9 +6,9 @@ import pytest
 
 import relax
 from relax.ir import DiagnosticError, IRModule
+from relax.optimize.pipeline import get_pipeline
 from relax.script import ir as I
 from relax.script import relax as R
-from relax.transform.pipeline import get_pipeline
 
 
 @I.ir_module

@@ -12,13 +12,13 @@ import pytest
 import tvm_ffi
 
 import relax
+from relax.optimize.pipeline import get_pipeline
 from relax.runtime import NDArray, register_func
 from relax.runtime.string_tensor import StringTensor
 from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from relax.transform.pipeline import get_pipeline
 from relax.vm.compilable import compilable_functions
 from relax.vm.compiled import compile_functions
 from support import MODES, PLAIN_LOOPS, numbers, plain_machine

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import relax
+from relax.optimize.pipeline import get_pipeline
 from relax.script import from_source
-from relax.transform.pipeline import get_pipeline
 from relax.vm.compilable import compilable_functions
 from relax.vm.compiled import compile_functions
 from support import MODES, plain_machine

@@ -39,8 +39,8 @@ from relax.info.mapping import bound_in
 from relax.interpreter import Interpreter, matching
 from relax.ir import DiagnosticError, IRModule, assert_structural_equal, structural_equal
 from relax.ir.transform import Pass, PassContext, VerifyInstrument
+from relax.optimize.pipeline import DEFAULT
 from relax.struct_info import FuncStructInfo, ObjectStructInfo, TupleStructInfo
-from relax.transform.pipeline import DEFAULT
 
 from . import harness
 from .aliasing import AliasingChecker

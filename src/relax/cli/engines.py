@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from ..interpreter import Interpreter
 from ..ir import IRModule
+from ..optimize.pipeline import get_pipeline
 from ..runtime import VirtualMachine
-from ..transform.pipeline import get_pipeline
 from .failures import UNSUITABLE, failure
 from .models import READERS, check_program, compile_program, executable_of, read_model, read_program
 from .onnx_runtime import NAME, OnnxRuntime

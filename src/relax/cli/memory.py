@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ..analysis.memory import memory_plan
-from ..transform.pipeline import GRAPH, LOWER, as_pass
+from ..optimize.pipeline import GRAPH, LOWER, as_pass
 from .arguments import add_model, once, one_size_each
 from .failures import MISFIT_INPUT, SUCCESS, failure
 from .models import chosen_entry, entry_points, read_program

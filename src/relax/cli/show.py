@@ -9,8 +9,8 @@ from pathlib import Path
 from ..explanation import explain
 from ..expr import Function
 from ..ir import IRModule
+from ..optimize.pipeline import get_pipeline
 from ..script.highlight import print_highlighted
-from ..transform.pipeline import get_pipeline
 from .arguments import add_model
 from .failures import SUCCESS, UNSUITABLE, failure
 from .graph import graphs_of

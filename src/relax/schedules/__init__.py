@@ -15,13 +15,9 @@ from ._homes import HOMES
 if TYPE_CHECKING:
     from . import cpu
     from .apply import ApplyDefaultSchedule
-    from .packing import PACKED_CONSTANTS, PACKED_KERNELS, PackConstants
     from .rule import IS_SCHEDULED, PackedFunction, ScheduleRule, schedule
 
-__all__ = [
-    "IS_SCHEDULED", "PACKED_CONSTANTS", "PACKED_KERNELS", "ApplyDefaultSchedule", "PackConstants", "PackedFunction",
-    "ScheduleRule", "cpu", "schedule",
-]  # fmt: skip
+__all__ = ["IS_SCHEDULED", "ApplyDefaultSchedule", "PackedFunction", "ScheduleRule", "cpu", "schedule"]
 
 load_when_used(__name__, HOMES)
 answer_missing(__name__)

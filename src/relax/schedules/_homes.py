@@ -5,6 +5,5 @@ from __future__ import annotations
 HOMES = {
     ".apply": "ApplyDefaultSchedule",
     ".cpu:": "cpu",
-    ".packing": "PACKED_CONSTANTS PACKED_KERNELS PackConstants",
     ".rule": "IS_SCHEDULED PackedFunction ScheduleRule schedule",
 }

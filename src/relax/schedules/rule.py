@@ -38,11 +38,36 @@ class PackedFunction:
     """Packings by parameter position."""
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """Reason why a rule does not take a function: a sentence without a full stop. It is false."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 class ScheduleRule:
     """Base class of schedule rules. `apply` returns a PrimFunc, a Schedule, a list of schedules, or None."""
 
     complements: bool = False
     """True if the rule also applies to functions scheduled by another rule, for the nests it left unchanged."""
+
+    def accepts(self, func: PrimFunc, target: Target | None, constants: Sequence[int] = ()) -> Any:
+        """Return what the rule recognises in a function that it takes, else a `Refusal`.
+
+        `constants` are the positions of parameters with constant arguments; without a target, the answer is that for
+        some target. Passes of `relax.optimize` ask before they arrange calls for a rule. Default: apply the rule.
+        """
+        if target is None:
+            return Refusal(f"{self!r} needs a target")
+        packed = self.pack(func, target, constants) if constants else None
+        found = _as_function(self, self.apply(func, target, False)) if packed is None else packed.func
+        return Refusal(f"{self!r} does not match the function") if found is None else found
 
     @abstractmethod
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> Any:

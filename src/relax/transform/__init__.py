@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from .attach_global_symbol import AttachGlobalSymbol
     from .bind_params import BindParams
     from .bind_symbolic_vars import BindSymbolicVars
-    from .bisect import Bisection, bisect
     from .bundle_model_params import BundleModelParams
     from .call_tir_rewrite import CallTIRRewrite
     from .canonicalize_bindings import CanonicalizeBindings
@@ -67,9 +66,6 @@ if TYPE_CHECKING:
     from .fold_constant import FoldConstant
     from .fusion import (
         AnnotateTIROpPattern,
-        ChannelsLast,
-        FuseAttention,
-        FuseConvolutions,
         FuseOps,
         FuseOpsByPattern,
         FuseTIR,
@@ -108,13 +104,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdjustMatmulOrder", "AlterOpImpl", "AnnotateTIROpPattern", "AttachAttrLayoutFreeBuffers", "AttachGlobalSymbol",
-    "BindParams", "BindSymbolicVars", "Bisection", "BundleModelParams", "CallTIRRewrite", "CanonicalizeBindings",
-    "ChannelsLast", "CheckReuse", "CombineParallelMatmul", "ConvTransposeToConv", "ConvertLayout",
+    "BindParams", "BindSymbolicVars", "BundleModelParams", "CallTIRRewrite", "CanonicalizeBindings",
+    "CheckReuse", "CombineParallelMatmul", "ConvTransposeToConv", "ConvertLayout",
     "ConvertToDataflow", "DataflowBlockPass", "DataflowUseInplaceCalls", "DeadCodeElimination",
     "DecomposeOpsForInference", "DecomposeOpsForTraining", "DequantizeInProducts", "DivisionToMultiplication",
     "DumpInstrument", "EliminateCommonSubexpr", "ExpandMatmulOfSum", "ExpandTupleArguments",
     "FakeQuantizationToInteger", "FastMathTransform", "FoldBatchnormToConv2D", "FoldConstant", "FuncPass",
-    "FunctionPass", "FuseAttention", "FuseConvolutions", "FuseOps", "FuseOpsByPattern", "FuseTIR", "FusionPattern",
+    "FunctionPass", "FuseOps", "FuseOpsByPattern", "FuseTIR", "FusionPattern",
     "Gradient", "InlinePrivateFunctions", "KillAfterLastUse", "LambdaLift", "LazyGetInput", "LazySetOutput",
     "LazyTransformParams", "LegalizeOps", "LiftTransformParams", "LowerAllocTensor", "LowerRuntimeBuiltin",
     "MergeCompositeFunctions", "ModulePass", "Normalize", "NormalizeGlobalVar", "OneHotMatmulToTake",
@@ -124,7 +120,7 @@ __all__ = [
     "ReorderPermuteDimsAfterConcat", "ReorderTakeAfterMatmul", "RewriteDataflowReshape", "RunCodegen", "Sequential",
     "SpecializePrimFuncBasedOnCallSite", "SplitCallTIRByPattern", "StaticPlanBlockMemory", "SumsOfBytes",
     "TimingInstrument", "ToMixedPrecision", "ToNonDataflow", "TopologicalSort", "UpdateParamStructInfo",
-    "UpdateVDevice", "VMBuiltinLower", "VMShapeLower", "VerifyInstrument", "bisect", "dataflowblock_pass",
+    "UpdateVDevice", "VMBuiltinLower", "VMShapeLower", "VerifyInstrument", "dataflowblock_pass",
     "function_pass", "module_pass",
 ]  # fmt: skip
 

@@ -13,7 +13,6 @@ HOMES = {
     ".attach_global_symbol": "AttachGlobalSymbol",
     ".bind_params": "BindParams",
     ".bind_symbolic_vars": "BindSymbolicVars",
-    ".bisect": "Bisection bisect",
     ".bundle_model_params": "BundleModelParams",
     ".call_tir_rewrite": "CallTIRRewrite",
     ".canonicalize_bindings": "CanonicalizeBindings",
@@ -31,8 +30,8 @@ HOMES = {
     ".fast_math_transform": "FastMathTransform",
     ".fold_batchnorm_to_conv2d": "FoldBatchnormToConv2D",
     ".fold_constant": "FoldConstant",
-    ".fusion": "AnnotateTIROpPattern ChannelsLast FuseAttention FuseConvolutions FuseOps FuseOpsByPattern FuseTIR "
-        "FusionPattern MergeCompositeFunctions PatternCheckContext",
+    ".fusion": "AnnotateTIROpPattern FuseOps FuseOpsByPattern FuseTIR FusionPattern MergeCompositeFunctions "
+        "PatternCheckContext",
     ".gradient": "Gradient",
     ".inline_private_functions": "InlinePrivateFunctions",
     ".lambda_lift": "LambdaLift",

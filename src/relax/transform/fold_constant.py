@@ -14,7 +14,7 @@ than 1 MiB, unless its operands are as large. A variable bound to a constant is 
 something may have changed the tensor in between: in a function with impure calls, only inside one dataflow block.
 
 A constant whose variable is only read in its dataflow block becomes an operand of those who read it, where kernels can
-be arranged for it (`relax.schedules.packing`).
+be arranged for it (`relax.optimize.pack_constants`).
 """
 
 from __future__ import annotations

@@ -21,17 +21,18 @@ from ..farm.worker_processes import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
 from ..ir import DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential
+from ..optimize import PACKED_KERNELS, PackConstants
+from ..optimize.pipeline import get_pipeline
 from ..rewrite import bindings_in
 from ..runtime import ExecBuilder, Executable
 from ..runtime.debug_info import KernelInfo
 from ..runtime.rooms import ModuleWhenUsed
-from ..schedules import PACKED_KERNELS, ApplyDefaultSchedule, PackConstants, cpu
+from ..schedules import ApplyDefaultSchedule, cpu
 from ..target import Target
 from ..tir import PrimFunc, written_params
 from ..tir.transform import LowerTIR
 from ..transform.bind_params import BindParams
 from ..transform.fold_constant import EVALUATE
-from ..transform.pipeline import get_pipeline
 from ..transform.runtime_dispatch import COMPILE, Signature
 from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower

@@ -10,11 +10,11 @@ from relax.analysis import assert_well_formed
 from relax.ir.transform import PassContext, VerifyInstrument
 from relax.op import is_call_of
 from relax.op.intrinsics import CallTIRInplace
+from relax.optimize.pipeline import GRAPH, as_pass
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import DataflowUseInplaceCalls, LegalizeOps
-from relax.transform.pipeline import GRAPH, as_pass
 from support import main
 
 X = 'x: R.Tensor(("n", 4), "float32")'

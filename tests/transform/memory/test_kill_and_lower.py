@@ -8,11 +8,11 @@ import pytest
 import relax
 from relax.analysis import assert_well_formed
 from relax.ir.transform import PassContext, VerifyInstrument
+from relax.optimize.pipeline import GRAPH, LOWER, as_pass
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import KillAfterLastUse, LowerAllocTensor, LowerRuntimeBuiltin, VMBuiltinLower
-from relax.transform.pipeline import GRAPH, LOWER, as_pass
 
 
 @I.ir_module

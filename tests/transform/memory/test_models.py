@@ -10,7 +10,7 @@ from models import bert, gpt2, resnet
 import relax
 from relax.analysis import memory_plan
 from relax.frontend.onnx import from_onnx
-from relax.transform.pipeline import FUSE, GRAPH, LOWER, as_pass
+from relax.optimize.pipeline import FUSE, GRAPH, LOWER, as_pass
 
 MODELS = {
     "bert": (bert, {**bert.SMALL, "width": 256, "positions": 64}),

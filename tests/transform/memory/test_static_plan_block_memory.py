@@ -12,12 +12,12 @@ import relax
 from relax.analysis import assert_well_formed, memory_plan
 from relax.analysis.memory_figures import excluded
 from relax.ir.transform import PassContext, VerifyInstrument
+from relax.optimize.pipeline import UNFUSED, as_pass
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import StaticPlanBlockMemory
 from relax.transform.memory.packing import Lives, best_order
-from relax.transform.pipeline import UNFUSED, as_pass
 from support import PLAIN_LOOPS, main
 
 BEFORE = [step for step in UNFUSED if step.make is not StaticPlanBlockMemory]

@@ -129,7 +129,7 @@ NAMESPACES: Final = (
             "ReduceBranchingThroughOvercompute UseAssumeToReduceBranches RemoveStoreUndef": (
                 "use `relax.tir.transform.LoopPartition` and `relax.tir.transform.Simplify`"
             ),
-            "RemoveWeightLayoutRewriteBlock": "use `relax.schedules.PackConstants` for packed weights",
+            "RemoveWeightLayoutRewriteBlock": "use `relax.optimize.PackConstants` for packed weights",
         },
     ),
     Namespace(

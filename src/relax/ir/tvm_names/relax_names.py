@@ -187,7 +187,7 @@ NAMESPACES: Final = (
             "AllocateWorkspace": "outside code generators allocate what they need themselves",
             "AttachExternModules": ("there are no outside code generators; call functions of `relax.register_func`"),
             "SplitLayoutRewritePreproc": (
-                "use `relax.transform.ConvertLayout`, and `relax.schedules.PackConstants` for packed weights"
+                "use `relax.transform.ConvertLayout`, and `relax.optimize.PackConstants` for packed weights"
             ),
             "ComputePrimValue": ("values of shape variables are computed by `relax.build`; nothing has to be run"),
             "FewShotTuning MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR": (

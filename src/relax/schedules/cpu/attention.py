@@ -32,6 +32,7 @@ Not supported: functions without tir.noalias, heads of dynamic size or more than
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ...prim import IntImm
@@ -40,7 +41,7 @@ from ...tir import IfThenElse, PrimFunc, Stmt
 from ...tir.attention import Attention, attention_of
 from ...tir.nests import root_of
 from ..contraction import size_of, with_root
-from ..rule import ScheduleRule
+from ..rule import Refusal, ScheduleRule
 from .attention_blocks import Streamed
 from .attention_rounded import Rounded
 from .decoding import FEW_QUERIES, Decoded
@@ -54,10 +55,21 @@ LONGEST: Final = 512
 class StreamedAttention(ScheduleRule):
     """Schedule rule for attention."""
 
+    def accepts(self, func: PrimFunc, target: Target | None, constants: Sequence[int] = ()) -> Attention | Refusal:
+        """Return the attention that a function computes."""
+        del target, constants
+        if not func.attrs.get("tir.noalias"):
+            return Refusal("parameters may share memory: the function lacks tir.noalias")
+        one = attention_of(func)
+        if one is None:
+            return Refusal("the function is not a softmax of products, times values")
+        refusal = _refusal(one)
+        return one if refusal is None else refusal
+
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
-        one = attention_of(func) if func.attrs.get("tir.noalias") else None
-        if one is None or not _is_worth_it(one):
+        one = self.accepts(func, target)
+        if isinstance(one, Refusal):
             return None
         written = written_attention(one, target)
         stmts: list[Stmt] = []
@@ -86,17 +98,17 @@ def written_attention(one: Attention, target: Target) -> Stmt:
     return IfThenElse(rows <= FEW_QUERIES, Decoded(one, target).tasks(), stmt)
 
 
-def _is_worth_it(one: Attention) -> bool:
-    """True for static head dimensions, unless the whole problem is statically small."""
+def _refusal(one: Attention) -> Refusal | None:
+    """Return what keeps an attention from being streamed, or None."""
     lengths = size_of(one.depth), size_of(one.column)
     if not all(isinstance(length, IntImm) and 0 < length.value <= LONGEST for length in lengths):
-        return False
+        return Refusal(f"heads have a dynamic size, or more than {LONGEST} elements")
     if one.query.indices[-1] is not one.depth.var or one.out.indices[-1] is not one.column.var:
-        return False
+        return Refusal("queries or results are not contiguous along a head")
     total = 1
     for v in (*one.batch, one.row, one.key, one.depth):
         size = size_of(v)
         if not isinstance(size, IntImm):
-            return True
+            return None
         total *= size.value
-    return total >= SMALL
+    return None if total >= SMALL else Refusal(f"there are fewer than {SMALL} multiplications")

@@ -35,15 +35,16 @@ own rule.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ...target import Target
 from ...tir import Buffer, PrimFunc
 from ...tir.buffer import decl_buffer
 from ...tir.nests import root_of
 from ..contraction import with_root
-from ..rule import PackedFunction, Packing, ScheduleRule
-from .chains import Chain, chain_of, weights_of
-from .channels_last import with_channels_first, with_copies
+from ..rule import PackedFunction, Packing, Refusal, ScheduleRule
+from .chains import DTYPE, Chain, chain_of, weights_of
+from .channels_last import Images, images_at, with_channels_first, with_copies
 from .convolution import Convolution
 from .depthwise import Depthwise
 from .dot_convolutions import DotConvolution
@@ -65,31 +66,70 @@ class ByRows(ScheduleRule):
         if not func.attrs.get("tir.noalias"):
             return None
         copied = with_copies(func)
-        if copied is func and chain_of(func) is None:
+        if copied is func and not chain_of(func):
             return None
         return _one_by_one(copied, target, tunable)
+
+    def accepts(self, func: PrimFunc, target: Target | None, constants: Sequence[int] = ()) -> FusedChain | Refusal:
+        """Return the chain that is fused row by row; its weights must be among the constants."""
+        if not func.attrs.get("tir.noalias"):
+            return Refusal("parameters may share memory: the function lacks tir.noalias")
+        usual, last = with_channels_first(func)
+        chain = chain_of(usual)
+        if isinstance(chain, Refusal):
+            return chain
+        if target is not None and writer_of(chain, target, last) is None:
+            return Refusal("the target has no vectors, or no dot products of bfloat16")
+        buffers = dict(func.buffer_map)
+        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
+        weights = weights_of(chain)
+        if not all(w in positions and users_of(func, w) == 1 for w in weights):
+            return Refusal("the weights are not constants that only their convolution reads")
+        return FusedChain(chain, last, tuple(positions[w] for w in weights))
+
+    def images(self, func: PrimFunc) -> Images | Refusal:
+        """Return the parameters of a fused chain that may be channels-last: of float32 only."""
+        chain = chain_of(func)
+        if isinstance(chain, Refusal):
+            return chain
+        finish, params = chain.project.finish, list(func.buffer_map.values())
+        data, result = chain.expand.windows.data, finish.store.buffer
+        images = Images(data, result, images_at(finish.store, params), weights_of(chain), chain.is_first)
+        if data not in params or result not in params:
+            return Refusal("the data or the result are no parameters")
+        if any(image.dtype != DTYPE for image in (data, result, *images.beside)):
+            return Refusal("images are not of float32")
+        return images
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """Return the fused function for weights packed as its tiles read them."""
         if not func.attrs.get("tir.noalias"):
             return None
-        usual, last = with_channels_first(func)
-        chain = chain_of(usual)
-        if chain is None:
-            copied = with_copies(func)
-            return None if copied is func else _packed_one_by_one(copied, target, constants)
-        buffers = dict(func.buffer_map)
-        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
-        weights = weights_of(chain)
-        lanes = tile_for(target, 32).lanes
-        writer = writer_of(chain, target, lanes, last)
-        if writer is not None and all(w in positions and users_of(func, w) == 1 for w in weights):
-            return _by_rows(func, writer, [positions[w] for w in weights])
-        return _packed_one_by_one(with_copies(func), target, constants)
+        accepted = self.accepts(func, target, constants)
+        if not isinstance(accepted, Refusal):
+            writer = writer_of(accepted.chain, target, accepted.last)
+            assert writer is not None
+            return _by_rows(func, writer, accepted.weights)
+        copied = with_copies(func)
+        if copied is func and not chain_of(func):
+            return None
+        return _packed_one_by_one(copied, target, constants)
 
 
-def writer_of(chain: Chain, target: Target, lanes: int, last: Mapping[Buffer, Buffer]) -> RowLoops | None:
+@dataclass(frozen=True)
+class FusedChain:
+    """Chain that a function computes in channels-first layout."""
+
+    chain: Chain
+    last: Mapping[Buffer, Buffer]
+    """The function's own buffers, by their channels-first replacements."""
+    weights: tuple[int, ...]
+    """Positions of the parameters that are weights."""
+
+
+def writer_of(chain: Chain, target: Target, last: Mapping[Buffer, Buffer]) -> RowLoops | None:
     """Return the writer of a chain's loops, or None if the target's vectors do not support its dtype."""
+    lanes = tile_for(target, 32).lanes
     if lanes == 1:
         return None
     if chain.is_narrow:

@@ -11,8 +11,8 @@ read the data in place. Vectors are output channels, so results are stored direc
 copied row by row. Channels-first data are transposed while they are copied, channels-first results after all are
 computed.
 
-`tir.byte_convolution` recognises the supported convolutions. Left to other rules: functions without a channels-last
-parameter.
+Left to other rules: functions without a channels-last parameter. `BytePixels.images` says which convolutions gain from
+such parameters.
 """
 
 from __future__ import annotations
@@ -43,20 +43,21 @@ from ...tir import (
     Stmt,
 )
 from ...tir.buffer import decl_buffer
+from ...tir.nests import root_of
 from ...tir.permuted_parameters import PermutedAccesses
 from ..build import block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
-from ..rule import PackedFunction, ScheduleRule
-from .channels_last import own_accesses, with_channels_first
+from ..rule import PackedFunction, Refusal, ScheduleRule
+from .channels_last import Images, images_at, own_accesses, with_channels_first
 from .operands import Results, ResultStore, is_large_sum
 from .packed_weights import Declare, packed_kernels
 from .pixels import WeightBlocks
 from .planes import Sizes, digits
-from .pointwise import Merged, merged_pixels
+from .pointwise import Merged, finished, merged_pixels
 from .squares import transposed_square
 from .tile import RegisterTile, register_tile, row_at
 from .tiling import tile_for
-from .windows import Axis, Kernel, Windows
+from .windows import Axis, Kernel, Windows, rewritten_kernels
 from .words import Words, words_for
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -76,6 +77,10 @@ LINE: Final = 64
 """Most bytes copied at a time."""
 SQUARE: Final = 16
 """Channels and pixels of a register transpose."""
+WEIGHTS: Final = 4096
+"""Least product of input and output channels for which images are moved."""
+PIXELS: Final = 2
+"""Least number of result pixels for which images are moved, if that is static."""
 LAST: Final = (0, 2, 1)
 """Axis permutation of (batch, channels, pixels) to channels-last."""
 
@@ -109,6 +114,38 @@ class BytePixels(ScheduleRule):
         changed = changed.replace(buffer_map=buffers, body=own_accesses(last).visit(changed.body))
         return replace(packed, func=changed)
 
+    def images(self, func: PrimFunc, target: Target) -> Images | Refusal:
+        """Return the parameters of a convolution of bytes that pays if they are channels-last."""
+        kernels: list[Kernel] = []
+        rewritten_kernels(func, lambda kernel: kernels.append(kernel), is_large_sum)
+        if len(kernels) != 1 or kernels[0].parts < len(root_of(func)[1]):
+            return Refusal("the function is not one convolution, with an elementwise epilogue")
+        (kernel,) = kernels
+        windows, merged, params = kernel.windows, merged_pixels(kernel), list(func.buffer_map.values())
+        if _words_of(windows, target) is None:
+            return Refusal("the target has no dot products for the dtypes of the convolution")
+        if merged is None or not _fills_vectors(windows):
+            return Refusal("the channels do not fill packed groups and vectors")
+        store, _ = finished(kernel)
+        beside = images_at(store, params)
+        if windows.data not in params or store.buffer not in params or windows.data in beside:
+            return Refusal("the data or the result are no parameters of their own")
+        if not _pays(kernel):
+            return Refusal("there are too few weights or pixels")
+        return Images(windows.data, store.buffer, beside, (windows.weight.buffer,))
+
+
+def _pays(kernel: Kernel) -> bool:
+    """True unless there are few weights, or statically few pixels."""
+    windows = kernel.windows
+    inputs, channels = windows.inputs, windows.channels
+    assert isinstance(inputs, IntImm)
+    assert isinstance(channels, IntImm)
+    sizes = [size_of(v) for v in windows.batch] + [axis.size for axis in windows.axes]
+    known = [size.value for size in sizes if isinstance(size, IntImm)]
+    is_small = len(known) == len(sizes) and prod(known) < PIXELS
+    return inputs.value * channels.value >= WEIGHTS and not is_small
+
 
 def _words_of(windows: Windows, target: Target) -> Words | None:
     """Return the packed groups for a convolution, or None if the rule does not support it."""
@@ -122,14 +159,17 @@ def _words_of(windows: Windows, target: Target) -> Words | None:
 
 def _is_for(kernel: Kernel, merged: Merged, last: Mapping[Buffer, Buffer]) -> bool:
     """True if the channels fill packed groups and vectors, and all other image operands are channels-last."""
-    inputs, channels = kernel.windows.inputs, kernel.windows.channels
-    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm):
-        return False
-    if inputs.value % SQUARE or channels.value % (2 * SQUARE):
-        return False
     own, written = {first.data for first in last}, merged.store.buffer.data
     views = [view for view in merged.views if view.data is not written]
-    return all(view.ndim == len(LAST) and view.data in own for view in views)
+    return _fills_vectors(kernel.windows) and all(view.ndim == len(LAST) and view.data in own for view in views)
+
+
+def _fills_vectors(windows: Windows) -> bool:
+    """True if input channels fill packed groups that are transposed together, and output channels two vectors."""
+    inputs, channels = windows.inputs, windows.channels
+    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm):
+        return False
+    return inputs.value % SQUARE == 0 and channels.value % (2 * SQUARE) == 0
 
 
 @dataclass(frozen=True)

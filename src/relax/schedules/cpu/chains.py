@@ -6,8 +6,8 @@
 
 An inverted residual is such a chain, with `X` added in `k`. So is the beginning of a network, with a first layer over
 windows of up to 4 channels as the expansion. `f` and `g` depend only on the sum and the channel. Data and weights are
-float32, or bfloat16 with float32 sums and intermediates rounded to bfloat16. `chain_of` returns None for functions with
-other computations, other dtypes, dynamic channel counts, dilated windows and dynamic padding.
+float32, or bfloat16 with float32 sums and intermediates rounded to bfloat16. `chain_of` refuses functions with other
+computations, other dtypes, dynamic channel counts, dilated windows and dynamic padding.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from ...prim import IntImm, PrimExpr, Var, is_const
 from ...tir import Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
-from ...tir.convolution import FEW
 from ...tir.nests import loads_in, root_of, same_size
 from ...tir.usage import free_vars
 from ..common_parts import CommonParts
-from .few_channels import LONGEST_SHUFFLE
+from ..rule import Refusal
+from .few_channels import FEW, LONGEST_SHUFFLE
 from .operands import is_large_sum
 from .pointwise import finished, is_total
 from .windows import Axis, Kernel, Windows, rewritten_kernels
@@ -59,6 +59,11 @@ class Link:
     inputs: int
     channels: int
 
+    @property
+    def is_depthwise(self) -> bool:
+        """True if each output channel reads one input channel, its own."""
+        return self.windows.groups == self.channels and self.inputs == 1 and self.windows.depth is not None
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -74,22 +79,36 @@ class Chain:
         return self.expand.windows.data.dtype == NARROW
 
     @property
+    def is_first(self) -> bool:
+        """True if the first convolution is of a network's first layer: it has larger windows over few channels."""
+        return any(axis.taps > 1 for axis in self.expand.windows.axes)
+
+    @property
     def axes(self) -> tuple[Axis, Axis]:
         """Window axes (rows, columns) of the depthwise convolution."""
         down, along = self.depthwise.windows.axes
         return down, along
 
 
-def chain_of(func: PrimFunc) -> Chain | None:
-    """Return the chain that a function computes, or None."""
+def chain_of(func: PrimFunc) -> Chain | Refusal:
+    """Return the chain that a function computes."""
     kernels = _kernels_of(func)
     if len(kernels) != 3:
-        return None
+        return Refusal("the function is not three convolutions, with elementwise epilogues")
     links = [link for link in map(_link, kernels) if link is not None]
     if len(links) != 3:
-        return None
+        return Refusal("a convolution is not over two axes, with static channels, in float32 or bfloat16")
     chain = Chain(*links)
-    return chain if _fits(chain) and _is_joined(chain, root_of(func)[0]) else None
+    refusal = _refusal(chain)
+    if refusal is None and not _is_joined(chain, root_of(func)[0]):
+        refusal = Refusal("a convolution does not read the results of the previous one alone")
+    return chain if refusal is None else refusal
+
+
+def link_of(func: PrimFunc) -> Link | None:
+    """Return the single convolution that a function computes, as a link of a chain; None for anything else."""
+    kernels = _kernels_of(func)
+    return _link(kernels[0]) if len(kernels) == 1 else None
 
 
 def _kernels_of(func: PrimFunc) -> list[Kernel]:
@@ -101,8 +120,7 @@ def _kernels_of(func: PrimFunc) -> list[Kernel]:
         return None
 
     rewritten_kernels(func, seen, is_large_sum)
-    parts = sum(1 + (k.windows.padding is not None) + (k.epilogue is not None) for k in kernels)
-    return kernels if parts == len(root_of(func)[1]) else []
+    return kernels if sum(kernel.parts for kernel in kernels) == len(root_of(func)[1]) else []
 
 
 def _link(kernel: Kernel) -> Link | None:
@@ -135,23 +153,28 @@ def _finish(kernel: Kernel) -> Finish | None:
     return Finish(store.replace(value=value), total, windows.channel.var, tuple(parts.values))
 
 
-def _fits(chain: Chain) -> bool:
-    """True if the three convolutions are of the kinds and dtypes that a chain supports."""
+def _refusal(chain: Chain) -> Refusal | None:
+    """Return what keeps three convolutions from being of the kinds and dtypes of a chain, or None."""
     expand, depthwise, project = chain.expand, chain.depthwise, chain.project
-    down, along = chain.axes
-    windows = depthwise.windows
-    return (
-        (_is_of_elements(expand) or (not chain.is_narrow and _is_of_few_channels(expand)))
-        and len({str(link.windows.data.dtype) for link in (expand, depthwise, project)}) == 1
-        and _is_of_elements(project)
-        and windows.groups == depthwise.channels == expand.channels == project.inputs
-        and depthwise.inputs == 1
-        and windows.depth is not None
-        and all(a.dilation == 1 and a.stride <= a.taps for a in (down, along))
-        and all(isinstance(a.before, IntImm) and 0 <= a.before.value < a.taps for a in (down, along))
-        and expand.finish.is_of_channel
-        and depthwise.finish.is_of_channel
-    )
+    if not (_is_of_elements(expand) or (not chain.is_narrow and _is_of_few_channels(expand))):
+        return Refusal("the first convolution is neither 1×1 nor over few channels of float32")
+    if not _is_of_elements(project):
+        return Refusal("the last convolution is not 1×1 with stride 1")
+    if not depthwise.is_depthwise or not expand.channels == depthwise.channels == project.inputs:
+        return Refusal("the convolution in the middle is not depthwise, with a channel for each channel of the first")
+    if len({str(link.windows.data.dtype) for link in (expand, depthwise, project)}) > 1:
+        return Refusal("the convolutions differ in dtype")
+    if not all(_is_dense(axis) for axis in chain.axes):
+        return Refusal("the windows of the depthwise convolution are dilated, have gaps, or padding of dynamic size")
+    if not (expand.finish.is_of_channel and depthwise.finish.is_of_channel):
+        return Refusal("an epilogue in the middle depends on more than its sum and its channel")
+    return None
+
+
+def _is_dense(axis: Axis) -> bool:
+    """True for windows without dilation or gaps between them, whose padding is static and shorter than a window."""
+    padded = isinstance(axis.before, IntImm) and 0 <= axis.before.value < axis.taps
+    return axis.dilation == 1 and axis.stride <= axis.taps and padded
 
 
 def _is_of_elements(link: Link) -> bool:
@@ -175,8 +198,7 @@ def _is_of_few_channels(link: Link) -> bool:
         and link.inputs <= FEW
         and any(a.taps > 1 for a in windows.axes)
         and windows.axes[1].stride <= LONGEST_SHUFFLE
-        and all(a.dilation == 1 and a.stride <= a.taps for a in windows.axes)
-        and all(isinstance(a.before, IntImm) and 0 <= a.before.value < a.taps for a in windows.axes)
+        and all(map(_is_dense, windows.axes))
     )
 
 

@@ -11,18 +11,48 @@ replacement buffers become copies (`with_copies`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from ...prim import PrimExpr, simplify
 from ...tir import BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc, Range, Stmt
-from ...tir.convolution import RANK, chain_of
 from ...tir.nests import Nest, loads_in, nest_of, root_of
 from ...tir.permuted_parameters import FIRST, LAST, PermutedAccesses, with_permuted_parameters
 from ...tir.schedule.sites import element_nest, whole
 from ...tir.statements import seq_of
 from ...tir.written import written_params
+from .chains import chain_of
 
-CHANNEL = 1
+CHANNEL: Final = 1
 """Index of the output channel among the variables of a nest."""
+RANK: Final = 4
+"""Dimensions of an image: batch, channels, rows, columns."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Parameters of a kernel of convolutions that its rule reads and writes in either layout."""
+
+    data: Buffer
+    """The data, which are images in rows of pixels; those of a first layer have too few channels to be moved."""
+    result: Buffer
+    beside: tuple[Buffer, ...]
+    """Images that results are computed from at their own place, such as a residual."""
+    weights: tuple[Buffer, ...]
+    is_first: bool = False
+    """True if the data are those of a first layer."""
+
+
+def images_at(store: BufferStore, params: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    """Return the parameters of four dimensions that the value of a store reads at the place that it writes."""
+    found = dict.fromkeys(
+        load.buffer
+        for load in loads_in(store.value)
+        if load.buffer in params
+        and load.buffer.ndim == RANK
+        and all(a is b for a, b in zip(load.indices, store.indices, strict=True))
+    )
+    return tuple(found)
 
 
 def with_channels_first(func: PrimFunc) -> tuple[PrimFunc, dict[Buffer, Buffer]]:
@@ -62,7 +92,7 @@ def with_copies(func: PrimFunc) -> PrimFunc:
     """
     changed, last = with_channels_first(func)
     body = changed.body
-    if not last or not isinstance(body, BlockRealize) or chain_of(changed) is None:
+    if not last or not isinstance(body, BlockRealize) or not chain_of(changed):
         return func
     written = {changed.buffer_map[changed.params[i]] for i in written_params(changed)}
     before = [_copied(first, own, True) for first, own in last.items() if first not in written]

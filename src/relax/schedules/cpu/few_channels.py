@@ -43,7 +43,6 @@ from ...tir import (
     Shuffle,
     Stmt,
 )
-from ...tir.convolution import FEW
 from ..build import block, int64, let, loop, named, ramp, scratch, spread, vector_store
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
@@ -56,6 +55,8 @@ from .tile import RegisterTile, register_tile, row_at
 from .tiling import Tile, even_pieces, tile_for
 from .windows import Kernel, Windows
 
+FEW: Final = 4
+"""Largest number of input channels of a first layer: colours, and one more."""
 LONGEST_SHUFFLE: Final = 4
 """Greatest stride along rows: elements are shuffled out of this number of vectors."""
 LINES: Final = 56

@@ -163,6 +163,11 @@ class Kernel:
     epilogue: Nest | None
     """Nest that computes one element per result (epilogue); the unmodified result is then not stored."""
 
+    @property
+    def parts(self) -> int:
+        """Number of statements of the function that the convolution stands for."""
+        return 1 + (self.windows.padding is not None) + (self.epilogue is not None)
+
 
 def rewritten_kernels(
     func: PrimFunc, rewrite: Callable[[Kernel], Stmt | None], accepts: Accepts = is_large_float_sum

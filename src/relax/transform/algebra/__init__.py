@@ -1,6 +1,6 @@
 """Passes that rewrite operators into others that compute the same: matrix products, moves of elements, decompositions.
 
-None of them is in the default pipeline unless `relax.transform.pipeline` names it: those that change the order in
+None of them is in the default pipeline unless `relax.optimize.pipeline` names it: those that change the order in
 which floats are added or multiplied are for a program's author to choose (language.md §7.2.1).
 """
 

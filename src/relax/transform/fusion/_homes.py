@@ -4,9 +4,6 @@ from __future__ import annotations
 
 HOMES = {
     ".annotate_tir_op_pattern": "AnnotateTIROpPattern",
-    ".channels_last": "ChannelsLast",
-    ".fuse_attention": "FuseAttention",
-    ".fuse_convolutions": "FuseConvolutions",
     ".fuse_ops": "FuseOps",
     ".fuse_ops_by_pattern": "FuseOpsByPattern FusionPattern PatternCheckContext",
     ".fuse_tir": "FuseTIR",

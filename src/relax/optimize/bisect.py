@@ -1,6 +1,6 @@
 """Find the pass that changes what a program computes.
 
-    report = relax.transform.bisect(mod, inputs)
+    report = relax.optimize.bisect(mod, inputs)
     print(report)
 
 The pipeline is run one pass at a time; after each, the interpreter evaluates the program on the inputs, and what is

@@ -7,17 +7,10 @@ import numpy as np
 import pytest
 
 import relax
+from relax.optimize import FuseConvolutions
+from relax.schedules.cpu.chains import link_of
 from relax.script import relax as R
-from relax.tir.convolution import convolution_of
-from relax.transform import (
-    AnnotateTIROpPattern,
-    FuseConvolutions,
-    FuseOps,
-    FuseTIR,
-    LegalizeOps,
-    PassContext,
-    Sequential,
-)
+from relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, LegalizeOps, PassContext, Sequential
 from support import PLAIN_LOOPS, same
 
 KERNELS = Sequential([LegalizeOps(), AnnotateTIROpPattern(), FuseOps(), FuseTIR()])
@@ -202,7 +195,7 @@ def test_windows_with_dilation_compute_the_same():
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_kinds_of_convolutions(dilation):
     kernels = graph(block(dilation=dilation))
-    found = [convolution_of(f) for f in kernels.functions.values() if isinstance(f, relax.tir.PrimFunc)]
-    assert sorted((c.is_of_elements, c.is_depthwise) for c in found) == [(False, True), (True, False), (True, False)]
-    assert all(c.data is not c.weights for c in found)
-    assert all(c.is_dense == (dilation == 1 or c.is_of_elements) for c in found)
+    found = [link_of(f) for f in kernels.functions.values() if isinstance(f, relax.tir.PrimFunc)]
+    assert sorted(link.is_depthwise for link in found) == [False, False, True]
+    assert sorted(link.windows.axes[0].taps for link in found) == [1, 1, 3]
+    assert all(link.windows.axes[0].dilation == (dilation if link.is_depthwise else 1) for link in found)

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from ..prim import IntImm, Var
+from ..schedules.contraction import with_root
+from ..schedules.rule import PackedFunction
 from ..tir import Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
 from ..tir.nests import buffers_used, is_compact, nest_of, root_of
-from .contraction import with_root
-from .rule import PackedFunction
 
 
 @dataclass(frozen=True)

@@ -7,31 +7,34 @@ from collections.abc import Callable, Iterable
 
 from ..ir import Diagnostic, DiagnosticError
 from ..ir.transform import Pass, Sequential, Step
-from .call_tir_rewrite import CallTIRRewrite
-from .canonicalize_bindings import CanonicalizeBindings
-from .check_reuse import CheckReuse
-from .conv_transpose_to_conv import ConvTransposeToConv
-from .dead_code_elimination import DeadCodeElimination
-from .dequantize_in_products import DequantizeInProducts
-from .division_to_multiplication import DivisionToMultiplication
-from .eliminate_common_subexpr import EliminateCommonSubexpr
-from .fake_quantization_to_integer import FakeQuantizationToInteger
-from .fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
-from .fold_constant import FoldConstant
-from .fusion import AnnotateTIROpPattern, ChannelsLast, FuseAttention, FuseConvolutions, FuseOps, FuseTIR
-from .lambda_lift import LambdaLift
-from .legalize_ops import LegalizeOps
-from .memory import DataflowUseInplaceCalls, StaticPlanBlockMemory
-from .normalize import Normalize
-from .one_hot_matmul_to_take import OneHotMatmulToTake
-from .realize_vdevice import RealizeVDevice
-from .remove_purity_checking import RemovePurityChecking
-from .remove_unused_functions import RemoveUnusedFunctions
-from .rewrite_dataflow_reshape import RewriteDataflowReshape
-from .sums_of_bytes import SumsOfBytes
-from .to_non_dataflow import ToNonDataflow
-from .vm_builtin_lower import VMBuiltinLower
-from .vm_shape_lower import VMShapeLower
+from ..transform.call_tir_rewrite import CallTIRRewrite
+from ..transform.canonicalize_bindings import CanonicalizeBindings
+from ..transform.check_reuse import CheckReuse
+from ..transform.conv_transpose_to_conv import ConvTransposeToConv
+from ..transform.dead_code_elimination import DeadCodeElimination
+from ..transform.dequantize_in_products import DequantizeInProducts
+from ..transform.division_to_multiplication import DivisionToMultiplication
+from ..transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from ..transform.fake_quantization_to_integer import FakeQuantizationToInteger
+from ..transform.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
+from ..transform.fold_constant import FoldConstant
+from ..transform.fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
+from ..transform.lambda_lift import LambdaLift
+from ..transform.legalize_ops import LegalizeOps
+from ..transform.memory import DataflowUseInplaceCalls, StaticPlanBlockMemory
+from ..transform.normalize import Normalize
+from ..transform.one_hot_matmul_to_take import OneHotMatmulToTake
+from ..transform.realize_vdevice import RealizeVDevice
+from ..transform.remove_purity_checking import RemovePurityChecking
+from ..transform.remove_unused_functions import RemoveUnusedFunctions
+from ..transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from ..transform.sums_of_bytes import SumsOfBytes
+from ..transform.to_non_dataflow import ToNonDataflow
+from ..transform.vm_builtin_lower import VMBuiltinLower
+from ..transform.vm_shape_lower import VMShapeLower
+from .channels_last import ChannelsLast
+from .fuse_attention import FuseAttention
+from .fuse_convolutions import FuseConvolutions
 
 GRAPH: tuple[Step, ...] = (
     Step(Normalize, "Bring the program into normal form and derive struct info, which all later passes read."),

@@ -7,11 +7,12 @@ import pytest
 
 import relax
 from relax.ir import DataType
+from relax.optimize import FuseAttention
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.tir.attention import attention_of
-from relax.transform import AnnotateTIROpPattern, FuseAttention, FuseTIR, LegalizeOps, PassContext, ToMixedPrecision
+from relax.transform import AnnotateTIROpPattern, FuseTIR, LegalizeOps, PassContext, ToMixedPrecision
 
 
 @I.ir_module
@@ -150,14 +151,15 @@ def test_mixed_precision(narrow):
             assert not result.size or np.isclose(result, expected, equal_nan=True).mean() > 0.95
 
 
-def other(scores, result):
+def other(scores, result, shapes=((2, 50, 8), (2, 8, 70), (2, 70, 8))):
     """A program whose scores are made, and whose results are chosen, by expressions."""
+    q, k, v = (f'R.Tensor({shape}, "float32")' for shape in shapes)
     return relax.script.from_source(f"""
 from relax.script import ir as I, relax as R
 @I.ir_module
 class Module:
     @R.function
-    def main(q: R.Tensor((2, 5, 8), "float32"), k: R.Tensor((2, 8, 7), "float32"), v: R.Tensor((2, 7, 8), "float32")):
+    def main(q: {q}, k: {k}, v: {v}):
         with R.dataflow():
             products = R.matmul(q, k)
             scores = {scores}
@@ -182,13 +184,23 @@ def test_declines(scores, result):
     assert FuseAttention()(before) is before
 
 
+@pytest.mark.parametrize(
+    "shapes",
+    [((2, 5, 8), (2, 8, 7), (2, 7, 8)), ((2, 50, 800), (2, 800, 70), (2, 70, 800))],
+    ids=["few multiplications", "heads of many elements"],
+)
+def test_declines_what_the_rule_does_not_stream(shapes):
+    before = kernels(other("R.exp(products)", "mixed", shapes))
+    assert FuseAttention()(before) is before
+
+
 def test_declines_rounded_weights_of_keys_in_columns():
     columns = relax.script.from_source("""
 from relax.script import ir as I, relax as R
 @I.ir_module
 class Module:
     @R.function
-    def main(q: R.Tensor((2, 5, 8), "bfloat16"), k: R.Tensor((2, 8, 7), "bfloat16"), v: R.Tensor((2, 7, 8), "bfloat16")):
+    def main(q: R.Tensor((2, 50, 8), "bfloat16"), k: R.Tensor((2, 8, 70), "bfloat16"), v: R.Tensor((2, 70, 8), "bfloat16")):
         with R.dataflow():
             weights = R.astype(R.nn.softmax(R.matmul(q, k, out_dtype="float32")), dtype="bfloat16")
             result = R.matmul(weights, v, out_dtype="float32")

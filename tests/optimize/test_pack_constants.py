@@ -11,11 +11,11 @@ from applied import Applied
 import relax
 from relax import te, tir
 from relax.ir import IRModule
+from relax.optimize import PACKED_CONSTANTS, PACKED_KERNELS, PackConstants
+from relax.optimize.permuted_constants import with_permuted_constants
 from relax.rewrite import bindings_in
 from relax.runtime.tensor import tensor_under
-from relax.schedules import PACKED_CONSTANTS, PACKED_KERNELS, PackConstants
 from relax.schedules.cpu import RULES, Product
-from relax.schedules.permuted_constants import with_permuted_constants
 from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
@@ -55,7 +55,7 @@ def test_a_kernel_that_is_made_is_told_at_once(target):
 
 
 def test_the_log_says_how_many_bytes(target, caplog):
-    with caplog.at_level(logging.INFO, "relax.schedules.packing"):
+    with caplog.at_level(logging.INFO, "relax.optimize.pack_constants"):
         PackConstants(*RULES, target=target)(lowered(with_weights(integers(96, 70))))
     assert caplog.messages == [f"packed 1 constants, {4 * 96 * 80} bytes, for 1 kernels"]
 

@@ -6,8 +6,8 @@
 A rule schedules the called function for the packed layout (`ScheduleRule.pack`) and returns the packing of the
 constant. Kernels that only transpose a constant are handled here (`permuted_constants`). The original function stays
 for calls with other operands, and the original constant for other uses. The module attribute ``relax.packed_constants``
-and a message of the logger ``relax.schedules.packing`` count the packed constants; ``relax.packed_kernels`` maps each
-new function to its original.
+and a message of the logger ``relax.optimize.pack_constants`` count the packed constants; ``relax.packed_kernels`` maps
+each new function to its original.
 
 Skipped: calls whose constant operands no rule packs.
 """
@@ -24,11 +24,11 @@ from ..ir import GlobalVar, IRModule, RelaxExpr
 from ..ir.transform import Pass, module_pass
 from ..rewrite import Rewriter, bindings_in
 from ..runtime.files import in_threads
+from ..schedules.rule import IS_SCHEDULED, PackedFunction, Packing, Scheduled, ScheduleRule, schedule
 from ..target import Target
 from ..tir import PrimFunc
 from ..transform.remove_unused_functions import without_unreachable
 from .permuted_constants import with_permuted_constants
-from .rule import IS_SCHEDULED, PackedFunction, Packing, Scheduled, ScheduleRule, schedule
 
 PACKED_CONSTANTS: Final = "relax.packed_constants"
 """Module attribute with statistics of the packed constants: {"kernels": 2, "constants": 3, "bytes": 4096}."""

@@ -12,8 +12,8 @@ Before   with R.dataflow():                                          After   wit
              gv = R.call_tir(cls.transpose, (lv7,), …)
              R.output(gv)
 
-The kernels are recognised by what they compute (`tir.attention`), after they are merged as FuseTIR merges them: so the
-results are those of the same formulas. FuseOps, which runs next, keeps to the kernels that are left.
+The schedule rule `StreamedAttention` says which kernels, merged as FuseTIR merges them, it streams: so the results are
+those of the same formulas. FuseOps, which runs next, keeps to the kernels that are left.
 
 A group begins with a product and ends with another one that reads what was made of it; in between may stand anything
 that makes scores of products, and the softmax. Transposes of operands join it if nothing else reads them, and so do
@@ -32,26 +32,28 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...analysis.effects import effects_of
-from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
-from ...analysis.uses import uses_of
-from ...expr import Call, DataflowBlock, DataflowVar, Function, VarBinding
-from ...ir import IRModule, quick_hash, structural_equal
-from ...ir.transform import PassContext
-from ...prim import Cast, FloatImm
-from ...prim import Var as PrimVar
-from ...tir import BufferLoad, BufferStore, PrimFunc
-from ...tir.attention import attention_of
-from ...tir.inline_blocks import inline_blocks
-from ...tir.nests import nest_of, root_of
-from ...tir.op_pattern import OpPatternKind
-from ..decorators import module_pass
-from .annotate_tir_op_pattern import OP_PATTERN
-from .fuse_ops import movable_kernel
-from .kernel_calls import KernelCall, KernelCalls
-from .merge_kernels import merged_kernel
-from .outline import outlined
-from .outline_groups import PRIMITIVE, GroupOutliner
+from ..analysis.effects import effects_of
+from ..analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
+from ..analysis.uses import uses_of
+from ..expr import Call, DataflowBlock, DataflowVar, Function, VarBinding
+from ..ir import IRModule, quick_hash, structural_equal
+from ..ir.transform import PassContext
+from ..prim import Cast, FloatImm
+from ..prim import Var as PrimVar
+from ..schedules.cpu import StreamedAttention
+from ..schedules.rule import Refusal
+from ..tir import BufferLoad, BufferStore, PrimFunc
+from ..tir.inline_blocks import inline_blocks
+from ..tir.nests import nest_of, root_of
+from ..tir.op_pattern import OpPatternKind
+from ..transform.decorators import module_pass
+from ..transform.fusion.annotate_tir_op_pattern import OP_PATTERN
+from ..transform.fusion.fuse_ops import movable_kernel
+from ..transform.fusion.kernel_calls import KernelCall, KernelCalls
+from ..transform.fusion.merge_kernels import merged_kernel
+from ..transform.fusion.outline import outlined
+from ..transform.fusion.outline_groups import PRIMITIVE, GroupOutliner
+from .current_target import current_target
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
@@ -196,19 +198,21 @@ class _Block:
                 return answer
         kernel = merged_kernel(function, self.calls)
         inlined = None if kernel is None else inline_blocks(kernel)
-        attention = None if inlined is None else attention_of(inlined)
-        whole = (
-            inlined is not None
-            and attention is not None
-            and len(attention.chain) == len(root_of(inlined)[1])
-            and (attention.rounded is None or attention.is_streamable)
-        )
+        whole = inlined is not None and _is_streamed_whole(inlined)
         decided.append((function, whole))
         return whole
 
     def _devices(self, numbers: Iterable[int]) -> set[tuple[int, ...]]:
         kernels: Sequence[KernelCall | None] = [self.kernels[number] for number in numbers]
         return {tuple(id(info.vdevice) for _, info in kernel.outputs) for kernel in kernels if kernel is not None}
+
+
+def _is_streamed_whole(kernel: PrimFunc) -> bool:
+    """True if the rule streams all that a kernel computes, and that is faster than separate products."""
+    attention = StreamedAttention().accepts(kernel, current_target())
+    if isinstance(attention, Refusal) or len(attention.chain) < len(root_of(kernel)[1]):
+        return False
+    return attention.rounded is None or attention.is_streamable
 
 
 class _Traits(NamedTuple):

@@ -13,11 +13,12 @@ A chain (`FuseConvolutions`) multiplies pixels by vectors of channels. From such
 are, and stores results as its registers have them, in the place of copying the ones and transposing the others. The
 kernels are the same with the dimensions of parameters in another order.
 
-A kernel of one convolution of bytes (`tir.byte_convolution`) is a chain here, too, where the machine has dot products
-of them: four neighbouring channels of a pixel are a word that these multiply.
+A kernel of one convolution of bytes is a chain here, too, where the machine has dot products of them: four neighbouring
+channels of a pixel are a word that these multiply. The schedule rules `ByRows` and `BytePixels` say which parameters of
+a kernel may be moved (`images`).
 
 Left alone are tensors that anything but a chain reads, or reads as something else than an image; results of other
-kernels; tensors of other numbers than float32 and bytes; chains with dilation, or whose weights are not constants. A
+kernels; tensors of other numbers than float32 and bytes; chains whose weights are not constants. A
 result and the images that are added to it have one order: if one of them is left alone, so are the others. A single
 convolution of bytes turns its result itself, so that it may add images of another order. So that turning is paid for,
 such a tensor is read or computed by a convolution that turns neither its data nor its result. At optimisation level 0
@@ -29,24 +30,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
-from ...analysis.uses import uses_of
-from ...expr import BindingBlock, Call, Constant, DataflowBlock, DataflowVar, Function, ShapeExpr, Var, VarBinding
-from ...info.relations import is_base_of
-from ...ir import GlobalVar, IRModule
-from ...ir.transform import PassContext
-from ...op import is_call_of
-from ...op.intrinsics import CallTIR
-from ...rewrite import Rewriter, blocks_in
-from ...target import Target
-from ...target.isa.products import Dot, kind_of
-from ...tir import Buffer, PrimFunc
-from ...tir.byte_convolution import byte_convolution_of
-from ...tir.convolution import DTYPE, ConvolutionChain, chain_of
-from ...tir.permuted_parameters import LAST, with_permuted_parameters
-from ..decorators import module_pass
-from .fuse_tir import without_unused
-from .kernel_calls import KernelCall, KernelCalls
+from ..analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
+from ..analysis.uses import uses_of
+from ..expr import BindingBlock, Call, Constant, DataflowBlock, DataflowVar, Function, ShapeExpr, Var, VarBinding
+from ..info.relations import is_base_of
+from ..ir import GlobalVar, IRModule
+from ..ir.transform import PassContext
+from ..op import is_call_of
+from ..op.intrinsics import CallTIR
+from ..rewrite import Rewriter, blocks_in
+from ..schedules.cpu.by_rows import ByRows
+from ..schedules.cpu.byte_pixels import BytePixels
+from ..schedules.cpu.chains import DTYPE
+from ..schedules.cpu.channels_last import RANK, Images
+from ..schedules.rule import Refusal
+from ..target import Target
+from ..tir import Buffer, PrimFunc
+from ..tir.nests import nest_of, root_of
+from ..tir.permuted_parameters import LAST, with_permuted_parameters
+from ..transform.decorators import module_pass
+from ..transform.fusion.fuse_tir import without_unused
+from ..transform.fusion.kernel_calls import KernelCall, KernelCalls
+from .current_target import current_target
+
+LENGTH = 3
+"""Convolutions of a chain."""
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
@@ -54,11 +62,11 @@ def ChannelsLast(mod: IRModule) -> IRModule:
     """Use channels-last layout for tensors between convolution chains; see the module's docstring."""
     if PassContext.current().opt_level == 0:
         return mod
-    kinds = _dot_products()
+    target = current_target()
     chains = {
-        func: chain
+        func: images
         for func in mod.functions.values()
-        if isinstance(func, PrimFunc) and (chain := _chain_of(func, kinds)) is not None
+        if isinstance(func, PrimFunc) and (images := _images_of(func, target)) is not None
     }
     if not chains:
         return mod
@@ -67,22 +75,19 @@ def ChannelsLast(mod: IRModule) -> IRModule:
     return without_unused(result, rewriter.replaced) if rewriter.replaced else mod
 
 
-def _dot_products() -> frozenset[str]:
-    """The kinds of dot products of the machine; none where it is not known."""
-    target = Target.current()
-    return target.machine.dot_products if target is not None and target.is_resolved else frozenset()
+def _images_of(func: PrimFunc, target: Target | None) -> Images | None:
+    """Return the images of a kernel that may be moved: of a chain, or of a convolution of bytes; else None."""
+    sums = sum(nest is not None and nest.is_reduction for nest in map(nest_of, root_of(func)[1]))
+    images: Images | Refusal | None = None
+    if sums == LENGTH:
+        images = ByRows().images(func)
+    elif sums == 1 and target is not None and _has_bytes(func):
+        images = BytePixels().images(func, target)
+    return None if isinstance(images, Refusal) else images
 
 
-def _chain_of(func: PrimFunc, kinds: frozenset[str]) -> ConvolutionChain | None:
-    """Return the chain that a kernel computes: float32, or int8 where the target has dot products; else None."""
-    chain = chain_of(func)
-    if chain is not None:
-        return chain if all(b.dtype == DTYPE for b in (chain.data, chain.result, *chain.beside)) else None
-    chain = byte_convolution_of(func)
-    if chain is None:
-        return None
-    kind = kind_of(Dot(str(chain.data.dtype), str(chain.weights[0].dtype)))
-    return chain if kind in kinds else None
+def _has_bytes(func: PrimFunc) -> bool:
+    return any(buffer.ndim == RANK and buffer.dtype == "int8" for buffer in func.buffer_map.values())
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class _ChainCall:
 
     var: Var
     kernel: KernelCall
-    chain: ConvolutionChain
+    chain: Images
 
     @property
     def operands(self) -> dict[Buffer, Var]:
@@ -130,7 +135,7 @@ class _ChainCall:
 class _Calls(Rewriter):
     """Calls of kernels whose images have channels behind pixels."""
 
-    def __init__(self, mod: IRModule, chains: Mapping[PrimFunc, ConvolutionChain]) -> None:
+    def __init__(self, mod: IRModule, chains: Mapping[PrimFunc, Images]) -> None:
         super().__init__(mod)
         self.kernels, self.chains = KernelCalls(mod), chains
         self.last: set[Var] = set()

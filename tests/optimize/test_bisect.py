@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import relax
+from relax.optimize import bisect
 from relax.script import ir as I
 from relax.script import relax as R
-from relax.transform import Normalize, Sequential, bisect, module_pass
+from relax.transform import Normalize, Sequential, module_pass
 from support import PLAIN_LOOPS
 
 

@@ -12,11 +12,11 @@ from relax.analysis.properties import DEVICES_PLACED, NO_DATAFLOW, NO_OPERATORS,
 from relax.info.mapping import bound_in
 from relax.ir import DiagnosticError
 from relax.ir.transform import PROPERTIES
+from relax.optimize.pipeline import DEFAULT, FUSE, GRAPH, LOWER, MACHINE, UNFUSED, get_pipeline, register_pipeline
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import PassContext, PassError, VerifyInstrument
-from relax.transform.pipeline import DEFAULT, FUSE, GRAPH, LOWER, MACHINE, UNFUSED, get_pipeline, register_pipeline
 
 
 @I.ir_module
