@@ -19,7 +19,7 @@ from documents import blocks_of
 
 import relax
 from docs_site import names, notebooks, operators, passes
-from relax import _api, runtime
+from relax import _api, optimize, runtime
 from relax.frontend.onnx import from_onnx, registry
 from relax.op.operator import public_names
 
