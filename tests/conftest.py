@@ -43,7 +43,7 @@ SLOW_FILES = frozenset(
         "pitfalls/test_memory.py", "pitfalls/test_pipelines.py", "pitfalls/test_shape_uses.py",
         "pitfalls/test_sharing.py", "pitfalls/test_time.py",
         "relay/text/test_hostile.py",
-        "schedules/test_convolution.py", "schedules/test_nests.py",
+        "schedules/convolutions/test_direct.py", "schedules/test_nests.py",
         "script/test_deep_text.py", "script/test_hostile_input.py", "script/test_without_files.py",
         "test_roundtrip_all.py",
         "transform/fusion/test_results.py", "transform/memory/test_models.py", "transform/test_random_programs.py",

@@ -10,7 +10,7 @@ import pytest
 from differential.kernel_programs import FEATURES, kernel_program
 from differential.kernel_properties import kernels_agree
 from differential.properties import Failure
-from relax.schedules.cpu.winograd import KernelTransform
+from relax.schedules.cpu.convolutions.winograd.winograd import KernelTransform
 
 
 def check(seed):

@@ -8,7 +8,7 @@ import pytest
 
 import relax
 from relax.optimize import FuseConvolutions
-from relax.schedules.cpu.chains import link_of
+from relax.schedules.cpu.convolutions.chains.chain import link_of
 from relax.script import relax as R
 from relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, LegalizeOps, PassContext, Sequential
 from support import PLAIN_LOOPS, same
@@ -99,7 +99,7 @@ def test_a_first_layer_is_in_the_place_of_the_first():
 def test_blocks_that_follow_each_other_are_calls_of_one_kernel():
     bb = relax.BlockBuilder()
     generator = np.random.default_rng(0)
-    x = relax.Var("x", relax.TensorStructInfo((1, 4, 6, 6), "float32"))
+    x = relax.Var("x", relax.TensorStructInfo((1, 4, 24, 24), "float32"))
     with bb.function("main", [x]):
         with bb.dataflow():
             y = x

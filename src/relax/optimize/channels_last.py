@@ -39,10 +39,10 @@ from ..ir.transform import PassContext
 from ..op import is_call_of
 from ..op.intrinsics import CallTIR
 from ..rewrite import Rewriter, blocks_in
-from ..schedules.cpu.by_rows import ByRows
-from ..schedules.cpu.byte_pixels import BytePixels
-from ..schedules.cpu.chains import DTYPE
-from ..schedules.cpu.channels_last import RANK, Images
+from ..schedules.cpu.convolutions.byte_pixels import BytePixels
+from ..schedules.cpu.convolutions.chains.by_rows import ByRows
+from ..schedules.cpu.convolutions.chains.chain import DTYPE
+from ..schedules.cpu.convolutions.chains.channels_last import RANK, Images
 from ..schedules.rule import Refusal
 from ..target import Target
 from ..tir import Buffer, PrimFunc

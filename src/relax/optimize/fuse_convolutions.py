@@ -29,8 +29,8 @@ from ..expr import Call, Constant, DataflowBlock, DataflowVar, Var, VarBinding
 from ..ir import IRModule
 from ..ir.transform import PassContext
 from ..prim import is_const
-from ..schedules.cpu.by_rows import ByRows
-from ..schedules.cpu.chains import Link, link_of
+from ..schedules.cpu.convolutions.chains.by_rows import ByRows
+from ..schedules.cpu.convolutions.chains.chain import Link, link_of
 from ..schedules.rule import Refusal
 from ..tir import Buffer, PrimFunc
 from ..transform.decorators import module_pass

@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import Final
 
 from ..rule import ScheduleRule
-from .attention import StreamedAttention
-from .blocked import Blocked
-from .by_rows import ByRows
-from .byte_pixels import BytePixels
-from .convolution import Convolution
-from .depthwise import Depthwise
-from .dot_convolutions import DotConvolution
-from .dot_products import DotProduct
-from .few_channels import FewChannels
+from .attention.attention import StreamedAttention
+from .convolutions.blocked import Blocked
+from .convolutions.byte_pixels import BytePixels
+from .convolutions.chains.by_rows import ByRows
+from .convolutions.depthwise import Depthwise
+from .convolutions.direct import Convolution
+from .convolutions.dot_blocked import WordBlocked
+from .convolutions.dot_columns import WordColumns
+from .convolutions.dot_convolution import DotConvolution
+from .convolutions.few_channels import FewChannels
+from .convolutions.pointwise.dot_pointwise import WordPixels
+from .convolutions.pointwise.pointwise import Pointwise
+from .convolutions.pooling import Pooling
+from .convolutions.winograd.winograd import Winograd
 from .nests import Nests
-from .pointwise import Pointwise
-from .pooling import Pooling
-from .products import Product
-from .scaled_product import ScaledProduct
-from .scans import Scans
-from .step_products import StepProducts
-from .streamed_product import StreamedProduct
-from .widened import WidenedProduct
-from .winograd import Winograd
-from .word_blocks import WordBlocked
-from .word_columns import WordColumns
-from .word_pixels import WordPixels
+from .products.dot_product import DotProduct
+from .products.few_rows import StreamedProduct
+from .products.product import Product
+from .products.scaled_product import ScaledProduct
+from .products.step_products import StepProducts
+from .products.widened_product import WidenedProduct
+from .rows.scans import Scans
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedAttention(),

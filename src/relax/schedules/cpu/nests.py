@@ -23,12 +23,12 @@ from ..rule import ScheduleRule
 from ..split_axes import with_split_axes
 from ..stages import Group, group_of
 from ..unit_dimensions import without_unit_dimensions
-from .elementwise import elementwise
-from .interleaved import interleaved
-from .pieces import in_pieces
-from .repeated import repeated
-from .rows import rows_of
-from .transposed import transposed
+from .elementwise.elementwise import elementwise
+from .elementwise.interleaved import interleaved
+from .elementwise.pieces import in_pieces
+from .elementwise.repeated import repeated
+from .elementwise.transposed import transposed
+from .rows.row_stages import rows_of
 
 SMALL: Final = 1024
 """Number of points below which a kernel is left unchanged."""

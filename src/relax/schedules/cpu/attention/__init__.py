@@ -1,0 +1,1 @@
+"""Attention in one pass over keys and values."""

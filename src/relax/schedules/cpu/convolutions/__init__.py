@@ -1,0 +1,1 @@
+"""Convolutions and pooling, with what their rules share: windows recognised, padded copies, results."""

@@ -1,0 +1,32 @@
+"""Channels-first convolutions (NCHW and the like) of floats or integers.
+
+Supports one to three pixel dimensions of static or dynamic size, any stride, dilation, padding and number of groups,
+and element-wise epilogues (bias, addition, activation) in the same function. `windows` recognises the convolutions,
+`direct_loops` writes the loops.
+
+Not supported: dynamic kernel sizes, weights with dimensions other than (output channel, input channel, taps …), results
+whose last dimensions are not the pixels, statically small problems, and functions without tir.noalias.
+"""
+
+from __future__ import annotations
+
+from ....target import Target
+from ....tir import PrimFunc, Stmt
+from ...rule import ScheduleRule
+from ..products.operands import is_large_sum
+from .direct_loops import direct
+from .windows import Kernel, rewritten_kernels
+
+
+class Convolution(ScheduleRule):
+    """Schedule rule for channels-first convolutions."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del tunable
+        if not func.attrs.get("tir.noalias"):
+            return None
+
+        def rewrite(kernel: Kernel) -> Stmt | None:
+            return direct(kernel, target)
+
+        return rewritten_kernels(func, rewrite, is_large_sum)

@@ -1,0 +1,221 @@
+"""Channels-first pointwise (1×1) convolutions of float32 or float64.
+
+    for n, co, h, w, ci in T.grid(…):                   C[n, co, p] += W[co, ci] * X[n, ci, p]
+        with T.block("conv"):                           for p in all pixels of an image: products of matrices,
+            C[n, co, h, w] += W[co, ci, 0, 0] * …       in register tiles
+
+Supports images of static and dynamic size, in one to three dimensions, with any batch. Element-wise epilogues (bias,
+addition, activation) are fused into the store; per-channel values, such as the scale of a normalisation, are computed
+once. With a stride, the pixels read are first copied (`strided_pixels`). `loops` has two loop forms:
+vectorised over pixels (`along_pixels`), or over output channels (`along_channels`), which suits images whose pixels do
+not fill vectors (7 × 7) and needs constant weights. Constant weights are packed for the tiles; others are read in
+place.
+
+Left to `direct`: larger kernels, padding, groups, dynamic channel counts, epilogues that read pixels in another
+order, statically small problems, and functions without tir.noalias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from .....prim import IntImm, PrimExpr, SizeVar, Var, const, is_const, post_order, simplify
+from .....prim.traits import fails_itself
+from .....target import Target
+from .....tir import Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
+from .....tir.buffer import decl_buffer
+from .....tir.functor import StmtExprMutator, substitute
+from .....tir.nests import same_size
+from .....tir.usage import free_vars
+from ....common_parts import CommonParts
+from ....contraction import IndexMerger, size_of
+from ....rule import PackedFunction, ScheduleRule
+from ...tile.division import tile_for
+from ...tile.words import Words
+from ..packed_weights import Declare, packed_kernels
+from ..windows import Kernel, rewritten_kernels
+from .along_channels import AlongChannels
+from .along_pixels import AlongPixels
+from .operands import Pixels, Table
+from .strided_pixels import with_neighbours
+
+WEIGHTS: Final = 1 << 17
+"""Number of weights from which images of dynamic size are assumed small: deep layers have many channels."""
+DEEP: Final = 320
+"""Input channels from which they are also assumed small, if there are `NARROWED` times as many as output channels."""
+NARROWED: Final = 3
+"""Ratio of input to output channels at the end of an inverted residual, where channel rows would form few blocks."""
+TRANSPOSED: Final = 3
+"""Steps to transpose and store a vector of results."""
+TRANSPOSED_OF_WORDS: Final = 6
+"""Steps to transpose and store a vector of results if packed groups are multiplied."""
+
+
+class Pointwise(ScheduleRule):
+    """Schedule rule for pointwise convolutions."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del tunable
+        if not func.attrs.get("tir.noalias"):
+            return None
+
+        def rewrite(kernel: Kernel) -> Stmt | None:
+            pixels = pixels_of(kernel)
+            if pixels is None:
+                return None
+            lanes = tile_for(target, pixels.total.dtype.bits).lanes
+            return with_neighbours(pixels, lanes, lambda pixels: AlongPixels(pixels, target).loops(None))
+
+        return rewritten_kernels(func, rewrite)
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """Return the function for weights packed as its tiles read them."""
+
+        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
+            pixels = pixels_of(kernel)
+            if pixels is None:
+                return None
+
+            def loops(pixels: Pixels) -> Stmt:
+                writer = writer_for(pixels, target)
+                packing = writer.packing()
+                return writer.loops(declare(packing, packing.shape, str(kernel.windows.weight.buffer.dtype)))
+
+            return with_neighbours(pixels, tile_for(target, pixels.total.dtype.bits).lanes, loops)
+
+        return packed_kernels(func, constants, write)
+
+
+def writer_for(pixels: Pixels, target: Target, words: Words | None = None) -> AlongPixels | AlongChannels:
+    """Choose the loop form with fewer steps; for a dynamic number of pixels, by the channel counts."""
+    first, second = AlongPixels(pixels, target, words), AlongChannels(pixels, target, words)
+    each = TRANSPOSED if words is None else TRANSPOSED_OF_WORDS
+    moved = pixels.channels / first.lanes * each / first.inputs
+    if isinstance(pixels.count, IntImm):
+        return first if first.cost() <= second.cost() + pixels.count.value * moved else second
+    inputs, channels = pixels.inputs, pixels.channels
+    is_small = inputs * channels >= WEIGHTS or inputs >= max(DEEP, NARROWED * channels)
+    return second if is_small else first
+
+
+def pixels_of(kernel: Kernel) -> Pixels | None:
+    """Return the convolution as a product over the pixels of an image, or None if the rule does not support it."""
+    windows = kernel.windows
+    inputs, channels = windows.inputs, windows.channels
+    if windows.groups != 1 or windows.depth is None or windows.padding is not None:
+        return None
+    if any(axis.taps != 1 or not is_const(axis.before, 0) for axis in windows.axes):
+        return None
+    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm):
+        return None
+    if not inputs.value or not channels.value:
+        return None
+    is_strided = any(a.stride != 1 or not same_size(a.size, a.extent) for a in windows.axes)
+    merged = merged_pixels(kernel)
+    if merged is None:
+        return None
+    data, names = windows.data, list(merged.names)
+    area = _named_product("area", [axis.extent for axis in windows.axes], names) if is_strided else merged.count
+    leading = data.shape[: data.ndim - len(windows.axes)]
+    source = decl_buffer((*leading, area), str(data.dtype), f"{data.name}_pixels", data=data.data)
+    return Pixels(
+        windows.batch, windows.channel.var, merged.pixel, merged.count, channels.value, inputs.value, merged.store,
+        merged.total, source, windows.weight.buffer, windows.axes if is_strided else (), merged.views, tuple(names),
+        merged.tables,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Store of a result indexed by a flat pixel index, as parts of `Pixels`."""
+
+    pixel: Var
+    count: PrimExpr
+    store: BufferStore
+    total: Var
+    views: tuple[Buffer, ...]
+    names: tuple[tuple[Var, PrimExpr], ...]
+    tables: tuple[Table, ...]
+
+
+def merged_pixels(kernel: Kernel) -> Merged | None:
+    """Flatten the pixel axes of the store; return None if an operand reads them in another order."""
+    windows = kernel.windows
+    names: list[tuple[Var, PrimExpr]] = []
+    count = _named_product("pixels", [axis.size for axis in windows.axes], names)
+    pixel = IterVar(Range.from_min_extent(const(0, "int64"), count), Var("pixel", "int64"))
+    axes = tuple(axis.pixel for axis in windows.axes)
+    store, total = finished(kernel)
+    merger = IndexMerger(axes, pixel)
+    merged = merger.visit(store)
+    left = {id(var) for var in free_vars(merged)}
+    if any(id(axis.var) in left for axis in axes):
+        return None
+    merged, tables = with_tables(merged, windows.channel, (pixel.var, total, *(v.var for v in windows.batch)))
+    return Merged(pixel.var, count, merged, total, tuple(merger.views.values()), tuple(names), tables)
+
+
+def with_tables(store: BufferStore, channel: IterVar, varying: Sequence[Var]) -> tuple[BufferStore, tuple[Table, ...]]:
+    """Move per-channel subexpressions of the store into tables; return the new store and the tables."""
+    parts = CommonParts(varying)
+    value = parts.visit(store.value)
+    values: dict[Var, PrimExpr] = {}
+    tables: list[Table] = []
+    for name, part in parts.values:
+        values[name] = part
+        if not isinstance(part, BufferLoad) and part.dtype in ("float32", "float64") and is_total(part):
+            buffer = decl_buffer([size_of(channel)], str(part.dtype), "table")
+            tables.append(Table(buffer, channel.var, part))
+            values[name] = BufferLoad(buffer, (channel.var,))
+    return (store.replace(value=substitute(value, values)), tuple(tables)) if tables else (store, ())
+
+
+def is_total(value: PrimExpr) -> bool:
+    """True if evaluating the value cannot fail, apart from loads of buffers of static size."""
+    parts: list[bool] = []
+
+    def visit(part: PrimExpr) -> None:
+        known = isinstance(part, BufferLoad) and all(isinstance(size, IntImm) for size in part.buffer.shape)
+        parts.append(known or not fails_itself(part))
+
+    post_order(value, visit)
+    return all(parts)
+
+
+def _named_product(name: str, sizes: Sequence[PrimExpr], names: list[tuple[Var, PrimExpr]]) -> PrimExpr:
+    """Return the product of sizes, bound to a name unless it is a constant or variable."""
+    total: PrimExpr = const(1, "int64")
+    for size in sizes:
+        total = total * size
+    total = simplify(total)
+    if isinstance(total, (IntImm, Var)):
+        return total
+    var = SizeVar(name, "int64")
+    names.append((var, total))
+    return var
+
+
+def finished(kernel: Kernel) -> tuple[BufferStore, Var]:
+    """Return (store of a result with the epilogue applied, variable that stands for the sum)."""
+    out = kernel.windows.out
+    total = Var("total", out.buffer.dtype)
+    if kernel.epilogue is None:
+        return out.replace(value=total), total
+    store = kernel.epilogue.stores[0]
+    pairs = zip(store.indices, out.indices, strict=True)
+    names = {index: there.astype(str(index.dtype)) for index, there in pairs if isinstance(index, Var)}
+    value = substitute(_Summed(out.buffer, total).visit(store.value), names)
+    return store.replace(value=value, indices=out.indices), total
+
+
+class _Summed(StmtExprMutator):
+    """Replaces loads of one buffer by a variable."""
+
+    def __init__(self, buffer: Buffer, total: Var) -> None:
+        super().__init__()
+        self.buffer, self.total = buffer, total
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        return self.total if node.buffer is self.buffer else self.visit_children(node)

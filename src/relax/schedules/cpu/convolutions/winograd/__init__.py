@@ -1,0 +1,1 @@
+"""Winograd convolutions: transforms, products of slots, and direct sums where results are not finite."""

@@ -1,0 +1,1 @@
+"""Element-wise nests: copies, transposes and what is computed of each element."""

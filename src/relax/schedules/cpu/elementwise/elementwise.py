@@ -1,0 +1,165 @@
+"""Element-wise nests: a vectorised innermost loop, and one parallel loop over everything else.
+
+    for i, j, k in T.grid(n, m, 100):              for f in T.parallel(n * m):               i and j are one axis
+        with T.block("Y"):                             for k in T.vectorized(100):
+            Y[i, j, k] = X[i, j, k] + B[k]                 Y[f, k] = X[f, k] + B[k]
+
+Axes that index adjacent dimensions in every access are merged; all axes but the innermost form one parallel loop, whose
+variables are computed once per innermost loop. A long innermost loop is split into strips of 2,048 elements, so that
+threads also share a tensor with one axis. The thread pool decides at run time, by the amount of work, whether to use
+several threads. The innermost loop becomes vectors and a masked remainder (`VectorizeLoop`). It stays scalar if an
+access is not contiguous or an index is divided. Loop-invariant elements are read before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from ....ir import Node
+from ....prim import And, Call, FloorDiv, FloorMod, Or, PrimExpr, Select, Var, const, free_vars, simplify
+from ....prim.intrin import ceildiv, floordiv, floormod
+from ....prim.intrin import min as minimum
+from ....tir import BufferLoad, BufferStore, DeclBuffer, For, ForKind, LetStmt, Stmt
+from ....tir.functor import post_order_visit, substitute
+from ...build import let, loop
+from ...invariants import Invariants
+from ...stages import Axis, Group, Stage, with_merged_axes
+from ...straight import Binding, Names, bound
+
+STRIP: Final = 2048
+"""Fewest elements of the innermost loop per thread."""
+
+
+def elementwise(group: Group) -> Stmt:
+    """Return the loops of a group with one element-wise stage."""
+    group = with_merged_axes(group)
+    (stage,) = group.stages
+    names = Names(stage.cannot_fail)
+    store = names.stmt(stage.body)
+    named = replace(stage, body=bound(names.bindings, store))
+    axes = in_memory_order(stage)
+    if not axes:
+        return within(group, stage.body)
+    *outer, inner = axes
+    outside, inside, store = _apart(stage, names.bindings, store, inner)
+    body = bound(inside, store)
+    kind = ForKind.VECTORIZED if runs_along_memory(named, inner.var) else ForKind.SERIAL
+    if inner.size is not None and inner.size <= 2 * STRIP and outer:
+        whole = For(inner.var, const(0, inner.var.dtype), inner.extent, kind, body)
+        return within(group, parallel_over(outer, bound(outside, whole)))
+    strips = Axis(Var("strip", inner.var.dtype), simplify(ceildiv(inner.extent, STRIP)))
+    start = strips.var * STRIP
+
+    def strip(count: Var) -> Stmt:
+        at = Var(inner.var.name, inner.var.dtype)
+        moved = substitute(body, {inner.var: start + at})
+        return bound(outside, For(at, const(0, at.dtype), count, kind, moved))
+
+    length = minimum(const(STRIP, inner.var.dtype), inner.extent - start)
+    return within(group, parallel_over([*outer, strips], let("length", length, strip)))
+
+
+def _apart(
+    stage: Stage, bindings: list[Binding], store: Stmt, inner: Axis
+) -> tuple[list[Binding], list[Binding], Stmt]:
+    """Split bindings into those before the innermost loop and those inside it; return both and the store.
+
+    Bindings that may fail stay inside, as the loop may have no iterations.
+    """
+    runs = inner.size is not None and inner.size > 0
+    invariants = Invariants([inner.var], lambda load: runs or stage.cannot_fail(load))
+    inside = invariants.split(bindings)
+    return invariants.bindings, inside, invariants.named(store)
+
+
+def in_memory_order(stage: Stage) -> tuple[Axis, ...]:
+    """Axes of a stage in the order of the dimensions of its result."""
+    (store,) = stage.stores
+    order = {var: place for place, index in enumerate(store.indices) for var in free_vars(index)}
+    return tuple(sorted(stage.axes, key=lambda axis: order.get(axis.var, -1)))
+
+
+def within(group: Group, body: Stmt) -> Stmt:
+    """Wrap statements in the views and names of a group."""
+    for view in reversed(group.views):
+        body = DeclBuffer(view, body)
+    for name, value in reversed(group.names):
+        body = LetStmt(name, value, body)
+    return body
+
+
+def parallel_over(axes: Sequence[Axis], body: Stmt) -> Stmt:
+    """Return one parallel loop over all points of `axes`, whose variables `body` uses."""
+    if not axes:
+        return body
+    first, *others = axes
+    if not others:
+        return For(first.var, const(0, first.var.dtype), first.extent, ForKind.PARALLEL, body)
+    total: PrimExpr = first.extent.astype("int64")
+    for axis in others:
+        total = total * axis.extent.astype("int64")
+
+    def point(fused: Var) -> Stmt:
+        result, rest = body, fused
+        bindings: list[tuple[Var, PrimExpr]] = []
+        for axis in reversed(others):
+            extent = axis.extent.astype("int64")
+            bindings.append((axis.var, floormod(rest, extent).astype(axis.var.dtype)))
+            quotient = Var("f", "int64")
+            bindings.append((quotient, floordiv(rest, extent)))
+            rest = quotient
+        bindings.append((first.var, rest.astype(first.var.dtype)))
+        for var, value in reversed(bindings):
+            result = LetStmt(var, value, result)
+        return result
+
+    return loop("fused", simplify(total), point, ForKind.PARALLEL)
+
+
+def runs_along_memory(stage: Stage, var: Var) -> bool:
+    """True if vectors over a variable are contiguous (or broadcast) in every access.
+
+    Each index is the variable, or it plus a constant in the last dimension, or does not depend on it; and no condition
+    on it guards an access.
+    """
+    fine = True
+
+    def visit(node: Node) -> None:
+        nonlocal fine
+        if isinstance(node, (BufferLoad, BufferStore)):
+            *others, last = node.indices or (const(0, "int64"),)
+            fine = fine and not any(var in free_vars(index) for index in others)
+            fine = fine and (var not in free_vars(last) or is_shifted(last, var))
+        elif isinstance(node, (FloorDiv, FloorMod)) and node.dtype.is_integer:
+            fine = fine and var not in free_vars(node)
+        elif isinstance(node, (And, Or)) and var in free_vars(node):
+            fine = fine and not any(isinstance(part, BufferLoad) for part in (node.a, node.b))
+        elif isinstance(node, (Select, Call)):
+            guard = node.condition if isinstance(node, Select) else node.args[0] if node.args else None
+            chooses = isinstance(node, Select) or node.intrinsic == "if_then_else"
+            if chooses and guard is not None and var in free_vars(guard):
+                fine = fine and not guards_other_place(node, var)
+
+    post_order_visit(stage.body, visit)
+    return fine
+
+
+def is_shifted(index: PrimExpr, var: Var) -> bool:
+    """True for the variable plus a term that does not depend on it."""
+    return index is var or var not in free_vars(simplify(index - var))
+
+
+def guards_other_place(node: PrimExpr, var: Var) -> bool:
+    """True if a conditional contains a load at an index other than the variable, which may be out of bounds."""
+    found = False
+
+    def visit(part: Node) -> None:
+        nonlocal found
+        if isinstance(part, BufferLoad) and part.indices:
+            last = part.indices[-1]
+            found = found or (var in free_vars(last) and not is_shifted(last, var))
+
+    post_order_visit(node, visit)
+    return found

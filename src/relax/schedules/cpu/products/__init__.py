@@ -1,0 +1,1 @@
+"""Products of matrices: rules, the loops over panels and blocks, and packing of constant operands."""

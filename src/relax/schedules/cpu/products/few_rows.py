@@ -1,0 +1,169 @@
+"""Products with few rows (up to 8) of float32 or float64, which read the right operand once, in memory order.
+
+    for i, j, k in T.grid(2, N, K):          for task in T.parallel(ceildiv(N, 1024)):    a strip of columns
+        with T.block("C"):                       sums = T.alloc_buffer((2, 1024))         0 at first
+            with T.init():                       for ko in range(K // 8):
+                C[i, j] = 0                          for j in strip, a vector at a time:
+            C[i, j] += A[i, k] * B[k, j]                 s = sums[:, j]
+                                                         prefetch(B[(ko + 1) * 8 + u, j])           for u in 0 .. 7
+                                                         s += A[:, ko * 8 + u] * B[ko * 8 + u, j]   for u in 0 .. 7
+                                                         sums[:, j] = s
+                                                 the same for the last K % 8, one at a time
+                                                 C[:, strip] = sums
+
+Such a product is bound by the memory bandwidth for B. Eight rows of B are eight streams, which hardware prefetching
+must detect anew in every strip, so the next eight rows are prefetched in software. The accumulators of a strip stay in
+the L1 cache. The epilogue is part of the last step.
+
+Not supported: more than 8 rows or a dynamic number, non-contiguous columns, and cases that `product` rejects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ....prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ....prim.instructions import prefetch
+from ....prim.intrin import ceildiv, floordiv, floormod
+from ....prim.intrin import min as minimum
+from ....target import Target
+from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, LetStmt, PrimFunc, Stmt
+from ...build import alloc, block, digits, int64, let, loop, spread, vector_load, vector_store
+from ...contraction import size_of
+from ...rule import ScheduleRule
+from ..tile.division import TASKS_PER_CORE
+from .operands import Operands, Results, Values, rewritten_products, tile_view
+
+MOST_ROWS: Final = 8
+STREAMS: Final = 8
+STRIP: Final = 1024
+"""Most columns of a strip, whose accumulators stay in the L1 cache."""
+LEAST_STRIP: Final = 256
+"""Fewest columns of a strip, for long sequential runs, unless the matrix has fewer."""
+
+
+class StreamedProduct(ScheduleRule):
+    """Schedule rule for products with few rows."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del tunable
+
+        def write(operands: Operands) -> Stmt | None:
+            rows = operands.rows
+            if not isinstance(rows, IntImm) or rows.value > MOST_ROWS or not operands.right_is_contiguous:
+                return None
+            lanes = max(target.machine.vector_bits // operands.total.dtype.bits, 1)
+            return _Writer(operands, rows.value, lanes, target.num_cores).tasks()
+
+        return rewritten_products(func, write)
+
+
+def strip_of(columns: PrimExpr, cores: int) -> int:
+    """Columns of a strip: fewer than the most if that occupies more cores."""
+    if not isinstance(columns, IntImm) or cores == 1:
+        return STRIP
+    share = -(-columns.value // (cores * TASKS_PER_CORE))
+    return min(max(-(-share // LEAST_STRIP), 1) * LEAST_STRIP, STRIP)
+
+
+class _Writer:
+    """Writes the loops of one product."""
+
+    def __init__(self, operands: Operands, rows: int, lanes: int, cores: int) -> None:
+        self.operands, self.rows, self.lanes = operands, rows, lanes
+        self.columns, self.depth = operands.columns, operands.depth
+        self.dtype = operands.total.dtype
+        self.strip = strip_of(self.columns, cores)
+
+    def tasks(self) -> Stmt:
+        """Return the parallel loop over the batch and strips of columns."""
+        sizes = [*(size_of(v) for v in self.operands.batch), simplify(ceildiv(self.columns, self.strip))]
+        total: PrimExpr = int64(1)
+        for size in sizes:
+            total = total * size
+        names = [*(v.var.name for v in self.operands.batch), "jo"]
+
+        def task(parts: list[PrimExpr]) -> Stmt:
+            *outer, jo = parts
+            values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
+            start = simplify(jo * self.strip)
+            width = minimum(const(self.strip, "int64"), self.columns - start)
+            return let("width", simplify(width), lambda w: self._strip(values, start, w))
+
+        tasks = loop("task", simplify(total), lambda t: digits(t, names, sizes, task), ForKind.PARALLEL)
+        return self.operands.declared(tasks)
+
+    def _strip(self, values: Values, start: PrimExpr, width: Var) -> Stmt:
+        """Compute all results of a strip."""
+        operands = self.operands
+        at = {**values, operands.row: int64(0), operands.column: start}
+        left = tile_view(operands.left, at, ((operands.row, int64(self.rows)), (operands.k, self.depth)))
+        assert operands.right is not None
+        right = tile_view(operands.right, at, ((operands.k, self.depth), (operands.column, width)))
+
+        def strip(sums: Buffer) -> Stmt:
+            added = DeclBuffer(left, DeclBuffer(right, block(self._sums(sums, left, right, width))))
+            return block([added, self._results(sums, Results(operands, at, int64(self.rows), width), width)])
+
+        return alloc("sums", (self.rows, self.strip), str(self.dtype), "global", strip)
+
+    def _sums(self, sums: Buffer, left: Buffer, right: Buffer, width: Var) -> list[Stmt]:
+        steps = simplify(floordiv(self.depth, STREAMS))
+        rest = simplify(floormod(self.depth, STREAMS))
+        zero = spread(const(0, str(self.dtype)), self.lanes)
+
+        def cleared(v: Var) -> Stmt:
+            return block(vector_store(sums, (p, v * self.lanes), zero) for p in range(self.rows))
+
+        parts = [loop("v", -(-self.strip // self.lanes), cleared)]
+        if not is_const(steps, 0):
+            parts.append(loop("ko", steps, lambda ko: self._add(sums, left, right, width, [
+                ko * STREAMS + u for u in range(STREAMS)])))  # fmt: skip
+        if not is_const(rest, 0):
+            parts.append(loop("k", rest, lambda k: self._add(sums, left, right, width, [steps * STREAMS + k])))
+        return parts
+
+    def _each_vector(self, width: Var, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
+        """Return `body(first column, lanes)` for each vector of a strip, then for each remaining column."""
+        lanes = self.lanes
+        whole = floordiv(width, lanes)
+        parts = [loop("v", whole, lambda v: body(v * lanes, lanes))]
+        if not is_const(simplify(floormod(self.columns, lanes)), 0):
+            parts.append(loop("c", floormod(width, lanes), lambda c: body(whole * lanes + c, 1)))
+        return block(parts)
+
+    def _add(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, depths: Sequence[PrimExpr]) -> Stmt:
+        """Accumulate some rows of B, each times its elements of A, over a strip."""
+        dtype = str(self.dtype)
+
+        def body(c: PrimExpr, lanes: int) -> Stmt:
+            wide = str(self.dtype.with_lanes(lanes))
+            names = [Var(f"b{u}", wide) for u in range(len(depths))]
+            stores: list[Stmt] = []
+            for p in range(self.rows):
+                total = vector_load(sums, (p, c), lanes)
+                for k, name in zip(depths, names, strict=True):
+                    factor = BufferLoad(left, (int64(p), k)).astype(dtype)
+                    total = Add(total, Mul(spread(factor, lanes), name))
+                stores.append(vector_store(sums, (p, c), total))
+            asked = [Evaluate(prefetch(BufferLoad(right, (k + STREAMS, c)), locality=2)) for k in depths]
+            result = block([*(asked if lanes > 1 and len(depths) == STREAMS else []), *stores])
+            for name, k in reversed(list(zip(names, depths, strict=True))):
+                result = LetStmt(name, vector_load(right, (k, c), lanes).astype(wide), result)
+            return result
+
+        return self._each_vector(width, body)
+
+    def _results(self, sums: Buffer, result: Results, width: Var) -> Stmt:
+        """Apply the epilogue to a strip and store it."""
+        rows = [int64(p) for p in range(self.rows)]
+
+        def plain(c: PrimExpr, lanes: int) -> Stmt:
+            return block(vector_store(result.out, result.place(p, c), vector_load(sums, (p, c), lanes)) for p in rows)
+
+        def made(c: Var) -> Stmt:
+            return block(result.made(p, c, BufferLoad(sums, (p, c))) for p in rows)
+
+        stored = self._each_vector(width, plain) if result.is_sum else loop("c", width, made, ForKind.VECTORIZED)
+        return result.declared(stored)

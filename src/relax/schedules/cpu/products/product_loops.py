@@ -1,0 +1,541 @@
+"""Matrix products of float32 or float64, in register tiles over packed blocks.
+
+    for i, j, k in T.grid(M, N, K):          for task in T.parallel(groups * panels):     64 columns, a group of rows
+        with T.block("C"):                       for ch in range(chunks):                 1020 rows at a time
+            with T.init():                           sums[0:1020, 0:64] = 0
+                C[i, j] = 0                          for ko in range(ceildiv(K, 1024)):
+            C[i, j] += A[i, k] * B[k, j]                 panel[0:1024, 0:64] = B[…]       copied
+                                                         for io in range(170):            rows, six at a time
+    for i, j in T.grid(M, N):                                acc = sums[io * 6 + …]       in registers
+        with T.block("D"):                                   for k in range(1024):
+            D[i, j] = f(C[i, j])                                 acc[p, :] += A[row + p, k] * panel[k, :]   p in 0 .. 5
+                                                             sums[io * 6 + …] = acc
+                                                     D[…] = f(sums[…])                    C is no longer in memory
+
+The tile fills the registers (6 × 4 vectors with 32 registers); `tile.division` divides rows and columns among tiles and
+threads. The copied block of B stays in the L2 cache while all rows of a chunk iterate over it; tiles prefetch the rows
+of the next tile. The last panel is zero-padded, and only columns inside the matrix are stored. Tiles store results
+directly if these are the sums, or an epilogue of sums over a single depth block (`product_results`). Tiles access views
+(`tile_view`), so dynamic sizes affect only their base offsets, not every index.
+
+Packed panels are read from memory once per group of rows, whose part of A stays in the L2 cache. Tiles prefetch the
+next block while they compute; a single tile reads sequentially, which hardware prefetching covers, and prefetches
+nothing.
+
+Register-blocked outer products over packed panels follow K. Goto and R. van de Geijn, *Anatomy of High-Performance
+Matrix Multiplication*, 2008.
+
+The rule `product` decides which products use these loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from ....prim import LT, And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
+from ....prim.instructions import prefetch
+from ....prim.intrin import floordiv, floormod
+from ....prim.intrin import max as maximum
+from ....prim.intrin import min as minimum
+from ....target import Target
+from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, Stmt
+from ....tir.buffer import decl_buffer
+from ...build import block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from ...contraction import size_of
+from ..tile import RegisterTile, register_tile
+from ..tile.division import (
+    FEW_ROWS,
+    LOW,
+    STREAMED_ROWS,
+    Segment,
+    Tile,
+    blocks,
+    depth_of_block,
+    even_block,
+    groups,
+    panels,
+    tile_for,
+    with_panels,
+)
+from ..tile.shares import share_of
+from ..tile.transposes import turned
+from .operands import Matrices, Values, tile_view
+from .product_results import ColumnPanel, ProductResults, each_vector, mask_of
+
+QUARTERS: Final = 4
+"""Number of tiles that together prefetch the next block of packed panels, one cache line per step each."""
+ROWS_ASKED: Final = 8
+"""Rows prefetched in turn: those of the next tile, rounded up to a power of two."""
+CHUNK: Final = 40
+"""Row blocks whose accumulators are in memory at a time, for packed panels."""
+ROWS_OF_A_COPY: Final = 96
+"""Rows that share a copy of a panel; the copy takes a few hundredths of the time of their tiles."""
+ROWS_OF_A_GROUP: Final = 24
+"""Rows of a task if panels are not copied; its rows are read from the L2 cache."""
+
+
+def blocks_of_chunk(target: Target, tile: Tile, bits: int) -> int:
+    """Row blocks that share a copy of a panel: their accumulators fill a quarter of the L2 cache."""
+    return max(target.machine.caches.l2 // 4 // (tile.rows * tile.columns * bits // 8), CHUNK)
+
+
+@dataclass(frozen=True)
+class DepthBlock:
+    """Depth block of a panel: first k, number of k, and the copied columns as (depth, width)."""
+
+    panel: ColumnPanel
+    start: PrimExpr
+    depth: PrimExpr
+    source: Buffer
+
+
+@dataclass(frozen=True)
+class RowsOfPanel:
+    """Rows that iterate over a depth block: first row, number of whole tiles, and remaining rows (or None)."""
+
+    first: PrimExpr
+    tiles: PrimExpr
+    tail: PrimExpr | None
+    sums: Buffer | None
+    """Accumulators of the rows; None: each tile stores its results."""
+
+    def count(self, height: int) -> PrimExpr:
+        """Number of rows, for tiles of `height` rows."""
+        return self.tiles * height + (0 if self.tail is None else self.tail)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A tile's part of prefetching packed panels: its number among the tiles that prefetch the next block."""
+
+    number: PrimExpr
+    tiles: PrimExpr
+    """Number of tiles that prefetch; 1 means none does."""
+    low: bool = False
+    """True if there are too few tiles to hide the memory latency."""
+
+    def behind(self, count: PrimExpr | int) -> Share:
+        """Return the share of the tile `count` tiles later."""
+        return replace(self, number=simplify(self.number + count))
+
+
+class ProductWriter:
+    """Writes the loops of one product."""
+
+    def __init__(self, operands: Matrices, target: Target) -> None:
+        bits = operands.total.dtype.bits
+        self.operands, self.tile, self.cores = operands, tile_for(target, bits), target.num_cores
+        tile = self.tile
+        caches = target.machine.caches
+        self.cache = caches.l2 * 3 // 8
+        """Bytes of rows that stay in cache while all panels iterate over them."""
+        if operands.packed is None:
+            self.cache = max(self.cache, caches.l3 // 4)
+        self.dtype = str(operands.total.dtype)
+        self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
+        self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
+        self.few = isinstance(self.rows, IntImm) and self.rows.value < FEW_ROWS
+        self.left = self._left()
+        """Number of remainder rows."""
+        self.whole = int64(0) if self.few else simplify(floordiv(self.rows - self.left, tile.rows))
+        """Number of full-height row blocks, which are divided into groups."""
+        self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
+        """True if no vector extends past the last column."""
+        is_packed = operands.packed is not None
+        self.block = even_block(self.depth, depth_of_block(target, tile, bits, self._has_deep_blocks()))
+        self.chunk = CHUNK if is_packed else blocks_of_chunk(target, tile, bits)
+        """Row blocks whose accumulators are in memory at a time."""
+        columns = self.columns.value if isinstance(self.columns, IntImm) else 0
+        self.widest = panels(columns, tile)[0].size if columns else tile.vectors
+        """Vectors of the widest panels."""
+        right = operands.right
+        self.is_panel = (
+            columns == self.widest * tile.lanes
+            and operands.packed is None
+            and right.dtype == operands.total.dtype
+            and len(right.indices) >= 2
+            and right.indices[-1] is operands.column
+            and right.indices[-2] is operands.k
+            and is_const(right.buffer.shape[-1], columns)
+        )
+        """True if the right operand is laid out like a single panel and need not be copied."""
+        self.is_one_block = isinstance(self.depth, IntImm) and self.depth.value <= self.block
+        """True if the depth is statically one block."""
+        self.results = ProductResults(operands, target, self.is_one_block)
+
+    # ------------------------------------------------------------------ tasks
+
+    def tasks(self) -> Stmt:
+        """Return all tasks, wrapped in the views and sizes they use."""
+        return self.operands.declared(self.loops(int64(0)))
+
+    def loops(self, done: PrimExpr) -> Stmt:
+        """Return the parallel loop over the batch, groups of rows, and panels from panel `done` on."""
+        batch = [size_of(v) for v in self.operands.batch]
+        names = [*(v.var.name for v in self.operands.batch), "go", "jo"]
+
+        def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
+            count = simplify(count - done)
+            others = _product([*batch, count])
+            is_copied = self.operands.packed is None and not self.is_panel
+            least = ROWS_OF_A_COPY if is_copied else ROWS_OF_A_GROUP
+            number = groups(self.whole, others, least // self.tile.rows, self.cores, self._most_blocks(least))
+            return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
+
+        def parallel(segments: list[Segment], sizes: list[PrimExpr]) -> Stmt:
+            def task(var: Var) -> Stmt:
+                return digits(var, names, sizes, lambda parts: self._task(
+                    segments, [*parts[:-1], simplify(parts[-1] + done)], sizes[-2]))  # fmt: skip
+
+            return loop("task", _product(sizes), task, ForKind.PARALLEL)
+
+        return with_panels(self.columns, self.tile, counted)
+
+    def _has_deep_blocks(self) -> bool:
+        """True if blocks are read from the L2 cache (see `depth_of_block`)."""
+        return self.operands.packed is not None or not self.few
+
+    def _most_blocks(self, least: int) -> PrimExpr:
+        """Row blocks that stay in cache, beside a panel, while all panels iterate over them.
+
+        The cache is L2 for packed panels. Copying panels again for each group would take longer than reading the rows
+        from L3.
+        """
+        size = self.tile.rows * self.depth * (self.operands.left.dtype.bits // 8)
+        fitting = floordiv(int64(self.cache), maximum(size, int64(1)))
+        return simplify(maximum(fitting, int64(least // self.tile.rows)))
+
+    def _task(self, segments: list[Segment], parts: list[PrimExpr], number: PrimExpr) -> Stmt:
+        """Compute a group of rows of one panel."""
+        *outer, go, jo = parts
+        values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
+
+        def group(begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
+            return self._panel_of(values, segments, jo, lambda panel: self._chunks(panel, begin, end, is_last))
+
+        if not segments:
+            return block([])
+        if is_const(number, 1):
+            return group(int64(0), self.whole, None)
+        begin, end = (minimum(share_of(at, self.whole, number), self.whole) for at in (go, go + 1))
+        return let("begin", begin, lambda begin: let("end", end, lambda end: group(
+            begin, end, go.equal(number - 1))))  # fmt: skip
+
+    def _panel_of(
+        self, values: Values, segments: list[Segment], jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]
+    ) -> Stmt:
+        """Call `body` with panel `jo`, found in its segment."""
+        first, *rest = segments
+        result = self._panel(values, first, jo, body)
+        for segment in rest:
+            other = self._panel(values, segment, jo - first.count, body)
+            result = IfThenElse(LT(jo, first.count), result, other)
+        return result
+
+    def _panel(self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]) -> Stmt:
+        """Call `body` with panel `jo` of a segment."""
+        width = segment.size * self.tile.lanes
+        start = simplify((segment.start + jo * segment.size) * self.tile.lanes)
+        if self.is_exact:
+            return body(ColumnPanel(values, start, None, segment.size))
+        inside = simplify(minimum(int64(width), self.columns - start))
+        return named("inside", inside, lambda number: body(ColumnPanel(values, start, number, segment.size)))
+
+    # ------------------------------------------------------------------ rows
+
+    def _chunks(self, panel: ColumnPanel, begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
+        """Compute the rows of a group, chunk by chunk of row blocks."""
+        if self.few:
+            return self._chunk(panel, int64(0), int64(0), None)
+        left, chunk_size = self.left, int64(self.chunk)
+
+        def chunk(ch: PrimExpr) -> Stmt:
+            return let("block", begin + ch * self.chunk, lambda first: named(
+                "tiles", minimum(chunk_size, maximum(end - first, int64(0))), partial(tiles, first)))  # fmt: skip
+
+        def tiles(first: Var, count: PrimExpr) -> Stmt:
+            if is_const(left, 0):
+                return self._chunk(panel, first, count, None)
+            behind = (first + count).equal(end)
+            behind = behind if is_last is None else And(is_last, behind)
+            most = self.tile.rows - 1 if isinstance(left, IntImm) else 2 * LOW
+            tail = minimum(Select(behind, left, int64(0)), int64(most))  # a bound for interval analysis
+            return named("tail", tail, partial(self._chunk, panel, first, count))
+
+        number = simplify(end - begin)
+        if isinstance(number, IntImm) and number.value <= self.chunk:
+            return self._chunk(panel, begin, number, None if is_const(left, 0) else left)
+        chunks = maximum(int64(1), floordiv(number + (self.chunk - 1), self.chunk))
+        return loop("ch", simplify(chunks), chunk)
+
+    def _chunk(self, panel: ColumnPanel, first: PrimExpr, tiles: PrimExpr, tail: PrimExpr | None) -> Stmt:
+        """Compute a chunk of row blocks and the remainder rows over the whole depth."""
+        height, width = self.tile.rows, panel.vectors * self.tile.lanes
+        row = simplify(first * height)
+        if self.results.are_direct:
+            return self._blocks(panel, RowsOfPanel(row, tiles, tail, None))
+        most = self.rows.value if self.few and isinstance(self.rows, IntImm) else height * (self.chunk + 2)
+
+        def summed(sums: Buffer) -> Stmt:
+            rows = RowsOfPanel(row, tiles, tail, sums)
+            count = self.rows if self.few else simplify(minimum(rows.count(height), int64(most)))
+            return named("count", count, partial(made, rows))
+
+        def made(rows: RowsOfPanel, count: PrimExpr) -> Stmt:
+            assert rows.sums is not None
+            results = self.results.of_rows(panel, rows.sums, rows.first, count)
+            return block([self._cleared(rows, panel, count), self._blocks(panel, rows), results])
+
+        return scratch("sums", (most, width), self.dtype, summed)
+
+    def _cleared(self, rows: RowsOfPanel, panel: ColumnPanel, count: PrimExpr) -> Stmt:
+        sums, zero = rows.sums, spread(const(0, self.dtype), self.tile.lanes)
+        assert sums is not None
+        return loop(
+            "r", count, lambda r: each_vector(panel, self.tile.lanes, lambda c: vector_store(sums, (r, c), zero))
+        )
+
+    def _blocks(self, panel: ColumnPanel, rows: RowsOfPanel) -> Stmt:
+        """Iterate all rows over the depth blocks."""
+        if self.is_one_block:
+            return self._block(panel, rows, int64(0), self.depth)
+        blocks = simplify(floordiv(self.depth + (self.block - 1), self.block))
+        if self.results.are_direct:
+            blocks = simplify(maximum(blocks, int64(1)))  # results are stored for a depth of 0, too
+        if is_const(simplify(floormod(self.depth, self.block)), 0):
+            return loop("ko", blocks, lambda ko: self._block(panel, rows, ko * self.block, int64(self.block)))
+        return loop("ko", blocks, lambda ko: let(
+            "depth", minimum(int64(self.block), self.depth - ko * self.block), lambda depth: self._block(
+                panel, rows, ko * self.block, depth)))  # fmt: skip
+
+    def _block(self, panel: ColumnPanel, rows: RowsOfPanel, start: PrimExpr, depth: PrimExpr) -> Stmt:
+        """Iterate all rows over one depth block, whose columns are copied first unless they are laid out as a panel."""
+        width = panel.vectors * self.tile.lanes
+        if self.operands.packed is not None:
+            view = self._packed_block(self.operands.packed, panel, start, depth)
+            return DeclBuffer(view, self._tiles(DepthBlock(panel, start, depth, view), rows))
+
+        if self.is_panel:
+            at = {**panel.values, self.operands.k: start, self.operands.column: panel.start}
+            sizes = ((self.operands.k, depth), (self.operands.column, int64(width)))
+            view = tile_view(self.operands.right, at, sizes)
+            return DeclBuffer(view, self._tiles(DepthBlock(panel, start, depth, view), rows))
+
+        def copied(buffer: Buffer) -> Stmt:
+            part = DepthBlock(panel, start, depth, buffer)
+            return block([self._pack(part), self._tiles(part, rows)])
+
+        most = self.depth.value if isinstance(self.depth, IntImm) else self.block
+        return scratch("panel", (min(most, self.block), width), self.dtype, copied)
+
+    def _packed_block(self, packed: BufferLoad, panel: ColumnPanel, start: PrimExpr, depth: PrimExpr) -> Buffer:
+        """View of a depth block of a packed panel."""
+        column, width = self.operands.column, int64(panel.vectors * self.tile.lanes)
+        at = {**panel.values, column: simplify(panel.start * self.depth + start * width)}
+        view = tile_view(packed, at, ((column, depth * width),))
+        return decl_buffer((depth, width), str(view.dtype), "panel", data=view.data, elem_offset=view.elem_offset)
+
+    def copied_panels(self, packed: BufferLoad, behind: Callable[[DepthBlock], Stmt]) -> Stmt:
+        """Copy all panels of a matrix into `packed`; `behind` returns a statement to run after each copy."""
+
+        def copied(panel: ColumnPanel) -> Stmt:
+            view = self._packed_block(packed, panel, int64(0), self.depth)
+            part = DepthBlock(panel, int64(0), self.depth, view)
+            return DeclBuffer(view, block([self._pack(part), behind(part)]))
+
+        return with_panels(self.columns, self.tile, lambda segments, count: loop(
+            "jo", count, lambda jo: self._panel_of({}, segments, jo, copied), ForKind.PARALLEL))  # fmt: skip
+
+    def _pack(self, part: DepthBlock) -> Stmt:
+        """Copy a depth block of a panel, padded with zero columns."""
+        panel, operands, lanes = part.panel, self.operands, self.tile.lanes
+        width = int64(panel.vectors * lanes)
+        at = {**panel.values, operands.k: part.start, operands.column: panel.start}
+        inside = width if panel.inside is None else panel.inside
+        view = tile_view(operands.right, at, ((operands.k, part.depth), (operands.column, inside)))
+
+        def vectors(k: Var) -> Stmt:
+            return each_vector(panel, lanes, lambda c: vector_store(part.source, (k, c), vector_load(
+                view, (k, c), lanes, mask_of(panel, c, lanes)).astype(self.vector)))  # fmt: skip
+
+        def column(c: Var) -> Stmt:
+            """Copy one column, which is contiguous along the depth."""
+            copy = loop("k", part.depth, lambda k: BufferStore(
+                part.source, BufferLoad(view, (k, c)).astype(self.dtype), (k, c)))  # fmt: skip
+            if panel.inside is None:
+                return copy
+            zero = const(0, self.dtype)
+            rest = loop("k", part.depth, lambda k: BufferStore(part.source, zero, (k, c)))
+            return IfThenElse(c < panel.inside, copy, rest)
+
+        if operands.right.indices[-1] is operands.column:
+            return DeclBuffer(view, loop("k", part.depth, vectors))
+        if operands.right.indices[-1] is operands.k:
+            return self._turned(part, at, inside)
+        return DeclBuffer(view, loop("c", width, column))
+
+    def _turned(self, part: DepthBlock, at: Values, inside: PrimExpr) -> Stmt:
+        """Copy a depth block of a right operand contiguous along the depth, by register transposes; pad with zero
+        columns.
+        """
+        operands, panel = self.operands, part.panel
+        view = tile_view(operands.right, at, ((operands.column, inside), (operands.k, part.depth)))
+
+        def wide(value: PrimExpr) -> PrimExpr:
+            return value.astype(str(operands.total.dtype.with_lanes(value.dtype.lanes)))
+
+        copy = turned(view, part.source, inside, part.depth, self.tile.lanes, wide)
+        if panel.inside is None:
+            return DeclBuffer(view, copy)
+        zero = spread(const(0, self.dtype), self.tile.lanes)
+        cleared = loop(
+            "k",
+            part.depth,
+            lambda k: each_vector(panel, self.tile.lanes, lambda c: vector_store(part.source, (k, c), zero)),
+        )
+        return DeclBuffer(view, block([cleared, copy]))
+
+    # ------------------------------------------------------------------ tiles
+
+    def _left(self) -> PrimExpr:
+        """Number of remainder rows.
+
+        A dynamic remainder of 1 or 2 is combined with the last whole tile into two low tiles.
+        """
+        height = self.tile.rows
+        rest = floormod(self.rows, height)
+        if isinstance(self.rows, IntImm):
+            return simplify(rest)
+        is_lowest = And(And(rest > 0, rest <= 2 * LOW - height), self.rows > height)
+        return simplify(Select(is_lowest, rest + height, rest))
+
+    def _tiles(self, part: DepthBlock, rows: RowsOfPanel) -> Stmt:
+        """Compute the tiles of some rows."""
+        height = self.tile.rows
+        if isinstance(self.rows, IntImm) and self.few:
+            low = self.operands.packed is not None and self.rows.value < STREAMED_ROWS
+            segments = blocks(self.rows.value, self.tile)
+            share = Share(int64(0), int64(sum(s.number for s in segments)), low)
+            parts: list[Stmt] = []
+            for s in segments:
+                parts.append(self._tiles_of(part, rows, s.start, s.count, s.size, share))
+                share = share.behind(s.number)
+            return block(parts)
+        share = Share(int64(0), rows.tiles)
+        whole = self._tiles_of(part, rows, int64(0), rows.tiles, height, share)
+        return block([whole, *([] if rows.tail is None else [self._tail(part, rows, rows.tail)])])
+
+    def _tiles_of(
+        self, part: DepthBlock, rows: RowsOfPanel, start: PrimExpr, count: PrimExpr, height: int, share: Share
+    ) -> Stmt:
+        """Compute `count` consecutive tiles of one height, from row `start` on, relative to the first row."""
+        return loop("io", simplify(count), lambda io: self._tile(
+            part, rows, simplify(start + io * height), height, share.behind(io)))  # fmt: skip
+
+    def _tail(self, part: DepthBlock, rows: RowsOfPanel, tail: PrimExpr) -> Stmt:
+        """Compute a dynamic number of remainder rows: tiles of four rows, and one of 1, 2, 3 or 5.
+
+        Narrow panels, which are few, compute them row by row, which compiles less code.
+        """
+        left, first = self.left, rows.tiles * self.tile.rows
+        low = Share(rows.tiles, int64(1), low=True)
+        if isinstance(left, IntImm):
+            tile = self._tile(part, rows, simplify(first), left.value, Share(rows.tiles, int64(1)))
+            return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
+        if part.panel.vectors < self.widest:
+            return self._tiles_of(part, rows, first, tail, 1, low)
+        # At most eight rows; interval analysis bounds both values.
+        is_five = tail.equal(LOW + 1)
+        fours = Select(is_five, int64(0), floordiv(tail, LOW))
+        rest = Select(is_five, int64(LOW + 1), floormod(tail, LOW))
+        stmts = [self._tiles_of(part, rows, first, fours, LOW, Share(rows.tiles, int64(2), low=True))]
+        first = simplify(first + fours * LOW)
+        for height in (LOW + 1, *range(LOW - 1, 0, -1)):
+            stmts.append(IfThenElse(rest.equal(height), self._tile(part, rows, first, height, low)))
+        return block(stmts)
+
+    def _tile(self, part: DepthBlock, rows: RowsOfPanel, first: PrimExpr, height: int, share: Share) -> Stmt:
+        """Accumulate a register tile over a depth block; its rows begin at `first`, relative to the first row of
+        `rows`.
+        """
+        operands, lanes = self.operands, self.tile.lanes
+        at = {**part.panel.values, operands.row: rows.first + first, operands.k: part.start}
+        left = tile_view(operands.left, at, ((operands.row, int64(height)), (operands.k, part.depth)))
+
+        def sums(tile: RegisterTile) -> Stmt:
+            def step(k: PrimExpr) -> Stmt:
+                asked = self._asked(part, left, height, k, share)
+                if rows.sums is None:
+                    asked += self.results.asked(result, part.panel, height, k)
+                added = tile.step(lambda p: BufferLoad(left, (p, k)).astype(self.dtype), self._vectors(part, k))
+                return block([*asked, added])
+
+            kept = rows.sums
+            if kept is None:
+                old = self.results.begun(result, part.panel, tile, part.start)
+                new = self.results.stored(result, part.panel, tile)
+            else:
+                old = tile.begun(lambda p, c: vector_load(kept, (first + p, c), lanes))
+                new = tile.each(lambda p, c: vector_store(kept, (first + p, c), tile.load(p, c)))
+            return block([old, DeclBuffer(left, loop("k", part.depth, step)), new])
+
+        result = self.results.of_tile(part.panel, rows.first + first, int64(height))
+        stmt = register_tile(
+            height,
+            part.panel.vectors,
+            lanes,
+            sums,
+            sums=self.dtype,
+            has_numbered_columns=self._has_numbered_columns(part),
+        )
+        return stmt if rows.sums is not None else result.declared(stmt)
+
+    def _asked(self, part: DepthBlock, left: Buffer, height: int, k: PrimExpr, share: Share) -> list[Stmt]:
+        """Prefetches of one step of a tile: a cache line of its quarter of the next block, and of the quarter two
+        further on.
+
+        Four tiles cover all lines without the second prefetch. A single tile prefetches nothing: its reads are
+        sequential, which hardware prefetching covers, and software prefetches slowed products of one or two rows by
+        weights in L3 by a fifth. If panels are copied, a tile prefetches all rows of the next tile, which may be in L3,
+        over a few steps.
+        """
+        source, number, tiles = part.source, share.number, share.tiles
+        if self.operands.packed is None:
+            if self.few or share.low or self.operands.left.indices[-1] is not self.operands.k:
+                return []
+            row = int64(self.tile.rows) + floormod(k, ROWS_ASKED)
+            return [Evaluate(prefetch(BufferLoad(left, (row, k))))]
+        if is_const(tiles, 1):
+            return []
+        quarter, other = floormod(number, QUARTERS), floormod(number + 2, QUARTERS)
+        if isinstance(tiles, IntImm):
+            quarters = [quarter] if tiles.value >= QUARTERS else [quarter, other]
+        else:
+            quarters = [quarter, Select(tiles < QUARTERS, other, quarter)]
+        rows = [part.depth + floordiv(part.depth, QUARTERS) * each for each in quarters]
+        lines = [BufferLoad(source, (row, k * self.tile.lanes)) for row in rows]
+        return [Evaluate(prefetch(line, locality=2)) for line in lines]
+
+    def _has_numbered_columns(self, part: DepthBlock) -> bool:
+        """True if `_vectors` must know the columns of a block as numbers."""
+        del part
+        return False
+
+    def _vectors(self, part: DepthBlock, k: PrimExpr) -> Callable[[PrimExpr], PrimExpr]:
+        """Return the function from first columns to the vectors of a row of a block, in the dtype of the sums."""
+        return lambda c: vector_load(part.source, (k, c), self.tile.lanes).astype(self.vector)
+
+
+def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
+    total: PrimExpr = int64(1)
+    for size in sizes:
+        total = total * size
+    return simplify(total)
+
+
+__all__ = [
+    "DepthBlock", "ProductWriter", "RowsOfPanel", "Share", "Tile", "tile_for",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Reductions, normalisations and scans along rows."""
