@@ -11,7 +11,8 @@ from relax import te, tir
 from relax.codegen import build_module, resolve
 from relax.runtime import num_threads, set_num_threads
 from relax.schedules.cpu import Product
-from relax.schedules.cpu.products import product, strassen
+from relax.schedules.cpu.products import product as product_rule
+from relax.schedules.cpu.products import strassen
 from relax.schedules.cpu.products.strassen import ERROR
 from relax.script import ir as I
 from relax.script import relax as R
@@ -61,8 +62,8 @@ def test_the_interpreter_computes_the_same(target, monkeypatch, m, n, k, transpo
     }  # fmt: skip
     for name, value in limits.items():
         monkeypatch.setattr(strassen, name, value)
-    monkeypatch.setattr(product, "LEAST_ROWS", 12)
-    monkeypatch.setattr(product, "LEAST_SHARED", 12)
+    monkeypatch.setattr(product_rule, "LEAST_ROWS", 12)
+    monkeypatch.setattr(product_rule, "LEAST_SHARED", 12)
     func = arranged(product(m, n, k, transposed=transposed), target)
     assert is_by_sevens(func)
     tir.verify_well_formed(func)
@@ -149,6 +150,6 @@ def test_a_matrix_is_multiplied_by_itself(mode):
 @pytest.mark.parametrize(("m", "n"), [(256, 256), (383, 383), (384, 256), (256, 384)])
 @pytest.mark.parametrize("cores", [1, 2])
 def test_cores_share_copies_of_wide_or_tall_products_only(monkeypatch, m, n, cores):
-    monkeypatch.setattr(product, "LEAST_ROWS", 128)  # whatever the size of that machine's last cache
+    monkeypatch.setattr(product_rule, "LEAST_ROWS", 128)  # whatever the size of that machine's last cache
     func = arranged(product(m, n, 256), resolve(f"llvm -mcpu=skylake-avx512 -num-cores={cores}"))
     assert is_by_sevens(func) == (cores == 1 or max(m, n) >= 384)
