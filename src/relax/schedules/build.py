@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..prim import IntImm, PrimExpr, SizeVar, Var, const, is_const
+from ..prim import IntImm, PrimExpr, SizeVar, Var, const, is_const, simplify
 from ..prim.intrin import floordiv, floormod
 from ..tir import AllocBuffer, Broadcast, Buffer, BufferLoad, BufferStore, DeclBuffer, For, ForKind, LetStmt, Ramp, Stmt
 from ..tir.buffer import decl_buffer
@@ -105,6 +105,21 @@ def named(name: str, value: PrimExpr, body: Callable[[PrimExpr], Stmt]) -> Stmt:
         return body(value)
     var = SizeVar(name, "int64")
     return LetStmt(var, value, body(var))
+
+
+def product_of(sizes: Iterable[PrimExpr]) -> PrimExpr:
+    """Return the simplified product of sizes, as int64."""
+    total: PrimExpr = int64(1)
+    for size in sizes:
+        total = total * size
+    return simplify(total)
+
+
+def tasks(
+    name: str, names: Sequence[str], sizes: Sequence[PrimExpr], body: Callable[[list[PrimExpr]], Stmt]
+) -> Stmt:  # fmt: skip
+    """Return one parallel loop over all indices below `sizes`, with `body(indices)`; the last varies fastest."""
+    return loop(name, product_of(sizes), lambda flat: digits(flat, names, sizes, body), ForKind.PARALLEL)
 
 
 def digits(

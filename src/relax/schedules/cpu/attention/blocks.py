@@ -12,7 +12,7 @@ from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, IterVar, LetStmt, Stmt
 from ....tir.attention import Attention
-from ...build import alloc, block, digits, int64, let, loop, named, scratch, vector_load, vector_store
+from ...build import alloc, block, int64, let, loop, named, scratch, tasks, vector_load, vector_store
 from ...contraction import size_of
 from ..products.operands import Values
 from ..tile import RegisterTile, multiply_add, register_tile, row_at
@@ -68,9 +68,6 @@ class Streamed:
         batch = self.one.batch
         sizes = [*(size_of(v) for v in batch), simplify(ceildiv(self.rows, self.width))]
         names = [*(v.var.name for v in batch), "qo"]
-        total: PrimExpr = int64(1)
-        for size in sizes:
-            total = total * size
 
         def task(parts: list[PrimExpr]) -> Stmt:
             *outer, qo = parts
@@ -79,7 +76,7 @@ class Streamed:
             inside = simplify(minimum(int64(self.width), self.rows - values[self.one.row.var]))
             return named("inside", inside, lambda inside: self._queries(values, inside))
 
-        return loop("task", simplify(total), lambda var: digits(var, names, sizes, task), ForKind.PARALLEL)
+        return tasks("task", names, sizes, task)
 
     def _queries(self, values: Values, inside: PrimExpr) -> Stmt:
         """Process all keys for a block of queries."""

@@ -35,7 +35,7 @@ from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IterVar, LetStmt, Stmt
 from ....tir.attention import Attention
-from ...build import alloc, block, digits, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
+from ...build import alloc, block, int64, let, loop, named, ramp, scratch, spread, tasks, vector_load, vector_store
 from ...contraction import size_of
 from ..products.operands import Values
 from ..tile.transposes import lane_sums
@@ -64,15 +64,12 @@ class Decoded:
         """Return the parallel loop over the batch and queries."""
         spatial = (*self.one.batch, self.one.row)
         sizes = [size_of(v) for v in spatial]
-        total: PrimExpr = int64(1)
-        for size in sizes:
-            total = total * size
 
         def task(parts: list[PrimExpr]) -> Stmt:
             return self._query(dict(zip((v.var for v in spatial), parts, strict=True)))
 
         names = [v.var.name for v in spatial]
-        return loop("task", simplify(total), lambda var: digits(var, names, sizes, task), ForKind.PARALLEL)
+        return tasks("task", names, sizes, task)
 
     def _padded(self, size: int) -> int:
         return -(-size // self.lanes) * self.lanes

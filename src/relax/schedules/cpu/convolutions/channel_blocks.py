@@ -16,11 +16,11 @@ from ....prim import And, PrimExpr, Var, const, simplify
 from ....prim.intrin import ceildiv
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
-from ....tir import Broadcast, Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Stmt
+from ....tir import Broadcast, Buffer, BufferLoad, DeclBuffer, IfThenElse, Stmt
 from ....tir.buffer import decl_buffer
 from ...build import block, int64, let, loop, ramp, scratch, vector_load, vector_store
 from ..tile.transposes import transposed_square
-from .planes import Sizes, digits, window
+from .planes import Sizes, items, window
 from .results import Results
 from .windows import Windows
 
@@ -48,11 +48,7 @@ class ChannelBlocks:
         """Copy all images in parallel; `leading` are the batch dimensions."""
         radix = [(f"n{d}", size) for d, size in enumerate(leading)]
         radix += [("cb", int64(self.blocks)), ("y", self.height)]
-        total: PrimExpr = const(1, "int64")
-        for _, size in radix:
-            total = total * size
-        copies = loop("image", simplify(total), lambda flat: digits(
-            flat, radix, lambda at: self._line(at[:-2], at[-2], at[-1], blocks)), ForKind.PARALLEL)  # fmt: skip
+        copies = items("image", radix, lambda at: self._line(at[:-2], at[-2], at[-1], blocks))
         return copies if self.data is self.windows.data else DeclBuffer(self.data, copies)
 
     def _line(self, batch: list[PrimExpr], cb: PrimExpr, y: PrimExpr, blocks: Buffer) -> Stmt:

@@ -24,7 +24,7 @@ from ....prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ....prim.instructions import fma
 from ....prim.intrin import ceildiv
 from ....target import Target
-from ....tir import Buffer, BufferLoad, DeclBuffer, ForKind, PrimFunc, Stmt
+from ....tir import Buffer, BufferLoad, DeclBuffer, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
 from ...build import block, int64, let, loop, scratch, spread, vector_load, vector_store
 from ...contraction import size_of
@@ -33,7 +33,7 @@ from ..products.operands import is_large_sum
 from ..tile.division import Tile, has_masks, tile_for
 from .depthwise_dots import words_writer
 from .depthwise_lines import LineWriter
-from .planes import Planes, Sizes, digits
+from .planes import Planes, Sizes, items
 from .results import Results
 from .windows import Kernel, rewritten_kernels
 
@@ -101,9 +101,6 @@ class _Writer:
         groups, some = self.windows.groups, self.together
         radix = [(f"n{d}", size_of(v)) for d, v in enumerate(self.windows.batch)]
         radix.append(("g" if some == 1 else "part", int64(groups // some)))
-        total: PrimExpr = const(1, "int64")
-        for _, size in radix:
-            total = total * size
 
         def image(plane: Buffer, batch: list[PrimExpr], g: PrimExpr) -> Stmt:
             return block([self.planes.fill([], [*batch, g], plane), self._channels(plane, batch, g)])
@@ -117,8 +114,7 @@ class _Writer:
         def item(at: list[PrimExpr]) -> Stmt:
             return scratch("plane", (self.planes.size,), self.dtype, lambda plane: images(at, plane))
 
-        items = loop("image", simplify(total), lambda flat: digits(flat, radix, item), ForKind.PARALLEL)
-        return self.sizes.around(items)
+        return self.sizes.around(items("image", radix, item))
 
     @property
     def together(self) -> int:

@@ -33,7 +33,7 @@ from ....tir import Broadcast, Buffer, BufferLoad, ForKind, IfThenElse, LetStmt,
 from ...build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
 from ...contraction import size_of
 from ..tile.division import Tile
-from .planes import Sizes, digits
+from .planes import Sizes, items
 from .results import Results
 from .windows import Kernel
 
@@ -119,11 +119,7 @@ class LineWriter:
         """Return the parallel loop over the channels of all images."""
         radix = [(f"n{d}", size_of(v)) for d, v in enumerate(self.windows.batch)]
         radix.append(("g", int64(self.windows.groups)))
-        total: PrimExpr = const(1, "int64")
-        for _, size in radix:
-            total = total * size
-        items = loop("image", simplify(total), lambda flat: digits(flat, radix, self._image), ForKind.PARALLEL)
-        return self.sizes.around(items)
+        return self.sizes.around(items("image", radix, self._image))
 
     def _image(self, at: list[PrimExpr]) -> Stmt:
         """Compute the output channels of an image's group."""

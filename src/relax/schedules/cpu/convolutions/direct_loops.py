@@ -25,12 +25,12 @@ from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
 from ....target import Target
-from ....tir import Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Stmt
+from ....tir import Buffer, BufferLoad, IfThenElse, LetStmt, Stmt
 from ...build import apart, block, int64, let, loop, scratch, spread, vector_store
 from ...contraction import size_of
 from ..tile import RegisterTile, register_tile, row_at
 from ..tile.division import Tile, tile_for
-from .planes import Planes, Sizes, digits, filled, window
+from .planes import Planes, Sizes, filled, items, window
 from .results import Results, vectors_of_line
 from .windows import Kernel
 
@@ -86,14 +86,7 @@ class Direct:
     def _items(self, plane: Buffer, leading: Sequence[PrimExpr]) -> Stmt:
         radix = [(f"n{d}", size) for d, size in enumerate(leading)]
         radix += [("g", int64(self.windows.groups)), ("strip", self.strips), ("io", self.blocks)]
-        total: PrimExpr = const(1, "int64")
-        for _, size in radix:
-            total = total * size
-
-        def item(flat: Var) -> Stmt:
-            return digits(flat, radix, lambda at: self._strip(plane, at[:-3], at[-3], at[-2], at[-1]))
-
-        return loop("item", simplify(total), item, ForKind.PARALLEL)
+        return items("item", radix, lambda at: self._strip(plane, at[:-3], at[-3], at[-2], at[-1]))
 
     def _strip(self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, strip: PrimExpr, io: PrimExpr) -> Stmt:
         """Compute a channel block of a strip."""

@@ -27,7 +27,7 @@ from ....prim.intrin import ceildiv
 from ....target import Target
 from ....tir import AllocBuffer, Buffer, For, ForKind, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
-from ...build import block, int64, let, loop, scratch, vector_load, vector_store
+from ...build import block, int64, let, loop, product_of, scratch, vector_load, vector_store
 from ...contraction import size_of
 from ...rule import PackedFunction, ScheduleRule
 from ..products.operands import is_large_sum
@@ -130,10 +130,7 @@ class Columns:
         return is_small and places.value >= WASTE * count.value > 0
 
     def _count(self) -> PrimExpr:
-        total: PrimExpr = int64(1)
-        for axis in self.windows.axes:
-            total = total * axis.size
-        return total
+        return product_of(axis.size for axis in self.windows.axes)
 
     def as_pixels(self) -> Pixels | None:
         """Return the pointwise convolution over the copies, or None if its results are read in another order."""

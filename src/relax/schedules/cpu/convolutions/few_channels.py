@@ -50,7 +50,7 @@ from ..products.operands import Results, ResultStore
 from ..tile import RegisterTile, register_tile, row_at
 from ..tile.division import Tile, even_pieces, tile_for
 from .packed_weights import Declare, packed_kernels
-from .planes import Sizes, digits
+from .planes import Sizes, items
 from .pointwise.operands import WeightBlocks
 from .pointwise.pointwise import finished, with_tables
 from .windows import Kernel, Windows
@@ -170,9 +170,6 @@ class _Writer:
         """Return the loops of all work items."""
         radix = [(f"n{d}", size) for d, size in enumerate(self.leading)]
         radix += [("chunk", self.chunks), ("panel", self.panels)]
-        total: PrimExpr = int64(1)
-        for _, size in radix:
-            total = total * size
         data = self.windows.lines_of_data()
 
         def item(at: list[PrimExpr]) -> Stmt:
@@ -181,10 +178,10 @@ class _Writer:
             return scratch("ring", self.ring, self.dtype, lambda ring: named("start", simplify(start), lambda start: (
                 _Item(self, data, weights, ring, image, panel, start).lines(chunk))))  # fmt: skip
 
-        items = loop("item", simplify(total), lambda flat: digits(flat, radix, item), ForKind.PARALLEL)
+        all_items = items("item", radix, item)
         for table in self.tables:
-            items = AllocBuffer(table.buffer, block([table.filled(self.outputs, self.lanes), items]))
-        return self.sizes.around(items if data is self.windows.data else DeclBuffer(data, items))
+            all_items = AllocBuffer(table.buffer, block([table.filled(self.outputs, self.lanes), all_items]))
+        return self.sizes.around(all_items if data is self.windows.data else DeclBuffer(data, all_items))
 
 
 class _Item:

@@ -31,7 +31,7 @@ from ....tir import (
     Stmt,
 )
 from ....tir.buffer import decl_buffer
-from ...build import block, int64, let, loop, ramp, spread, vector_store
+from ...build import block, int64, let, loop, product_of, ramp, spread, vector_store
 from ..tile.division import Tile
 from .windows import Axis, Windows
 
@@ -56,6 +56,11 @@ class Sizes:
         for var, size in reversed(self._names):
             body = LetStmt(var, size, body)
         return body
+
+
+def items(name: str, radix: Sequence[tuple[str, PrimExpr]], body: Callable[[list[PrimExpr]], Stmt]) -> Stmt:
+    """Return one parallel loop over all indices below the sizes of `radix`, with `body(indices)`."""
+    return loop(name, product_of(size for _, size in radix), lambda flat: digits(flat, radix, body), ForKind.PARALLEL)
 
 
 def digits(flat: PrimExpr, sizes: Sequence[tuple[str, PrimExpr]], body: Callable[[list[PrimExpr]], Stmt]) -> Stmt:
@@ -259,12 +264,5 @@ def _steps(first: PrimExpr, stride: int, lanes: int) -> PrimExpr:
 
 def filled(windows: Windows, planes: Planes, plane: Buffer, sizes: Sequence[PrimExpr]) -> Stmt:
     """Return the parallel loop that fills the planes of all images and channels."""
-    total: PrimExpr = const(1, "int64")
-    for size in sizes:
-        total = total * size
-    names = [(f"n{d}", size) for d, size in enumerate(sizes)]
-
-    def image(flat: Var) -> Stmt:
-        return digits(flat, names, lambda at: planes.fill(at, at if windows.depth is not None else at[:-1], plane))
-
-    return loop("image", simplify(total), image, ForKind.PARALLEL)
+    radix = [(f"n{d}", size) for d, size in enumerate(sizes)]
+    return items("image", radix, lambda at: planes.fill(at, at if windows.depth is not None else at[:-1], plane))

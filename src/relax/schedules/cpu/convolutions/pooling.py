@@ -53,7 +53,7 @@ from ....tir.statements import seq_of
 from ...build import alloc, block, int64, let, loop, ramp, scratch, spread, vector_load, vector_store
 from ...contraction import size_of
 from ...rule import ScheduleRule
-from .planes import Sizes, digits
+from .planes import Sizes, items
 from .windows import Axis, axis_of, only_source, padding_of, same_place, same_shape, users_in
 
 STRIP: Final = 512
@@ -262,11 +262,7 @@ class _Writer:
         radix += [(f"y{d}", axis.size) for d, axis in enumerate(self.outer[:-1])]
         radix += [("b", self.sizes.named("blocks", ceildiv(axis.size, LINES))) for axis in self.outer[-1:]]
         radix.append(("strip", strips))
-        total: PrimExpr = const(1, "int64")
-        for _, size in radix:
-            total = total * size
-        items = loop("item", simplify(total), lambda flat: digits(flat, radix, self._item), ForKind.PARALLEL)
-        return self.sizes.around(items)
+        return self.sizes.around(items("item", radix, self._item))
 
     def _item(self, at: list[PrimExpr]) -> Stmt:
         """Compute a strip of a block of result rows."""

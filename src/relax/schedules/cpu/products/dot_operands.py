@@ -18,9 +18,9 @@ from ....prim.instructions import TILE_ROWS
 from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....target import Target
-from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IfThenElse, Stmt
+from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, IfThenElse, Stmt
 from ....tir.buffer import decl_buffer
-from ...build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from ...build import alloc, block, int64, let, loop, named, scratch, spread, tasks, vector_load, vector_store
 from ...contraction import size_of
 from ..tile.division import Segment, Tile, tile_for, with_panels
 from ..tile.words import Words, bits_view
@@ -176,7 +176,7 @@ class WordOperands:
 
         names = [var.name for var, _ in axes]
         sizes = [size for _, size in axes]
-        return loop("row", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, row), ForKind.PARALLEL)
+        return tasks("row", names, sizes, row)
 
     def _right_words(self, axes: Sequence[tuple[Var, PrimExpr]]) -> Stmt:
         """Pack the right operand, panel by panel."""
@@ -189,9 +189,7 @@ class WordOperands:
                 values = dict(zip((var for var, _ in axes), parts[:-1], strict=True))
                 return self._of_segments(segments, values, parts[-1], self._panel_of_words)
 
-            return loop(
-                "panel", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, task), ForKind.PARALLEL
-            )
+            return tasks("panel", names, sizes, task)
 
         return with_panels(self.columns, self.tile, panels)
 
@@ -293,11 +291,3 @@ def with_views(views: Sequence[Buffer], body: Stmt) -> Stmt:
     for view in reversed(list(dict.fromkeys(views))):
         body = DeclBuffer(view, body)
     return body
-
-
-def product_of_sizes(sizes: Sequence[PrimExpr]) -> PrimExpr:
-    """Return the simplified product of sizes."""
-    total: PrimExpr = int64(1)
-    for size in sizes:
-        total = total * size
-    return simplify(total)

@@ -35,13 +35,27 @@ from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, IfThenElse, PrimFunc, Stmt
 from ....tir.nests import Nest
-from ...build import apart, block, digits, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
+from ...build import (
+    apart,
+    block,
+    int64,
+    let,
+    loop,
+    named,
+    product_of,
+    ramp,
+    scratch,
+    spread,
+    tasks,
+    vector_load,
+    vector_store,
+)
 from ...contraction import Contraction, size_of
 from ...rule import PackedFunction, ScheduleRule
 from ..tile import RegisterTile, register_tile, row_at
 from ..tile.division import Segment, blocks, groups, with_panels
 from ..tile.words import Words, bits_view, words_for
-from .dot_operands import WORD, Panel, WordOperands, WordPanels, product_of_sizes, with_views
+from .dot_operands import WORD, Panel, WordOperands, WordPanels, with_views
 from .few_rows import MOST_ROWS
 from .operands import Operands, Results, product_of_numbers, rewritten_products, tile_view
 from .packed_panels import PanelPacking, packed_products
@@ -123,7 +137,7 @@ class _Writer(WordOperands):
 
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
             least = max(ROWS_OF_A_GROUP // self.height_of_tile, 1)
-            number = groups(tiles, product_of_sizes([*batch, count]), least, self.cores)
+            number = groups(tiles, product_of([*batch, count]), least, self.cores)
             return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
 
         def parallel(segments: list[Segment], sizes: list[PrimExpr]) -> Stmt:
@@ -136,9 +150,7 @@ class _Writer(WordOperands):
 
                 return self._of_segments(segments, values, parts[-1], rows)
 
-            return loop(
-                "task", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, task), ForKind.PARALLEL
-            )
+            return tasks("task", names, sizes, task)
 
         return with_panels(self.columns, self.tile, counted)
 

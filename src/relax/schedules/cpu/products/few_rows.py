@@ -29,7 +29,7 @@ from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, LetStmt, PrimFunc, Stmt
-from ...build import alloc, block, digits, int64, let, loop, spread, vector_load, vector_store
+from ...build import alloc, block, int64, let, loop, spread, tasks, vector_load, vector_store
 from ...contraction import size_of
 from ...rule import ScheduleRule
 from ..tile.division import TASKS_PER_CORE
@@ -79,9 +79,6 @@ class _Writer:
     def tasks(self) -> Stmt:
         """Return the parallel loop over the batch and strips of columns."""
         sizes = [*(size_of(v) for v in self.operands.batch), simplify(ceildiv(self.columns, self.strip))]
-        total: PrimExpr = int64(1)
-        for size in sizes:
-            total = total * size
         names = [*(v.var.name for v in self.operands.batch), "jo"]
 
         def task(parts: list[PrimExpr]) -> Stmt:
@@ -91,8 +88,7 @@ class _Writer:
             width = minimum(const(self.strip, "int64"), self.columns - start)
             return let("width", simplify(width), lambda w: self._strip(values, start, w))
 
-        tasks = loop("task", simplify(total), lambda t: digits(t, names, sizes, task), ForKind.PARALLEL)
-        return self.operands.declared(tasks)
+        return self.operands.declared(tasks("task", names, sizes, task))
 
     def _strip(self, values: Values, start: PrimExpr, width: Var) -> Stmt:
         """Compute all results of a strip."""

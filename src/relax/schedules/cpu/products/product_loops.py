@@ -30,7 +30,7 @@ The rule `product` decides which products use these loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -43,7 +43,7 @@ from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, Stmt
 from ....tir.buffer import decl_buffer
-from ...build import block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
+from ...build import block, digits, int64, let, loop, named, product_of, scratch, spread, vector_load, vector_store
 from ...contraction import size_of
 from ..tile import RegisterTile, register_tile
 from ..tile.division import (
@@ -179,7 +179,7 @@ class ProductWriter:
 
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
             count = simplify(count - done)
-            others = _product([*batch, count])
+            others = product_of([*batch, count])
             is_copied = self.operands.packed is None and not self.is_panel
             least = ROWS_OF_A_COPY if is_copied else ROWS_OF_A_GROUP
             number = groups(self.whole, others, least // self.tile.rows, self.cores, self._most_blocks(least))
@@ -190,7 +190,7 @@ class ProductWriter:
                 return digits(var, names, sizes, lambda parts: self._task(
                     segments, [*parts[:-1], simplify(parts[-1] + done)], sizes[-2]))  # fmt: skip
 
-            return loop("task", _product(sizes), task, ForKind.PARALLEL)
+            return loop("task", product_of(sizes), task, ForKind.PARALLEL)
 
         return with_panels(self.columns, self.tile, counted)
 
@@ -527,13 +527,6 @@ class ProductWriter:
     def _vectors(self, part: DepthBlock, k: PrimExpr) -> Callable[[PrimExpr], PrimExpr]:
         """Return the function from first columns to the vectors of a row of a block, in the dtype of the sums."""
         return lambda c: vector_load(part.source, (k, c), self.tile.lanes).astype(self.vector)
-
-
-def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
-    total: PrimExpr = int64(1)
-    for size in sizes:
-        total = total * size
-    return simplify(total)
 
 
 __all__ = [

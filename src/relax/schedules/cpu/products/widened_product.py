@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from ....prim import PrimExpr, Var, simplify
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, ForKind, PrimFunc, Stmt
-from ...build import block, digits, loop, scratch
+from ...build import block, loop, scratch, tasks
 from ...contraction import size_of
 from ...rule import PackedFunction, ScheduleRule
-from .dot_operands import product_of_sizes, with_views
+from .dot_operands import with_views
 from .operands import DeclaredOperands, Matrices, Operands, rewritten_products, tile_view
 from .packed_panels import packed_products
 from .product import packed_tiled, tiled
@@ -76,4 +76,4 @@ def _copied(wide: DeclaredOperands, left: BufferLoad, axes: Sequence[tuple[Var, 
 
     if not axes:
         return row([])
-    return loop("row", product_of_sizes(sizes), lambda flat: digits(flat, names, sizes, row), ForKind.PARALLEL)
+    return tasks("row", names, sizes, row)

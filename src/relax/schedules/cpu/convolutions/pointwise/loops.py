@@ -40,7 +40,7 @@ from .....prim.intrin import max as maximum
 from .....prim.intrin import min as minimum
 from .....target import Target
 from .....tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, Stmt
-from ....build import block, digits, int64, loop, named, ramp, scratch, spread, vector_load
+from ....build import block, int64, loop, named, product_of, ramp, scratch, spread, tasks, vector_load
 from ....contraction import size_of
 from ...products.operands import Results, Values
 from ...tile import RegisterTile, register_tile
@@ -224,7 +224,7 @@ class Writer:
 
     def _sharing(self, rows: Sequence[PrimExpr]) -> int:
         """Cores that share vectors of channels: all for a single image in a single chunk."""
-        images = simplify(_product([size_of(v) for v in self.pixels.batch]))
+        images = product_of(size_of(v) for v in self.pixels.batch)
         several = isinstance(images, IntImm) and images.value % self.cores == 0
         return 1 if self.rows_are_weights or several or len(rows) > 1 else self.cores
 
@@ -284,14 +284,13 @@ class Writer:
         batch, count = self.pixels.batch, self.pixels.count
 
         def grouped(chunks: PrimExpr) -> Stmt:
-            others = _product([*(size_of(v) for v in batch), chunks])
+            others = product_of([*(size_of(v) for v in batch), chunks])
             number = _groups(blocks, self.least_blocks(), others, self.cores)
             return named("groups", number, lambda number: parallel([*(size_of(v) for v in batch), number, chunks]))
 
         def parallel(sizes: list[PrimExpr]) -> Stmt:
             names = [*(v.var.name for v in batch), "go", "ch"]
-            return loop("task", _product(sizes), lambda var: digits(
-                var, names, sizes, lambda parts: task(parts, *sizes[-2:])), ForKind.PARALLEL)  # fmt: skip
+            return tasks("task", names, sizes, lambda parts: task(parts, *sizes[-2:]))
 
         def task(parts: list[PrimExpr], groups: PrimExpr, chunks: PrimExpr) -> Stmt:
             *image, go, ch = parts
@@ -479,10 +478,3 @@ def _groups(blocks: int, least: int, others: PrimExpr, cores: int) -> PrimExpr:
     several = minimum(int64(most), floordiv(int64(TASKS * cores), others))
     each = minimum(int64(blocks // least), parts_of_tasks(others, cores))
     return simplify(maximum(int64(1), maximum(several, each)))
-
-
-def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
-    total: PrimExpr = int64(1)
-    for size in sizes:
-        total = total * size
-    return simplify(total)

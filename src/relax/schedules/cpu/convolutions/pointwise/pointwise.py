@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .....prim import IntImm, PrimExpr, SizeVar, Var, const, is_const, post_order, simplify
+from .....prim import IntImm, PrimExpr, SizeVar, Var, const, is_const, post_order
 from .....prim.traits import fails_itself
 from .....target import Target
 from .....tir import Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
@@ -29,6 +29,7 @@ from .....tir.buffer import decl_buffer
 from .....tir.functor import StmtExprMutator, substitute
 from .....tir.nests import same_size
 from .....tir.usage import free_vars
+from ....build import product_of
 from ....common_parts import CommonParts
 from ....contraction import IndexMerger, size_of
 from ....rule import PackedFunction, ScheduleRule
@@ -186,10 +187,7 @@ def is_total(value: PrimExpr) -> bool:
 
 def _named_product(name: str, sizes: Sequence[PrimExpr], names: list[tuple[Var, PrimExpr]]) -> PrimExpr:
     """Return the product of sizes, bound to a name unless it is a constant or variable."""
-    total: PrimExpr = const(1, "int64")
-    for size in sizes:
-        total = total * size
-    total = simplify(total)
+    total = product_of(sizes)
     if isinstance(total, (IntImm, Var)):
         return total
     var = SizeVar(name, "int64")

@@ -14,11 +14,11 @@ from typing import Final
 
 from .....prim import LT, And, IntImm, PrimExpr, Var, simplify
 from .....prim.intrin import ceildiv
-from .....tir import AllocBuffer, Buffer, BufferLoad, DeclBuffer, ForKind, LetStmt, Shuffle, Stmt
+from .....tir import AllocBuffer, Buffer, BufferLoad, DeclBuffer, LetStmt, Shuffle, Stmt
 from .....tir.buffer import decl_buffer
 from ....build import block, int64, loop, ramp, spread, vector_store
 from ....contraction import size_of
-from ..planes import Sizes, digits, window
+from ..planes import Sizes, items, window
 from .operands import Pixels
 
 LONGEST_SHUFFLE: Final = 4
@@ -65,9 +65,6 @@ def _copied(pixels: Pixels, lanes: int, used: Buffer) -> Stmt:
     )  # fmt: skip
     radix = [(f"n{d}", size_of(v)) for d, v in enumerate(pixels.batch)]
     radix.append(("c", int64(pixels.inputs)))
-    total: PrimExpr = int64(1)
-    for _, size in radix:
-        total = total * size
     *outer, last = pixels.steps
 
     def vector(at: list[PrimExpr], ys: list[PrimExpr], line: Buffer, start: Sequence[PrimExpr], v: Var) -> Stmt:
@@ -93,6 +90,4 @@ def _copied(pixels: Pixels, lanes: int, used: Buffer) -> Stmt:
         return window(used, (*at, simplify(place * last.size)), last.size, lambda line, start: loop(
             "v", vectors, lambda v: vector(at, ys, line, start, v)))  # fmt: skip
 
-    items = loop("image", simplify(total), lambda flat: digits(
-        flat, radix, lambda at: lines(at, [], int64(0))), ForKind.PARALLEL)  # fmt: skip
-    return DeclBuffer(data, items)
+    return DeclBuffer(data, items("image", radix, lambda at: lines(at, [], int64(0))))
