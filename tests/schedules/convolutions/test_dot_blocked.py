@@ -31,7 +31,7 @@ CASES = {
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """The rule takes few channels too."""
-    monkeypatch.setattr("relax.schedules.cpu.word_blocks.CHANNELS", 1)
+    monkeypatch.setattr("relax.schedules.cpu.convolutions.dot_blocked.CHANNELS", 1)
 
 
 def convolution(ci, co, size, kernel, n=1, stride=1, pad=0, dilation=1, behind=lambda y: y):

@@ -29,10 +29,10 @@ LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW")}
 @pytest.fixture(params=FORMS, autouse=True)
 def form(request, monkeypatch):
     """Both forms of the loops, of any number of channels and of any images."""
-    monkeypatch.setattr("relax.schedules.cpu.word_columns.writer_for", FORMS[request.param])
-    monkeypatch.setattr("relax.schedules.cpu.word_columns.CHANNELS", 1)
-    monkeypatch.setattr("relax.schedules.cpu.word_columns.WEIGHTS", 1)
-    monkeypatch.setattr("relax.schedules.cpu.word_columns.WASTE", 0.01)
+    monkeypatch.setattr("relax.schedules.cpu.convolutions.dot_columns.writer_for", FORMS[request.param])
+    monkeypatch.setattr("relax.schedules.cpu.convolutions.dot_columns.CHANNELS", 1)
+    monkeypatch.setattr("relax.schedules.cpu.convolutions.dot_columns.WEIGHTS", 1)
+    monkeypatch.setattr("relax.schedules.cpu.convolutions.dot_columns.WASTE", 0.01)
 
 
 def convolution(ci, co, size, kernel, stride=1, pad=0, dilation=1):
@@ -111,9 +111,9 @@ def test_refused(data, kernel, groups):
 
 
 def test_few_channels_and_lines_that_waste_little_are_refused(monkeypatch):
-    monkeypatch.setattr("relax.schedules.cpu.word_columns.WASTE", 1.05)
+    monkeypatch.setattr("relax.schedules.cpu.convolutions.dot_columns.WASTE", 1.05)
     target = resolve(DOTS)
     assert WordColumns().pack(convolution(8, 16, (7, 7), (3, 3), 1, 1), target, [1]) is not None
     assert WordColumns().pack(convolution(8, 16, (56, 56), (3, 3), 1, 1), target, [1]) is None
-    monkeypatch.setattr("relax.schedules.cpu.word_columns.CHANNELS", 17)
+    monkeypatch.setattr("relax.schedules.cpu.convolutions.dot_columns.CHANNELS", 17)
     assert WordColumns().pack(convolution(8, 16, (7, 7), (3, 3), 1, 1), target, [1]) is None

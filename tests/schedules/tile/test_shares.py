@@ -60,7 +60,7 @@ def cuts(conv, form, target, ci, size):
         return writer
 
     with monkeypatch.context() as context:
-        context.setattr("relax.schedules.cpu.pointwise.writer_for", chosen)
+        context.setattr("relax.schedules.cpu.convolutions.pointwise.pointwise.writer_for", chosen)
         case = conv(ci, 128, size, (1, 1))
         assert Pointwise().pack(case.func(), target, [1]) is not None
     return found[-1].sizes(size[0] * size[1])

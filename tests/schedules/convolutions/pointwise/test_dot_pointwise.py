@@ -36,7 +36,7 @@ FORMS = {"pixels": AlongPixels, "channels": AlongChannels}
 @pytest.fixture(params=FORMS)
 def form(request, monkeypatch):
     """Both forms of the loops."""
-    monkeypatch.setattr("relax.schedules.cpu.word_pixels.writer_for", FORMS[request.param])
+    monkeypatch.setattr("relax.schedules.cpu.convolutions.pointwise.dot_pointwise.writer_for", FORMS[request.param])
 
 
 def convolution(ci, co, size, stride=1, n=1, dtype="bfloat16", behind=lambda y: y):

@@ -67,7 +67,7 @@ def form(monkeypatch):
 
     def choose(name):
         form = {"pixels": AlongPixels, "channels": AlongChannels}[name]
-        monkeypatch.setattr("relax.schedules.cpu.pointwise.writer_for", form)
+        monkeypatch.setattr("relax.schedules.cpu.convolutions.pointwise.pointwise.writer_for", form)
 
     return choose
 
@@ -136,7 +136,7 @@ def test_chunks_of_known_images_are_equal_and_fill_their_tiles(target, conv, mon
         writers.append(AlongChannels(*args))
         return writers[-1]
 
-    monkeypatch.setattr("relax.schedules.cpu.pointwise.writer_for", chosen)
+    monkeypatch.setattr("relax.schedules.cpu.convolutions.pointwise.pointwise.writer_for", chosen)
     packed(unit(conv, ci=ci, co=128, size=size).func(), target)
     (writer,) = writers
     parts, _ = writer.sizes()
