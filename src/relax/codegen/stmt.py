@@ -38,7 +38,7 @@ from ..tir import (
     While,
 )
 from ..tir.assertion import shown_sizes
-from ..tir.stmt import OWN_FUNCTION
+from ..tir.stmt import OWN_FUNCTION, STAYS_ROLLED
 from ..tir.transform import PARALLEL_RANGE, is_written_out
 from .allocate import allocate
 from .calls import call_function
@@ -240,7 +240,7 @@ def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
 
 def _loop_metadata(cx: Context, stmt: For) -> str:
     """Metadata with hints for LLVM's passes. Forcing a transformation makes LLVM warn on stderr when it declines."""
-    if cx.plain or not _is_row(stmt):
+    if cx.plain or not (_is_row(stmt) or STAYS_ROLLED in stmt.annotations):
         return ""
     hint = cx.b.module.metadata('!"llvm.loop.unroll.disable"')
     return ", !llvm.loop " + cx.b.module.metadata(f"$self, {hint}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ..prim.cells import DEEPER, OUTPUTS, PARAMETERS, REGISTERS
-from ..tir.stmt import OWN_FUNCTION
+from ..tir.stmt import OWN_FUNCTION, STAYS_ROLLED
 from ..tir.transform import NOT_PARALLEL, NOT_VECTORIZED, PARALLEL_BODY, PARALLEL_RANGE
 
 FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
@@ -32,6 +32,7 @@ LOOP_ANNOTATIONS: Final[Mapping[str, str]] = {
     NOT_PARALLEL: "the reason why a loop that was to be parallel is serial",
     NOT_VECTORIZED: "the reason why a loop that was to be vectorised is serial",
     OWN_FUNCTION: "the loop is written as a function of its own",
+    STAYS_ROLLED: "LLVM does not unroll the loop",
 }
 
 SCOPES: Final = frozenset({"global", "local"})

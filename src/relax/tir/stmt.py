@@ -102,6 +102,12 @@ OWN_FUNCTION: Final = "tir.own_function"
 Registers that the loop needs, for constants for example, are then not taken from the enclosing loops.
 """
 
+STAYS_ROLLED: Final = "tir.stays_rolled"
+"""Annotation of a serial loop: LLVM does not unroll it.
+
+Its iterations are long, and LLVM would mix those of a static number, which read memory in an order of its own.
+"""
+
 STAYS_PARALLEL: Final = "tir.stays_parallel"
 """Annotation of a parallel loop inside another parallel loop: it stays parallel instead of becoming serial.
 

@@ -44,7 +44,7 @@ _operator_kernels: Final = ModuleWhenUsed("relax.vm.operator_kernels")
 """It builds programs itself."""
 
 SCHEDULED: Final = 2
-"""Optimisation level of the target from which kernels are scheduled."""
+"""Optimisation level of the target from which kernels are scheduled; below, only long sums of floats are."""
 
 CALLS_PER_KERNEL: Final = 8
 """Estimated operator calls per distinct kernel.
@@ -133,7 +133,7 @@ class _ToMachine(Sequential):
     """
 
     def __init__(self, target: Target, compilers: Compilers) -> None:
-        kernels: tuple[Pass, ...] = ()
+        kernels: tuple[Pass, ...] = (ApplyDefaultSchedule(*cpu.PLAIN_RULES, target=target),)
         if target.opt_level >= SCHEDULED:
             kernels = (
                 PackConstants(*cpu.RULES, target=target, scheduled=self._offer),

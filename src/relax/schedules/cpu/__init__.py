@@ -26,6 +26,7 @@ from .products.product import Product
 from .products.scaled_product import ScaledProduct
 from .products.step_products import StepProducts
 from .products.widened_product import WidenedProduct
+from .rows.plain_sums import PlainSums
 from .rows.scans import Scans
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
@@ -51,12 +52,16 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Nests(),
     Scans(),
     StepProducts(),
+    PlainSums(),
 )
 """Rules that `relax.build` tries on every PrimFunc, in this order."""
 
+PLAIN_RULES: Final[tuple[ScheduleRule, ...]] = (PlainSums(),)
+"""Rules for targets below ``-opt-level=2``, which keep other loops as written."""
+
 __all__ = [
-    "RULES", "Blocked", "ByRows", "BytePixels", "Convolution", "Depthwise", "DotConvolution", "DotProduct",
-    "FewChannels", "Nests", "Pointwise", "Pooling", "Product", "ScaledProduct", "Scans", "StepProducts",
-    "StreamedAttention", "StreamedProduct", "WidenedProduct", "Winograd", "WordBlocked", "WordColumns",
+    "PLAIN_RULES", "RULES", "Blocked", "ByRows", "BytePixels", "Convolution", "Depthwise", "DotConvolution",
+    "DotProduct", "FewChannels", "Nests", "PlainSums", "Pointwise", "Pooling", "Product", "ScaledProduct", "Scans",
+    "StepProducts", "StreamedAttention", "StreamedProduct", "WidenedProduct", "Winograd", "WordBlocked", "WordColumns",
     "WordPixels",
 ]  # fmt: skip

@@ -29,6 +29,7 @@ from .elementwise.pieces import in_pieces
 from .elementwise.repeated import repeated
 from .elementwise.transposed import transposed
 from .rows.row_stages import rows_of
+from .rows.sum_blocks import TERMS, float_sums
 
 SMALL: Final = 1024
 """Number of points below which a kernel is left unchanged."""
@@ -125,9 +126,13 @@ def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
 def _is_small(group: Group) -> bool:
     """True for stages with statically few points, which do not pay for compiling more code.
 
-    A loop without iterations has no points, however long the other loops are.
+    A loop without iterations has no points, however long the other loops are. Sums of more floats than a block are
+    always rewritten, as their accuracy does not depend on their size.
     """
     points = 0
+    for stage in float_sums(group.stages):
+        if math.prod(axis.size or 0 for axis in stage.reduced) > TERMS:
+            return False
     for stage in group.stages:
         sizes = [axis.size for axis in stage.axes]
         if 0 in sizes:

@@ -17,11 +17,13 @@ copy, as padding equals the identity. An element-wise nest behind the pooling, s
 into the store.
 
 Left to `nests`: windows that do not move along the last dimension (channels-last), order-dependent reductions, static
-rows of very few results, long windows, and functions without tir.noalias.
+rows of very few results, long windows, sums of floats over many rows, which need blocks (`sum_blocks`), and functions
+without tir.noalias.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -68,6 +70,8 @@ MOST_WRITTEN_OUT: Final = 4
 """Most rows of a window that are unrolled."""
 MOST_REACH: Final = 512
 """Greatest distance between the first and last element of a window along a row."""
+MOST_SUMMED: Final = 80
+"""Most rows of a window in a sum of floats, which are added one after the other."""
 SHORT: Final = 3
 """Shortest static row of results that is worth vectorising."""
 
@@ -138,6 +142,9 @@ def _pool_of(
         return None
     axes = _axes(nest, load)
     if axes is None or not _is_worth_it(axes[-1]) or nest.stores[0].buffer.dtype.bits < 8:
+        return None
+    sum_ = isinstance(nest.stores[0].value, Add) and nest.stores[0].buffer.dtype.is_float
+    if sum_ and math.prod(axis.taps for axis in axes[:-1]) > MOST_SUMMED:
         return None
     data = load.buffer
     source, padding = only_source(data, nests, statements, position, allocated), None

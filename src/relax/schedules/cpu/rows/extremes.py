@@ -105,12 +105,11 @@ class Extremes(Lanes):
         )
         accumulators = {buffer: results, self.sum: sums}
         zero = spread(const(0, str(buffer.dtype)), self.lanes)
-        outer = [axis for axis in self.one.elements if axis is not self.vector]
         total = Var("total", str(buffer.dtype))
         body: Stmt = block([
             self._start(self.extreme.stage, accumulators),
             *(vector_store(sums, (u, 0), zero) for u in range(self.count)),
-            nested(outer, bound(self.fixed, block(self._filled(accumulators)))),
+            nested(self.axes[:-1], bound(self.fixed, block(self._filled(accumulators)))),
             self._in_first(sums, Add),
             LetStmt(total, vector_reduce_add(vector_load(sums, (0, 0), self.lanes)), IfThenElse(
                 NE(total, total), self.plain.loops(), self._result(results))),

@@ -11,16 +11,18 @@
                                                        lanes[0, l] = lanes[0, l] + A[k] if k < 100 else lanes[0, l]
                                                S[0] = T.vector_reduce_add(lanes[0, :] + … + lanes[3, :])
 
-Reductions with several results, such as an index and a value, are combined lane by lane.
+Reductions with several results, such as an index and a value, are combined lane by lane. A sum of floats with more than
+32 additions per lane consists of blocks, whose sums are added to totals in a wider dtype (`sum_blocks`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import add
 from typing import Final
 
 from ....ir import Node, structural_equal
-from ....prim import Add, Call, Max, Min, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ....prim import Add, Call, FloatImm, Max, Min, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ....prim.instructions import vector_reduce_add, vector_reduce_max, vector_reduce_min, vector_reduce_mul
 from ....prim.intrin import ceildiv, floordiv, floormod, if_then_else
 from ....target import Target
@@ -34,6 +36,7 @@ from ...build import block, loop, spread, vector_load, vector_store
 from ...stages import Axis, Stage
 from ...straight import Binding, bound
 from .passes import Element, Pass, Redirect, operation_of, store_all
+from .sum_blocks import TERMS, blocks_of, float_sums, total_dtype
 
 LANE_REDUCTIONS: Final[dict[type[PrimExpr], Callable[[PrimExpr], PrimExpr]]] = {
     Add: vector_reduce_add, Max: vector_reduce_max, Min: vector_reduce_min, Mul: vector_reduce_mul,
@@ -51,12 +54,29 @@ class Lanes:
     """Pass with reductions along memory, each with several accumulator vectors."""
 
     def __init__(self, target: Target, one: Pass, element: Element, vector: Axis, fixed: list[Binding]) -> None:
-        self.one, self.element, self.vector = one, element, vector
+        self.element, self.vector = element, vector
+        self.axes: tuple[Axis, ...] = (*(axis for axis in one.elements if axis is not vector), vector)
+        """Loops over the elements; the last one is along memory."""
         self.fixed = fixed
         """Bindings before the loops along memory."""
         bits = max(min(buffer.dtype.bits, 32) for stage in element.updates for buffer in stage.buffers)
         self.lanes = max(target.machine.vector_bits // max(bits, 8), 1)
         self.count = self._vectors()
+        self.sums = float_sums(element.updates)
+        """Reductions that are computed in blocks."""
+        step = self.count * self.lanes
+        self.blocks = blocks_of(self.axes, TERMS * step, self._additions) if self.sums else None
+        if self.blocks is None:
+            self.sums = []
+        else:
+            places, self.axes = self.blocks.places, self.blocks.axes
+            self.element, self.vector = element.at(places), self.axes[-1]
+            self.fixed = [(var, substitute(value, places)) for var, value in fixed]
+
+    def _additions(self, size: int) -> int:
+        """Most additions to one accumulator in `size` elements along memory: the first one takes the remainder."""
+        whole, left = divmod(size, self.count * self.lanes)
+        return whole - (-left // self.lanes)
 
     def _vectors(self) -> int:
         """Accumulator vectors: enough to hide the latency of an addition, fewer for expensive elements."""
@@ -82,13 +102,46 @@ class Lanes:
                 accumulators[buffer] = decl_buffer(
                     (self.count, self.lanes), str(buffer.dtype), f"{buffer.name}_lanes", scope="local"
                 )
-        starts = [self._start(stage, accumulators) for stage in self.element.updates]
-        ends = [self._end(stage, accumulators) for stage in self.element.updates]
-        outer = [axis for axis in self.one.elements if axis is not self.vector]
-        body: Stmt = block([*starts, nested(outer, bound(self.fixed, block(self._filled(accumulators)))), *ends])
-        for buffer in accumulators.values():
+        others = [stage for stage in self.element.updates if all(stage.buffers != s.buffers for s in self.sums)]
+        sums = [stage for stage in self.element.updates if stage not in others]
+        totals = {buffer: self._total(buffer) for stage in sums for buffer in stage.buffers}
+        filled = nested(self.axes[:-1], bound(self.fixed, block(self._filled(accumulators))))
+        if self.blocks is not None:
+            added = [self._added(accumulators[buffer], total) for buffer, total in totals.items()]
+            filled = self.blocks.around(block([*(self._start(stage, accumulators) for stage in sums), filled, *added]))
+        body: Stmt = block([
+            *(self._start(stage, accumulators) for stage in others),
+            *(vector_store(b, (0,), spread(const(0, str(b.dtype)), self.lanes)) for b in totals.values()),
+            filled,
+            *(self._end(stage, accumulators) for stage in others),
+            *(self._of_totals(stage, totals) for stage in sums),
+        ])  # fmt: skip
+        for buffer in (*accumulators.values(), *totals.values()):
             body = AllocBuffer(buffer, body)
         return body
+
+    def _total(self, buffer: Buffer) -> Buffer:
+        """Totals of the blocks of a sum, one per lane."""
+        return decl_buffer((self.lanes,), total_dtype(buffer.dtype), f"{buffer.name}_totals", scope="local")
+
+    def _added(self, accumulator: Buffer, total: Buffer) -> Stmt:
+        """Add the accumulators of a block to the totals."""
+        vectors = [vector_load(accumulator, (u, 0), self.lanes) for u in range(self.count)]
+        while len(vectors) > 1:
+            vectors = [*map(add, vectors[::2], vectors[1::2]), *vectors[len(vectors) // 2 * 2 :]]
+        so_far = vector_load(total, (0,), self.lanes)
+        return vector_store(total, (0,), so_far + vectors[0].astype(str(so_far.dtype)))
+
+    def _of_totals(self, stage: Stage, totals: dict[Buffer, Buffer]) -> Stmt:
+        """Add the lanes of the totals and the initial values to the results."""
+        stores: list[Stmt] = []
+        for start in stage.starts:
+            total = totals[start.buffer]
+            value = vector_reduce_add(vector_load(total, (0,), self.lanes))
+            if not isinstance(start.value, FloatImm) or start.value.value != 0:
+                value = start.value.astype(str(total.dtype)) + value
+            stores.append(start.replace(value=value.astype(str(start.buffer.dtype))))
+        return block(stores)
 
     def _start(self, stage: Stage, accumulators: dict[Buffer, Buffer]) -> Stmt:
         assert stage.combination is not None

@@ -17,7 +17,7 @@ from ....prim import Mul, PrimExpr, Var, const, is_const
 from ....target import Target
 from ....tir import AllocBuffer, Buffer, BufferLoad, BufferStore, LetStmt, Stmt
 from ....tir.buffer import decl_buffer
-from ....tir.functor import StmtExprMutator, post_order_visit
+from ....tir.functor import StmtExprMutator, post_order_visit, substitute
 from ....tir.nests import buffers_used
 from ....tir.schedule.reducers import Combination
 from ...build import block
@@ -196,6 +196,14 @@ class Element:
         for var, value in reversed(self.lets):
             result = LetStmt(var, wrap(value), result)
         return result
+
+    def at(self, places: dict[Var, PrimExpr]) -> Element:
+        """Return the statements with other values for the variables in `places`."""
+        return Element(
+            tuple((var, substitute(value, places)) for var, value in self.lets),
+            tuple(substitute(store, places) for store in self.stores),
+            tuple(replace(stage, body=substitute(stage.body, places)) for stage in self.updates),
+        )
 
 
 def element_of(rows: Rows, passes: Sequence[Pass], position: int) -> Element:

@@ -14,10 +14,10 @@
 Stages over the elements of a row that do not depend on each other's complete reductions share a pass (`passes`). A
 stage stores its values for later ones in the result's row if possible, else in a temporary row. A reduction along
 memory uses several accumulator vectors, combined at the end of the row (`lanes`). If memory runs along the rows instead
-(a sum over the first axis), a strip of 512 rows is one vectorised loop inside the loop over elements.
+(a sum over the first axis), a strip of up to 1,024 rows is one vectorised loop inside the loop over elements.
 
-A reduction of few rows is split into parts, combined by a second reduction. The parts depend only on sizes, not on the
-number of threads.
+A reduction of few rows is split into parts, combined by a second reduction, as is each reduction of a chain whose other
+stages compute one value per row (a mean, a variance). The parts depend only on sizes, not on the number of threads.
 
 Order-dependent reductions (a product of floats along memory) and unrecognised ones keep a scalar loop over the
 elements, within parallel rows.
@@ -25,17 +25,18 @@ elements, within parallel rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ....prim import PrimExpr, Var, const, free_vars, is_const, simplify
-from ....prim.intrin import ceildiv, floormod
+from ....ir import Node
+from ....prim import Call, PrimExpr, Var, const, free_vars, is_const, simplify
+from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import AllocBuffer, Buffer, BufferLoad, BufferStore, For, ForKind, Stmt
 from ....tir.buffer import decl_buffer
-from ....tir.functor import substitute
+from ....tir.functor import post_order_visit, substitute
 from ....tir.renew import renew_bound_vars
 from ....tir.schedule.reducers import Combination
 from ...build import block, let
@@ -58,15 +59,26 @@ from .passes import (
     stores_in,
     without_invariants,
 )
+from .sum_blocks import TERMS, SumsInBlocks, updated
 
 ROW_STRIP: Final = 512
-"""Rows processed together if memory runs along the row axis."""
+"""Rows processed together if memory runs along the row axis, of which there is a dynamic number."""
+WIDE_STRIP: Final = 1024
+"""Most rows processed together: 4 KiB of float32, which is a page."""
+LEAST_STRIP: Final = 256
+"""Fewest rows of a strip when rows are divided only to occupy all cores."""
 SHORT: Final = 16
 """Static number of elements below which accumulator vectors do not pay."""
 FEW_ROWS: Final = 8
 """Number of rows below which several threads are not kept busy."""
 PART: Final = 32768
-"""Elements of each part of a reduction split into parts."""
+"""Fewest elements of each part of a reduction split into parts."""
+MOST_PARTS: Final = 64
+"""Most parts of a reduction over a static number of elements."""
+TOGETHER: Final = 4
+"""Elements of a row that are combined between a load and a store of a strip's accumulators, if they are in different
+pages; elements in one page are faster to read in the order of memory.
+"""
 
 
 def rows_of(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
@@ -75,6 +87,7 @@ def rows_of(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
     if any(stage.combination is not None and not stage.combination.commutative for stage in group.stages):
         return None
     parts = _in_parts(group, target)
+    parts = _stages_in_parts(group, target) if parts is None else parts
     if parts is not None:
         return parts
     return within(_without_views(group, own), _arranged(group, own, target, _vector_axis(group, own)))
@@ -134,13 +147,38 @@ def _in_parts(group: Group, target: Target) -> Stmt | None:
     first, *inner = stage.reduced
     inside = _known_product(inner)
     count = max(1, PART // max((inside or 64) * max(rows, 1), 1))
+    if first.size is not None:
+        count = max(count, -(-first.size // (MOST_PARTS * TERMS)) * TERMS)
     if first.size is not None and (first.size * (inside or 1) * max(rows, 1) < 4 * PART or first.size < 2 * count):
         return None
     dtype = first.var.dtype
     part = Axis(Var("part", dtype), simplify(ceildiv(first.extent, count)))
     start = part.var * count
-    piece = Axis(Var(first.var.name, dtype), minimum(const(count, dtype), first.extent - start))
+    length = minimum(const(count, dtype), first.extent - start)
+    if first.size is not None and first.size % count == 0:
+        length = const(count, dtype)
+    piece = Axis(Var(first.var.name, dtype), length)
     return _two_reductions(group, stage, part, start, first, piece, target)
+
+
+def _stages_in_parts(group: Group, target: Target) -> Stmt | None:
+    """Return the loops of each stage by itself, with reductions in parts, or None.
+
+    The stages that are no reductions must compute one value per row: the elements of a row are then read by reductions
+    only, which share no pass.
+    """
+    if len(group.stages) < 2 or any(not s.is_reduction and group.elements(s) for s in group.stages):
+        return None
+    if any(len(one.stages) > 1 and one.elements for one in passes_of(group)):
+        return None
+    result: list[Stmt] = []
+    for stage in group.stages:
+        alone = Group((stage,), group.rows)
+        parts = _in_parts(alone, target)
+        if parts is None and stage.is_reduction:
+            return None
+        result.append(_arranged(alone, set(), target, _vector_axis(alone, set())) if parts is None else parts)
+    return within(group, block(map(renew_bound_vars, result)))
 
 
 def _known_product(axes: Sequence[Axis]) -> int | None:
@@ -220,11 +258,11 @@ class Along(Rows):
         element = element_of(self, passes, position)
         vector = self.vector
         if vector is None or vector not in one.elements:
-            return self.plain(one, element)
+            return updated(one.elements, element)
         if not all(runs_along_memory(stage, vector.var) for stage in one.stages):
-            return self.plain(one, element)
+            return updated(one.elements, element)
         if not all(may_reorder(stage) for stage in element.updates):
-            return self.plain(one, element)
+            return updated(one.elements, element)
         element, fixed = without_invariants(element, one, vector)
         if not element.updates:
             return self.spatial(one, element, vector, fixed)
@@ -235,12 +273,6 @@ class Along(Rows):
         if only is not None:
             return Extremes(self.target, one, element, vector, fixed, only).loops()
         return Lanes(self.target, one, element, vector, fixed).loops()
-
-    def plain(self, one: Pass, element: Element) -> Stmt:
-        """Return a scalar loop."""
-        starts = [store for stage in element.updates for store in stage.starts]
-        parts = [*element.stores, *(stage.body for stage in element.updates)]
-        return block([*starts, nested(one.elements, element.statement(lambda value: value, parts))])
 
     def spatial(self, one: Pass, element: Element, vector: Axis, fixed: list[Binding]) -> Stmt:
         """Return a vectorised loop without reductions; bind `fixed` before it."""
@@ -259,8 +291,16 @@ class Across(Rows):
         super().__init__(group, own, target)
         self.vector = vector
         size = vector.size
-        self.width = size if size is not None and size <= ROW_STRIP else ROW_STRIP
+        self.width = ROW_STRIP if size is None else self._width(size)
         self.at = Var("lane", vector.var.dtype)
+
+    def _width(self, size: int) -> int:
+        """Rows of a strip of a static number of rows: as many as leave a strip for each core."""
+        others = _known_product([axis for axis in self.group.rows if axis is not self.vector]) or 1
+        width = WIDE_STRIP
+        while width > LEAST_STRIP and others * -(-size // width) < self.target.num_cores:
+            width //= 2
+        return min(width, size)
 
     def loops(self) -> Stmt:
         """Return the parallel loop over strips of rows."""
@@ -296,17 +336,51 @@ class Across(Rows):
         extreme = first_extreme(element, one.elements) if along else None
         if extreme is not None:
             return across_rows(extreme, element, lambda body: self.each(body, count), self.at, self.width)
+
+        def each(stmt: Stmt) -> Stmt:
+            return self.each(stmt, count, along)
+
+        blocks = SumsInBlocks(element.updates, one.elements, (self.width,), (self.at,))
+        element = blocks.of(element)
         places: dict[Buffer, Place] = {}
-        before: list[Stmt] = []
         behind: list[Stmt] = []
-        for stage in element.updates:
-            for start in stage.starts:
-                if all(start.buffer is not local for local in self.locals):
-                    sums = decl_buffer((self.width,), str(start.buffer.dtype), f"{start.buffer.name}_strip")
-                    self.locals.append(sums)
-                    places[start.buffer] = lambda _, b=sums: (b, (self.at,))
-                    behind.append(self.each(start.replace(value=BufferLoad(sums, (self.at,))), count, along))
-                before.append(self.each(Redirect(places).visit(start), count, along))
-        parts = [*element.stores, *(Redirect(places).visit(stage.body) for stage in element.updates)]
+        starts = [start for stage in element.updates for start in stage.starts]
+        for start in starts:
+            if start.buffer not in blocks.totals and all(start.buffer is not local for local in self.locals):
+                sums = decl_buffer((self.width,), str(start.buffer.dtype), f"{start.buffer.name}_strip")
+                self.locals.append(sums)
+                places[start.buffer] = lambda _, b=sums: (b, (self.at,))
+                behind.append(each(start.replace(value=BufferLoad(sums, (self.at,)))))
+        redirect = Redirect(places)
+        parts = [*element.stores, *(redirect.visit(stage.body) for stage in element.updates)]
+        body = self._elements(blocks.axes, element, parts, each)
+        return block([blocks.around(body, [redirect.visit(start) for start in starts], each), *behind])
+
+    def _elements(
+        self, axes: Sequence[Axis], element: Element, parts: Sequence[Stmt], each: Callable[[Stmt], Stmt]
+    ) -> Stmt:
+        """Return the loops over elements, of which several cheap, distant ones share a loop over the strip's rows."""
         body = element.statement(lambda value: value, parts)
-        return block([*before, nested(one.elements, self.each(body, count, along)), *behind])
+        *outer, inner = axes
+        is_close = self.vector.size is None or self.vector.size < WIDE_STRIP
+        if is_close or element.stores or _has_calls(body) or (inner.size is not None and inner.size < TOGETHER):
+            return nested(axes, each(body))
+
+        def at(k: PrimExpr) -> Stmt:
+            return renew_bound_vars(substitute(body, {inner.var: k}))
+
+        dtype = inner.var.dtype
+        groups, left = (simplify(f(inner.extent, TOGETHER)) for f in (floordiv, floormod))
+        group, rest = Axis(Var("group", dtype), groups), Axis(inner.var, left)
+        several = each(block(at(group.var * TOGETHER + i) for i in range(TOGETHER)))
+        loops = [nested([group], several)]
+        if not is_const(left, 0):
+            loops.append(nested([rest], each(at(groups * TOGETHER + rest.var))))
+        return nested(outer, block(loops))
+
+
+def _has_calls(stmt: Stmt) -> bool:
+    """True if a statement computes functions, which take longer than reading an accumulator."""
+    calls: list[Node] = []
+    post_order_visit(stmt, lambda node: calls.append(node) if isinstance(node, Call) else None)
+    return bool(calls)

@@ -23,14 +23,19 @@ The sums within a vector follow J. Sklansky, *Conditional-Sum Addition Logic*, 1
 group of 2, 4, 8, … lanes is added to its upper half. Each result sums the same elements as the original, in another
 order. Products, and sums not along memory, keep the last result in a register.
 
+Sums of floats are computed in blocks of 32 elements, or 32 vectors along memory. An element is the sum before the
+block, which is kept in a wider dtype (float64 for float32), plus a running sum within the block: its error does not
+grow with the number of elements before it.
+
 Not supported: functions without tir.noalias, statically small scans, and loops other than a single store indexed by the
 loop variables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ....prim import EQ, Add, Call, PrimExpr, Var, const, free_vars, is_const, simplify
@@ -38,7 +43,20 @@ from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
 from ....target import Target
-from ....tir import BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, IfThenElse, PrimFunc, Shuffle, Stmt
+from ....tir import (
+    AllocBuffer,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    IfThenElse,
+    PrimFunc,
+    Shuffle,
+    Stmt,
+)
+from ....tir.buffer import decl_buffer
 from ....tir.functor import StmtExprMutator, substitute
 from ....tir.nests import is_compact, loads_in, root_of
 from ....tir.renew import renew_bound_vars
@@ -47,6 +65,7 @@ from ...contraction import with_root
 from ...rule import ScheduleRule
 from ...stages import Axis, Stage
 from ..elementwise.elementwise import parallel_over, runs_along_memory
+from .sum_blocks import TERMS, total_dtype
 
 SMALL: Final = 1024
 """Number of results below which a scan is left unchanged."""
@@ -54,6 +73,10 @@ STRIP: Final = 1024
 """Most adjacent rows processed together, if memory runs along them."""
 LEAST_STRIP: Final = 256
 """Fewest rows of a strip when rows are divided only to occupy all cores."""
+
+
+TOGETHER: Final = 4
+"""Elements of a row whose sums are computed between a load and a store of the running sum."""
 
 
 class Scans(ScheduleRule):
@@ -68,14 +91,14 @@ class Scans(ScheduleRule):
         _, statements = root_of(func)
         results: list[Stmt] = []
         for statement in statements:
-            scan = _scan_of(statement)
+            scan = scan_of(statement)
             results.append(statement if scan is None or scan.is_small else scan.loops(target))
         if all(new is old for new, old in zip(results, statements, strict=True)):
             return None
         return with_root(func, results)
 
 
-def _scan_of(stmt: Stmt) -> _Scan | None:
+def scan_of(stmt: Stmt) -> Scan | None:
     """Return the scan that a statement computes, or None."""
     if isinstance(stmt, BlockRealize):
         inside = stmt.block
@@ -100,14 +123,14 @@ def _scan_of(stmt: Stmt) -> _Scan | None:
     return _matched(stmt, [axes[var] for var in order])
 
 
-def _matched(store: BufferStore, axes: Sequence[Axis]) -> _Scan | None:
+def _matched(store: BufferStore, axes: Sequence[Axis]) -> Scan | None:
     """Return the scan of a store indexed by axes, whose single condition tests for the first element, or None."""
     finder = _Conditions(store)
     finder.visit(store.value)
     if finder.axis is None or not finder.chosen:
         return None
     (place,) = [d for d, axis in enumerate(axes) if axis.var is finder.axis]
-    scan = _Scan(store, tuple(axes), place)
+    scan = Scan(store, tuple(axes), place)
     own = [load for load in loads_in(store.value) if load.buffer.data is store.buffer.data]
     inside = [
         load for call in finder.chosen for load in loads_in(call.args[2]) if load.buffer.data is store.buffer.data
@@ -138,7 +161,7 @@ class _Conditions(StmtExprMutator):
 
 
 @dataclass(frozen=True)
-class _Scan:
+class Scan:
     """Writes the loops of a scan."""
 
     store: BufferStore
@@ -152,7 +175,16 @@ class _Scan:
         return self.axes[self.place]
 
     @property
+    def is_long_float_sum(self) -> bool:
+        """True for running sums of floats over more elements than a block, or a dynamic number."""
+        size = self.axis.size
+        return self._is_float and self._term() is not None and (size is None or size > TERMS)
+
+    @property
     def is_small(self) -> bool:
+        """True for statically few results, except those of long sums, whose accuracy does not depend on their size."""
+        if self.is_long_float_sum:
+            return False
         total = 1
         for axis in self.axes:
             if axis.size is None:
@@ -170,7 +202,7 @@ class _Scan:
     def value(self, at: PrimExpr, is_first: bool, before: PrimExpr | None = None) -> PrimExpr:
         """Value of element `at` of a row, with `before` as the value of the preceding element."""
         chosen = _Chosen(self.axis.var, is_first, self.store.buffer, before).visit(self.store.value)
-        return substitute(chosen, {self.axis.var: at.astype(str(self.axis.var.dtype))})
+        return self._at(chosen, at)
 
     def stored(self, at: PrimExpr, value: PrimExpr) -> BufferStore:
         indices = list(self.store.indices)
@@ -185,6 +217,13 @@ class _Scan:
         lanes = max(target.machine.vector_bits // max(self.store.value.dtype.bits, 8), 1)
         line = renew_bound_vars(self._along(lanes))
         return parallel_over(self.axes[:-1], line)
+
+    def plain(self) -> Stmt:
+        """Return serial loops that compute one element after the other."""
+        line = self._along(1)
+        for axis in reversed([axis for axis in self.axes if axis is not self.axis]):
+            line = For(axis.var, const(0, axis.var.dtype), axis.extent, ForKind.SERIAL, line)
+        return renew_bound_vars(line)
 
     # ------------------------------------------------------------------ across the lines
 
@@ -202,19 +241,74 @@ class _Scan:
         start = strips.var * size
 
         def strip(count: PrimExpr) -> Stmt:
-            def each(at: PrimExpr, is_first: bool) -> Stmt:
+            def each(body: Callable[[PrimExpr], Stmt]) -> Stmt:
                 lane = Var(inner.var.name, inner.var.dtype)
-                one = self.stored(at, self.value(at, is_first))
-                moved = substitute(one, {inner.var: start + lane})
+                moved = substitute(body(lane), {inner.var: start + lane})
                 return renew_bound_vars(For(lane, const(0, lane.dtype), count, kind, moved))
 
-            following = loop("k", self._others(), lambda k: each(k + 1, False))
-            return block([IfThenElse(self.axis.extent > 0, each(zero, True)), following])
+            term = self._term()
+            if term is not None and self._is_float:
+                length = inner.size if inner.size is not None and inner.size <= size else size
+                return self._in_blocks(term, length, each)
+
+            def element(at: PrimExpr, is_first: bool) -> Stmt:
+                return each(lambda _: self.stored(at, self.value(at, is_first)))
+
+            following = loop("k", self._others(), lambda k: element(k + 1, False))
+            return block([IfThenElse(self.axis.extent > 0, element(zero, True)), following])
 
         if inner.size is not None and inner.size <= size:
             return parallel_over(outer, substitute(strip(inner.extent), {strips.var: const(0, strips.var.dtype)}))
         length = minimum(const(size, inner.var.dtype), inner.extent - start)
         return parallel_over([*outer, strips], let("length", length, strip))
+
+    def _in_blocks(self, term: PrimExpr, rows: int, each: Callable[[Callable[[PrimExpr], Stmt]], Stmt]) -> Stmt:
+        """Compute running sums of a strip of rows in blocks of `TERMS` elements; `each` returns the loop over rows."""
+        narrow = str(self.store.buffer.dtype)
+        wide, others = total_dtype(self.store.buffer.dtype), self._others()
+        whole, left = simplify(floordiv(others, TERMS)), simplify(floormod(others, TERMS))
+        total, base, sums = (
+            decl_buffer((rows,), dtype, name) for name, dtype in (("total", wide), ("base", narrow), ("sums", narrow))
+        )
+
+        def start(lane: PrimExpr) -> Stmt:
+            return let("first", self.value(const(0, "int64"), True), lambda first: block([
+                BufferStore(total, first.astype(wide), (lane,)), self.stored(const(0, "int64"), first)]))  # fmt: skip
+
+        def begin(lane: PrimExpr) -> Stmt:
+            return block([
+                BufferStore(base, BufferLoad(total, (lane,)).astype(narrow), (lane,)),
+                BufferStore(sums, const(0, narrow), (lane,)),
+            ])  # fmt: skip
+
+        def end(lane: PrimExpr) -> Stmt:
+            more = BufferLoad(sums, (lane,)).astype(wide)
+            return BufferStore(total, BufferLoad(total, (lane,)) + more, (lane,))
+
+        def elements(at: PrimExpr, count: int) -> Stmt:
+            def following(lane: PrimExpr, so_far: PrimExpr, number: int) -> Stmt:
+                if number == count:
+                    return BufferStore(sums, so_far, (lane,))
+                place = simplify(at + number)
+
+                def stored(sum_: Var) -> Stmt:
+                    return self.stored(place, BufferLoad(base, (lane,)) + sum_)
+
+                return let("sum", so_far + self._at(term, place), lambda sum_: block([
+                    stored(sum_), following(lane, sum_, number + 1)]))  # fmt: skip
+
+            return each(lambda lane: following(lane, BufferLoad(sums, (lane,)), 0))
+
+        def one_block(b: Var) -> Stmt:
+            return loop("k", TERMS // TOGETHER, lambda k: elements(b * TERMS + k * TOGETHER + 1, TOGETHER))
+
+        result = block([
+            IfThenElse(self.axis.extent > 0, each(start)),
+            loop("b", whole, lambda b: block([each(begin), one_block(b), each(end)])),
+            each(begin),
+            loop("k", left, lambda k: elements(whole * TERMS + k + 1, 1)),
+        ])  # fmt: skip
+        return AllocBuffer(total, AllocBuffer(base, AllocBuffer(sums, result)))
 
     def _others(self) -> PrimExpr:
         """Number of elements of a row after the first."""
@@ -247,57 +341,97 @@ class _Scan:
 
     def _rest(self, lanes: int, first: PrimExpr, before: PrimExpr, count: PrimExpr) -> Stmt:
         """Compute the elements of a row from `first` on; `before` is the value of the preceding element."""
-        dtype = str(self.store.buffer.dtype)
-        term = self._term()
+        term, place = self._term(), (const(0, "int64"),)
+        dtype = total_dtype(self.store.buffer.dtype) if term is not None and self._is_float else self._dtype
+        before = before.astype(dtype)
 
         def plain(carry: Buffer, begin: PrimExpr, number: PrimExpr) -> Stmt:
-            place = (const(0, "int64"),) * carry.ndim
-
             def element(k: Var) -> Stmt:
-                at = begin + k
-                value = self.value(at, False, BufferLoad(carry, place))
+                at, so_far = begin + k, BufferLoad(carry, place)
+                value = self.value(at, False, so_far) if term is None else so_far + self._at(term, at).astype(dtype)
                 return let("result", value, lambda result: block([
-                    BufferStore(carry, result, place), self.stored(at, result)]))  # fmt: skip
+                    BufferStore(carry, result, place), self.stored(at, result.astype(self._dtype))]))  # fmt: skip
 
             return loop("k", number, element)
 
-        if term is None or lanes < 2:
+        if term is None or lanes < 2 or not self._runs_along_memory(term):
             return alloc("carry", (1,), dtype, "local", lambda carry: block([
-                BufferStore(carry, before, (const(0, "int64"),)), plain(carry, first, count)]))  # fmt: skip
+                BufferStore(carry, before, place), plain(carry, first, count)]))  # fmt: skip
         whole, left = simplify(floordiv(count, lanes)), simplify(floormod(count, lanes))
 
         def vectors(carry: Buffer) -> Stmt:
             begin = simplify(first + whole * lanes)
             return block([
                 vector_store(carry, (0,), spread(before, lanes)),
-                loop("v", whole, lambda v: self._vector(term, carry, simplify(first + v * lanes), lanes)),
+                self._vectors(term, carry, first, whole, lanes),
                 plain(carry, begin, left),
             ])  # fmt: skip
 
         return alloc("carry", (lanes,), dtype, "local", vectors)
 
+    def _vectors(self, term: PrimExpr, carry: Buffer, first: PrimExpr, count: PrimExpr, lanes: int) -> Stmt:
+        """Compute `count` vectors of a row; those of floats in blocks, whose sums are added to the carry."""
+        zeros = spread(const(0, self._dtype), lanes)
+        if not self._is_float:
+            return loop("v", count, lambda v: self._vector(term, carry, zeros, simplify(first + v * lanes)))
+
+        def of_base(base: Var, sums: Buffer, start: PrimExpr, number: PrimExpr) -> Stmt:
+            at = first + start * lanes
+            so_far = vector_load(carry, (0,), lanes)
+            more = vector_load(sums, (0,), lanes)
+            return block([
+                vector_store(sums, (0,), zeros),
+                loop("v", number, lambda v: self._vector(term, sums, base, simplify(at + v * lanes))),
+                vector_store(carry, (0,), so_far + more.astype(str(so_far.dtype))),
+            ])  # fmt: skip
+
+        def one_block(sums: Buffer, b: Var) -> Stmt:
+            start = b * TERMS
+            number = minimum(const(TERMS, "int64"), count - start)
+            base = vector_load(carry, (0,), lanes).astype(str(zeros.dtype))
+            return let("base", base, lambda base: of_base(base, sums, start, number))
+
+        blocks = simplify(ceildiv(count, TERMS))
+        return alloc("sums", (lanes,), self._dtype, "local", lambda sums: loop("b", blocks, partial(one_block, sums)))
+
+    @property
+    def _dtype(self) -> str:
+        return str(self.store.buffer.dtype)
+
+    @property
+    def _is_float(self) -> bool:
+        return self.store.buffer.dtype.is_float
+
     def _term(self) -> PrimExpr | None:
-        """Vector along memory that is added to the preceding element, or None if the scan is not such a sum."""
+        """Return the value that is added to the preceding element, or None if the scan is no sum."""
         before = Var("before", self.store.buffer.dtype)
         value = _Chosen(self.axis.var, False, self.store.buffer, before).visit(self.store.value)
         if not isinstance(value, Add) or (value.a is before) == (value.b is before):
             return None
         term = value.b if value.a is before else value.a
-        stored = self.store.replace(value=term)
-        along = runs_along_memory(Stage(self.axes, (), (stored,), stored, None), self.axis.var)
-        return term if along and before not in free_vars(term) else None
+        return None if before in free_vars(term) else term
 
-    def _vector(self, term: PrimExpr, carry: Buffer, at: PrimExpr, lanes: int) -> Stmt:
-        """Compute a vector of prefix sums and add the carried sum."""
-        dtype = str(self.store.buffer.dtype)
-        zeros = spread(const(0, dtype), lanes)
+    def _runs_along_memory(self, term: PrimExpr) -> bool:
+        """True if vectors of terms along the row are contiguous."""
+        stored = self.store.replace(value=term)
+        return runs_along_memory(Stage(self.axes, (), (stored,), stored, None), self.axis.var)
+
+    def _at(self, value: PrimExpr, at: PrimExpr) -> PrimExpr:
+        """Return a value at element `at` of a row."""
+        return substitute(value, {self.axis.var: at.astype(str(self.axis.var.dtype))})
+
+    def _vector(self, term: PrimExpr, carry: Buffer, base: PrimExpr, at: PrimExpr) -> Stmt:
+        """Store a vector of prefix sums plus the carried sum and `base`; add the last one to the carry."""
+        lanes = base.dtype.lanes
+        zeros = spread(const(0, self._dtype), lanes)
 
         def sums(x: Var, distance: int) -> Stmt:
             if distance == lanes:
                 before = vector_load(carry, (0,), lanes)
                 indices = (*self.store.indices[:-1], at)
+                value = base + (before + x) if isinstance(base, Var) else before + x
                 return block([
-                    vector_store(self.store.buffer, indices, before + x),
+                    vector_store(self.store.buffer, indices, value),
                     vector_store(carry, (0,), before + Shuffle((x,), [lanes - 1] * lanes)),
                 ])  # fmt: skip
             ends = [lanes + i // distance * distance - 1 if i & distance else 0 for i in range(lanes)]
@@ -306,15 +440,14 @@ class _Scan:
 
         def terms(memory: Buffer) -> Stmt:
             def lane(i: Var) -> Stmt:
-                value = substitute(term, {self.axis.var: (at + i).astype(str(self.axis.var.dtype))})
-                return renew_bound_vars(BufferStore(memory, value, (i,)))
+                return renew_bound_vars(BufferStore(memory, self._at(term, at + i), (i,)))
 
             return block([
                 loop("lane", lanes, lane, ForKind.VECTORIZED),
                 let("x", vector_load(memory, (0,), lanes), lambda x: sums(x, 1)),
             ])  # fmt: skip
 
-        return alloc("terms", (lanes,), dtype, "local", terms)
+        return alloc("terms", (lanes,), self._dtype, "local", terms)
 
 
 class _Chosen(StmtExprMutator):
