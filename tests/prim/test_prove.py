@@ -28,6 +28,7 @@ from relax.prim import (
     Verdict,
     const,
     const_int_bound,
+    evaluate,
     facts_in_scope,
     implies,
     intrin,
@@ -445,3 +446,21 @@ def test_long_questions_are_answered_anew():
     for number in range(200):
         total = total + n * number
     assert prove_equal(total, n * (sum(range(200)) + 1)) is Verdict.YES
+
+
+CONSTANT_CALLS = [
+    intrin.reinterpret("int8", IntImm("uint8", 127)).astype("int64"),
+    intrin.reinterpret("int32", IntImm("uint32", 2**32 - 1)).astype("int64"),
+    Cast("int64", Cast("int8", IntImm("int64", 300))),
+    Cast("int64", Cast("uint8", IntImm("int64", -1))),
+    Cast("int64", FloatImm("float32", 3.5)),
+    Cast("int64", FloatImm("float16", float("nan"))),
+]
+
+
+@pytest.mark.parametrize("expr", CONSTANT_CALLS, ids=str)
+def test_the_prover_knows_the_value_of_a_constant_cast_or_call(expr):
+    value = evaluate(expr)
+    for analyzer in (Analyzer(), Analyzer(wraps=True)):
+        assert analyzer.interval(expr) == (value, value)
+        assert analyzer.can_prove_equal(expr + i, i + value)

@@ -34,6 +34,14 @@ def evaluate(expr: PrimExpr, env: Mapping[Var, Any] | None = None, *, checked: b
     return _Evaluation(values, checked).value(expr)
 
 
+def integer_value(expr: PrimExpr) -> int | None:
+    """Value of an integer expression without variables; None if its evaluation fails or needs a running program."""
+    try:
+        return int(evaluate(expr))
+    except (ZeroDivisionError, TypeError):
+        return None
+
+
 class _Evaluation:
     """One evaluation. An object that occurs in several places is evaluated once for the values of its variables."""
 

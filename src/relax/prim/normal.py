@@ -15,6 +15,7 @@ from ..ir import DataType, Node
 from . import split
 from .arithmetic import wrap
 from .bounds import Bounds, Budget, Facts
+from .evaluate import integer_value
 from .expr import (
     EQ,
     GE,
@@ -186,12 +187,21 @@ class Normalizer:
         return self.operate(type(expr), self.normal(expr.a), self.normal(expr.b), expr.dtype, expr)
 
     def _cast(self, expr: PrimExpr) -> Poly:
-        """Normalise a cast: if it preserves every value, it moves to the variables; otherwise it is opaque."""
+        """Normalise a cast: if it preserves every value, it moves to the variables.
+
+        The cast of a constant is a constant; any other cast is opaque.
+        """
         assert isinstance(expr, Cast)
         source, target = expr.value.dtype, expr.dtype
+        if isinstance(expr.value, FloatImm) and target.is_integer and target.lanes == 1:
+            value = integer_value(expr)
+            return self._opaque(expr) if value is None else constant(value)
         if not source.is_integer or source.lanes != 1:
             return self._opaque(expr)
         inner = self.normal(expr.value)
+        value = value_of(inner)
+        if value is not None and target.is_integer:
+            return constant(wrap(wrap(value, source), target))
         if not (self.bounds.fits(inner, source) and self._representable(inner, target)):
             return self._opaque(expr)
         result: Poly = {}
@@ -236,8 +246,24 @@ class Normalizer:
             result = self._apply(law, polys[0], polys[-1], expr.dtype, fits)
             if result is not None:
                 return reduced(result, expr.dtype)
+        value = self._constant_call(expr)
+        if value is not None:
+            return constant(value)
         counts = name in ("popcount", "clz") and expr.dtype.max_value >= 2  # an int2 does not hold its two bits
         return self._opaque(expr, "count" if counts else None)
+
+    def _constant_call(self, expr: Call) -> int | None:
+        """The value of an intrinsic of integers whose arguments have constant normal forms; None for other calls."""
+        integers = all(arg.dtype.is_integer and arg.dtype.lanes == 1 for arg in expr.args)
+        if not (expr.args and integers and expr.dtype.is_integer) or has_effects(expr):
+            return None
+        args: list[PrimExpr] = []
+        for arg in expr.args:
+            number = value_of(self.normal(arg))
+            if number is None:
+                return None
+            args.append(IntImm(arg.dtype, wrap(number, arg.dtype)))
+        return integer_value(expr.replace(args=tuple(args)))
 
     def _let(self, expr: PrimExpr) -> Poly:
         assert isinstance(expr, Let)

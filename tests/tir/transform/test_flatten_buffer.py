@@ -162,3 +162,18 @@ def test_predicates_stay(check):
         )
 """
     check(FlattenBuffer, HEAD + before, HEAD + after, *RUNS)
+
+
+def test_an_index_that_is_a_constant_call_is_proven_to_be_inside(check):
+    """Simplifying the outer index folds the inner one: a second run of the pass changes nothing."""
+    before = """
+    for i in range(4):
+        C[T.min(T.max(B[T.min(T.reinterpret("int32", T.uint32(127)), 3), 2], 0), 63)] = B[i, 1]
+"""
+    after = """
+    B1 = T.decl_buffer((64,), "int32", data=B.data)
+    for i in range(4):
+        C[T.min(T.max(B1[50], 0), 63)] = B1[i * 16 + 1]
+"""
+    check(FlattenBuffer, HEAD + before, HEAD + after, *RUNS)
+    check(FlattenBuffer, HEAD + after, None, *RUNS)
