@@ -77,7 +77,7 @@ test-onnx: $(VENV)/.installed-test
 	$(BIN)/python tools/onnx_backend.py --jobs 2 --export --at-least 1900
 
 # The homes of the tests of what defines the language (`[tool.coverage.run]` in pyproject.toml).
-DEFINING := $(addprefix tests/,analysis core interpreter language prim transform)
+DEFINING := $(addprefix tests/,analysis core interpreter language optimize prim transform)
 TORCH := tests/frontend/torch $(wildcard tests/backend/test_torch*.py)
 
 coverage: $(VENV)/.installed-test

@@ -47,8 +47,9 @@ def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> PrimExpr:
 
 def fused(dtype: DataType, a: float, b: float, c: float) -> float:
     """The value of a * b + c, rounded once to float32 or float64."""
-    plain = float(np.float64(a) * np.float64(b) + np.float64(c))
-    product = float(np.float64(a) * np.float64(b))
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = float(np.float64(a) * np.float64(b))
+        plain = float(np.float64(product) + np.float64(c))
     exact = np.isfinite(a) and np.isfinite(b) and np.isfinite(c)
     if not exact:
         return plain
