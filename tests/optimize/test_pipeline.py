@@ -150,9 +150,8 @@ def test_every_step_makes_true_what_it_promises(index):
 
 
 def test_every_pass_of_ours_promises_something():
-    passes = [
-        make for name in relax.transform.__all__ if hasattr(make := getattr(relax.transform, name), "__signature__")
-    ]
+    rooms = (relax.transform, relax.optimize)
+    passes = [make for room in rooms for name in room.__all__ if hasattr(make := getattr(room, name), "__signature__")]
     assert len(passes) > 15
     for make in passes:
         arguments = [{} for parameter in make.__signature__.parameters.values() if parameter.default is parameter.empty]

@@ -33,7 +33,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import relax
-from relax import transform
+from relax import optimize, transform
 from relax.analysis import assert_well_formed
 from relax.info.mapping import bound_in
 from relax.interpreter import Interpreter, matching
@@ -152,8 +152,13 @@ def agrees(text: str, cases: Sequence[Case], exact: bool = True, modes: Sequence
             compare(mode, expected, [harness.run(main, case) for case in cases], how, cases)
 
 
+def _maker(name: str) -> Callable[[], Pass]:
+    """The maker of a pass of relax.transform or relax.optimize."""
+    return getattr(transform, name) if hasattr(transform, name) else getattr(optimize, name)
+
+
 GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
-    name: getattr(transform, name)
+    name: _maker(name)
     for name in (
         "Normalize",
         "NormalizeGlobalVar",
@@ -207,7 +212,7 @@ GRAPH_PASSES["ConvertLayout"] = lambda: transform.ConvertLayout(
 """Passes from program to program, in no particular order."""
 
 LOWERING: dict[str, Callable[[], Pass]] = {
-    name: getattr(transform, name)
+    name: _maker(name)
     for name in (
         "LegalizeOps",
         "AnnotateTIROpPattern",

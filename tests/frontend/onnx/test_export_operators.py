@@ -37,6 +37,7 @@ REFUSED = {
     "nn.conv2d_transpose": "a transposed convolution of int32",
     "squeeze": "output .* of unknown rank",  # it has the rank that its sizes, if 1, leave
     "reinterpret": "of another width",
+    "nn.(conv|.*_pool).*": r"a packed layout \(NC.*\d[a-z]\)",
     "vision.col2im": "images assembled from blocks of (int32|bool)",
 }
 """Forms of operators that are refused: what ONNX cannot say."""

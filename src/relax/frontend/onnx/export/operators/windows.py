@@ -28,6 +28,12 @@ def in_layout(x: Tensor, layout: str, letters: str) -> Tensor:
     return result
 
 
+def _require_plain(g: Graph, operator: Any) -> None:
+    """Refuse packed layouts: ONNX has one layout for each operator, and transposes have no inner parts."""
+    if operator.is_packed:
+        g.refuse(f"a packed layout ({', '.join(operator.operand_layouts)})", "compute in plain layouts, such as NCHW")
+
+
 def _windows(operator: Any) -> dict[str, Any]:
     """Attributes that convolutions and pools share."""
     pads = [low for low, _ in operator.pads] + [high for _, high in operator.pads]
@@ -50,6 +56,7 @@ def transposed_convolution(g: Graph, operator: Any, data: Tensor, weight: Tensor
 
 
 def _convolved(g: Graph, operator: Any, data: Tensor, weight: Tensor, op_type: str, kernel: str) -> Tensor:
+    _require_plain(g, operator)
     x = in_layout(data, operator.data_layout, operator.letters)
     w = in_layout(weight, operator.kernel_layout, kernel + operator.spatial)
     attributes = {**_windows(operator), "group": operator.groups}
@@ -117,6 +124,7 @@ def _names(kind: str, suffix: str = "") -> list[str]:
 
 @writer(*_names("max_pool"))
 def max_pool(g: Graph, operator: Any, data: Tensor) -> Tensor:
+    _require_plain(g, operator)
     x = in_layout(data, operator.layout, operator.letters)
     attributes = _pooling(operator)
     wide = (
@@ -165,6 +173,7 @@ def max_pool_with_indices(g: Graph, operator: Any, data: Tensor) -> list[Tensor]
 
 @writer(*_names("avg_pool"))
 def avg_pool(g: Graph, operator: Any, data: Tensor) -> Tensor:
+    _require_plain(g, operator)
     x = in_layout(data, operator.layout, operator.letters)
     attributes = _pooling(operator)
     include = int(operator.count_include_pad)
@@ -174,6 +183,7 @@ def avg_pool(g: Graph, operator: Any, data: Tensor) -> Tensor:
 
 @writer(*_names("lp_pool"))
 def lp_pool(g: Graph, operator: Any, data: Tensor) -> Tensor:
+    _require_plain(g, operator)
     x = in_layout(data, operator.layout, operator.letters)
     attributes = _pooling(operator)
     out = g.run("LpPool", x, rank=data.ndim, p=operator.p, **attributes)
@@ -182,6 +192,7 @@ def lp_pool(g: Graph, operator: Any, data: Tensor) -> Tensor:
 
 @writer(*_names("adaptive_avg_pool"))
 def adaptive_avg_pool(g: Graph, operator: Any, data: Tensor) -> Tensor:
+    _require_plain(g, operator)
     x = data.wide()
     for letter, count in zip(operator.spatial, operator.output_size or (), strict=operator.output_size is not None):
         x = _adapted(g, x, data, operator.layout.index(letter), count)
