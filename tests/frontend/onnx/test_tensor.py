@@ -113,6 +113,10 @@ def test_new_shapes(agrees):
     )
 
 
+def test_flattening_a_scalar(agrees):
+    agrees("agraph (float x) => (float[1, 1] y) { y = Flatten<axis = 0>(x) }", np.array(2.5, "float32"))
+
+
 def test_expanding_to_sizes_of_another_tensor(agrees):
     """Either of two sizes may turn out to be 1."""
     agrees(
@@ -200,6 +204,9 @@ def test_bits_of_another_dtype():
         ("y = Squeeze(x, pair)", "E6003", "axis 5 is out of range for a tensor of 2 dimensions"),
         ("y = Reshape(x, minus)", "E6003", "more than one size is -1"),
         ("y = DepthToSpace<blocksize = 2>(x)", "E6003", "expected 4 dimensions, found 2"),
+        ("s = Size(x)\n y = Flatten(s)", "E6003", "axis 1 is out of range for a tensor of 0 dimensions"),
+        ("s = ReduceSum<keepdims = 0>(x)\n y = Flatten(s)", "E6003", "axis 1 is out of range for a tensor of 0 dimensions"),
+        ("s = Size(x)\n y = Flatten<axis = -1>(s)", "E6003", "axis -1 is out of range for a tensor of 0 dimensions"),
         ("y = Trilu(x, pair)", "E6003", "k must have one element, found 2"),
     ],
 )  # fmt: skip

@@ -422,6 +422,8 @@ def _reshape(x: Operands) -> Array:
 def _flatten(x: Operands) -> Array:
     axis = x.attributes.get("axis", 1)
     data = x[0]
+    if not -data.ndim <= axis <= data.ndim:
+        raise NotKnownError
     return data.reshape(int(np.prod(data.shape[:axis], dtype=np.int64)), -1)
 
 

@@ -81,7 +81,7 @@ def _left_over(g: Emitter, dims: Dims, sizes: Sequence[PrimExpr], index: int) ->
 @converter("Flatten")
 def flatten(g: Emitter, data: Tensor, *, axis: int = 1) -> Tensor:
     dims = g.dims(data)
-    split_axis = axis if axis == len(dims) else g.axis(axis, len(dims)) if dims else 0
+    split_axis = axis if axis == len(dims) else g.axis(axis, len(dims))
     return op.reshape(data, ShapeExpr([product(dims[:split_axis]), product(dims[split_axis:])]))
 
 
