@@ -2,14 +2,17 @@
 
     python tools/fuzz.py --seconds 1800 --seed 7 --jobs 2 --property agrees --out found/
 
-Each program is checked for the properties of `differential.properties`; every third time, some PrimFuncs are made instead
-and compared with an evaluator in exact numbers (`differential.tir_properties`, `--property tir_agrees`); every fifth time, some are
-scheduled at random (`differential.schedule_properties`, `--property schedules_agree`); every seventh time, Relay programs
-are made (`differential.relay_properties`, `--property relay_agrees`); every eleventh time, a program of one heavy operator is
-built by default, at sizes around those of tiles (`differential.kernel_properties`, `--property kernels_agree`); now and then, mutated ONNX models are imported (`differential.mutate_onnx`, `--property onnx_refuses`). The first failure is reduced to a small program,
+Each program is checked for the properties of `differential.properties`; every third time, some PrimFuncs are made
+instead and compared with an evaluator in exact numbers (`differential.tir_properties`, `--property tir_agrees`);
+every fifth time, some are scheduled at random (`differential.schedule_properties`, `--property schedules_agree`);
+every seventh time, Relay programs are made (`differential.relay_properties`, `--property relay_agrees`); every
+eleventh time, a program of one heavy operator is built by default, at sizes around those of tiles
+(`differential.kernel_properties`, `--property kernels_agree`); now and then, mutated ONNX models are imported
+(`differential.mutate_onnx`, `--property onnx_refuses`), and ONNX models with branches are compared with ONNX Runtime
+(`differential.onnx_branches`, `--property onnx_branches_agree`). The first failure is reduced to a small program,
 printed as a ready test and, with --out, written to a file; the exit status is then 1. It is 1 too if at the end a
-construct or an operator that the generator knows has not occurred (given enough programs for all of them to).
-The same seed makes the same programs.
+construct or an operator that the generator knows has not occurred (given enough programs for all of them to). The
+same seed makes the same programs.
 """
 
 from __future__ import annotations
@@ -103,6 +106,11 @@ ONNX = "onnx_refuses"
 ONNX_SHARE, ONNX_TOGETHER = 40, 20
 """One time in so many models are mutated; and so many."""
 
+BRANCHES = "onnx_branches_agree"
+"""The property of ONNX models with branches of several ranks."""
+BRANCHES_SHARE, BRANCHES_TOGETHER = 40, 4
+"""One time in so many models with branches are made; and so many."""
+
 
 def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str], list[dict[str, Any]]]:
     """Make one program and check it: the features it has, and the failures. In its turn, some PrimFuncs."""
@@ -111,6 +119,8 @@ def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str],
 
     if names == [ONNX] or (index % ONNX_SHARE == 1 and (names is None or ONNX in names)):
         return check_onnx(seed)
+    if names == [BRANCHES] or (index % BRANCHES_SHARE == 21 and (names is None or BRANCHES in names)):
+        return check_branches(seed)
     if names == [RELAY] or (index % RELAY_SHARE == 4 and (names is None or RELAY in names)):
         return check_relay(seed)
     if names == [KERNELS] or (index % KERNELS_SHARE == 7 and (names is None or KERNELS in names)):
@@ -145,6 +155,18 @@ def check_onnx(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
             text = traceback.format_exc()
             kind = text.splitlines()[-1][:60]
             return Counter(), [{"seed": name, "property": ONNX, "kind": kind, "message": text, "options": {}}]
+    return Counter(), []
+
+
+def check_branches(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
+    """Compare some ONNX models with branches of several ranks with ONNX Runtime."""
+    from differential.onnx_branches import check as check_model
+
+    for number in range(BRANCHES_TOGETHER):
+        name = f"{seed}:{number}"
+        failure = failure_of(lambda seed, _: check_model(seed), name, [])
+        if failure is not None:
+            return Counter(), [{"seed": name, "property": BRANCHES, **failure}]
     return Counter(), []
 
 
@@ -380,7 +402,7 @@ def report_features(features: Counter[str], programs: int, names: list[str] | No
         known |= {f"relay:{feature}" for feature in relay_programs.FEATURES}
     if names is None or KERNELS in names:
         known |= set(kernel_programs.FEATURES)
-    if names not in ([TIR], [ONNX], [SCHEDULES], [RELAY], [KERNELS]):
+    if names not in ([TIR], [ONNX], [BRANCHES], [SCHEDULES], [RELAY], [KERNELS]):
         known |= all_features()
         known |= {"R." + name.removeprefix("relax.") for name in Op.list_op_names() if name.startswith("relax.")}
         known -= OPERATORS_OF_THE_MACHINE
@@ -400,7 +422,7 @@ def report_features(features: Counter[str], programs: int, names: list[str] | No
 def report_failure(failure: dict[str, Any], options: argparse.Namespace, number: int) -> None:
     """Reduce a failure and show it as a test."""
     print(f"\n{failure['property']} fails for the program of seed {failure['seed']!r}:\n{failure['message'][:3000]}")
-    if failure["property"] in ("generator", ONNX, RELAY):  # those have no program that could be reduced
+    if failure["property"] in ("generator", ONNX, BRANCHES, RELAY):  # those have no program that could be reduced
         return
     try:
         text = reduced(failure, options.reduce_seconds)
