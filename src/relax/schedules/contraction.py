@@ -6,8 +6,8 @@ reduction variable indexes A and B. The operand that holds the last index of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..ir import DataType
 from ..prim import Add, Cast, IntImm, Mul, PrimExpr, SizeVar, Var, const, is_const, simplify
@@ -37,6 +37,8 @@ class Contraction:
     sum_dtype: DataType
     total: Var | None = None
     """Variable in the value of `out` that stands for the sum; None if the sum is the result."""
+    computed: Mapping[Buffer, PrimExpr] = field(default_factory=dict[Buffer, PrimExpr])
+    """Values of operands that no memory holds, by the buffers that stand for them in `lhs` and `rhs`."""
 
 
 def rewritten_nests(func: PrimFunc, rewrite: Callable[[Nest], Stmt | None]) -> PrimFunc | None:
@@ -75,6 +77,40 @@ def contraction_of(nest: Nest) -> Contraction | None:
     return _classified(store, start, (a, b), nest.block)
 
 
+def computed_contraction_of(nest: Nest, is_read: Callable[[BufferLoad], bool]) -> Contraction | None:
+    """Return the product of a nest whose operands may be expressions of other buffers' elements, or None.
+
+    An operand of which `is_read` holds is not computed: tiles can read it as memory has it.
+    """
+    block, store, init = nest.block, nest.block.body, nest.block.init
+    if not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
+        return None
+    factors = _factors_of(store)
+    if factors is None or init.buffer is not store.buffer or not _equal(init.indices, store.indices):
+        return None
+    if not plain(store.buffer, init.indices, block):
+        return None
+    units = {v.var: const(0, v.var.dtype) for v in block.iter_vars if v.iter_type == "reduce" and is_const(size_of(v), 1)}
+    computed: dict[Buffer, PrimExpr] = {}
+
+    def operand(factor: PrimExpr) -> BufferLoad:
+        value = simplify(substitute(factor, units)) if units else factor
+        load = value.value if isinstance(value, Cast) else value
+        if isinstance(load, BufferLoad) and is_read(load) and plain(load.buffer, load.indices, block):
+            return load
+        free = set(free_vars(value))
+        used = [v for v in block.iter_vars if v.var in free]
+        buffer = decl_buffer([size_of(v) for v in used], str(value.dtype), "computed")
+        computed[buffer] = value
+        return BufferLoad(buffer, tuple(v.var for v in used))
+
+    a, b = map(operand, factors)
+    if any(load.buffer is store.buffer for factor in factors for load in loads_in(factor)):
+        return None
+    found = _classified(store, init.value, (a, b), block)
+    return None if found is None else replace(found, computed=computed)
+
+
 def sum_of_products(block: Block) -> tuple[BufferStore, PrimExpr, BufferLoad, BufferLoad] | None:
     """Return (store, initial value, factor, factor) of a block that sums products of two elements, or None."""
     store, init = block.body, block.init
@@ -88,6 +124,17 @@ def sum_of_products(block: Block) -> tuple[BufferStore, PrimExpr, BufferLoad, Bu
 
 def _factors(store: BufferStore) -> tuple[BufferLoad, BufferLoad] | None:
     """Return both factors of ``C[...] = C[...] + A[...] * B[...]``, without casts to the sum's dtype."""
+    factors = _factors_of(store)
+    if factors is None:
+        return None
+    first, second = (part.value if isinstance(part, Cast) else part for part in factors)
+    if not isinstance(first, BufferLoad) or not isinstance(second, BufferLoad):
+        return None
+    return None if store.buffer in {first.buffer, second.buffer} else (first, second)
+
+
+def _factors_of(store: BufferStore) -> tuple[PrimExpr, PrimExpr] | None:
+    """Return both factors of ``C[...] = C[...] + a * b``."""
     match store.value:
         case Add(BufferLoad() as sum_, Mul(a, b)):
             pass
@@ -95,12 +142,7 @@ def _factors(store: BufferStore) -> tuple[BufferLoad, BufferLoad] | None:
             pass
         case _:
             return None
-    if sum_.buffer is not store.buffer or not _equal(sum_.indices, store.indices):
-        return None
-    first, second = (part.value if isinstance(part, Cast) else part for part in (a, b))
-    if not isinstance(first, BufferLoad) or not isinstance(second, BufferLoad):
-        return None
-    return None if store.buffer in {first.buffer, second.buffer} else (first, second)
+    return (a, b) if sum_.buffer is store.buffer and _equal(sum_.indices, store.indices) else None
 
 
 def _equal(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
@@ -243,6 +285,8 @@ def _merged(product: Contraction, variables: tuple[IterVar, ...], of_rows: bool)
         count = SizeVar("rows" if of_rows else "columns", "int64")
         names, extent = ((count, extent),), count
     merged = IterVar(Range.from_min_extent(const(0, "int64"), extent), Var("row" if of_rows else "column", "int64"))
+    if (product.lhs if of_rows else product.rhs).buffer in product.computed:
+        return None
     merger = IndexMerger(variables, merged)
     operand, out = merger.visit(product.lhs if of_rows else product.rhs), merger.visit(product.out)
     rest = {id(var) for part in (operand, out) for var in free_vars(part)}
@@ -297,6 +341,6 @@ class IndexMerger(StmtExprMutator):
 
 
 __all__ = [
-    "Contraction", "IndexMerger", "Nest", "contraction_of", "plain", "rewritten_nests", "size_of", "sum_of_products",
+    "Contraction", "IndexMerger", "Nest", "computed_contraction_of", "contraction_of", "plain", "rewritten_nests", "size_of", "sum_of_products",
     "with_finish", "with_merged_axes", "with_root",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ After    y = R.call_tir(cls.matmul, (x, R.const(Q), R.const(S)), …)       # Q:
 A product with few rows takes as long as memory takes to deliver its weights, of which bytes have a quarter and four
 bits an eighth. Q holds the integers without their zero points, as int4 where that has all of them, else as int8; S has
 a row for each group of the depth whose scales are equal. Each weight is rounded as `dequantize` rounds it, and each sum
-is one of a float32 product. `relax.schedules.cpu.products.scaled_product` has the loops.
+is one of a float32 product. `relax.schedules.cpu.products.computed_product` has the loops.
 
 Declines: products of data in other dtypes; weights that are not known, no matrix, or do not fit int8 without their zero
 point; and weights of which FoldConstant makes floats, because they are few.

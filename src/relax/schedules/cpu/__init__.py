@@ -20,10 +20,10 @@ from .convolutions.pointwise.pointwise import Pointwise
 from .convolutions.pooling import Pooling
 from .convolutions.winograd.winograd import Winograd
 from .nests import Nests
+from .products.computed_product import ComputedProduct
 from .products.dot_product import DotProduct
 from .products.few_rows import StreamedProduct
 from .products.product import Product
-from .products.scaled_product import ScaledProduct
 from .products.step_products import StepProducts
 from .products.widened_product import WidenedProduct
 from .rows.plain_sums import PlainSums
@@ -34,7 +34,6 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     DotProduct(),
     StreamedProduct(),
     WidenedProduct(),
-    ScaledProduct(),
     Product(),
     ByRows(),
     BytePixels(),
@@ -48,6 +47,7 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Pointwise(),
     Blocked(),
     Convolution(),
+    ComputedProduct(),
     Pooling(),
     Nests(),
     Scans(),
@@ -61,7 +61,7 @@ PLAIN_RULES: Final[tuple[ScheduleRule, ...]] = (PlainSums(),)
 
 __all__ = [
     "PLAIN_RULES", "RULES", "Blocked", "ByRows", "BytePixels", "Convolution", "Depthwise", "DotConvolution",
-    "DotProduct", "FewChannels", "Nests", "PlainSums", "Pointwise", "Pooling", "Product", "ScaledProduct", "Scans",
+    "DotProduct", "FewChannels", "Nests", "PlainSums", "Pointwise", "Pooling", "Product", "Scans",
     "StepProducts", "StreamedAttention", "StreamedProduct", "WidenedProduct", "Winograd", "WordBlocked", "WordColumns",
     "WordPixels",
 ]  # fmt: skip

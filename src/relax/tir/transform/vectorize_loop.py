@@ -95,6 +95,21 @@ def vectorize_loop(func: PrimFunc) -> PrimFunc:
     return func.replace(body=_Loops(_Surroundings(limits)).visit(func.body))
 
 
+def in_lanes(
+    value: PrimExpr, var: Var, start: PrimExpr, lanes: int, known: Mapping[PrimExpr, PrimExpr], mask: PrimExpr | None
+) -> PrimExpr | None:
+    """Return the vector of an expression's values for `var` from `start` on; None if it has no vector form.
+
+    `known` has vectors that stand for parts of the expression. Other loads read only the lanes of `mask`, if there is one.
+    """
+    vectorizer = _Vectorizer(_Surroundings([]), var, start, lanes, {}, strict=True)
+    vectorizer.mask, vectorizer.done = mask, dict(known)
+    try:
+        return vectorizer.widen(vectorizer.expr(value), lanes)
+    except _NoVectorFormError:
+        return None
+
+
 class _Surroundings:
     """The conditions that hold at the current statement."""
 

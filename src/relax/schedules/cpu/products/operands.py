@@ -41,7 +41,7 @@ def is_large_sum(store: BufferStore, start: PrimExpr, factors: Sequence[BufferLo
     if wide == "int32":
         fits = all(f.dtype.is_integer and f.dtype.bits + f.dtype.is_uint <= 32 for f in factors)
     else:
-        fits = wide in ("float32", "float64") and all(_is_float_up_to(f.dtype, wide) for f in factors)
+        fits = wide in ("float32", "float64") and all(is_float_up_to(f.dtype, wide) for f in factors)
     return fits and _is_zero(start) and not _is_small(block)
 
 
@@ -96,7 +96,9 @@ def _is_used(buffer: Buffer, stmts: Sequence[Stmt]) -> bool:
     return any(buffer.data in used for stmt in stmts for used in buffers_used(stmt))
 
 
-def product_of_numbers(nest: Nest) -> Contraction | None:
+def product_of_numbers(
+    nest: Nest, contraction_of: Callable[[Nest], Contraction | None] = contraction_of
+) -> Contraction | None:
     """Return the product of a nest unless it is small; its columns are the last dimension of the result."""
     product = contraction_of(nest)
     if product is None or _is_small(nest.block) or not _is_zero(product.start) or not product.out.indices:
@@ -111,12 +113,12 @@ def float_product_of(nest: Nest) -> Contraction | None:
         return None
     dtypes = (product.lhs.dtype, product.rhs.dtype)
     wide = product.sum_dtype
-    if wide not in ("float32", "float64") or not all(_is_float_up_to(dtype, wide) for dtype in dtypes):
+    if wide not in ("float32", "float64") or not all(is_float_up_to(dtype, wide) for dtype in dtypes):
         return None
     return product
 
 
-def _is_float_up_to(dtype: DataType, wide: DataType) -> bool:
+def is_float_up_to(dtype: DataType, wide: DataType) -> bool:
     """True if `wide` represents every value of `dtype`, so that vectors can be converted without rounding."""
     return dtype == wide or (wide == "float32" and dtype in ("float16", "bfloat16"))
 
@@ -186,6 +188,8 @@ class Operands:
         out = product.out
         self.store = out if product.total is not None else out.replace(value=self.total)
         self.packed: BufferLoad | None = None
+        self.computed = product.computed
+        """Values of operands that no memory holds (see `Contraction.computed`)."""
         self.right_is_contiguous = product.rhs.indices[-1] is self.column
         """True if consecutive columns of the right operand are contiguous."""
 
@@ -395,6 +399,6 @@ class _Viewed(StmtExprMutator):
 
 __all__ = [
     "DeclaredOperands", "Finished", "Matrices", "Operands", "ResultStore", "Results", "Values", "float_product_of",
-    "has_calls", "is_large_float_sum", "is_large_sum", "product_of_numbers", "rewritten_products", "size_of",
-    "tile_view",
+    "has_calls", "is_float_up_to", "is_large_float_sum", "is_large_sum", "product_of_numbers", "rewritten_products",
+    "size_of", "tile_view",
 ]  # fmt: skip

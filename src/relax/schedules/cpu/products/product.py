@@ -40,7 +40,8 @@ from ..tile.division import panels
 from .last_columns import LastColumns, number_of_last
 from .operands import DeclaredOperands, Matrices, rewritten_products
 from .packed_panels import packed_products
-from .product_loops import DepthBlock, ProductWriter
+from .product_loops import ProductWriter
+from .right_operand import BlockInMemory
 from .strassen import Sevens, is_worth_it, panels_by_sevens
 from .strassen_pair import OnePair, is_packed_pair, packing_of_pair
 from .strassen_pair import is_worth_it as pair_is_worth_it
@@ -166,7 +167,7 @@ class _CopiedFirst:
             "greatest", (self.width,), dtype, lambda greatest: scratch(
                 "even", (1,), "int64", lambda even: body(copies, greatest, even))))  # fmt: skip
 
-    def _greatest(self, part: DepthBlock, greatest: Buffer) -> Stmt:
+    def _greatest(self, part: BlockInMemory, greatest: Buffer) -> Stmt:
         """Compute the maximum magnitude of each column of a panel."""
         lanes, dtype = self.tile.lanes, str(greatest.dtype)
 

@@ -31,21 +31,19 @@ The rule `product` decides which products use these loops.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from ....prim import LT, And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
-from ....prim.instructions import prefetch
 from ....prim.intrin import floordiv, floormod
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
 from ....target import Target
-from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, Stmt
-from ....tir.buffer import decl_buffer
+from ....tir import Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Stmt
 from ...build import block, digits, int64, let, loop, named, product_of, scratch, spread, vector_load, vector_store
 from ...contraction import size_of
-from ..tile import RegisterTile, register_tile
+from ..tile import RegisterTile, prefetched, register_tile
 from ..tile.division import (
     FEW_ROWS,
     LOW,
@@ -61,12 +59,19 @@ from ..tile.division import (
     with_panels,
 )
 from ..tile.shares import share_of
-from ..tile.transposes import turned
 from .operands import Matrices, Values, tile_view
-from .product_results import ColumnPanel, ProductResults, each_vector, mask_of
+from .product_results import ColumnPanel, ProductResults, each_vector
+from .right_operand import (
+    BlockInMemory,
+    Copied,
+    DepthBlock,
+    Readers,
+    RightOperand,
+    Share,
+    packed_block,
+    right_operand_of,
+)
 
-QUARTERS: Final = 4
-"""Number of tiles that together prefetch the next block of packed panels, one cache line per step each."""
 ROWS_ASKED: Final = 8
 """Rows prefetched in turn: those of the next tile, rounded up to a power of two."""
 CHUNK: Final = 40
@@ -80,16 +85,6 @@ ROWS_OF_A_GROUP: Final = 24
 def blocks_of_chunk(target: Target, tile: Tile, bits: int) -> int:
     """Row blocks that share a copy of a panel: their accumulators fill a quarter of the L2 cache."""
     return max(target.machine.caches.l2 // 4 // (tile.rows * tile.columns * bits // 8), CHUNK)
-
-
-@dataclass(frozen=True)
-class DepthBlock:
-    """Depth block of a panel: first k, number of k, and the copied columns as (depth, width)."""
-
-    panel: ColumnPanel
-    start: PrimExpr
-    depth: PrimExpr
-    source: Buffer
 
 
 @dataclass(frozen=True)
@@ -107,35 +102,15 @@ class RowsOfPanel:
         return self.tiles * height + (0 if self.tail is None else self.tail)
 
 
-@dataclass(frozen=True)
-class Share:
-    """A tile's part of prefetching packed panels: its number among the tiles that prefetch the next block."""
-
-    number: PrimExpr
-    tiles: PrimExpr
-    """Number of tiles that prefetch; 1 means none does."""
-    low: bool = False
-    """True if there are too few tiles to hide the memory latency."""
-
-    def behind(self, count: PrimExpr | int) -> Share:
-        """Return the share of the tile `count` tiles later."""
-        return replace(self, number=simplify(self.number + count))
-
-
 class ProductWriter:
     """Writes the loops of one product."""
 
-    def __init__(self, operands: Matrices, target: Target) -> None:
+    def __init__(self, operands: Matrices, target: Target, right: RightOperand | None = None) -> None:
+        """`right` is the right operand as tiles read it; by default as memory holds it."""
         bits = operands.total.dtype.bits
         self.operands, self.tile, self.cores = operands, tile_for(target, bits), target.num_cores
         tile = self.tile
-        caches = target.machine.caches
-        self.cache = caches.l2 * 3 // 8
-        """Bytes of rows that stay in cache while all panels iterate over them."""
-        if operands.packed is None:
-            self.cache = max(self.cache, caches.l3 // 4)
         self.dtype = str(operands.total.dtype)
-        self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
         self.few = isinstance(self.rows, IntImm) and self.rows.value < FEW_ROWS
         self.left = self._left()
@@ -144,24 +119,19 @@ class ProductWriter:
         """Number of full-height row blocks, which are divided into groups."""
         self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
         """True if no vector extends past the last column."""
-        is_packed = operands.packed is not None
-        self.block = even_block(self.depth, depth_of_block(target, tile, bits, self._has_deep_blocks()))
-        self.chunk = CHUNK if is_packed else blocks_of_chunk(target, tile, bits)
-        """Row blocks whose accumulators are in memory at a time."""
         columns = self.columns.value if isinstance(self.columns, IntImm) else 0
         self.widest = panels(columns, tile)[0].size if columns else tile.vectors
         """Vectors of the widest panels."""
-        right = operands.right
-        self.is_panel = (
-            columns == self.widest * tile.lanes
-            and operands.packed is None
-            and right.dtype == operands.total.dtype
-            and len(right.indices) >= 2
-            and right.indices[-1] is operands.column
-            and right.indices[-2] is operands.k
-            and is_const(right.buffer.shape[-1], columns)
-        )
-        """True if the right operand is laid out like a single panel and need not be copied."""
+        self.right = right_operand_of(operands, tile, self.widest) if right is None else right
+        caches = target.machine.caches
+        self.cache = caches.l2 * 3 // 8
+        """Bytes of rows that stay in cache while all panels iterate over them."""
+        if not self.right.is_packed:
+            self.cache = max(self.cache, caches.l3 // 4)
+        is_deep = not self.right.stays_in_l1 and (self.right.is_packed or not self.few)
+        self.block = even_block(self.depth, depth_of_block(target, tile, bits, is_deep))
+        self.chunk = CHUNK if self.right.is_packed else blocks_of_chunk(target, tile, bits)
+        """Row blocks whose accumulators are in memory at a time."""
         self.is_one_block = isinstance(self.depth, IntImm) and self.depth.value <= self.block
         """True if the depth is statically one block."""
         self.results = ProductResults(operands, target, self.is_one_block)
@@ -180,8 +150,7 @@ class ProductWriter:
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
             count = simplify(count - done)
             others = product_of([*batch, count])
-            is_copied = self.operands.packed is None and not self.is_panel
-            least = ROWS_OF_A_COPY if is_copied else ROWS_OF_A_GROUP
+            least = ROWS_OF_A_COPY if self.right.is_copied else ROWS_OF_A_GROUP
             number = groups(self.whole, others, least // self.tile.rows, self.cores, self._most_blocks(least))
             return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
 
@@ -193,10 +162,6 @@ class ProductWriter:
             return loop("task", product_of(sizes), task, ForKind.PARALLEL)
 
         return with_panels(self.columns, self.tile, counted)
-
-    def _has_deep_blocks(self) -> bool:
-        """True if blocks are read from the L2 cache (see `depth_of_block`)."""
-        return self.operands.packed is not None or not self.few
 
     def _most_blocks(self, least: int) -> PrimExpr:
         """Row blocks that stay in cache, beside a panel, while all panels iterate over them.
@@ -312,91 +277,34 @@ class ProductWriter:
                 panel, rows, ko * self.block, depth)))  # fmt: skip
 
     def _block(self, panel: ColumnPanel, rows: RowsOfPanel, start: PrimExpr, depth: PrimExpr) -> Stmt:
-        """Iterate all rows over one depth block, whose columns are copied first unless they are laid out as a panel."""
-        width = panel.vectors * self.tile.lanes
-        if self.operands.packed is not None:
-            view = self._packed_block(self.operands.packed, panel, start, depth)
-            return DeclBuffer(view, self._tiles(DepthBlock(panel, start, depth, view), rows))
+        """Iterate all rows over one depth block."""
+        most = min(self.depth.value if isinstance(self.depth, IntImm) else self.block, self.block)
+        return self.right.block(panel, start, depth, most, self._readers(rows))
 
-        if self.is_panel:
-            at = {**panel.values, self.operands.k: start, self.operands.column: panel.start}
-            sizes = ((self.operands.k, depth), (self.operands.column, int64(width)))
-            view = tile_view(self.operands.right, at, sizes)
-            return DeclBuffer(view, self._tiles(DepthBlock(panel, start, depth, view), rows))
+    def _readers(self, rows: RowsOfPanel) -> Readers:
+        tiles = partial(self._tiles, rows=rows)
+        if self.few and isinstance(self.rows, IntImm):
+            return Readers(tiles, tiles, const(self.rows.value <= LOW, "bool"))
+        if rows.tail is None or (isinstance(rows.tiles, IntImm) and rows.tiles.value):
+            return Readers(tiles, tiles, const(False, "bool"))
+        return Readers(tiles, partial(self._tail, rows=rows, tail=rows.tail), rows.tiles <= 0)
 
-        def copied(buffer: Buffer) -> Stmt:
-            part = DepthBlock(panel, start, depth, buffer)
-            return block([self._pack(part), self._tiles(part, rows)])
-
-        most = self.depth.value if isinstance(self.depth, IntImm) else self.block
-        return scratch("panel", (min(most, self.block), width), self.dtype, copied)
-
-    def _packed_block(self, packed: BufferLoad, panel: ColumnPanel, start: PrimExpr, depth: PrimExpr) -> Buffer:
-        """View of a depth block of a packed panel."""
-        column, width = self.operands.column, int64(panel.vectors * self.tile.lanes)
-        at = {**panel.values, column: simplify(panel.start * self.depth + start * width)}
-        view = tile_view(packed, at, ((column, depth * width),))
-        return decl_buffer((depth, width), str(view.dtype), "panel", data=view.data, elem_offset=view.elem_offset)
-
-    def copied_panels(self, packed: BufferLoad, behind: Callable[[DepthBlock], Stmt]) -> Stmt:
+    def copied_panels(self, packed: BufferLoad, behind: Callable[[BlockInMemory], Stmt]) -> Stmt:
         """Copy all panels of a matrix into `packed`; `behind` returns a statement to run after each copy."""
 
+        copies = Copied(self.operands, self.tile)
+
         def copied(panel: ColumnPanel) -> Stmt:
-            view = self._packed_block(packed, panel, int64(0), self.depth)
-            part = DepthBlock(panel, int64(0), self.depth, view)
-            return DeclBuffer(view, block([self._pack(part), behind(part)]))
+            view = packed_block(self.operands, packed, panel, int64(0), self.depth, copies.width(panel))
+            part = BlockInMemory(panel, int64(0), self.depth, view)
+            return DeclBuffer(view, block([copies.copy(part), behind(part)]))
 
+        return self.each_panel(copied)
+
+    def each_panel(self, body: Callable[[ColumnPanel], Stmt]) -> Stmt:
+        """Return a parallel loop over all panels of a matrix."""
         return with_panels(self.columns, self.tile, lambda segments, count: loop(
-            "jo", count, lambda jo: self._panel_of({}, segments, jo, copied), ForKind.PARALLEL))  # fmt: skip
-
-    def _pack(self, part: DepthBlock) -> Stmt:
-        """Copy a depth block of a panel, padded with zero columns."""
-        panel, operands, lanes = part.panel, self.operands, self.tile.lanes
-        width = int64(panel.vectors * lanes)
-        at = {**panel.values, operands.k: part.start, operands.column: panel.start}
-        inside = width if panel.inside is None else panel.inside
-        view = tile_view(operands.right, at, ((operands.k, part.depth), (operands.column, inside)))
-
-        def vectors(k: Var) -> Stmt:
-            return each_vector(panel, lanes, lambda c: vector_store(part.source, (k, c), vector_load(
-                view, (k, c), lanes, mask_of(panel, c, lanes)).astype(self.vector)))  # fmt: skip
-
-        def column(c: Var) -> Stmt:
-            """Copy one column, which is contiguous along the depth."""
-            copy = loop("k", part.depth, lambda k: BufferStore(
-                part.source, BufferLoad(view, (k, c)).astype(self.dtype), (k, c)))  # fmt: skip
-            if panel.inside is None:
-                return copy
-            zero = const(0, self.dtype)
-            rest = loop("k", part.depth, lambda k: BufferStore(part.source, zero, (k, c)))
-            return IfThenElse(c < panel.inside, copy, rest)
-
-        if operands.right.indices[-1] is operands.column:
-            return DeclBuffer(view, loop("k", part.depth, vectors))
-        if operands.right.indices[-1] is operands.k:
-            return self._turned(part, at, inside)
-        return DeclBuffer(view, loop("c", width, column))
-
-    def _turned(self, part: DepthBlock, at: Values, inside: PrimExpr) -> Stmt:
-        """Copy a depth block of a right operand contiguous along the depth, by register transposes; pad with zero
-        columns.
-        """
-        operands, panel = self.operands, part.panel
-        view = tile_view(operands.right, at, ((operands.column, inside), (operands.k, part.depth)))
-
-        def wide(value: PrimExpr) -> PrimExpr:
-            return value.astype(str(operands.total.dtype.with_lanes(value.dtype.lanes)))
-
-        copy = turned(view, part.source, inside, part.depth, self.tile.lanes, wide)
-        if panel.inside is None:
-            return DeclBuffer(view, copy)
-        zero = spread(const(0, self.dtype), self.tile.lanes)
-        cleared = loop(
-            "k",
-            part.depth,
-            lambda k: each_vector(panel, self.tile.lanes, lambda c: vector_store(part.source, (k, c), zero)),
-        )
-        return DeclBuffer(view, block([cleared, copy]))
+            "jo", count, lambda jo: self._panel_of({}, segments, jo, body), ForKind.PARALLEL))  # fmt: skip
 
     # ------------------------------------------------------------------ tiles
 
@@ -416,7 +324,7 @@ class ProductWriter:
         """Compute the tiles of some rows."""
         height = self.tile.rows
         if isinstance(self.rows, IntImm) and self.few:
-            low = self.operands.packed is not None and self.rows.value < STREAMED_ROWS
+            low = self.right.is_packed and self.rows.value < STREAMED_ROWS
             segments = blocks(self.rows.value, self.tile)
             share = Share(int64(0), int64(sum(s.number for s in segments)), low)
             parts: list[Stmt] = []
@@ -467,10 +375,10 @@ class ProductWriter:
 
         def sums(tile: RegisterTile) -> Stmt:
             def step(k: PrimExpr) -> Stmt:
-                asked = self._asked(part, left, height, k, share)
+                asked = self._asked(part, left, k, share)
                 if rows.sums is None:
                     asked += self.results.asked(result, part.panel, height, k)
-                added = tile.step(lambda p: BufferLoad(left, (p, k)).astype(self.dtype), self._vectors(part, k))
+                added = tile.step(lambda p: BufferLoad(left, (p, k)).astype(self.dtype), self.right.vectors(part, k))
                 return block([*asked, added])
 
             kept = rows.sums
@@ -489,46 +397,22 @@ class ProductWriter:
             lanes,
             sums,
             sums=self.dtype,
-            has_numbered_columns=self._has_numbered_columns(part),
+            has_numbered_columns=self.right.has_numbered_columns(part),
         )
         return stmt if rows.sums is not None else result.declared(stmt)
 
-    def _asked(self, part: DepthBlock, left: Buffer, height: int, k: PrimExpr, share: Share) -> list[Stmt]:
-        """Prefetches of one step of a tile: a cache line of its quarter of the next block, and of the quarter two
-        further on.
+    def _asked(self, part: DepthBlock, left: Buffer, k: PrimExpr, share: Share) -> list[Stmt]:
+        """Prefetches of one step of a tile: of the right operand or, if its blocks are copied, of the left one.
 
-        Four tiles cover all lines without the second prefetch. A single tile prefetches nothing: its reads are
-        sequential, which hardware prefetching covers, and software prefetches slowed products of one or two rows by
-        weights in L3 by a fifth. If panels are copied, a tile prefetches all rows of the next tile, which may be in L3,
-        over a few steps.
+        A tile then prefetches all rows of the next tile, which may be in L3, over a few steps.
         """
-        source, number, tiles = part.source, share.number, share.tiles
-        if self.operands.packed is None:
-            if self.few or share.low or self.operands.left.indices[-1] is not self.operands.k:
-                return []
-            row = int64(self.tile.rows) + floormod(k, ROWS_ASKED)
-            return [Evaluate(prefetch(BufferLoad(left, (row, k))))]
-        if is_const(tiles, 1):
+        if self.right.is_packed:
+            return self.right.asked(part, k, share)
+        if self.few or share.low or self.operands.left.indices[-1] is not self.operands.k:
             return []
-        quarter, other = floormod(number, QUARTERS), floormod(number + 2, QUARTERS)
-        if isinstance(tiles, IntImm):
-            quarters = [quarter] if tiles.value >= QUARTERS else [quarter, other]
-        else:
-            quarters = [quarter, Select(tiles < QUARTERS, other, quarter)]
-        rows = [part.depth + floordiv(part.depth, QUARTERS) * each for each in quarters]
-        lines = [BufferLoad(source, (row, k * self.tile.lanes)) for row in rows]
-        return [Evaluate(prefetch(line, locality=2)) for line in lines]
-
-    def _has_numbered_columns(self, part: DepthBlock) -> bool:
-        """True if `_vectors` must know the columns of a block as numbers."""
-        del part
-        return False
-
-    def _vectors(self, part: DepthBlock, k: PrimExpr) -> Callable[[PrimExpr], PrimExpr]:
-        """Return the function from first columns to the vectors of a row of a block, in the dtype of the sums."""
-        return lambda c: vector_load(part.source, (k, c), self.tile.lanes).astype(self.vector)
+        return [prefetched(left, (int64(self.tile.rows) + floormod(k, ROWS_ASKED), k), 3)]
 
 
 __all__ = [
-    "DepthBlock", "ProductWriter", "RowsOfPanel", "Share", "Tile", "tile_for",
+    "ProductWriter", "RowsOfPanel", "Tile", "tile_for",
 ]  # fmt: skip

@@ -1,0 +1,226 @@
+"""Products whose operands are expressions: scaled integers, looked-up numbers, whatever arithmetic makes of arrays.
+
+    for i, j, k in T.grid(M, N, K):                         for task in T.parallel(groups * panels):
+        with T.block("C"):                                      for ko in range(ceildiv(K, 64)):
+            with T.init():                                          few rows:     for k in range(64):
+                C[i, j] = 0                                             b[:] = float32(P[k, :]) * S[k // 32, :]
+            C[i, j] += A[i, k] * (float32(Q[k, j])                      acc[p, :] += A[row + p, k] * b[:]
+                                  * S[k // 32, j])                  other rows:   panel[k, :] = b[:], and the loops of
+                                                                                  `product` over it
+
+The loops are those of `product`; the right operand is evaluated as tiles read it (`computed_operand`), the left one
+into memory before the product. Constants are packed into panels, held as the rule's storages say: integers of 2 and 4
+bits in fields of bytes. With few rows, memory bandwidth is the limit. With more rows, a block of the right operand is
+evaluated once per group of rows. A convolution of single elements (1 × 1) is a product whose rows are its channels.
+
+Not supported: sums that are not of float32 or float64, right operands that are not contiguous along the columns unless
+they are constants or many rows share them, targets without vectors, and cases that `product` rejects.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ....prim import Call, IntImm, PrimExpr, Var, is_const, simplify, substitute
+from ....prim.intrin import is_pure
+from ....target import Target
+from ....tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, PrimFunc, Stmt
+from ....tir.functor import StmtExprVisitor, post_order_visit
+from ....tir.nests import Nest, is_compact, loads_in
+from ....tir.transform.vectorize_loop import in_lanes
+from ...build import block, int64, loop, product_of, scratch, tasks, vector_store
+from ...contraction import Contraction, computed_contraction_of, size_of
+from ...rule import PackedFunction, ScheduleRule
+from ..tile.division import tile_for
+from ..tile.storage import BitFields, Elements, PanelStorage
+from .computed_operand import Computed
+from .held_parts import HeldPacking, HeldPart, held_parts
+from .operands import DeclaredOperands, Operands, is_float_up_to, product_of_numbers, rewritten_products
+from .packed_panels import users_of
+from .product_loops import ProductWriter
+from .product_results import ColumnPanel
+
+STORAGES: Final[tuple[PanelStorage, ...]] = (BitFields(), Elements())
+"""Storages that are tried for each part of an operand, outermost parts first."""
+SHARED: Final = 16
+"""Rows from which on evaluating a block that is not contiguous along the columns pays."""
+
+
+class ComputedProduct(ScheduleRule):
+    """Schedule rule for products of computed operands.
+
+    `storages` say how panels of constants are held; they are tried before those of `STORAGES`.
+    """
+
+    def __init__(self, storages: Sequence[PanelStorage] = ()) -> None:
+        self.storages = (*storages, *STORAGES)
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del tunable
+        return rewritten_products(func, lambda operands: _written(operands, target, {}), computed_product_of)
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """Return the function for packed panels of the constants that computed operands read."""
+        positions = {func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map}
+        waiting = {buffer for buffer in positions if users_of(func, buffer) == 1}
+        buffers, packings = dict(func.buffer_map), dict[int, HeldPacking]()
+
+        def write(operands: Operands) -> Stmt | None:
+            held = held_parts(operands, target, self.storages, waiting)
+            written = _written(operands, target, held)
+            if written is not None:
+                for part in itertools.chain.from_iterable(held.values()):
+                    waiting.discard(part.load.buffer)
+                    packings[positions[part.load.buffer]] = part.packing
+                    buffers[func.params[positions[part.load.buffer]]] = part.buffer
+            return written
+
+        arranged = rewritten_products(func, write, computed_product_of)
+        return PackedFunction(arranged.replace(buffer_map=buffers), packings) if arranged and packings else None
+
+
+# ------------------------------------------------------------------------------------- recognition
+
+
+def computed_product_of(nest: Nest) -> Contraction | None:
+    """Return the product of a nest of which an operand is computed, unless it is small."""
+    store = nest.block.body
+    if not isinstance(store, BufferStore) or store.buffer.dtype not in ("float32", "float64"):
+        return None
+
+    def is_read(load: BufferLoad) -> bool:
+        return is_float_up_to(load.dtype, store.buffer.dtype)
+
+    product = product_of_numbers(nest, lambda nest: computed_contraction_of(nest, is_read))
+    if product is None or not product.computed or not all(map(_is_evaluable, product.computed.values())):
+        return None
+    return product
+
+
+def _is_evaluable(value: PrimExpr) -> bool:
+    """True if an expression reads single elements and calls only functions without effects."""
+    parts: list[bool] = []
+
+    def visit(node: object) -> None:
+        if isinstance(node, Call):
+            parts.append(is_pure(node))
+        elif isinstance(node, BufferLoad):
+            parts.append(node.dtype.lanes == 1 and node.predicate is None)
+
+    post_order_visit(value, visit)
+    return all(parts)
+
+
+def _is_readable(operands: Operands, target: Target, value: PrimExpr, held: Sequence[HeldPart]) -> bool:
+    """True if vectors along the columns of a right operand can be evaluated at a fair price."""
+    tile, column = tile_for(target, operands.total.dtype.bits), operands.column
+    if tile.lanes == 1 or in_lanes(value, column, column, tile.lanes, {}, None) is None:
+        return False
+    in_panels = [part.load for part in held]
+    apart = all(_runs_along(load, column) for load in loads_in(value) if all(load is not other for other in in_panels))
+    return apart or (isinstance(operands.rows, IntImm) and operands.rows.value >= SHARED)
+
+
+def _runs_along(load: BufferLoad, column: Var) -> bool:
+    """True if a load is contiguous along the column, or depends on it only by what other loads return."""
+    *outer, last = load.indices
+    moved = substitute(last, {column: column + 1})
+    is_next = is_compact(load.buffer) and is_const(simplify(moved - last), 1)
+    return not any(_is_direct(index, column) for index in outer) and (is_next or not _is_direct(last, column))
+
+
+def _is_direct(index: PrimExpr, column: Var) -> bool:
+    """True if an index depends on the column other than by what loads return."""
+    return any(part is column for part in _Outside().parts(index))
+
+
+class _Outside(StmtExprVisitor):
+    """Collects the parts of an expression that are outside of loads."""
+
+    def parts(self, expr: PrimExpr) -> list[PrimExpr]:
+        """Return the parts."""
+        self.found: list[PrimExpr] = []
+        self.visit(expr)
+        return self.found
+
+    def visit(self, node: Any) -> None:
+        self.found.append(node)
+        if not isinstance(node, BufferLoad):
+            super().visit(node)
+
+
+# ------------------------------------------------------------------------------------- loops
+
+
+def _written(operands: Operands, target: Target, held: Mapping[Buffer, Sequence[HeldPart]]) -> Stmt | None:
+    """Return the loops of a product, or None if its right operand cannot be read in vectors."""
+    left, right = (operands.computed.get(load.buffer) for load in (operands.left, operands.right))
+    source: Computed | None = None
+    if right is not None:
+        parts = held.get(operands.right.buffer, ())
+        if not _is_readable(operands, target, right, parts):
+            return None
+        source = Computed(operands, tile_for(target, operands.total.dtype.bits), right, parts)
+
+    def product(there: BufferLoad) -> Stmt:
+        return ProductWriter(DeclaredOperands(operands, left=there), target, source).loops(int64(0))
+
+    if left is None:
+        return operands.declared(_if_any(operands, product(operands.left)))
+    parts = held.get(operands.left.buffer, ())
+    evaluated = _in_panels(operands, target, left, parts, product) if parts else _by_rows(operands, left, product)
+    return operands.declared(_if_any(operands, evaluated))
+
+
+def _if_any(operands: Operands, body: Stmt) -> Stmt:
+    """Run the loops only if there are results, where an operand's elements are chosen by numbers that may be wrong."""
+    gathers = any(
+        loads_in(index) for value in operands.computed.values() for load in loads_in(value) for index in load.indices
+    )
+    count = product_of([*(size_of(v) for v in operands.batch), operands.rows, operands.columns])
+    return IfThenElse(count > 0, body) if gathers and not isinstance(count, IntImm) else body
+
+
+def _by_rows(operands: Operands, value: PrimExpr, product: Callable[[BufferLoad], Stmt]) -> Stmt:
+    """Evaluate the left operand row by row, then return the product that reads it."""
+    sizes = {v.var: size_of(v) for v in operands.batch} | {operands.row: operands.rows}
+    axes = [(index, sizes[index]) for index in operands.left.indices if isinstance(index, Var) and index in sizes]
+    k = operands.k
+
+    def body(buffer: Buffer) -> Stmt:
+        def row(parts: list[PrimExpr]) -> Stmt:
+            at = {var: part.astype(str(var.dtype)) for (var, _), part in zip(axes, parts, strict=True)}
+            return loop("k", operands.depth, lambda there: BufferStore(
+                buffer, substitute(value, {**at, k: there.astype(str(k.dtype))}), (*parts, there)),
+                ForKind.VECTORIZED)  # fmt: skip
+
+        rows = tasks("row", [var.name for var, _ in axes], [size for _, size in axes], row)
+        return block([rows, product(BufferLoad(buffer, (*(var for var, _ in axes), k)))])
+
+    shape = [*(simplify(size) for _, size in axes), simplify(operands.depth)]
+    return scratch("evaluated", shape, str(operands.total.dtype), body)
+
+
+def _in_panels(
+    operands: Operands, target: Target, value: PrimExpr, held: Sequence[HeldPart], product: Callable[[BufferLoad], Stmt]
+) -> Stmt:
+    """Evaluate the left operand from packed panels of its rows, then return the product that reads it."""
+    turned = DeclaredOperands(operands)
+    turned.rows, turned.row, turned.columns, turned.column = (
+        operands.columns, operands.column, operands.rows, operands.row,
+    )  # fmt: skip
+    writer = ProductWriter(turned, target)
+    source = Computed(turned, writer.tile, value, held)
+
+    def body(buffer: Buffer) -> Stmt:
+        def evaluated(panel: ColumnPanel) -> Stmt:
+            part = source.part(panel, int64(0), operands.depth)
+            return source.declared(part, loop("k", operands.depth, lambda k: source.stored(
+                part, k, lambda c, vector: vector_store(buffer, (k, simplify(panel.start + c)), vector))))  # fmt: skip
+
+        return block([writer.each_panel(evaluated), product(BufferLoad(buffer, (operands.k, operands.row)))])
+
+    width = sum(held[0].packing.widths)
+    return scratch("evaluated", (operands.depth, width), str(operands.total.dtype), body)
