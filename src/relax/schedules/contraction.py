@@ -90,7 +90,9 @@ def computed_contraction_of(nest: Nest, is_read: Callable[[BufferLoad], bool]) -
         return None
     if not plain(store.buffer, init.indices, block):
         return None
-    units = {v.var: const(0, v.var.dtype) for v in block.iter_vars if v.iter_type == "reduce" and is_const(size_of(v), 1)}
+    units = {
+        v.var: const(0, v.var.dtype) for v in block.iter_vars if v.iter_type == "reduce" and is_const(size_of(v), 1)
+    }
     computed: dict[Buffer, PrimExpr] = {}
 
     def operand(factor: PrimExpr) -> BufferLoad:
@@ -341,6 +343,6 @@ class IndexMerger(StmtExprMutator):
 
 
 __all__ = [
-    "Contraction", "IndexMerger", "Nest", "computed_contraction_of", "contraction_of", "plain", "rewritten_nests", "size_of", "sum_of_products",
-    "with_finish", "with_merged_axes", "with_root",
+    "Contraction", "IndexMerger", "Nest", "computed_contraction_of", "contraction_of", "plain", "rewritten_nests",
+    "size_of", "sum_of_products", "with_finish", "with_merged_axes", "with_root",
 ]  # fmt: skip

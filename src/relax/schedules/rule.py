@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, GlobalVar, IRModule
 from ..target import Target
 from ..tir import PrimFunc, Schedule
+from .space import Space, single_point
 
 IS_SCHEDULED: Final = "tir.is_scheduled"
 """Attribute of functions whose loops are in their final form."""
@@ -27,6 +29,9 @@ IS_SCHEDULED: Final = "tir.is_scheduled"
 
 Packing: TypeAlias = Callable[["np.ndarray[Any, Any]"], "np.ndarray[Any, Any]"]
 """Reorders a constant's elements. Packings are hashable: equal ones let equal constants be packed once."""
+
+
+RuleT = TypeVar("RuleT", bound="ScheduleRule")
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,20 @@ class ScheduleRule:
 
     complements: bool = False
     """True if the rule also applies to functions scheduled by another rule, for the nests it left unchanged."""
+
+    parameters: Any = None
+    """What the rule chooses of its space; its class has the default."""
+
+    def space(self, target: Target) -> Space[Any]:
+        """Return the parameters that the rule may choose for a resolved target; a single point by default."""
+        del target
+        return single_point()
+
+    def at(self: RuleT, parameters: Any) -> RuleT:
+        """Return this rule with other parameters of its space."""
+        rule = copy(self)
+        rule.parameters = parameters
+        return rule
 
     def accepts(self, func: PrimFunc, target: Target | None, constants: Sequence[int] = ()) -> Any:
         """Return what the rule recognises in a function that it takes, else a `Refusal`.

@@ -33,12 +33,14 @@ from ....tir.transform.vectorize_loop import in_lanes
 from ...build import block, int64, loop, product_of, scratch, tasks, vector_store
 from ...contraction import Contraction, computed_contraction_of, size_of
 from ...rule import PackedFunction, ScheduleRule
-from ..tile.division import tile_for
+from ...space import Space
+from ..tile.division import Tile, tile_for
 from ..tile.storage import BitFields, Elements, PanelStorage
 from .computed_operand import Computed
 from .held_parts import HeldPacking, HeldPart, held_parts
 from .operands import DeclaredOperands, Operands, is_float_up_to, product_of_numbers, rewritten_products
 from .packed_panels import users_of
+from .parameters import ProductParameters, space_of_products
 from .product_loops import ProductWriter
 from .product_results import ColumnPanel
 
@@ -54,12 +56,20 @@ class ComputedProduct(ScheduleRule):
     `storages` say how panels of constants are held; they are tried before those of `STORAGES`.
     """
 
+    parameters = ProductParameters()
+
     def __init__(self, storages: Sequence[PanelStorage] = ()) -> None:
         self.storages = (*storages, *STORAGES)
 
+    def space(self, target: Target) -> Space[ProductParameters]:
+        """Return the parameters of the loops of the product."""
+        return space_of_products(target)
+
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
-        return rewritten_products(func, lambda operands: _written(operands, target, {}), computed_product_of)
+        return rewritten_products(
+            func, lambda operands: _written(operands, target, {}, self.parameters), computed_product_of
+        )
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         """Return the function for packed panels of the constants that computed operands read."""
@@ -68,8 +78,8 @@ class ComputedProduct(ScheduleRule):
         buffers, packings = dict(func.buffer_map), dict[int, HeldPacking]()
 
         def write(operands: Operands) -> Stmt | None:
-            held = held_parts(operands, target, self.storages, waiting)
-            written = _written(operands, target, held)
+            held = held_parts(operands, tile_of(operands, target, self.parameters), self.storages, waiting)
+            written = _written(operands, target, held, self.parameters)
             if written is not None:
                 for part in itertools.chain.from_iterable(held.values()):
                     waiting.discard(part.load.buffer)
@@ -113,10 +123,10 @@ def _is_evaluable(value: PrimExpr) -> bool:
     return all(parts)
 
 
-def _is_readable(operands: Operands, target: Target, value: PrimExpr, held: Sequence[HeldPart]) -> bool:
+def _is_readable(operands: Operands, lanes: int, value: PrimExpr, held: Sequence[HeldPart]) -> bool:
     """True if vectors along the columns of a right operand can be evaluated at a fair price."""
-    tile, column = tile_for(target, operands.total.dtype.bits), operands.column
-    if tile.lanes == 1 or in_lanes(value, column, column, tile.lanes, {}, None) is None:
+    column = operands.column
+    if lanes == 1 or in_lanes(value, column, column, lanes, {}, None) is None:
         return False
     in_panels = [part.load for part in held]
     apart = all(_runs_along(load, column) for load in loads_in(value) if all(load is not other for other in in_panels))
@@ -154,23 +164,33 @@ class _Outside(StmtExprVisitor):
 # ------------------------------------------------------------------------------------- loops
 
 
-def _written(operands: Operands, target: Target, held: Mapping[Buffer, Sequence[HeldPart]]) -> Stmt | None:
+def tile_of(operands: Operands, target: Target, parameters: ProductParameters) -> Tile:
+    """Return the tile of a product."""
+    return tile_for(target, operands.total.dtype.bits, parameters.tile)
+
+
+def _written(
+    operands: Operands, target: Target, held: Mapping[Buffer, Sequence[HeldPart]], parameters: ProductParameters
+) -> Stmt | None:
     """Return the loops of a product, or None if its right operand cannot be read in vectors."""
     left, right = (operands.computed.get(load.buffer) for load in (operands.left, operands.right))
     source: Computed | None = None
     if right is not None:
         parts = held.get(operands.right.buffer, ())
-        if not _is_readable(operands, target, right, parts):
+        tile = tile_of(operands, target, parameters)
+        if not _is_readable(operands, tile.lanes, right, parts):
             return None
-        source = Computed(operands, tile_for(target, operands.total.dtype.bits), right, parts)
+        source = Computed(operands, tile, right, parts)
 
     def product(there: BufferLoad) -> Stmt:
-        return ProductWriter(DeclaredOperands(operands, left=there), target, source).loops(int64(0))
+        return ProductWriter(DeclaredOperands(operands, left=there), target, parameters, source).loops(int64(0))
 
     if left is None:
         return operands.declared(_if_any(operands, product(operands.left)))
     parts = held.get(operands.left.buffer, ())
-    evaluated = _in_panels(operands, target, left, parts, product) if parts else _by_rows(operands, left, product)
+    evaluated = (
+        _in_panels(operands, target, parameters, left, parts, product) if parts else _by_rows(operands, left, product)
+    )
     return operands.declared(_if_any(operands, evaluated))
 
 
@@ -204,14 +224,19 @@ def _by_rows(operands: Operands, value: PrimExpr, product: Callable[[BufferLoad]
 
 
 def _in_panels(
-    operands: Operands, target: Target, value: PrimExpr, held: Sequence[HeldPart], product: Callable[[BufferLoad], Stmt]
+    operands: Operands,
+    target: Target,
+    parameters: ProductParameters,
+    value: PrimExpr,
+    held: Sequence[HeldPart],
+    product: Callable[[BufferLoad], Stmt],
 ) -> Stmt:
     """Evaluate the left operand from packed panels of its rows, then return the product that reads it."""
     turned = DeclaredOperands(operands)
     turned.rows, turned.row, turned.columns, turned.column = (
         operands.columns, operands.column, operands.rows, operands.row,
     )  # fmt: skip
-    writer = ProductWriter(turned, target)
+    writer = ProductWriter(turned, target, parameters)
     source = Computed(turned, writer.tile, value, held)
 
     def body(buffer: Buffer) -> Stmt:

@@ -66,9 +66,9 @@ class Panel:
 class WordOperands:
     """Operands of one product as packed groups, and its panels of columns."""
 
-    def __init__(self, operands: Operands, words: Words, target: Target) -> None:
+    def __init__(self, operands: Operands, words: Words, target: Target, shape: tuple[int, int] | None = None) -> None:
         self.operands, self.words, self.cores = operands, words, target.num_cores
-        self.tile: Tile = tile_for(target, WORD)
+        self.tile: Tile = tile_for(target, WORD, shape)
         self.lanes = self.tile.lanes
         self.vector = f"{words.sums}x{self.lanes}" if self.lanes > 1 else words.sums
         self.rows, self.columns = operands.rows, operands.columns

@@ -24,6 +24,7 @@ and cases that `operands` rejects.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -52,13 +53,15 @@ from ...build import (
 )
 from ...contraction import Contraction, size_of
 from ...rule import PackedFunction, ScheduleRule
+from ...space import Space
 from ..tile import RegisterTile, register_tile, row_at
-from ..tile.division import Segment, blocks, groups, with_panels
+from ..tile.division import Segment, blocks, groups, shapes_of_tiles, with_panels
 from ..tile.words import Words, bits_view, words_for
 from .dot_operands import WORD, Panel, WordOperands, WordPanels, with_views
 from .few_rows import MOST_ROWS
 from .operands import Operands, Results, product_of_numbers, rewritten_products, tile_view
 from .packed_panels import PanelPacking, packed_products
+from .parameters import TALLEST
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -68,8 +71,25 @@ LEAST_ROWS: Final = 4
 """Fewest rows for which int8 tile instructions are faster than dot products."""
 
 
+@dataclass(frozen=True)
+class DotParameters:
+    """Numbers that the loops of a dot product may choose."""
+
+    tile: tuple[int, int] | None = None
+    """Rows and vectors of a register tile; None: what is computed from the target's registers."""
+    group: int = ROWS_OF_A_GROUP
+    """Fewest rows of a task."""
+
+
 class DotProduct(ScheduleRule):
     """Schedule rule for products of narrow dtypes."""
+
+    parameters = DotParameters()
+
+    def space(self, target: Target) -> Space[DotParameters]:
+        """Return the shapes of register tiles, and the fewest rows of a task."""
+        tiles = shapes_of_tiles(target, TALLEST)
+        return Space(DotParameters, {"tile": (None, *tiles), "group": (ROWS_OF_A_GROUP, 6, 12, 48, 96, 192)})
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -78,20 +98,20 @@ class DotProduct(ScheduleRule):
             words = _words_of(operands, target)
             if words is None or (words.sums == "float32" and _has_few_rows(operands)):
                 return None
-            return _Writer(operands, words, target).product()
+            return _Writer(operands, words, target, self.parameters).product()
 
         return rewritten_products(func, write, _narrow_product_of)
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         def write(operands: Operands) -> Stmt | None:
             words = _words_of(operands, target)
-            return None if words is None else _Writer(operands, words, target).product()
+            return None if words is None else _Writer(operands, words, target, self.parameters).product()
 
         def panels(operands: Operands, packing: PanelPacking) -> WordPanels | None:
             words = _words_of(operands, target)
             return None if words is None else WordPanels(packing, words)
 
-        return packed_products(func, target, constants, write, _narrow_product_of, panels)
+        return packed_products(func, target, constants, write, _narrow_product_of, panels, self.parameters.tile)
 
 
 def _narrow_product_of(nest: Nest) -> Contraction | None:
@@ -127,6 +147,10 @@ def _has_few_rows(operands: Operands) -> bool:
 class _Writer(WordOperands):
     """Writes the loops of one product."""
 
+    def __init__(self, operands: Operands, words: Words, target: Target, parameters: DotParameters) -> None:
+        super().__init__(operands, words, target, parameters.tile)
+        self.least = parameters.group
+
     # ------------------------------------------------------------------ tasks
 
     def _tasks(self) -> Stmt:
@@ -136,7 +160,7 @@ class _Writer(WordOperands):
         tiles = simplify(ceildiv(self.rows, self.height_of_tile))
 
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
-            least = max(ROWS_OF_A_GROUP // self.height_of_tile, 1)
+            least = max(self.least // self.height_of_tile, 1)
             number = groups(tiles, product_of([*batch, count]), least, self.cores)
             return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
 

@@ -21,6 +21,7 @@ Not supported: more than 8 rows or a dynamic number, non-contiguous columns, and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ....prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
@@ -32,6 +33,7 @@ from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, LetStmt, 
 from ...build import alloc, block, int64, let, loop, spread, tasks, vector_load, vector_store
 from ...contraction import size_of
 from ...rule import ScheduleRule
+from ...space import Space
 from ..tile.division import TASKS_PER_CORE
 from .operands import Operands, Results, Values, rewritten_products, tile_view
 
@@ -43,8 +45,25 @@ LEAST_STRIP: Final = 256
 """Fewest columns of a strip, for long sequential runs, unless the matrix has fewer."""
 
 
+@dataclass(frozen=True)
+class StreamParameters:
+    """Numbers that the loops of a product with few rows may choose."""
+
+    streams: int = STREAMS
+    """Rows of the right operand that are read together."""
+    strip: int | None = None
+    """Columns of a task; None: as many as occupy all cores, up to `STRIP`."""
+
+
 class StreamedProduct(ScheduleRule):
     """Schedule rule for products with few rows."""
+
+    parameters = StreamParameters()
+
+    def space(self, target: Target) -> Space[StreamParameters]:
+        """Return the rows that are read together, and the columns of a task."""
+        del target
+        return Space(StreamParameters, {"streams": (STREAMS, 1, 2, 4, 16), "strip": (None, 128, 256, 512, 1024, 2048)})
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
@@ -54,7 +73,7 @@ class StreamedProduct(ScheduleRule):
             if not isinstance(rows, IntImm) or rows.value > MOST_ROWS or not operands.right_is_contiguous:
                 return None
             lanes = max(target.machine.vector_bits // operands.total.dtype.bits, 1)
-            return _Writer(operands, rows.value, lanes, target.num_cores).tasks()
+            return _Writer(operands, rows.value, lanes, target.num_cores, self.parameters).tasks()
 
         return rewritten_products(func, write)
 
@@ -70,11 +89,12 @@ def strip_of(columns: PrimExpr, cores: int) -> int:
 class _Writer:
     """Writes the loops of one product."""
 
-    def __init__(self, operands: Operands, rows: int, lanes: int, cores: int) -> None:
+    def __init__(self, operands: Operands, rows: int, lanes: int, cores: int, parameters: StreamParameters) -> None:
         self.operands, self.rows, self.lanes = operands, rows, lanes
         self.columns, self.depth = operands.columns, operands.depth
         self.dtype = operands.total.dtype
-        self.strip = strip_of(self.columns, cores)
+        self.streams = parameters.streams
+        self.strip = parameters.strip or strip_of(self.columns, cores)
 
     def tasks(self) -> Stmt:
         """Return the parallel loop over the batch and strips of columns."""
@@ -105,8 +125,8 @@ class _Writer:
         return alloc("sums", (self.rows, self.strip), str(self.dtype), "global", strip)
 
     def _sums(self, sums: Buffer, left: Buffer, right: Buffer, width: Var) -> list[Stmt]:
-        steps = simplify(floordiv(self.depth, STREAMS))
-        rest = simplify(floormod(self.depth, STREAMS))
+        steps = simplify(floordiv(self.depth, self.streams))
+        rest = simplify(floormod(self.depth, self.streams))
         zero = spread(const(0, str(self.dtype)), self.lanes)
 
         def cleared(v: Var) -> Stmt:
@@ -115,9 +135,9 @@ class _Writer:
         parts = [loop("v", -(-self.strip // self.lanes), cleared)]
         if not is_const(steps, 0):
             parts.append(loop("ko", steps, lambda ko: self._add(sums, left, right, width, [
-                ko * STREAMS + u for u in range(STREAMS)])))  # fmt: skip
+                ko * self.streams + u for u in range(self.streams)])))  # fmt: skip
         if not is_const(rest, 0):
-            parts.append(loop("k", rest, lambda k: self._add(sums, left, right, width, [steps * STREAMS + k])))
+            parts.append(loop("k", rest, lambda k: self._add(sums, left, right, width, [steps * self.streams + k])))
         return parts
 
     def _each_vector(self, width: Var, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
@@ -143,8 +163,8 @@ class _Writer:
                     factor = BufferLoad(left, (int64(p), k)).astype(dtype)
                     total = Add(total, Mul(spread(factor, lanes), name))
                 stores.append(vector_store(sums, (p, c), total))
-            asked = [Evaluate(prefetch(BufferLoad(right, (k + STREAMS, c)), locality=2)) for k in depths]
-            result = block([*(asked if lanes > 1 and len(depths) == STREAMS else []), *stores])
+            asked = [Evaluate(prefetch(BufferLoad(right, (k + self.streams, c)), locality=2)) for k in depths]
+            result = block([*(asked if lanes > 1 and len(depths) == self.streams else []), *stores])
             for name, k in reversed(list(zip(names, depths, strict=True))):
                 result = LetStmt(name, vector_load(right, (k, c), lanes).astype(wide), result)
             return result

@@ -19,13 +19,12 @@ import numpy as np
 
 from ....ir import DataType
 from ....prim import IntImm, PrimExpr, Var, free_vars, is_const, simplify
-from ....target import Target
 from ....tir import Buffer, BufferLoad
 from ....tir.buffer import decl_buffer
 from ....tir.functor import StmtExprVisitor
 from ....tir.nests import is_compact, loads_in
 from ...build import int64
-from ..tile.division import Tile, panels, tile_for
+from ..tile.division import Tile, panels
 from ..tile.storage import PanelStorage
 from .operands import Operands
 
@@ -80,7 +79,7 @@ class HeldPart:
 
 
 def held_parts(
-    operands: Operands, target: Target, storages: Sequence[PanelStorage], constants: Set[Buffer]
+    operands: Operands, tile: Tile, storages: Sequence[PanelStorage], constants: Set[Buffer]
 ) -> dict[Buffer, list[HeldPart]]:
     """Return the parts of computed operands that are read from packed panels of constants, by operand."""
     result: dict[Buffer, list[HeldPart]] = {}
@@ -93,7 +92,6 @@ def held_parts(
         along = (operands.row, operands.rows) if is_left else (operands.column, operands.columns)
         batch = () if is_left else tuple(v.var for v in operands.batch)
         if isinstance(along[1], IntImm) and along[1].value and set(free_vars(value)) <= {along[0], operands.k, *batch}:
-            tile = tile_for(target, operands.total.dtype.bits)
             packer = _Packer(storages, tile, along[0], along[1].value, constants - read - others)
             result[operand] = packer.parts(value)
     return result

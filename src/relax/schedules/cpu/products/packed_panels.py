@@ -22,7 +22,7 @@ from ....tir.buffer import decl_buffer
 from ....tir.nests import Nest, buffers_used, root_of
 from ...contraction import Contraction, size_of
 from ...rule import PackedFunction
-from ..tile.division import panels, tile_for
+from ..tile.division import Tile, panels, tile_for
 from .operands import Operands, rewritten_products
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -82,11 +82,12 @@ def packed_products(
     write: Callable[[Operands], Stmt | None],
     product_of: Callable[[Nest], Contraction | None] | None = None,
     panels_of: Callable[[Operands, PanelPacking], PanelPacking | Panels | None] | None = None,
+    shape: tuple[int, int] | None = None,
 ) -> PackedFunction | None:
     """Return the function with packed panels for constant parameters that are right operands of its products.
 
     `product_of` says which nests are products (see `rewritten_products`), `panels_of` may give panels another form, or
-    refuse a product (None).
+    refuse a product (None). `shape` is that of tiles, if it is not the target's own.
     """
     params = {func.buffer_map[func.params[i]].data: i for i in constants if func.params[i] in func.buffer_map}
     packings: dict[int, PanelPacking | Panels] = {}
@@ -97,7 +98,7 @@ def packed_products(
         position = params.get(right.buffer.data)
         if position is None or position in packings or users_of(func, right.buffer) != 1:
             return None
-        packing = _packing(operands, right, target)
+        packing = _packing(operands, right, tile_for(target, operands.total.dtype.bits, shape))
         if packing is None:
             return None
         batch = packing.shape_of_batch
@@ -135,7 +136,7 @@ class _Plan:
     depth: int
 
 
-def _packing(operands: Operands, right: BufferLoad, target: Target) -> _Plan | None:
+def _packing(operands: Operands, right: BufferLoad, tile: Tile) -> _Plan | None:
     """Return the packing plan, or None for an operand that is empty or of dynamic size."""
     shape = [size.value for size in right.buffer.shape if isinstance(size, IntImm)]
     if len(shape) != right.buffer.ndim or 0 in shape:
@@ -150,7 +151,6 @@ def _packing(operands: Operands, right: BufferLoad, target: Target) -> _Plan | N
     if not all(isinstance(size, IntImm) and size.value == held for size, held in covered):
         return None
     *outer, depth, columns = (sizes[i] for i in order)
-    tile = tile_for(target, operands.total.dtype.bits)
     segments = panels(columns, tile)
     widths = tuple(segment.size * tile.lanes for segment in segments for _ in range(segment.number))
     return _Plan(PanelPacking(sizes, order, widths), batch, tuple(outer), depth)

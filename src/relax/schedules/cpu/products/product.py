@@ -36,11 +36,13 @@ from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, IfThenElse, PrimFunc, Stmt
 from ...build import alloc, block, int64, loop, named, scratch, spread, vector_load, vector_store
 from ...rule import PackedFunction, ScheduleRule
+from ...space import Space
 from ..tile.division import panels
 from .last_columns import LastColumns, number_of_last
 from .operands import DeclaredOperands, Matrices, rewritten_products
 from .packed_panels import packed_products
-from .product_loops import ProductWriter
+from .parameters import ProductParameters, space_of_products
+from .product_loops import DEFAULT, ProductWriter
 from .right_operand import BlockInMemory
 from .strassen import Sevens, is_worth_it, panels_by_sevens
 from .strassen_pair import OnePair, is_packed_pair, packing_of_pair
@@ -60,47 +62,56 @@ that two cores have read are written slowly in the next call (`LEAST_OWN_TILES` 
 class Product(ScheduleRule):
     """Schedule rule for matrix products."""
 
+    parameters = ProductParameters()
+
+    def space(self, target: Target) -> Space[ProductParameters]:
+        """Return the parameters of the loops, with Strassen's algorithm or without."""
+        return space_of_products(target, has_sevens=True)
+
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
-        return rewritten_products(func, lambda operands: tiled(operands, target))
+        return rewritten_products(func, lambda operands: tiled(operands, target, self.parameters))
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         return packed_products(
-            func, target, constants, lambda operands: packed_tiled(operands, target),
-            panels_of=lambda operands, packing: packing_of_pair(operands, packing, target),
+            func, target, constants, lambda operands: packed_tiled(operands, target, self.parameters),
+            panels_of=(lambda operands, packing: packing_of_pair(operands, packing, target))
+            if self.parameters.sevens else None, shape=self.parameters.tile,
         )  # fmt: skip
 
 
-def packed_tiled(operands: Matrices, target: Target) -> Stmt:
+def packed_tiled(operands: Matrices, target: Target, parameters: ProductParameters = DEFAULT) -> Stmt:
     """Return the loops of a product of packed panels, by `strassen` or `strassen_pair` if it has many rows."""
+    if not parameters.sevens:
+        return ProductWriter(operands, target, parameters).tasks()
     if is_packed_pair(operands, target):
         worth = pair_is_worth_it(operands.rows, target.num_cores)
         return operands.declared(_by_sevens(operands, target, OnePair(operands, target).product, worth))
     count = panels_by_sevens(operands, target)
     if not count:
-        return ProductWriter(operands, target).tasks()
+        return ProductWriter(operands, target, parameters).tasks()
     worth = simplify(is_worth_it(operands.rows, count, target))
     return operands.declared(_by_sevens(operands, target, Sevens(operands, target, count).product, worth))
 
 
-def tiled(operands: Matrices, target: Target) -> Stmt:
+def tiled(operands: Matrices, target: Target, parameters: ProductParameters = DEFAULT) -> Stmt:
     """Return the loops of a product of arbitrary operands."""
-    count = panels_by_sevens(operands, target)
+    count = panels_by_sevens(operands, target) if parameters.sevens else 0
     if not count or not _has_rows_for_copies(operands, target):
-        return _plain(operands, target)
+        return _plain(operands, target, parameters)
     return operands.declared(_CopiedFirst(operands, target, count).loops())
 
 
-def _plain(operands: Matrices, target: Target) -> Stmt:
+def _plain(operands: Matrices, target: Target, parameters: ProductParameters) -> Stmt:
     """Return the loops of `product`, and those of `last_columns` for a few remainder columns."""
     number = number_of_last(operands, target)
     if is_const(number, 0):
-        return ProductWriter(operands, target).tasks()
+        return ProductWriter(operands, target, parameters).tasks()
 
     def behind(columns: PrimExpr, count: PrimExpr) -> Stmt:
         before = DeclaredOperands(operands, columns=columns)
         return block([
-            ProductWriter(before, target).loops(int64(0)),
+            ProductWriter(before, target, parameters).loops(int64(0)),
             LastColumns(operands, target, columns, count).loops(),
         ])  # fmt: skip
 

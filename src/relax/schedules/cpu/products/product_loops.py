@@ -60,6 +60,7 @@ from ..tile.division import (
 )
 from ..tile.shares import share_of
 from .operands import Matrices, Values, tile_view
+from .parameters import ProductParameters
 from .product_results import ColumnPanel, ProductResults, each_vector
 from .right_operand import (
     BlockInMemory,
@@ -74,6 +75,7 @@ from .right_operand import (
 
 ROWS_ASKED: Final = 8
 """Rows prefetched in turn: those of the next tile, rounded up to a power of two."""
+DEFAULT: Final = ProductParameters()
 CHUNK: Final = 40
 """Row blocks whose accumulators are in memory at a time, for packed panels."""
 ROWS_OF_A_COPY: Final = 96
@@ -105,10 +107,16 @@ class RowsOfPanel:
 class ProductWriter:
     """Writes the loops of one product."""
 
-    def __init__(self, operands: Matrices, target: Target, right: RightOperand | None = None) -> None:
+    def __init__(
+        self,
+        operands: Matrices,
+        target: Target,
+        parameters: ProductParameters = DEFAULT,
+        right: RightOperand | None = None,
+    ) -> None:
         """`right` is the right operand as tiles read it; by default as memory holds it."""
         bits = operands.total.dtype.bits
-        self.operands, self.tile, self.cores = operands, tile_for(target, bits), target.num_cores
+        self.operands, self.tile, self.cores = operands, tile_for(target, bits, parameters.tile), target.num_cores
         tile = self.tile
         self.dtype = str(operands.total.dtype)
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
@@ -129,8 +137,11 @@ class ProductWriter:
         if not self.right.is_packed:
             self.cache = max(self.cache, caches.l3 // 4)
         is_deep = not self.right.stays_in_l1 and (self.right.is_packed or not self.few)
-        self.block = even_block(self.depth, depth_of_block(target, tile, bits, is_deep))
-        self.chunk = CHUNK if self.right.is_packed else blocks_of_chunk(target, tile, bits)
+        self.block = even_block(self.depth, parameters.depth or depth_of_block(target, tile, bits, is_deep))
+        self.least = parameters.group or (ROWS_OF_A_COPY if self.right.is_copied else ROWS_OF_A_GROUP)
+        """Fewest rows of a task."""
+        usual = CHUNK if self.right.is_packed else blocks_of_chunk(target, tile, bits)
+        self.chunk = parameters.chunk or usual
         """Row blocks whose accumulators are in memory at a time."""
         self.is_one_block = isinstance(self.depth, IntImm) and self.depth.value <= self.block
         """True if the depth is statically one block."""
@@ -150,8 +161,8 @@ class ProductWriter:
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
             count = simplify(count - done)
             others = product_of([*batch, count])
-            least = ROWS_OF_A_COPY if self.right.is_copied else ROWS_OF_A_GROUP
-            number = groups(self.whole, others, least // self.tile.rows, self.cores, self._most_blocks(least))
+            least = max(self.least // self.tile.rows, 1)
+            number = groups(self.whole, others, least, self.cores, self._most_blocks(least))
             return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
 
         def parallel(segments: list[Segment], sizes: list[PrimExpr]) -> Stmt:
@@ -171,7 +182,7 @@ class ProductWriter:
         """
         size = self.tile.rows * self.depth * (self.operands.left.dtype.bits // 8)
         fitting = floordiv(int64(self.cache), maximum(size, int64(1)))
-        return simplify(maximum(fitting, int64(least // self.tile.rows)))
+        return simplify(maximum(fitting, int64(least)))
 
     def _task(self, segments: list[Segment], parts: list[PrimExpr], number: PrimExpr) -> Stmt:
         """Compute a group of rows of one panel."""

@@ -23,24 +23,34 @@ from ....tir import Buffer, BufferLoad, BufferStore, ForKind, PrimFunc, Stmt
 from ...build import block, loop, scratch, tasks
 from ...contraction import size_of
 from ...rule import PackedFunction, ScheduleRule
+from ...space import Space
 from .dot_operands import with_views
 from .operands import DeclaredOperands, Matrices, Operands, rewritten_products, tile_view
 from .packed_panels import packed_products
+from .parameters import ProductParameters, space_of_products
 from .product import packed_tiled, tiled
 
 
 class WidenedProduct(ScheduleRule):
     """Schedule rule for products with a narrow float left operand."""
 
+    parameters = ProductParameters()
+
+    def space(self, target: Target) -> Space[ProductParameters]:
+        """Return the parameters of the loops of the product."""
+        return space_of_products(target)
+
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
-        return rewritten_products(func, lambda operands: _product(operands, lambda wide: tiled(wide, target)))
+        return rewritten_products(
+            func, lambda operands: _product(operands, lambda wide: tiled(wide, target, self.parameters))
+        )
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
         def write(operands: Operands) -> Stmt | None:
-            return _product(operands, lambda wide: packed_tiled(wide, target))
+            return _product(operands, lambda wide: packed_tiled(wide, target, self.parameters))
 
-        return packed_products(func, target, constants, write)
+        return packed_products(func, target, constants, write, shape=self.parameters.tile)
 
 
 def _product(operands: Operands, write: Callable[[Matrices], Stmt]) -> Stmt | None:

@@ -54,11 +54,27 @@ class Tile:
         return self.vectors * self.lanes
 
 
-def tile_for(target: Target, bits: int) -> Tile:
-    """Register tile that fits the target: rows × vectors accumulators, a row of vectors, and one broadcast."""
+def tile_for(target: Target, bits: int, shape: tuple[int, int] | None = None) -> Tile:
+    """Register tile that fits the target: rows × vectors accumulators, a row of vectors, and one broadcast.
+
+    `shape` has the rows and vectors if they are chosen otherwise.
+    """
     machine = target.machine
     lanes = max(machine.vector_bits // bits, 1)
+    if shape is not None:
+        return Tile(*shape, lanes)
     return Tile(6, 4, lanes) if machine.vector_registers >= 32 else Tile(6, 2, lanes)
+
+
+def shapes_of_tiles(target: Target, tallest: int) -> list[tuple[int, int]]:
+    """Return the rows and vectors of all tiles of up to `tallest` rows that fit the target's registers."""
+    registers = target.machine.vector_registers
+    return [
+        (rows, vectors)
+        for rows in range(1, tallest + 1)
+        for vectors in range(1, registers // (rows + 1) + 1)
+        if rows * vectors + vectors < registers
+    ]
 
 
 def has_masks(target: Target) -> bool:

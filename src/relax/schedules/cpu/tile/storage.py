@@ -1,7 +1,7 @@
 """Panels of constants as memory holds them, and as vectors of a row are read from them.
 
-    Elements       each element as its own                              int8, four vectors     v0, v1, v2, v3
-    BitFields      2 or 4 bits: as many vectors in one vector of bytes    int4, four vectors     v0 + 16 · v1,  v2 + 16 · v3
+    Elements     each element as its own                 int8, four vectors     v0, v1, v2, v3
+    BitFields    2 or 4 bits: 4 or 2 vectors in one      int4, four vectors     v0 + 16 · v1,  v2 + 16 · v3
 
 A new way to hold constants is a class with the methods of `PanelStorage`; `ComputedProduct` takes a list of them.
 """

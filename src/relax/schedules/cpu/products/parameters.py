@@ -1,0 +1,45 @@
+"""Parameters of the loops of a product, and their space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ....target import Target
+from ...space import Space
+from ..tile.division import shapes_of_tiles
+
+TALLEST: Final = 8
+"""Most rows of a tile: remainders of more would need more than two low tiles."""
+
+
+@dataclass(frozen=True)
+class ProductParameters:
+    """Numbers that a product's loops may choose; None stands for what is computed from the target's caches."""
+
+    tile: tuple[int, int] | None = None
+    """Rows and vectors of a register tile."""
+    depth: int | None = None
+    """Most rows of a depth block."""
+    chunk: int | None = None
+    """Row blocks whose sums are in memory at a time."""
+    group: int | None = None
+    """Fewest rows of a task."""
+    sevens: bool = True
+    """True if Strassen's algorithm is used where it pays; it needs the default tile."""
+
+
+def space_of_products(target: Target, has_sevens: bool = False) -> Space[ProductParameters]:
+    """Return the parameters of products for a target; `has_sevens` says that the rule knows Strassen's algorithm."""
+    tiles = shapes_of_tiles(target, TALLEST)
+    return Space(
+        ProductParameters,
+        {
+            "tile": (None, *tiles),
+            "depth": (None, 32, 64, 128, 256, 512, 1024),
+            "chunk": (None, 10, 40, 160),
+            "group": (None, 12, 24, 48, 96, 192),
+            "sevens": (True, False) if has_sevens else (True,),
+        },
+        lambda point: point.tile is None or point.sevens is not has_sevens,
+    )
