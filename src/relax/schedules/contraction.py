@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..ir import DataType
-from ..prim import Add, Cast, IntImm, Mul, PrimExpr, SizeVar, Var, const, is_const, simplify
+from ..ir import DataType, structural_equal
+from ..prim import Cast, IntImm, PrimExpr, SizeVar, Var, const, is_const, simplify
 from ..tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
 from ..tir.buffer import decl_buffer
+from ..tir.contraction import reduction_of
 from ..tir.functor import StmtExprMutator, substitute
 from ..tir.nests import Nest, is_compact, loads_in, nest_of, root_of, same_size
 from ..tir.statements import seq_of
@@ -64,10 +65,6 @@ def with_root(func: PrimFunc, stmts: Sequence[Stmt], unused: Sequence[Buffer] = 
     return func.replace(body=arranged)
 
 
-def _same(a: PrimExpr, b: PrimExpr) -> bool:
-    return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
-
-
 def contraction_of(nest: Nest) -> Contraction | None:
     """Return the product that a nest computes, or None."""
     sums = sum_of_products(nest.block)
@@ -82,17 +79,11 @@ def computed_contraction_of(nest: Nest, is_read: Callable[[BufferLoad], bool]) -
 
     An operand of which `is_read` holds is not computed: tiles can read it as memory has it.
     """
-    block, store, init = nest.block, nest.block.body, nest.block.init
-    if not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
+    block, reduction = nest.block, reduction_of(nest.block)
+    factors = None if reduction is None else reduction.factors
+    if reduction is None or factors is None or not plain(reduction.out.buffer, reduction.out.indices, block):
         return None
-    factors = _factors_of(store)
-    if factors is None or init.buffer is not store.buffer or not _equal(init.indices, store.indices):
-        return None
-    if not plain(store.buffer, init.indices, block):
-        return None
-    units = {
-        v.var: const(0, v.var.dtype) for v in block.iter_vars if v.iter_type == "reduce" and is_const(size_of(v), 1)
-    }
+    units = {v.var: const(0, v.var.dtype) for v in reduction.reduced if is_const(size_of(v), 1)}
     computed: dict[Buffer, PrimExpr] = {}
 
     def operand(factor: PrimExpr) -> BufferLoad:
@@ -107,48 +98,24 @@ def computed_contraction_of(nest: Nest, is_read: Callable[[BufferLoad], bool]) -
         return BufferLoad(buffer, tuple(v.var for v in used))
 
     a, b = map(operand, factors)
-    if any(load.buffer is store.buffer for factor in factors for load in loads_in(factor)):
-        return None
-    found = _classified(store, init.value, (a, b), block)
+    found = _classified(reduction.out, reduction.start, (a, b), block)
     return None if found is None else replace(found, computed=computed)
 
 
 def sum_of_products(block: Block) -> tuple[BufferStore, PrimExpr, BufferLoad, BufferLoad] | None:
-    """Return (store, initial value, factor, factor) of a block that sums products of two elements, or None."""
-    store, init = block.body, block.init
-    if not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
-        return None
-    factors = _factors(store)
-    if factors is None or init.buffer is not store.buffer or not _equal(init.indices, store.indices):
-        return None
-    return (store, init.value, *factors) if plain(store.buffer, init.indices, block) else None
+    """Return (store, initial value, factor, factor) of a block that sums products of two elements, or None.
 
-
-def _factors(store: BufferStore) -> tuple[BufferLoad, BufferLoad] | None:
-    """Return both factors of ``C[...] = C[...] + A[...] * B[...]``, without casts to the sum's dtype."""
-    factors = _factors_of(store)
-    if factors is None:
+    Factors are without casts to the sum's dtype.
+    """
+    reduction = reduction_of(block)
+    factors = None if reduction is None else reduction.factors
+    if reduction is None or factors is None:
         return None
     first, second = (part.value if isinstance(part, Cast) else part for part in factors)
     if not isinstance(first, BufferLoad) or not isinstance(second, BufferLoad):
         return None
-    return None if store.buffer in {first.buffer, second.buffer} else (first, second)
-
-
-def _factors_of(store: BufferStore) -> tuple[PrimExpr, PrimExpr] | None:
-    """Return both factors of ``C[...] = C[...] + a * b``."""
-    match store.value:
-        case Add(BufferLoad() as sum_, Mul(a, b)):
-            pass
-        case Add(Mul(a, b), BufferLoad() as sum_):
-            pass
-        case _:
-            return None
-    return (a, b) if sum_.buffer is store.buffer and _equal(sum_.indices, store.indices) else None
-
-
-def _equal(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
-    return len(a) == len(b) and all(x is y or _same(x, y) for x, y in zip(a, b, strict=True))
+    is_plain = plain(reduction.out.buffer, reduction.out.indices, block)
+    return (reduction.out, reduction.start, first, second) if is_plain else None
 
 
 def plain(buffer: Buffer, indices: tuple[PrimExpr, ...], block: Block) -> bool:
@@ -200,7 +167,7 @@ def with_finish(product: Contraction, nest: Nest) -> Contraction | None:
     loads = [load for load in nest.loads() if load.buffer is sums.buffer]
     if not loads or not plain(sums.buffer, loads[0].indices, nest.block):
         return None
-    if not all(_equal(load.indices, loads[0].indices) for load in loads):
+    if not all(structural_equal(load.indices, loads[0].indices) for load in loads):
         return None
     extents = {v.var: v for v in nest.block.iter_vars}
     names: dict[Var, PrimExpr] = {}

@@ -25,6 +25,7 @@ from typing import Final
 from ..ir import DataType, structural_equal
 from ..prim import EQ, Add, Call, Cast, Div, FloatImm, IntImm, Max, Mul, PrimExpr, Select, Sub, Var, free_vars, is_const
 from .buffer import Buffer, BufferLoad, IterVar
+from .contraction import reduction_of
 from .functor import StmtExprMutator, substitute
 from .nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of, same_size
 from .stmt import BufferStore, PrimFunc, Stmt
@@ -119,23 +120,13 @@ class _Reduction:
 
 
 def _reduction_of(nest: Nest, position: int) -> _Reduction | None:
-    store, init = nest.block.body, nest.block.init
-    over = [v for v in nest.block.iter_vars if v.iter_type == "reduce"]
-    if not isinstance(store, BufferStore) or not isinstance(init, BufferStore) or len(over) != 1:
+    found = reduction_of(nest.block)
+    if found is None or len(found.reduced) != 1 or not isinstance(found.start, FloatImm):
         return None
-    if init.buffer is not store.buffer or not structural_equal(init.indices, store.indices):
+    is_sum = found.operation is Add
+    if (not is_sum and found.operation is not Max) or found.start.value != (0.0 if is_sum else -math.inf):
         return None
-    if not isinstance(store.value, (Add, Max)) or not isinstance(init.value, FloatImm):
-        return None
-    is_sum = isinstance(store.value, Add)
-    if init.value.value != (0.0 if is_sum else -math.inf):
-        return None
-    own = BufferLoad(store.buffer, store.indices)
-    operands = [operand for operand in (store.value.a, store.value.b) if not structural_equal(operand, own)]
-    if len(operands) != 1 or any(load.buffer is store.buffer for load in loads_in(operands[0])):
-        return None
-    spatial = tuple(v for v in nest.block.iter_vars if v.iter_type != "reduce")
-    return _Reduction(position, store, operands[0], is_sum, over[0], spatial)
+    return _Reduction(position, found.out, found.element, is_sum, found.reduced[0], found.spatial)
 
 
 class _Chain:

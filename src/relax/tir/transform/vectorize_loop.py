@@ -100,7 +100,7 @@ def in_lanes(
 ) -> PrimExpr | None:
     """Return the vector of an expression's values for `var` from `start` on; None if it has no vector form.
 
-    `known` has vectors that stand for parts of the expression. Other loads read only the lanes of `mask`, if there is one.
+    `known` has vectors that stand for parts of the expression. Other loads read only lanes of `mask`, if there is one.
     """
     vectorizer = _Vectorizer(_Surroundings([]), var, start, lanes, {}, strict=True)
     vectorizer.mask, vectorizer.done = mask, dict(known)
