@@ -10,15 +10,19 @@ from applied import Applied
 
 import relax
 from relax import te, tir
+from relax.codegen import build_module, resolve
 from relax.ir import IRModule
 from relax.optimize import PACKED_CONSTANTS, PACKED_KERNELS, PackConstants
 from relax.optimize.permuted_constants import with_permuted_constants
 from relax.rewrite import bindings_in
 from relax.runtime.tensor import tensor_under
+from relax.schedules import schedule
 from relax.schedules.cpu import RULES, Product
 from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
+from relax.tir import BufferLoad
+from support import nodes
 
 
 def integers(*shape, dtype="float32"):
@@ -233,6 +237,35 @@ def test_constants_that_are_only_transposed_are_transposed_when_a_program_is_bui
         for t in range(3):
             h = np.tanh(x[t] @ weights[0].T + h @ recurrence[0].T)
         np.testing.assert_allclose(vm["main"](x).numpy(), h, 1e-5, 1e-5)
+
+
+def test_bytes_that_are_only_transposed_are_transposed_too():
+    """The products of the steps then read vectors of bytes."""
+    func = from_source("""
+from relax.script import tir as T
+
+@T.prim_func
+def main(X: T.Buffer((3, 20), "float32"), W: T.Buffer((50, 20), "int8"), C: T.Buffer((3, 50), "float32")):
+    T.func_attr({"tir.noalias": True})
+    with T.block("root"):
+        V = T.alloc_buffer((20, 50), "int8")
+        for k, row in T.grid(20, 50):
+            with T.block("V"):
+                k, row = T.axis.remap("SS", [k, row])
+                V[k, row] = W[row, k]
+        for t in range(2):
+            for s, row, k in T.grid(3, 50, 20):
+                C[s, row] = C[s, row] + X[s, k] * T.float32(V[k, row])
+""")
+    permuted = with_permuted_constants(func, (1,))
+    x, w = integers(3, 20), integers(50, 20, dtype="int8")
+    assert permuted is not None
+    scheduled = schedule(permuted.func, resolve("llvm -mcpu=haswell"), RULES)
+    lanes = {load.dtype.lanes for load in nodes(scheduled.body, BufferLoad) if load.buffer.dtype == "int8"}
+    assert lanes == {1, 8}
+    result = np.zeros((3, 50), "float32")
+    build_module(scheduled)["main"](x, permuted.packings[1](w), result)
+    np.testing.assert_array_equal(result, 2 * (x @ w.T))
 
 
 @pytest.mark.parametrize("value", ["W[j, i] + T.float32(1)", "W[i, i]", "T.if_then_else(i < 3, W[j, i], T.float32(0))"])

@@ -1,4 +1,4 @@
-"""DequantizeInProducts: products by quantised weights dequantise them, and no tensor of floats is made."""
+"""DequantizeInProducts: products and recurrent layers dequantise quantised weights, and no tensor of floats is made."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import pytest
 
 import relax
 from relax import op
+from relax.codegen import resolve
+from relax.optimize import PackConstants
+from relax.schedules import schedule
+from relax.schedules.cpu import RULES
 from relax.script import relax as R
+from relax.tir import Block, BufferLoad, PrimFunc
 from relax.transform import DequantizeInProducts, LegalizeOps
+from support import agree, machine, nodes, parse, same
+from support import numbers as random
 
 K, N = 1024, 300
 """Sizes of weights that are more than FoldConstant computes."""
@@ -85,6 +92,16 @@ def test_a_scale_for_each_group(zeros, dtype):
     agrees(mod, np.reshape(weights, (N, K)).T)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16"])
+def test_numbers_that_do_not_fit_int8_keep_their_zero_points(dtype):
+    q, scales = numbers((K, N), 0, 256, dtype), np.random.default_rng(1).random(N).astype("float32")
+    points = np.resize(np.array([0, 3, 255], dtype), N)
+    mod = DequantizeInProducts()(program(q, scales, points, 1))
+    assert constants(mod) == sorted([("float32", (1, N)), ("int32", (1, N)), (dtype, (K, N))])
+    assert DequantizeInProducts()(mod) is mod
+    agrees(mod, (q.astype("float32") - points) * scales)
+
+
 def test_weights_are_those_that_dequantize_makes():
     """Bit for bit: rows of the product by a unit matrix."""
     q = numbers((K, N), -128, 128, "int8")
@@ -100,11 +117,10 @@ def test_weights_are_those_that_dequantize_makes():
     "mod",
     [
         program(numbers((K, 8), -128, 128, "int8"), np.float32(0.5), np.int8(0), 0),
-        program(numbers((K, N), -128, 128, "int8"), np.float32(0.5), np.int8(1), 0),
-        program(numbers((K, N), -500, 500, "int16"), np.float32(0.5), np.int16(0), 0),
+        program(numbers((K, N), -70000, 70000, "int32"), np.float32(0.5), np.int32(0), 0),
         program(numbers((K, N), -128, 128, "int8"), np.float32(0.5), np.int8(0), 0, dtype="float16"),
     ],
-    ids=["few", "too large without the zero point", "int16", "float16"],
+    ids=["few", "int32", "float16"],
 )
 def test_others_stay(mod):
     assert DequantizeInProducts()(mod) is mod
@@ -113,3 +129,210 @@ def test_others_stay(mod):
 def test_the_kernel_does_not_change_with_legalization():
     mod = DequantizeInProducts()(program(numbers((K, N), -8, 8, "int8"), np.float32(0.5), np.int8(0), 0))
     assert "dequantize" not in LegalizeOps()(mod).script()
+
+
+# ----------------------------------------------------------------------------------------- recurrent layers
+
+INPUTS, HIDDEN = 33, 70
+"""Sizes with remainder loops."""
+
+LAYER = """
+@R.function
+def main(x: R.Tensor(("s", "b", IN), "float32"), h: R.Tensor((D, "b", HID), "float32")):
+    with R.dataflow():
+        w = R.dequantize(R.const(W), R.const(SW), R.const(ZW), axis=AXIS)
+        r = R.dequantize(R.const(Q), R.const(SR), R.const(ZR), axis=AXIS)
+        y = R.nn.CALL
+        R.output(y)
+    return y
+"""
+
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+
+
+def layer(kind="lstm", dtype="int8", zero=0, axis=1, options="", inputs=INPUTS, hidden=HIDDEN, text=LAYER):
+    """A recurrent layer by dequantised constants, with a scale for each index along `axis` or one for all (None)."""
+    directions = 2 if "bidirectional" in options else 1
+    shapes = [(directions, GATES[kind] * hidden, size) for size in (inputs, hidden)]
+    counts = [() if axis is None else (shape[axis],) for shape in shapes]
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max + 1
+    w, r = (random(*shape, dtype=dtype, low=low, high=high, seed=i) for i, shape in enumerate(shapes))
+    scales = [random(*count, low=0.128 / high, high=0.384 / high, seed=i) for i, count in enumerate(counts)]
+    zeros = [np.asarray(zero + random(*count, dtype="int8", low=0, high=3), dtype) for count in counts]
+    zeros = zeros if zero else [np.zeros(count, dtype) for count in counts]
+    call = f"{kind}(x, w, r, None, None, h{options})"
+    text = text.replace("HID", str(hidden)).replace("IN", str(inputs)).replace("CALL", call)
+    names = {"W": w, "Q": r, "SW": scales[0], "SR": scales[1], "ZW": zeros[0], "ZR": zeros[1], "D": directions}
+    return parse(text.replace("AXIS", str(-1 if axis is None else axis)), **names)
+
+
+def tensors(executable):
+    """The tensors among an executable's constants."""
+    return [np.from_dlpack(constant) for constant in executable.constants if hasattr(constant, "__dlpack__")]
+
+
+def states(mod, steps, batch):
+    """An input and the initial state of a layer."""
+    *_, inputs = mod["main"].params[0].struct_info.dims
+    directions, _, hidden = mod["main"].params[1].struct_info.dims
+    return random(steps, batch, int(inputs)), random(int(directions), batch, int(hidden), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "zero", "axis", "options", "narrow"),
+    [
+        ("lstm", "int8", 0, None, "", ["int8", "int8"]),
+        ("lstm", "int8", 0, 1, ", direction='bidirectional'", ["int8", "int8"]),
+        ("lstm", "uint8", 120, None, ", direction='bidirectional'", ["uint8", "uint8"]),
+        ("lstm", "uint8", 120, 1, ", direction='reverse', input_forget=True", ["uint8", "uint8"]),
+        ("gru", "int8", 3, 0, ", direction='bidirectional', linear_before_reset=True", ["int8", "int8"]),
+        ("gru", "int8", 0, 1, "", ["int8", "int8"]),
+        ("gru", "uint8", 7, 2, "", ["uint8", "uint8"]),
+        ("rnn", "int16", 9, 1, ", direction='bidirectional'", ["int16", "int16"]),
+    ],
+)
+def test_recurrent_layers_read_integers(kind, dtype, zero, axis, options, narrow):
+    """For all steps at once and in each step, whatever has a scale: a direction, a row of gates, a unit, or nothing."""
+    mod = layer(kind, dtype, zero, axis, options)
+    changed = DequantizeInProducts()(mod)
+    assert [name for name, shape in constants(changed) if len(shape) == 2 and shape[0] in (INPUTS, HIDDEN)][
+        -2:
+    ] == narrow
+    assert "R.dequantize" not in changed.script()
+    assert DequantizeInProducts()(changed) is changed
+    vm = machine(mod)
+    for steps, batch in ((0, 2), (1, 1), (5, 0), (4, 3), (4, 9)):
+        args = states(mod, steps, batch)
+        same(vm["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dequantised", [False, True])
+def test_a_layer_is_computed_the_same_however_it_is_run(dequantised):
+    mod = layer("rnn", "uint8", 120, options=", direction='bidirectional'", inputs=3, hidden=4)
+    mod = DequantizeInProducts()(mod) if dequantised else mod
+    agree(mod, *states(mod, 3, 5), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [("int8", 0), ("uint8", 120)])
+def test_all_other_operands(dtype, zero):
+    """The batch first, sequences with lengths of their own, biases and peepholes."""
+    text = LAYER.replace('("s", "b", IN)', '("b", "s", IN)').replace(
+        '(D, "b", HID), "float32")',
+        """(b, D, HID), "float32"),
+    lengths: R.Tensor(("b",), "int32"), bias: R.Tensor((D, 8 * HID), "float32"), p: R.Tensor((D, 3 * HID), "float32")""",
+    )
+    call = "lstm(x, w, r, bias, lengths, h, None, p, layout=1, direction='bidirectional')"
+    text = text.replace("(b, D", '("b", D').replace("CALL", call)
+    mod = layer(dtype=dtype, zero=zero, options=", direction='bidirectional'", text=text)
+    assert "R.dequantize" not in DequantizeInProducts()(mod).script()
+    vm = machine(mod)
+    for lengths in ((), (3,), (0, 4, 2, 1, 4)):
+        batch = len(lengths)
+        shapes = (batch, 4, INPUTS), (batch, 2, HIDDEN), (2, 8 * HIDDEN), (2, 3 * HIDDEN)
+        x, h, bias, p = (random(*shape, seed=i) for i, shape in enumerate(shapes))
+        args = x, h, np.array(lengths, "int32"), bias, p
+        same(vm["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(2, 300, 8), (9, 300, 8), (4, 512, 80)])
+def test_many_inputs_are_dequantised_in_blocks(sizes):
+    """The last block and the last rows are smaller than the others."""
+    batch, inputs, hidden = sizes
+    mod = layer("gru", "uint8", 120, None, inputs=inputs, hidden=hidden)
+    text = LAYER.replace('"s", "b"', f"9, {batch}").replace('D, "b"', f"D, {batch}")
+    static = layer("gru", "uint8", 120, None, inputs=inputs, hidden=hidden, text=text)
+    args = random(9, batch, inputs), random(1, batch, hidden, seed=1)
+    expected = relax.interpret(mod, "main", *args)
+    same(machine(mod)["main"](*args), expected, rtol=1e-4, atol=1e-5)
+    same(machine(static)["main"](*args), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_layers_above_each_other():
+    text = LAYER.replace("R.output(y)", "z = R.nn.lstm(R.squeeze(y[0], axis=[1]), r, r); R.output(z)")
+    mod = layer(dtype="uint8", zero=120, text=text.replace("return y", "return z").replace("; ", "\n        "))
+    assert "R.dequantize" not in DequantizeInProducts()(mod).script()
+    vm = machine(mod)
+    for steps, batch in ((1, 1), (3, 9)):
+        args = states(mod, steps, batch)
+        same(vm["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
+
+
+def test_products_by_the_same_weights_share_them():
+    text = LAYER.replace("R.output(y)", "z = R.nn.lstm(x, w, r, None, None, y[1]); R.output(z)")
+    mod = layer(text=text.replace("; ", "\n        ").replace("return y", "return z"))
+    held = tensors(relax.build(mod, "llvm"))
+    assert sorted(array.nbytes for array in held if array.dtype == "int8") == [INPUTS * 280, HIDDEN * 280]
+
+
+def test_one_narrow_operand():
+    text = LAYER.replace("r = R.dequantize(R.const(Q), R.const(SR), R.const(ZR), axis=AXIS)", "r = R.const(Q)")
+    for text_of_one, dtypes in ((text, ["int8", "float32"]), (text.replace("w, r, N", "r, w, N"), ["float32", "int8"])):
+        mod = layer(text=text_of_one.replace("R.const(Q)", 'R.const(Q / 512, "float32")'), inputs=HIDDEN)
+        changed = DequantizeInProducts()(mod)
+        assert sorted(name for name, shape in constants(changed) if len(shape) > 1 and shape[-2] > 1) == sorted(dtypes)
+        args = states(mod, 3, 5)
+        same(machine(mod)["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
+
+
+def test_weights_of_four_bits():
+    text = LAYER.replace('("s", "b", IN)', "(2, 1, IN)").replace('(D, "b", HID)', "(D, 1, HID)")
+    text = text.replace("R.const(W)", "R.const(W // 16)").replace("R.const(Q)", "R.const(Q // 16)")
+    for sizes in ((4, 5), (INPUTS, HIDDEN)):
+        mod = layer("gru", text=text, inputs=sizes[0], hidden=sizes[1])
+        assert ("int4", (sizes[0], 3 * sizes[1])) in constants(DequantizeInProducts()(mod))
+        args = random(2, 1, sizes[0]), random(1, 1, sizes[1], seed=1)
+        same(machine(mod)["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
+
+
+def test_integers_that_are_moved_before_they_are_dequantised():
+    text = LAYER.replace("R.const(W)", "R.permute_dims(R.const(W), [0, 2, 1])")
+    mod = layer("rnn", text=text, inputs=HIDDEN, options=", direction='bidirectional'")
+    assert "R.dequantize" not in DequantizeInProducts()(mod).script()
+    args = states(mod, 3, 2)
+    same(machine(mod)["main"](*args), relax.interpret(mod, "main", *args), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [("int8", 0), ("uint8", 120)])
+def test_both_products_load_vectors_of_bytes(dtype, zero):
+    mod = relax.get_pipeline()(layer(dtype=dtype, zero=zero, inputs=64, hidden=64))
+    target = resolve("llvm -mcpu=haswell")
+    packed = PackConstants(*RULES, target=target)(mod)
+    (func,) = [schedule(func, target, RULES) for func in packed.functions.values() if isinstance(func, PrimFunc)]
+    vectors = [load for load in nodes(func.body, BufferLoad) if load.buffer.dtype == dtype and load.dtype.lanes == 8]
+    assert len({load.buffer.data for load in vectors}) == 2
+    assert not [buffer for block in nodes(func.body, Block) for buffer in block.alloc_buffers if buffer.dtype == dtype]
+
+
+def test_the_executable_has_bytes():
+    """A quarter of the floats' bytes, and a scale for each row of gates."""
+    held = tensors(relax.build(layer(inputs=256, hidden=256), "llvm"))
+    sizes = [(array.dtype.name, array.nbytes) for array in held]
+    assert sorted(sizes) == [("float32", 4096)] * 2 + [("int8", 256 * 1024)] * 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("axis=AXIS)", 'axis=AXIS, out_dtype="float16")').replace('"float32"', '"float16"'),
+        lambda text: text.replace("R.const(W)", 'R.astype(R.const(W), "int8")').replace(
+            "R.const(Q)", "R.abs(R.const(Q))"
+        ),
+        lambda text: text.replace('x: R.Tensor(("s", "b", IN), "float32")', 'x: R.Tensor("float32", ndim=3)'),
+    ],
+    ids=["float16", "integers that are computed", "data of unknown shape"],
+)
+def test_other_layers_stay(change):
+    mod = layer(text=change(LAYER))
+    assert DequantizeInProducts()(mod) is mod
+
+
+def test_integers_of_more_than_16_bits_stay():
+    mod = layer(dtype="int32", zero=1)
+    assert DequantizeInProducts()(mod) is mod
+
+
+def test_states_of_another_batch_are_rejected_at_run_time():
+    mod = layer(text=LAYER.replace('h: R.Tensor((D, "b", HID)', 'h: R.Tensor((D, "m", HID)'))
+    vm = machine(mod)
+    with pytest.raises(AssertionError, match=r"dimension 1 of initial_h must be b: m and b \(m = 2, b = 3\)"):
+        vm["main"](random(2, 3, INPUTS), random(1, 2, HIDDEN))

@@ -48,7 +48,7 @@ GRAPH: tuple[Step, ...] = (
     ),
     Step(
         DequantizeInProducts,
-        "Dequantise the remaining weights inside the product, in registers; must run before FoldConstant.",
+        "Dequantise the remaining weights inside products and recurrent layers; must run before FoldConstant.",
     ),
     Step(FoldConstant, "Evaluate calls whose operands are constants."),
     Step(FoldBatchnormToConv2D, "Fold batch norm into convolution weights, now that its statistics are constants."),

@@ -8,7 +8,8 @@
 
 The products of the inputs with their weights are computed for all steps at once. The scan keeps the state in the
 tensors of final states. In a step it adds the products of the state with the recurrence weights, which are transposed,
-to all gates at once; the rule `StepProducts` keeps these sums in registers.
+to all gates at once; the rule `StepProducts` keeps these sums in registers. Weights that are `dequantised` (see
+`recurrent_weights`) are read as integers by both products.
 """
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
@@ -27,6 +28,7 @@ from ..tir.buffer import Buffer, decl_buffer
 from ..tir.statements import NOTHING, seq_of
 from ..tir.stmt import AllocBuffer, AssertStmt, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from .recurrent_activations import DEFAULTS, Activation, Scalar, activations_of, default_activations
+from .recurrent_weights import input_product, narrow_weights
 from .twofold import let
 from .util import accumulator_dtype
 
@@ -229,9 +231,15 @@ class _Scan:
         self.hidden = operands.recurrence.shape[2]
         self.directions = len(spec.reversed)
         self.rows = self.hidden * spec.gates
+        self.narrow_weight = narrow_weights(operands.weight)
+        self.narrow_recurrence = narrow_weights(operands.recurrence)
 
     def projected(self) -> te.Tensor:
-        """Products of inputs and weights, (direction, step, sequence, row of gates)."""
+        """Products of inputs and weights, (direction, step, sequence, row of gates); of narrow weights, in the order of
+        the data with rows of all directions.
+        """
+        if self.narrow_weight is not None:
+            return input_product(self.given.data, self.narrow_weight, f"{self.what.name}_input")
         k = te.reduce_axis((0, self.inputs), "k")
         data, weight, layout = self.given.data, self.given.weight, self.what.layout
 
@@ -242,11 +250,14 @@ class _Scan:
         shape = (self.directions, self.steps, self.batch, self.rows)
         return te.compute(shape, element, f"{self.what.name}_input", tag="matmul")
 
-    def transposed(self) -> te.Tensor:
-        """Transposed recurrence weights, (direction, unit, row of gates)."""
+    def transposed(self) -> list[te.Tensor]:
+        """Transposed recurrence weights, (direction, unit, row of gates), or the parts of narrow ones."""
+        if self.narrow_recurrence is not None:
+            return self.narrow_recurrence.parts
         source = self.given.recurrence
         shape = (self.directions, self.hidden, self.rows)
-        return te.compute(shape, lambda d, j, row: source(d, row, j).astype(self.wide), f"{self.what.name}_recurrence")
+        name = f"{self.what.name}_recurrence"
+        return [te.compute(shape, lambda d, j, row: source(d, row, j).astype(self.wide), name)]
 
     def biases(self) -> te.Tensor:
         """Initial values of the gates and, if it is separate, the recurrence bias: (direction, 2, row of gates)."""
@@ -269,7 +280,7 @@ class _Scan:
     def run(self) -> list[te.Tensor]:
         """Build Y, Y_h and, for an lstm, Y_c."""
         optional = [self.given.sequence_lens, self.given.initial_h, self.given.initial_c, self.given.peepholes]
-        inputs = [self.projected(), self.transposed(), self.biases()]
+        inputs = [self.projected(), self.biases(), *self.transposed()]
         present = [tensor for tensor in optional if tensor is not None]
         layout = self.what.layout
         d, n, h, t = self.directions, self.batch, self.hidden, self.steps
@@ -278,9 +289,9 @@ class _Scan:
         shapes += [states] if self.what.has_cell else []
 
         def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-            rest = iter(ins[3:])
+            rest = iter(ins[len(inputs) :])
             buffers = [None if tensor is None else next(rest) for tensor in optional]
-            return _Writer(self, ins[:3], buffers, outs).statement()
+            return _Writer(self, ins[: len(inputs)], buffers, outs).statement()
 
         name = f"{self.what.name}_scan"
         outs = te.extern(shapes, [*inputs, *present], statement, name, [self.wide] * len(shapes))
@@ -297,7 +308,7 @@ class _Writer:
 
     def __init__(self, scan: _Scan, inputs: list[Buffer], optional: list[Buffer | None], outs: list[Buffer]) -> None:
         self.scan = scan
-        self.projected, self.transposed, self.bias = inputs
+        self.projected, self.bias, *self.weights = inputs
         self.lens, self.initial_h, self.initial_c, self.peepholes = optional
         self.y, self.h, *rest = outs
         self.c = rest[0] if scan.what.has_cell else self.h
@@ -358,7 +369,7 @@ class _Writer:
         gates = decl_buffer((count, self.scan.rows + (hidden if spec.separate_bias else 0)), self.scan.wide, "gates")
         held = decl_buffer((count, hidden), self.scan.wide, "held")
         task = _Task(self, d, at, n, count, gates, held)
-        group = _Group(count, hidden, task.step, lambda k, row: self.transposed[d, k, row])
+        group = _Group(count, hidden, task.step, lambda k, row: self.recurrence(d, k, row))
         step: Stmt = SeqStmt((task.start_gates(), spec.cell(group, spec.functions(kind))))
         step = LetStmt(at, self._at(d, t, length), step)
         if self.lens is not None:
@@ -376,6 +387,18 @@ class _Writer:
                 return length - 1 - t
             case _:
                 return Select(d.equal(0), t, length - 1 - t)
+
+    def recurrence(self, d: PrimExpr, k: PrimExpr, row: PrimExpr) -> PrimExpr:
+        """Recurrence weight from a unit to a row of the gates."""
+        narrow = self.scan.narrow_recurrence
+        return self.weights[0][d, k, row] if narrow is None else narrow.of(self.weights).element(d, row, k)
+
+    def input_product(self, d: PrimExpr, t: PrimExpr, n: PrimExpr, row: PrimExpr) -> PrimExpr:
+        """Product of an input and the weights of a row of the gates."""
+        if self.scan.narrow_weight is None:
+            return self.projected[d, t, n, row]
+        column = simplify(d * self.scan.rows) + row
+        return self.projected[n, t, column] if self.scan.what.layout else self.projected[t, n, column]
 
     def state_index(self, d: PrimExpr, n: PrimExpr, j: PrimExpr) -> tuple[PrimExpr, ...]:
         return (n, d, j) if self.scan.what.layout else (d, n, j)
@@ -436,7 +459,7 @@ class _Task:
         d, bias, rows, hidden = self.d, self.writer.bias, self.scan.rows, self.scan.hidden
 
         def start(s: PrimExpr, row: PrimExpr, to: PrimExpr) -> Stmt:
-            value = self.writer.projected[d, self.at, self.first + s, row] + bias[d, 0, row]
+            value = self.writer.input_product(d, self.at, self.first + s, row) + bias[d, 0, row]
             return BufferStore(self.gates, value, (s, to))
 
         if not self.scan.what.separate_bias:

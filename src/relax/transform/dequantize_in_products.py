@@ -9,18 +9,26 @@ After    y = R.call_tir(cls.matmul, (x, R.const(Q), R.const(S)), …)       # Q:
          def matmul(x, Q, S, y): … y[i, j] += x[i, k] * (float32(Q[k, j]) * S[k // 32, j])
 
 A product with few rows takes as long as memory takes to deliver its weights, of which bytes have a quarter and four
-bits an eighth. Q holds the integers without their zero points, as int4 where that has all of them, else as int8; S has
-a row for each group of the depth whose scales are equal. Each weight is rounded as `dequantize` rounds it, and each sum
-is one of a float32 product. `relax.schedules.cpu.products.computed_product` has the loops.
+bits an eighth. Q holds the integers without their zero points, as int4 where that has all of them, else as int8; those
+that do not fit int8 stay as they are, beside the zero points. S has a row for each group of the depth whose scales are
+equal. Each weight is rounded as `dequantize` rounds it, and each sum is one of a float32 product. The rule
+`ComputedProduct` has the loops.
 
-Declines: products of data in other dtypes; weights that are not known, no matrix, or do not fit int8 without their zero
-point; and weights of which FoldConstant makes floats, because they are few.
+Recurrent layers read such weights in both of their products, that of the inputs and that of each step:
+
+Before   y = R.nn.lstm(x, w, r)                      # w, r: dequantised, (directions, 4 * hidden, inputs or hidden)
+After    y = R.call_tir(cls.lstm, (x, R.const(Qw), R.const(Sw), R.const(Qr), R.const(Sr)), …)
+
+Each step reads the weights again, so few weights stay integers as well. See `relax.topi.recurrent_weights`.
+
+Declines: data and results in other dtypes; weights that are not constants, or no matrix, or have more than 16 bits and
+do not fit int8 without their zero points; those of `matmul` of which FoldConstant makes floats, because they are few.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -33,15 +41,19 @@ from ..dpl.rewrite import KnownValues
 from ..expr import Call, Constant, Function, const
 from ..ir import DataType, IRModule, RelaxExpr
 from ..op import is_call_of, operator_of
+from ..op.errors import OperatorError
 from ..op.linear_algebra import Matmul
+from ..op.operands import is_absent
 from ..op.qdq import Dequantize
+from ..op.recurrent import Recurrent
 from ..op.shapes import PermuteDims
-from ..prim import IntImm, PrimExpr
+from ..prim import IntImm, PrimExpr, is_const, simplify
 from ..prim import cast as cast_expr
 from ..prim import const as const_expr
 from ..prim.intrin import floordiv
 from ..rewrite import bindings_in
 from ..struct_info import TensorStructInfo
+from ..topi.recurrent_weights import NarrowWeights, dequantised
 from .decorators import module_pass
 from .fold_constant import MAX_BYTES
 
@@ -55,68 +67,184 @@ def DequantizeInProducts(mod: IRModule) -> IRModule:
 
 
 @dataclass(frozen=True)
-class _Weights:
-    """A weight matrix `numbers * scales`; each row of `scales` applies to a group of rows of `numbers`."""
+class _Dequantised:
+    """Known weights (numbers - zeros) * scales, all in the shape and order in which they are read."""
 
     numbers: Array
-    scales: NDArray[np.float32]
+    zeros: Array
+    scales: Array
 
-    @property
-    def group(self) -> int:
-        """Number of rows of `numbers` per row of `scales`."""
-        return len(self.numbers) // len(self.scales)
+    def as_matrix(self) -> _Dequantised:
+        """Return weights (directions, rows, depth) as (depth, directions * rows)."""
+        parts = (np.transpose(part, (2, 0, 1)) for part in (self.numbers, self.zeros, self.scales))
+        return _Dequantised(*(np.reshape(part, (len(part), -1)) for part in parts))
+
+    def differences(self) -> Array | None:
+        """Return the integers without their zero points as int8, or None if they do not fit."""
+        wide = self.numbers.astype(np.int64) - self.zeros.astype(np.int64)
+        return wide.astype(np.int8) if wide.min() >= -128 and wide.max() <= 127 else None
 
 
 class _Products(KnownValues):
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__(mod)
+        self._parts: dict[tuple[RelaxExpr, str], list[Constant] | None] = {}
+        """Parts of narrow weights by the weights' value and use: products by the same weights share them."""
+
     def concerns(self, function: Function) -> bool:
         """True if something is dequantised."""
         return any(is_call_of(binding.value, Dequantize) for binding in bindings_in(function))
 
     def call(self, call: Call) -> RelaxExpr:
         call = self.parts(call)
-        if not is_call_of(call, Matmul):
+        operator = operator_of(call)
+        data = call.args[0].struct_info_ if call.args else None
+        if not isinstance(data, TensorStructInfo) or data.dtype != "float32" or data.dims is None:
             return call
-        data, result = call.args[0].struct_info_, call.struct_info_
-        if not isinstance(data, TensorStructInfo) or not isinstance(result, TensorStructInfo):
+        if isinstance(operator, Recurrent):
+            return self.layer(call, operator)
+        return self.product(call, data) if isinstance(operator, Matmul) else call
+
+    def product(self, call: Call, data: TensorStructInfo) -> RelaxExpr:
+        """Return a matmul whose weights are dequantised in its kernel."""
+        result = call.struct_info_
+        if not isinstance(result, TensorStructInfo) or result.dtype != "float32" or data.ndim < 2:
             return call
-        if data.dtype != "float32" or result.dtype != "float32" or data.ndim < 2 or data.dims is None:
+        parts = self.parts_of(call.args[1], "matmul", 2, _parts_for_product)
+        if parts is None:
             return call
-        weights = self.weights(call.args[1])
-        if weights is None:
-            return call
-        operands = const(weights.numbers), const(weights.scales)
-        new = self.builder.call_te(_formula(weights), call.args[0], *operands, primfunc_name_hint="matmul")
+        new = self.builder.call_te(_product, call.args[0], *parts, primfunc_name_hint="matmul")
         return new.replace(sinfo_args=(result,), span=call.span) if result.dims is not None else call
+
+    def layer(self, call: Call, operator: Recurrent) -> RelaxExpr:
+        """Return a recurrent layer whose weights are dequantised in its kernel."""
+        if not operator.can_compute(call):
+            return call
+        narrow: dict[int, list[Constant]] = {}
+        for position, use, divide in ((1, "weight", _parts_for_inputs), (2, "recurrence", _parts_for_steps)):
+            parts = self.parts_of(call.args[position], use, 3, divide)
+            if parts is not None:
+                narrow[position] = parts
+        return self.lowered(call, operator, narrow) if narrow else call
+
+    def lowered(self, call: Call, operator: Recurrent, narrow: Mapping[int, list[Constant]]) -> RelaxExpr:
+        """Return the call_tir of a layer; `narrow` has the parts of narrow weights by the positions of operands."""
+        absent = [operand.optional and is_absent(arg) for operand, arg in operator.arguments(call)]
+        values = [narrow.get(i, arg) for i, arg in enumerate(call.args) if not absent[i]]
+
+        def formula(*tensors: Any) -> Any:
+            rest = iter(tensors)
+            operands: list[Any] = [None if left_out else next(rest) for left_out in absent]
+            for i in narrow:
+                operands[i] = _tensor_of(operands[i], operator.directions)
+            return operator.checked_formula(call, operands)
+
+        try:
+            new = self.builder.call_te(formula, *values, primfunc_name_hint=operator.kernel_name())
+        except OperatorError:  # LegalizeOps reports it
+            return call
+        return new.replace(span=call.span)
 
     # ------------------------------------------------------------------------------------ weights
 
-    def weights(self, expr: RelaxExpr) -> _Weights | None:
-        """The weights that an operand stands for; None for those that this pass leaves alone."""
-        moves: list[Call] = []
-        call = self.value(expr)
-        while isinstance(call, Call) and _is_moved(call):
-            moves.append(call)
-            call = self.value(call.args[0])
+    def parts_of(
+        self, expr: RelaxExpr, use: str, ndim: int, divide: Callable[[_Dequantised], list[Array] | None]
+    ) -> list[Constant] | None:
+        """Return the constants into which `divide` divides the weights an operand stands for, or None."""
+        key = (self.value(expr), use)
+        if key not in self._parts:
+            weights = self.dequantised(expr, ndim)
+            parts = None if weights is None else divide(weights)
+            self._parts[key] = None if parts is None else [const(part) for part in parts]
+        return self._parts[key]
+
+    def dequantised(self, expr: RelaxExpr, ndim: int) -> _Dequantised | None:
+        """Return the weights that an operand of `ndim` dimensions stands for, or None if it has other elements."""
+        moves, call = self.moved(expr)
         if not isinstance(call, Call) or not isinstance(operator := operator_of(call), Dequantize):
             return None
-        operands = [self.value(arg) for arg in call.args]
-        info, moved = call.args[0].struct_info_, expr.struct_info_
-        if not isinstance(info, TensorStructInfo) or not isinstance(moved, TensorStructInfo):
+        moved = expr.struct_info_
+        if operator.out_dtype != "float32" or not isinstance(moved, TensorStructInfo) or moved.ndim != ndim:
             return None
-        if operator.out_dtype != "float32" or not info.dtype.is_integer or moved.ndim != 2:
+        numbers, scale, zero = (self.constant(arg) for arg in call.args)
+        if numbers is None or scale is None or zero is None or not numbers.size or scale.dtype != np.float32:
             return None
-        if not all(isinstance(operand, Constant) for operand in operands):
+        infos = [call.args[i].struct_info_ for i in (0, 2)]
+        if not all(isinstance(info, TensorStructInfo) and info.dtype.is_integer for info in infos):
             return None
-        numbers, scale, zero = (operand.data.numpy() for operand in operands if isinstance(operand, Constant))
-        if scale.dtype != np.float32 or zero.dtype.kind == "f" or 4 * numbers.size <= MAX_BYTES:
-            return None
-        differences = np.asarray(numbers, np.int64) - operator.spread(np.asarray(zero, np.int64), numbers)
-        if differences.min() < -128 or differences.max() > 127:
-            return None
-        dtype = DataType("int4" if differences.min() >= -8 and differences.max() <= 7 else "int8")
-        matrix = _moved(differences.astype(np.int8), moves)
-        spread = np.broadcast_to(operator.spread(scale, numbers), numbers.shape)
-        return None if matrix is None else _Weights(matrix.astype(dtype.numpy()), _by_group(spread, moves))
+        parts = [numbers, *(np.broadcast_to(operator.spread(part, numbers), numbers.shape) for part in (zero, scale))]
+        whole = [_moved(part, moves) for part in parts]
+        known = [part for part in whole if part is not None]
+        return _Dequantised(*known) if len(known) == len(parts) else None
+
+    def moved(self, expr: RelaxExpr) -> tuple[list[Call], RelaxExpr]:
+        """Return the operators that move elements of a value, the last one first, and the value they start from."""
+        moves: list[Call] = []
+        value = self.value(expr)
+        while isinstance(value, Call) and _is_moved(value):
+            moves.append(value)
+            value = self.value(value.args[0])
+        return moves, value
+
+    def constant(self, expr: RelaxExpr) -> Array | None:
+        """Return the elements of a constant, moved as the program moves them, or None for any other value."""
+        moves, value = self.moved(expr)
+        return _moved(value.data.numpy(), moves) if isinstance(value, Constant) else None
+
+
+def _tensor_of(parts: Sequence[te.Tensor], directions: int) -> te.Tensor:
+    """Return the tensor of weights that `_parts_for_inputs` or `_parts_for_steps` divided."""
+    numbers, scales, *zeros = parts
+    return dequantised(NarrowWeights(numbers, scales, zeros[0] if zeros else None, directions))
+
+
+def _narrowest(numbers: Array) -> Array:
+    """Return integers as int4 if it has all of them, else unchanged."""
+    fits = numbers.min() >= -8 and numbers.max() <= 7
+    return numbers.astype(DataType("int4").numpy()) if fits else numbers
+
+
+def _parts_for_product(weights: _Dequantised) -> list[Array] | None:
+    """Return (numbers, scales) or (numbers, scales, zeros) of a product, with a row of parameters for each group of
+    rows of numbers; None for few weights, and for more than 16 bits.
+    """
+    differences, scales = weights.differences(), _by_group(weights.scales)
+    if 4 * weights.numbers.size <= MAX_BYTES:
+        return None
+    if differences is not None:
+        return [_narrowest(differences), scales]
+    if weights.numbers.dtype.itemsize > 2:
+        return None
+    return [weights.numbers, scales, _by_group(weights.zeros.astype(np.int32))]
+
+
+def _parts_for_inputs(weights: _Dequantised) -> list[Array] | None:
+    """Return the parts of `NarrowWeights` for the product of a layer's inputs, which takes int4 without zero points."""
+    matrix = weights.as_matrix()
+    differences = matrix.differences()
+    if differences is None:
+        return _parts_for_steps(weights)
+    return [_narrowest(np.ascontiguousarray(differences)), _by_group(matrix.scales)]
+
+
+def _parts_for_steps(weights: _Dequantised) -> list[Array] | None:
+    """Return the parts of `NarrowWeights` for the products of a layer's steps; None for more than 16 bits."""
+    directions, matrix = len(weights.numbers), weights.as_matrix()
+    scales, differences = _by_direction(matrix.scales, directions), matrix.differences()
+    if differences is not None:
+        return [np.ascontiguousarray(differences), scales]
+    if matrix.numbers.dtype.itemsize > 2:
+        return None
+    zeros = _by_direction(matrix.zeros.astype(np.int32), directions)
+    return [np.ascontiguousarray(matrix.numbers), scales, zeros]
+
+
+def _by_direction(parameter: Array, directions: int) -> Array:
+    """Return a parameter by group, with one column per direction if its columns are equal in each direction."""
+    groups = _by_group(parameter)
+    split = np.reshape(groups, (len(groups), directions, -1))
+    bits: NDArray[np.uint32] = cast("Any", split).view(np.uint32)
+    return np.ascontiguousarray(split[:, :, 0]) if (bits == bits[:, :, :1]).all() else groups
 
 
 def _is_moved(call: Call) -> bool:
@@ -139,30 +267,29 @@ def _moved(array: Array, moves: list[Call]) -> Array | None:
     return array
 
 
-def _by_group(scales: Array, moves: list[Call]) -> NDArray[np.float32]:
-    """Return scales with one row per maximal group of equal rows."""
-    whole = _moved(scales, moves)
-    assert whole is not None
-    bits: NDArray[np.uint32] = cast("Any", np.ascontiguousarray(whole)).view(np.uint32)
+def _by_group(parameter: Array) -> Array:
+    """Return a parameter of each element with one row per maximal group of equal rows."""
+    bits: NDArray[np.uint32] = cast("Any", np.ascontiguousarray(parameter)).view(np.uint32)
     different: NDArray[np.bool_] = (bits[1:] != bits[:-1]).any(axis=1)
     changes: list[int] = (np.flatnonzero(different) + 1).tolist()
-    group = math.gcd(len(whole), *changes)
-    return np.ascontiguousarray(whole[::group])
+    group = math.gcd(len(parameter), *changes)
+    return np.ascontiguousarray(parameter[::group])
 
 
-def _formula(weights: _Weights) -> Callable[[te.Tensor, te.Tensor, te.Tensor], te.Tensor]:
-    """Formula of the product of data and `numbers * scales`, with one row of scales per `group` rows of numbers."""
-    depth, columns = weights.numbers.shape
-    several = len(weights.scales) > 1
+def _product(data: te.Tensor, numbers: te.Tensor, scales: te.Tensor, *zeros: te.Tensor) -> te.Tensor:
+    """Formula of the product of data and `(numbers - zeros) * scales`; parameters have a row per group of the depth."""
+    depth = numbers.shape[0]
+    k = te.reduce_axis((0, depth), "k")
 
-    def product(data: te.Tensor, numbers: te.Tensor, scales: te.Tensor) -> te.Tensor:
-        k = te.reduce_axis((0, depth), "k")
+    def parameter(held: te.Tensor, column: PrimExpr) -> PrimExpr:
+        groups = held.shape[0]
+        row = const_expr(0, "int64") if is_const(groups, 1) else floordiv(k.var, simplify(depth // groups))
+        return held(row, column)
 
-        def element(*i: Any) -> PrimExpr:
-            row = floordiv(k.var, weights.group) if several else const_expr(0, "int64")
-            weight = cast_expr("float32", numbers(k.var, i[-1])) * scales(row, i[-1])
-            return te.sum(data(*i[:-1], k.var) * weight, axis=k)
+    def element(*i: Any) -> PrimExpr:
+        number = numbers(k.var, i[-1])
+        for zero in zeros:
+            number = cast_expr("int32", number) - parameter(zero, i[-1])
+        return te.sum(data(*i[:-1], k.var) * (cast_expr("float32", number) * parameter(scales, i[-1])), axis=k)
 
-        return te.compute((*data.shape[:-1], columns), element, "matmul", tag="matmul")
-
-    return product
+    return te.compute((*data.shape[:-1], numbers.shape[1]), element, "matmul", tag="matmul")

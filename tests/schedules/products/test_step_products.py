@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from applied import Applied
+from applied import X86, Applied, anything
 
-from relax import te, topi
+from relax import const, te, topi
 from relax.codegen import build_module, resolve
 from relax.prim.bounds import Bounds
 from relax.schedules import schedule
 from relax.schedules.cpu import StepProducts
 from relax.script import from_source
+from relax.tir import BufferLoad, explain
+from support import nodes, numbers, prim_func
 
 STEPS = """
 from relax.script import tir as T
@@ -81,6 +83,88 @@ def test_nan_and_infinity_reach_their_own_sums_only():
     assert (result[:, :3] == 0).all()
     np.testing.assert_array_equal(result[1, 10:12], [np.inf, -np.inf])
     assert np.isfinite(np.delete(result[1], (10, 11))).all()
+
+
+BYTES = """
+@T.prim_func
+def main(A: T.Buffer((ROWS, 20), "float32"), q: T.handle, z: T.handle, s: T.handle, c: T.handle):
+    T.func_attr({"tir.noalias": True})
+    n = T.int64()
+    Q = T.match_buffer(q, (20, n), "uint8")
+    Z = T.match_buffer(z, (n,), "int32")
+    S = T.match_buffer(s, (2, n), "float32")
+    C = T.match_buffer(c, (ROWS, n), "float32")
+    for t in range(2):
+        for p, row, k in T.grid(ROWS, n, 20):
+            C[p, row] = C[p, row] + VALUE
+"""
+
+DEQUANTISED = "T.float32(T.int32(Q[k, row]) - Z[ZERO]) * S[k // 10, row]"
+
+
+def scaled(rows, zero, right=DEQUANTISED):
+    """Two steps, in each of which a product by dequantised bytes is added."""
+    text = BYTES.replace("VALUE", f"A[p, k] * ({right})" if rows % 2 else f"({right}) * A[p, k]")
+    return prim_func(text.replace("ROWS", str(rows)).replace("ZERO", zero))
+
+
+@pytest.mark.parametrize(("rows", "zero"), [(1, "row"), (4, "0"), (8, "row")])
+def test_bytes_are_dequantised_in_vectors(target, rows, zero):
+    """Once per vector of columns for all rows; a zero point of all columns is one number."""
+    runs = Applied(StepProducts(), scaled(rows, zero), target), Applied(StepProducts(), scaled(rows, zero))
+    assert "acc" in runs[0].func.script()
+    for n in (1, 7, 16, 33, 200):
+        a, q = integers(rows, 20), anything(20, n, dtype="uint8")
+        z, s = anything(n, dtype="uint8", seed=1).astype("int32"), 2.0 ** integers(2, n)
+        weights = (q - (z if zero == "row" else z[0])) * np.repeat(s, 10, axis=0)
+        for run in runs:
+            result = run(a, q, z, s, np.ones((rows, n), "float32"))
+            np.testing.assert_array_equal(result, 1 + 2 * (a @ weights.astype("float32")))
+
+
+@pytest.mark.parametrize("dtype", ["int4", "bool", "uint64", "float16", "bfloat16", "float8_e4m3fn"])
+def test_right_factors_of_any_dtype(dtype):
+    text = (
+        BYTES.replace("VALUE", "A[p, k] * T.float32(Q[k, row])").replace("ROWS", "3").replace('"uint8"', f'"{dtype}"')
+    )
+    run = Applied(StepProducts(), prim_func(text))
+    for n in (1, 37):
+        a, q = integers(3, 20), numbers(20, n, dtype="bool").astype(const(1, dtype).data.numpy().dtype)
+        result = run(a, q, np.zeros(n, "int32"), np.zeros((2, n), "float32"), np.zeros((3, n), "float32"))
+        np.testing.assert_array_equal(result, 2 * (a @ q.astype("float32")))
+
+
+def test_a_right_factor_of_the_column_itself():
+    func = scaled(3, "0", "T.float32(Q[k, row]) * T.float32(row)")
+    run = Applied(StepProducts(), func)
+    for n in (1, 37):
+        a, q = integers(3, 20), anything(20, n, dtype="uint8")
+        result = run(a, q, np.zeros(n, "int32"), np.zeros((2, n), "float32"), np.zeros((3, n), "float32"))
+        np.testing.assert_array_equal(result, 2 * (a @ (q.astype("float32") * np.arange(n, dtype="float32"))))
+
+
+def test_the_loop_over_the_depth_reads_vectors_of_bytes():
+    """Eight bytes each, and single ones in the remainder loop only."""
+    machine = f"{X86} -mcpu=haswell"
+    func = schedule(scaled(1, "row"), resolve(machine), [StepProducts()])
+    assert {load.dtype.lanes for load in nodes(func.body, BufferLoad) if load.buffer.name == "Q"} == {1, 8}
+    loop = explain(func, machine).loops[0]
+    assert (loop.name, loop.is_vectorised) == ("main: t > p > k", True)
+    assert "vpmovzxbd" in build_module(func, machine).get_source("asm")
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "T.float32(Q[k, row]) * S[0, n - 1 - row]",
+        "T.float32(Q[k, row]) * S[p % 2, row]",
+        "T.float32(Q[k, row]) * C[p, 0]",
+    ],
+    ids=["columns backwards", "differs between rows", "reads what it writes"],
+)
+def test_other_right_factors_stay(target, right):
+    func = scaled(3, "0", right)
+    assert schedule(func, target, [StepProducts()]) is func
 
 
 OTHER = """

@@ -18,9 +18,8 @@ from ....prim import PrimExpr, Var, is_const, simplify, substitute
 from ....prim.intrin import floordiv
 from ....tir import Buffer, BufferLoad, DeclBuffer, IfThenElse, Stmt
 from ....tir.buffer import decl_buffer
-from ....tir.transform.vectorize_loop import in_lanes
 from ...build import block, int64, loop, scratch, vector_store
-from ..tile import number_of, prefetched
+from ..tile import number_of, prefetched, vector_of
 from ..tile.division import Tile, panels
 from .held_parts import HeldPart
 from .operands import Matrices, tile_view
@@ -94,8 +93,7 @@ class Computed(RightOperand):
         if not isinstance(part, ComputedBlock):
             return super().vectors(part, k)
         operands, lanes = self.operands, self.tile.lanes
-        at = {var: value.astype(str(var.dtype)) for var, value in part.panel.values.items()}
-        at[operands.k] = simplify(part.start + k).astype(str(operands.k.dtype))
+        at = {**part.panel.values, operands.k: simplify(part.start + k)}
 
         def vector(c: PrimExpr) -> PrimExpr:
             known = {
@@ -104,10 +102,8 @@ class Computed(RightOperand):
                 )
                 for held in self.held
             }
-            column = simplify(part.panel.start + c).astype(str(operands.column.dtype))
-            value = in_lanes(self.value, operands.column, column, lanes, known, mask_of(part.panel, c, lanes))
-            assert value is not None
-            return substitute(value, at)
+            there = {**at, operands.column: simplify(part.panel.start + c)}
+            return vector_of(self.value, operands.column, there, lanes, known, mask_of(part.panel, c, lanes))
 
         return vector
 
@@ -130,7 +126,9 @@ class Computed(RightOperand):
 
     def _row(self, held: HeldPart, k: PrimExpr, at: Mapping[Var, PrimExpr]) -> PrimExpr:
         """Index of a row in the view of a panel."""
-        return k if held.row is self.operands.k else simplify(int64(substitute(held.row, at)))
+        if held.row is self.operands.k:
+            return k
+        return simplify(int64(substitute(held.row, {var: place.astype(str(var.dtype)) for var, place in at.items()})))
 
     def _view(self, held: HeldPart, panel: ColumnPanel, start: PrimExpr, depth: PrimExpr) -> Buffer:
         """View of a panel as (rows, elements of a row); of the rows of a depth block if its rows are the depth."""

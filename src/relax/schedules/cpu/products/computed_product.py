@@ -21,19 +21,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from ....prim import Call, IntImm, PrimExpr, Var, is_const, simplify, substitute
+from ....prim import Call, IntImm, PrimExpr, Var, simplify, substitute
 from ....prim.intrin import is_pure
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, PrimFunc, Stmt
-from ....tir.functor import StmtExprVisitor, post_order_visit
-from ....tir.nests import Nest, is_compact, loads_in
-from ....tir.transform.vectorize_loop import in_lanes
+from ....tir.functor import post_order_visit
+from ....tir.nests import Nest, loads_in
 from ...build import block, int64, loop, product_of, scratch, tasks, vector_store
 from ...contraction import Contraction, computed_contraction_of, size_of
 from ...rule import PackedFunction, ScheduleRule
 from ...space import Space
+from ..tile import has_vectors, runs_along
 from ..tile.division import Tile, tile_for
 from ..tile.storage import BitFields, Elements, PanelStorage
 from .computed_operand import Computed
@@ -126,39 +126,11 @@ def _is_evaluable(value: PrimExpr) -> bool:
 def _is_readable(operands: Operands, lanes: int, value: PrimExpr, held: Sequence[HeldPart]) -> bool:
     """True if vectors along the columns of a right operand can be evaluated at a fair price."""
     column = operands.column
-    if lanes == 1 or in_lanes(value, column, column, lanes, {}, None) is None:
+    if lanes == 1 or not has_vectors(value, column):
         return False
     in_panels = [part.load for part in held]
-    apart = all(_runs_along(load, column) for load in loads_in(value) if all(load is not other for other in in_panels))
+    apart = all(runs_along(load, column) for load in loads_in(value) if all(load is not other for other in in_panels))
     return apart or (isinstance(operands.rows, IntImm) and operands.rows.value >= SHARED)
-
-
-def _runs_along(load: BufferLoad, column: Var) -> bool:
-    """True if a load is contiguous along the column, or depends on it only by what other loads return."""
-    *outer, last = load.indices
-    moved = substitute(last, {column: column + 1})
-    is_next = is_compact(load.buffer) and is_const(simplify(moved - last), 1)
-    return not any(_is_direct(index, column) for index in outer) and (is_next or not _is_direct(last, column))
-
-
-def _is_direct(index: PrimExpr, column: Var) -> bool:
-    """True if an index depends on the column other than by what loads return."""
-    return any(part is column for part in _Outside().parts(index))
-
-
-class _Outside(StmtExprVisitor):
-    """Collects the parts of an expression that are outside of loads."""
-
-    def parts(self, expr: PrimExpr) -> list[PrimExpr]:
-        """Return the parts."""
-        self.found: list[PrimExpr] = []
-        self.visit(expr)
-        return self.found
-
-    def visit(self, node: Any) -> None:
-        self.found.append(node)
-        if not isinstance(node, BufferLoad):
-            super().visit(node)
 
 
 # ------------------------------------------------------------------------------------- loops

@@ -10,10 +10,14 @@
                                                      the remaining columns, in vectors and one by one
 
 Each accumulator starts from the stored element and adds the products in loop order. Other statements of the outer loops
-are unchanged.
+are unchanged. The right factor may be an expression of loads, such as the dequantisation of weights that are bytes in
+memory, which is computed once per vector of columns, for all rows:
 
-Not supported: functions without tir.noalias, nests over blocks, more rows than registers hold, non-contiguous columns,
-and factors written by the nest itself.
+    C[s, row] += A[s, k]                                         b = float32(int32(Q[k, p * 64 : p * 64 + 64])
+        * (float32(int32(Q[k, row]) - Z[row]) * S[row])               - Z[p * 64 : …]) * S[p * 64 : …]
+
+Not supported: functions without tir.noalias, nests over blocks, more rows than registers hold, right factors with loads
+that depend on the column and are not contiguous along it, and factors written by the nest itself.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ....prim import Add, IntImm, Mul, PrimExpr, Var, const, free_vars, is_const, simplify
+from ....prim import Add, IntImm, Mul, PrimExpr, Var, free_vars, is_const, simplify
 from ....prim.intrin import floordiv, floormod
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Stmt
@@ -29,7 +33,7 @@ from ....tir.functor import StmtMutator, substitute
 from ....tir.nests import is_compact, loads_in
 from ...build import block, loop, vector_load, vector_store
 from ...rule import ScheduleRule
-from ..tile import RegisterTile, register_tile, row_at
+from ..tile import RegisterTile, has_vectors, register_tile, runs_along, vector_of
 
 MOST_ROWS: Final = 8
 MOST_VECTORS: Final = 8
@@ -77,7 +81,9 @@ def _product_of(stmt: For) -> _Product | None:
         return None
     row, column, k = loops
     match inner.value:
-        case Add(BufferLoad() as total, Mul(left, BufferLoad() as right)):
+        case Add(BufferLoad() as total, Mul(left, right)):
+            if column.loop_var in free_vars(left):
+                left, right = right, left
             product = _Product(inner, total, left, right, row, column, k)
         case _:
             return None
@@ -86,12 +92,12 @@ def _product_of(stmt: For) -> _Product | None:
 
 @dataclass(frozen=True)
 class _Product:
-    """C[…, row, …, column] += left(row, k) · right[…, k, …, column]."""
+    """C[…, row, …, column] += left(row, k) · right(k, column)."""
 
     store: BufferStore
     total: BufferLoad
     left: PrimExpr
-    right: BufferLoad
+    right: PrimExpr
     row: For
     column: For
     k: For
@@ -109,7 +115,7 @@ class _Product:
             return False
         if self.total.buffer is not out or not _same_place(self.total, self.store):
             return False
-        factors = [*loads_in(self.left), self.right]
+        factors = [*loads_in(self.left), *loads_in(self.right)]
         if any(load.buffer.data is out.data or load.predicate is not None for load in factors):
             return False
         outer = {var for index in self.store.indices[:-1] for var in free_vars(index)}
@@ -120,7 +126,8 @@ class _Product:
             and column not in outer
             and row in outer
             and _runs_along(self.store.buffer, self.store.indices, column)
-            and _runs_along(self.right.buffer, self.right.indices, column)
+            and has_vectors(self.right, column)
+            and all(runs_along(load, column) for load in loads_in(self.right))
         )
 
     def vectors(self, registers: int) -> int:
@@ -167,12 +174,10 @@ class _Product:
                 return vector_store(self.store.buffer, at(self.store.indices, p, c), tile.load(p, c))
 
             def add(k: Var) -> Stmt:
-                zero = const(0, "int64")
                 there = {depth: _like(depth, k)}
-                line = [substitute(index, there) for index in at(self.right.indices, zero, zero)]
                 return tile.step(
                     lambda p: substitute(self.left, {row: _like(row, p), **there}),
-                    row_at(self.right.buffer, line, lanes),
+                    lambda c: vector_of(self.right, column, {**there, column: start + c}, lanes),
                 )
 
             return block([tile.each(first), loop("k", self.k.extent, add), tile.each(last)])

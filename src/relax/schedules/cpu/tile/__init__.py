@@ -15,11 +15,11 @@ serves operands in place, in panels, packed, gathered by windows and dequantised
 from __future__ import annotations
 
 from .heights import tall_and_short
-from .operands import prefetched, row_at
+from .operands import has_vectors, prefetched, row_at, runs_along, vector_of
 from .products import Product, multiply_add
 from .registers import RegisterTile, Vector, even_vectors, number_of, register_tile
 
 __all__ = [
-    "Product", "RegisterTile", "Vector", "even_vectors", "multiply_add", "number_of", "prefetched", "register_tile",
-    "row_at", "tall_and_short",
+    "Product", "RegisterTile", "Vector", "even_vectors", "has_vectors", "multiply_add", "number_of", "prefetched",
+    "register_tile", "row_at", "runs_along", "tall_and_short", "vector_of",
 ]  # fmt: skip
