@@ -138,8 +138,7 @@ def model(case: Case, w: Array) -> bytes:
 def ours(case: Case, target: Target, x: Array, w: Array, y: Array) -> Run:
     """A run of our kernel, with weights as they are when they are known while a program is built."""
     func = prim_func(case)
-    variants = (rule.pack(func, target, [1]) for rule in RULES)
-    packed = next((variant for variant in variants if variant is not None), None)
+    packed = next(filter(None, (rule.pack(func, target, [1]) for rule in RULES)), None)
     if packed is None:
         arranged = schedule(func, target, RULES)
     else:

@@ -71,7 +71,7 @@ def test_fused_convolutions_are_fused_by_rows(target):
     weights = [i for i, p in enumerate(kernel.params) if p in kernel.buffer_map and kernel.buffer_map[p].ndim == 4]
     accepted = ByRows().accepts(kernel, resolve(target), weights)
     assert not isinstance(accepted, Refusal)
-    assert ByRows().pack(kernel, resolve(target), weights) is not None
+    assert ByRows().pack(kernel, resolve(target), weights)
     assert str(ByRows().accepts(kernel, resolve(target), [])) == (
         "the weights are not constants that only their convolution reads"
     )
@@ -87,7 +87,7 @@ def test_chains_with_channels_last_are_fused_by_rows(target):
         accepted = ByRows().accepts(kernel, resolve(target), weights)
         assert not isinstance(accepted, Refusal)
         assert accepted.last, "an image is channels-last"
-        assert ByRows().pack(kernel, resolve(target), weights) is not None
+        assert ByRows().pack(kernel, resolve(target), weights)
 
 
 def test_bytes_with_channels_last_are_multiplied_in_place():
@@ -96,7 +96,7 @@ def test_bytes_with_channels_last_are_multiplied_in_place():
     assert kernels
     for kernel in kernels:
         weights = [i for i, p in enumerate(kernel.params) if kernel.buffer_map[p].dtype == "int8"]
-        assert BytePixels().pack(kernel, resolve(DOTS), weights) is not None
+        assert BytePixels().pack(kernel, resolve(DOTS), weights)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -116,4 +116,4 @@ class Module:
     (kernel,) = kernels_of(mod, KERNELS, target, "fused_attention")
     kernel = inline_blocks(kernel) or kernel
     assert not isinstance(StreamedAttention().accepts(kernel, resolve(target)), Refusal)
-    assert StreamedAttention().apply(kernel, resolve(target), False) is not None
+    assert StreamedAttention().apply(kernel, resolve(target), False)

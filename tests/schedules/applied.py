@@ -40,7 +40,7 @@ class Applied:
         self.packings: dict[int, Any] = {}
         if known:
             packed = rule.pack(func, resolved, known)
-            assert packed is not None
+            assert packed
             self.func, self.packings = packed.func, packed.packings
             assert self.packings.keys() <= set(known)
         else:

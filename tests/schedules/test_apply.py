@@ -78,7 +78,9 @@ def test_the_target_may_be_the_current_one(target):
 
 
 def test_a_rule_that_returns_something_else(target):
-    with pytest.raises(DiagnosticError, match=r"E4008.*Wrong must return a PrimFunc, a Schedule or None, found int"):
+    with pytest.raises(
+        DiagnosticError, match=r"E4008.*Wrong must return a PrimFunc, a Schedule, a Refusal or None, found int"
+    ):
         ApplyDefaultSchedule(Wrong(), target=target)(IRModule({"main": scaled()}))
 
 

@@ -123,11 +123,12 @@ class _Packer:
         others = tuple(position for position in positions if position not in packings)
         for rule in self.rules:
             variant = rule.pack(func, self.target, positions)
-            if variant is None:
+            if not isinstance(variant, PackedFunction):
                 continue
             if permuted is not None:  # unless the rule fuses the transposing nest
                 both = rule.pack(permuted.func, self.target, others)
-                variant = variant if both is None else replace(both, packings={**packings, **both.packings})
+                if isinstance(both, PackedFunction):
+                    variant = replace(both, packings={**packings, **both.packings})
             complements = [other for other in self.rules if other.complements]
             return _arranged(variant, schedule(variant.func, self.target, complements))
         if permuted is None:

@@ -3,18 +3,17 @@
     class MyRule(ScheduleRule):
         def apply(self, func, target, tunable):
             ...
-            return scheduled        # None if the rule is not for this function
+            return scheduled        # a Refusal, or None, if the rule is not for this function
 
 A scheduled function has the attribute ``tir.is_scheduled``; no further rule is tried on it.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -48,12 +47,26 @@ class Refusal:
     """Reason why a rule does not take a function: a sentence without a full stop. It is false."""
 
     reason: str
+    unrelated: bool = False
+    """True if the function has no loop nest of the rule's kind: `tir.explain` hides such refusals."""
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[False]:
         return False
 
     def __str__(self) -> str:
         return self.reason
+
+
+ALIASED: Final = Refusal("parameters may share memory: the function lacks tir.noalias")
+
+
+def refused(answers: Iterable[object], otherwise: str) -> Refusal:
+    """Return the first refusal among the answers about a function's nests, those of the rule's kind before others.
+
+    Without any, the function has no nest of the rule's kind: `otherwise` says what it lacks.
+    """
+    refusals = (answer for answer in answers if isinstance(answer, Refusal))
+    return min(refusals, key=lambda refusal: refusal.unrelated, default=Refusal(otherwise, unrelated=True))
 
 
 class ScheduleRule:
@@ -84,19 +97,23 @@ class ScheduleRule:
         """
         if target is None:
             return Refusal(f"{self!r} needs a target")
-        packed = self.pack(func, target, constants) if constants else None
-        found = _as_function(self, self.apply(func, target, False)) if packed is None else packed.func
-        return Refusal(f"{self!r} does not match the function") if found is None else found
+        packed = self.pack(func, target, constants)
+        if isinstance(packed, PackedFunction):
+            return packed.func
+        applied = self.apply(func, target, False)
+        arranged = _as_function(self, applied)
+        return refused((applied, packed), f"{self!r} does not match the function") if arranged is None else arranged
 
-    @abstractmethod
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> Any:
-        """Return the scheduled function, or None if the rule does not match.
+        """Return the scheduled function, or a `Refusal` if the rule does not match; None gives no reason.
 
-        `target` is resolved. `tunable` is True where several schedules to choose from may be returned.
+        `target` is resolved. `tunable` is True where several schedules to choose from may be returned. Default: None,
+        for rules that need constants (`pack`).
         """
+        del func, target, tunable
 
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        """Return the function for packed constants, or None if the rule packs none (the default).
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal | None:
+        """Return the function for packed constants, or a `Refusal`; None if the rule packs none (the default).
 
         `constants` are the positions of parameters with constant arguments. See `packing`.
         """
@@ -129,10 +146,12 @@ def _as_function(rule: ScheduleRule, result: Any) -> PrimFunc | None:
     if isinstance(result, Schedule):
         functions = [f for f in result.mod.functions.values() if isinstance(f, PrimFunc)]
         result = functions[0]
-    if result is None or isinstance(result, PrimFunc):
+    if result is None or isinstance(result, Refusal):
+        return None
+    if isinstance(result, PrimFunc):
         return result
-    found = type(result).__name__
-    raise DiagnosticError(Diagnostic("E4008", f"{rule!r} must return a PrimFunc, a Schedule or None, found {found}"))
+    message = f"{rule!r} must return a PrimFunc, a Schedule, a Refusal or None, found {type(result).__name__}"
+    raise DiagnosticError(Diagnostic("E4008", message))
 
 
 Scheduled: TypeAlias = Callable[[str, PrimFunc], object]

@@ -132,9 +132,9 @@ def test_others_are_left_alone(target, conv):
         conv(16, 32, (5, 5, 5), (3, 3, 3)),
     ]
     for other in others:
-        assert Blocked().pack(other.func(), target, [1]) is None
+        assert not Blocked().pack(other.func(), target, [1])
     known = conv(16, 32, (14, 14), (3, 3), stride=2).func()
-    assert Blocked().pack(known, target, []) is None
-    assert Blocked().pack(known, target, [0]) is None
-    assert Blocked().pack(known.without_attr("tir.noalias"), target, [1]) is None
+    assert not Blocked().pack(known, target, [])
+    assert not Blocked().pack(known, target, [0])
+    assert not Blocked().pack(known.without_attr("tir.noalias"), target, [1])
     assert schedule(known, target, [Blocked()]) is known

@@ -55,7 +55,7 @@ def reference(x, w, bias, other, stride=1, pad=0, dilation=1):
 
 def runner(func, weights, moved="both", is_compiled=True):
     """What runs the rule's result on images with channels before pixels: this machine if it has the instruction."""
-    here = is_compiled and BytePixels().pack(func, resolve("llvm"), [1]) is not None
+    here = is_compiled and bool(BytePixels().pack(func, resolve("llvm"), [1]))
     packed = Applied(BytePixels(), func, "llvm" if here else DOTS, known=[1])
 
     def run(x, bias, other, expected):
@@ -115,12 +115,12 @@ def test_unknown_sizes(kernel, stride, moved):
 @pytest.mark.parametrize(
     ("inputs", "outputs", "groups", "size", "data", "reason"),
     [
-        (8, 1024, 1, 7, "uint8", "the channels do not fill packed groups and vectors"),
-        (512, 48, 1, 7, "uint8", "the channels do not fill packed groups and vectors"),
+        (8, 1024, 1, 7, "uint8", "channels do not fill packed groups and vectors: multiples of 16 and 32"),
+        (512, 48, 1, 7, "uint8", "channels do not fill packed groups and vectors: multiples of 16 and 32"),
         (16, 224, 1, 7, "uint8", "there are too few weights or pixels"),
         (16, 512, 1, 1, "uint8", "there are too few weights or pixels"),
-        (16, 512, 1, 7, "uint16", "the target has no dot products for the dtypes of the convolution"),
-        (32, 512, 2, 7, "uint8", "the target has no dot products for the dtypes of the convolution"),
+        (16, 512, 1, 7, "uint16", "the target has no dot products of uint16 and int8, summed in int32"),
+        (32, 512, 2, 7, "uint8", "there are 2 groups"),
     ],
 )
 def test_images_that_stay_where_they_are(inputs, outputs, groups, size, data, reason):
@@ -135,7 +135,7 @@ def test_images_that_stay_where_they_are(inputs, outputs, groups, size, data, re
 def test_refused_by_the_rule():
     """Images with channels before pixels, numbers that have no dot products, and weights that are not known."""
     func = function(144, 64, (7, 7), (3, 3), 1, 1)
-    assert BytePixels().pack(func, resolve(DOTS), [1]) is not None
-    assert BytePixels().pack(func, resolve(DOTS), []) is None
-    assert BytePixels().apply(func, resolve(DOTS), False) is None
-    assert BytePixels().pack(function(144, 64, (7, 7), (3, 3), 1, 1, data="int8"), resolve(DOTS), [1]) is None
+    assert BytePixels().pack(func, resolve(DOTS), [1])
+    assert not BytePixels().pack(func, resolve(DOTS), [])
+    assert not BytePixels().apply(func, resolve(DOTS), False)
+    assert not BytePixels().pack(function(144, 64, (7, 7), (3, 3), 1, 1, data="int8"), resolve(DOTS), [1])

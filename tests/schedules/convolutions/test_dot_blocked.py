@@ -103,10 +103,10 @@ def test_what_is_no_number_stays_in_its_window():
 
 def test_others_are_left_alone(monkeypatch):
     func = convolution(16, 32, (9, 9), (3, 3))
-    assert WordBlocked().pack(func, resolve(DOTS), []) is None
+    assert not WordBlocked().pack(func, resolve(DOTS), [])
     for target in (TILES, f"{X86} -mcpu=skylake-avx512"):
-        assert WordBlocked().pack(func, resolve(target), [1]) is None
+        assert not WordBlocked().pack(func, resolve(target), [1])
     for other in (convolution(16, 32, (9, 9), (1, 1)), convolution(16, 33, (9, 9), (3, 3))):
-        assert WordBlocked().pack(other, resolve(DOTS), [1]) is None
+        assert not WordBlocked().pack(other, resolve(DOTS), [1])
     monkeypatch.undo()
-    assert WordBlocked().pack(func, resolve(DOTS), [1]) is None  # few channels
+    assert not WordBlocked().pack(func, resolve(DOTS), [1])  # few channels

@@ -46,7 +46,7 @@ def convolution(ci, co, size, kernel, stride=1, pad=0, dilation=1):
 
 def packed(func, is_compiled=True):
     """The function with packed weights: for this machine if it has the instruction and `is_compiled`, else interpreted."""
-    here = is_compiled and WordColumns().pack(func, resolve("llvm"), [1]) is not None
+    here = is_compiled and bool(WordColumns().pack(func, resolve("llvm"), [1]))
     return Applied(WordColumns(), func, "llvm" if here else DOTS, known=[1])
 
 
@@ -106,14 +106,14 @@ def test_refused(data, kernel, groups):
     w = te.placeholder((16, 8 // groups, *kernel), "int8", "W")
     y = topi.nn.conv(x, w, 1, 0, 1, groups, *LAYOUTS[2], out_dtype="int32")
     func = te.create_prim_func([x, w, y])
-    assert WordColumns().pack(func, resolve(DOTS), [1]) is None
-    assert WordColumns().apply(func, resolve(DOTS), False) is None
+    assert not WordColumns().pack(func, resolve(DOTS), [1])
+    assert not WordColumns().apply(func, resolve(DOTS), False)
 
 
 def test_few_channels_and_lines_that_waste_little_are_refused(monkeypatch):
     monkeypatch.setattr("relax.schedules.cpu.convolutions.dot_columns.WASTE", 1.05)
     target = resolve(DOTS)
-    assert WordColumns().pack(convolution(8, 16, (7, 7), (3, 3), 1, 1), target, [1]) is not None
-    assert WordColumns().pack(convolution(8, 16, (56, 56), (3, 3), 1, 1), target, [1]) is None
+    assert WordColumns().pack(convolution(8, 16, (7, 7), (3, 3), 1, 1), target, [1])
+    assert not WordColumns().pack(convolution(8, 16, (56, 56), (3, 3), 1, 1), target, [1])
     monkeypatch.setattr("relax.schedules.cpu.convolutions.dot_columns.CHANNELS", 17)
-    assert WordColumns().pack(convolution(8, 16, (7, 7), (3, 3), 1, 1), target, [1]) is None
+    assert not WordColumns().pack(convolution(8, 16, (7, 7), (3, 3), 1, 1), target, [1])

@@ -62,7 +62,7 @@ def cuts(conv, form, target, ci, size):
     with monkeypatch.context() as context:
         context.setattr("relax.schedules.cpu.convolutions.pointwise.pointwise.writer_for", chosen)
         case = conv(ci, 128, size, (1, 1))
-        assert Pointwise().pack(case.func(), target, [1]) is not None
+        assert Pointwise().pack(case.func(), target, [1])
     return found[-1].sizes(size[0] * size[1])
 
 
@@ -85,7 +85,7 @@ def test_channels_are_shared_evenly_where_pixels_are_one_chunk(conv):
     """Blocks of 4 vectors of 320 channels would be five: three for one core and two for the other."""
     target = resolve("llvm -mcpu=skylake-avx512 -num-cores=2")
     result = Pointwise().pack(conv(960, 320, (7, 7), (1, 1)).func(), target, [1])
-    assert result is not None
+    assert result
     blocks, _, width = result.packings[1].shape
     assert (blocks % 2, blocks * width) == (0, 320)
 
@@ -94,7 +94,7 @@ def test_a_thread_has_a_part_of_the_channels_of_small_images(conv):
     """Rows of 14 x 14 results are no whole lines of the cache: two threads would write each of them."""
     target = resolve("llvm -mcpu=skylake-avx512 -num-cores=2")
     result = Pointwise().pack(conv(256, 1024, (14, 14), (1, 1)).func(), target, [1])
-    assert result is not None
+    assert result
     text = result.func.script()
     assert "for task in T.parallel(T.int64(4)):" in text
     assert "ch: T.int64 = task % 2" in text

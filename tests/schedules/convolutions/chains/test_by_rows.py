@@ -137,7 +137,7 @@ def test_first_layers_that_are_no_part_of_a_chain():
     chain = Chain(3, 20, 16, windows=((3, 3), (1, 1), 2), windows_dilation=2)
     func = chain.func((1, 9, 18))
     assert not chain_of(func)
-    assert ByRows().pack(func, resolve("llvm"), [1, 2, 3]) is None
+    assert not ByRows().pack(func, resolve("llvm"), [1, 2, 3])
     chain = Chain(3, 20, 16, windows=((3, 3), (2, 2), 1))
     func = chain.func((1, 40, 40))
     some = Applied(ByRows(), func, known=[1, 3])
@@ -168,4 +168,4 @@ def test_other_functions_are_no_chains(target, case):
     func = make()
     assert str(chain_of(func)) == reason
     assert schedule(func, target, [ByRows()]) is func
-    assert ByRows().pack(func, target, [1, 2, 3]) is None
+    assert not ByRows().pack(func, target, [1, 2, 3])

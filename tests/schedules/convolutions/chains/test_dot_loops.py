@@ -102,9 +102,9 @@ def test_other_machines_and_odd_numbers_of_channels_have_each_convolution_by_its
     func = chain(8, 21 if name == DOTS else 20, 8)
     assert chain_of(func)
     rows = ByRows().pack(func, resolve(name), [1, 2, 3, 4, 5])
-    assert rows is None or not any(isinstance(p, WordRowPacking | WideTaps) for p in rows.packings.values())
+    assert not rows or not any(isinstance(p, WordRowPacking | WideTaps) for p in rows.packings.values())
     arrangement = ByRows().apply(func, resolve(name), False)
-    assert arrangement is not None
+    assert arrangement
     tir.verify_well_formed(arrangement)
 
 

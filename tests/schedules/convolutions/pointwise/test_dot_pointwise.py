@@ -138,14 +138,14 @@ def test_what_is_no_number_stays_in_its_pixel(form):
 def test_others_are_left_alone():
     bfloat = convolution(16, 16, (9, 9))
     assert schedule(bfloat, resolve(DOTS), [WordPixels()]) is bfloat  # weights are not known
-    assert WordPixels().pack(bfloat, resolve(DOTS), []) is None
+    assert not WordPixels().pack(bfloat, resolve(DOTS), [])
     for target in (TILES, "llvm -mcpu=skylake-avx512"):
-        assert WordPixels().pack(bfloat, resolve(target), [1]) is None
+        assert not WordPixels().pack(bfloat, resolve(target), [1])
     flipped = bytes_convolution(16, 16, (9, 9), data="int8")
-    assert WordPixels().pack(flipped, resolve(DOTS), [1]) is None
+    assert not WordPixels().pack(flipped, resolve(DOTS), [1])
     for dtype in ("float16", "float32"):
         func = convolution(16, 16, (9, 9), dtype=dtype)
-        assert WordPixels().pack(func, resolve(DOTS), [1]) is None
+        assert not WordPixels().pack(func, resolve(DOTS), [1])
     x, w = (te.placeholder(shape, "bfloat16") for shape in ((1, 16, 9, 9), (16, 16, 3, 3)))
     several = te.create_prim_func([x, w, topi.nn.conv(x, w, 1, 1, out_dtype="float32")])
-    assert WordPixels().pack(several, resolve(DOTS), [1]) is None
+    assert not WordPixels().pack(several, resolve(DOTS), [1])

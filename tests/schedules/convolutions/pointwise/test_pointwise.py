@@ -373,15 +373,15 @@ def test_others_are_left_alone(target, conv):
     }
     for reason, func in others.items():
         assert schedule(func, target, [Pointwise()]) is func, reason
-        assert Pointwise().pack(func, target, [1]) is None, reason
-    assert Pointwise().pack(conv(**ones).func(), target, [0]) is None
+        assert not Pointwise().pack(func, target, [1]), reason
+    assert not Pointwise().pack(conv(**ones).func(), target, [0])
 
 
 def test_weights_that_something_else_reads_too_stay_as_they_are(target):
     x, k = te.placeholder((1, 16, 9, 9), name="X"), te.placeholder((16, 16, 1, 1), name="K")
     largest = te.compute(k.shape, lambda *i: k(*i) * 2.0, "twice")
     func = te.create_prim_func([x, k, topi.nn.conv(x, k), largest])
-    assert Pointwise().pack(func, target, [1]) is None
+    assert not Pointwise().pack(func, target, [1])
 
 
 def test_more_groups_of_channels_than_share_them_evenly(conv):

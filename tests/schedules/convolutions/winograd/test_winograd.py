@@ -146,10 +146,10 @@ def test_bfloat16_is_left_to_dot_products_that_are_faster():
     shapes = {(64, (56, 56), 1): True, (256, (14, 14), 1): True, (512, (7, 7), 1): False, (128, (56, 56), 2): False}
     for (channels, size, stride), is_faster in shapes.items():
         func = narrow_convolution("bfloat16", channels, size, stride)
-        assert (Winograd().pack(func, dots, [1]) is not None) == is_faster
-        assert Winograd().pack(func, tiles, [1]) is None
+        assert bool(Winograd().pack(func, dots, [1])) == is_faster
+        assert not Winograd().pack(func, tiles, [1])
     with PassContext(config={FAST_ALGORITHMS: False}):
-        assert Winograd().pack(narrow_convolution("bfloat16"), dots, [1]) is None
+        assert not Winograd().pack(narrow_convolution("bfloat16"), dots, [1])
 
 
 SIZES = [
@@ -221,7 +221,7 @@ def test_transforms_by_the_taps_of_an_axis(target, conv):
         pad = tuple(taps // 2 for taps in kernel)
         known = conv(64, 64, (200,) if len(kernel) == 1 else (40, 40), kernel, pad=pad)
         packed = Winograd().pack(known.func(), target, [1])
-        transform = None if packed is None else packed.packings[1]
+        transform = packed.packings[1] if packed else None
         assert (None if transform is None else (transform.rows.slots, transform.columns.slots)) == expected
 
 
@@ -232,7 +232,7 @@ def test_lines_of_unknown_length(target, conv, monkeypatch, kernel, size):
     pad = tuple(taps // 2 for taps in kernel)
     unknown = conv(32, 34, [h if s == "h" else s for s in size], kernel, n, pad=pad)
     if 3 not in size:  # an only line of few channels is taken to be short
-        assert Winograd().pack(unknown.func(), target, [1]) is None
+        assert not Winograd().pack(unknown.func(), target, [1])
     monkeypatch.setattr(winograd, "WIDE", 32)
     compiled, interpreted = (transformed(unknown, machine)[0] for machine in ("llvm", target))
     for images, length in ((0, 5), (1, 0), (1, 1), (2, 4), (1, 29), (3, 150)):
@@ -396,7 +396,7 @@ def test_what_the_channel_alone_decides_is_computed_before_its_pixels(conv, outp
     z = te.compute(y.shape, lambda n, c, i, j: y(n, c, i, j) * te.rsqrt(scale(c)) + i, "scaled")
     formula = te.create_prim_func([x, w, scale, z])
     packed = Winograd().pack(formula, target, [1])
-    assert packed is not None
+    assert packed
     lowered = tir.lower(IRModule({"main": packed.func}), target)
     (kernel,) = kernel_texts({g.name_hint: f for g, f in lowered.items()}, target)
     assert worker.in_vectors(kernel.text)
@@ -433,7 +433,7 @@ def test_the_switch(target, conv):
     for func in (conv(16, 16, (32, 32), (3, 3), pad=1).func(), conv(64, 64, (4000,), (5,)).func()):
         with PassContext(config={FAST_ALGORITHMS: False}):
             assert schedule(func, target, [Winograd()]) is func
-            assert Winograd().pack(func, target, [1]) is None
+            assert not Winograd().pack(func, target, [1])
         assert schedule(func, target, [Winograd()]) is not func
 
 
@@ -444,8 +444,8 @@ def test_weights_that_are_known_are_transformed_when_a_program_is_built(target, 
     run.is_for_host = True  # arranged for that machine, and compiled for this one
     for x, k, y in (operands(known), spoiled_operands(known)):
         within_bound(x, k, run(x, k, y), known.pad, known.stride)
-    assert Winograd().pack(known.func(), target, []) is None
-    assert Winograd().pack(known.func(), target, [0]) is None
+    assert not Winograd().pack(known.func(), target, [])
+    assert not Winograd().pack(known.func(), target, [0])
 
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (7, 13), (32, 8), (67, 31)])

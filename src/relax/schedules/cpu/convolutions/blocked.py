@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -41,7 +40,7 @@ from ....target import Target
 from ....tir import Buffer, BufferLoad, ForKind, IfThenElse, PrimFunc, Stmt
 from ...build import block, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ...contraction import size_of
-from ...rule import PackedFunction, ScheduleRule
+from ...rule import PackedFunction, Refusal, ScheduleRule
 from ..tile import RegisterTile, prefetched, register_tile, row_at, tall_and_short
 from ..tile.division import Tile, tile_for
 from ..tile.shares import parts_of_tasks
@@ -95,33 +94,35 @@ class TapPacking:
 class Blocked(ScheduleRule):
     """Schedule rule for convolutions with constant weights."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
-        del func, target, tunable
-        return None
-
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the function for weights packed in panels of output channels."""
 
-        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
-            if not _fits(kernel.windows, tile_for(target, 32).lanes):
-                return None
+        def write(kernel: Kernel, channels: tuple[int, int], declare: Declare) -> Stmt:
+            del channels
             writer = BlockedWriter(kernel, target)
             return writer.kernel(declare(writer.packing, writer.packing.shape, DTYPE))
 
-        return packed_kernels(func, constants, write)
+        lanes = tile_for(target, 32).lanes
+        return packed_kernels(func, constants, lambda kernel: _channels(kernel.windows, lanes), write)
 
 
-def _fits(windows: Windows, lanes: int) -> bool:
-    """True for convolutions that the rule supports and that pay for it."""
-    if len(windows.axes) > 2 or windows.groups != 1 or lanes < 4:
-        return False
-    inputs, outputs = windows.inputs, windows.channels
-    if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm) or windows.out.buffer.dtype != DTYPE:
-        return False
+def _channels(windows: Windows, lanes: int) -> tuple[int, int] | Refusal:
+    """Return the channels of a convolution that the rule supports and that pays for it."""
+    channels = windows.channels_of_group(2, may_lack_inputs=True)
+    if not channels:
+        return channels
+    inputs, outputs = channels
     static = all(isinstance(axis.size, IntImm) for axis in windows.axes)
-    least = FEW_PRODUCTS if static else 1
-    taps = prod(axis.taps for axis in windows.axes)
-    return taps > 1 and inputs.value * taps >= least and outputs.value >= lanes
+    least, taps = FEW_PRODUCTS if static else 1, windows.taps
+    if windows.out.buffer.dtype != DTYPE:
+        return Refusal(f"the sum is of {windows.out.buffer.dtype}, not of {DTYPE}")
+    if taps == 1:
+        return Refusal("the windows are 1×1")
+    if inputs * taps < least:
+        return Refusal(f"only {inputs * taps} products per pixel and channel, fewer than {least}")
+    if lanes < 4 or outputs < lanes:
+        return Refusal(f"the {outputs} output channels do not fill a vector of at least 4 elements")
+    return channels
 
 
 class BlockedWriter:

@@ -43,22 +43,24 @@ from ....tir import (
     Stmt,
 )
 from ....tir.buffer import decl_buffer
-from ....tir.nests import root_of
 from ....tir.permuted_parameters import PermutedAccesses
 from ...build import block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
 from ...contraction import size_of
 from ...rule import PackedFunction, Refusal, ScheduleRule
-from ..products.operands import Results, ResultStore, is_large_sum
+from ..large_sums import number_sum
+from ..products.operands import Results, ResultStore
 from ..tile import RegisterTile, register_tile, row_at
 from ..tile.division import tile_for
 from ..tile.transposes import transposed_square
-from ..tile.words import Words, words_for
+from ..tile.words import Words
+from .chains.chain import kernels_of
 from .chains.channels_last import Images, images_at, own_accesses, with_channels_first
+from .dots import byte_words_of
 from .packed_weights import Declare, packed_kernels
 from .planes import Sizes, digits
 from .pointwise.operands import WeightBlocks
 from .pointwise.pointwise import Merged, finished, merged_pixels
-from .windows import Axis, Kernel, Windows, rewritten_kernels
+from .windows import Axis, Kernel
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Pixel: TypeAlias = "tuple[PrimExpr, PrimExpr]"
@@ -88,27 +90,26 @@ LAST: Final = (0, 2, 1)
 class BytePixels(ScheduleRule):
     """Schedule rule for channels-last convolutions of bytes."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
-        del func, target, tunable
-        return None
-
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the function for weights packed as its tiles read them."""
         usual, last = with_channels_first(func)
         if not last:
-            return None
+            return Refusal("no parameter is channels-last", unrelated=True)
 
-        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
-            words, merged = _words_of(kernel.windows, target), merged_pixels(kernel)
-            if words is None or merged is None or not _is_for(kernel, merged, last):
-                return None
+        def recognised(kernel: Kernel) -> tuple[Words, Merged] | Refusal:
+            found = _recognised(kernel, target)
+            return found if not found or _is_beside(found[1], last) else Refusal(
+                "the epilogue reads an image that is not channels-last")  # fmt: skip
+
+        def write(kernel: Kernel, found: tuple[Words, Merged], declare: Declare) -> Stmt:
+            words, merged = found
             writer = _Writer(kernel, merged, words, target, last)
             packing = writer.packing
             return writer.kernel(declare(packing, packing.blocks.shape, "int32", "words"))
 
-        packed = packed_kernels(usual, constants, write, is_large_sum)
-        if packed is None:
-            return None
+        packed = packed_kernels(usual, constants, recognised, write, number_sum)
+        if isinstance(packed, Refusal):
+            return packed
         changed = packed.func
         buffers = {param: last.get(buffer, buffer) for param, buffer in changed.buffer_map.items()}
         changed = changed.replace(buffer_map=buffers, body=own_accesses(last).visit(changed.body))
@@ -116,16 +117,13 @@ class BytePixels(ScheduleRule):
 
     def images(self, func: PrimFunc, target: Target) -> Images | Refusal:
         """Return the parameters of a convolution of bytes that pays if they are channels-last."""
-        kernels: list[Kernel] = []
-        rewritten_kernels(func, lambda kernel: kernels.append(kernel), is_large_sum)
-        if len(kernels) != 1 or kernels[0].parts < len(root_of(func)[1]):
+        kernels = kernels_of(func)
+        if len(kernels) != 1:
             return Refusal("the function is not one convolution, with an elementwise epilogue")
         (kernel,) = kernels
-        windows, merged, params = kernel.windows, merged_pixels(kernel), list(func.buffer_map.values())
-        if _words_of(windows, target) is None:
-            return Refusal("the target has no dot products for the dtypes of the convolution")
-        if merged is None or not _fills_vectors(windows):
-            return Refusal("the channels do not fill packed groups and vectors")
+        windows, found, params = kernel.windows, _recognised(kernel, target), list(func.buffer_map.values())
+        if not found:
+            return found
         store, _ = finished(kernel)
         beside = images_at(store, params)
         if windows.data not in params or store.buffer not in params or windows.data in beside:
@@ -147,29 +145,28 @@ def _pays(kernel: Kernel) -> bool:
     return inputs.value * channels.value >= WEIGHTS and not is_small
 
 
-def _words_of(windows: Windows, target: Target) -> Words | None:
-    """Return the packed groups for a convolution, or None if the rule does not support it."""
-    if target.machine.vector_bits < 128 or windows.groups != 1 or windows.depth is None:
-        return None
+def _recognised(kernel: Kernel, target: Target) -> tuple[Words, Merged] | Refusal:
+    """Return the packed groups and the store of a convolution that the rule supports, whatever its layout."""
+    windows, merged = kernel.windows, merged_pixels(kernel)
+    channels, words = windows.channels_of_group(2), byte_words_of(windows, target)
+    if not channels:
+        return channels
+    if not words:
+        return words
+    if not merged:
+        return merged
     if len(windows.axes) != 2 or len(windows.batch) != 1:
-        return None
-    words = words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
-    return words if words is not None and words.of_bytes and not words.correction else None
+        return Refusal("there are not two pixel dimensions and one batch dimension")
+    if channels[0] % SQUARE or channels[1] % (2 * SQUARE):
+        return Refusal(f"channels do not fill packed groups and vectors: multiples of {SQUARE} and {2 * SQUARE}")
+    return words, merged
 
 
-def _is_for(kernel: Kernel, merged: Merged, last: Mapping[Buffer, Buffer]) -> bool:
-    """True if the channels fill packed groups and vectors, and all other image operands are channels-last."""
+def _is_beside(merged: Merged, last: Mapping[Buffer, Buffer]) -> bool:
+    """True if all image operands of the epilogue are channels-last."""
     own, written = {first.data for first in last}, merged.store.buffer.data
     views = [view for view in merged.views if view.data is not written]
-    return _fills_vectors(kernel.windows) and all(view.ndim == len(LAST) and view.data in own for view in views)
-
-
-def _fills_vectors(windows: Windows) -> bool:
-    """True if input channels fill packed groups that are transposed together, and output channels two vectors."""
-    inputs, channels = windows.inputs, windows.channels
-    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm):
-        return False
-    return inputs.value % SQUARE == 0 and channels.value % (2 * SQUARE) == 0
+    return all(view.ndim == len(LAST) and view.data in own for view in views)
 
 
 @dataclass(frozen=True)

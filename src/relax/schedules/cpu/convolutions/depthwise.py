@@ -28,8 +28,8 @@ from ....tir import Buffer, BufferLoad, DeclBuffer, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
 from ...build import block, int64, let, loop, scratch, spread, vector_load, vector_store
 from ...contraction import size_of
-from ...rule import ScheduleRule
-from ..products.operands import is_large_sum
+from ...rule import Refusal, ScheduleRule
+from ..large_sums import number_sum
 from ..tile.division import Tile, has_masks, tile_for
 from .depthwise_dots import words_writer
 from .depthwise_lines import LineWriter
@@ -50,21 +50,18 @@ Tap: TypeAlias = "tuple[int, ...]"
 class Depthwise(ScheduleRule):
     """Schedule rule for channels-first depthwise convolutions."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
-        if not func.attrs.get("tir.noalias"):
-            return None
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
+        def rewrite(kernel: Kernel) -> Stmt | Refusal:
             windows = kernel.windows
-            taps = 1
-            for axis in windows.axes:
-                taps *= axis.taps
-            if windows.groups == 1 or not is_const(windows.inputs, 1) or taps > MOST_TAPS:
-                return None
             tile = tile_for(target, windows.out.buffer.dtype.bits)
+            if windows.groups == 1 or not is_const(windows.inputs, 1):
+                return Refusal("a single group, or groups of several input channels")
+            if windows.taps > MOST_TAPS:
+                return Refusal(f"windows of {windows.taps} elements, more than {MOST_TAPS}")
             if tile.lanes == 1:
-                return None
+                return Refusal("the target has no vectors")
             if not has_masks(target):
                 return _Writer(kernel, tile, target).kernel()
             by_words = words_writer(kernel, tile, target)
@@ -73,7 +70,7 @@ class Depthwise(ScheduleRule):
                 return by_words.kernel()
             return by_lines.kernel() if by_lines.fits else _Writer(kernel, tile, target).kernel()
 
-        return rewritten_kernels(func, rewrite, is_large_sum)
+        return rewritten_kernels(func, rewrite, number_sum)
 
 
 def _filled(tile: Tile, pixels: PrimExpr) -> Tile:

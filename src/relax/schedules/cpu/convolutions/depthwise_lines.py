@@ -35,7 +35,7 @@ from ...contraction import size_of
 from ..tile.division import Tile
 from .planes import Sizes, items
 from .results import Results
-from .windows import Kernel
+from .windows import LONGEST_SHUFFLE, Kernel
 
 LINES: Final = 28
 """Most rows of a block: memory is read nearly in order, and few rows are accumulated twice."""
@@ -45,8 +45,6 @@ MOST_LOADS: Final = 16
 """Most vectors loaded per row, each with a mask."""
 MOST_WEIGHTS: Final = 12
 """Most taps whose weights stay in registers."""
-LONGEST_SHUFFLE: Final = 4
-"""Greatest stride handled by shuffling contiguous vectors."""
 
 
 @dataclass(frozen=True)

@@ -11,22 +11,16 @@ whose last dimensions are not the pixels, statically small problems, and functio
 from __future__ import annotations
 
 from ....target import Target
-from ....tir import PrimFunc, Stmt
-from ...rule import ScheduleRule
-from ..products.operands import is_large_sum
+from ....tir import PrimFunc
+from ...rule import Refusal, ScheduleRule
+from ..large_sums import number_sum
 from .direct_loops import direct
-from .windows import Kernel, rewritten_kernels
+from .windows import rewritten_kernels
 
 
 class Convolution(ScheduleRule):
     """Schedule rule for channels-first convolutions."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
-        if not func.attrs.get("tir.noalias"):
-            return None
-
-        def rewrite(kernel: Kernel) -> Stmt | None:
-            return direct(kernel, target)
-
-        return rewritten_kernels(func, rewrite, is_large_sum)
+        return rewritten_kernels(func, lambda kernel: direct(kernel, target), number_sum)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -26,13 +25,14 @@ from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, IfThenElse, PrimFunc, Stmt
 from ...build import block, int64, loop, spread
-from ...rule import PackedFunction, ScheduleRule
-from ..products.operands import is_large_sum
+from ...rule import PackedFunction, Refusal, ScheduleRule
+from ..large_sums import number_sum
 from ..tile import RegisterTile, register_tile
 from ..tile.division import Tile, tile_for
-from ..tile.words import Words, bits_view, words_for
+from ..tile.words import Words, bits_view
 from .blocked import DTYPE, BlockedWriter, TapPacking
 from .channel_blocks import ChannelBlocks
+from .dots import words_of
 from .packed_weights import Declare, packed_kernels
 from .planes import Sizes
 from .windows import Kernel, Windows
@@ -52,39 +52,37 @@ REGISTERS: Final = 32
 class WordBlocked(ScheduleRule):
     """Schedule rule for bfloat16 convolutions with constant weights."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
-        del func, target, tunable
-        return None
-
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the function for weights packed as pairs, in panels of output channels."""
 
-        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
-            words = _words_of(kernel.windows, target)
-            if words is None:
-                return None
+        def write(kernel: Kernel, words: Words, declare: Declare) -> Stmt:
             writer = _Writer(kernel, target, words)
             packing = TapWordPacking(writer.packing, words)
             return writer.kernel(declare(packing, packing.taps.shape, "int32", "words"))
 
-        return packed_kernels(func, constants, write, is_large_sum)
+        return packed_kernels(func, constants, lambda kernel: _words_of(kernel.windows, target), write, number_sum)
 
 
-def _words_of(windows: Windows, target: Target) -> Words | None:
-    """Return the packed groups of a convolution, or None if the rule does not support it."""
-    inputs, outputs, lanes = windows.inputs, windows.channels, tile_for(target, 32).lanes
-    if len(windows.axes) > 2 or windows.groups != 1 or target.machine.vector_registers < REGISTERS:
-        return None
-    if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm) or windows.depth is None:
-        return None
-    width = VECTORS * lanes
-    empty = -outputs.value % width
-    if inputs.value * outputs.value < CHANNELS or empty * EMPTY > outputs.value:
-        return None
-    if prod(axis.taps for axis in windows.axes) == 1:
-        return None
-    words = words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
-    return words if words is not None and words.sums == DTYPE else None
+def _words_of(windows: Windows, target: Target) -> Words | Refusal:
+    """Return the packed groups of a convolution that the rule supports."""
+    channels, words = windows.channels_of_group(2), words_of(windows, target)
+    if not channels:
+        return channels
+    if not words:
+        return words
+    inputs, outputs = channels
+    empty = -outputs % (VECTORS * tile_for(target, 32).lanes)
+    if words.sums != DTYPE:
+        return Refusal("the products are not of bfloat16")
+    if target.machine.vector_registers < REGISTERS:
+        return Refusal(f"the target has fewer than {REGISTERS} vector registers")
+    if windows.taps == 1:
+        return Refusal("the windows are 1×1")
+    if inputs * outputs < CHANNELS:
+        return Refusal(f"only {inputs} × {outputs} channels, fewer than {CHANNELS:,}")
+    if empty * EMPTY > outputs:
+        return Refusal(f"panels would have {empty} unused channels beside the {outputs} output channels")
+    return words
 
 
 @dataclass(frozen=True)

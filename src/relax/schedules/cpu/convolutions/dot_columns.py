@@ -29,16 +29,17 @@ from ....tir import AllocBuffer, Buffer, For, ForKind, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
 from ...build import block, int64, let, loop, product_of, scratch, vector_load, vector_store
 from ...contraction import size_of
-from ...rule import PackedFunction, ScheduleRule
-from ..products.operands import is_large_sum
+from ...rule import PackedFunction, Refusal, ScheduleRule
+from ..large_sums import number_sum
 from ..tile.division import Tile, tile_for
-from ..tile.words import Words, declared, words_for
+from ..tile.words import Words, declared
 from .dot_convolution import WORD, WordPlanes
+from .dots import byte_words_of
 from .packed_weights import Declare, packed_kernels
 from .planes import Planes, Sizes, filled, window
 from .pointwise.operands import Pixels, WeightBlocks
 from .pointwise.pointwise import merged_pixels, writer_for
-from .windows import Kernel, Windows
+from .windows import Kernel
 
 WEIGHTS: Final = 1 << 16
 """Weights per tap from which images of dynamic size are assumed small: deep layers have many channels."""
@@ -53,36 +54,36 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 class WordColumns(ScheduleRule):
     """Schedule rule for convolutions of bytes with several taps over small images."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
-        del func, target, tunable
-        return None
-
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the function for weights packed as its tiles read them."""
 
-        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
-            words = _words_of(kernel.windows, target)
-            if words is None:
-                return None
-            columns = Columns(kernel, words, tile_for(target, WORD), target.machine.caches.l2)
-            pixels = columns.as_pixels() if columns.are_worth_it() else None
-            if pixels is None:
-                return None
-            writer = writer_for(pixels, target, words)
-            packing = ColumnBlocks(writer.packing(), words)
+        def write(kernel: Kernel, found: tuple[Columns, Pixels], declare: Declare) -> Stmt:
+            del kernel
+            columns, pixels = found
+            writer = writer_for(pixels, target, columns.words)
+            packing = ColumnBlocks(writer.packing(), columns.words)
             return columns.around(writer.loops(declare(packing, packing.blocks.shape, "int32", "words")))
 
-        return packed_kernels(func, constants, write, is_large_sum)
+        return packed_kernels(func, constants, lambda kernel: _columns(kernel, target), write, number_sum)
 
 
-def _words_of(windows: Windows, target: Target) -> Words | None:
-    """Return the packed groups for a convolution, or None if the rule does not support it."""
-    if windows.groups != 1 or windows.depth is None or len(windows.axes) > 2 or target.machine.vector_bits < 128:
-        return None
-    if all(axis.taps == 1 for axis in windows.axes):
-        return None
-    words = words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
-    return words if words is not None and words.of_bytes and not words.correction else None
+def _columns(kernel: Kernel, target: Target) -> tuple[Columns, Pixels] | Refusal:
+    """Return the copies of a convolution that the rule supports, and the pointwise convolution over them."""
+    windows, words = kernel.windows, byte_words_of(kernel.windows, target)
+    channels = windows.channels_of_group(2)
+    if not channels:
+        return channels
+    if not words:
+        return words
+    if windows.taps == 1:
+        return Refusal("the windows are 1×1")
+    if channels[1] < CHANNELS:
+        return Refusal(f"only {channels[1]} output channels, fewer than {CHANNELS}")
+    columns = Columns(kernel, words, tile_for(target, WORD), target.machine.caches.l2)
+    refusal, pixels = columns.refusal(*channels), columns.as_pixels(channels[1])
+    if refusal is not None:
+        return refusal
+    return (columns, pixels) if pixels else pixels
 
 
 @dataclass(frozen=True)
@@ -115,33 +116,35 @@ class Columns:
         """Copies of one image; each has slack for whole vectors."""
         self.image = tuple(Var("image", "int64") for _ in self.windows.batch)
 
-    def are_worth_it(self) -> bool:
-        """True for many channels and images with much padding per row."""
-        inputs, channels = self.windows.inputs, self.windows.channels
-        if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm) or channels.value < CHANNELS:
-            return False
+    def refusal(self, inputs: int, outputs: int) -> Refusal | None:
+        """Refuse few channels, and images with little padding per row, for which copies take longer."""
         count, places = simplify(self._count()), self.planes.pixels
         if not isinstance(count, IntImm) or not isinstance(places, IntImm):
-            return inputs.value * channels.value >= WEIGHTS
+            few = inputs * outputs < WEIGHTS
+            return Refusal(f"images are dynamic, with fewer than {WEIGHTS:,} weights per tap") if few else None
         rows, row = self.buffer.shape
         assert isinstance(rows, IntImm)
         assert isinstance(row, IntImm)
-        is_small = rows.value * row.value * WORD // 8 <= self.cache
-        return is_small and places.value >= WASTE * count.value > 0
+        if rows.value * row.value * WORD // 8 > self.cache:
+            return Refusal("the copies of an image for all taps do not fit the L2 cache")
+        if not places.value >= WASTE * count.value > 0:
+            return Refusal(f"the padded rows have {places.value} positions for {count.value} pixels: few are unused")
+        return None
 
     def _count(self) -> PrimExpr:
         return product_of(axis.size for axis in self.windows.axes)
 
-    def as_pixels(self) -> Pixels | None:
-        """Return the pointwise convolution over the copies, or None if its results are read in another order."""
+    def as_pixels(self, outputs: int) -> Pixels | Refusal:
+        """Return the pointwise convolution over the copies."""
         windows, merged = self.windows, merged_pixels(self.kernel)
-        rows, channels = self.buffer.shape[-2], windows.channels
-        if merged is None or not isinstance(rows, IntImm) or not isinstance(channels, IntImm):
-            return None
+        if not merged:
+            return merged
+        rows = self.buffer.shape[-2]
+        assert isinstance(rows, IntImm)
         source = decl_buffer(self.buffer.shape, "int32", "columns_pixels", data=self.buffer.data)
         image = tuple(zip((v.var for v in windows.batch), self.image, strict=True))
         return Pixels(
-            (), windows.channel.var, merged.pixel, merged.count, channels.value, rows.value, merged.store,
+            (), windows.channel.var, merged.pixel, merged.count, outputs, rows.value, merged.store,
             merged.total, source, windows.weight.buffer, (), merged.views, merged.names, merged.tables, True, image,
         )  # fmt: skip
 

@@ -28,11 +28,12 @@ from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, PrimFunc, Stmt
 from ...build import alloc, block, let, loop, scratch, spread, vector_store
 from ...contraction import size_of
-from ...rule import PackedFunction, ScheduleRule
-from ..products.operands import is_large_sum
+from ...rule import PackedFunction, Refusal, ScheduleRule
+from ..large_sums import number_sum
 from ..tile.division import Tile, tile_for
-from ..tile.words import Words, bits_view, declared, words_for
+from ..tile.words import Words, bits_view, declared
 from .direct_loops import Direct
+from .dots import words_of
 from .packed_weights import Declare, packed_kernels
 from .planes import Planes, Sizes
 from .windows import Kernel, Windows, rewritten_kernels
@@ -50,41 +51,44 @@ LEAST_ROWS: Final = 12
 class DotConvolution(ScheduleRule):
     """Schedule rule for convolutions of narrow dtypes."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
-        if not func.attrs.get("tir.noalias"):
-            return None
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
+        def rewrite(kernel: Kernel) -> Stmt | Refusal:
             words = _words_of(kernel.windows, target)
-            return None if words is None else _Writer(kernel, words, target, None).kernel()
+            return _Writer(kernel, words, target, None).kernel() if words else words
 
-        return rewritten_kernels(func, rewrite, is_large_sum)
+        return rewritten_kernels(func, rewrite, number_sum)
 
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
 
-        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
+        def recognised(kernel: Kernel) -> tuple[Words, list[int]] | Refusal:
             weights, words = kernel.windows.weight.buffer, _words_of(kernel.windows, target)
             shape = [size.value for size in weights.shape if isinstance(size, IntImm)]
-            if words is None or len(shape) != weights.ndim:
-                return None
+            if words and len(shape) != weights.ndim:
+                return Refusal("the weights have a dynamic shape")
+            return (words, shape) if words else words
+
+        def write(kernel: Kernel, found: tuple[Words, list[int]], declare: Declare) -> Stmt:
+            words, shape = found
             packing = TapWords(words)
             packed = declare(packing, packing.shape(shape), "int32", "words")
             return _Writer(kernel, words, target, packed).kernel()
 
-        return packed_kernels(func, constants, write, is_large_sum)
+        return packed_kernels(func, constants, recognised, write, number_sum)
 
 
-def _words_of(windows: Windows, target: Target) -> Words | None:
-    """Return the packed groups for a convolution, or None if the rule does not apply."""
+def _words_of(windows: Windows, target: Target) -> Words | Refusal:
+    """Return the packed groups for a convolution that the rule supports."""
     inputs = windows.inputs
-    if windows.depth is None or is_const(inputs, 1) or target.machine.vector_bits < 128:
-        return None
-    dtypes = windows.data.dtype, windows.weight.dtype, windows.out.buffer.dtype
-    words = words_for(target, *dtypes, in_tiles=_fills_tiles(windows))
-    if words is None or windows.groups == 1:
+    if windows.depth is None or is_const(inputs, 1):
+        return Refusal("there is a single input channel per group")
+    words = words_of(windows, target, in_tiles=_fills_tiles(windows))
+    if not words or windows.groups == 1:
         return words
-    return words if isinstance(inputs, IntImm) and inputs.value % words.group == 0 else None
+    if not isinstance(inputs, IntImm) or inputs.value % words.group:
+        return Refusal(f"the input channels of a group do not fill packed groups of {words.group}")
+    return words
 
 
 def _fills_tiles(windows: Windows) -> bool:

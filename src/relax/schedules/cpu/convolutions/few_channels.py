@@ -21,7 +21,6 @@ and float64.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Final
 
 from ....prim import And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
@@ -45,7 +44,7 @@ from ....tir import (
 )
 from ...build import block, int64, let, loop, named, ramp, scratch, spread, vector_store
 from ...contraction import size_of
-from ...rule import PackedFunction, ScheduleRule
+from ...rule import PackedFunction, Refusal, ScheduleRule
 from ..products.operands import Results, ResultStore
 from ..tile import RegisterTile, register_tile, row_at
 from ..tile.division import Tile, even_pieces, tile_for
@@ -53,12 +52,10 @@ from .packed_weights import Declare, packed_kernels
 from .planes import Sizes, items
 from .pointwise.operands import WeightBlocks
 from .pointwise.pointwise import finished, with_tables
-from .windows import Kernel, Windows
+from .windows import LONGEST_SHUFFLE, Kernel, Windows
 
 FEW: Final = 4
 """Largest number of input channels of a first layer: colours, and one more."""
-LONGEST_SHUFFLE: Final = 4
-"""Greatest stride along rows: elements are shuffled out of this number of vectors."""
 LINES: Final = 56
 """Most rows of a work item; the rows copied by two items are few beside it."""
 LEAST_LINES: Final = 7
@@ -70,39 +67,34 @@ ITEMS: Final = 2
 class FewChannels(ScheduleRule):
     """Schedule rule for convolutions over few input channels with constant weights."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
-        del func, target, tunable
-        return None
-
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the function for weights in blocks of output channels."""
 
-        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
-            dtype = kernel.windows.weight.buffer.dtype
-            tile = tile_for(target, dtype.bits)
-            if not _fits(kernel.windows, tile.lanes):
-                return None
+        def write(kernel: Kernel, tile: Tile, declare: Declare) -> Stmt:
             writer = _Writer(kernel, tile, target.num_cores)
-            return writer.kernel(declare(writer.packing, writer.packing.shape, str(dtype)))
+            return writer.kernel(declare(writer.packing, writer.packing.shape, str(writer.dtype)))
 
-        return packed_kernels(func, constants, write)
+        return packed_kernels(func, constants, lambda kernel: _tile(kernel.windows, target), write)
 
 
-def _fits(windows: Windows, lanes: int) -> bool:
-    """True for convolutions that the rule supports."""
-    inputs, outputs = windows.inputs, windows.channels
-    if len(windows.axes) > 2 or windows.groups != 1 or lanes < LONGEST_SHUFFLE:
-        return False
-    if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm):
-        return False
+def _tile(windows: Windows, target: Target) -> Tile | Refusal:
+    """Register tile for a convolution that the rule supports."""
+    channels, tile = windows.channels_of_group(2, may_lack_inputs=True), tile_for(target, windows.weight.dtype.bits)
+    if not channels:
+        return channels
+    inputs, outputs = channels
     rows, columns = windows.lines
-    strides = rows.stride <= rows.taps and columns.stride <= LONGEST_SHUFFLE
-    if not strides or any(axis.dilation != 1 for axis in windows.axes):
-        return False
-    taps, width = prod(axis.taps for axis in windows.axes), columns.size
-    if isinstance(width, IntImm) and width.value < lanes:
-        return False
-    return taps > 1 and 0 < inputs.value <= FEW and outputs.value > 0
+    if not 0 < inputs <= FEW or not outputs:
+        return Refusal(f"there are {inputs} input channels, not 1 to {FEW}" if outputs else "no output channel")
+    if windows.taps == 1:
+        return Refusal("the windows are 1×1")
+    if rows.stride > rows.taps or columns.stride > LONGEST_SHUFFLE:
+        return Refusal(f"windows have gaps between rows, or a stride of more than {LONGEST_SHUFFLE} along rows")
+    if any(axis.dilation != 1 for axis in windows.axes):
+        return Refusal("the windows are dilated")
+    if tile.lanes < LONGEST_SHUFFLE or (isinstance(columns.size, IntImm) and columns.size.value < tile.lanes):
+        return Refusal(f"rows do not fill a vector of at least {LONGEST_SHUFFLE} pixels")
+    return tile
 
 
 class _Writer:

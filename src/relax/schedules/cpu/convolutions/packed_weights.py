@@ -11,14 +11,16 @@ readers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ....tir import Buffer, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
-from ...rule import PackedFunction, Packing
-from ..products.operands import is_large_float_sum
+from ...rule import PackedFunction, Packing, Refusal
+from ..large_sums import float_sum
 from ..products.packed_panels import users_of
-from .windows import Accepts, Kernel, rewritten_kernels
+from .windows import Condition, Kernel, rewritten_kernels
+
+Found = TypeVar("Found")
 
 
 class Declare(Protocol):
@@ -30,31 +32,38 @@ class Declare(Protocol):
 def packed_kernels(
     func: PrimFunc,
     constants: Sequence[int],
-    write: Callable[[Kernel, Declare], Stmt | None],
-    accepts: Accepts = is_large_float_sum,
-) -> PackedFunction | None:
+    recognised: Callable[[Kernel], Found | Refusal],
+    write: Callable[[Kernel, Found, Declare], Stmt],
+    condition: Condition = float_sum,
+) -> PackedFunction | Refusal:
     """Return the function with packed weights for constant parameters that are weights of its convolutions.
 
-    `write` returns the loops of a convolution for the weights it declares, or None if the rule does not support it.
+    `write` returns the loops of a convolution, given the answer of `recognised`, for the weights it declares.
+    `condition` is on the sums.
     """
-    if not func.attrs.get("tir.noalias"):
-        return None
     buffers = dict(func.buffer_map)
     positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
     packings: dict[int, Packing] = {}
 
-    def rewrite(kernel: Kernel) -> Stmt | None:
+    def rewrite(kernel: Kernel) -> Stmt | Refusal:
         weights = kernel.windows.weight.buffer
+        found = recognised(kernel)
+        if isinstance(found, Refusal):
+            return found
         position = positions.get(weights)
-        if position is None or position in packings or users_of(func, weights) != 1:
-            return None
+        if position is None:
+            return Refusal("the weights are not constant")
+        if position in packings or users_of(func, weights) != 1:
+            return Refusal("the weights have another reader")
 
         def declare(packing: Packing, shape: Sequence[int], dtype: str, form: str = "packed") -> Buffer:
             packed = decl_buffer(shape, dtype, f"{weights.name}_{form}")
             packings[position], buffers[func.params[position]] = packing, packed
             return packed
 
-        return write(kernel, declare)
+        return write(kernel, found, declare)
 
-    arranged = rewritten_kernels(func, rewrite, accepts)
-    return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+    arranged = rewritten_kernels(func, rewrite, condition)
+    if isinstance(arranged, Refusal):
+        return arranged
+    return PackedFunction(arranged.replace(buffer_map=buffers), packings)

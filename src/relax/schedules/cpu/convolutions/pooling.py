@@ -54,16 +54,14 @@ from ....tir.schedule.reducers import Combination, NoCombination, combination_of
 from ....tir.statements import seq_of
 from ...build import alloc, block, int64, let, loop, ramp, scratch, spread, vector_load, vector_store
 from ...contraction import size_of
-from ...rule import ScheduleRule
+from ...rule import ALIASED, Refusal, ScheduleRule, refused
 from .planes import Sizes, items
-from .windows import Axis, axis_of, only_source, padding_of, same_place, same_shape, users_in
+from .windows import LONGEST_SHUFFLE, Axis, axis_of, only_source, padding_of, same_place, same_shape, users_in
 
 STRIP: Final = 512
 """Approximate number of elements of a row combined at a time."""
 LINES: Final = 8
 """Rows of a block."""
-LONGEST_SHUFFLE: Final = 4
-"""Greatest stride handled by shuffling contiguous vectors."""
 MOST_TAPS: Final = 16
 """Most elements of a window along a row; they are unrolled."""
 MOST_WRITTEN_OUT: Final = 4
@@ -76,19 +74,24 @@ SHORT: Final = 3
 """Shortest static row of results that is worth vectorising."""
 
 
+_OTHER: Final = Refusal("no nest is a sum, maximum or minimum over windows", unrelated=True)
+
+
 class Pooling(ScheduleRule):
     """Schedule rule for pooling windows along the last dimensions."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
-        if not func.attrs.get("tir.noalias"):
-            return None
         allocated, statements = root_of(func)
         nests = [nest_of(stmt) for stmt in statements]
         results: list[Stmt | None] = list(statements)
+        refusals: list[Refusal] = []
         for position in range(len(nests)):
             pool = _pool_of(nests, statements, position, allocated)
-            if pool is None:
+            if pool and not func.attrs.get("tir.noalias"):
+                pool = ALIASED
+            if not pool:
+                refusals.append(pool)
                 continue
             results[position] = None
             if pool.padding is not None:
@@ -96,7 +99,7 @@ class Pooling(ScheduleRule):
             end = position if pool.epilogue is None else nests.index(pool.epilogue)
             results[end] = _Writer(pool, target).loops()
         if all(a is b for a, b in zip(results, statements, strict=True)):
-            return None
+            return refused(refusals, _OTHER.reason)
         body = seq_of([stmt for stmt in results if stmt is not None])
         if isinstance(func.body, BlockRealize):
             used = frozenset[Var]().union(*buffers_used(body))
@@ -132,20 +135,20 @@ class _Pool:
 
 def _pool_of(
     nests: Sequence[Nest | None], statements: Sequence[Stmt], position: int, allocated: Sequence[Buffer]
-) -> _Pool | None:
-    """Return the pooling that a statement computes, or None."""
+) -> _Pool | Refusal:
+    """Return the pooling that a statement computes."""
     nest = nests[position]
     if nest is None or not nest.is_reduction or len(nest.stores) != 1:
-        return None
+        return _OTHER
     combination, load = _combination(nest), _term(nest)
     if combination is None or load is None:
-        return None
+        return _OTHER
     axes = _axes(nest, load)
-    if axes is None or not _is_worth_it(axes[-1]) or nest.stores[0].buffer.dtype.bits < 8:
-        return None
-    sum_ = isinstance(nest.stores[0].value, Add) and nest.stores[0].buffer.dtype.is_float
-    if sum_ and math.prod(axis.taps for axis in axes[:-1]) > MOST_SUMMED:
-        return None
+    if isinstance(axes, Refusal):
+        return axes
+    refusal = _not_worth_it(axes, nest.stores[0])
+    if refusal is not None:
+        return refusal
     data = load.buffer
     source, padding = only_source(data, nests, statements, position, allocated), None
     pad = None if source is None else padding_of(source)
@@ -154,7 +157,7 @@ def _pool_of(
         if inside is not None:
             data, axes, padding = pad.data, inside, source
     if not is_compact(data):
-        return None
+        return Refusal("the data are not compact")
     epilogue = _epilogue(nest, data, nests, statements, position, allocated)
     batch = tuple(size_of(v) for v in nest.block.iter_vars[: load.buffer.ndim - len(axes)])
     return _Pool(nest.stores[0], combination, data, batch, axes, padding, epilogue)
@@ -189,34 +192,44 @@ def _term(nest: Nest) -> BufferLoad | None:
     return load
 
 
-def _axes(nest: Nest, load: BufferLoad) -> tuple[Axis, ...] | None:
-    """Return the window axes of the last dimensions, or None; leading indices must be those of the result."""
+def _axes(nest: Nest, load: BufferLoad) -> tuple[Axis, ...] | Refusal:
+    """Return the window axes of the last dimensions; leading indices must be those of the result."""
+    other = Refusal("the last loops do not move windows along the last dimensions of the data", unrelated=True)
     store, size = nest.stores[0], len(load.indices)
     spatial = [v for v in nest.block.iter_vars if v.iter_type != "reduce"]
     reduced = [v for v in nest.block.iter_vars if v.iter_type == "reduce"]
     leading = size - len(reduced)
     if leading < 0 or not reduced or len(store.indices) != size or len(spatial) != size:
-        return None
+        return other
     if any(index is not v.var for index, v in zip(store.indices, spatial, strict=True)):
-        return None
+        return other
     if nest.block.iter_vars != (*spatial, *reduced):
-        return None
+        return other
     if any(index is not v.var for index, v in zip(load.indices[:leading], spatial, strict=False)):
-        return None
+        return other
     axes: list[Axis] = []
     for d, tap in enumerate(reduced):
         at, extent = simplify(load.indices[leading + d]), int64(load.buffer.shape[leading + d])
         axis = axis_of(at, extent, spatial[leading + d], tap.var, size_of(tap))
-        if axis is None:
-            return None
+        if not axis:
+            return axis
         axes.append(axis)
     return tuple(axes)
 
 
-def _is_worth_it(axis: Axis) -> bool:
-    """True for windows of few elements along rows with several results."""
-    is_short = isinstance(axis.size, IntImm) and axis.size.value < SHORT
-    return not is_short and axis.taps <= MOST_TAPS and (axis.taps - 1) * axis.dilation <= MOST_REACH
+def _not_worth_it(axes: Sequence[Axis], store: BufferStore) -> Refusal | None:
+    """Refuse long windows and rows of few results."""
+    *outer, axis = axes
+    rows, reach = math.prod(other.taps for other in outer), (axis.taps - 1) * axis.dilation
+    if isinstance(axis.size, IntImm) and axis.size.value < SHORT:
+        return Refusal(f"rows of {axis.size.value} results, fewer than {SHORT}")
+    if axis.taps > MOST_TAPS or reach > MOST_REACH:
+        return Refusal(f"windows of {axis.taps} elements along rows, of which the last is {reach} after the first")
+    if store.buffer.dtype.bits < 8:
+        return Refusal(f"elements of {store.buffer.dtype} are smaller than a byte")
+    if rows > MOST_SUMMED and isinstance(store.value, Add) and store.buffer.dtype.is_float:
+        return Refusal(f"sums of {rows} rows, more than {MOST_SUMMED}, are added in blocks")
+    return None
 
 
 def _epilogue(

@@ -6,7 +6,7 @@
 is a convolution of `X` with 8 output and 4 input channels per group, stride 2, dilation 3 and 1 pixel of padding before
 each row. Any number of pixel dimensions is supported; leading dimensions of data and result are batches.
 
-`windows_of` returns None for other dimension orders, dynamic kernel sizes, several groups with a dynamic size, windows
+`windows_of` refuses other dimension orders, dynamic kernel sizes, several groups with a dynamic size, windows
 not provably inside the data, and sums that are no convolution.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final, TypeAlias
 
 from ....prim import (
@@ -41,12 +42,19 @@ from ....tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVa
 from ....tir.buffer import decl_buffer
 from ....tir.nests import Nest, buffers_used, is_compact, nest_of, root_of, same_size
 from ....tir.statements import seq_of
+from ....tir.usage import free_vars
 from ...build import int64, ramp, spread
-from ...contraction import plain, sum_of_products
-from ..products.operands import is_large_float_sum, size_of
+from ...contraction import plain, size_of, sum_of_products
+from ...rule import ALIASED, Refusal, refused
+from ..large_sums import float_sum
 
-Accepts: TypeAlias = Callable[[BufferStore, PrimExpr, Sequence[BufferLoad], Block], bool]
-"""Predicate on sums: (store, initial value, factors of the products, block)."""
+Condition: TypeAlias = Callable[[BufferStore, PrimExpr, Sequence[BufferLoad], Block], Refusal | None]
+"""Objection to a sum, or None: (store, initial value, factors of the products, block)."""
+
+LONGEST_SHUFFLE: Final = 4
+"""Greatest stride along rows whose elements are shuffled out of contiguous vectors."""
+
+_LAYOUT: Final = "the layout is not channels-first: weights (output channel, input channel, taps …), pixels last"
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,24 @@ class Windows:
     def inputs(self) -> PrimExpr:
         """Input channels per group."""
         return const(1, "int64") if self.depth is None else size_of(self.depth)
+
+    def channels_of_group(self, axes: int = 3, *, may_lack_inputs: bool = False) -> tuple[int, int] | Refusal:
+        """Static numbers of input and output channels of a single group, for at most `axes` pixel dimensions."""
+        inputs, outputs = self.inputs, self.channels
+        if self.groups != 1:
+            return Refusal(f"there are {self.groups} groups")
+        if self.depth is None and not may_lack_inputs:
+            return Refusal("there is no dimension of input channels")
+        if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm):
+            return Refusal("the number of input or output channels is dynamic")
+        if len(self.axes) > axes:
+            return Refusal(f"there are {len(self.axes)} pixel dimensions, more than {axes}")
+        return inputs.value, outputs.value
+
+    @property
+    def taps(self) -> int:
+        """Elements of a window of one input channel."""
+        return prod(axis.taps for axis in self.axes)
 
     @property
     def lines(self) -> tuple[Axis, Axis]:
@@ -170,28 +196,30 @@ class Kernel:
 
 
 def rewritten_kernels(
-    func: PrimFunc, rewrite: Callable[[Kernel], Stmt | None], accepts: Accepts = is_large_float_sum
-) -> PrimFunc | None:
-    """Replace each convolution for which `rewrite` returns a statement; return None if there is none.
+    func: PrimFunc, rewrite: Callable[[Kernel], Stmt | Refusal], condition: Condition = float_sum
+) -> PrimFunc | Refusal:
+    """Replace each convolution for which `rewrite` returns a statement.
 
-    `accepts` is a predicate on the sums; by default it accepts float32 and float64.
+    Returns a refusal if there is none. `condition` is on the sums; by default they are of float32 or float64.
     """
     allocated, statements = root_of(func)
     nests = [nest_of(stmt) for stmt in statements]
     results: list[Stmt | None] = list(statements)
-    kept = list(allocated)
+    kept, refusals = list(allocated), list[Refusal]()
     for position, nest in enumerate(nests):
         if nest is None or not nest.is_reduction or results[position] is None:
             continue
-        windows = windows_of(nest.block, accepts)
-        if windows is None:
+        windows = windows_of(nest.block, condition)
+        if not windows:
+            refusals.append(windows)
             continue
         padding = only_source(windows.data, nests, statements, position, allocated)
         if padding is not None:
             windows = _without_padding(windows, padding)
         epilogue = _epilogue(windows, nests, statements, position, allocated)
-        changed = rewrite(Kernel(windows, epilogue))
-        if changed is None:
+        changed = rewrite(Kernel(windows, epilogue)) if func.attrs.get("tir.noalias") else ALIASED
+        if isinstance(changed, Refusal):
+            refusals.append(changed)
             continue
         results[position] = changed
         if padding is not None and windows.padding is not None:
@@ -201,7 +229,7 @@ def rewritten_kernels(
             results[position + 1] = None
             kept.remove(windows.out.buffer)
     if all(a is b for a, b in zip(results, statements, strict=True)):
-        return None
+        return refused(refusals, "no nest sums products")
     body = seq_of([stmt for stmt in results if stmt is not None])
     if isinstance(func.body, BlockRealize):
         root = func.body.block.replace(body=body, alloc_buffers=tuple(kept))
@@ -271,39 +299,49 @@ def same_place(load: BufferLoad, store: BufferStore) -> bool:
     return all(a is b or (is_const(size, 1) and is_const(a, 0)) for a, b, size in pairs)
 
 
-def windows_of(block: Block, accepts: Accepts = is_large_float_sum) -> Windows | None:
-    """Return the convolution that a block computes, or None."""
+def windows_of(block: Block, condition: Condition = float_sum) -> Windows | Refusal:
+    """Return the convolution that a block computes."""
     sums = sum_of_products(block)
     if sums is None:
-        return None
+        return Refusal("a nest does not sum products of two elements", unrelated=True)
     store, start, a, b = sums
-    if not store.indices or not accepts(store, start, (a, b), block):
-        return None
+    refusals: list[Refusal] = []
     for weight, data in ((a, b), (b, a)):
         windows = _windows(block, store, weight, data)
-        if windows is not None:
-            return windows
-    return None
+        if windows:
+            refusal = condition(store, start, (a, b), block)
+            return windows if refusal is None else refusal
+        if _has_windows(data, block):
+            refusals.append(windows)
+    return refused(refusals, "the products are not of weights and windows of data")
 
 
-def _windows(block: Block, store: BufferStore, weight: BufferLoad, data: BufferLoad) -> Windows | None:
+def _has_windows(data: BufferLoad, block: Block) -> bool:
+    """True if an index depends on variables of the result and of the reduction: windows of pixels or channels."""
+    kinds = {v.var: v.iter_type == "reduce" for v in block.iter_vars}
+    return any(len({kinds[var] for var in free_vars(index) if var in kinds}) > 1 for index in data.indices)
+
+
+def _windows(block: Block, store: BufferStore, weight: BufferLoad, data: BufferLoad) -> Windows | Refusal:
     by_var = {v.var: v for v in block.iter_vars}
     vars_ = [index for index in (*weight.indices, *store.indices) if isinstance(index, Var)]
-    if not plain(weight.buffer, weight.indices, block) or len(vars_) < len(weight.indices) + len(store.indices):
-        return None
+    if not weight.indices or not plain(weight.buffer, weight.indices, block):
+        return Refusal("the weights are not indexed by variables")
+    if len(vars_) < len(weight.indices) + len(store.indices):
+        return Refusal("the weights or the result have a constant index")
     if data.buffer.strides or data.buffer.elem_offset is not None:
-        return None
+        return Refusal("the data are a view with strides or an offset")
     outputs = [by_var[var] for var in vars_[len(weight.indices) :]]
     channel, *reduced = (by_var[var] for var in vars_[: len(weight.indices)])
     if channel not in outputs or len(outputs) + len(reduced) != len(block.iter_vars):
-        return None
+        return Refusal(_LAYOUT)
     if any(v.iter_type != "reduce" for v in reduced) or any(v.iter_type == "reduce" for v in outputs):
-        return None
+        return Refusal(_LAYOUT)
     place = outputs.index(channel)
     batch, pixels = tuple(outputs[:place]), outputs[place + 1 :]
     depth = reduced[: -len(pixels)] if pixels else []
     if not pixels or len(depth) > 1 or len(reduced) != len(depth) + len(pixels):
-        return None
+        return Refusal(_LAYOUT)
     return _with_data(store, weight, data, batch, channel, depth[0] if depth else None, pixels)
 
 
@@ -315,26 +353,26 @@ def _with_data(
     channel: IterVar,
     depth: IterVar | None,
     pixels: list[IterVar],
-) -> Windows | None:
-    """Return the convolution if the data are indexed by batch, input channel and windows, in this order; else None."""
+) -> Windows | Refusal:
+    """Return the convolution if the data are indexed by batch, input channel and windows, in this order."""
     leading = len(batch) + (depth is not None)
     if len(data.indices) != leading + len(pixels):
-        return None
+        return Refusal(_LAYOUT)
     if any(simplify(at) is not v.var and not _both_zero(at, v) for at, v in zip(data.indices, batch, strict=False)):
-        return None
+        return Refusal(_LAYOUT)
     groups = 1
     if depth is not None:
         groups = _groups(data.indices[len(batch)], data.buffer.shape[len(batch)], channel, depth)
         if not groups:
-            return None
+            return Refusal("the groups have dynamic numbers of channels, or their channels are not consecutive")
     taps = [v for v in weight.indices[-len(pixels) :] if isinstance(v, Var)]
     axes: list[Axis] = []
     for d, (pixel, tap) in enumerate(zip(pixels, taps, strict=True)):
         tap_size = weight.buffer.shape[len(weight.indices) - len(pixels) + d]
         at, size = data.indices[leading + d], data.buffer.shape[leading + d]
         axis = axis_of(simplify(at), int64(size), pixel, tap, tap_size)
-        if axis is None:
-            return None
+        if not axis:
+            return axis
         axes.append(axis)
     return Windows(store, weight, data.buffer, batch, channel, depth, tuple(axes), groups, None)
 
@@ -367,10 +405,10 @@ def _groups(at: PrimExpr, size: PrimExpr, channel: IterVar, depth: IterVar) -> i
     return outputs.value // per_group if is_const(simplify(at - expected), 0) else 0
 
 
-def axis_of(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimExpr) -> Axis | None:
-    """Return the window axis of an index, or None for another index or a dynamic number of taps."""
+def axis_of(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimExpr) -> Axis | Refusal:
+    """Return the window axis of an index."""
     if not isinstance(taps, IntImm) or taps.value < 1:
-        return None
+        return Refusal("the number of taps of an axis is dynamic or 0")
 
     def value(p: int, t: int) -> PrimExpr:
         numbers = {pixel.var: const(p, pixel.var.dtype), tap: const(t, tap.dtype)}
@@ -378,8 +416,9 @@ def axis_of(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimEx
 
     first = value(0, 0)
     stride, dilation = simplify(value(1, 0) - first), simplify(value(0, 1) - first)
+    other = Refusal("an index of the data is not of windows that move forward by constant steps")
     if not isinstance(stride, IntImm) or not isinstance(dilation, IntImm):
-        return None
+        return other
     steps = stride.value, dilation.value
     if is_const(size_of(pixel), 1) and steps[0] == 0:
         steps = 1, steps[1]
@@ -387,10 +426,10 @@ def axis_of(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimEx
         steps = steps[0], 1
     line = pixel.var * stride.value + tap * dilation.value + first
     if min(steps) < 1 or not _is_zero(at - line) or not isinstance(first, IntImm) or first.value < 0:
-        return None
+        return other
     last = (size_of(pixel) - 1) * stride.value + (taps.value - 1) * dilation.value + first.value
     if not prove(last < size):
-        return None
+        return Refusal("windows are not proved to end within the data")
     return Axis(pixel, taps.value, *steps, simplify(-int64(first)), size)
 
 

@@ -24,27 +24,6 @@ Values: TypeAlias = Mapping[Var, PrimExpr]
 """Values of the batch variables."""
 
 
-def is_large_float_sum(store: BufferStore, start: PrimExpr, factors: Sequence[BufferLoad], block: Block) -> bool:
-    """True for a zero-initialised sum of float32 or float64 products, unless it is statically small."""
-    dtype = store.buffer.dtype
-    same = all(factor.dtype == dtype for factor in factors)
-    return dtype in ("float32", "float64") and same and _is_zero(start) and not _is_small(block)
-
-
-def is_large_sum(store: BufferStore, start: PrimExpr, factors: Sequence[BufferLoad], block: Block) -> bool:
-    """True for a zero-initialised sum of products of floats (narrow ones too) or integers, unless it is statically
-    small.
-
-    The sum's dtype represents every factor exactly.
-    """
-    wide = store.buffer.dtype
-    if wide == "int32":
-        fits = all(f.dtype.is_integer and f.dtype.bits + f.dtype.is_uint <= 32 for f in factors)
-    else:
-        fits = wide in ("float32", "float64") and all(is_float_up_to(f.dtype, wide) for f in factors)
-    return fits and _is_zero(start) and not _is_small(block)
-
-
 def rewritten_products(
     func: PrimFunc,
     write: Callable[[Operands], Stmt | None],
@@ -399,6 +378,5 @@ class _Viewed(StmtExprMutator):
 
 __all__ = [
     "DeclaredOperands", "Finished", "Matrices", "Operands", "ResultStore", "Results", "Values", "float_product_of",
-    "has_calls", "is_float_up_to", "is_large_float_sum", "is_large_sum", "product_of_numbers", "rewritten_products",
-    "size_of", "tile_view",
+    "has_calls", "is_float_up_to", "product_of_numbers", "rewritten_products", "size_of", "tile_view",
 ]  # fmt: skip

@@ -42,7 +42,7 @@ from .....tir import Buffer, PrimFunc
 from .....tir.buffer import decl_buffer
 from .....tir.nests import root_of
 from ....contraction import with_root
-from ....rule import PackedFunction, Packing, Refusal, ScheduleRule
+from ....rule import ALIASED, PackedFunction, Packing, Refusal, ScheduleRule
 from ...products.packed_panels import users_of
 from ...tile.division import tile_for
 from ..depthwise import Depthwise
@@ -61,19 +61,15 @@ from .pixels import PixelRowLoops
 class ByRows(ScheduleRule):
     """Schedule rule for chains of three convolutions."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         """Schedule each convolution by itself: a fused chain needs constant weights, which it packs."""
-        if not func.attrs.get("tir.noalias"):
-            return None
-        copied = with_copies(func)
-        if copied is func and not chain_of(func):
-            return None
-        return _one_by_one(copied, target, tunable)
+        copied = _separable(func)
+        return _one_by_one(copied, target, tunable) if copied else copied
 
     def accepts(self, func: PrimFunc, target: Target | None, constants: Sequence[int] = ()) -> FusedChain | Refusal:
         """Return the chain that is fused row by row; its weights must be among the constants."""
         if not func.attrs.get("tir.noalias"):
-            return Refusal("parameters may share memory: the function lacks tir.noalias")
+            return ALIASED
         usual, last = with_channels_first(func)
         chain = chain_of(usual)
         if isinstance(chain, Refusal):
@@ -101,19 +97,26 @@ class ByRows(ScheduleRule):
             return Refusal("images are not of float32")
         return images
 
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the fused function for weights packed as its tiles read them."""
-        if not func.attrs.get("tir.noalias"):
-            return None
         accepted = self.accepts(func, target, constants)
         if not isinstance(accepted, Refusal):
             writer = writer_of(accepted.chain, target, accepted.last)
             assert writer is not None
             return _by_rows(func, writer, accepted.weights)
-        copied = with_copies(func)
-        if copied is func and not chain_of(func):
-            return None
+        copied = _separable(func)
+        if not copied:
+            return copied
         return _packed_one_by_one(copied, target, constants)
+
+
+def _separable(func: PrimFunc) -> PrimFunc | Refusal:
+    """Return the function of a chain whose convolutions are scheduled one by one, with channels-first data."""
+    if not func.attrs.get("tir.noalias"):
+        return ALIASED
+    copied = with_copies(func)
+    chain = chain_of(func) if copied is func else None
+    return chain if isinstance(chain, Refusal) else copied
 
 
 @dataclass(frozen=True)
@@ -151,22 +154,21 @@ def _by_rows(func: PrimFunc, writer: RowLoops, positions: Sequence[int]) -> Pack
     return PackedFunction(arranged.replace(buffer_map=buffers), packings)
 
 
-def _packed_one_by_one(func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+def _packed_one_by_one(func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
     """Schedule each convolution by its own rule, for constant weights packed for that rule."""
     result, packings = func, dict[int, Packing]()
     for rule in (WordPixels(), FewChannels(), DotConvolution(), Pointwise()):
         variant = rule.pack(result, target, [i for i in constants if i not in packings])
-        if variant is not None:
+        if not isinstance(variant, Refusal):
             result, packings = variant.func, {**packings, **variant.packings}
     if not packings:
-        return None
+        return Refusal("no convolution of the chain packs its weights")
     return PackedFunction(_one_by_one(result, target, False) or result, packings)
 
 
-def _one_by_one(func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+def _one_by_one(func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
     """Schedule each convolution by its own rule."""
     result = func
     for rule in (Depthwise(), DotConvolution(), Pointwise(), Convolution()):
-        arranged = rule.apply(result, target, tunable)
-        result = result if arranged is None else arranged
-    return None if result is func else result
+        result = rule.apply(result, target, tunable) or result
+    return Refusal("no rule takes a convolution of the chain") if result is func else result

@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .....prim import IntImm, PrimExpr, Var, is_const
-from .....tir import Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
+from .....tir import Buffer, BufferLoad, BufferStore, PrimFunc
 from .....tir.nests import loads_in, root_of, same_size
 from .....tir.usage import free_vars
 from ....common_parts import CommonParts
 from ....rule import Refusal
-from ...products.operands import is_large_sum
-from ..few_channels import FEW, LONGEST_SHUFFLE
+from ...large_sums import number_sum
+from ..few_channels import FEW
 from ..pointwise.pointwise import finished, is_total
-from ..windows import Axis, Kernel, Windows, rewritten_kernels
+from ..windows import LONGEST_SHUFFLE, Axis, Kernel, Windows, rewritten_kernels
 
 DTYPE = "float32"
 NARROW = "bfloat16"
@@ -92,9 +92,9 @@ class Chain:
 
 def chain_of(func: PrimFunc) -> Chain | Refusal:
     """Return the chain that a function computes."""
-    kernels = _kernels_of(func)
+    kernels = kernels_of(func)
     if len(kernels) != 3:
-        return Refusal("the function is not three convolutions, with elementwise epilogues")
+        return Refusal("the function is not three convolutions, with elementwise epilogues", unrelated=True)
     links = [link for link in map(_link, kernels) if link is not None]
     if len(links) != 3:
         return Refusal("a convolution is not over two axes, with static channels, in float32 or bfloat16")
@@ -107,19 +107,19 @@ def chain_of(func: PrimFunc) -> Chain | Refusal:
 
 def link_of(func: PrimFunc) -> Link | None:
     """Return the single convolution that a function computes, as a link of a chain; None for anything else."""
-    kernels = _kernels_of(func)
+    kernels = kernels_of(func)
     return _link(kernels[0]) if len(kernels) == 1 else None
 
 
-def _kernels_of(func: PrimFunc) -> list[Kernel]:
+def kernels_of(func: PrimFunc) -> list[Kernel]:
     """Return the convolutions of a function in order; empty if it computes anything else."""
     kernels: list[Kernel] = []
 
-    def seen(kernel: Kernel) -> Stmt | None:
+    def seen(kernel: Kernel) -> Refusal:
         kernels.append(kernel)
-        return None
+        return Refusal("the convolution is one of several")
 
-    rewritten_kernels(func, seen, is_large_sum)
+    rewritten_kernels(func, seen, number_sum)
     return kernels if sum(kernel.parts for kernel in kernels) == len(root_of(func)[1]) else []
 
 

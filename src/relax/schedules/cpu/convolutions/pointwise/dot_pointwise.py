@@ -22,13 +22,14 @@ import numpy as np
 
 from .....target import Target
 from .....tir import PrimFunc, Stmt
-from ....rule import PackedFunction, ScheduleRule
+from ....rule import PackedFunction, Refusal, ScheduleRule
+from ...large_sums import number_sum
 from ...products.dot_operands import WORD
-from ...products.operands import is_large_sum
 from ...tile.division import tile_for
-from ...tile.words import Words, bits_view, words_for
+from ...tile.words import Words, bits_view
+from ..dots import words_of
 from ..packed_weights import Declare, packed_kernels
-from ..windows import Kernel, Windows
+from ..windows import Kernel
 from .operands import Pixels, WeightBlocks
 from .pointwise import pixels_of, writer_for
 from .strided_pixels import with_neighbours
@@ -39,17 +40,12 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 class WordPixels(ScheduleRule):
     """Schedule rule for pointwise convolutions of bfloat16 or bytes."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
-        del func, target, tunable
-        return None
-
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the function for weights packed as its tiles read them."""
 
-        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
-            words, pixels = _words_of(kernel.windows, target), pixels_of(kernel)
-            if words is None or pixels is None:
-                return None
+        def write(kernel: Kernel, found: tuple[Words, Pixels], declare: Declare) -> Stmt:
+            del kernel
+            words, pixels = found
 
             def loops(pixels: Pixels) -> Stmt:
                 writer = writer_for(pixels, target, words)
@@ -59,16 +55,18 @@ class WordPixels(ScheduleRule):
             bits = replace(pixels, source=bits_view(pixels.source))
             return with_neighbours(bits, tile_for(target, WORD).lanes, loops)
 
-        return packed_kernels(func, constants, write, is_large_sum)
+        return packed_kernels(func, constants, lambda kernel: _words_and_pixels(kernel, target), write, number_sum)
 
 
-def _words_of(windows: Windows, target: Target) -> Words | None:
-    if target.machine.vector_bits < 128:
-        return None
-    words = words_for(target, windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype)
-    if words is None or words.kind not in target.machine.dot_products:
-        return None
-    return None if words.correction else words
+def _words_and_pixels(kernel: Kernel, target: Target) -> tuple[Words, Pixels] | Refusal:
+    words, pixels = words_of(kernel.windows, target), pixels_of(kernel)
+    if not words:
+        return words
+    if not pixels:
+        return pixels
+    if words.kind not in target.machine.dot_products:
+        return Refusal(f"the target has no instruction for {words.kind} dot products")
+    return Refusal("sign bits must be flipped, and results corrected") if words.correction else (words, pixels)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from .....tir.usage import free_vars
 from ....build import product_of
 from ....common_parts import CommonParts
 from ....contraction import IndexMerger, size_of
-from ....rule import PackedFunction, ScheduleRule
+from ....rule import PackedFunction, Refusal, ScheduleRule
 from ...tile.division import tile_for
 from ...tile.words import Words
 from ..packed_weights import Declare, packed_kernels
@@ -57,28 +57,22 @@ TRANSPOSED_OF_WORDS: Final = 6
 class Pointwise(ScheduleRule):
     """Schedule rule for pointwise convolutions."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
-        if not func.attrs.get("tir.noalias"):
-            return None
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
+        def rewrite(kernel: Kernel) -> Stmt | Refusal:
             pixels = pixels_of(kernel)
-            if pixels is None:
-                return None
+            if not pixels:
+                return pixels
             lanes = tile_for(target, pixels.total.dtype.bits).lanes
             return with_neighbours(pixels, lanes, lambda pixels: AlongPixels(pixels, target).loops(None))
 
         return rewritten_kernels(func, rewrite)
 
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the function for weights packed as its tiles read them."""
 
-        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
-            pixels = pixels_of(kernel)
-            if pixels is None:
-                return None
-
+        def write(kernel: Kernel, pixels: Pixels, declare: Declare) -> Stmt:
             def loops(pixels: Pixels) -> Stmt:
                 writer = writer_for(pixels, target)
                 packing = writer.packing()
@@ -86,7 +80,7 @@ class Pointwise(ScheduleRule):
 
             return with_neighbours(pixels, tile_for(target, pixels.total.dtype.bits).lanes, loops)
 
-        return packed_kernels(func, constants, write)
+        return packed_kernels(func, constants, pixels_of, write)
 
 
 def writer_for(pixels: Pixels, target: Target, words: Words | None = None) -> AlongPixels | AlongChannels:
@@ -101,28 +95,29 @@ def writer_for(pixels: Pixels, target: Target, words: Words | None = None) -> Al
     return second if is_small else first
 
 
-def pixels_of(kernel: Kernel) -> Pixels | None:
-    """Return the convolution as a product over the pixels of an image, or None if the rule does not support it."""
+def pixels_of(kernel: Kernel) -> Pixels | Refusal:
+    """Return the convolution as a product over the pixels of an image."""
     windows = kernel.windows
-    inputs, channels = windows.inputs, windows.channels
-    if windows.groups != 1 or windows.depth is None or windows.padding is not None:
-        return None
-    if any(axis.taps != 1 or not is_const(axis.before, 0) for axis in windows.axes):
-        return None
-    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm):
-        return None
-    if not inputs.value or not channels.value:
-        return None
+    numbers = windows.channels_of_group()
+    if not numbers:
+        return numbers
+    inputs, channels = numbers
+    if windows.taps != 1:
+        return Refusal(f"the windows have {windows.taps} elements, not 1")
+    if windows.padding is not None or not all(is_const(axis.before, 0) for axis in windows.axes):
+        return Refusal("the data are padded")
+    if not inputs or not channels:
+        return Refusal("there are no channels")
     is_strided = any(a.stride != 1 or not same_size(a.size, a.extent) for a in windows.axes)
     merged = merged_pixels(kernel)
-    if merged is None:
-        return None
+    if not merged:
+        return merged
     data, names = windows.data, list(merged.names)
     area = _named_product("area", [axis.extent for axis in windows.axes], names) if is_strided else merged.count
     leading = data.shape[: data.ndim - len(windows.axes)]
     source = decl_buffer((*leading, area), str(data.dtype), f"{data.name}_pixels", data=data.data)
     return Pixels(
-        windows.batch, windows.channel.var, merged.pixel, merged.count, channels.value, inputs.value, merged.store,
+        windows.batch, windows.channel.var, merged.pixel, merged.count, channels, inputs, merged.store,
         merged.total, source, windows.weight.buffer, windows.axes if is_strided else (), merged.views, tuple(names),
         merged.tables,
     )  # fmt: skip
@@ -141,8 +136,8 @@ class Merged:
     tables: tuple[Table, ...]
 
 
-def merged_pixels(kernel: Kernel) -> Merged | None:
-    """Flatten the pixel axes of the store; return None if an operand reads them in another order."""
+def merged_pixels(kernel: Kernel) -> Merged | Refusal:
+    """Flatten the pixel axes of the store."""
     windows = kernel.windows
     names: list[tuple[Var, PrimExpr]] = []
     count = _named_product("pixels", [axis.size for axis in windows.axes], names)
@@ -153,7 +148,7 @@ def merged_pixels(kernel: Kernel) -> Merged | None:
     merged = merger.visit(store)
     left = {id(var) for var in free_vars(merged)}
     if any(id(axis.var) in left for axis in axes):
-        return None
+        return Refusal("the epilogue reads an operand in another order of pixels, or uses their positions")
     merged, tables = with_tables(merged, windows.channel, (pixel.var, total, *(v.var for v in windows.batch)))
     return Merged(pixel.var, count, merged, total, tuple(merger.views.values()), tuple(names), tables)
 

@@ -19,10 +19,9 @@ from .....tir.buffer import decl_buffer
 from ....build import block, int64, loop, ramp, spread, vector_store
 from ....contraction import size_of
 from ..planes import Sizes, items, window
+from ..windows import LONGEST_SHUFFLE
 from .operands import Pixels
 
-LONGEST_SHUFFLE: Final = 4
-"""Greatest stride along rows: elements are shuffled out of this number of vectors."""
 SHORTEST: Final = 4
 """A row of results fills at least 1 / SHORTEST of a vector."""
 

@@ -46,8 +46,8 @@ from .....prim import IntImm, PrimExpr, prove
 from .....target import Target
 from .....tir import PrimFunc, Stmt
 from ....contraction import size_of
-from ....rule import PackedFunction, ScheduleRule
-from ...products.operands import is_large_sum
+from ....rule import PackedFunction, Refusal, ScheduleRule
+from ...large_sums import number_sum
 from ...tile.division import tile_for
 from ...tile.words import words_for
 from ..packed_weights import Declare, packed_kernels
@@ -108,30 +108,26 @@ WIDE: Final = 256
 class Winograd(ScheduleRule):
     """Schedule rule for convolutions with axes of 1, 3, 5 or 7 taps."""
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
-        if not func.attrs.get("tir.noalias") or not PassContext.current().config.get(FAST_ALGORITHMS, True):
-            return None
 
-        def rewrite(kernel: Kernel) -> Stmt | None:
+        def rewrite(kernel: Kernel) -> Stmt | Refusal:
             plan = _plan(kernel.windows, target, is_known=False)
-            return None if plan is None else Tiles(kernel, plan).kernel()
+            return Tiles(kernel, plan).kernel() if plan else plan
 
-        return rewritten_kernels(func, rewrite, is_large_sum)
+        return rewritten_kernels(func, rewrite, number_sum)
 
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the function for transformed weights."""
-        if not PassContext.current().config.get(FAST_ALGORITHMS, True):
-            return None
 
-        def write(kernel: Kernel, declare: Declare) -> Stmt | None:
-            plan = _plan(kernel.windows, target, is_known=True)
-            if plan is None:
-                return None
+        def recognised(kernel: Kernel) -> Plan | Refusal:
+            return _plan(kernel.windows, target, is_known=True)
+
+        def write(kernel: Kernel, plan: Plan, declare: Declare) -> Stmt:
             packed = declare(plan.weights, plan.weights.shape, "float32", "transformed")
             return Tiles(kernel, plan, packed).kernel()
 
-        return packed_kernels(func, constants, write, is_large_sum)
+        return packed_kernels(func, constants, recognised, write, number_sum)
 
 
 # ------------------------------------------------------------------ the choice
@@ -162,32 +158,36 @@ class _Shape:
         return images * -(-height // rows.m) * -(-width // columns.m)
 
 
-def _plan(windows: Windows, target: Target, is_known: bool) -> Plan | None:
+def _plan(windows: Windows, target: Target, is_known: bool) -> Plan | Refusal:
     """Return the plan of a convolution if Winograd is faster; transforming constant weights (`is_known`) is free."""
+    if not PassContext.current().config.get(FAST_ALGORITHMS, True):
+        return Refusal(f"{FAST_ALGORITHMS} is False")
     shape, lanes = _shape(windows), tile_for(target, 32).lanes
-    if shape is None or lanes < F43.m:
-        return None
+    if not shape:
+        return shape
+    if lanes < F43.m:
+        return Refusal(f"the target's vectors have fewer than {F43.m} elements")
     dtypes = windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype
     if words_for(target, *dtypes, in_tiles=True) not in (None, words_for(target, *dtypes)):
-        return None
+        return Refusal(f"the target multiplies {windows.data.dtype} in tiles, which is faster")
     direct = NARROW if words_for(target, *dtypes) is not None else None
     transform = 0 if is_known else TRANSFORM if shape.taps > FEW else TRANSFORM_LINE
     chosen = _chosen(shape, windows, lanes, transform, direct)
-    return None if chosen is None else _sizes(shape, *chosen, target)
+    return _sizes(shape, *chosen, target) if chosen else chosen
 
 
-def _shape(windows: Windows) -> _Shape | None:
-    if len(windows.axes) > 2 or windows.groups != 1 or windows.depth is None:
-        return None
-    inputs, outputs = _number(windows.inputs), _number(windows.channels)
-    if windows.out.buffer.dtype != "float32" or inputs is None or outputs is None:
-        return None
+def _shape(windows: Windows) -> _Shape | Refusal:
+    channels = windows.channels_of_group(2)
+    if not channels:
+        return channels
+    if windows.out.buffer.dtype != "float32":
+        return Refusal(f"the sum is of {windows.out.buffer.dtype}, not of float32")
     images: int | None = 1
     for v in windows.batch:
         size = _number(size_of(v))
         images = None if size is None or images is None else images * size
     height, width = (_number(axis.size) for axis in windows.lines)
-    return _Shape(inputs, outputs, images, height, width, prod(axis.taps for axis in windows.axes))
+    return _Shape(*channels, images, height, width, windows.taps)
 
 
 def _forms(axis: Axis) -> list[Transform]:
@@ -219,13 +219,14 @@ def _pairs(windows: Windows) -> list[tuple[Transform, Transform]]:
 
 def _chosen(
     shape: _Shape, windows: Windows, lanes: int, transform: int, narrow: float | None
-) -> tuple[Transform, Transform] | None:
-    """Return the fastest pair of transforms, or None if the direct form is faster.
+) -> tuple[Transform, Transform] | Refusal:
+    """Return the fastest pair of transforms, unless the direct form is faster.
 
     `narrow` is the relative cost of the direct form if the target has dot products for the dtype.
     """
-    if min(shape.inputs, shape.outputs) < (FEWEST if shape.taps > FEW else 2 * FEWEST):
-        return None
+    fewest = FEWEST if shape.taps > FEW else 2 * FEWEST
+    if min(shape.inputs, shape.outputs) < fewest:
+        return Refusal(f"only {shape.inputs} input and {shape.outputs} output channels, fewer than {fewest}")
     products = shape.inputs * shape.outputs / lanes
 
     def cost(forms: tuple[Transform, Transform]) -> float:
@@ -234,14 +235,18 @@ def _chosen(
         computed, read = tiles * slots * products, STREAMED * slots * products
         return _overlapped(computed, read) + tiles * vectors * VECTOR + transform * products
 
-    best = min(_pairs(windows), key=cost)
+    pairs = _pairs(windows)
+    if all(form.exact for pair in pairs for form in pair):
+        return Refusal("no transform is for the taps, strides and dilations of an axis")
+    slower = Refusal("transforms take longer than they save")
+    best = min(pairs, key=cost)
     if all(form.exact for form in best):
-        return None
+        return slower
     if not transform and narrow is None and shape.taps > FEW:
         return best
     read = STREAMED * shape.taps * products if not transform else 0.0
     direct = _overlapped((narrow or DIRECT) * shape.taps * prod(shape.pixels()) * products, read)
-    return best if cost(best) < direct else None
+    return best if cost(best) < direct else slower
 
 
 def _overlapped(computed: float, read: float) -> float:

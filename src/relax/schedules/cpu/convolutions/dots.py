@@ -1,0 +1,28 @@
+"""Packed groups (`tile.words`) for the products of a convolution."""
+
+from __future__ import annotations
+
+from ....target import Target
+from ...rule import Refusal
+from ..tile.words import Words, words_for
+from .windows import Windows
+
+
+def words_of(windows: Windows, target: Target, in_tiles: bool = False) -> Words | Refusal:
+    """Return the packed groups for a convolution; `in_tiles` selects tile instructions."""
+    dtypes = windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype
+    words = words_for(target, *dtypes, in_tiles=in_tiles) if target.machine.vector_bits >= 128 else None
+    if words is None:
+        data, weights, sums = dtypes
+        return Refusal(f"the target has no dot products of {data} and {weights}, summed in {sums}")
+    return words
+
+
+def byte_words_of(windows: Windows, target: Target) -> Words | Refusal:
+    """Return the packed groups for a convolution of bytes whose results need no correction."""
+    words = words_of(windows, target)
+    if not words:
+        return words
+    if not words.of_bytes:
+        return Refusal("the products are not of bytes")
+    return Refusal("sign bits must be flipped, and results corrected") if words.correction else words
