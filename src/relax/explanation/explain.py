@@ -27,30 +27,40 @@ from .assembly import MachineLoop, machine_loops
 from .lines import loop_at, with_lines
 from .remarks import Remarks, read_remarks, reason_of
 from .report import LoopReport, MachineCode, machine_code
+from .rules import rule_report
 from .shown import Explanation
 
 
-def explain(func: PrimFunc | IRModule, target: Target | str | None = None) -> Explanation:
-    """Report on each innermost loop in the machine code of a PrimFunc, or of the PrimFuncs of a module.
+def explain(
+    func: PrimFunc | IRModule, target: Target | str | None = None, *, constants: Sequence[int] = ()
+) -> Explanation:
+    """Report on the schedule rule and each innermost loop in the machine code of a PrimFunc, or those of a module.
 
-    A report says whether the loop is vectorised, and why not, and counts the instructions of an iteration:
-    ``explain(func).show()``, ``.save("kernel.html")``, ``.loops``. Instructions are classified for x86-64 and AArch64;
-    loops are found for RISC-V as well. Raises DiagnosticError for code that cannot be compiled, or is not a PrimFunc;
-    ValueError for other architectures.
+    A report on a loop says whether it is vectorised, and why not, and counts the instructions of an iteration. A report
+    on rules says which one `relax.build` takes for the function, and why not those before it; `constants` are the
+    positions of parameters with constant arguments. The machine code is that of the loops as written: to see that of
+    the rule, schedule the function first. ``explain(func).show()``, ``.save("kernel.html")``, ``.loops``, ``.rules``.
+
+    Instructions are classified for x86-64 and AArch64; loops are found for RISC-V as well. Raises DiagnosticError for
+    code that cannot be compiled, or is not a PrimFunc; ValueError for other architectures.
     """
     chosen = resolve(target)
     if chosen.isa.comment is None:
         readable = ", ".join(isa.name for isa in ISAS if isa.comment is not None)
         raise ValueError(f"target {chosen}: its machine code is not read; that of {readable} is")
-    lowered = lower(_prim_funcs(func), chosen)
-    funcs = {g.name_hint: f for g, f in lowered.functions.items() if isinstance(f, PrimFunc)}
+    mod = _prim_funcs(func)
+    lowered = lower(mod, chosen)
+    written, funcs = (
+        {g.name_hint: f for g, f in m.functions.items() if isinstance(f, PrimFunc)} for m in (mod, lowered)
+    )
+    rules = [rule_report(name, f, chosen, constants) for name, f in written.items()]
     kernels = kernel_texts(funcs, chosen, mark_loops=True)
     titles = {name: str(f.attrs.get(PARALLEL_BODY, name)) for name, f in funcs.items()}
     reports: list[LoopReport] = []
     for kernel, (assembly, remarks) in zip(kernels, _compiled(kernels, machine_of(chosen)), strict=True):
         loops = machine_loops(assembly, chosen.triple)
         reports += _Kernel(kernel.loops, titles, chosen).reports(loops, read_remarks(remarks))
-    return Explanation(lowered, chosen, tuple(reports))
+    return Explanation(lowered, chosen, tuple(reports), tuple(rules))
 
 
 def _prim_funcs(func: object) -> IRModule:

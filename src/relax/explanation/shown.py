@@ -17,6 +17,7 @@ from ..script.highlight import print_highlighted
 from ..target import Target
 from ..tir import For, While
 from .report import LoopReport, MachineCode
+from .rules import RuleReport
 
 _TEMPLATE: Final = Path(__file__).with_name("page.html")
 _COLUMNS: Final = (
@@ -27,12 +28,14 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Explanation:
-    """Reports on the innermost loops of kernels."""
+    """Reports on the schedule rules and innermost loops of kernels."""
 
     module: IRModule
     """Kernels in the form in which they are compiled: lowered to plain loops."""
     target: Target
     loops: tuple[LoopReport, ...]
+    rules: tuple[RuleReport, ...]
+    """Report on the schedule rules of each function."""
 
     def show(self) -> None:
         """Print the kernels with a remark at each reported loop, and the table."""
@@ -50,7 +53,7 @@ class Explanation:
         return self.module.script(obj_to_annotate=self._remarks)
 
     def __str__(self) -> str:
-        """The table as plain text, and the reasons below it."""
+        """The table as plain text; the reasons and the schedule rules below it."""
         rows = [_COLUMNS, *map(_cells, self.loops)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
         lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
@@ -63,6 +66,7 @@ class Explanation:
             "@title@": escape(", ".join(sorted({report.function for report in self.loops})) or "no loops"),
             "@target@": escape(str(self.target)),
             "@script@": self._marked_script(),
+            "@rules@": "\n".join(map(_rules_card, self.rules)),
             "@reports@": "\n".join(_card(index, report) for index, report in enumerate(self.loops)),
         }
         for mark, text in replacements.items():
@@ -90,7 +94,8 @@ class Explanation:
 
     def _notes(self) -> list[str]:
         """Lines below the table."""
-        return [f"{report.name}: {'; '.join(notes)}" for report in self.loops if (notes := _notes(report))]
+        loops = [f"{report.name}: {'; '.join(notes)}" for report in self.loops if (notes := _notes(report))]
+        return [*loops, *(line for report in self.rules for line in report.lines())]
 
     @cached_property
     def _remarks(self) -> Mapping[Node, str]:
@@ -214,6 +219,15 @@ def _notes(report: LoopReport) -> list[str]:
 def _state(report: LoopReport) -> str:
     """CSS class of a report."""
     return {True: "vectors", False: "scalar", None: "other"}[report.is_vectorised]
+
+
+def _rules_card(report: RuleReport) -> str:
+    """HTML of a report on schedule rules; rules for other kinds of loop nests are folded."""
+    title, *refusals = report.lines()
+    others = [f"{', '.join(rules)}: {reason}" for reason, rules in report.reasons(unrelated=True).items()]
+    shown, folded = ("".join(f"<p>{escape(line)}</p>" for line in lines) for lines in (refusals, others))
+    more = f"<details><summary>rules for other kinds of loop nests</summary>{folded}</details>" if others else ""
+    return f"<section><h2>{escape(title)}</h2>{shown}{more}</section>"
 
 
 def _card(index: int, report: LoopReport) -> str:

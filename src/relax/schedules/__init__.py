@@ -15,9 +15,9 @@ from ._homes import HOMES
 if TYPE_CHECKING:
     from . import cpu
     from .apply import ApplyDefaultSchedule
-    from .rule import IS_SCHEDULED, PackedFunction, ScheduleRule, schedule
+    from .rule import IS_SCHEDULED, PackedFunction, Refusal, ScheduleRule, schedule
 
-__all__ = ["IS_SCHEDULED", "ApplyDefaultSchedule", "PackedFunction", "ScheduleRule", "cpu", "schedule"]
+__all__ = ["IS_SCHEDULED", "ApplyDefaultSchedule", "PackedFunction", "Refusal", "ScheduleRule", "cpu", "schedule"]
 
 load_when_used(__name__, HOMES)
 answer_missing(__name__)

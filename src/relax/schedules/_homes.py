@@ -5,5 +5,5 @@ from __future__ import annotations
 HOMES = {
     ".apply": "ApplyDefaultSchedule",
     ".cpu:": "cpu",
-    ".rule": "IS_SCHEDULED PackedFunction ScheduleRule schedule",
+    ".rule": "IS_SCHEDULED PackedFunction Refusal ScheduleRule schedule",
 }

@@ -100,9 +100,8 @@ class ScheduleRule:
         packed = self.pack(func, target, constants)
         if isinstance(packed, PackedFunction):
             return packed.func
-        applied = self.apply(func, target, False)
-        arranged = _as_function(self, applied)
-        return refused((applied, packed), f"{self!r} does not match the function") if arranged is None else arranged
+        arranged = applied(self, func, target)
+        return arranged or refused((arranged, packed), "the rule does not match the function")
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> Any:
         """Return the scheduled function, or a `Refusal` if the rule does not match; None gives no reason.
@@ -134,21 +133,20 @@ def schedule(func: PrimFunc, target: Target, rules: Iterable[ScheduleRule]) -> P
     result = func
     for rule in rules:
         if result is func or rule.complements:
-            arranged = _as_function(rule, rule.apply(result, target, False))
-            result = result if arranged is None else arranged
+            result = applied(rule, result, target) or result
     return func if result is func else result.with_attr(IS_SCHEDULED, True)
 
 
-def _as_function(rule: ScheduleRule, result: Any) -> PrimFunc | None:
+def applied(rule: ScheduleRule, func: PrimFunc, target: Target) -> PrimFunc | Refusal | None:
+    """Return the function that a rule returns (the first of several schedules), or its refusal."""
+    result = rule.apply(func, target, False)
     if isinstance(result, (list, tuple)):
         several = cast("list[Any]", result)
         result = several[0] if several else None
     if isinstance(result, Schedule):
         functions = [f for f in result.mod.functions.values() if isinstance(f, PrimFunc)]
         result = functions[0]
-    if result is None or isinstance(result, Refusal):
-        return None
-    if isinstance(result, PrimFunc):
+    if result is None or isinstance(result, (PrimFunc, Refusal)):
         return result
     message = f"{rule!r} must return a PrimFunc, a Schedule, a Refusal or None, found {type(result).__name__}"
     raise DiagnosticError(Diagnostic("E4008", message))

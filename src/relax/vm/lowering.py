@@ -43,9 +43,6 @@ from .kernel_info import kernel_infos
 _operator_kernels: Final = ModuleWhenUsed("relax.vm.operator_kernels")
 """It builds programs itself."""
 
-SCHEDULED: Final = 2
-"""Optimisation level of the target from which kernels are scheduled; below, only long sums of floats are."""
-
 CALLS_PER_KERNEL: Final = 8
 """Estimated operator calls per distinct kernel.
 
@@ -133,11 +130,12 @@ class _ToMachine(Sequential):
     """
 
     def __init__(self, target: Target, compilers: Compilers) -> None:
-        kernels: tuple[Pass, ...] = (ApplyDefaultSchedule(*cpu.PLAIN_RULES, target=target),)
-        if target.opt_level >= SCHEDULED:
+        rules = cpu.rules_for(target)
+        kernels: tuple[Pass, ...] = (ApplyDefaultSchedule(*rules, target=target),)
+        if rules is cpu.RULES:
             kernels = (
-                PackConstants(*cpu.RULES, target=target, scheduled=self._offer),
-                ApplyDefaultSchedule(*cpu.RULES, target=target, scheduled=self._offer),
+                PackConstants(*rules, target=target, scheduled=self._offer),
+                ApplyDefaultSchedule(*rules, target=target, scheduled=self._offer),
             )
         super().__init__([VMBuiltinLower(), VMShapeLower(), *kernels], name="to_machine")
         self.target, self.compilers = target, compilers

@@ -39,7 +39,7 @@ def of_bfloat16(**sizes) -> PrimFunc:
 
 ONE = {"kernel": (1, 1), "pad": 0}
 FLIPPED = "sign bits must be flipped, and results corrected"
-NO_DOTS = "the target has no dot products of float32 and float32, summed in float32"
+NO_DOTS = "the target has no dot products of float32, summed in float32"
 REFUSALS = [
     # rule, function, target, constants, sentence
     (cpu.Convolution, conv(inputs=2, outputs=4, size=(8, 8)), AVX512, [], "only 4,608 multiplications, fewer than 8,192"),
@@ -79,7 +79,7 @@ REFUSALS = [
     (cpu.DotConvolution, of_bytes(groups=32), DOTS, [], "there is a single input channel per group"),
     (cpu.DotConvolution, of_bytes(groups=16), DOTS, [], "the input channels of a group do not fill packed groups of 4"),
     (cpu.WordPixels, conv(**ONE), DOTS, [1], NO_DOTS),
-    (cpu.WordPixels, of_bfloat16(**ONE), AVX512, [1], "the target has no dot products of bfloat16 and bfloat16, summed in float32"),
+    (cpu.WordPixels, of_bfloat16(**ONE), AVX512, [1], "the target has no dot products of bfloat16, summed in float32"),
     (cpu.WordPixels, of_bytes(data="int8", **ONE), DOTS, [1], FLIPPED),
     (cpu.WordPixels, of_bytes(**ONE), AVX512, [1], "the target has no instruction for s16s16 dot products"),
     (cpu.WordColumns, of_bfloat16(), DOTS, [1], "the products are not of bytes"),

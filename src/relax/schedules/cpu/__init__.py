@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...target import Target
 from ..rule import ScheduleRule
 from .attention.attention import StreamedAttention
 from .convolutions.blocked import Blocked
@@ -59,9 +60,18 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
 PLAIN_RULES: Final[tuple[ScheduleRule, ...]] = (PlainSums(),)
 """Rules for targets below ``-opt-level=2``, which keep other loops as written."""
 
+SCHEDULED: Final = 2
+"""Optimisation level of the target from which all rules are tried; below, those for long sums of floats."""
+
+
+def rules_for(target: Target) -> tuple[ScheduleRule, ...]:
+    """Rules that `relax.build` tries for a target."""
+    return RULES if target.opt_level >= SCHEDULED else PLAIN_RULES
+
+
 __all__ = [
     "PLAIN_RULES", "RULES", "Blocked", "ByRows", "BytePixels", "Convolution", "Depthwise", "DotConvolution",
     "DotProduct", "FewChannels", "Nests", "PlainSums", "Pointwise", "Pooling", "Product", "Scans",
     "StepProducts", "StreamedAttention", "StreamedProduct", "WidenedProduct", "Winograd", "WordBlocked", "WordColumns",
-    "WordPixels",
+    "WordPixels", "rules_for",
 ]  # fmt: skip

@@ -41,13 +41,12 @@ from ....tir import IfThenElse, PrimFunc, Stmt
 from ....tir.attention import Attention, attention_of
 from ....tir.nests import root_of
 from ...contraction import size_of, with_root
-from ...rule import Refusal, ScheduleRule
+from ...rule import ALIASED, Refusal, ScheduleRule
+from ..large_sums import few_multiplications
 from .blocks import Streamed
 from .decoding import FEW_QUERIES, Decoded
 from .rounded import Rounded
 
-SMALL: Final = 8192
-"""Number of multiplications below which a faster schedule does not pay for its compile time."""
 LONGEST: Final = 512
 """Largest supported head dimension."""
 
@@ -59,18 +58,18 @@ class StreamedAttention(ScheduleRule):
         """Return the attention that a function computes."""
         del target, constants
         if not func.attrs.get("tir.noalias"):
-            return Refusal("parameters may share memory: the function lacks tir.noalias")
+            return ALIASED
         one = attention_of(func)
         if one is None:
-            return Refusal("the function is not a softmax of products, times values")
+            return Refusal("the function is not a softmax of products, times values", unrelated=True)
         refusal = _refusal(one)
         return one if refusal is None else refusal
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
         one = self.accepts(func, target)
         if isinstance(one, Refusal):
-            return None
+            return one
         written = written_attention(one, target)
         stmts: list[Stmt] = []
         for position, stmt in enumerate(root_of(func)[1]):
@@ -105,10 +104,4 @@ def _refusal(one: Attention) -> Refusal | None:
         return Refusal(f"heads have a dynamic size, or more than {LONGEST} elements")
     if one.query.indices[-1] is not one.depth.var or one.out.indices[-1] is not one.column.var:
         return Refusal("queries or results are not contiguous along a head")
-    total = 1
-    for v in (*one.batch, one.row, one.key, one.depth):
-        size = size_of(v)
-        if not isinstance(size, IntImm):
-            return None
-        total *= size.value
-    return None if total >= SMALL else Refusal(f"there are fewer than {SMALL} multiplications")
+    return few_multiplications((*one.batch, one.row, one.key, one.depth))

@@ -13,8 +13,8 @@ def words_of(windows: Windows, target: Target, in_tiles: bool = False) -> Words 
     dtypes = windows.data.dtype, windows.weight.buffer.dtype, windows.out.buffer.dtype
     words = words_for(target, *dtypes, in_tiles=in_tiles) if target.machine.vector_bits >= 128 else None
     if words is None:
-        data, weights, sums = dtypes
-        return Refusal(f"the target has no dot products of {data} and {weights}, summed in {sums}")
+        factors = " and ".join(dict.fromkeys(map(str, dtypes[:2])))
+        return Refusal(f"the target has no dot products of {factors}, summed in {dtypes[2]}")
     return words
 
 
