@@ -29,6 +29,11 @@ def conv(
     return te.create_prim_func([x, w, topi.nn.conv(x, w, stride, pad, dilation, groups, *layouts, out_dtype=out)])
 
 
+def pool(shape, windows=(3, 3), formula=topi.nn.max_pool) -> PrimFunc:
+    x = te.placeholder(shape, name="X")
+    return te.create_prim_func([x, formula(x, topi.nn.Pooling(windows, 1, 0))])
+
+
 def of_bytes(**sizes) -> PrimFunc:
     return conv(**{"data": "uint8", "weights": "int8", "out": "int32", **sizes})
 
@@ -92,6 +97,12 @@ REFUSALS = [
     (cpu.WordBlocked, of_bfloat16(), DOTS, [1], "only 32 × 32 channels, fewer than 9,216"),
     (cpu.WordBlocked, of_bfloat16(inputs=96, outputs=104), DOTS, [1], "panels would have 24 unused channels beside the 104 output channels"),
     (cpu.WordBlocked, of_bfloat16(inputs=96, outputs=96), DOTS, [], "the weights are not constant"),
+    (cpu.ByRows, conv(), AVX512, [1], "the function is not three convolutions, with elementwise epilogues"),
+    (cpu.Pooling, pool((1, 8, 40, 4)), AVX512, [], "rows of 2 results, fewer than 3"),
+    (cpu.Pooling, pool((1, 8, 40, 40), (1, 17)), AVX512, [], "windows of 17 elements along rows, of which the last is 16 after the first"),
+    (cpu.Pooling, pool((1, 8, 90, 9), (81, 1), topi.nn.avg_pool), AVX512, [], "sums of 81 rows, more than 80, are added in blocks"),
+    (cpu.Pooling, pool((1, 8, 40, 40)).without_attr("tir.noalias"), AVX512, [], "parameters may share memory: the function lacks tir.noalias"),
+    (cpu.Pooling, conv(), AVX512, [], "no nest is a sum, maximum or minimum over windows"),
     (cpu.BytePixels, of_bytes(), DOTS, [1], "no parameter is channels-last"),
 ]  # fmt: skip
 

@@ -19,7 +19,7 @@ from ...tir import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt
 from ...tir.nests import Nest, buffers_used, is_compact, nest_of, root_of
 from ...tir.statements import seq_of
 from ..cut_nests import divides, with_cut_axes
-from ..rule import ScheduleRule
+from ..rule import ALIASED, Refusal, ScheduleRule, refused
 from ..split_axes import with_split_axes
 from ..stages import Group, group_of
 from ..unit_dimensions import without_unit_dimensions
@@ -40,12 +40,13 @@ class Nests(ScheduleRule):
 
     complements = True
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
         if not func.attrs.get("tir.noalias"):
-            return None
+            return ALIASED
         allocated, statements = root_of(func)
         results: list[Stmt] = []
+        refusals: list[Refusal] = []
         position = 0
         while position < len(statements):
             count, group = _group_from(statements[position:])
@@ -53,22 +54,25 @@ class Nests(ScheduleRule):
             if cut > count:
                 count, group = cut, cut_group
             own = _intermediates(statements, position, count, allocated)
-            written = None if group is None else _written(group, own, target)
-            count = count if written is not None else 1
-            results.append(statements[position] if written is None else written)
+            written = group if isinstance(group, Refusal) else _written(group, own, target)
+            if isinstance(written, Refusal):
+                refusals.append(written)
+                written, count = statements[position], 1
+            results.append(written)
             position += count
         if all(any(result is old for old in statements) for result in results):
-            return None
+            return refused(refusals, "the function has no statement")
         return _with_body(func, seq_of(results))
 
 
-def _group_from(statements: Sequence[Stmt]) -> tuple[int, Group | None]:
+def _group_from(statements: Sequence[Stmt]) -> tuple[int, Group | Refusal]:
     """Return the longest group of statements from the first on, and its length."""
     nests: list[Nest] = []
-    best: tuple[int, Group | None] = (1, None)
+    best: tuple[int, Group | Refusal] = (1, Refusal("the variables of one axis have different extents or dtypes"))
     for statement in statements:
-        nest = nest_of(statement)
-        if nest is None or not all(map(_is_ordinary, _buffers(nest))):
+        nest = _ordinary_nest(statement)
+        if not nest:
+            best = best if nests else (1, nest)
             break
         nests.append(nest)
         group = group_of(nests)
@@ -79,12 +83,14 @@ def _group_from(statements: Sequence[Stmt]) -> tuple[int, Group | None]:
     return best
 
 
-def _cut_group_from(statements: Sequence[Stmt], position: int, allocated: Sequence[Buffer]) -> tuple[int, Group | None]:
-    """Return the longest group of statements from `position` on with split axes, and its length, or (0, None)."""
+def _cut_group_from(
+    statements: Sequence[Stmt], position: int, allocated: Sequence[Buffer]
+) -> tuple[int, Group | Refusal]:
+    """Return the longest group of statements from `position` on with split axes, and its length, or (0, a refusal)."""
     nests: list[Nest] = []
     for statement in statements[position:]:
-        nest = nest_of(statement)
-        if nest is None or not all(map(_is_ordinary, _buffers(nest))):
+        nest = _ordinary_nest(statement)
+        if not nest:
             break
         nests.append(nest)
     while len(nests) > 1 and any(nest.is_reduction for nest in nests) and divides(nests):
@@ -94,7 +100,17 @@ def _cut_group_from(statements: Sequence[Stmt], position: int, allocated: Sequen
         if cut is not None and group is not None:
             return len(nests), replace(group, views=cut[1])
         nests.pop()
-    return 0, None
+    return 0, Refusal("no axes of the nests are split alike")
+
+
+def _ordinary_nest(statement: Stmt) -> Nest | Refusal:
+    """Return a statement as a nest of compact buffers of scalars."""
+    nest = nest_of(statement)
+    if nest is None:
+        return Refusal("a statement is not a nest of serial loops around one block that stores results")
+    if not all(map(_is_ordinary, _buffers(nest))):
+        return Refusal("a buffer is not compact, or has vectors as elements")
+    return nest
 
 
 def _buffers(nest: Nest) -> set[Buffer]:
@@ -105,12 +121,13 @@ def _is_ordinary(buffer: Buffer) -> bool:
     return is_compact(buffer) and buffer.dtype.lanes == 1
 
 
-def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
+def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | Refusal:
     pieces = in_pieces(group)
     if pieces is not None:
         return seq_of(pieces)
-    if _is_small(group):
-        return None
+    points = _points_of_small(group)
+    if points is not None:
+        return Refusal(f"only {points:,} points, fewer than {SMALL:,}")
     if any(stage.is_reduction for stage in group.stages):
         return rows_of(group, own, target)
     if isinstance(group.stages[0].body, BufferStore):
@@ -123,8 +140,8 @@ def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
     return elementwise(group) if copied is None else copied
 
 
-def _is_small(group: Group) -> bool:
-    """True for stages with statically few points, which do not pay for compiling more code.
+def _points_of_small(group: Group) -> int | None:
+    """Return the points of stages with statically few points, which do not pay for compiling more code; else None.
 
     A loop without iterations has no points, however long the other loops are. Sums of more floats than a block are
     always rewritten, as their accuracy does not depend on their size.
@@ -132,15 +149,15 @@ def _is_small(group: Group) -> bool:
     points = 0
     for stage in float_sums(group.stages):
         if math.prod(axis.size or 0 for axis in stage.reduced) > TERMS:
-            return False
+            return None
     for stage in group.stages:
         sizes = [axis.size for axis in stage.axes]
         if 0 in sizes:
             continue
         if None in sizes:
-            return False
+            return None
         points += math.prod(size for size in sizes if size is not None)
-    return points < SMALL
+    return points if points < SMALL else None
 
 
 def _intermediates(statements: Sequence[Stmt], position: int, count: int, allocated: Sequence[Buffer]) -> set[Buffer]:

@@ -57,11 +57,11 @@ class StreamedAttention(ScheduleRule):
     def accepts(self, func: PrimFunc, target: Target | None, constants: Sequence[int] = ()) -> Attention | Refusal:
         """Return the attention that a function computes."""
         del target, constants
-        if not func.attrs.get("tir.noalias"):
-            return ALIASED
         one = attention_of(func)
         if one is None:
             return Refusal("the function is not a softmax of products, times values", unrelated=True)
+        if not func.attrs.get("tir.noalias"):
+            return ALIASED
         refusal = _refusal(one)
         return one if refusal is None else refusal
 

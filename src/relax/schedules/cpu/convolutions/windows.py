@@ -305,12 +305,11 @@ def windows_of(block: Block, condition: Condition = float_sum) -> Windows | Refu
     if sums is None:
         return Refusal("a nest does not sum products of two elements", unrelated=True)
     store, start, a, b = sums
-    refusals: list[Refusal] = []
+    refusal, refusals = condition(store, start, (a, b), block), list[Refusal]()
     for weight, data in ((a, b), (b, a)):
-        windows = _windows(block, store, weight, data)
+        windows = _windows(block, store, weight, data) if refusal is None else refusal
         if windows:
-            refusal = condition(store, start, (a, b), block)
-            return windows if refusal is None else refusal
+            return windows
         if _has_windows(data, block):
             refusals.append(windows)
     return refused(refusals, "the products are not of weights and windows of data")

@@ -18,18 +18,21 @@ buffers, which are left to the rules for them.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ....prim import Add, Cast, Mul, PrimExpr
 from ....target import Target
 from ....tir import BufferLoad, BufferStore, PrimFunc, Stmt
-from ....tir.nests import nest_of, root_of
+from ....tir.nests import nest_of
 from ....tir.renew import renew_bound_vars
-from ...contraction import with_root
-from ...rule import ScheduleRule
+from ...rule import Refusal, ScheduleRule
 from ...stages import Stage, group_of
 from .lanes import nested
 from .passes import Element
-from .scans import scan_of
-from .sum_blocks import blocks_of, is_float_sum, updated
+from .scans import rewritten_statements, scan_of
+from .sum_blocks import TERMS, blocks_of, is_float_sum, updated
+
+_SHORT: Final = Refusal(f"the sum has at most {TERMS} terms, or is a running one of other values than floats")
 
 
 class PlainSums(ScheduleRule):
@@ -37,33 +40,29 @@ class PlainSums(ScheduleRule):
 
     complements = True
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del target, tunable
-        if not func.attrs.get("tir.noalias"):
-            return None
-        _, statements = root_of(func)
-        results = [_summed(stmt) for stmt in statements]
-        if all(new is old for new, old in zip(results, statements, strict=True)):
-            return None
-        return with_root(func, results)
+        return rewritten_statements(func, _summed)
 
 
-def _summed(stmt: Stmt) -> Stmt:
-    """Return the loops of a long sum or running sum in blocks; other statements unchanged."""
+def _summed(stmt: Stmt) -> Stmt | Refusal:
+    """Return the loops of a long sum or running sum in blocks."""
     scan = scan_of(stmt)
-    if scan is not None:
-        return scan.plain() if scan.is_long_float_sum else stmt
+    if scan:
+        return scan.plain() if scan.is_long_float_sum else _SHORT
     nest = nest_of(stmt)
     group = None if nest is None or not nest.is_reduction else group_of([nest])
-    if group is None:
-        return stmt
+    if group is None or not is_float_sum(group.stages[0]):
+        return Refusal("no nest is a sum of floats", unrelated=True)
     (stage,) = group.stages
     elements = group.elements(stage)
-    if not is_float_sum(stage) or _is_product(stage) or not elements or blocks_of(elements) is None:
-        return stmt
+    if _is_product(stage):
+        return Refusal("products of two buffers are summed", unrelated=True)
+    if not elements or blocks_of(elements) is None:
+        return _SHORT
     written = {buffer.data for buffer in stage.buffers}
     if any(load.buffer.data in written for load in stage.loads()):
-        return stmt
+        return Refusal("a term reads the memory of the results")
     return renew_bound_vars(nested(group.rows, updated(elements, Element((), (), (stage,)))))
 
 

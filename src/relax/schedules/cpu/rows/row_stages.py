@@ -40,6 +40,7 @@ from ....tir.functor import post_order_visit, substitute
 from ....tir.renew import renew_bound_vars
 from ....tir.schedule.reducers import Combination
 from ...build import block, let
+from ...rule import Refusal
 from ...stages import Axis, Group, Stage, with_merged_axes
 from ...straight import Binding, bound
 from ..elementwise.elementwise import parallel_over, runs_along_memory, within
@@ -81,11 +82,11 @@ pages; elements in one page are faster to read in the order of memory.
 """
 
 
-def rows_of(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
-    """Return the loops of a group with reductions, or None to leave it unchanged; `own` buffers have no other users."""
+def rows_of(group: Group, own: set[Buffer], target: Target) -> Stmt | Refusal:
+    """Return the loops of a group with reductions; `own` buffers have no other users."""
     group = with_merged_axes(group)
     if any(stage.combination is not None and not stage.combination.commutative for stage in group.stages):
-        return None
+        return Refusal("a reduction depends on the order of its terms")
     parts = _in_parts(group, target)
     parts = _stages_in_parts(group, target) if parts is None else parts
     if parts is not None:

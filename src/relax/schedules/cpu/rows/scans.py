@@ -62,7 +62,7 @@ from ....tir.nests import is_compact, loads_in, root_of
 from ....tir.renew import renew_bound_vars
 from ...build import alloc, block, let, loop, spread, vector_load, vector_store
 from ...contraction import with_root
-from ...rule import ScheduleRule
+from ...rule import ALIASED, Refusal, ScheduleRule, refused
 from ...stages import Axis, Stage
 from ..elementwise.elementwise import parallel_over, runs_along_memory
 from .sum_blocks import TERMS, total_dtype
@@ -79,56 +79,69 @@ TOGETHER: Final = 4
 """Elements of a row whose sums are computed between a load and a store of the running sum."""
 
 
+OTHER: Final = Refusal("no nest computes each element from the preceding one", unrelated=True)
+
+
 class Scans(ScheduleRule):
     """Schedule rule for loops that compute each element from the preceding one."""
 
     complements = True
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
-        if not func.attrs.get("tir.noalias"):
-            return None
-        _, statements = root_of(func)
-        results: list[Stmt] = []
-        for statement in statements:
-            scan = scan_of(statement)
-            results.append(statement if scan is None or scan.is_small else scan.loops(target))
-        if all(new is old for new, old in zip(results, statements, strict=True)):
-            return None
-        return with_root(func, results)
+        return rewritten_statements(func, lambda stmt: _scanned(stmt, target))
 
 
-def scan_of(stmt: Stmt) -> Scan | None:
-    """Return the scan that a statement computes, or None."""
+def _scanned(stmt: Stmt, target: Target) -> Stmt | Refusal:
+    scan = scan_of(stmt)
+    if not scan:
+        return scan
+    return Refusal(f"the scan has fewer than {SMALL:,} results") if scan.is_small else scan.loops(target)
+
+
+def rewritten_statements(func: PrimFunc, rewrite: Callable[[Stmt], Stmt | Refusal]) -> PrimFunc | Refusal:
+    """Replace each statement of the root that `rewrite` does not refuse; refuse if there is none."""
+    if not func.attrs.get("tir.noalias"):
+        return ALIASED
+    _, statements = root_of(func)
+    answers = [rewrite(stmt) for stmt in statements]
+    if all(isinstance(answer, Refusal) for answer in answers):
+        return refused(answers, OTHER.reason)
+    pairs = zip(statements, answers, strict=True)
+    return with_root(func, [old if isinstance(new, Refusal) else new for old, new in pairs])
+
+
+def scan_of(stmt: Stmt) -> Scan | Refusal:
+    """Return the scan that a statement computes."""
     if isinstance(stmt, BlockRealize):
         inside = stmt.block
         if stmt.iter_values or inside.alloc_buffers or inside.match_buffers or inside.init is not None:
-            return None
+            return OTHER
         if not is_const(stmt.predicate, 1) or inside.annotations:
-            return None
+            return OTHER
         stmt = inside.body
     axes: dict[Var, Axis] = {}
     while isinstance(stmt, For):
         if stmt.kind is not ForKind.SERIAL or stmt.annotations or not is_const(stmt.min, 0):
-            return None
+            return OTHER
         if any(var in free_vars(stmt.extent) for var in axes):
-            return None
+            return OTHER
         axes[stmt.loop_var] = Axis(stmt.loop_var, stmt.extent)
         stmt = stmt.body
     if not isinstance(stmt, BufferStore) or stmt.predicate is not None or not is_compact(stmt.buffer):
-        return None
+        return OTHER
     order = [index for index in stmt.indices if isinstance(index, Var) and index in axes]
     if len(stmt.indices) != len(axes) or {*order} != {*axes}:
-        return None
+        return OTHER
     return _matched(stmt, [axes[var] for var in order])
 
 
-def _matched(store: BufferStore, axes: Sequence[Axis]) -> Scan | None:
-    """Return the scan of a store indexed by axes, whose single condition tests for the first element, or None."""
+def _matched(store: BufferStore, axes: Sequence[Axis]) -> Scan | Refusal:
+    """Return the scan of a store indexed by axes, whose single condition tests for the first element."""
     finder = _Conditions(store)
     finder.visit(store.value)
     if finder.axis is None or not finder.chosen:
-        return None
+        return OTHER
     (place,) = [d for d, axis in enumerate(axes) if axis.var is finder.axis]
     scan = Scan(store, tuple(axes), place)
     own = [load for load in loads_in(store.value) if load.buffer.data is store.buffer.data]
@@ -136,7 +149,11 @@ def _matched(store: BufferStore, axes: Sequence[Axis]) -> Scan | None:
         load for call in finder.chosen for load in loads_in(call.args[2]) if load.buffer.data is store.buffer.data
     ]
     is_previous = all(load.buffer is store.buffer and scan.is_previous(load) for load in own)
-    return scan if own and is_previous and {*map(id, own)} <= {*map(id, inside)} else None
+    if not own:
+        return OTHER
+    if not is_previous or not {*map(id, own)} <= {*map(id, inside)}:
+        return Refusal("an element reads others than the preceding one, or the first one reads any")
+    return scan
 
 
 class _Conditions(StmtExprMutator):
