@@ -98,8 +98,9 @@ class BytePixels(ScheduleRule):
 
         def recognised(kernel: Kernel) -> tuple[Words, Merged] | Refusal:
             found = _recognised(kernel, target)
-            return found if not found or _is_beside(found[1], last) else Refusal(
-                "the epilogue reads an image that is not channels-last")  # fmt: skip
+            if found and not _is_beside(found[1], last):
+                return Refusal("the epilogue reads an image that is not channels-last")
+            return found
 
         def write(kernel: Kernel, found: tuple[Words, Merged], declare: Declare) -> Stmt:
             words, merged = found

@@ -59,14 +59,14 @@ class WordPixels(ScheduleRule):
 
 
 def _words_and_pixels(kernel: Kernel, target: Target) -> tuple[Words, Pixels] | Refusal:
-    words, pixels = words_of(kernel.windows, target), pixels_of(kernel)
+    words, pixels = words_of(kernel.windows, target, may_correct=False), pixels_of(kernel)
     if not words:
         return words
     if not pixels:
         return pixels
     if words.kind not in target.machine.dot_products:
         return Refusal(f"the target has no instruction for {words.kind} dot products")
-    return Refusal("sign bits must be flipped, and results corrected") if words.correction else (words, pixels)
+    return words, pixels
 
 
 @dataclass(frozen=True)
