@@ -25,7 +25,7 @@ from rich.table import Table
 from relax import te, topi
 from relax.codegen import build_module, resolve
 from relax.runtime import set_num_threads
-from relax.schedules import schedule
+from relax.schedules import PackedFunction, schedule
 from relax.schedules.cpu import RULES
 from relax.target import Target
 from relax.tir import PrimFunc
@@ -138,7 +138,8 @@ def model(case: Case, w: Array) -> bytes:
 def ours(case: Case, target: Target, x: Array, w: Array, y: Array) -> Run:
     """A run of our kernel, with weights as they are when they are known while a program is built."""
     func = prim_func(case)
-    packed = next(filter(None, (rule.pack(func, target, [1]) for rule in RULES)), None)
+    variants = (rule.pack(func, target, [1]) for rule in RULES)
+    packed = next((variant for variant in variants if isinstance(variant, PackedFunction)), None)
     if packed is None:
         arranged = schedule(func, target, RULES)
     else:

@@ -20,7 +20,7 @@ from rich.table import Table
 from relax import te
 from relax.codegen import build_module, resolve
 from relax.runtime import nd, set_num_threads
-from relax.schedules import cpu
+from relax.schedules import PackedFunction, cpu
 from relax.tir import PrimFunc
 
 Array = np.ndarray[Any, Any]
@@ -57,7 +57,8 @@ def ours(m: int, n: int, k: int, dtypes: tuple[str, str, str]) -> Run:
     """A run of the kernel that the build would take, checked against NumPy."""
     func, target = product(n, k, dtypes), resolve("llvm")
     a, b = numbers((m, k), dtypes[0]), numbers((k, n), dtypes[1])
-    packed = next(filter(None, (rule.pack(func, target, (1,)) for rule in cpu.RULES)))
+    variants = (rule.pack(func, target, (1,)) for rule in cpu.RULES)
+    packed = next(variant for variant in variants if isinstance(variant, PackedFunction))
     kernel = build_module(packed.func)["main"]
     # Tensors of relax, as those of a program are: NumPy's arrays begin in the middle of a cache line.
     arguments = [nd.array(x) for x in (a, packed.packings[1](b), np.zeros((m, n), dtypes[2]))]

@@ -125,7 +125,7 @@ def runs(case: Case, threads: int) -> dict[str, Any]:
     a, b = map(aligned, case.operands())
     func, target, right = case.kernel(), resolve("llvm"), b
     packed = cpu.Product().pack(func, target, (1,)) if case.weights else None
-    if packed is not None:
+    if packed:
         func, right = packed.func, packed.packings[1](b)
     else:
         func = schedule(func, target, cpu.RULES)

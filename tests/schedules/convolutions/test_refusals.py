@@ -10,6 +10,7 @@ from relax.codegen import resolve
 from relax.ir.transform import PassContext
 from relax.schedules import cpu
 from relax.schedules.rule import Refusal
+from relax.script import from_source
 from relax.script import tir as T
 from relax.tir import PrimFunc
 
@@ -150,3 +151,48 @@ def scaled(X: T.Buffer((64, 200), "float32"), S: T.Buffer((), "float32"), Y: T.B
 
 def test_factors_without_indices_are_no_weights():
     assert cpu.Convolution().accepts(scaled, resolve(AVX512)).unrelated
+
+
+def line(index: str, size: str = "(1, 4, 130)", layout: str = "") -> PrimFunc:
+    """A convolution along lines that reads the data at `index`."""
+    return from_source(f"""
+@T.prim_func
+def line(x: T.handle, W: T.Buffer((8, 4, 3), "float32"), y: T.handle):
+    T.func_attr({{"tir.noalias": True}})
+    n = T.int64()
+    X = T.match_buffer(x, {size}, "float32"{layout})
+    Y = T.match_buffer(y, (1, 8, n), "float32")
+    for b, co, p, ci, i in T.grid(1, 8, n, 4, 3):
+        with T.block("Y"):
+            vb, vo, vp, vc, vi = T.axis.remap("SSSRR", [b, co, p, ci, i])
+            with T.init():
+                Y[vb, vo, vp] = T.float32(0)
+            Y[vb, vo, vp] = Y[vb, vo, vp] + W[vo, vc, vi] * X[vb, vc, {index}]
+""")
+
+
+@pytest.mark.parametrize(
+    ("func", "sentence"),
+    [
+        (line("vp + vi"), "windows are not proved to end within the data"),
+        (line("vp * vp + vi", "(1, 4, n * n + 2)"), "an index of the data is not of windows that move forward by constant steps"),
+        (line("n - vp + vi", "(1, 4, n + 3)"), "an index of the data is not of windows that move forward by constant steps"),
+        (line("vp + vi", "(1, 4, n + 2)", ", strides=(4 * n + 40, n + 10, 1)"), "the data are a view with strides or an offset"),
+    ],
+)  # fmt: skip
+def test_indices_of_windows(func, sentence):
+    assert cpu.Convolution().accepts(line("vp + vi", "(1, 4, n + 2)"), resolve(AVX512))
+    assert str(cpu.Convolution().accepts(func, resolve(AVX512))) == sentence
+
+
+def test_weights_of_two_convolutions_are_not_packed():
+    x, w = te.placeholder((1, 32, 14, 14), name="X"), te.placeholder((32, 32, 5, 5), name="W")
+    first = topi.nn.conv(x, w)
+    twice = te.create_prim_func([x, w, topi.nn.conv(first, w)])
+    assert str(cpu.Blocked().accepts(twice, resolve(AVX512), [1])) == "the weights have another reader"
+
+
+def test_weights_of_a_dynamic_shape_are_packed_at_run_time():
+    func = of_bytes(outputs=N)
+    assert str(cpu.DotConvolution().pack(func, resolve(DOTS), [1])) == "the weights have a dynamic shape"
+    assert cpu.DotConvolution().accepts(func, resolve(DOTS), [1])

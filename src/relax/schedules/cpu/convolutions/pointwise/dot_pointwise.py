@@ -59,7 +59,7 @@ class WordPixels(ScheduleRule):
 
 
 def _words_and_pixels(kernel: Kernel, target: Target) -> tuple[Words, Pixels] | Refusal:
-    words, pixels = words_of(kernel.windows, target, may_correct=False), pixels_of(kernel)
+    words, pixels = words_of(kernel.windows, target, corrected=False), pixels_of(kernel)
     if not words:
         return words
     if not pixels:
