@@ -53,6 +53,14 @@ def test_scheduled_functions():
     assert explanation.rules[0].is_scheduled
 
 
+def test_scheduled_functions_share_a_line():
+    scheduled = {name: schedule(convolution(), resolve(AVX512), RULES) for name in ("first", "second")}
+    explanation = tir.explain(IRModule({**scheduled, "other": convolution(groups=2)}), AVX512)
+    assert "schedule rule of first, second: it is scheduled already" in str(explanation).splitlines()
+    assert explanation.html().count("it is scheduled already") == 1
+    assert [report.function for report in explanation.rules] == ["first", "second", "other"]
+
+
 @T.prim_func
 def shared(A: T.Buffer((4096,), "float32"), B: T.Buffer((4096,), "float32")):
     for i in range(4096):

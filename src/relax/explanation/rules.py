@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..schedules.cpu import rules_for
 from ..schedules.rule import IS_SCHEDULED, PackedFunction, Refusal, applied
@@ -36,6 +36,13 @@ class RuleReport:
         chosen = "it is scheduled already" if self.is_scheduled else ", then ".join(self.taken) or "none"
         refusals = [f"  not {', '.join(rules)}: {reason}" for reason, rules in self.reasons().items()]
         return [f"schedule rule of {self.function}: {chosen}", *refusals]
+
+
+def joined(reports: Sequence[RuleReport]) -> list[RuleReport]:
+    """Reports with a single one, the first, for all functions that are scheduled already."""
+    scheduled = [report for report in reports if report.is_scheduled]
+    names = ", ".join(report.function for report in scheduled)
+    return [*(replace(report, function=names) for report in scheduled[:1]), *(r for r in reports if not r.is_scheduled)]
 
 
 def rule_report(name: str, func: PrimFunc, target: Target, constants: Sequence[int]) -> RuleReport:

@@ -17,7 +17,7 @@ from ..script.highlight import print_highlighted
 from ..target import Target
 from ..tir import For, While
 from .report import LoopReport, MachineCode
-from .rules import RuleReport
+from .rules import RuleReport, joined
 
 _TEMPLATE: Final = Path(__file__).with_name("page.html")
 _COLUMNS: Final = (
@@ -66,7 +66,7 @@ class Explanation:
             "@title@": escape(", ".join(sorted({report.function for report in self.loops})) or "no loops"),
             "@target@": escape(str(self.target)),
             "@script@": self._marked_script(),
-            "@rules@": "\n".join(map(_rules_card, self.rules)),
+            "@rules@": "\n".join(map(_rules_card, joined(self.rules))),
             "@reports@": "\n".join(_card(index, report) for index, report in enumerate(self.loops)),
         }
         for mark, text in replacements.items():
@@ -95,7 +95,7 @@ class Explanation:
     def _notes(self) -> list[str]:
         """Lines below the table."""
         loops = [f"{report.name}: {'; '.join(notes)}" for report in self.loops if (notes := _notes(report))]
-        return [*loops, *(line for report in self.rules for line in report.lines())]
+        return [*loops, *(line for report in joined(self.rules) for line in report.lines())]
 
     @cached_property
     def _remarks(self) -> Mapping[Node, str]:
