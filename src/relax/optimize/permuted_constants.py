@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from ..prim import IntImm, Var
-from ..schedules.contraction import with_root
 from ..schedules.rule import PackedFunction
 from ..tir import Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
-from ..tir.nests import buffers_used, is_compact, nest_of, root_of
+from ..tir.nests import buffers_used, is_compact, nest_of, root_of, with_root
 
 
 @dataclass(frozen=True)

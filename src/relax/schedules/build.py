@@ -6,7 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..prim import IntImm, PrimExpr, SizeVar, Var, const, is_const, simplify
 from ..prim.intrin import floordiv, floormod
-from ..tir import AllocBuffer, Broadcast, Buffer, BufferLoad, BufferStore, DeclBuffer, For, ForKind, LetStmt, Ramp, Stmt
+from ..tir import (
+    AllocBuffer,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    IterVar,
+    LetStmt,
+    Ramp,
+    Stmt,
+)
 from ..tir.buffer import decl_buffer
 from ..tir.statements import seq_of
 from ..tir.stmt import OWN_FUNCTION, STAYS_PARALLEL
@@ -17,6 +30,12 @@ Body = Callable[[Var], Stmt]
 def int64(value: int | PrimExpr) -> PrimExpr:
     """Return an index expression; a Python int becomes an int64 constant."""
     return const(value, "int64") if isinstance(value, int) else value.astype("int64")
+
+
+def size_of(iter_var: IterVar) -> PrimExpr:
+    """Return the extent of a variable, as int64."""
+    assert iter_var.dom is not None
+    return int64(iter_var.dom.extent)
 
 
 def loop(name: str, extent: int | PrimExpr, body: Body, kind: ForKind = ForKind.SERIAL) -> Stmt:

@@ -11,6 +11,7 @@ Fusion treats kernels as sequences of such nests; kernels with other statements 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir import structural_equal, walk
@@ -19,6 +20,7 @@ from ..prim.expr import INT64, cast
 from ..prim.traits import has_effects
 from .buffer import Buffer, BufferLoad, BufferRegion, IterVar
 from .functor import post_order_visit
+from .statements import seq_of
 from .stmt import (
     Block,
     BlockRealize,
@@ -122,6 +124,16 @@ def _is_trivial(realize: BlockRealize, loops: dict[Var, PrimExpr]) -> bool:
         elif not same_size(extent, dom.extent):
             return False
     return all(is_const(extent, 1) for extent in free.values())
+
+
+def with_root(func: PrimFunc, stmts: Sequence[Stmt], unused: Sequence[Buffer] = ()) -> PrimFunc:
+    """Replace the statements in the function's root (see `root_of`) and drop the allocations of `unused` buffers."""
+    body, arranged = func.body, seq_of(stmts)
+    if isinstance(body, BlockRealize) and not body.block.iter_vars:
+        kept = tuple(buffer for buffer in body.block.alloc_buffers if buffer not in unused)
+        root = body.block.replace(body=arranged, alloc_buffers=kept)
+        return func.replace(body=body.replace(block=root))
+    return func.replace(body=arranged)
 
 
 def same_size(a: PrimExpr, b: PrimExpr) -> bool:

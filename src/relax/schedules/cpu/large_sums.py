@@ -5,14 +5,13 @@ Each function returns a `Refusal`, or None for a sum without objection.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ...ir import DataType
 from ...prim import FloatImm, IntImm, PrimExpr
-from ...tir import Block, BufferLoad, BufferStore, IterVar
-from ..contraction import size_of
+from ...tir import Block, BufferLoad, BufferStore
 from ..rule import Refusal
-from .products.operands import SMALL
+from .products.operands import few_multiplications, is_float_up_to
 
 
 def float_sum(store: BufferStore, start: PrimExpr, factors: Sequence[BufferLoad], block: Block) -> Refusal | None:
@@ -31,8 +30,7 @@ def number_sum(store: BufferStore, start: PrimExpr, factors: Sequence[BufferLoad
     if wide == "int32":
         fits = all(f.dtype.is_integer and f.dtype.bits + f.dtype.is_uint <= 32 for f in factors)
     else:
-        narrow = ("float16", "bfloat16") if wide == "float32" else ()
-        fits = wide in ("float32", "float64") and all(f.dtype == wide or f.dtype in narrow for f in factors)
+        fits = wide in ("float32", "float64") and all(is_float_up_to(f.dtype, wide) for f in factors)
     return _refusal(fits, wide, start, factors, block)
 
 
@@ -45,14 +43,3 @@ def _refusal(
     if not isinstance(start, (FloatImm, IntImm)) or start.value != 0:
         return Refusal("the sum does not begin with 0")
     return few_multiplications(block.iter_vars)
-
-
-def few_multiplications(variables: Iterable[IterVar]) -> Refusal | None:
-    """Refuse a statically small number of multiplications: a faster schedule does not pay for its compile time."""
-    total = 1
-    for variable in variables:
-        size = size_of(variable)
-        if not isinstance(size, IntImm):
-            return None
-        total *= size.value
-    return None if total >= SMALL else Refusal(f"only {total:,} multiplications, fewer than {SMALL:,}")

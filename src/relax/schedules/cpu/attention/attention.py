@@ -39,10 +39,10 @@ from ....prim import IntImm
 from ....target import Target
 from ....tir import IfThenElse, PrimFunc, Stmt
 from ....tir.attention import Attention, attention_of
-from ....tir.nests import root_of
-from ...contraction import size_of, with_root
+from ....tir.nests import root_of, with_root
+from ...build import size_of
 from ...rule import ALIASED, Refusal, ScheduleRule
-from ..large_sums import few_multiplications
+from ..products.operands import few_multiplications
 from .blocks import Streamed
 from .decoding import FEW_QUERIES, Decoded
 from .rounded import Rounded

@@ -12,8 +12,7 @@ from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, IterVar, LetStmt, Stmt
 from ....tir.attention import Attention
-from ...build import alloc, block, int64, let, loop, named, scratch, tasks, vector_load, vector_store
-from ...contraction import size_of
+from ...build import alloc, block, int64, let, loop, named, scratch, size_of, tasks, vector_load, vector_store
 from ..products.operands import Values
 from ..tile import RegisterTile, multiply_add, register_tile, row_at
 from ..tile.division import Tile, even_pieces, tile_for

@@ -35,8 +35,21 @@ from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IterVar, LetStmt, Stmt
 from ....tir.attention import Attention
-from ...build import alloc, block, int64, let, loop, named, ramp, scratch, spread, tasks, vector_load, vector_store
-from ...contraction import size_of
+from ...build import (
+    alloc,
+    block,
+    int64,
+    let,
+    loop,
+    named,
+    ramp,
+    scratch,
+    size_of,
+    spread,
+    tasks,
+    vector_load,
+    vector_store,
+)
 from ..products.operands import Values
 from ..tile.transposes import lane_sums
 from .finish import Finish

@@ -15,8 +15,7 @@ from ....prim import Div, IntImm, Mul, PrimExpr, Select, Var, const
 from ....tir import BufferStore, DeclBuffer, ForKind, Stmt
 from ....tir.attention import Attention
 from ....tir.functor import StmtExprMutator, substitute
-from ...build import let, loop
-from ...contraction import size_of
+from ...build import let, loop, size_of
 from ..products.operands import Values
 from .scores import part_of
 

@@ -38,8 +38,7 @@ from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, ForKind, IfThenElse, PrimFunc, Stmt
-from ...build import block, int64, let, loop, named, scratch, spread, vector_load, vector_store
-from ...contraction import size_of
+from ...build import block, int64, let, loop, named, scratch, size_of, spread, vector_load, vector_store
 from ...rule import PackedFunction, Refusal, ScheduleRule
 from ..tile import RegisterTile, prefetched, register_tile, row_at, tall_and_short
 from ..tile.division import Tile, tile_for

@@ -44,8 +44,7 @@ from ....tir import (
 )
 from ....tir.buffer import decl_buffer
 from ....tir.permuted_parameters import PermutedAccesses
-from ...build import block, int64, let, loop, named, ramp, scratch, spread, vector_load, vector_store
-from ...contraction import size_of
+from ...build import block, int64, let, loop, named, ramp, scratch, size_of, spread, vector_load, vector_store
 from ...rule import PackedFunction, Refusal, ScheduleRule
 from ..large_sums import number_sum
 from ..products.operands import Results, ResultStore

@@ -26,8 +26,7 @@ from ....prim.intrin import ceildiv
 from ....target import Target
 from ....tir import Buffer, BufferLoad, DeclBuffer, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
-from ...build import block, int64, let, loop, scratch, spread, vector_load, vector_store
-from ...contraction import size_of
+from ...build import block, int64, let, loop, scratch, size_of, spread, vector_load, vector_store
 from ...rule import Refusal, ScheduleRule
 from ..large_sums import number_sum
 from ..tile.division import Tile, has_masks, tile_for

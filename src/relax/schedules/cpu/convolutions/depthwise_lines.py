@@ -30,8 +30,7 @@ from ....prim.instructions import fma
 from ....prim.intrin import ceildiv
 from ....prim.intrin import min as minimum
 from ....tir import Broadcast, Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Ramp, Shuffle, Stmt
-from ...build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
-from ...contraction import size_of
+from ...build import alloc, block, int64, let, loop, ramp, size_of, spread, vector_load, vector_store
 from ..tile.division import Tile
 from .planes import Sizes, items
 from .results import Results

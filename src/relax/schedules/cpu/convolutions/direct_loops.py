@@ -26,8 +26,7 @@ from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, IfThenElse, LetStmt, Stmt
-from ...build import apart, block, int64, let, loop, scratch, spread, vector_store
-from ...contraction import size_of
+from ...build import apart, block, int64, let, loop, scratch, size_of, spread, vector_store
 from ..tile import RegisterTile, register_tile, row_at
 from ..tile.division import Tile, tile_for
 from .planes import Planes, Sizes, filled, items, window

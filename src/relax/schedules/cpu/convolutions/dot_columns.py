@@ -27,8 +27,7 @@ from ....prim.intrin import ceildiv
 from ....target import Target
 from ....tir import AllocBuffer, Buffer, For, ForKind, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
-from ...build import block, int64, let, loop, product_of, scratch, vector_load, vector_store
-from ...contraction import size_of
+from ...build import block, int64, let, loop, product_of, scratch, size_of, vector_load, vector_store
 from ...rule import PackedFunction, Refusal, ScheduleRule
 from ..large_sums import number_sum
 from ..tile.division import Tile, tile_for

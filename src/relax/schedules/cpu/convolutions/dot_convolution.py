@@ -26,8 +26,7 @@ from ....prim.intrin import address_of, floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, PrimFunc, Stmt
-from ...build import alloc, block, let, loop, scratch, spread, vector_store
-from ...contraction import size_of
+from ...build import alloc, block, let, loop, scratch, size_of, spread, vector_store
 from ...rule import PackedFunction, Refusal, ScheduleRule
 from ..large_sums import number_sum
 from ..tile.division import Tile, tile_for

@@ -42,8 +42,7 @@ from ....tir import (
     Shuffle,
     Stmt,
 )
-from ...build import block, int64, let, loop, named, ramp, scratch, spread, vector_store
-from ...contraction import size_of
+from ...build import block, int64, let, loop, named, ramp, scratch, size_of, spread, vector_store
 from ...rule import PackedFunction, Refusal, ScheduleRule
 from ..products.operands import Results, ResultStore
 from ..tile import RegisterTile, register_tile, row_at

@@ -52,8 +52,7 @@ from ....tir.functor import StmtExprMutator, substitute
 from ....tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of
 from ....tir.schedule.reducers import Combination, NoCombination, combination_of
 from ....tir.statements import seq_of
-from ...build import alloc, block, int64, let, loop, ramp, scratch, spread, vector_load, vector_store
-from ...contraction import size_of
+from ...build import alloc, block, int64, let, loop, ramp, scratch, size_of, spread, vector_load, vector_store
 from ...rule import ALIASED, Refusal, ScheduleRule, refused
 from .planes import Sizes, items
 from .windows import LONGEST_SHUFFLE, Axis, axis_of, only_source, padding_of, same_place, same_shape, users_in

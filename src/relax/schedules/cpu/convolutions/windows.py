@@ -43,8 +43,8 @@ from ....tir.buffer import decl_buffer
 from ....tir.nests import Nest, buffers_used, is_compact, nest_of, root_of, same_size
 from ....tir.statements import seq_of
 from ....tir.usage import free_vars
-from ...build import int64, ramp, spread
-from ...contraction import plain, size_of, sum_of_products
+from ...build import int64, ramp, size_of, spread
+from ...matrix_product import plain, sum_of_products
 from ...rule import ALIASED, Refusal, refused
 from ..large_sums import float_sum
 

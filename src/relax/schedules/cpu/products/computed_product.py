@@ -29,9 +29,9 @@ from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, PrimFunc, Stmt
 from ....tir.functor import post_order_visit
 from ....tir.nests import Nest, loads_in
-from ...build import block, int64, loop, product_of, scratch, tasks, vector_store
-from ...contraction import Contraction, computed_contraction_of, size_of
-from ...rule import PackedFunction, ScheduleRule
+from ...build import block, int64, loop, product_of, scratch, size_of, tasks, vector_store
+from ...matrix_product import NO_PRODUCT, MatrixProduct, computed_matrix_product_of
+from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
 from ..tile import has_vectors, runs_along
 from ..tile.division import Tile, tile_for
@@ -65,22 +65,22 @@ class ComputedProduct(ScheduleRule):
         """Return the parameters of the loops of the product."""
         return space_of_products(target)
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
         return rewritten_products(
             func, lambda operands: _written(operands, target, {}, self.parameters), computed_product_of
         )
 
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the function for packed panels of the constants that computed operands read."""
         positions = {func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map}
         waiting = {buffer for buffer in positions if users_of(func, buffer) == 1}
         buffers, packings = dict(func.buffer_map), dict[int, HeldPacking]()
 
-        def write(operands: Operands) -> Stmt | None:
+        def write(operands: Operands) -> Stmt | Refusal:
             held = held_parts(operands, tile_of(operands, target, self.parameters), self.storages, waiting)
             written = _written(operands, target, held, self.parameters)
-            if written is not None:
+            if not isinstance(written, Refusal):
                 for part in itertools.chain.from_iterable(held.values()):
                     waiting.discard(part.load.buffer)
                     packings[positions[part.load.buffer]] = part.packing
@@ -88,24 +88,34 @@ class ComputedProduct(ScheduleRule):
             return written
 
         arranged = rewritten_products(func, write, computed_product_of)
-        return PackedFunction(arranged.replace(buffer_map=buffers), packings) if arranged and packings else None
+        if isinstance(arranged, Refusal):
+            return arranged
+        if not packings:
+            return Refusal("the operands that are computed read no constants")
+        return PackedFunction(arranged.replace(buffer_map=buffers), packings)
 
 
 # ------------------------------------------------------------------------------------- recognition
 
 
-def computed_product_of(nest: Nest) -> Contraction | None:
+def computed_product_of(nest: Nest) -> MatrixProduct | Refusal:
     """Return the product of a nest of which an operand is computed, unless it is small."""
     store = nest.block.body
-    if not isinstance(store, BufferStore) or store.buffer.dtype not in ("float32", "float64"):
-        return None
+    if not isinstance(store, BufferStore):
+        return NO_PRODUCT
 
     def is_read(load: BufferLoad) -> bool:
         return is_float_up_to(load.dtype, store.buffer.dtype)
 
-    product = product_of_numbers(nest, lambda nest: computed_contraction_of(nest, is_read))
-    if product is None or not product.computed or not all(map(_is_evaluable, product.computed.values())):
-        return None
+    product = product_of_numbers(nest, lambda nest: computed_matrix_product_of(nest, is_read))
+    if isinstance(product, Refusal):
+        return product
+    if not product.computed:
+        return Refusal("no operand is computed", unrelated=True)
+    if product.sum_dtype not in ("float32", "float64"):
+        return Refusal(f"the sum is of {product.sum_dtype}")
+    if not all(map(_is_evaluable, product.computed.values())):
+        return Refusal("an operand calls a function with effects, or reads vectors")
     return product
 
 
@@ -123,14 +133,19 @@ def _is_evaluable(value: PrimExpr) -> bool:
     return all(parts)
 
 
-def _is_readable(operands: Operands, lanes: int, value: PrimExpr, held: Sequence[HeldPart]) -> bool:
-    """True if vectors along the columns of a right operand can be evaluated at a fair price."""
-    column = operands.column
-    if lanes == 1 or not has_vectors(value, column):
-        return False
+def _unreadable(operands: Operands, lanes: int, value: PrimExpr, held: Sequence[HeldPart]) -> Refusal | None:
+    """Refuse a right operand of which vectors along the columns cannot be evaluated at a fair price."""
+    if lanes == 1:
+        return Refusal("the target has no vectors")
+    if not has_vectors(value, operands.column):
+        return Refusal("the right operand has no vector form")
     in_panels = [part.load for part in held]
-    apart = all(runs_along(load, column) for load in loads_in(value) if all(load is not other for other in in_panels))
-    return apart or (isinstance(operands.rows, IntImm) and operands.rows.value >= SHARED)
+    loads = [load for load in loads_in(value) if all(load is not other for other in in_panels)]
+    if all(runs_along(load, operands.column) for load in loads):
+        return None
+    if isinstance(operands.rows, IntImm) and operands.rows.value >= SHARED:
+        return None
+    return Refusal(f"the right operand is not contiguous along the columns, nor shared by {SHARED} rows")
 
 
 # ------------------------------------------------------------------------------------- loops
@@ -143,15 +158,16 @@ def tile_of(operands: Operands, target: Target, parameters: ProductParameters) -
 
 def _written(
     operands: Operands, target: Target, held: Mapping[Buffer, Sequence[HeldPart]], parameters: ProductParameters
-) -> Stmt | None:
-    """Return the loops of a product, or None if its right operand cannot be read in vectors."""
+) -> Stmt | Refusal:
+    """Return the loops of a product, or a refusal if its right operand cannot be read in vectors."""
     left, right = (operands.computed.get(load.buffer) for load in (operands.left, operands.right))
     source: Computed | None = None
     if right is not None:
         parts = held.get(operands.right.buffer, ())
         tile = tile_of(operands, target, parameters)
-        if not _is_readable(operands, tile.lanes, right, parts):
-            return None
+        unreadable = _unreadable(operands, tile.lanes, right, parts)
+        if unreadable is not None:
+            return unreadable
         source = Computed(operands, tile, right, parts)
 
     def product(there: BufferLoad) -> Stmt:

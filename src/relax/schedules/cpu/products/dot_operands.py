@@ -20,8 +20,7 @@ from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, IfThenElse, Stmt
 from ....tir.buffer import decl_buffer
-from ...build import alloc, block, int64, let, loop, named, scratch, spread, tasks, vector_load, vector_store
-from ...contraction import size_of
+from ...build import alloc, block, int64, let, loop, named, scratch, size_of, spread, tasks, vector_load, vector_store
 from ..tile.division import Segment, Tile, tile_for, with_panels
 from ..tile.words import Words, bits_view
 from .operands import Operands, Values, tile_view

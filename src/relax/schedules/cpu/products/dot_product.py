@@ -46,13 +46,14 @@ from ...build import (
     product_of,
     ramp,
     scratch,
+    size_of,
     spread,
     tasks,
     vector_load,
     vector_store,
 )
-from ...contraction import Contraction, size_of
-from ...rule import PackedFunction, ScheduleRule
+from ...matrix_product import MatrixProduct
+from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
 from ..tile import RegisterTile, register_tile, row_at
 from ..tile.division import Segment, blocks, groups, shapes_of_tiles, with_panels
@@ -91,43 +92,51 @@ class DotProduct(ScheduleRule):
         tiles = shapes_of_tiles(target, TALLEST)
         return Space(DotParameters, {"tile": (None, *tiles), "group": (ROWS_OF_A_GROUP, 6, 12, 48, 96, 192)})
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
 
-        def write(operands: Operands) -> Stmt | None:
+        def write(operands: Operands) -> Stmt | Refusal:
             words = _words_of(operands, target)
-            if words is None or (words.sums == "float32" and _has_few_rows(operands)):
-                return None
+            if isinstance(words, Refusal):
+                return words
+            if words.sums == "float32" and _has_few_rows(operands):
+                return Refusal("few rows read the right operand once, in the order of memory")
             return _Writer(operands, words, target, self.parameters).product()
 
         return rewritten_products(func, write, _narrow_product_of)
 
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        def write(operands: Operands) -> Stmt | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
+        def write(operands: Operands) -> Stmt | Refusal:
             words = _words_of(operands, target)
-            return None if words is None else _Writer(operands, words, target, self.parameters).product()
+            return words if isinstance(words, Refusal) else _Writer(operands, words, target, self.parameters).product()
 
-        def panels(operands: Operands, packing: PanelPacking) -> WordPanels | None:
+        def panels(operands: Operands, packing: PanelPacking) -> WordPanels | Refusal:
             words = _words_of(operands, target)
-            return None if words is None else WordPanels(packing, words)
+            return words if isinstance(words, Refusal) else WordPanels(packing, words)
 
         return packed_products(func, target, constants, write, _narrow_product_of, panels, self.parameters.tile)
 
 
-def _narrow_product_of(nest: Nest) -> Contraction | None:
+def _narrow_product_of(nest: Nest) -> MatrixProduct | Refusal:
     """Return the product computed by a nest, if a target could pack its dtypes into groups."""
     product = product_of_numbers(nest)
-    if product is None or product.sum_dtype not in ("int32", "float32"):
-        return None
+    if isinstance(product, Refusal):
+        return product
     narrow = product.lhs.dtype.bits < WORD and product.rhs.dtype.bits < WORD
-    return product if narrow else None
+    if not narrow or product.sum_dtype not in ("int32", "float32"):
+        return Refusal(f"operands of {product.lhs.dtype} and {product.rhs.dtype} are not narrow", unrelated=True)
+    return product
 
 
-def _words_of(operands: Operands, target: Target) -> Words | None:
+def _words_of(operands: Operands, target: Target) -> Words | Refusal:
+    """Return the packed groups of a product."""
     if target.machine.vector_bits < 128:
-        return None
+        return Refusal("the target has no vectors")
     dtypes = operands.left.dtype, operands.right.dtype, operands.total.dtype
-    return words_for(target, *dtypes, in_tiles=_fills_tiles(operands))
+    words = words_for(target, *dtypes, in_tiles=_fills_tiles(operands))
+    if words is None:
+        return Refusal(f"the target has no dot products of {dtypes[0]} and {dtypes[1]} summed in {dtypes[2]}")
+    return words
 
 
 def _fills_tiles(operands: Operands) -> bool:

@@ -30,9 +30,8 @@ from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, LetStmt, PrimFunc, Stmt
-from ...build import alloc, block, int64, let, loop, spread, tasks, vector_load, vector_store
-from ...contraction import size_of
-from ...rule import ScheduleRule
+from ...build import alloc, block, int64, let, loop, size_of, spread, tasks, vector_load, vector_store
+from ...rule import Refusal, ScheduleRule
 from ...space import Space
 from ..tile.division import TASKS_PER_CORE
 from .operands import Operands, Results, Values, rewritten_products, tile_view
@@ -65,13 +64,15 @@ class StreamedProduct(ScheduleRule):
         del target
         return Space(StreamParameters, {"streams": (STREAMS, 1, 2, 4, 16), "strip": (None, 128, 256, 512, 1024, 2048)})
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
 
-        def write(operands: Operands) -> Stmt | None:
+        def write(operands: Operands) -> Stmt | Refusal:
             rows = operands.rows
-            if not isinstance(rows, IntImm) or rows.value > MOST_ROWS or not operands.right_is_contiguous:
-                return None
+            if not isinstance(rows, IntImm) or rows.value > MOST_ROWS:
+                return Refusal(f"the number of rows is dynamic, or more than {MOST_ROWS}")
+            if not operands.right_is_contiguous:
+                return Refusal("the right operand is not contiguous along the columns")
             lanes = max(target.machine.vector_bits // operands.total.dtype.bits, 1)
             return _Writer(operands, rows.value, lanes, target.num_cores, self.parameters).tasks()
 

@@ -26,8 +26,7 @@ from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IfThenElse, Stmt
-from ...build import alloc, block, digits, int64, loop, named, ramp, scratch, spread, vector_load, vector_store
-from ...contraction import size_of
+from ...build import alloc, block, digits, int64, loop, named, ramp, scratch, size_of, spread, vector_load, vector_store
 from ..tile.division import has_masks, tile_for
 from .operands import Matrices, Results, Values, tile_view
 

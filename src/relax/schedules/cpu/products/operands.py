@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from ....ir import DataType
 from ....prim import Call, FloatImm, IntImm, PrimExpr, Var, is_const, post_order, simplify
 from ....prim.instructions import prefetch
-from ....tir import Block, Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, IterVar, LetStmt, PrimFunc, Stmt
+from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, IterVar, LetStmt, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
 from ....tir.functor import StmtExprMutator, substitute
-from ....tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of
-from ...build import block, int64
+from ....tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of, with_root
+from ...build import block, int64, size_of
 from ...common_parts import CommonParts
-from ...contraction import Contraction, contraction_of, size_of, with_finish, with_merged_axes, with_root
+from ...matrix_product import NO_PRODUCT, MatrixProduct, matrix_product_of, with_finish, with_merged_axes
+from ...rule import ALIASED, Refusal, refused
 
 SMALL: Final = 8192
 """Number of multiplications below which a faster schedule does not pay for its compile time."""
@@ -26,41 +27,45 @@ Values: TypeAlias = Mapping[Var, PrimExpr]
 
 def rewritten_products(
     func: PrimFunc,
-    write: Callable[[Operands], Stmt | None],
-    product_of: Callable[[Nest], Contraction | None] | None = None,
-) -> PrimFunc | None:
-    """Replace each product for which `write` returns a statement; return None if there is none.
+    write: Callable[[Operands], Stmt | Refusal],
+    product_of: Callable[[Nest], MatrixProduct | Refusal] | None = None,
+) -> PrimFunc | Refusal:
+    """Replace each product for which `write` returns a statement; return a refusal if there is none.
 
     `product_of` says which nests are products: by default those of floats.
 
     A nest behind a product that maps each sum to one result is part of it, if nothing else reads the sums.
     """
-    if not func.attrs.get("tir.noalias"):
-        return None
     allocated, stmts = root_of(func)
     results: list[Stmt] = []
     unused: list[Buffer] = []
+    refusals: list[Refusal] = []
     waiting = list(stmts)
     while waiting:
         stmt = waiting.pop(0)
         nest = nest_of(stmt)
-        product = None if nest is None else (product_of or float_product_of)(nest)
-        if product is None:
+        product = NO_PRODUCT if nest is None else (product_of or float_product_of)(nest)
+        if isinstance(product, Refusal):
             results.append(stmt)
+            refusals.append(product)
             continue
         sums = product.out.buffer
         finished = _finished(product, waiting) if sums in allocated and not _is_used(sums, results) else None
-        written = write(Operands(finished or product))
-        results.append(stmt if written is None else written)
-        if written is not None and finished is not None:
+        written = write(Operands(finished or product)) if func.attrs.get("tir.noalias") else ALIASED
+        if isinstance(written, Refusal):
+            results.append(stmt)
+            refusals.append(written)
+            continue
+        results.append(written)
+        if finished is not None:
             waiting.pop(0)
             unused.append(sums)
     if len(results) == len(stmts) and all(a is b for a, b in zip(results, stmts, strict=True)):
-        return None
+        return refused(refusals, NO_PRODUCT.reason)
     return with_root(func, results, unused)
 
 
-def _finished(product: Contraction, behind: Sequence[Stmt]) -> Contraction | None:
+def _finished(product: MatrixProduct, behind: Sequence[Stmt]) -> MatrixProduct | None:
     """Return the product with the following statement as its epilogue, if nothing else reads the sum."""
     nest = nest_of(behind[0]) if behind else None
     if nest is None or _is_used(product.out.buffer, behind[1:]):
@@ -76,45 +81,45 @@ def _is_used(buffer: Buffer, stmts: Sequence[Stmt]) -> bool:
 
 
 def product_of_numbers(
-    nest: Nest, contraction_of: Callable[[Nest], Contraction | None] = contraction_of
-) -> Contraction | None:
+    nest: Nest, matrix_product_of: Callable[[Nest], MatrixProduct | Refusal] = matrix_product_of
+) -> MatrixProduct | Refusal:
     """Return the product of a nest unless it is small; its columns are the last dimension of the result."""
-    product = contraction_of(nest)
-    if product is None or _is_small(nest.block) or not _is_zero(product.start) or not product.out.indices:
-        return None
-    return product if product.out.indices[-1] in {v.var for v in product.columns} else None
+    product = matrix_product_of(nest)
+    if isinstance(product, Refusal):
+        return product
+    if not product.out.indices or product.out.indices[-1] not in {v.var for v in product.columns}:
+        return Refusal("the last dimension of the result is not the columns")
+    if not isinstance(product.start, (FloatImm, IntImm)) or product.start.value != 0:
+        return Refusal("the sum does not begin with 0")
+    few = few_multiplications(nest.block.iter_vars)
+    return product if few is None else few
 
 
-def float_product_of(nest: Nest) -> Contraction | None:
+def float_product_of(nest: Nest) -> MatrixProduct | Refusal:
     """Return the product of a nest if it is of floats and not small; columns are the result's last dimension."""
     product = product_of_numbers(nest)
-    if product is None:
-        return None
-    dtypes = (product.lhs.dtype, product.rhs.dtype)
-    wide = product.sum_dtype
+    if isinstance(product, Refusal):
+        return product
+    dtypes, wide = (product.lhs.dtype, product.rhs.dtype), product.sum_dtype
     if wide not in ("float32", "float64") or not all(is_float_up_to(dtype, wide) for dtype in dtypes):
-        return None
+        return Refusal(f"the sum is of {wide}, its factors of {' and '.join(dict.fromkeys(map(str, dtypes)))}")
     return product
+
+
+def few_multiplications(variables: Iterable[IterVar]) -> Refusal | None:
+    """Refuse a statically small number of multiplications: a faster schedule does not pay for its compile time."""
+    total = 1
+    for variable in variables:
+        size = size_of(variable)
+        if not isinstance(size, IntImm):
+            return None
+        total *= size.value
+    return None if total >= SMALL else Refusal(f"only {total:,} multiplications, fewer than {SMALL:,}")
 
 
 def is_float_up_to(dtype: DataType, wide: DataType) -> bool:
     """True if `wide` represents every value of `dtype`, so that vectors can be converted without rounding."""
     return dtype == wide or (wide == "float32" and dtype in ("float16", "bfloat16"))
-
-
-def _is_zero(start: PrimExpr) -> bool:
-    return isinstance(start, (FloatImm, IntImm)) and start.value == 0
-
-
-def _is_small(block: Block) -> bool:
-    """True for a block with statically few multiplications."""
-    total = 1
-    for iter_var in block.iter_vars:
-        size = size_of(iter_var)
-        if not isinstance(size, IntImm):
-            return False
-        total *= size.value
-    return total < SMALL
 
 
 class Matrices(Protocol):
@@ -151,7 +156,7 @@ class Operands:
     The other row and column variables count as batch variables.
     """
 
-    def __init__(self, product: Contraction) -> None:
+    def __init__(self, product: MatrixProduct) -> None:
         product, (self._views, self._names) = with_merged_axes(product)
         last = product.out.indices[-1]
         column = next(v for v in product.columns if v.var is last)
@@ -168,7 +173,7 @@ class Operands:
         self.store = out if product.total is not None else out.replace(value=self.total)
         self.packed: BufferLoad | None = None
         self.computed = product.computed
-        """Values of operands that no memory holds (see `Contraction.computed`)."""
+        """Values of operands that no memory holds (see `MatrixProduct.computed`)."""
         self.right_is_contiguous = product.rhs.indices[-1] is self.column
         """True if consecutive columns of the right operand are contiguous."""
 
@@ -377,6 +382,7 @@ class _Viewed(StmtExprMutator):
 
 
 __all__ = [
-    "DeclaredOperands", "Finished", "Matrices", "Operands", "ResultStore", "Results", "Values", "float_product_of",
-    "has_calls", "is_float_up_to", "product_of_numbers", "rewritten_products", "size_of", "tile_view",
+    "DeclaredOperands", "Finished", "Matrices", "Operands", "ResultStore", "Results", "Values", "few_multiplications",
+    "float_product_of", "has_calls", "is_float_up_to", "product_of_numbers", "rewritten_products", "size_of",
+    "tile_view",
 ]  # fmt: skip

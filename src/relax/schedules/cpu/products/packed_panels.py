@@ -20,8 +20,9 @@ from ....target import Target
 from ....tir import Buffer, BufferLoad, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
 from ....tir.nests import Nest, buffers_used, root_of
-from ...contraction import Contraction, size_of
-from ...rule import PackedFunction
+from ...build import size_of
+from ...matrix_product import MatrixProduct
+from ...rule import PackedFunction, Refusal
 from ..tile.division import Tile, panels, tile_for
 from .operands import Operands, rewritten_products
 
@@ -79,35 +80,37 @@ def packed_products(
     func: PrimFunc,
     target: Target,
     constants: Sequence[int],
-    write: Callable[[Operands], Stmt | None],
-    product_of: Callable[[Nest], Contraction | None] | None = None,
-    panels_of: Callable[[Operands, PanelPacking], PanelPacking | Panels | None] | None = None,
+    write: Callable[[Operands], Stmt | Refusal],
+    product_of: Callable[[Nest], MatrixProduct | Refusal] | None = None,
+    panels_of: Callable[[Operands, PanelPacking], PanelPacking | Panels | Refusal] | None = None,
     shape: tuple[int, int] | None = None,
-) -> PackedFunction | None:
+) -> PackedFunction | Refusal:
     """Return the function with packed panels for constant parameters that are right operands of its products.
 
     `product_of` says which nests are products (see `rewritten_products`), `panels_of` may give panels another form, or
-    refuse a product (None). `shape` is that of tiles, if it is not the target's own.
+    refuse a product. `shape` is that of tiles, if it is not the target's own.
     """
     params = {func.buffer_map[func.params[i]].data: i for i in constants if func.params[i] in func.buffer_map}
     packings: dict[int, PanelPacking | Panels] = {}
     buffers = dict(func.buffer_map)
 
-    def packed(operands: Operands) -> Stmt | None:
+    def packed(operands: Operands) -> Stmt | Refusal:
         right = operands.right
         position = params.get(right.buffer.data)
-        if position is None or position in packings or users_of(func, right.buffer) != 1:
-            return None
+        if position is None:
+            return Refusal("the right operand is not constant", unrelated=True)
+        if position in packings or users_of(func, right.buffer) != 1:
+            return Refusal("the right operand has another reader")
         packing = _packing(operands, right, tile_for(target, operands.total.dtype.bits, shape))
         if packing is None:
-            return None
+            return Refusal("the right operand is empty, or its sizes are not those of the product")
         batch = packing.shape_of_batch
         size, dtype = packing.depth * sum(packing.packing.widths), str(right.buffer.dtype)
         arrangement: PanelPacking | Panels = packing.packing
         if panels_of is not None:
             panels = panels_of(operands, packing.packing)
-            if panels is None:
-                return None
+            if isinstance(panels, Refusal):
+                return panels
             if not isinstance(panels, PanelPacking):
                 arrangement, size, dtype = panels, panels.size(packing.depth), panels.dtype
         packings[position] = arrangement
@@ -117,8 +120,8 @@ def packed_products(
         return write(operands)
 
     arranged = rewritten_products(func, packed, product_of)
-    if arranged is None or not packings:
-        return None
+    if isinstance(arranged, Refusal):
+        return arranged
     return PackedFunction(arranged.replace(buffer_map=buffers), packings)
 
 

@@ -35,7 +35,7 @@ from ....prim.intrin import max as maximum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, IfThenElse, PrimFunc, Stmt
 from ...build import alloc, block, int64, loop, named, scratch, spread, vector_load, vector_store
-from ...rule import PackedFunction, ScheduleRule
+from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
 from ..tile.division import panels
 from .last_columns import LastColumns, number_of_last
@@ -68,11 +68,11 @@ class Product(ScheduleRule):
         """Return the parameters of the loops, with Strassen's algorithm or without."""
         return space_of_products(target, has_sevens=True)
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
         return rewritten_products(func, lambda operands: tiled(operands, target, self.parameters))
 
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         return packed_products(
             func, target, constants, lambda operands: packed_tiled(operands, target, self.parameters),
             panels_of=(lambda operands, packing: packing_of_pair(operands, packing, target))

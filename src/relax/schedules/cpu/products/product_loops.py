@@ -41,8 +41,20 @@ from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Stmt
-from ...build import block, digits, int64, let, loop, named, product_of, scratch, spread, vector_load, vector_store
-from ...contraction import size_of
+from ...build import (
+    block,
+    digits,
+    int64,
+    let,
+    loop,
+    named,
+    product_of,
+    scratch,
+    size_of,
+    spread,
+    vector_load,
+    vector_store,
+)
 from ..tile import RegisterTile, prefetched, register_tile
 from ..tile.division import (
     FEW_ROWS,

@@ -25,8 +25,7 @@ from ....prim.intrin import floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, ForKind, IfThenElse, Stmt
-from ...build import block, int64, let, loop, ramp, scratch, spread, vector_load, vector_store
-from ...contraction import size_of
+from ...build import block, int64, let, loop, ramp, scratch, size_of, spread, vector_load, vector_store
 from ..tile import RegisterTile
 from ..tile.division import LOW, has_masks, tile_for
 from .operands import Matrices, Results, Values, has_calls

@@ -20,9 +20,8 @@ from collections.abc import Callable, Sequence
 from ....prim import PrimExpr, Var, simplify
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, ForKind, PrimFunc, Stmt
-from ...build import block, loop, scratch, tasks
-from ...contraction import size_of
-from ...rule import PackedFunction, ScheduleRule
+from ...build import block, loop, scratch, size_of, tasks
+from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
 from .dot_operands import with_views
 from .operands import DeclaredOperands, Matrices, Operands, rewritten_products, tile_view
@@ -40,24 +39,26 @@ class WidenedProduct(ScheduleRule):
         """Return the parameters of the loops of the product."""
         return space_of_products(target)
 
-    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
         return rewritten_products(
             func, lambda operands: _product(operands, lambda wide: tiled(wide, target, self.parameters))
         )
 
-    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
-        def write(operands: Operands) -> Stmt | None:
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
+        def write(operands: Operands) -> Stmt | Refusal:
             return _product(operands, lambda wide: packed_tiled(wide, target, self.parameters))
 
         return packed_products(func, target, constants, write, shape=self.parameters.tile)
 
 
-def _product(operands: Operands, write: Callable[[Matrices], Stmt]) -> Stmt | None:
-    """Return the converted copy of the left operand and the product, or None if the product is not supported."""
+def _product(operands: Operands, write: Callable[[Matrices], Stmt]) -> Stmt | Refusal:
+    """Return the converted copy of the left operand and the product."""
     left, dtype = operands.left, operands.total.dtype
-    if left.dtype == dtype or left.indices[-1] is not operands.k:
-        return None
+    if left.dtype == dtype:
+        return Refusal(f"the left operand is of {dtype}, as the sum is", unrelated=True)
+    if left.indices[-1] is not operands.k:
+        return Refusal("the left operand is not contiguous along the depth")
     sizes = {id(v.var): size_of(v) for v in operands.batch} | {id(operands.row): operands.rows}
     axes = [(index, sizes[id(index)]) for index in left.indices[:-1] if isinstance(index, Var)]
 

@@ -58,10 +58,9 @@ from ....tir import (
 )
 from ....tir.buffer import decl_buffer
 from ....tir.functor import StmtExprMutator, substitute
-from ....tir.nests import is_compact, loads_in, root_of
+from ....tir.nests import is_compact, loads_in, root_of, with_root
 from ....tir.renew import renew_bound_vars
 from ...build import alloc, block, let, loop, spread, vector_load, vector_store
-from ...contraction import with_root
 from ...rule import ALIASED, Refusal, ScheduleRule, refused
 from ...stages import Axis, Stage
 from ..elementwise.elementwise import parallel_over, runs_along_memory

@@ -40,8 +40,7 @@ from dataclasses import dataclass
 from .....target import Target
 from .....tir import Buffer, PrimFunc
 from .....tir.buffer import decl_buffer
-from .....tir.nests import root_of
-from ....contraction import with_root
+from .....tir.nests import root_of, with_root
 from ....rule import ALIASED, PackedFunction, Packing, Refusal, ScheduleRule
 from ...products.packed_panels import users_of
 from ...tile.division import tile_for

@@ -19,8 +19,19 @@ from .....target import Target
 from .....tir import AllocBuffer, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
 from .....tir.buffer import decl_buffer
 from .....tir.functor import substitute
-from ....build import alloc, block, int64, let, loop, named, scratch, shared, vector_load, vector_store  # fmt: skip
-from ....contraction import size_of
+from ....build import (  # fmt: skip
+    alloc,
+    block,
+    int64,
+    let,
+    loop,
+    named,
+    scratch,
+    shared,
+    size_of,
+    vector_load,
+    vector_store,
+)
 from ...tile import Vector
 from ...tile.division import Segment, even_pieces
 from ...tile.transposes import transposed_square

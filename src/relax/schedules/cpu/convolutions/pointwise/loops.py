@@ -40,8 +40,7 @@ from .....prim.intrin import max as maximum
 from .....prim.intrin import min as minimum
 from .....target import Target
 from .....tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, Stmt
-from ....build import block, int64, loop, named, product_of, ramp, scratch, spread, tasks, vector_load
-from ....contraction import size_of
+from ....build import block, int64, loop, named, product_of, ramp, scratch, size_of, spread, tasks, vector_load
 from ...products.operands import Results, Values
 from ...tile import RegisterTile, register_tile
 from ...tile.division import Tile, tile_for

@@ -29,9 +29,9 @@ from .....tir.buffer import decl_buffer
 from .....tir.functor import StmtExprMutator, substitute
 from .....tir.nests import same_size
 from .....tir.usage import free_vars
-from ....build import product_of
+from ....build import product_of, size_of
 from ....common_parts import CommonParts
-from ....contraction import IndexMerger, size_of
+from ....matrix_product import IndexMerger
 from ....rule import PackedFunction, Refusal, ScheduleRule
 from ...tile.division import tile_for
 from ...tile.words import Words

@@ -16,8 +16,7 @@ from .....prim import LT, And, IntImm, PrimExpr, Var, simplify
 from .....prim.intrin import ceildiv
 from .....tir import AllocBuffer, Buffer, BufferLoad, DeclBuffer, LetStmt, Shuffle, Stmt
 from .....tir.buffer import decl_buffer
-from ....build import block, int64, loop, ramp, spread, vector_store
-from ....contraction import size_of
+from ....build import block, int64, loop, ramp, size_of, spread, vector_store
 from ..planes import Sizes, items, window
 from ..windows import LONGEST_SHUFFLE
 from .operands import Pixels

@@ -26,8 +26,7 @@ from .....prim.intrin import ceildiv, floordiv, floormod
 from .....prim.intrin import max as maximum
 from .....prim.intrin import min as minimum
 from .....tir import Buffer, IfThenElse, Stmt
-from ....build import alloc, block, int64, let, loop, named, scratch, spread, vector_load, vector_store
-from ....contraction import size_of
+from ....build import alloc, block, int64, let, loop, named, scratch, size_of, spread, vector_load, vector_store
 from ...products.finiteness import Flag, own_flag
 from ...tile.transposes import transposed_square
 from ..channel_blocks import part_of, stored_line

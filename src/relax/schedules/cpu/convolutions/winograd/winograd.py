@@ -45,7 +45,7 @@ from .....ir.transform import FAST_ALGORITHMS, PassContext
 from .....prim import IntImm, PrimExpr, prove
 from .....target import Target
 from .....tir import PrimFunc, Stmt
-from ....contraction import size_of
+from ....build import size_of
 from ....rule import PackedFunction, Refusal, ScheduleRule
 from ...large_sums import number_sum
 from ...tile.division import tile_for

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from ..ir import DataType, structural_equal
 from ..prim import Cast, IntImm, PrimExpr, SizeVar, Var, const, is_const, simplify
-from ..tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
+from ..tir import Block, Buffer, BufferLoad, BufferStore, IterVar, Range, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.contraction import reduction_of
 from ..tir.functor import StmtExprMutator, substitute
-from ..tir.nests import Nest, is_compact, loads_in, nest_of, root_of, same_size
-from ..tir.statements import seq_of
+from ..tir.nests import Nest, is_compact, loads_in, same_size
 from ..tir.usage import free_vars
-from .build import int64
+from .build import int64, size_of
+from .rule import Refusal
 
 
 @dataclass(frozen=True)
-class Contraction:
+class MatrixProduct:
     """Sum of products of the elements of two buffers, reduced over one variable."""
 
     out: BufferStore
@@ -42,47 +43,31 @@ class Contraction:
     """Values of operands that no memory holds, by the buffers that stand for them in `lhs` and `rhs`."""
 
 
-def rewritten_nests(func: PrimFunc, rewrite: Callable[[Nest], Stmt | None]) -> PrimFunc | None:
-    """Replace each nest for which `rewrite` returns a statement; return None if there is none."""
-    _, stmts = root_of(func)
-    results: list[Stmt] = []
-    for stmt in stmts:
-        nest = nest_of(stmt)
-        changed = None if nest is None else rewrite(nest)
-        results.append(stmt if changed is None else changed)
-    if all(a is b for a, b in zip(results, stmts, strict=True)):
-        return None
-    return with_root(func, results)
+NO_PRODUCT: Final = Refusal("a nest does not sum products", unrelated=True)
+
+PLAIN: Final = Refusal("an operand or the result is not indexed by variables alone", unrelated=True)
 
 
-def with_root(func: PrimFunc, stmts: Sequence[Stmt], unused: Sequence[Buffer] = ()) -> PrimFunc:
-    """Replace the statements in the function's root (see `root_of`) and drop the allocations of `unused` buffers."""
-    body, arranged = func.body, seq_of(stmts)
-    if isinstance(body, BlockRealize) and not body.block.iter_vars:
-        kept = tuple(buffer for buffer in body.block.alloc_buffers if buffer not in unused)
-        root = body.block.replace(body=arranged, alloc_buffers=kept)
-        return func.replace(body=body.replace(block=root))
-    return func.replace(body=arranged)
-
-
-def contraction_of(nest: Nest) -> Contraction | None:
-    """Return the product that a nest computes, or None."""
+def matrix_product_of(nest: Nest) -> MatrixProduct | Refusal:
+    """Return the product that a nest computes."""
     sums = sum_of_products(nest.block)
     if sums is None:
-        return None
+        return NO_PRODUCT
     store, start, a, b = sums
     return _classified(store, start, (a, b), nest.block)
 
 
-def computed_contraction_of(nest: Nest, is_read: Callable[[BufferLoad], bool]) -> Contraction | None:
-    """Return the product of a nest whose operands may be expressions of other buffers' elements, or None.
+def computed_matrix_product_of(nest: Nest, is_read: Callable[[BufferLoad], bool]) -> MatrixProduct | Refusal:
+    """Return the product of a nest whose operands may be expressions of other buffers' elements.
 
     An operand of which `is_read` holds is not computed: tiles can read it as memory has it.
     """
     block, reduction = nest.block, reduction_of(nest.block)
     factors = None if reduction is None else reduction.factors
-    if reduction is None or factors is None or not plain(reduction.out.buffer, reduction.out.indices, block):
-        return None
+    if reduction is None or factors is None:
+        return NO_PRODUCT
+    if not plain(reduction.out.buffer, reduction.out.indices, block):
+        return PLAIN
     units = {v.var: const(0, v.var.dtype) for v in reduction.reduced if is_const(size_of(v), 1)}
     computed: dict[Buffer, PrimExpr] = {}
 
@@ -99,7 +84,7 @@ def computed_contraction_of(nest: Nest, is_read: Callable[[BufferLoad], bool]) -
 
     a, b = map(operand, factors)
     found = _classified(reduction.out, reduction.start, (a, b), block)
-    return None if found is None else replace(found, computed=computed)
+    return replace(found, computed=computed) if found else found
 
 
 def sum_of_products(block: Block) -> tuple[BufferStore, PrimExpr, BufferLoad, BufferLoad] | None:
@@ -129,10 +114,10 @@ def plain(buffer: Buffer, indices: tuple[PrimExpr, ...], block: Block) -> bool:
 
 def _classified(
     store: BufferStore, start: PrimExpr, factors: tuple[BufferLoad, BufferLoad], block: Block
-) -> Contraction | None:
+) -> MatrixProduct | Refusal:
     a, b = factors
     if not plain(a.buffer, a.indices, block) or not plain(b.buffer, b.indices, block):
-        return None
+        return PLAIN
     if a.indices and b.indices and _ends_in_column(a, b, store):
         a, b = b, a
     in_a, in_b = _variables(a.indices), _variables(b.indices)
@@ -147,15 +132,15 @@ def _classified(
         if kind is None and v.dom is not None and is_const(v.dom.extent, 1):
             continue
         if kind is None or v.iter_type != ("reduce" if kind == "depth" else "spatial"):
-            return None
+            return Refusal(f"{v.var.name} is no variable of a batch, of rows, columns or the depth", unrelated=True)
         groups[kind].append(v)
     if len(groups["depth"]) != 1:
-        return None
+        return Refusal(f"the sum is over {len(groups['depth'])} variables, not one", unrelated=True)
     batch, rows, columns = (tuple(groups[kind]) for kind in ("batch", "rows", "columns"))
-    return Contraction(store, start, a, b, batch, rows, columns, groups["depth"][0], store.buffer.dtype)
+    return MatrixProduct(store, start, a, b, batch, rows, columns, groups["depth"][0], store.buffer.dtype)
 
 
-def with_finish(product: Contraction, nest: Nest) -> Contraction | None:
+def with_finish(product: MatrixProduct, nest: Nest) -> MatrixProduct | None:
     """Return the product with `nest` as its epilogue, or None if the nest does not map each sum to one result.
 
     for i, j in T.grid(M, N):                   each result is a function of the sum with the same indices,
@@ -200,12 +185,6 @@ class _Replaced(StmtExprMutator):
         return self.var if node.buffer is self.buffer else self.visit_children(node)
 
 
-def size_of(iter_var: IterVar) -> PrimExpr:
-    """Return the extent of a variable, as int64."""
-    assert iter_var.dom is not None
-    return int64(iter_var.dom.extent)
-
-
 def _variables(indices: tuple[PrimExpr, ...]) -> set[int]:
     return {id(index) for index in indices if isinstance(index, Var)}
 
@@ -220,7 +199,7 @@ Views = tuple[tuple[Buffer, ...], "tuple[tuple[Var, PrimExpr], ...]"]
 """Views that a body must declare, and the named sizes to bind around them."""
 
 
-def with_merged_axes(product: Contraction) -> tuple[Contraction, Views]:
+def with_merged_axes(product: MatrixProduct) -> tuple[MatrixProduct, Views]:
     """Merge the last row variables of a product into one, and the last column variables, over views of its buffers.
 
     A compound extent is bound to a name, so that proofs about rows do not expand it.
@@ -243,7 +222,9 @@ def with_merged_axes(product: Contraction) -> tuple[Contraction, Views]:
     return product, (tuple(view for view in views if view in used), names)
 
 
-def _merged(product: Contraction, variables: tuple[IterVar, ...], of_rows: bool) -> tuple[Contraction, Views] | None:
+def _merged(
+    product: MatrixProduct, variables: tuple[IterVar, ...], of_rows: bool
+) -> tuple[MatrixProduct, Views] | None:
     """Merge the last row (`of_rows`) or column variables of the product; return None if they cannot be merged."""
     extent: PrimExpr = const(1, "int64")
     for variable in variables:
@@ -310,6 +291,6 @@ class IndexMerger(StmtExprMutator):
 
 
 __all__ = [
-    "Contraction", "IndexMerger", "Nest", "computed_contraction_of", "contraction_of", "plain", "rewritten_nests",
-    "size_of", "sum_of_products", "with_finish", "with_merged_axes", "with_root",
+    "IndexMerger", "MatrixProduct", "computed_matrix_product_of", "matrix_product_of", "plain", "sum_of_products",
+    "with_finish", "with_merged_axes",
 ]  # fmt: skip
