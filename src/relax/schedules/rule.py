@@ -76,7 +76,7 @@ class ScheduleRule:
     """True if the rule also applies to functions scheduled by another rule, for the nests it left unchanged."""
 
     parameters: Any = None
-    """What the rule chooses of its space; its class has the default."""
+    """Point of the rule's space that it uses; the class has the default."""
 
     def space(self, target: Target) -> Space[Any]:
         """Return the parameters that the rule may choose for a resolved target; a single point by default."""

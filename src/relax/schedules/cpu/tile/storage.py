@@ -28,7 +28,7 @@ WORD: Final = 32
 
 @dataclass(frozen=True)
 class PanelStorage:
-    """How memory holds panels of a constant, and how vectors are read from them. Subclasses are kinds of storage."""
+    """Form in which memory holds panels of a constant, and vectors are read from them. Subclasses are such forms."""
 
     @abstractmethod
     def load_of(self, part: PrimExpr) -> BufferLoad | None:
