@@ -133,6 +133,13 @@ def test_the_kernel_does_not_change_with_legalization():
 
 # ----------------------------------------------------------------------------------------- recurrent layers
 
+
+@pytest.fixture(autouse=True)
+def small_layers(monkeypatch):
+    """Layers of any size: tests use small ones."""
+    monkeypatch.setattr("relax.transform.dequantize_in_products.FEW_BYTES", 0)
+
+
 INPUTS, HIDDEN = 33, 70
 """Sizes with remainder loops."""
 
@@ -301,6 +308,15 @@ def test_both_products_load_vectors_of_bytes(dtype, zero):
     vectors = [load for load in nodes(func.body, BufferLoad) if load.buffer.dtype == dtype and load.dtype.lanes == 8]
     assert len({load.buffer.data for load in vectors}) == 2
     assert not [buffer for block in nodes(func.body, Block) for buffer in block.alloc_buffers if buffer.dtype == dtype]
+
+
+def test_few_weights_become_floats(monkeypatch):
+    """Those of 256 KiB as floats: 64 units by 256 rows have a quarter."""
+    monkeypatch.undo()
+    mod = layer(inputs=64, hidden=64)
+    assert DequantizeInProducts()(mod) is mod
+    held = {array.dtype.name for array in tensors(relax.build(mod, "llvm"))}
+    assert held == {"float32"}
 
 
 def test_the_executable_has_bytes():

@@ -19,10 +19,12 @@ Recurrent layers read such weights in both of their products, that of the inputs
 Before   y = R.nn.lstm(x, w, r)                      # w, r: dequantised, (directions, 4 * hidden, inputs or hidden)
 After    y = R.call_tir(cls.lstm, (x, R.const(Qw), R.const(Sw), R.const(Qr), R.const(Sr)), …)
 
-Each step reads the weights again, so few weights stay integers as well. See `relax.topi.recurrent_weights`.
+Each step reads the weights again: floats take less time where they stay in a near cache. `relax.topi.recurrent_weights`
+has these products.
 
 Declines: data and results in other dtypes; weights that are not constants, or no matrix, or have more than 16 bits and
-do not fit int8 without their zero points; those of `matmul` of which FoldConstant makes floats, because they are few.
+do not fit int8 without their zero points; few weights, of which FoldConstant makes floats: up to its `MAX_BYTES` for
+`matmul`, up to `FEW_BYTES` for recurrent layers.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +60,9 @@ from .decorators import module_pass
 from .fold_constant import MAX_BYTES
 
 Array: TypeAlias = "NDArray[Any]"
+
+FEW_BYTES: Final = 1 << 18
+"""Bytes of a layer's weights as floats up to which they become floats: the second-level cache holds them."""
 
 
 @module_pass(opt_level=1, needs={NORMAL_FORM}, breaks={STORAGE_EXPLICIT, SHAPES_LOWERED})
@@ -110,7 +115,7 @@ class _Products(KnownValues):
         result = call.struct_info_
         if not isinstance(result, TensorStructInfo) or result.dtype != "float32" or data.ndim < 2:
             return call
-        parts = self.parts_of(call.args[1], "matmul", 2, _parts_for_product)
+        parts = self.parts_of(call.args[1], "matmul", 2, MAX_BYTES, _parts_for_product)
         if parts is None:
             return call
         new = self.builder.call_te(_product, call.args[0], *parts, primfunc_name_hint="matmul")
@@ -122,7 +127,7 @@ class _Products(KnownValues):
             return call
         narrow: dict[int, list[Constant]] = {}
         for position, use, divide in ((1, "weight", _parts_for_inputs), (2, "recurrence", _parts_for_steps)):
-            parts = self.parts_of(call.args[position], use, 3, divide)
+            parts = self.parts_of(call.args[position], use, 3, FEW_BYTES, divide)
             if parts is not None:
                 narrow[position] = parts
         return self.lowered(call, operator, narrow) if narrow else call
@@ -148,18 +153,20 @@ class _Products(KnownValues):
     # ------------------------------------------------------------------------------------ weights
 
     def parts_of(
-        self, expr: RelaxExpr, use: str, ndim: int, divide: Callable[[_Dequantised], list[Array] | None]
+        self, expr: RelaxExpr, use: str, ndim: int, few: int, divide: Callable[[_Dequantised], list[Array] | None]
     ) -> list[Constant] | None:
-        """Return the constants into which `divide` divides the weights an operand stands for, or None."""
+        """Return the constants into which `divide` divides the weights an operand stands for; None for `few` bytes."""
         key = (self.value(expr), use)
         if key not in self._parts:
-            weights = self.dequantised(expr, ndim)
+            weights = self.dequantised(expr, ndim, few)
             parts = None if weights is None else divide(weights)
             self._parts[key] = None if parts is None else [const(part) for part in parts]
         return self._parts[key]
 
-    def dequantised(self, expr: RelaxExpr, ndim: int) -> _Dequantised | None:
-        """Return the weights that an operand of `ndim` dimensions stands for, or None if it has other elements."""
+    def dequantised(self, expr: RelaxExpr, ndim: int, few: int) -> _Dequantised | None:
+        """Return the weights that an operand of `ndim` dimensions stands for, or None if it has other elements, or only
+        `few` bytes as floats.
+        """
         moves, call = self.moved(expr)
         if not isinstance(call, Call) or not isinstance(operator := operator_of(call), Dequantize):
             return None
@@ -168,6 +175,8 @@ class _Products(KnownValues):
             return None
         numbers, scale, zero = (self.constant(arg) for arg in call.args)
         if numbers is None or scale is None or zero is None or not numbers.size or scale.dtype != np.float32:
+            return None
+        if 4 * numbers.size <= few:
             return None
         infos = [call.args[i].struct_info_ for i in (0, 2)]
         if not all(isinstance(info, TensorStructInfo) and info.dtype.is_integer for info in infos):
@@ -206,11 +215,9 @@ def _narrowest(numbers: Array) -> Array:
 
 def _parts_for_product(weights: _Dequantised) -> list[Array] | None:
     """Return (numbers, scales) or (numbers, scales, zeros) of a product, with a row of parameters for each group of
-    rows of numbers; None for few weights, and for more than 16 bits.
+    rows of numbers; None for more than 16 bits.
     """
     differences, scales = weights.differences(), _by_group(weights.scales)
-    if 4 * weights.numbers.size <= MAX_BYTES:
-        return None
     if differences is not None:
         return [_narrowest(differences), scales]
     if weights.numbers.dtype.itemsize > 2:

@@ -238,8 +238,9 @@ def test_quantised_weights_of_an_lstm_take_a_byte_each(dtype, zero):
 
 @pytest.mark.parametrize("axis", [None, 1])
 @pytest.mark.parametrize(("layer", "gates"), [("LSTM", 4), ("GRU", 3)])
-def test_dequantised_weights_of_recurrent_layers_stay_narrow(layer, gates, axis):
-    """Two layers, as in a QDQ model."""
+def test_dequantised_weights_of_recurrent_layers_stay_narrow(layer, gates, axis, monkeypatch):
+    """Two layers, as in a QDQ model; small ones, which would become floats."""
+    monkeypatch.setattr("relax.transform.dequantize_in_products.FEW_BYTES", 0)
     g, hidden, rows = Graph("qdq"), 30, gates * 30
     y = x = g.input("x", "float32", "s", "b", 40)
     for size in (40, hidden):
