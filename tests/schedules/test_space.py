@@ -6,13 +6,26 @@ import random
 from dataclasses import dataclass
 
 import ml_dtypes  # noqa: F401  (NumPy learns bfloat16 and int4)
+import numpy as np
 import pytest
 from applied import DOTS, Applied, whole
 
-from relax import te
-from relax.codegen import resolve
-from relax.schedules.cpu import RULES, ComputedProduct, DotProduct, Nests, Product, StreamedProduct, WidenedProduct
+from relax import te, topi
+from relax.codegen import build_module, resolve
+from relax.schedules.cpu import (
+    RULES,
+    ComputedProduct,
+    Convolution,
+    DotProduct,
+    Nests,
+    Pointwise,
+    Product,
+    StreamedAttention,
+    StreamedProduct,
+    WidenedProduct,
+)
 from relax.schedules.space import Space
+from support import PLAIN_LOOPS
 
 DEPTH = 75
 
@@ -65,10 +78,55 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("count", [4, pytest.param(200, marks=pytest.mark.slow)])
-def test_points_compute_the_same(name, count):
+def test_points_of_products_compute_the_same(name, count):
     case = CASES[name]
     for parameters in case.rule.space(resolve(case.target)).sample(count, random.Random(count)):
         case.check(parameters)
+
+
+# ------------------------------------------------------------------------------------- other rules
+
+
+def convolutions(taps, pad=0):
+    """Convolutions by 24 input and 40 output channels of images of one size and of all sizes, with shapes of calls."""
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    for batch, height, width, calls in ((1, 7, 7, [(1, 7, 7)]), (n, h, w, [(1, 1, 1), (2, 5, 9), (0, 3, 4)])):
+        x = te.placeholder((batch, 24, height, width), name="X")
+        k = te.placeholder((40, 24, taps, taps), name="K")
+        func = te.create_prim_func([x, k, topi.nn.conv(x, k, padding=pad)])
+        yield func, [[(b, 24, i, j), (40, 24, taps, taps), (b, 40, i, j)] for b, i, j in calls]
+
+
+def attentions():
+    """Attention of 40 queries and of any number of them."""
+    n = te.var("n", "int64")
+    for queries, calls in ((40, [40]), (n, [1, 5, 70])):
+        q, k, v = (te.placeholder((1, size, 2, 16), name=name) for size, name in ((queries, "Q"), (50, "K"), (50, "V")))
+        func = te.create_prim_func([q, k, v, topi.nn.attention(q, k, v)])
+        yield func, [[(1, count, 2, 16), (1, 50, 2, 16), (1, 50, 2, 16), (1, count, 2, 16)] for count in calls]
+
+
+OTHERS = {
+    "1 x 1": (Pointwise(), lambda: convolutions(1), [(), (1,)]),
+    "3 x 3": (Convolution(), lambda: convolutions(3, 1), [()]),
+    "attention": (StreamedAttention(), attentions, [()]),
+}
+"""Rules, functions with the shapes of their arguments, and positions of constants."""
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("count", [4, pytest.param(200, marks=pytest.mark.slow)])
+def test_points_of_other_rules_compute_the_same(name, count):
+    rule, functions, constants = OTHERS[name]
+    for func, calls in functions():
+        plain = build_module(func, PLAIN_LOOPS)["main"]
+        for parameters in rule.space(resolve("llvm")).sample(count, random.Random(count)):
+            for known in constants:
+                run = Applied(rule.at(parameters), func, known=known)
+                for shapes in calls:
+                    *args, expected = (whole(*shape, seed=i) for i, shape in enumerate(shapes))
+                    plain(*args, expected)
+                    np.testing.assert_allclose(run(*args, np.full_like(expected, 77)), expected, 1e-5, 1e-6)
 
 
 def test_the_first_point_is_what_a_rule_chooses_by_itself():

@@ -33,6 +33,7 @@ Not supported: functions without tir.noalias, heads of dynamic size or more than
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from ....prim import IntImm
@@ -42,8 +43,11 @@ from ....tir.attention import Attention, attention_of
 from ....tir.nests import root_of, with_root
 from ...build import size_of
 from ...rule import ALIASED, Refusal, ScheduleRule
+from ...space import Space
 from ..products.operands import few_multiplications
-from .blocks import Streamed
+from ..tile.division import shapes_of_tiles
+from ..tile.parameters import TALLEST
+from .blocks import AttentionParameters, Streamed
 from .decoding import FEW_QUERIES, Decoded
 from .rounded import Rounded
 
@@ -53,6 +57,13 @@ LONGEST: Final = 512
 
 class StreamedAttention(ScheduleRule):
     """Schedule rule for attention."""
+
+    parameters = AttentionParameters()
+
+    def space(self, target: Target) -> Space[AttentionParameters]:
+        """Return the shapes of register tiles, and the keys of a block, for attention in blocks of queries."""
+        tiles = (None, *shapes_of_tiles(target, TALLEST))
+        return Space(AttentionParameters, {"tile": tiles, "keys": (None, 4, 8, 12, 16, 24)})
 
     def accepts(self, func: PrimFunc, target: Target | None, constants: Sequence[int] = ()) -> Attention | Refusal:
         """Return the attention that a function computes."""
@@ -70,7 +81,7 @@ class StreamedAttention(ScheduleRule):
         one = self.accepts(func, target)
         if isinstance(one, Refusal):
             return one
-        written = written_attention(one, target)
+        written = written_attention(one, target, self.parameters)
         stmts: list[Stmt] = []
         for position, stmt in enumerate(root_of(func)[1]):
             if position not in one.chain:
@@ -80,20 +91,21 @@ class StreamedAttention(ScheduleRule):
         return with_root(func, stmts, tuple(one.inner))
 
 
-def written_attention(one: Attention, target: Target) -> Stmt:
+def written_attention(one: Attention, target: Target, parameters: AttentionParameters) -> Stmt:
     """Return the loops of an attention: query by query for few queries, else in blocks of one or more vectors of
     queries.
     """
     rows = size_of(one.row)
     in_blocks = Streamed if one.rounded is None else Rounded
+    blocks = partial(in_blocks, one, target, parameters=parameters)
     if not one.is_streamable:
-        return in_blocks(one, target).tasks()
+        return blocks().tasks()
     if isinstance(rows, IntImm):
-        return (Decoded if rows.value <= FEW_QUERIES else in_blocks)(one, target).tasks()
-    stmt = in_blocks(one, target).tasks()
+        return Decoded(one, target).tasks() if rows.value <= FEW_QUERIES else blocks().tasks()
+    stmt = blocks().tasks()
     lanes = target.machine.vector_bits // one.product.dtype.bits
     if lanes > FEW_QUERIES:
-        stmt = IfThenElse(rows <= lanes, in_blocks(one, target, lanes).tasks(), stmt)
+        stmt = IfThenElse(rows <= lanes, blocks(lanes).tasks(), stmt)
     return IfThenElse(rows <= FEW_QUERIES, Decoded(one, target).tasks(), stmt)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ....prim import GT, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
@@ -34,15 +35,30 @@ AHEAD: Final = 16
 Shapes: TypeAlias = "dict[str, tuple[int | PrimExpr, ...]]"
 
 
+@dataclass(frozen=True)
+class AttentionParameters:
+    """Numbers that the loops of attention in blocks of queries may choose; None: computed from the target."""
+
+    tile: tuple[int, int] | None = None
+    """Rows (keys or columns of the values) of a register tile, and vectors of queries."""
+    keys: int | None = None
+    """Register tiles of keys in a block."""
+
+
+DEFAULT: Final = AttentionParameters()
+
+
 class Streamed:
     """Writes the loops of one attention, block of queries by block of queries."""
 
-    def __init__(self, one: Attention, target: Target, most_rows: int | None = None) -> None:
+    def __init__(
+        self, one: Attention, target: Target, most_rows: int | None = None, parameters: AttentionParameters = DEFAULT
+    ) -> None:
         """Prepare the loops; `most_rows` is an upper bound of the number of queries, if one is known."""
         self.one, self.scores = one, Scores(one)
         self.dtype = str(one.product.dtype)
         bits = one.product.dtype.bits
-        tile = tile_for(target, bits)
+        tile = tile_for(target, bits, parameters.tile)
         self.rows, self.keys = size_of(one.row), size_of(one.key)
         self.depth, self.columns = _number(one.depth), _number(one.column)
         if isinstance(self.rows, IntImm):
@@ -57,7 +73,7 @@ class Streamed:
         """Packed groups of queries and keys for dot product instructions; None: they are multiplied as floats."""
         fitting = target.machine.caches.l1 // 3 // (self.width * bits // 8)
         height = self.tile.rows
-        self.most_keys = min(max(fitting // height, FEWEST_TILES), MOST_TILES) * height
+        self.most_keys = (parameters.keys or min(max(fitting // height, FEWEST_TILES), MOST_TILES)) * height
         """Keys per block: their weights and values fill most of the L1 cache."""
 
     # ------------------------------------------------------------------ tasks

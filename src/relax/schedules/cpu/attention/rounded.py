@@ -36,15 +36,17 @@ from ..products.operands import Values
 from ..tile import RegisterTile
 from ..tile.division import even_pieces
 from ..tile.words import Words, bits_view, declared, words_for
-from .blocks import Shapes, Streamed
+from .blocks import DEFAULT, AttentionParameters, Shapes, Streamed
 from .scores import part_of
 
 
 class Rounded(Streamed):
     """Writes the loops of an attention with rounded weights, block of queries by block of queries."""
 
-    def __init__(self, one: Attention, target: Target, most_rows: int | None = None) -> None:
-        super().__init__(one, target, most_rows)
+    def __init__(
+        self, one: Attention, target: Target, most_rows: int | None = None, parameters: AttentionParameters = DEFAULT
+    ) -> None:
+        super().__init__(one, target, most_rows, parameters)
         assert one.rounded is not None
         self.narrow = str(one.rounded)
         self.most_keys: int = self.most_keys + self.most_keys % 2

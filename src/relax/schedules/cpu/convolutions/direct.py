@@ -13,7 +13,9 @@ from __future__ import annotations
 from ....target import Target
 from ....tir import PrimFunc
 from ...rule import Refusal, ScheduleRule
+from ...space import Space
 from ..large_sums import number_sum
+from ..tile.parameters import TileParameters, space_of_tiles
 from .direct_loops import direct
 from .windows import rewritten_kernels
 
@@ -21,6 +23,12 @@ from .windows import rewritten_kernels
 class Convolution(ScheduleRule):
     """Schedule rule for channels-first convolutions."""
 
+    parameters = TileParameters()
+
+    def space(self, target: Target) -> Space[TileParameters]:
+        """Return the shapes of register tiles."""
+        return space_of_tiles(target)
+
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
-        return rewritten_kernels(func, lambda kernel: direct(kernel, target), number_sum)
+        return rewritten_kernels(func, lambda kernel: direct(kernel, target, self.parameters.tile), number_sum)

@@ -34,9 +34,9 @@ from .results import Results, vectors_of_line
 from .windows import Kernel
 
 
-def direct(kernel: Kernel, target: Target) -> Stmt:
-    """Return the loops of a direct convolution."""
-    tile = tile_for(target, kernel.windows.out.buffer.dtype.bits)
+def direct(kernel: Kernel, target: Target, shape: tuple[int, int] | None = None) -> Stmt:
+    """Return the loops of a direct convolution; `shape` is that of tiles, if it is not the target's own."""
+    tile = tile_for(target, kernel.windows.out.buffer.dtype.bits, shape)
     return Direct(kernel, tile, target.machine.caches.l2).kernel()
 
 

@@ -57,12 +57,12 @@ from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
 from ..tile import RegisterTile, register_tile, row_at
 from ..tile.division import Segment, blocks, groups, shapes_of_tiles, with_panels
+from ..tile.parameters import TALLEST
 from ..tile.words import Words, bits_view, words_for
 from .dot_operands import WORD, Panel, WordOperands, WordPanels, with_views
 from .few_rows import MOST_ROWS
 from .operands import Operands, Results, product_of_numbers, rewritten_products, tile_view
 from .packed_panels import PanelPacking, packed_products
-from .parameters import TALLEST
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from ....target import Target
 from ...space import Space
 from ..tile.division import shapes_of_tiles
-
-TALLEST: Final = 8
-"""Most rows of a tile: remainders of more would need more than two low tiles."""
+from ..tile.parameters import TALLEST
 
 
 @dataclass(frozen=True)

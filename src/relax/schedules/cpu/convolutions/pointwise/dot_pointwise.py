@@ -23,6 +23,7 @@ import numpy as np
 from .....target import Target
 from .....tir import PrimFunc, Stmt
 from ....rule import PackedFunction, Refusal, ScheduleRule
+from ....space import Space
 from ...large_sums import number_sum
 from ...products.dot_operands import WORD
 from ...tile.division import tile_for
@@ -31,7 +32,7 @@ from ..dots import words_of
 from ..packed_weights import Declare, packed_kernels
 from ..windows import Kernel
 from .operands import Pixels, WeightBlocks
-from .pointwise import pixels_of, writer_for
+from .pointwise import PointwiseParameters, pixels_of, space_of_pixels, writer_for
 from .strided_pixels import with_neighbours
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -39,6 +40,12 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 class WordPixels(ScheduleRule):
     """Schedule rule for pointwise convolutions of bfloat16 or bytes."""
+
+    parameters = PointwiseParameters()
+
+    def space(self, target: Target) -> Space[PointwiseParameters]:
+        """Return the loop forms, and the shapes of tiles."""
+        return space_of_pixels(target)
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
         """Return the function for weights packed as its tiles read them."""
@@ -48,7 +55,7 @@ class WordPixels(ScheduleRule):
             words, pixels = found
 
             def loops(pixels: Pixels) -> Stmt:
-                writer = writer_for(pixels, target, words)
+                writer = writer_for(pixels, target, words, self.parameters)
                 packing = WordBlocks(writer.packing(), words)
                 return writer.loops(declare(packing, packing.blocks.shape, "int32", "words"))
 

@@ -192,7 +192,10 @@ class Writer:
     rows_are_weights: bool
     """True if tile rows are weights and vectors are pixels; False for the opposite."""
 
-    def __init__(self, pixels: Pixels, target: Target, words: Words | None = None) -> None:
+    def __init__(
+        self, pixels: Pixels, target: Target, words: Words | None = None, shape: tuple[int, int] | None = None
+    ) -> None:
+        """`shape` is that of tiles, if it is not the one with the fewest steps."""
         self.pixels = pixels
         self.words = words
         """Packed groups of consecutive channels for dot product instructions; None: floats."""
@@ -212,7 +215,8 @@ class Writer:
         """Stall per row element and penalty per missing register (see `cost`)."""
         self.sharing = self._sharing(rows)
         """Cores that share the blocks of a row's vectors."""
-        self.height, self.vectors = best(rows, vectors, self.tile, not self.rows_are_weights, *self.waits, self.sharing)
+        fewest = best(rows, vectors, self.tile, not self.rows_are_weights, *self.waits, self.sharing)
+        self.height, self.vectors = shape or fewest
         self.width = self.vectors * self.lanes
         self.bound: PrimExpr | None = None if self.is_filled() else pixels.count
         """Number of pixels, or None if every stored vector is full."""

@@ -33,7 +33,9 @@ from ....build import product_of, size_of
 from ....common_parts import CommonParts
 from ....matrix_product import IndexMerger
 from ....rule import PackedFunction, Refusal, ScheduleRule
-from ...tile.division import tile_for
+from ....space import Space
+from ...tile.division import shapes_of_tiles, tile_for
+from ...tile.parameters import TALLEST
 from ...tile.words import Words
 from ..packed_weights import Declare, packed_kernels
 from ..windows import Kernel, rewritten_kernels
@@ -54,8 +56,33 @@ TRANSPOSED_OF_WORDS: Final = 6
 """Steps to transpose and store a vector of results if packed groups are multiplied."""
 
 
+@dataclass(frozen=True)
+class PointwiseParameters:
+    """Numbers that the loops of a pointwise convolution may choose; None: those with the fewest steps."""
+
+    along: str | None = None
+    """Loop form: "pixels" or "channels", along which the vectors of a tile run."""
+    tile: tuple[int, int] | None = None
+    """Rows and vectors of a register tile."""
+
+
+def space_of_pixels(target: Target) -> Space[PointwiseParameters]:
+    """Return the loop forms of constant weights (others have that along pixels), and the shapes of tiles."""
+    tiles = (None, *shapes_of_tiles(target, TALLEST))
+    return Space(PointwiseParameters, {"along": (None, "pixels", "channels"), "tile": tiles})
+
+
+DEFAULT: Final = PointwiseParameters()
+
+
 class Pointwise(ScheduleRule):
     """Schedule rule for pointwise convolutions."""
+
+    parameters = PointwiseParameters()
+
+    def space(self, target: Target) -> Space[PointwiseParameters]:
+        """Return the loop forms, and the shapes of tiles."""
+        return space_of_pixels(target)
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
@@ -65,7 +92,11 @@ class Pointwise(ScheduleRule):
             if not pixels:
                 return pixels
             lanes = tile_for(target, pixels.total.dtype.bits).lanes
-            return with_neighbours(pixels, lanes, lambda pixels: AlongPixels(pixels, target).loops(None))
+
+            def loops(pixels: Pixels) -> Stmt:
+                return AlongPixels(pixels, target, None, self.parameters.tile).loops(None)
+
+            return with_neighbours(pixels, lanes, loops)
 
         return rewritten_kernels(func, rewrite)
 
@@ -74,7 +105,7 @@ class Pointwise(ScheduleRule):
 
         def write(kernel: Kernel, pixels: Pixels, declare: Declare) -> Stmt:
             def loops(pixels: Pixels) -> Stmt:
-                writer = writer_for(pixels, target)
+                writer = writer_for(pixels, target, None, self.parameters)
                 packing = writer.packing()
                 return writer.loops(declare(packing, packing.shape, str(kernel.windows.weight.buffer.dtype)))
 
@@ -83,9 +114,13 @@ class Pointwise(ScheduleRule):
         return packed_kernels(func, constants, pixels_of, write)
 
 
-def writer_for(pixels: Pixels, target: Target, words: Words | None = None) -> AlongPixels | AlongChannels:
+def writer_for(
+    pixels: Pixels, target: Target, words: Words | None = None, parameters: PointwiseParameters = DEFAULT
+) -> AlongPixels | AlongChannels:
     """Choose the loop form with fewer steps; for a dynamic number of pixels, by the channel counts."""
-    first, second = AlongPixels(pixels, target, words), AlongChannels(pixels, target, words)
+    first, second = (form(pixels, target, words, parameters.tile) for form in (AlongPixels, AlongChannels))
+    if parameters.along is not None:
+        return first if parameters.along == "pixels" else second
     each = TRANSPOSED if words is None else TRANSPOSED_OF_WORDS
     moved = pixels.channels / first.lanes * each / first.inputs
     if isinstance(pixels.count, IntImm):
