@@ -117,7 +117,7 @@ def test_what_is_not_finite_stays_in_its_row_or_column(different, value, which):
     [
         (255, 512, 512, "float32"),  # so few rows that copies take longer than they save
         (te.var("m", "int64"), 512, 512, "float32"),  # it may have few rows
-        (512, 128, 512, "float32"),  # one pair of panels
+        (512, 128, 512, "float32"),  # two panels
         (512, 512, 128, "float32"),  # shallow
         (512, 512, 512, "float64"),
     ],

@@ -1,8 +1,7 @@
 """Matrix products of float32 or float64: choice of the loops of a product.
 
     the right operand is a constant       its panels are packed at compile time (`packed_panels`): Strassen's algorithm
-                                          for the panels that `strassen` or `strassen_pair` support, those of
-                                          `product_loops` for the others
+                                          for the panels that `strassen` supports, else `product_loops`
     else, where Strassen pays             panels are copied first, then the same:
 
         for jo in T.parallel(panels):                 a panel of 64 columns, all of the depth
@@ -39,14 +38,12 @@ from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
 from ..tile.division import panels
 from .last_columns import LastColumns, number_of_last
-from .operands import DeclaredOperands, Matrices, rewritten_products
+from .operands import DeclaredOperands, Matrices, Operands, rewritten_products
 from .packed_panels import packed_products
 from .parameters import ProductParameters, space_of_products
 from .product_loops import DEFAULT, ProductWriter
 from .right_operand import BlockInMemory
 from .strassen import Sevens, is_worth_it, panels_by_sevens
-from .strassen_pair import OnePair, is_packed_pair, packing_of_pair
-from .strassen_pair import is_worth_it as pair_is_worth_it
 from .strassen_slabs import EVEN
 
 LEAST_ROWS: Final = 256
@@ -73,21 +70,15 @@ class Product(ScheduleRule):
         return rewritten_products(func, lambda operands: tiled(operands, target, self.parameters))
 
     def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
-        return packed_products(
-            func, target, constants, lambda operands: packed_tiled(operands, target, self.parameters),
-            panels_of=(lambda operands, packing: packing_of_pair(operands, packing, target))
-            if self.parameters.sevens else None, shape=self.parameters.tile,
-        )  # fmt: skip
+        def write(operands: Operands) -> Stmt:
+            return packed_tiled(operands, target, self.parameters)
+
+        return packed_products(func, target, constants, write, shape=self.parameters.tile)
 
 
 def packed_tiled(operands: Matrices, target: Target, parameters: ProductParameters = DEFAULT) -> Stmt:
-    """Return the loops of a product of packed panels, by `strassen` or `strassen_pair` if it has many rows."""
-    if not parameters.sevens:
-        return ProductWriter(operands, target, parameters).tasks()
-    if is_packed_pair(operands, target):
-        worth = pair_is_worth_it(operands.rows, target.num_cores)
-        return operands.declared(_by_sevens(operands, target, OnePair(operands, target).product, worth))
-    count = panels_by_sevens(operands, target)
+    """Return the loops of a product of packed panels, by `strassen` if it has many rows."""
+    count = panels_by_sevens(operands, target) if parameters.sevens else 0
     if not count:
         return ProductWriter(operands, target, parameters).tasks()
     worth = simplify(is_worth_it(operands.rows, count, target))
