@@ -1,4 +1,4 @@
-"""``relax show``: show a model as text, its dataflow graph, or the loops of its kernels with their machine code."""
+"""``relax show``: show a model as text, its dataflow graph, its kernels, or their loops with the machine code."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .arguments import add_model
 from .failures import SUCCESS, UNSUITABLE, failure
 from .graph import graphs_of
 from .graph_page import graph_page
+from .kernels import kernels_table
 from .models import read_executable, read_program
 from .progress import progress
 
@@ -23,6 +24,7 @@ EXAMPLES = """
   relax show model.onnx
   relax show model.py --pipeline graph --function main   after some passes, one function
   relax show model.onnx --graph model.html               a picture of the dataflow
+  relax show model.onnx --kernels                        which schedule rule each kernel has, and why not others
   relax show model.py --machine loops.html               what the machine code of each loop does
   relax show model.relax                                 the instructions of an executable
 """
@@ -34,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--function", metavar="NAME", help="show only this function")
     parser.add_argument("--pipeline", metavar="NAME", help="show what these passes make of the model: graph, zero")
     parser.add_argument("--graph", metavar="FILE", type=Path, help="write a picture of the dataflow to an HTML file")
+    parser.add_argument("--kernels", action="store_true", help="list the kernels with their schedule rules")
     parser.add_argument(
         "--machine", metavar="FILE", type=Path, help="write what the machine code of each loop does to an HTML file"
     )
@@ -43,16 +46,19 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status."""
     model: Path = options.model
     if model.suffix == ".relax":
-        if options.graph or options.machine or options.function or options.pipeline:
+        if options.graph or options.machine or options.kernels or options.function or options.pipeline:
             hint = "give the model it was compiled from"
             raise failure(UNSUITABLE, f"{model} is an executable; it can only be printed as a whole", hint=hint)
         print_highlighted(read_executable(model).as_text().rstrip("\n"))
         return SUCCESS
     mod = read_program(model, options)
-    if options.pipeline is not None or options.machine is not None:
+    if options.pipeline is not None or options.machine is not None or options.kernels:
         mod = get_pipeline(options.pipeline or "default")(mod)
     if options.function is not None:
         mod = _only(mod, options.function)
+    if options.kernels:
+        sys.stdout.write(kernels_table(mod) + "\n")
+        return SUCCESS
     if options.machine is not None:
         return _show_machine_code(mod, options.machine)
     if options.graph is None:

@@ -47,6 +47,11 @@ class Nest:
     """Stores of the block's body, without those of its init."""
 
     @property
+    def is_in_place(self) -> bool:
+        """True if the nest reads the elements that it replaces (see `nest_of`)."""
+        return not self.is_reduction and any(load.buffer is self.stores[0].buffer for load in self.loads())
+
+    @property
     def is_reduction(self) -> bool:
         """True if the block combines values along some of its variables."""
         return self.block.init is not None or any(v.iter_type == "reduce" for v in self.block.iter_vars)
@@ -84,8 +89,11 @@ def _is_plain(block: Block) -> bool:
     return not block.match_buffers and not block.annotations and block.init is None
 
 
-def nest_of(stmt: Stmt) -> Nest | None:
-    """Return a statement as a nest, or None if it has another form."""
+def nest_of(stmt: Stmt, in_place: bool = False) -> Nest | None:
+    """Return a statement as a nest, or None if it has another form.
+
+    With `in_place`, a spatial nest may read the element that it replaces.
+    """
     loops: dict[Var, PrimExpr] = {}
     body = stmt
     while isinstance(body, For):
@@ -107,7 +115,7 @@ def nest_of(stmt: Stmt) -> Nest | None:
     nest = Nest(stmt, block, stores)
     if nest.is_reduction:
         return nest if block.init is not None and _stores(block.init) else None
-    return nest if len(stores) == 1 and isinstance(block.body, BufferStore) and _covers(nest) else None
+    return nest if len(stores) == 1 and isinstance(block.body, BufferStore) and _covers(nest, in_place) else None
 
 
 def _is_trivial(realize: BlockRealize, loops: dict[Var, PrimExpr]) -> bool:
@@ -171,8 +179,10 @@ def _is_pure(block: Block) -> bool:
     return pure
 
 
-def _covers(nest: Nest) -> bool:
-    """True if a block's single store writes every element of its buffer once, and does not read the buffer."""
+def _covers(nest: Nest, in_place: bool) -> bool:
+    """True if a block's single store writes every element of its buffer once, and does not read the buffer, or with
+    `in_place` only that element.
+    """
     store = nest.stores[0]
     extents: dict[Var, IterVar] = {v.var: v for v in nest.block.iter_vars}
     for index, size in zip(store.indices, store.buffer.shape, strict=True):
@@ -183,7 +193,10 @@ def _covers(nest: Nest) -> bool:
         elif iter_var.dom is None or not same_size(iter_var.dom.extent, size):
             return False
     rest_is_single = all(v.dom is not None and is_const(v.dom.extent, 1) for v in extents.values())
-    return rest_is_single and all(load.buffer is not store.buffer for load in loads_in(store))
+    return rest_is_single and all(
+        load.buffer is not store.buffer or (in_place and structural_equal(load.indices, store.indices))
+        for load in loads_in(store)
+    )
 
 
 def loads_in(stmt: Stmt | PrimExpr) -> list[BufferLoad]:

@@ -16,7 +16,7 @@ from typing import Final
 
 from ...target import Target
 from ...tir import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt
-from ...tir.nests import Nest, buffers_used, is_compact, nest_of, root_of
+from ...tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of
 from ...tir.statements import seq_of
 from ..cut_nests import divides, with_cut_axes
 from ..rule import ALIASED, Refusal, ScheduleRule, refused
@@ -74,11 +74,13 @@ def _group_from(statements: Sequence[Stmt]) -> tuple[int, Group | Refusal]:
         if not nest:
             best = best if nests else (1, nest)
             break
+        if nest.is_in_place and nests:  # a group may read its inputs again
+            break
         nests.append(nest)
         group = group_of(nests)
         if group is not None:
             best = (len(nests), group)
-        elif len(nests) > 1:
+        if nest.is_in_place or (group is None and len(nests) > 1):
             break
     return best
 
@@ -90,7 +92,7 @@ def _cut_group_from(
     nests: list[Nest] = []
     for statement in statements[position:]:
         nest = _ordinary_nest(statement)
-        if not nest:
+        if not nest or nest.is_in_place:
             break
         nests.append(nest)
     while len(nests) > 1 and any(nest.is_reduction for nest in nests) and divides(nests):
@@ -105,7 +107,7 @@ def _cut_group_from(
 
 def _ordinary_nest(statement: Stmt) -> Nest | Refusal:
     """Return a statement as a nest of compact buffers of scalars."""
-    nest = nest_of(statement)
+    nest = nest_of(statement, in_place=True)
     if nest is None:
         return Refusal("a statement is not a nest of serial loops around one block that stores results")
     if not all(map(_is_ordinary, _buffers(nest))):
@@ -122,7 +124,7 @@ def _is_ordinary(buffer: Buffer) -> bool:
 
 
 def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | Refusal:
-    pieces = in_pieces(group)
+    pieces = None if _is_in_place(group) else in_pieces(group)
     if pieces is not None:
         return seq_of(pieces)
     points = _points_of_small(group)
@@ -132,12 +134,20 @@ def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | Refusal:
         return rows_of(group, own, target)
     if isinstance(group.stages[0].body, BufferStore):
         group = with_split_axes(without_unit_dimensions(group))
+    if _is_in_place(group):
+        return elementwise(group)
     copied = transposed(group)
     if copied is None:
         copied = interleaved(group)
     if copied is None:
         copied = repeated(group)
     return elementwise(group) if copied is None else copied
+
+
+def _is_in_place(group: Group) -> bool:
+    """True if an element-wise stage reads the elements that it replaces."""
+    first = group.stages[0]
+    return not first.is_reduction and any(load.buffer in first.buffers for load in loads_in(first.body))
 
 
 def _points_of_small(group: Group) -> int | None:
