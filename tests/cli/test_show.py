@@ -243,3 +243,30 @@ def test_the_command(command, folder):
     assert "no pipeline 'non'" in command("show", "model.py", "--pipeline", "non").err
     assert command("show", "model.py", "--graph", "m.html").out == "m.html: 5 nodes in 1 graph\n"
     self_contained((folder / "m.html").read_text(encoding="utf-8"))
+
+
+CONVOLUTION = """
+from relax.script import ir as I, relax as R
+
+
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor((1, 32, 28, 28), "float32"), w: R.Tensor((64, 32, 1, 1), "float32")):
+        with R.dataflow():
+            h = R.nn.conv2d(x, w)
+            y = R.add(R.nn.conv2d(x, w), h)
+            R.output(y)
+        return y
+"""
+
+
+def test_kernels_and_their_rules(command, folder):
+    (folder / "conv.py").write_text(CONVOLUTION, encoding="utf-8")
+    said = command("show", "conv.py", "--kernels")
+    assert said.status == 0
+    header, *lines = said.out.splitlines()
+    assert header.split() == ["kernel", "calls", "schedule", "rule"]
+    assert [line.split() for line in lines if "not " not in line] == [["fused_conv2d_add", "1", "Pointwise"]]
+    assert "not Depthwise: a single group, or groups of several input channels" in said.out
+    assert "give the model it was compiled from" in command("show", "m.relax", "--kernels").err
