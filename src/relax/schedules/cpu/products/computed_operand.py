@@ -21,9 +21,9 @@ from ....tir.buffer import decl_buffer
 from ...build import block, int64, loop, scratch, vector_store
 from ..tile import number_of, prefetched, vector_of
 from ..tile.division import Tile, panels
+from .column_panels import ColumnPanel, mask_of
 from .held_parts import HeldPart
 from .operands import Matrices, tile_view
-from .product_results import ColumnPanel, mask_of
 from .right_operand import BlockInMemory, DepthBlock, Readers, RightOperand, Share
 
 Array: TypeAlias = "np.ndarray[Any, Any]"

@@ -36,13 +36,13 @@ from ...space import Space
 from ..tile import has_vectors, runs_along
 from ..tile.division import Tile, tile_for
 from ..tile.storage import BitFields, Elements, PanelStorage
+from .column_panels import ColumnPanel
 from .computed_operand import Computed
 from .held_parts import HeldPacking, HeldPart, held_parts
 from .operands import DeclaredOperands, Operands, is_float_up_to, product_of_numbers, rewritten_products
 from .packed_panels import users_of
 from .parameters import ProductParameters, space_of_products
 from .product_loops import ProductWriter
-from .product_results import ColumnPanel
 
 STORAGES: Final[tuple[PanelStorage, ...]] = (BitFields(), Elements())
 """Storages that are tried for each part of an operand, outermost parts first."""

@@ -7,7 +7,7 @@ panels of the right operand   B4[panel][w, j] = B[4 * w : 4 * w + 4, start + j],
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -16,14 +16,14 @@ import numpy as np
 from ....prim import LT, IntImm, PrimExpr, Var, const, is_const, simplify
 from ....prim.instructions import TILE_ROWS
 from ....prim.intrin import ceildiv, floordiv, floormod
-from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, IfThenElse, Stmt
 from ....tir.buffer import decl_buffer
 from ...build import alloc, block, int64, let, loop, named, scratch, size_of, spread, tasks, vector_load, vector_store
 from ..tile.division import Segment, Tile, tile_for, with_panels
 from ..tile.words import Words, bits_view
-from .operands import Operands, Values, tile_view
+from .column_panels import ColumnPanel, panel_of
+from .operands import Operands, tile_view
 from .packed_panels import PanelPacking
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -51,17 +51,6 @@ class WordPanels:
         return self.panels.in_panels(matrices)
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Columns for given batch indices: the first column, the number inside the matrix, and the number of vectors."""
-
-    values: Values
-    start: PrimExpr
-    inside: PrimExpr | None
-    """Columns inside the matrix; None: all."""
-    vectors: int
-
-
 class WordOperands:
     """Operands of one product as packed groups, and its panels of columns."""
 
@@ -75,7 +64,6 @@ class WordOperands:
         """Packed groups per row."""
         self.height = self.depth + 1 if words.correction else self.depth
         """Packed groups per panel column, including its correction."""
-        self.is_exact = is_const(simplify(floormod(self.columns, self.lanes)), 0)
         self.height_of_tile = TILE_ROWS if words.in_tiles else self.tile.rows
         self.left, self.right = operands.left, operands.packed
         """Accesses of packed groups: of the left operand by row and group, of the panels by column."""
@@ -186,13 +174,13 @@ class WordOperands:
 
             def task(parts: list[PrimExpr]) -> Stmt:
                 values = dict(zip((var for var, _ in axes), parts[:-1], strict=True))
-                return self._of_segments(segments, values, parts[-1], self._panel_of_words)
+                return panel_of(values, segments, parts[-1], self.columns, self.lanes, self._panel_of_words)
 
             return tasks("panel", names, sizes, task)
 
         return with_panels(self.columns, self.tile, panels)
 
-    def _panel_of_words(self, panel: Panel) -> Stmt:
+    def _panel_of_words(self, panel: ColumnPanel) -> Stmt:
         operands, words, lanes = self.operands, self.words, self.lanes
         group, width = words.group, panel.vectors * lanes
         inside = int64(width) if panel.inside is None else panel.inside
@@ -255,34 +243,13 @@ class WordOperands:
 
         return alloc("sums", (lanes,), "int32", "local", total)
 
-    def _panel_view(self, panel: Panel) -> Buffer:
+    def _panel_view(self, panel: ColumnPanel) -> Buffer:
         """View of a panel's packed groups, group by column."""
         assert self.right is not None
         column, width = self.operands.column, int64(panel.vectors * self.lanes)
         at = {**panel.values, column: simplify(panel.start * self.height)}
         view = tile_view(self.right, at, ((column, self.height * width),))
         return decl_buffer((self.height, width), "int32", "panel", data=view.data, elem_offset=view.elem_offset)
-
-    def _of_segments(
-        self, segments: list[Segment], values: Values, jo: PrimExpr, body: Callable[[Panel], Stmt]
-    ) -> Stmt:
-        """Call `body` with panel `jo`, found in its segment."""
-        if not segments:
-            return block([])
-        first, *rest = segments
-        result = self._panel(values, first, jo, body)
-        for segment in rest:
-            other = self._panel(values, segment, jo - first.count, body)
-            result = IfThenElse(LT(jo, first.count), result, other)
-        return result
-
-    def _panel(self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[Panel], Stmt]) -> Stmt:
-        width = segment.size * self.lanes
-        start = simplify((segment.start + jo * segment.size) * self.lanes)
-        if self.is_exact:
-            return body(Panel(values, start, None, segment.size))
-        inside = simplify(minimum(int64(width), self.columns - start))
-        return named("inside", inside, lambda number: body(Panel(values, start, number, segment.size)))
 
 
 def with_views(views: Sequence[Buffer], body: Stmt) -> Stmt:

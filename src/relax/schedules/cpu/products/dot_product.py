@@ -23,13 +23,13 @@ and cases that `operands` rejects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ....prim import LT, IntImm, PrimExpr, Var, const, is_const, simplify
+from ....prim import IntImm, PrimExpr, Var, const, is_const, simplify
 from ....prim.instructions import TILE_ROWS, TILE_WORDS, tile_dot
 from ....prim.intrin import address_of, ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
@@ -44,7 +44,6 @@ from ...build import (
     loop,
     named,
     product_of,
-    ramp,
     scratch,
     size_of,
     spread,
@@ -59,7 +58,8 @@ from ..tile import RegisterTile, register_tile, row_at
 from ..tile.division import Segment, blocks, groups, shapes_of_tiles, with_panels
 from ..tile.parameters import TALLEST
 from ..tile.words import Words, bits_view, words_for
-from .dot_operands import WORD, Panel, WordOperands, WordPanels, with_views
+from .column_panels import ColumnPanel, each_vector, mask_of, panel_of
+from .dot_operands import WORD, WordOperands, WordPanels, with_views
 from .few_rows import MOST_ROWS
 from .operands import Operands, Results, product_of_numbers, rewritten_products, tile_view
 from .packed_panels import PanelPacking, packed_products
@@ -177,17 +177,17 @@ class _Writer(WordOperands):
             def task(parts: list[PrimExpr]) -> Stmt:
                 values = dict(zip((v.var for v in self.operands.batch), parts[:-2], strict=True))
 
-                def rows(panel: Panel) -> Stmt:
+                def rows(panel: ColumnPanel) -> Stmt:
                     view = self._panel_view(panel)
                     return DeclBuffer(view, self._group(panel, view, parts[-2], sizes[-2]))
 
-                return self._of_segments(segments, values, parts[-1], rows)
+                return panel_of(values, segments, parts[-1], self.columns, self.lanes, rows)
 
             return tasks("task", names, sizes, task)
 
         return with_panels(self.columns, self.tile, counted)
 
-    def _group(self, panel: Panel, view: Buffer, go: PrimExpr, number: PrimExpr) -> Stmt:
+    def _group(self, panel: ColumnPanel, view: Buffer, go: PrimExpr, number: PrimExpr) -> Stmt:
         """Compute the register tiles of a group of rows."""
         if self.words.in_tiles:
             return self._wide_tiles(panel, view, go, number)
@@ -215,7 +215,7 @@ class _Writer(WordOperands):
         return let("share", share, lambda share: let("begin", minimum(go * share, whole), lambda begin: let(
             "end", minimum(begin + share, whole), lambda end: tiles(begin, end))))  # fmt: skip
 
-    def _tail(self, panel: Panel, view: Buffer, first: PrimExpr, left: PrimExpr) -> Stmt:
+    def _tail(self, panel: ColumnPanel, view: Buffer, first: PrimExpr, left: PrimExpr) -> Stmt:
         """Compute the remaining rows; a dynamic remainder takes one tile per bit of its count."""
         if isinstance(left, IntImm):
             return self._tile(panel, view, first, left.value)
@@ -228,7 +228,7 @@ class _Writer(WordOperands):
 
     # ------------------------------------------------------------------ tiles of the machine
 
-    def _wide_tiles(self, panel: Panel, view: Buffer, go: PrimExpr, number: PrimExpr) -> Stmt:
+    def _wide_tiles(self, panel: ColumnPanel, view: Buffer, go: PrimExpr, number: PrimExpr) -> Stmt:
         """Compute the rows of a group by hardware tiles."""
         total = simplify(ceildiv(self.rows, TILE_ROWS))
 
@@ -247,7 +247,7 @@ class _Writer(WordOperands):
         return let("share", share, lambda share: let("begin", minimum(go * share, total), lambda begin: let(
             "end", minimum(begin + share, total), lambda end: tiles(begin, end))))  # fmt: skip
 
-    def _wide_tile(self, panel: Panel, view: Buffer, first: PrimExpr, count: PrimExpr) -> Stmt:
+    def _wide_tile(self, panel: ColumnPanel, view: Buffer, first: PrimExpr, count: PrimExpr) -> Stmt:
         """Accumulate one hardware tile of rows and store the results."""
         operands, width, words = self.operands, panel.vectors * self.lanes, self.words
         at = {**panel.values, operands.row: first}
@@ -265,22 +265,22 @@ class _Writer(WordOperands):
                     _address(view, 0, start), width, count, min(TILE_ROWS, width - start), steps,
                 ))  # fmt: skip
 
-            cleared = loop("r", count, lambda r: self._each_vector(
-                panel, lambda c: vector_store(buffer, (r, c), zero)))  # fmt: skip
+            cleared = loop("r", count, lambda r: each_vector(
+                panel, self.lanes, lambda c: vector_store(buffer, (r, c), zero)))  # fmt: skip
             added = block(multiplied(start) for start in range(0, width, TILE_ROWS))
             product = added if is_const(steps, 0) else IfThenElse(steps > 0, with_views((left, bits), added))
             return block([cleared, product, self._finished(panel, buffer, first, count)])
 
         return scratch("sums", (TILE_ROWS, width), words.sums, sums)
 
-    def _finished(self, panel: Panel, sums: Buffer, first: PrimExpr, count: PrimExpr) -> Stmt:
+    def _finished(self, panel: ColumnPanel, sums: Buffer, first: PrimExpr, count: PrimExpr) -> Stmt:
         """Apply the epilogue to some rows and store the columns inside the matrix."""
         result = self._results_of(panel, first, count)
 
         def vector(r: Var, c: PrimExpr) -> Stmt:
             if result.is_sum:
                 value = vector_load(sums, (r, c), self.lanes)
-                return vector_store(result.out, result.place(r, c), value, self._mask(panel, c))
+                return vector_store(result.out, result.place(r, c), value, mask_of(panel, c, self.lanes))
             return self._made(result, panel, sums, r, c)
 
         return result.declared(loop("r", count, lambda r: loop(
@@ -288,7 +288,7 @@ class _Writer(WordOperands):
 
     # ------------------------------------------------------------------ tiles of registers
 
-    def _tile(self, panel: Panel, view: Buffer, first: PrimExpr, height: int) -> Stmt:
+    def _tile(self, panel: ColumnPanel, view: Buffer, first: PrimExpr, height: int) -> Stmt:
         """Accumulate one register tile and store the results."""
         operands = self.operands
         depth = operands.depth if self.left_is_words else self.depth
@@ -315,17 +315,14 @@ class _Writer(WordOperands):
             height, panel.vectors, self.lanes, sums, sums=self.words.sums, factors="int32", product=self.words.add
         )
 
-    def _each_vector(self, panel: Panel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        return loop("v", panel.vectors, lambda v: body(v * self.lanes), ForKind.UNROLLED)
-
     # ------------------------------------------------------------------ results
 
-    def _results(self, panel: Panel, tile: RegisterTile, first: PrimExpr) -> Stmt:
+    def _results(self, panel: ColumnPanel, tile: RegisterTile, first: PrimExpr) -> Stmt:
         """Apply the epilogue to a register tile and store the columns inside the matrix."""
         result = self._results_of(panel, first, int64(tile.height))
         if result.is_sum:
             return result.declared(tile.each(lambda p, c: vector_store(
-                result.out, result.place(p, c), tile.load(p, c), self._mask(panel, c))))  # fmt: skip
+                result.out, result.place(p, c), tile.load(p, c), mask_of(panel, c, self.lanes))))  # fmt: skip
 
         def made(sums: Buffer) -> Stmt:
             copied = tile.each(lambda p, c: vector_store(sums, (p, c), tile.load(p, c)))
@@ -336,18 +333,12 @@ class _Writer(WordOperands):
 
         return result.declared(scratch("sums", (tile.height, tile.width), self.words.sums, made))
 
-    def _results_of(self, panel: Panel, first: PrimExpr, height: PrimExpr) -> Results:
+    def _results_of(self, panel: ColumnPanel, first: PrimExpr, height: PrimExpr) -> Results:
         width = int64(panel.vectors * self.lanes)
         at = {**panel.values, self.operands.row: first, self.operands.column: panel.start}
         return Results(self.operands, at, height, width if panel.inside is None else panel.inside)
 
-    def _mask(self, panel: Panel, c: PrimExpr) -> PrimExpr | None:
-        """Mask of the lanes inside the matrix, or None for all lanes."""
-        if panel.inside is None:
-            return None
-        return LT(ramp(c, self.lanes), spread(panel.inside, self.lanes))
-
-    def _made(self, result: Results, panel: Panel, sums: Buffer, r: PrimExpr, c: PrimExpr) -> Stmt:
+    def _made(self, result: Results, panel: ColumnPanel, sums: Buffer, r: PrimExpr, c: PrimExpr) -> Stmt:
         """Apply the epilogue to a vector of accumulators and store it."""
 
         def lane(x: Var) -> Stmt:

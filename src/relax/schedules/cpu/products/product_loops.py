@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ....prim import LT, And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
+from ....prim import And, IntImm, PrimExpr, Select, Var, const, is_const, simplify
 from ....prim.intrin import floordiv, floormod
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
@@ -71,9 +71,10 @@ from ..tile.division import (
     with_panels,
 )
 from ..tile.shares import share_of
-from .operands import Matrices, Values, tile_view
+from .column_panels import ColumnPanel, each_vector, panel_of
+from .operands import Matrices, tile_view
 from .parameters import ProductParameters
-from .product_results import ColumnPanel, ProductResults, each_vector
+from .product_results import ProductResults
 from .right_operand import (
     BlockInMemory,
     Copied,
@@ -137,8 +138,6 @@ class ProductWriter:
         """Number of remainder rows."""
         self.whole = int64(0) if self.few else simplify(floordiv(self.rows - self.left, tile.rows))
         """Number of full-height row blocks, which are divided into groups."""
-        self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
-        """True if no vector extends past the last column."""
         columns = self.columns.value if isinstance(self.columns, IntImm) else 0
         self.widest = panels(columns, tile)[0].size if columns else tile.vectors
         """Vectors of the widest panels."""
@@ -202,35 +201,20 @@ class ProductWriter:
         values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
 
         def group(begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
-            return self._panel_of(values, segments, jo, lambda panel: self._chunks(panel, begin, end, is_last))
+            return panel_of(
+                values,
+                segments,
+                jo,
+                self.columns,
+                self.tile.lanes,
+                lambda panel: self._chunks(panel, begin, end, is_last),
+            )
 
-        if not segments:
-            return block([])
         if is_const(number, 1):
             return group(int64(0), self.whole, None)
         begin, end = (minimum(share_of(at, self.whole, number), self.whole) for at in (go, go + 1))
         return let("begin", begin, lambda begin: let("end", end, lambda end: group(
             begin, end, go.equal(number - 1))))  # fmt: skip
-
-    def _panel_of(
-        self, values: Values, segments: list[Segment], jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]
-    ) -> Stmt:
-        """Call `body` with panel `jo`, found in its segment."""
-        first, *rest = segments
-        result = self._panel(values, first, jo, body)
-        for segment in rest:
-            other = self._panel(values, segment, jo - first.count, body)
-            result = IfThenElse(LT(jo, first.count), result, other)
-        return result
-
-    def _panel(self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[ColumnPanel], Stmt]) -> Stmt:
-        """Call `body` with panel `jo` of a segment."""
-        width = segment.size * self.tile.lanes
-        start = simplify((segment.start + jo * segment.size) * self.tile.lanes)
-        if self.is_exact:
-            return body(ColumnPanel(values, start, None, segment.size))
-        inside = simplify(minimum(int64(width), self.columns - start))
-        return named("inside", inside, lambda number: body(ColumnPanel(values, start, number, segment.size)))
 
     # ------------------------------------------------------------------ rows
 
@@ -326,8 +310,12 @@ class ProductWriter:
 
     def each_panel(self, body: Callable[[ColumnPanel], Stmt]) -> Stmt:
         """Return a parallel loop over all panels of a matrix."""
-        return with_panels(self.columns, self.tile, lambda segments, count: loop(
-            "jo", count, lambda jo: self._panel_of({}, segments, jo, body), ForKind.PARALLEL))  # fmt: skip
+
+        def panels_of(segments: list[Segment], count: PrimExpr) -> Stmt:
+            return loop("jo", count, lambda jo: panel_of(
+                {}, segments, jo, self.columns, self.tile.lanes, body), ForKind.PARALLEL)  # fmt: skip
+
+        return with_panels(self.columns, self.tile, panels_of)
 
     # ------------------------------------------------------------------ tiles
 

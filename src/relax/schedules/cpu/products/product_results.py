@@ -16,33 +16,22 @@ accumulated in the result buffer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from ....prim import LT, IntImm, PrimExpr, Var, is_const, simplify
+from ....prim import IntImm, PrimExpr, Var, is_const, simplify
 from ....prim.intrin import floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....target import Target
 from ....tir import Buffer, BufferLoad, ForKind, IfThenElse, Stmt
-from ...build import block, int64, let, loop, ramp, scratch, size_of, spread, vector_load, vector_store
+from ...build import block, int64, let, loop, scratch, size_of, vector_load, vector_store
 from ..tile import RegisterTile
 from ..tile.division import LOW, has_masks, tile_for
-from .operands import Matrices, Results, Values, has_calls
+from .column_panels import ColumnPanel, each_vector, mask_of
+from .operands import Matrices, Results, has_calls
 
 LINE: Final = 64
 """Bytes of a cache line."""
-
-
-@dataclass(frozen=True)
-class ColumnPanel:
-    """Columns for given batch indices: the first column, the number inside the matrix, and the number of vectors."""
-
-    values: Values
-    start: PrimExpr
-    inside: PrimExpr | None
-    """Columns inside the matrix; None: all."""
-    vectors: int
 
 
 class ProductResults:
@@ -139,13 +128,3 @@ class ProductResults:
 
         return loop("v", panel.vectors, lambda v: loop(
             "x", self.lanes, lambda x: lane(v * self.lanes + x), ForKind.VECTORIZED))  # fmt: skip
-
-
-def each_vector(panel: ColumnPanel, lanes: int, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-    """Return `body(first column)` for each vector of a panel."""
-    return loop("v", panel.vectors, lambda v: body(v * lanes), ForKind.UNROLLED)
-
-
-def mask_of(panel: ColumnPanel, column: PrimExpr, lanes: int) -> PrimExpr | None:
-    """Mask of the lanes of a panel's vector inside the matrix, or None for all lanes."""
-    return None if panel.inside is None else LT(ramp(column, lanes), spread(panel.inside, lanes))

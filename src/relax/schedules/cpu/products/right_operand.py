@@ -23,8 +23,8 @@ from ...build import block, int64, loop, scratch, spread, vector_load, vector_st
 from ..tile import prefetched
 from ..tile.division import Tile
 from ..tile.transposes import turned
+from .column_panels import ColumnPanel, each_vector, mask_of
 from .operands import Matrices, Values, tile_view
-from .product_results import ColumnPanel, each_vector, mask_of
 
 QUARTERS: Final = 4
 """Number of tiles that together prefetch the next block of packed panels, one cache line per step each."""
