@@ -425,8 +425,8 @@ def _weight_of_size(iter_var: IterVar) -> float:
 
 
 def _is_regular(attention: Attention) -> bool:
-    """True if the operands and the result are compact matrices over the expected variables, and scores and results
-    depend on no others.
+    """True if the operands and the result are compact matrices over the expected variables, scores and results depend
+    on no others, and results replace nothing that other results need.
     """
     row, key, depth, column = (v.var for v in (attention.row, attention.key, attention.depth, attention.column))
     own = {row, key, depth, column}
@@ -441,6 +441,9 @@ def _is_regular(attention: Attention) -> bool:
             return False
         if any(own.intersection(free_vars(index)) for index in other_indices):
             return False
+    read = {access.buffer.data for access, _ in accesses[:3]} | {load.buffer.data for load in loads_in(attention.score)}
+    if attention.out.buffer.data in read:
+        return False
     wide = attention.product.dtype
     dtypes = (attention.query.dtype, attention.keys.dtype, attention.values.dtype)
     narrow = NARROW if wide == "float32" else ()

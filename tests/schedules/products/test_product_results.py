@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from applied import whole
 from tests.schedules.matrix_products import product
 
-from relax import te
+from relax import te, tir
 from relax.codegen import build_module, resolve
 from relax.schedules import schedule
-from relax.schedules.cpu import Product
+from relax.schedules.cpu import RULES, Product
+from relax.script import from_source
 
 
 def script(func, target):
@@ -75,3 +77,33 @@ def test_tiles_ask_for_lines_of_results_that_no_cache_holds(target):
     assert "T.prefetch(R_tile[" in residual
     assert "T.prefetch(D_tile[" not in script(product(54, 128, 70, residual=True), target)  # 27 KB
     assert "T.prefetch(D_tile[" in script(product(540, 128, 70, residual=True), target)  # 270 KB
+
+
+@pytest.mark.parametrize("replaced", ["A", "B"])
+@pytest.mark.parametrize("value", ["B[vk, vj]", "(B[vk, vj] * T.float32(2))"])
+def test_an_operand_that_results_replace_is_read_first(target, replaced, value):
+    """All sums are computed before the nest behind them writes into an operand."""
+    func = from_source(f"""
+from relax.script import tir as T
+@T.prim_func
+def main(A: T.Buffer((96, 96), "float32"), B: T.Buffer((96, 96), "float32")):
+    T.func_attr({{"tir.noalias": True}})
+    C = T.alloc_buffer((96, 96), "float32")
+    for i, j, k in T.grid(96, 96, 96):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * {value}
+    for i, j in T.grid(96, 96):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            {replaced}[vi, vj] = C[vi, vj] + T.float32(1)
+""")
+    arranged = schedule(func, target, RULES)
+    assert "acc" in arranged.script()
+    a, b = whole(96, 96), whole(96, 96, seed=1)
+    expected = a @ (b * (1 if value.startswith("B") else 2)) + 1
+    operands = {"A": a, "B": b}
+    tir.interpret(arranged, a, b)
+    np.testing.assert_array_equal(operands[replaced], expected)

@@ -39,7 +39,7 @@ class Results:
         """Store the element at `place` whose accumulator is `value`."""
         if self._epilogue is None:
             return BufferStore(self.store.buffer, value, tuple(place))
-        at = {index: p for index, p in zip(self.store.indices, place, strict=True) if isinstance(index, Var)}
+        at = _values(self.store.indices, place)
         changed = substitute(_Replaced(self._sum, value).visit(self.store.value), at)
         return BufferStore(self.store.buffer, changed, tuple(place))
 
@@ -53,7 +53,7 @@ class Results:
         if self._epilogue is None:
             return self, names
         variables = [index for index in self.store.indices if isinstance(index, Var)]
-        at = {index: p for index, p in zip(self.store.indices, place, strict=False) if isinstance(index, Var)}
+        at = _values(self.store.indices, place)
         common = CommonParts([var for var in variables if var not in at], self._sum)
         results = Results(self._kernel)
         results.store = self.store.replace(value=common.visit(self.store.value))
@@ -76,7 +76,7 @@ class Results:
             return body(self)
 
         def row(table: Buffer, p: Var) -> Stmt:
-            place = {index: minimum(channel + p, const(outputs - 1, "int64"))}
+            place = _values([index], [minimum(channel + p, const(outputs - 1, "int64"))])
             return seq_of([
                 BufferStore(table, substitute(part, place), (const(i, "int64"), p))
                 for i, (_, part) in enumerate(common.values)
@@ -154,6 +154,12 @@ def vectors_of_line(begin: Var, size: PrimExpr, lanes: int, count: int, body: Ca
     high = minimum(floordiv(maximum(size - begin, nothing) + (lanes - 1), lanes), const(count, "int64"))
     return let("low", low, lambda low: loop("v", high - low, lambda v: let(
         "c", minimum(low + v, const(count - 1, "int64")) * lanes, body)))  # fmt: skip
+
+
+def _values(indices: Sequence[PrimExpr], place: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
+    """Return the values of the first index variables at a place, in their dtypes."""
+    pairs = zip(indices, place, strict=False)
+    return {index: at.astype(str(index.dtype)) for index, at in pairs if isinstance(index, Var)}
 
 
 class _Replaced(StmtExprMutator):

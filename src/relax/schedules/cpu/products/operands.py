@@ -73,7 +73,15 @@ def _finished(product: MatrixProduct, behind: Sequence[Stmt]) -> MatrixProduct |
     finished = with_finish(product, nest)
     if finished is None or not finished.out.indices or finished.out.buffer.dtype.lanes != 1:
         return None
+    read = {load.buffer.data for part in _factors_of(product) for load in loads_in(part)}
+    if finished.out.buffer.data in read:  # other sums still need the elements that results would replace
+        return None
     return finished if finished.out.indices[-1] is product.out.indices[-1] else None
+
+
+def _factors_of(product: MatrixProduct) -> list[PrimExpr]:
+    """Operands of a product, as expressions of what memory holds."""
+    return [product.computed.get(load.buffer, load) for load in (product.lhs, product.rhs)]
 
 
 def _is_used(buffer: Buffer, stmts: Sequence[Stmt]) -> bool:

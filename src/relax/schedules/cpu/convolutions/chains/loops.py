@@ -487,7 +487,7 @@ class RowLoops(RowTiles):
 
         def element(co: Var, x: PrimExpr, total: PrimExpr) -> Stmt:
             place = (*image, co, y, x)
-            at = {v: p for v, p in zip(indices, place, strict=True) if isinstance(v, Var)}
+            at = {v: p.astype(str(v.dtype)) for v, p in zip(indices, place, strict=True) if isinstance(v, Var)}
             tables = {name: BufferLoad(table.buffer, (co,)) for name, table in self.tables[finish].items()}
             value = substitute(finish.store.value, {**at, **tables, finish.total: total})
             return BufferStore(finish.store.buffer, value, place)

@@ -122,7 +122,7 @@ class PixelRowLoops(RowLoops):
 
         def element(co: PrimExpr, p: Var, total: PrimExpr) -> Stmt:
             there = (*image, co, y, x + p)
-            at = {v: i for v, i in zip(indices, there, strict=True) if isinstance(v, Var)}
+            at = {v: i.astype(str(v.dtype)) for v, i in zip(indices, there, strict=True) if isinstance(v, Var)}
             tables = {name: BufferLoad(table.buffer, (co,)) for name, table in self.tables[finish].items()}
             value = substitute(finish.store.value, {**at, **tables, finish.total: total})
             return BufferStore(finish.store.buffer, value, there)
