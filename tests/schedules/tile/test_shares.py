@@ -53,8 +53,8 @@ def cuts(conv, form, target, ci, size):
     found = []
     monkeypatch = pytest.MonkeyPatch()
 
-    def chosen(*args):
-        writer = form(*args)
+    def chosen(pixels, target, *others):
+        writer = form(pixels, target)
         made = writer.cut
         writer.cut = lambda *sizes: found.append(made(*sizes)) or found[-1]
         return writer

@@ -12,8 +12,7 @@ from relax.codegen import resolve
 from relax.ir import DataType
 from relax.schedules import schedule
 from relax.schedules.cpu import WordPixels
-from relax.schedules.cpu.convolutions.pointwise.along_channels import AlongChannels
-from relax.schedules.cpu.convolutions.pointwise.along_pixels import AlongPixels
+from relax.schedules.cpu.convolutions.pointwise.pointwise import PointwiseParameters
 from relax.schedules.cpu.tile.words import words_for
 
 BFLOAT = ml_dtypes.bfloat16
@@ -30,13 +29,12 @@ CASES = {
 SIZES = [(1, (1, 1)), (2, (3, 5)), (0, (4, 4)), (1, (0, 3)), (2, (1, 31)), (1, (4, 8)), (1, (3, 11))]
 """Batches and images: of nothing, a pixel, a tile's number of pixels, one less and one more."""
 LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
-FORMS = {"pixels": AlongPixels, "channels": AlongChannels}
 
 
-@pytest.fixture(params=FORMS)
+@pytest.fixture(params=["pixels", "channels"])
 def form(request, monkeypatch):
     """Both forms of the loops."""
-    monkeypatch.setattr("relax.schedules.cpu.convolutions.pointwise.dot_pointwise.writer_for", FORMS[request.param])
+    monkeypatch.setattr(WordPixels, "parameters", PointwiseParameters(along=request.param))
 
 
 def convolution(ci, co, size, stride=1, n=1, dtype="bfloat16", behind=lambda y: y):

@@ -14,9 +14,9 @@ from relax.optimize import PACKED_CONSTANTS, PackConstants
 from relax.schedules import schedule
 from relax.schedules.cpu import RULES, Pointwise
 from relax.schedules.cpu.convolutions.pointwise.along_channels import AlongChannels
-from relax.schedules.cpu.convolutions.pointwise.along_pixels import AlongPixels
 from relax.schedules.cpu.convolutions.pointwise.loops import even_tiles
 from relax.schedules.cpu.convolutions.pointwise.operands import WeightBlocks
+from relax.schedules.cpu.convolutions.pointwise.pointwise import PointwiseParameters
 from relax.script import relax as R
 from support import nodes, numbers
 
@@ -66,8 +66,7 @@ def form(monkeypatch):
     """Sets the form of the loops: "pixels" or "channels"."""
 
     def choose(name):
-        form = {"pixels": AlongPixels, "channels": AlongChannels}[name]
-        monkeypatch.setattr("relax.schedules.cpu.convolutions.pointwise.pointwise.writer_for", form)
+        monkeypatch.setattr(Pointwise, "parameters", PointwiseParameters(along=name))
 
     return choose
 
@@ -132,8 +131,8 @@ def test_chunks_of_known_images_are_equal_and_fill_their_tiles(target, conv, mon
     """As far as half of the second-level cache allows: a chunk of a few pixels would take the time of a whole tile."""
     writers = []
 
-    def chosen(*args):
-        writers.append(AlongChannels(*args))
+    def chosen(pixels, target, *others):
+        writers.append(AlongChannels(pixels, target))
         return writers[-1]
 
     monkeypatch.setattr("relax.schedules.cpu.convolutions.pointwise.pointwise.writer_for", chosen)
