@@ -269,4 +269,7 @@ def test_kernels_and_their_rules(command, folder):
     assert header.split() == ["kernel", "calls", "schedule", "rule"]
     assert [line.split() for line in lines if "not " not in line] == [["fused_conv2d_add", "1", "Pointwise"]]
     assert "not Depthwise: a single group, or groups of several input channels" in said.out
+    assert command("show", "conv.py", "--kernels", "--function", "main").out == said.out
+    assert command("show", "conv.py", "--kernels", "--function", "fused_conv2d_add").out == said.out
+    assert "there is no function 'conv'" in command("show", "conv.py", "--kernels", "--function", "conv").err
     assert "give the model it was compiled from" in command("show", "m.relax", "--kernels").err

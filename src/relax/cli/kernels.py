@@ -14,13 +14,18 @@ from ..tir import PrimFunc
 from .tables import text_table
 
 
-def kernels_table(mod: IRModule) -> str:
-    """Return a table of the kernels that a lowered module calls: calls, schedule rule, and the rules that refuse it."""
+def kernels_table(mod: IRModule, only: str | None = None) -> str:
+    """Return a table of the kernels that a lowered module calls: calls, schedule rule, and the rules that refuse it.
+
+    `only` is the name of a kernel, or of a function whose calls are counted; None stands for all.
+    """
     target, calls = resolve(None), Counter[tuple[str, tuple[int, ...]]]()
-    for func in mod.functions.values():
+    for caller, func in mod.functions.items():
         for binding in bindings_in(func) if isinstance(func, Function) else ():
             value = getattr(binding, "value", None)
-            if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+            if not isinstance(value, Call) or not isinstance(value.op, GlobalVar):
+                continue
+            if only in (None, caller.name_hint, value.op.name_hint):
                 calls[value.op.name_hint, constant_positions(value)] += 1
     rows: list[tuple[str, str, str]] = []
     for (name, constants), count in calls.items():

@@ -54,10 +54,11 @@ def run(options: argparse.Namespace) -> int:
     mod = read_program(model, options)
     if options.pipeline is not None or options.machine is not None or options.kernels:
         mod = get_pipeline(options.pipeline or "default")(mod)
+    whole = mod
     if options.function is not None:
         mod = _only(mod, options.function)
     if options.kernels:
-        sys.stdout.write(kernels_table(mod) + "\n")
+        sys.stdout.write(kernels_table(whole, options.function) + "\n")
         return SUCCESS
     if options.machine is not None:
         return _show_machine_code(mod, options.machine)

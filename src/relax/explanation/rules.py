@@ -39,7 +39,7 @@ class RuleReport:
 
 
 def joined(reports: Sequence[RuleReport]) -> list[RuleReport]:
-    """Reports with a single one, the first, for all functions that are scheduled already."""
+    """Return the reports, with one in the place of those of functions that are scheduled already."""
     scheduled = [report for report in reports if report.is_scheduled]
     names = ", ".join(report.function for report in scheduled)
     return [*(replace(report, function=names) for report in scheduled[:1]), *(r for r in reports if not r.is_scheduled)]

@@ -85,7 +85,7 @@ class _Dequantised:
         return _Dequantised(*(np.reshape(part, (len(part), -1)) for part in parts))
 
     def differences(self) -> Array | None:
-        """Return the integers without their zero points as int8, or None if they do not fit."""
+        """Return `numbers - zeros` as int8, or None where int8 does not hold all of them."""
         wide = self.numbers.astype(np.int64) - self.zeros.astype(np.int64)
         return wide.astype(np.int8) if wide.min() >= -128 and wide.max() <= 127 else None
 

@@ -8,6 +8,7 @@ import pytest
 from applied import X86, Applied, whole
 
 from relax import te, tir
+from relax.codegen import resolve
 from relax.ir import DataType
 from relax.schedules import schedule
 from relax.schedules.cpu import ComputedProduct
@@ -197,6 +198,59 @@ def test_both_operands_computed_in_a_batch():
     for batch, rows in ((1, 12), (3, 5), (0, 4), (2, 0)):
         args = whole(batch, rows, 20, dtype="float64"), numbers[:batch], whole(batch, 40, dtype="float64")
         agrees(func, *args, np.empty((batch, rows, 40)))
+
+
+def test_machines_without_vectors_read_constants_as_they_are():
+    """The left operand is evaluated element by element; products by a right one are left to other rules."""
+    alone = resolve("llvm -vector-width=32")
+    q, x, axis = te.placeholder((40, 24), "int4", "Q"), te.placeholder((24, 64), name="X"), te.reduce_axis((0, 24), "k")
+    left = te.compute((40, 64), lambda i, j: te.sum(q[i, axis].astype("float32") * x[axis, j], axis=axis))
+    func = te.create_prim_func([q, x, left])
+    assert str(ComputedProduct().pack(func, alone, [0])) == "the operands that are computed read no constants"
+    arranged = schedule(func, alone, [ComputedProduct()])
+    numbers, result = np.random.default_rng(6).integers(-8, 8, (40, 24)).astype("int4"), np.empty((40, 64), "float32")
+    tir.interpret(arranged, numbers, whole(24, 64), result)
+    np.testing.assert_array_equal(result, numbers.astype("float32") @ whole(24, 64))
+    right = product(64, 64, 64, "int8", 64)
+    assert str(ComputedProduct().accepts(right, alone, [1])) == "the target has no vectors"
+
+
+def test_operands_that_may_fail_are_evaluated_only_for_results():
+    """Divisors of 0 raise where there are columns, and the left operand would be evaluated before them."""
+    n, axis = te.var("n", "int64"), te.reduce_axis((0, 64), "k")
+    q, z = te.placeholder((24, 64), "int32", "Q"), te.placeholder((64,), "int32", "Z")
+    x = te.placeholder((64, n), "float32", "X")
+    func = te.create_prim_func([q, z, x, te.compute((24, n), lambda i, j: te.sum(
+        tir.floordiv(q[i, axis], z[axis]).astype("float32") * x[axis, j], axis=axis))])  # fmt: skip
+    run = Applied(ComputedProduct(), func)
+    numbers, zeros = np.ones((24, 64), "int32"), np.zeros(64, "int32")
+    assert run(numbers, zeros, np.empty((64, 0), "float32"), np.empty((24, 0), "float32")).size == 0
+    with pytest.raises(ZeroDivisionError):
+        run(numbers, zeros, np.ones((64, 1), "float32"), np.empty((24, 1), "float32"))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 13])
+@pytest.mark.parametrize("depth", [0, 1, 7, 300])
+def test_a_depth_that_is_not_known(depth, rows):
+    m, k = te.var("m", "int64"), te.var("k", "int64")
+    q = te.placeholder((k, 48), "int8", "Q")
+    func = matmul(m, k, 48, lambda at, j: q[at, j].astype("float32") * 0.5, q)
+    numbers = np.random.default_rng(7).integers(-9, 9, (depth, 48)).astype("int8")
+    agrees(func, whole(rows, depth), numbers, np.empty((rows, 48), "float32"))
+
+
+def test_conditions_keep_reads_inside():
+    """Elements of the row and the column before, which the first ones do not have."""
+    b = te.placeholder((64, 48), "float32", "B")
+
+    def before(k, j):
+        return tir.if_then_else(tir.all(k > 0, j > 0), b[k - 1, j - 1], tir.const(0, "float32"))
+
+    func = matmul(te.var("m", "int64"), 64, 48, before, b)
+    for rows in (1, 7):
+        data = whole(64, 48)
+        data[3, 5], data[9, 9] = np.nan, np.inf
+        agrees(func, whole(rows, 64), data, np.empty((rows, 48), "float32"))
 
 
 def test_an_operand_of_rows_and_columns():

@@ -9,11 +9,13 @@ import pytest
 from applied import Applied
 from convolution_chains import CASES, FIRST_LAYERS, Chain, packed, same_by_rows, same_results
 
+from relax import tir
 from relax.codegen import resolve
 from relax.schedules import schedule
-from relax.schedules.cpu import ByRows
+from relax.schedules.cpu import RULES, ByRows
 from relax.schedules.cpu.convolutions.chains.chain import chain_of
 from relax.schedules.cpu.convolutions.pointwise.operands import TapVectors, WeightBlocks
+from relax.script import from_source
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -169,3 +171,17 @@ def test_other_functions_are_no_chains(target, case):
     assert str(chain_of(func)) == reason
     assert schedule(func, target, [ByRows()]) is func
     assert not ByRows().pack(func, target, [1, 2, 3])
+
+
+def test_results_that_replace_the_data_are_computed_from_all_of_it(target):
+    """Lines of the result would replace those that other lines need: the convolutions have loops of their own."""
+    chain = Chain(8, 24, 8)
+    text = re.sub(r', result: T\.Buffer\(.*"\)\)', ")", chain.func((1, 40, 24)).script()).replace("result[", "X[")
+    func = from_source(text)
+    known = [1, 2, 3, 4, 5, 6]
+    assert str(ByRows().accepts(func, target, known)) == "results replace data or weights that other results need"
+    *expected, _ = chain.arrays(1, 40, 24)
+    found = [array.copy() for array in expected]
+    tir.interpret(func, *expected)
+    tir.interpret(schedule(func, target, RULES), *found, reverse_parallel=True)
+    np.testing.assert_array_equal(found[0], expected[0])

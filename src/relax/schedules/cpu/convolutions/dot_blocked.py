@@ -64,7 +64,7 @@ class WordBlocked(ScheduleRule):
 
 
 def _words_of(windows: Windows, target: Target) -> Words | Refusal:
-    """Return the packed groups of a convolution that the rule supports."""
+    """Return the packed groups of narrow numbers that the dot products of a convolution multiply, or a refusal."""
     channels, words = windows.channels_of_group(2), words_of(windows, target)
     if not channels:
         return channels

@@ -125,7 +125,7 @@ class Computed(RightOperand):
         return held.packing.storage.vectors(held.load.dtype, vectors) * self.tile.lanes
 
     def _row(self, held: HeldPart, k: PrimExpr, at: Mapping[Var, PrimExpr]) -> PrimExpr:
-        """Index of a row in the view of a panel."""
+        """Return the row of a constant's panel that step `k` of a block reads."""
         if held.row is self.operands.k:
             return k
         return simplify(int64(substitute(held.row, {var: place.astype(str(var.dtype)) for var, place in at.items()})))

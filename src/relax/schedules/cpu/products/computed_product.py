@@ -25,6 +25,7 @@ from typing import Final
 
 from ....prim import Call, IntImm, PrimExpr, Var, simplify, substitute
 from ....prim.intrin import is_pure
+from ....prim.traits import fails_itself
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, PrimFunc, Stmt
 from ....tir.functor import post_order_visit
@@ -183,12 +184,24 @@ def _written(
 
 
 def _if_any(operands: Operands, body: Stmt) -> Stmt:
-    """Run the loops only if there are results, where an operand's elements are chosen by numbers that may be wrong."""
-    gathers = any(
-        loads_in(index) for value in operands.computed.values() for load in loads_in(value) for index in load.indices
-    )
+    """Run the loops only if there are results, where evaluating an operand may fail."""
     count = product_of([*(size_of(v) for v in operands.batch), operands.rows, operands.columns])
-    return IfThenElse(count > 0, body) if gathers and not isinstance(count, IntImm) else body
+    may_fail = any(map(_may_fail, operands.computed.values()))
+    return IfThenElse(count > 0, body) if may_fail and not isinstance(count, IntImm) else body
+
+
+def _may_fail(value: PrimExpr) -> bool:
+    """True if an expression divides by numbers, or reads elements chosen by numbers, that only a run knows."""
+    parts: list[bool] = []
+
+    def visit(node: object) -> None:
+        if isinstance(node, BufferLoad):
+            parts.append(any(map(loads_in, node.indices)))
+        elif isinstance(node, PrimExpr):
+            parts.append(fails_itself(node))
+
+    post_order_visit(value, visit)
+    return any(parts)
 
 
 def _by_rows(operands: Operands, value: PrimExpr, product: Callable[[BufferLoad], Stmt]) -> Stmt:

@@ -60,7 +60,7 @@ class StreamedProduct(ScheduleRule):
     parameters = StreamParameters()
 
     def space(self, target: Target) -> Space[StreamParameters]:
-        """Return the rows that are read together, and the columns of a task."""
+        """Return the parameters: rows of the right operand that are read together, and columns of a task."""
         del target
         return Space(StreamParameters, {"streams": (STREAMS, 1, 2, 4, 16), "strip": (None, 128, 256, 512, 1024, 2048)})
 

@@ -24,6 +24,7 @@ from ....tir.buffer import decl_buffer
 from ....tir.functor import StmtExprVisitor
 from ....tir.nests import is_compact, loads_in
 from ...build import int64
+from ..tile import has_vectors
 from ..tile.division import Tile, panels
 from ..tile.storage import PanelStorage
 from .operands import Operands
@@ -91,9 +92,11 @@ def held_parts(
         is_left = operand is operands.left.buffer
         along = (operands.row, operands.rows) if is_left else (operands.column, operands.columns)
         batch = () if is_left else tuple(v.var for v in operands.batch)
-        if isinstance(along[1], IntImm) and along[1].value and set(free_vars(value)) <= {along[0], operands.k, *batch}:
-            packer = _Packer(storages, tile, along[0], along[1].value, constants - read - others)
-            result[operand] = packer.parts(value)
+        var, size = along
+        if not isinstance(size, IntImm) or not size.value or tile.lanes == 1 or not has_vectors(value, var):
+            continue
+        if set(free_vars(value)) <= {var, operands.k, *batch}:
+            result[operand] = _Packer(storages, tile, var, size.value, constants - read - others).parts(value)
     return result
 
 
@@ -121,13 +124,10 @@ class _Packer(StmtExprVisitor):
             axis = next(d for d, index in enumerate(load.indices) if index is self.column)
             shape = tuple(size.value for size in load.buffer.shape if isinstance(size, IntImm))
             packing = HeldPacking(storage, str(load.dtype), shape, axis, widths, self.tile.lanes)
-            if (
-                load.buffer in self.loose
-                or memory.setdefault(load.buffer, (packing, _memory(load, packing)))[0] != packing
-            ):
+            first, buffer = memory.setdefault(load.buffer, (packing, _memory(load, packing)))
+            if packing != first:  # another part holds it in another form
                 self.loose.add(load.buffer)
-                continue
-            result.append(HeldPart(part, load, _row(load, axis, shape), packing, memory[load.buffer][1]))
+            result.append(HeldPart(part, load, _row(load, axis, shape), packing, buffer))
         return [held for held in result if held.load.buffer not in self.loose]
 
     def visit(self, node: Any) -> Any:

@@ -22,13 +22,17 @@ class ProductParameters:
     """Row blocks whose sums are in memory at a time."""
     group: int | None = None
     """Fewest rows of a task."""
-    sevens: bool = True
+    strassen: bool = True
     """True if Strassen's algorithm is used where it pays; it needs the default tile."""
 
 
-def space_of_products(target: Target, has_sevens: bool = False) -> Space[ProductParameters]:
-    """Return the parameters of products for a target; `has_sevens` says that the rule knows Strassen's algorithm."""
+def space_of_products(target: Target, has_strassen: bool = False) -> Space[ProductParameters]:
+    """Return the parameters of products for a target; `has_strassen` says that the rule knows Strassen's algorithm."""
     tiles = shapes_of_tiles(target, TALLEST)
+
+    def is_valid(point: ProductParameters) -> bool:
+        return point.tile is None or not (has_strassen and point.strassen)
+
     return Space(
         ProductParameters,
         {
@@ -36,7 +40,7 @@ def space_of_products(target: Target, has_sevens: bool = False) -> Space[Product
             "depth": (None, 32, 64, 128, 256, 512, 1024),
             "chunk": (None, 10, 40, 160),
             "group": (None, 12, 24, 48, 96, 192),
-            "sevens": (True, False) if has_sevens else (True,),
+            "strassen": (True, False) if has_strassen else (True,),
         },
-        lambda point: point.tile is None or point.sevens is not has_sevens,
+        is_valid,
     )

@@ -63,7 +63,7 @@ class Product(ScheduleRule):
 
     def space(self, target: Target) -> Space[ProductParameters]:
         """Return the parameters of the loops, with Strassen's algorithm or without."""
-        return space_of_products(target, has_sevens=True)
+        return space_of_products(target, has_strassen=True)
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
@@ -78,7 +78,7 @@ class Product(ScheduleRule):
 
 def packed_tiled(operands: Matrices, target: Target, parameters: ProductParameters = DEFAULT) -> Stmt:
     """Return the loops of a product of packed panels, by `strassen` if it has many rows."""
-    count = panels_by_sevens(operands, target) if parameters.sevens else 0
+    count = panels_by_sevens(operands, target) if parameters.strassen else 0
     if not count:
         return ProductWriter(operands, target, parameters).tasks()
     worth = simplify(is_worth_it(operands.rows, count, target))
@@ -87,7 +87,7 @@ def packed_tiled(operands: Matrices, target: Target, parameters: ProductParamete
 
 def tiled(operands: Matrices, target: Target, parameters: ProductParameters = DEFAULT) -> Stmt:
     """Return the loops of a product of arbitrary operands."""
-    count = panels_by_sevens(operands, target) if parameters.sevens else 0
+    count = panels_by_sevens(operands, target) if parameters.strassen else 0
     if not count or not _has_rows_for_copies(operands, target):
         return _plain(operands, target, parameters)
     return operands.declared(_CopiedFirst(operands, target, count).loops())

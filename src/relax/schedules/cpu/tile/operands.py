@@ -38,10 +38,12 @@ def vector_of(
 ) -> PrimExpr:
     """Return the vector of a value, which `has_vectors`, for consecutive columns; `at` has its variables' first values.
 
-    `known` has vectors that stand for parts of the value. Other loads read only the lanes of `mask`, if there is one.
+    `known` has vectors that stand for parts of the value, for more than one lane. Other loads read only the lanes of
+    `mask`, if there is one.
     """
     typed = {var: place.astype(str(var.dtype)) for var, place in at.items()}
     if lanes == 1:
+        assert not known
         return substitute(value, typed)
     vector = in_lanes(value, column, typed[column], lanes, known or {}, mask)
     assert vector is not None

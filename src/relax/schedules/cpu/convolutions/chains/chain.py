@@ -166,6 +166,9 @@ def _refusal(chain: Chain) -> Refusal | None:
         return Refusal("the convolutions differ in dtype")
     if not all(_is_dense(axis) for axis in chain.axes):
         return Refusal("the windows of the depthwise convolution are dilated, have gaps, or padding of dynamic size")
+    read = {expand.windows.data.data, *(link.windows.weight.buffer.data for link in (expand, depthwise, project))}
+    if project.finish.store.buffer.data in read:
+        return Refusal("results replace data or weights that other results need")
     if not (expand.finish.is_of_channel and depthwise.finish.is_of_channel):
         return Refusal("an epilogue in the middle depends on more than its sum and its channel")
     return None
