@@ -310,6 +310,13 @@ def test_both_products_load_vectors_of_bytes(dtype, zero):
     assert not [buffer for block in nodes(func.body, Block) for buffer in block.alloc_buffers if buffer.dtype == dtype]
 
 
+def test_the_product_of_the_inputs_has_parameters_for_each_column():
+    """One for all columns would be gathered, by a quotient of the column."""
+    mod = layer("gru", "uint8", 120, None, ", direction='bidirectional'", inputs=64, hidden=64)
+    parameters = [shape for dtype, shape in constants(DequantizeInProducts()(mod)) if dtype == "int32"]
+    assert sorted(parameters) == [(1, 2), (1, 2 * 3 * 64)]
+
+
 def test_few_weights_become_floats(monkeypatch):
     """Those of 256 KiB as floats: 64 units by 256 rows have a quarter."""
     monkeypatch.undo()

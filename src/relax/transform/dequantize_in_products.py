@@ -219,19 +219,18 @@ def _parts_for_product(weights: _Dequantised) -> list[Array] | None:
     """
     differences, scales = weights.differences(), _by_group(weights.scales)
     if differences is not None:
-        return [_narrowest(differences), scales]
+        return [_narrowest(np.ascontiguousarray(differences)), scales]
     if weights.numbers.dtype.itemsize > 2:
         return None
-    return [weights.numbers, scales, _by_group(weights.zeros.astype(np.int32))]
+    return [np.ascontiguousarray(weights.numbers), scales, _by_group(weights.zeros.astype(np.int32))]
 
 
 def _parts_for_inputs(weights: _Dequantised) -> list[Array] | None:
-    """Return the parts of `NarrowWeights` for the product of a layer's inputs, which takes int4 without zero points."""
-    matrix = weights.as_matrix()
-    differences = matrix.differences()
-    if differences is None:
-        return _parts_for_steps(weights)
-    return [_narrowest(np.ascontiguousarray(differences)), _by_group(matrix.scales)]
+    """Return the parts of `NarrowWeights` for the product of a layer's inputs, with parameters for each column.
+
+    One for each direction would be read by a quotient of the column, element by element.
+    """
+    return _parts_for_product(weights.as_matrix())
 
 
 def _parts_for_steps(weights: _Dequantised) -> list[Array] | None:
