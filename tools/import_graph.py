@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,70 @@ def circles(imports: Iterable[Import], *, for_types: bool) -> list[list[str]]:
     return [sorted(group) for group in _connected(arrows) if len(group) > 1]
 
 
+def needed(root: Path, roots: Iterable[str], homes: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """The modules of the package in the folder `root` that `roots` import, directly or not, and `roots` themselves.
+
+    `homes` has, for each package that loads its names when they are used, the module of each name, as a relative
+    import: ``from ..tir import For`` needs the module that defines For. A package itself is needed where a name of its
+    own is imported. An import of a whole package such as ``from .. import tir`` needs all its names.
+    """
+    modules = {_name(root, path): path for path in sorted(root.rglob("*.py"))}
+    found: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _needed_by(name, modules[name], modules.keys(), homes)
+    return found
+
+
+def _needed_by(
+    name: str, path: Path, modules: Collection[str], homes: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    """The modules that one module needs to be loaded."""
+    for node, for_types in _import_statements(ast.parse(path.read_text(encoding="utf-8")), False):
+        if for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+            continue
+        source = _source(node, _package(name, path))
+        for alias in node.names if source in modules else ():
+            inner = f"{source}.{alias.name}"
+            if inner in homes:
+                yield from (_module_of(inner, one, homes) for one in homes[inner])
+            else:
+                yield inner if inner in modules else _module_of(source, alias.name, homes)
+
+
+def _module_of(package: str, name: str, homes: Mapping[str, Mapping[str, str]]) -> str:
+    """The module that defines a name of a package: where its home leads to, from package to package.
+
+    A home is a relative import: ``..prim.expr``, ``.expr:Var`` for a name of another spelling, ``.expr:`` for a module.
+    """
+    while name in homes.get(package, {}):
+        home, renamed, original = homes[package][name].partition(":")
+        inner = home.lstrip(".")
+        parts = package.split(".")
+        package = ".".join([*parts[: len(parts) + 1 - (len(home) - len(inner))], *filter(None, [inner])])
+        if renamed and not original:
+            break
+        name = original or name
+    return package
+
+
+def _package(name: str, path: Path) -> list[str]:
+    """The package from which a module's relative imports start."""
+    return name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+
+
+def _source(node: ast.ImportFrom, package: list[str]) -> str:
+    """The module that an import takes names from."""
+    base = [*package[: len(package) + 1 - node.level], *filter(None, [node.module])]
+    return ".".join(base) if node.level else node.module or ""
+
+
 def _name(root: Path, path: Path) -> str:
     parts = path.relative_to(root.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -52,14 +116,12 @@ def _name(root: Path, path: Path) -> str:
 
 def _imports(name: str, path: Path, modules: Iterable[str]) -> Iterator[Import]:
     known = set(modules)
-    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node, for_types in _import_statements(tree, False):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         else:
-            base = [*package[: len(package) + 1 - node.level], *filter(None, [node.module])]
-            source = ".".join(base) if node.level else node.module or ""
+            source = _source(node, _package(name, path))
             inner = [f"{source}.{alias.name}" for alias in node.names]
             targets = [module if module in known else source for module in inner]
         for target in dict.fromkeys(targets):

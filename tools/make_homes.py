@@ -5,7 +5,8 @@
 
 A package (or module) that calls `load_when_used` has its table in ``_homes.py`` beside it, made of the imports under its
 ``if TYPE_CHECKING``. The table of the operators, src/relax/op/_operators.py, comes from the declarations of all
-families: Python is run for it.
+families: Python is run for it. The list of the files that generate kernels, src/relax/farm/_generator.py, has the modules
+that `GENERATORS` import, directly or not: the cache keeps kernels as long as none of these files changes.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import import_graph
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "relax"
 OPERATORS = PACKAGE / "op" / "_operators.py"
+GENERATOR = PACKAGE / "farm" / "_generator.py"
+GENERATORS = ("relax.tir.transform.lower", "relax.codegen.module", "relax.farm.worker")
+"""The modules that make a scheduled PrimFunc into LLVM IR, and that into an object."""
 
 
 def owners() -> Iterator[tuple[Path, ast.Module]]:
@@ -73,6 +79,26 @@ def package_tables() -> dict[Path, str]:
     return {path.parent / "_homes.py": table(title, "HOMES", homes(tree)) for path, tree in owners()}
 
 
+def generator_files() -> set[str]:
+    """The files that generate kernels, as paths in the package."""
+    tables = {_module_name(path): homes(tree) for path, tree in owners()}
+    names = import_graph.needed(PACKAGE, GENERATORS, tables)
+    return {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if _module_name(path) in names}
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def generator_table() -> dict[Path, str]:
+    """The text of the list of files that generate kernels, by its file."""
+    lines = "".join(f'    "{name}",\n' for name in sorted(generator_files()))
+    title = "The files that generate kernels: modules that lower, write and compile them, and what these import."
+    text = f'"""{title}\n\nWritten by tools/make_homes.py.\n"""\n\nfrom __future__ import annotations\n\n'
+    return {GENERATOR: f"{text}FILES = (\n{lines})\n"}
+
+
 def operator_table() -> dict[Path, str]:
     """The text of the table of operators, by its file. The tables of names must be there."""
     from relax.op.operator import declared
@@ -93,9 +119,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="fail if a table is stale")
     check = parser.parse_args().check
-    if not OPERATORS.exists() and not check:
-        OPERATORS.write_text(table("", "OPERATORS", {}))
-    for make in (package_tables, operator_table):
+    if not check:
+        for path, text in ((OPERATORS, table("", "OPERATORS", {})), (GENERATOR, "FILES = ()\n")):
+            if not path.exists():
+                path.write_text(text)
+    for make in (package_tables, generator_table, operator_table):
         texts = make()
         for path in stale(texts):
             if check:

@@ -6,12 +6,16 @@ import importlib
 
 import numpy as np
 import pytest
+import tvm_ffi
 
 import relax
 from relax import codegen, tir
 from relax.farm import cache
+from relax.farm.kernel_text import MARK, symbol_name
 from relax.ir import GlobalVar, IRModule
 from relax.ir.transform import PassContext, TimingInstrument
+from relax.runtime.archive import read_archive
+from relax.runtime.native import load_object
 from relax.script import ir as I
 from relax.script import relax as R
 
@@ -100,9 +104,44 @@ def test_what_else_decides_the_code_is_part_of_the_key(written):
     assert all(written)
 
 
-def scaled(name="A"):
+@I.ir_module
+class SameKernels:
+    """The kernels of `Model`, called otherwise and with other names, and one more."""
+
+    @R.function
+    def main(inputs: R.Tensor(("batch", 6), "float32"), weights: R.Tensor((6, 4), "float32")):
+        with R.dataflow():
+            t = R.tanh(inputs)
+            scores = R.matmul(t, weights)
+            result = R.nn.softmax(scores)
+            R.output(result)
+        return result
+
+
+def test_models_share_kernels(written):
+    built()
+    built(SameKernels)
+    assert written[1] == ["tanh", "shape_func"]
+    assert codegen.statistics.llvm_runs == 4
+
+
+def test_a_shared_kernel_speaks_of_the_program_at_hand():
+    """A program gets the same archive, messages included, whether its kernels come from another's, its own, or none."""
+    built()
+    shared = built(SameKernels)
+    cache.clear()
+    first, second = built(SameKernels), built(SameKernels)
+    with cache.disabled():
+        compiled = built(SameKernels)
+    assert shared.native == first.native == second.native == compiled.native
+    texts = " ".join(text for unit in read_archive(shared.native).units for text in unit.messages)
+    assert "expected batch = %lld (batch was bound by" in texts
+    assert MARK not in texts
+
+
+def scaled(name="A", size="m"):
     """Doubles a buffer of m elements."""
-    m, i = tir.Var("m", "int64"), tir.Var("i", "int64")
+    m, i = tir.Var(size, "int64"), tir.Var("i", "int64")
     a = tir.decl_buffer((m,), "float32", name)
     handle = tir.Var("p", "handle")
     loop = tir.For(i, 0, m, "serial", tir.BufferStore(a, a[i] * 2.0, [i]))
@@ -117,14 +156,56 @@ def compiled(funcs):
     def lowering(group):
         return {g.name_hint: f for g, f in tir.lower(IRModule(group), target).functions.items()}
 
-    codegen.compile_module(funcs, target, remembered=memory, lowering=lowering)
+    archive = codegen.compile_module(funcs, target, remembered=memory, lowering=lowering)
+    for unit in read_archive(archive).units:
+        assert all(f"{name}: expected" in " ".join(unit.messages) for name in unit.names)
     return sorted(memory.recalled)
 
 
-def test_names_count_since_messages_have_them():
+def test_names_do_not_count():
     assert compiled({"f": scaled()}) == []
-    assert compiled({"f": scaled(), "g": scaled()}) == ["f"]
-    assert compiled({"f": scaled("B"), "g": scaled()}) == ["g"]
+    assert compiled({"f": scaled(), "g": scaled()}) == ["f", "g"]
+    assert compiled({"f": scaled("B"), "%d": scaled("100%", "size of it")}) == ["%d", "f"]
+
+
+def test_equal_names_count_since_equal_messages_are_one():
+    assert compiled({"f": scaled("m")}) == []
+    assert compiled({"f": scaled("A")}) == []
+    assert compiled({"f": scaled("n", "n")}) == ["f"]
+
+
+def test_errors_of_a_shared_kernel_have_the_names_of_its_caller():
+    compiled({"f": scaled()})
+    funcs = {"h%s": scaled("X%d", "rows\0")}
+    memory = codegen.KernelMemory(codegen.resolve()).recall(IRModule(funcs))
+    assert list(memory.recalled) == ["h%s"]
+    archive = codegen.compile_module(funcs, codegen.resolve(), remembered=memory)
+    function = load_object(archive, "test").get_function(symbol_name("h%s"))
+    with pytest.raises(TypeError, match="^h%s: expected 1 argument, found 2$"):
+        function(1, 2)
+    with pytest.raises(ValueError, match=r"^h%s: argument X%d: has 2 dimensions, expected 1$"):
+        function(tvm_ffi.from_dlpack(np.zeros((2, 2), "float32")))
+
+
+def test_a_kernel_that_uses_the_mark_has_no_note():
+    assert compiled({"f": scaled(MARK)}) == []
+    assert compiled({"f": scaled(MARK)}) == []
+    asserting = scaled()
+    text = tir.StringImm(f"{MARK}0{MARK} is not right")
+    asserting = asserting.replace(body=tir.AssertStmt(tir.const(True, "bool"), text, asserting.body))
+    assert compiled({"f": asserting}) == []
+    assert compiled({"f": asserting}) == []
+
+
+def test_what_cannot_be_compiled_is_told_with_its_names():
+    wrong, a, n = scaled("values", "rows"), tir.decl_buffer((4,), "float32", "unbound"), tir.Var("k", "int64")
+    wrong = wrong.replace(body=tir.SeqStmt((wrong.body, tir.BufferStore(a, tir.const(1.0, "float32"), [n]))))
+    with pytest.raises(relax.DiagnosticError) as raised:
+        compiled({"wrong": wrong})
+    text = str(raised.value)
+    assert "wrong" in text
+    assert "unbound" in text
+    assert MARK not in text
 
 
 def test_functions_that_call_each_other_are_lowered_each_time(kernels):

@@ -20,6 +20,7 @@ from relax.ir import (
     child,
     exact_digest,
     first_difference,
+    nameless_digest,
     node,
     program_digest,
     structural_equal,
@@ -141,6 +142,16 @@ def test_a_program_digest_counts_spans_and_refuses_what_it_does_not_know():
     assert digest({"w": np.zeros(3)}) != digest({"w": np.zeros((3, 1))}) != digest({"w": np.ones((3, 1))})
     with pytest.raises(TypeError, match="a slice has no digest"):
         digest({"of": slice(1)})
+
+
+def test_a_nameless_digest_counts_names_by_their_order():
+    a, b, n, size = Var("a"), Var("b"), Var("n"), SizeVar("n")
+    (first, names), (second, others) = nameless_digest(Add(a, b)), nameless_digest(Add(n, Var("m")))
+    assert first == second
+    assert (names, others) == (("a", "b"), ("n", "m"))
+    assert nameless_digest(Add(a, Var("a")))[0] != first  # two variables of one name
+    assert nameless_digest(Add(a, a))[0] != first
+    assert nameless_digest(n)[0] != nameless_digest(size)[0]
 
 
 def test_an_exact_digest_counts_all_but_spans():

@@ -78,12 +78,19 @@ def compile_module(
     """
     chosen = resolve(target)
     new = {name: func for name, func in funcs.items() if name not in remembered.recalled}
-    texts = written_kernels(new, chosen, later=later, lowering=lowering, elsewhere=elsewhere)
+    nameless = {name: remembered.func(name, func) for name, func in new.items()}
+    texts = written_kernels(nameless, chosen, later=later, lowering=lowering, elsewhere=elsewhere)
     order = [*funcs, *later.names]
-    if compilers is not None:
-        return _compile(texts, chosen, compilers, order, remembered)
-    with Compilers(machine_of(chosen), jobs) as own:
-        return _compile(texts, chosen, own, order, remembered)
+    try:
+        if compilers is not None:
+            return _compile(texts, chosen, compilers, order, remembered)
+        with Compilers(machine_of(chosen), jobs) as own:
+            return _compile(texts, chosen, own, order, remembered)
+    except DiagnosticError:
+        if any(nameless[name] is not func for name, func in new.items()):
+            for _ in written_kernels(new, chosen, lowering=lowering):  # raises the errors again, with names
+                pass
+        raise
 
 
 def _compile(
@@ -97,22 +104,24 @@ def _compile(
     made, compiled = compiled_objects(texts, target, compilers)
     keep_shared(compilers, target)
     remembered.remember(made)
-    pairs = [*((unit.kernel, unit.data) for unit in made), *remembered.recalled.values()]
+    units = [(unit.data, unit.kernel.names, remembered.messages(unit.kernel)) for unit in made]
+    units += [(data, kernel.names, kernel.messages) for kernel, data in remembered.recalled.values()]
     if order:  # texts come in the order in which they were written
         places = {name: place for place, name in enumerate(order)}
-        pairs.sort(key=lambda pair: places[pair[0].names[0]])
-    kernels = [kernel for kernel, _ in pairs]
+        units.sort(key=lambda unit: places[unit[1][0]])
+    functions = sum(len(names) for _, names, _ in units)
+    symbols = {symbol for unit in made for symbol in unit.kernel.support}
+    symbols.update(symbol for kernel, _ in remembered.recalled.values() for symbol in kernel.support)
     support = kernel_support(machine_of(target)).data
-    units = [(data, kernel.names, kernel.messages) for kernel, data in pairs]
-    if any(LAUNCH in kernel.support for kernel in kernels):
+    if LAUNCH in symbols:
         units.append((thread_pool(machine_of(target)).data, (), ()))
-    if any(CELLS in kernel.support for kernel in kernels):
+    if CELLS in symbols:
         units.append((cell_support(any_processor(target)).data, (), ()))
         units.append((library_support(any_processor(target)).data, (), ()))
     data = write_archive([(support, (), ()), *units])
     with _lock:
         statistics.modules += 1
-        statistics.functions += sum(len(kernel.names) for kernel in kernels)
+        statistics.functions += functions
         statistics.llvm_runs += compiled
         statistics.seconds += time.perf_counter() - start
     return data

@@ -109,7 +109,7 @@ def _require_aligned(cx: Context, callee: str, wanted: Buffer, storage: Storage)
     if storage.align >= needed:
         return
     address = Val(cx.b, "i64", 1, cx.b.op(f"ptrtoint ptr {storage.pointer} to i64"))
-    who = f"call of {callee}: argument {wanted.name}"
+    who = f"call of {cx.unit.title(callee)}: argument {wanted.name}"
     cx.require((address & (needed - 1)).eq(0), NOT_ALIGNED, context=who, expected=str(needed))
 
 
@@ -144,7 +144,7 @@ class _Matching(WrittenMatching):
     """Matching of buffer sizes at a call between functions of the module."""
 
     def __init__(self, cx: Context, callee: str, known: Signature, places: dict[int, Storage]) -> None:
-        super().__init__(cx, known, f"call of {callee}: ")
+        super().__init__(cx, known, f"call of {cx.unit.title(callee)}: ")
         self.places = places
 
     def number(self, place: ArgumentField) -> Val:

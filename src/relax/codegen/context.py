@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from ..farm.kernel_text import MarkedLoop
+from ..farm.kernel_text import MarkedLoop, function_mark
 from ..ir import DataType, Diagnostic, DiagnosticError, Span
 from ..native.builder import FunctionBuilder, ModuleBuilder, Operand
 from ..native.formula import Val, constant
@@ -24,6 +24,7 @@ from ..runtime.messages import Message
 from ..target import Target
 from ..tir import Buffer, For, PrimFunc, While
 from ..tir.signature import Text
+from ..tir.transform import PARALLEL_BODY
 from .facts import Knowledge
 
 Rule: TypeAlias = "Callable[[Context, PrimExpr], Val]"
@@ -86,6 +87,11 @@ class Unit:
         """Numbers of the functions, used in their symbols so that names do not affect the code."""
         return {name: i for i, name in enumerate(self.functions)}
 
+    def title(self, name: str) -> str:
+        """Mark of a function's name for messages at run time: of its caller's, for the body of a parallel loop."""
+        owner = str(self.functions[name].attrs.get(PARALLEL_BODY, name))
+        return function_mark(self.numbers[owner]) if owner in self.numbers else owner
+
     def report(self, function: str, diagnostic: Diagnostic) -> None:
         """Add an error, unless it was already added for the function."""
         diagnostic = located(function, self.functions[function], diagnostic)
@@ -108,7 +114,7 @@ class Context:
         self.b = b
         self.name = name
         self.title = name
-        """The name of the function in messages at run time."""
+        """The name of the function in messages at run time, or a mark of it."""
         self.facts = Knowledge()
         self.vars: dict[Var, Val] = {}
         self.masks: dict[Var, PrimExpr] = {}

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from ..farm.kernel_contents import contents_of
 from ..farm.kernel_text import KernelText, symbol_name
-from ..farm.recall import contents_of
 from ..farm.worker import AS_WRITTEN, IN_ORDER, IN_VECTORS
 from ..ir import Diagnostic, DiagnosticError
 from ..native.builder import FunctionBuilder, ModuleBuilder
@@ -350,7 +350,7 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     b.share()
     cx = Context(unit, b, name, _RULES)
     cx.attributes = group
-    cx.title = str(func.attrs.get(PARALLEL_BODY, name))
+    cx.title = unit.title(name)
     cx.checked = cx.exact = bool(func.attrs.get("tir.is_host_func"))
     for i, var in enumerate(known.bound):
         cx.wide[var] = Val(b, "i64", 1, f"%s{i}")

@@ -18,8 +18,8 @@ import zlib
 from collections.abc import Callable, Set
 from typing import Any, Final
 
+from ..farm.kernel_contents import contents_of
 from ..farm.kernel_text import KernelText
-from ..farm.recall import contents_of
 from ..farm.worker import Errands
 from ..farm.worker_processes import Compilers, Errand
 from ..ir import DiagnosticError, IRModule

@@ -37,7 +37,8 @@ class Wrapper(WrittenMatching):
             f"#{unit.module.attribute_group('nounwind noinline optnone')}"
         )
         super().__init__(Context(unit, FunctionBuilder(unit.module, head), name, rules), known)
-        names = (f"{name}: {self.who(param if buffer is None else buffer)}" for param, buffer in known.params)
+        self.cx.title = unit.title(name)
+        names = (f"{self.cx.title}: {self.who(param if buffer is None else buffer)}" for param, buffer in known.params)
         numbers = [unit.module.message(text, "") for text in names]
         self.rows, self.places, count = argument_table(known.params, numbers)
         self.words = self.b.alloca(f"[{count} x i64]", 16)

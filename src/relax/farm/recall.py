@@ -3,8 +3,12 @@
 The cache of objects (`cache`) finds an object by its LLVM IR. Lowering a kernel and writing its IR takes longer than
 the rest of a build that finds all objects. Therefore the cache has a note for each kernel as well:
 
-    key     digest of the scheduled PrimFunc, names included, of the target, and of the compiler's own files
-    note    the object's key, the names of bodies of parallel loops, the messages
+    key     digest of the scheduled PrimFunc without names, of the target, and of the files that generate kernels
+    note    the object's key, the messages with marks in place of names
+
+Names of functions, variables and buffers do not count, so kernels of several models share a note and an object. To have
+messages without names, a kernel is lowered with marks in place of its names (`NamelessKernel`); the names are put in
+when the object is used, for the kernel at hand.
 
 Only independent kernels have notes: a kernel that calls another kernel or a C function, or is called by a kernel, is
 lowered each time. Nothing is recalled if the context's passes are not the default ones, or if it has instruments that
@@ -16,46 +20,72 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import Final, NamedTuple
 
-from ..ir import GlobalVar, IRModule, Node, exact_digest, walk
-from ..prim import Call
+from ..ir import IRModule, nameless_digest
 from ..target import Target
 from ..tir import PrimFunc
+from ..tir.renew import with_names
 from . import cache
-from .kernel_text import KernelText
+from .kernel_contents import contents_of
+from .kernel_text import MARK, KernelText, label_mark, named
 from .objects import CompiledObject
-from .versions import compiler_files, compiler_version, target_words, unedited, usual_passes
-
-_EXTERN: Final = ("call_extern", "call_pure_extern")
-"""Intrinsics that call C functions, whose names must differ from those of the module's functions."""
+from .versions import compiler_version, generator_files, generator_unedited, target_words, usual_passes
 
 
 class Recalled(NamedTuple):
     """The object of a previously compiled kernel."""
 
     text: KernelText
+    """The kernel without its IR, with names in its messages."""
     data: bytes
 
 
 @dataclass(frozen=True)
+class NamelessKernel:
+    """A kernel without a note, which is lowered with marks in place of its names."""
+
+    original: PrimFunc
+    key: cache.Key
+    """Key of the note to be written."""
+    labels: tuple[str, ...]
+    """Names of its variables and buffers; the marks count them."""
+
+    @cached_property
+    def func(self) -> PrimFunc:
+        """The kernel with marks in place of names; the kernel itself if it contains a mark already."""
+        if contents_of(self.original).is_marked or any(MARK in label for label in self.labels):
+            return self.original
+        return with_names(self.original, {label: label_mark(number) for number, label in enumerate(self.labels)})
+
+
+@dataclass(frozen=True)
 class Recall:
-    """Previously compiled kernels of a module, and the keys of the others."""
+    """Previously compiled kernels of a module, and the others that may have notes."""
 
     recalled: Mapping[str, Recalled]
     """Kernels, by name, that need not be lowered."""
-    keys: Mapping[str, cache.Key]
-    """Keys of all other kernels that may have notes."""
+    nameless: Mapping[str, NamelessKernel]
+    """All other kernels that may have notes, by name."""
+
+    def func(self, name: str, func: PrimFunc) -> PrimFunc:
+        """Form in which a kernel is lowered."""
+        return self.nameless[name].func if name in self.nameless else func
+
+    def messages(self, kernel: KernelText) -> tuple[str, ...]:
+        """Messages of a compiled kernel, with names."""
+        nameless = self.nameless.get(kernel.names[0])
+        return kernel.named_messages(() if nameless is None else nameless.labels)
 
     def remember(self, compiled: Iterable[CompiledObject]) -> None:
-        """Write a note for each kernel compiled by itself, unless the compiler's files have changed."""
-        if not unedited():
+        """Write a note for each kernel compiled by itself, unless the generator's files have changed."""
+        if not generator_unedited():
             return
         for unit in compiled:
-            key = self.keys.get(unit.kernel.names[0]) if len(unit.kernel.names) == 1 else None
-            if key is not None:
-                cache.note(key, _note(unit))
+            nameless = self.nameless.get(unit.kernel.names[0]) if len(unit.kernel.names) == 1 else None
+            if nameless is not None and nameless.func is not nameless.original:
+                cache.note(nameless.key, _note(unit))
 
 
 NOTHING: Final = Recall({}, {})
@@ -66,11 +96,15 @@ class KernelMemory:
 
     def __init__(self, target: Target) -> None:
         self._environment = _environment(target) if usual_passes() and cache.enabled() else None
-        self._seen: dict[str, tuple[PrimFunc, cache.Key, Recalled | None]] = {}
+        self._seen: dict[str, tuple[NamelessKernel, Recalled | None]] = {}
 
     def knows(self, name: str, func: PrimFunc) -> bool:
         """True if a kernel was compiled before."""
         return self._environment is not None and self._look(name, func, self._environment)[1] is not None
+
+    def func(self, name: str, func: PrimFunc) -> PrimFunc:
+        """Form in which a kernel that was not compiled before is lowered."""
+        return func if self._environment is None else self._look(name, func, self._environment)[0].func
 
     def recall(self, mod: IRModule) -> Recall:
         """Previously compiled PrimFuncs of a scheduled module."""
@@ -83,42 +117,16 @@ class KernelMemory:
         }
         return Recall(
             {name: recalled for name, (_, recalled) in lookups.items() if recalled is not None},
-            {name: key for name, (key, recalled) in lookups.items() if recalled is None},
+            {name: nameless for name, (nameless, recalled) in lookups.items() if recalled is None},
         )
 
-    def _look(self, name: str, func: PrimFunc, environment: str) -> tuple[cache.Key, Recalled | None]:
+    def _look(self, name: str, func: PrimFunc, environment: str) -> tuple[NamelessKernel, Recalled | None]:
         seen = self._seen.get(name)
-        if seen is None or seen[0] is not func:
-            key = _key(name, func, environment)
-            seen = self._seen[name] = func, key, _recalled(name, key)
-        return seen[1:]
-
-
-class Contents(NamedTuple):
-    """Summary of a PrimFunc's body."""
-
-    callees: frozenset[str]
-    """Names of the functions it calls; the empty name stands for C functions."""
-    size: int
-    """Number of nodes."""
-
-
-@lru_cache(maxsize=128)
-def contents_of(func: PrimFunc) -> Contents:
-    """Summary of a PrimFunc's body."""
-    names: set[str] = set()
-    size = 0
-
-    def see(node: Node) -> None:
-        nonlocal size
-        size += 1
-        if isinstance(node, GlobalVar):
-            names.add(node.name_hint)
-        elif isinstance(node, Call) and node.intrinsic in _EXTERN:
-            names.add("")
-
-    walk(func.body, see)
-    return Contents(frozenset(names), size)
+        if seen is None or seen[0].original is not func:
+            digest, labels = nameless_digest(func)
+            nameless = NamelessKernel(func, cache.key_of(digest.hex(), "note", environment), labels)
+            seen = self._seen[name] = nameless, _recalled(name, nameless)
+        return seen
 
 
 def _joined(funcs: Mapping[str, PrimFunc]) -> set[str]:
@@ -131,24 +139,20 @@ def _joined(funcs: Mapping[str, PrimFunc]) -> set[str]:
     return joined
 
 
-def _key(name: str, func: PrimFunc, environment: str) -> cache.Key:
-    return cache.key_of(f"{name}\n{exact_digest(func).hex()}", "note", environment)
-
-
 def _note(unit: CompiledObject) -> bytes:
-    kernel = unit.kernel
-    words = [unit.key.source, unit.key.environment, kernel.bodies, kernel.messages, kernel.support]
+    words = [unit.key.source, unit.key.environment, unit.kernel.messages, unit.kernel.support]
     return json.dumps(words).encode()
 
 
-def _recalled(name: str, key: cache.Key) -> Recalled | None:
+def _recalled(name: str, nameless: NamelessKernel) -> Recalled | None:
     """Object of a kernel, if both the note and the object are in the cache."""
-    data = cache.noted(key)
+    data = cache.noted(nameless.key)
     if data is None:
         return None
     try:
-        source, environment, bodies, messages, support = json.loads(data)
-        text = KernelText("", (name,), tuple(bodies), tuple(messages), support=tuple(support))
+        source, environment, messages, support = json.loads(data)
+        texts = named(messages, (name,), nameless.labels)
+        text = KernelText("", (name,), (), texts, support=tuple(support))
         code = cache.load_noted(cache.Key(str(source), str(environment)), name)
     except (ValueError, TypeError):  # a note of some other form
         return None
@@ -156,6 +160,6 @@ def _recalled(name: str, key: cache.Key) -> Recalled | None:
 
 
 def _environment(target: Target) -> str | None:
-    """Text of all inputs to a kernel's code besides the kernel; None if the compiler's files cannot be read."""
-    files = compiler_files()
+    """Text of all inputs to a kernel's code besides the kernel; None if the generator's files cannot be read."""
+    files = generator_files()
     return None if files is None else "\n".join((files, compiler_version(), target_words(target)))

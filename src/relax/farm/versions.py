@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from ..ir.transform import PassContext
 from ..target import Target
+from ._generator import FILES
 from .llvm_queries import host_facts
 from .store import digest
 
@@ -23,7 +24,7 @@ from .store import digest
 PIPELINE_VERSION = 5
 
 _ROOMS: Final = ("ir", "prim", "tir", "target", "runtime", "native", "farm", "codegen")
-"""Packages whose files determine how a kernel is lowered and written."""
+"""Packages that lower and write kernels and support code, as helpers do too."""
 
 _ROOT: Final = Path(__file__).parent.parent
 
@@ -72,6 +73,19 @@ def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
         return digest(contents, 16).hex()
     except OSError:
         return None
+
+
+def generator_files() -> str | None:
+    """Digest of the files that generate kernels, which other versions of relax may share; None as for `compiler_files`.
+
+    The printer of TVMScript is not among them: it decides the wording of a few messages only, which show an expression.
+    """
+    return compiler_files(FILES)
+
+
+def generator_unedited() -> bool:
+    """`unedited` for the files that generate kernels."""
+    return unedited(FILES)
 
 
 def unedited(rooms: tuple[str, ...] = _ROOMS) -> bool:

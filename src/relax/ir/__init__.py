@@ -18,6 +18,7 @@ from .structural import (
     exact_digest,
     first_difference,
     matching_free_vars,
+    nameless_digest,
     program_digest,
     quick_hash,
     structural_equal,
@@ -39,9 +40,9 @@ __all__ = [
     "GlobalVar", "IRModule", "Node", "Op", "RelaxExpr", "RelaxWarning", "Source", "Span", "StoredArray",
     "StoredFile", "StructInfo", "VDevice", "assert_structural_equal", "binder", "child", "children_of",
     "emit_warning", "exact_digest", "fields_of", "find_vdevice", "first_difference", "instrument", "label",
-    "listed_vdevices", "load_json", "map_children", "matching_free_vars", "node", "parse_vdevice", "program_digest",
-    "quick_hash", "register_op", "same_vdevice", "save_json", "set_slot", "structural_equal", "structural_hash",
-    "target_kind", "transform", "update_struct_info", "vdevice_index", "vdevice_text", "walk",
+    "listed_vdevices", "load_json", "map_children", "matching_free_vars", "nameless_digest", "node", "parse_vdevice",
+    "program_digest", "quick_hash", "register_op", "same_vdevice", "save_json", "set_slot", "structural_equal",
+    "structural_hash", "target_kind", "transform", "update_struct_info", "vdevice_index", "vdevice_text", "walk",
 ]  # fmt: skip
 
 answer_missing("relax.ir")

@@ -101,6 +101,22 @@ def exact_digest(value: Any) -> bytes:
     return run_deep("the program", "hashed", digest)
 
 
+def nameless_digest(value: Any) -> tuple[bytes, tuple[str, ...]]:
+    """128-bit digest of `exact_digest` without the names of variables, and these names in order of first occurrence.
+
+    Equal for trees that differ only in spans, in labels of nodes other than variables, and in the names of variables,
+    if the same variables share a name in both.
+    """
+
+    def digest() -> tuple[bytes, tuple[str, ...]]:
+        names: dict[str, int] = {}
+        hasher = _Hasher(True, _bytes_of, names=names)
+        hasher.feed(value, False)
+        return hasher.whole(), tuple(names)
+
+    return run_deep("the program", "hashed", digest)
+
+
 def program_digest(value: Any, array_digest: Callable[[Content], bytes]) -> bytes:
     """128-bit digest, equal only for trees that compile to the same program; spans count.
 
@@ -264,7 +280,12 @@ class _Hasher:
     """
 
     def __init__(
-        self, map_free_vars: bool, array_bytes: Callable[[Content], bytes], labels: bool = False, spans: bool = False
+        self,
+        map_free_vars: bool,
+        array_bytes: Callable[[Content], bytes],
+        labels: bool = False,
+        spans: bool = False,
+        names: dict[str, int] | None = None,
     ) -> None:
         self.map_free_vars = map_free_vars
         self.array_bytes = array_bytes
@@ -272,6 +293,8 @@ class _Hasher:
         """True if labels count, and what variables keep beside their fields."""
         self.spans = spans
         """True if spans count; values that have no digest are errors then."""
+        self.names = names
+        """Numbers of the variables' names, which count in place of the names; None if they do not count, or as text."""
         self.numbers: dict[Node, int] = {}
         self.bound: list[Node] = []
         self.facts = _new_digest()
@@ -354,6 +377,10 @@ class _Hasher:
             if self.labels:
                 names = [getattr(value, spec.name) for spec in value.__node_fields__ if spec.kind == "label"]
                 self.feed((*names, value.__extra_state__()), defining)
+            elif self.names is not None:
+                names = [getattr(value, spec.name) for spec in value.__node_fields__ if spec.kind == "label"]
+                numbers = [self.names.setdefault(name, len(self.names)) for name in names]
+                self.feed((*numbers, value.__extra_state__()), defining)
             if self.spans:
                 self.digest.update(_span_bytes(value))
             self.digest = outer

@@ -65,7 +65,7 @@ class ModuleBuilder:
     def message_run(self, messages: Iterable[tuple[str, str]]) -> int:
         """Number of the first of several (kind, text) messages, which are numbered consecutively."""
         first = len(self._messages)
-        self._messages += ((_c_string(kind), _c_string(text)) for kind, text in messages)
+        self._messages += ((c_string(kind), c_string(text)) for kind, text in messages)
         return first
 
     def string(self, text: str) -> Operand:
@@ -287,7 +287,7 @@ class FunctionBuilder:
         return "\n".join(lines)
 
 
-def _c_string(text: str) -> str:
+def c_string(text: str) -> str:
     """Escape zero characters, which would end a C string."""
     return text.replace("\0", "\\0")
 

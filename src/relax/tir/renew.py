@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import TypeVar, cast
 
-from ..ir import Node, fields_of
+from ..ir import Node, fields_of, map_children
+from ..ir.deep import run_deep
 from ..prim import Analyzer, Let, PrimExpr, SizeVar, Var
 from .buffer import Buffer, IterVar, Reduce
 from .functor import StmtExprMutator, pre_order_visit, substitute
@@ -84,6 +86,24 @@ class _Renewal(StmtExprMutator):
         for match in node.match_buffers:
             self.renew_buffer(match.buffer)
         return self.visit_children(node)
+
+
+def with_names(func: PrimFunc, names: Mapping[str, str]) -> PrimFunc:
+    """Return a copy of a function whose variables and buffers have other names: `names` has one for each name."""
+    copies: dict[int, Node] = {}
+
+    def copy(node: Node) -> Node:
+        found = copies.get(id(node))
+        if found is None:
+            found = map_children(node, copy)
+            if isinstance(found, Var):
+                found = (SizeVar if found.nonnegative else Var)(names[found.name], found.dtype, span=found.span)
+            elif isinstance(found, Buffer):
+                found = found.replace(name=names[found.name])
+            copies[id(node)] = found
+        return found
+
+    return cast(PrimFunc, run_deep("the function", "renamed", lambda: copy(func)))
 
 
 def renew_doubtful_sizes(func: PrimFunc) -> PrimFunc:

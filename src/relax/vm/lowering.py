@@ -156,7 +156,11 @@ class _ToMachine(Sequential):
         self.apart = KernelsApart(self.target, self.compilers) if usual_passes() else None
         self.scheduled = super().transform(mod)
         self.recall = self._memory.recall(self.scheduled)
-        new = {name: f for name, f in _kernels(self.scheduled).items() if name not in self.recall.recalled}
+        new = {
+            name: self.recall.func(name, f)
+            for name, f in _kernels(self.scheduled).items()
+            if name not in self.recall.recalled
+        }
         expect_kernels(self.compilers, len(new), self.target)
         if self.apart is None:
             return LowerTIR(self.target)(self.scheduled)
@@ -172,7 +176,7 @@ class _ToMachine(Sequential):
             return
         if self._memory.knows(name, func):
             self._known.add(name)
-        elif self.apart.offer(name, func) and self._count:
+        elif self.apart.offer(name, self._memory.func(name, func)) and self._count:
             expected = self._count // (len(self._known) + 1)  # if of the others as many are known
             expect_kernels(self.compilers, expected, self.target)
             self._count = 0
