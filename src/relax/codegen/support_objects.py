@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ..farm import cache, worker
-from ..farm.objects import accepted, machine_of
+from ..farm.objects import compiled_once, machine_of
 from ..farm.versions import compiler_files, compiler_version, unedited
 from ..farm.worker_processes import Aside, Compilers
 from ..runtime.rooms import ModuleWhenUsed
@@ -57,8 +57,7 @@ class SupportCode:
         """The object."""
         cached = cache.load_all({self.key: self.name}).get(self.key)
         if cached is None:
-            cached = accepted(lambda: worker.emit_object(*self.aside))
-            self.keep(cached)
+            cached = compiled_once(self.key, self.name, lambda: worker.emit_object(*self.aside), self.keep)
         return cached
 
     def keep(self, data: bytes) -> None:
@@ -109,7 +108,8 @@ def _shared(target: Target) -> tuple[SupportCode, ...]:
 def expect_kernels(compilers: Compilers, count: int, target: Target) -> None:
     """Start worker processes for `count` kernel texts, and let them compile missing support code."""
     wanted = _shared(target) if compilers.helpers(count) > 0 and cache.enabled() else ()
-    compilers.expect(count, [code.aside for code in wanted if cache.noted(code.key) is None])
+    missing = [code for code in wanted if cache.noted(code.key) is None and compilers.claims.take(code.key)]
+    compilers.expect(count, [code.aside for code in missing])
 
 
 def keep_shared(compilers: Compilers, target: Target) -> None:
@@ -119,3 +119,4 @@ def keep_shared(compilers: Compilers, target: Target) -> None:
         data = done.get(code.aside)
         if data:
             code.keep(data)
+            compilers.claims.release(code.key)

@@ -233,7 +233,7 @@ class Store:
             return None
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(20, f"{folder} is not a directory")
-        if not _is_own(status) or (os.name == "posix" and status.st_mode & 0o022):
+        if not is_own(status) or (os.name == "posix" and status.st_mode & 0o022):
             raise PermissionError(13, f"{folder} belongs to, or can be changed by, another user")
         return folder
 
@@ -266,13 +266,14 @@ def _open_own_file(path: Path, largest: int) -> io.BufferedReader:
 def _check_file(path: Path, status: os.stat_result, largest: int) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(22, f"{path} is not a regular file")
-    if not _is_own(status):
+    if not is_own(status):
         raise PermissionError(13, f"{path} does not belong to this user")
     if status.st_size > largest:
         raise OSError(27, f"{path} is too large for an entry")
 
 
-def _is_own(status: os.stat_result) -> bool:
+def is_own(status: os.stat_result) -> bool:
+    """True if a file belongs to this user."""
     return os.name != "posix" or status.st_uid == os.geteuid()
 
 

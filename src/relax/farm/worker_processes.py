@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from . import worker
+from .claims import Claims
 from .host import host_cores
 from .worker import Errands, LLVMTarget, as_errand, receive, send, setup, with_machine
 
@@ -84,6 +85,8 @@ class Compilers:
         self._shared = _Shared((), machine, complete=False)
         self._errands = errands
         self._started: list[_Helper] = []
+        self.claims: Final = Claims()
+        """Claims on what is compiled, released at the end."""
 
     def __enter__(self) -> Compilers:
         return self
@@ -93,6 +96,7 @@ class Compilers:
             for helper in self._started:
                 helper.kill()
         self._finish()
+        self.claims.release_all()
 
     def _finish(self) -> None:
         for helper in self._started:
@@ -126,9 +130,13 @@ class Compilers:
             self._compile(index)
         return errand.answer or b""
 
-    def emit(self, texts: Iterable[str]) -> list[bytes]:
-        """Objects of all texts; may be called once. Raises RuntimeError as `emit_objects` does."""
+    def emit(self, texts: Iterable[str], finished: Callable[[int, bytes], None] | None = None) -> list[bytes]:
+        """Objects of all texts; may be called once. Raises RuntimeError as `emit_objects` does.
+
+        `finished` is called with the index and the object of each text as soon as there is one, from several threads.
+        """
         shared = self._shared
+        shared.finished = finished
         for text in texts:
             shared.add(text)
             self.expect(len(shared.texts))
@@ -136,14 +144,14 @@ class Compilers:
         for index in shared:
             self._compile(index)
         self._finish()
-        return [
-            data or worker.emit_object(text, shared.machine)
-            for text, data in zip(shared.texts, shared.objects, strict=True)
-        ]
+        for index, data in enumerate(shared.objects):
+            if not data:
+                self._compile(index)
+        return shared.objects
 
     def _compile(self, index: int) -> None:
         shared = self._shared
-        shared.objects[index] = worker.emit_object(shared.texts[index], shared.machine)
+        shared.finish(index, worker.emit_object(shared.texts[index], shared.machine))
 
     @property
     def done_aside(self) -> dict[Aside, bytes]:
@@ -175,6 +183,8 @@ class _Shared:
         self.texts = list(texts)
         self.machine = machine
         self.objects = [b""] * len(texts)
+        self.finished: Callable[[int, bytes], None] | None = None
+        """Called with the index and the object of each text that was compiled."""
         self.aside: list[Aside] = []
         """Texts that only helpers compile: what is not done in the end may not be needed."""
         self.done_aside: dict[Aside, bytes] = {}
@@ -226,6 +236,12 @@ class _Shared:
             if errand.answer is None and self._waiting:
                 return heapq.heappop(self._waiting)[1]
             return None
+
+    def finish(self, index: int, data: bytes) -> None:
+        """Set the object of a text."""
+        self.objects[index] = data
+        if self.finished is not None:
+            self.finished(index, data)
 
     def complete(self) -> None:
         """Signal that no more texts will be added."""
@@ -289,7 +305,8 @@ class _Shared:
 
     def _text(self, index: int) -> _Work:
         def done(answer: bytes) -> None:
-            self.objects[index] = answer
+            if answer:
+                self.finish(index, answer)
 
         return _Work(lambda: with_machine(self.texts[index], self.machine), done)
 
