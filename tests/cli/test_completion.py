@@ -20,6 +20,8 @@ def test_what_can_be_completed(surface):
     assert list(surface) == list(COMMANDS)
     flags = {flag for option in surface["run"].options for flag in option.flags}
     assert {"--input", "-i", "--size", "--seed", "-o", "--output", "--entry"} <= flags
+    assert surface["cache"].choices == ("list", "clear", "prune", "export", "import")
+    assert surface["cache"].has_actions
     assert surface["completion"].choices == ("bash", "zsh", "fish")
 
 
@@ -31,6 +33,9 @@ def test_what_can_be_completed(surface):
         (["relax", "profile", "--by", ""], ["kernel", "place"]),
         (["relax", "completion", "z"], ["zsh"]),
         (["relax", "run", "model"], []),
+        (["relax", "cache", "ex"], ["export"]),
+        (["relax", "cache", "export", "--pro"], ["--programs"]),
+        (["relax", "cache", "prune", "--l"], ["--limit"]),
     ],
 )
 def test_bash(surface, words, expected):

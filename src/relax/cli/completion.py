@@ -37,10 +37,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Surface:
-    """Arguments of a command: its options, and the choices of its first argument."""
+    """Arguments of a command: its options, and the choices of its first argument.
+
+    If the choices are actions with arguments of their own, `options` has those of all actions.
+    """
 
     options: tuple[Option, ...]
     choices: tuple[str, ...] = ()
+    has_actions: bool = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +66,17 @@ def surfaces() -> dict[str, Surface]:
 def _surface(name: str) -> Surface:
     module: Any = importlib.import_module(f".{name}", __package__)
     actions: list[argparse.Action] = cast(Any, parser_of(name, module))._actions
-    options = tuple(_option(action) for action in actions if action.option_strings)
+    nested = [parser for action in actions for parser in _parsers_of(action)]
+    actions += [action for parser in nested for action in cast(Any, parser)._actions]
+    options = {action.option_strings[0]: _option(action) for action in reversed(actions) if action.option_strings}
     choices = [tuple(map(str, a.choices)) for a in actions if not a.option_strings and a.choices is not None]
-    return Surface(options, choices[0] if choices else ())
+    return Surface(tuple(reversed(options.values())), choices[0] if choices else (), has_actions=bool(nested))
+
+
+def _parsers_of(action: argparse.Action) -> list[argparse.ArgumentParser]:
+    """Parsers of the actions of a command."""
+    parsers = cast("dict[str, Any]", action.choices) if isinstance(action.choices, dict) else {}
+    return [parser for parser in parsers.values() if isinstance(parser, argparse.ArgumentParser)]
 
 
 def _option(action: argparse.Action) -> Option:
@@ -133,7 +145,9 @@ def _zsh(commands: Mapping[str, Surface]) -> str:
     ]
     for name, surface in commands.items():
         specs = [spec for option in surface.options for spec in _zsh_specs(option)]
-        rest = f"({' '.join(surface.choices)})" if surface.choices else "_files"
+        words = f"({' '.join(surface.choices)})"
+        specs += [_quoted(f"1:action:{words}")] if surface.has_actions else []
+        rest = words if surface.choices and not surface.has_actions else "_files"
         specs.append(_quoted(f"*:argument:{rest}"))
         lines += [f"    {name})", "      _arguments \\", " \\\n".join(f"        {spec}" for spec in specs), "      ;;"]
     return "\n".join([*lines, "  esac", "}", "", '_relax "$@"', ""])
@@ -166,7 +180,7 @@ def _fish(commands: Mapping[str, Surface]) -> str:
     for name, surface in commands.items():
         start = f'complete -c relax -n "__fish_seen_subcommand_from {name}"'
         if surface.choices:
-            lines.append(f"{start} -f -a {_fish_quoted(' '.join(surface.choices))}")
+            lines.append(f"{start} {'' if surface.has_actions else '-f '}-a {_fish_quoted(' '.join(surface.choices))}")
         for option in surface.options:
             lines.append(f"{start} {_fish_option(option)}")
     return "\n".join([*lines, ""])

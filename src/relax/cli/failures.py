@@ -21,6 +21,8 @@ NO_PACKAGE: Final = "E7003"
 """An optional package that is not installed."""
 UNSUITABLE: Final = "E7004"
 """A request that does not apply to the model."""
+CACHE_FILE: Final = "E7005"
+"""A file of cached kernels that cannot be written or imported."""
 
 _OF_PROGRAMS: Final = (
     ValueError,

@@ -21,7 +21,6 @@ from typing import Any, Final, cast
 from ..analysis import check_well_formed
 from ..analysis.inplace import check_reuse
 from ..analysis.well_formed import check_normalized
-from ..codegen import resolve
 from ..derive.normalize import normalize_module
 from ..expr import Function, ShapeExpr, Var
 from ..frontend.given import array_of, did_you_mean
@@ -36,7 +35,6 @@ from ..runtime.executable import ExecutableError
 from ..runtime.info import Info
 from ..script import from_source
 from ..struct_info import ShapeStructInfo, TensorStructInfo
-from ..target import Target
 from ..transform.bind_params import BindParams
 from ..transform.bind_symbolic_vars import BindSymbolicVars
 from ..vm import build
@@ -44,6 +42,7 @@ from .arguments import once
 from .failures import UNREADABLE, UNSUITABLE, failure
 from .onnx_models import read_onnx
 from .progress import BuildProgress, progress
+from .targets import target_of
 
 _JOBS: Final = "RELAX_JOBS"
 _MISSING: Final = "No such file or directory"
@@ -346,7 +345,7 @@ def _sizes_of(param: Var, dims: Sequence[int | str]) -> dict[str, int]:
 def compile_program(mod: IRModule, options: argparse.Namespace) -> Executable:
     """Compile a program with the options of `add_building`, showing progress."""
     with _jobs(options.jobs), BuildProgress():
-        return build(mod, _target(options.target), pipeline=options.pipeline)
+        return build(mod, target_of(options.target), pipeline=options.pipeline)
 
 
 @contextmanager
@@ -361,13 +360,6 @@ def _jobs(count: int | None) -> Generator[None]:
         if count is not None:
             os.environ.pop(_JOBS)
             os.environ.update({} if before is None else {_JOBS: before})
-
-
-def _target(text: str | None) -> Target:
-    try:
-        return resolve(text)
-    except (ValueError, TypeError) as error:
-        raise failure(UNSUITABLE, f"--target: {error}") from None
 
 
 def read_model(path: Path, options: argparse.Namespace) -> IRModule | Executable:

@@ -44,6 +44,11 @@ def byte_size(number: float) -> str:
     return f"{number:.0f} B"
 
 
+def plural(number: int, one: str, several: str = "") -> str:
+    """Format a number of things: ``1 core``, ``2 cores``."""
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
+
+
 def count(number: float) -> str:
     """Format a count with three digits and a prefix: ``1.5 M``."""
     for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):

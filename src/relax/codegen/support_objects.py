@@ -105,6 +105,11 @@ def _shared(target: Target) -> tuple[SupportCode, ...]:
     return thread_pool(machine_of(target)), cell_support(machine), library_support(machine)
 
 
+def support_environments(target: Target) -> set[str]:
+    """Environments in the keys of the support code for a resolved target."""
+    return {code.key.environment for code in (kernel_support(machine_of(target)), *_shared(target))}
+
+
 def expect_kernels(compilers: Compilers, count: int, target: Target) -> None:
     """Start worker processes for `count` kernel texts, and let them compile missing support code."""
     wanted = _shared(target) if compilers.helpers(count) > 0 and cache.enabled() else ()

@@ -2,8 +2,9 @@
 
     kernel    the object of an IR text, without names of functions, buffers and variables, for a target and versions
               (`objects`)
-    note      JSON: the object of a PrimFunc (`recall`), an answer of LLVM about a machine (`llvm_queries`), the file
-              of a program (`relax.vm.recall`)
+    note      JSON: the object of a PrimFunc (`recall`)
+    answer    JSON: an answer of LLVM about a machine (`llvm_queries`)
+    build     JSON: the file of a program (`relax.vm.recall`)
     program   a file written by `Executable.save`, named after a digest of its contents. Large ones are written in the
               background (`background_writes`). Programs take at most three quarters of the cache, so that a few large
               ones do not evict the kernels.
@@ -42,7 +43,20 @@ _log = logging.getLogger(__name__)
 
 _DEFAULT_SIZE: Final = 2 << 30
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_PROGRAM: Final = ".program"
+KERNEL: Final = ""
+NOTE: Final = ".note"
+ANSWER: Final = ".answer"
+BUILD: Final = ".build"
+PROGRAM: Final = ".program"
+
+KINDS: Final[Mapping[str, str]] = {
+    KERNEL: "objects of kernels",
+    NOTE: "notes on kernels",
+    PROGRAM: "programs",
+    BUILD: "notes on programs",
+    ANSWER: "answers of LLVM",
+}
+"""Kinds of entries, and what they are."""
 
 
 @dataclass
@@ -103,6 +117,17 @@ def disabled() -> Generator[None]:
         _enabled.reset(token)
 
 
+def problem() -> str | None:
+    """Reason for which the cache is not used; None if it is. The directory need not exist."""
+    if not enabled():
+        return "it is switched off (RELAX_CACHE=0)"
+    try:
+        _store.exists()
+    except OSError as error:
+        return str(error.strerror or error)
+    return None
+
+
 def directory() -> Path:
     """Directory of the entries; it need not exist. Raises OSError if the user has no home directory."""
     chosen = os.environ.get("RELAX_CACHE_DIR")
@@ -120,17 +145,23 @@ def directory() -> Path:
 
 def size_limit() -> int:
     """Maximum size of the cache in bytes; the default if RELAX_CACHE_SIZE is not a finite number."""
-    text = os.environ.get("RELAX_CACHE_SIZE", "").strip().upper().removesuffix("B")
+    size = parsed_size(os.environ.get("RELAX_CACHE_SIZE", ""))
+    return _DEFAULT_SIZE if size is None else size
+
+
+def parsed_size(text: str) -> int | None:
+    """Size in bytes that a text such as 500M or 2G states; None if it is not a finite number."""
+    text = text.strip().upper().removesuffix("B")
     try:
         number = float(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else float(text)
     except ValueError:
-        return _DEFAULT_SIZE
-    return max(0, int(number)) if math.isfinite(number) else _DEFAULT_SIZE
+        return None
+    return max(0, int(number)) if math.isfinite(number) else None
 
 
 def program_limit() -> int:
     """Maximum total size of whole programs in bytes."""
-    return _store.limit_of(_PROGRAM)
+    return _store.limit_of(PROGRAM)
 
 
 def say(message: str, *arguments: object) -> None:
@@ -144,7 +175,11 @@ def say(message: str, *arguments: object) -> None:
     _log.debug(message, *arguments)
 
 
-_store: Final = Store(directory, size_limit, {_PROGRAM: Fraction(3, 4)})
+_store: Final = Store(
+    directory,
+    size_limit,
+    {kind: Fraction(3, 4) if kind == PROGRAM else Fraction(1) for kind in KINDS if kind != KERNEL},
+)
 
 
 # -------------------------------------------------------------------------------------- entries
@@ -277,7 +312,7 @@ def store_program(digest: bytes, pieces: Sequence[bytes | memoryview]) -> bool:
     if not keeps_programs() or size > program_limit():
         say("a program of %d bytes is not kept: there is room for %d", size, program_limit())
         return False
-    key = key_of_contents(digest, _PROGRAM)
+    key = key_of_contents(digest, PROGRAM)
     kept = _stored(key, lambda: _store.write_file(key, pieces))
     if kept:
         with _lock:
@@ -288,14 +323,14 @@ def store_program(digest: bytes, pieces: Sequence[bytes | memoryview]) -> bool:
 def open_program(digest: bytes) -> io.BufferedReader | None:
     """Open the file of a program; None if that fails. The reader must check the contents against `digest`."""
     try:
-        return _store.open(key_of_contents(digest, _PROGRAM))
+        return _store.open(key_of_contents(digest, PROGRAM))
     except OSError:
         return None
 
 
 def remove_program(digest: bytes) -> None:
     """Remove the damaged file of a program."""
-    _store.remove(key_of_contents(digest, _PROGRAM))
+    _store.remove(key_of_contents(digest, PROGRAM))
 
 
 def program_found(name: str) -> None:
@@ -318,6 +353,34 @@ def program_missed(name: str, reason: str) -> None:
 def entries() -> list[Entry]:
     """Path, size and time of last use of every entry, least recently used first."""
     return _store.entries()
+
+
+def kind_of(entry: Entry) -> str:
+    """Kind of an entry, one of `KINDS`; temporary files count as objects of kernels."""
+    return entry.path.suffix if entry.path.suffix in KINDS else KERNEL
+
+
+def entry_keys() -> list[Key]:
+    """Keys of all entries, least recently used first."""
+    names = (entry.path.name for entry in _store.entries())
+    return [Key.named(name) for name in names if not _store.is_temporary(name)]
+
+
+def open_entry(key: Key) -> tuple[io.BufferedIOBase, int]:
+    """Open the file of an entry for a copy; return it with its size. Raises OSError, also for a damaged entry.
+
+    The elements of a program are not checked.
+    """
+    if key.kind != PROGRAM:
+        data = _store.contents(key)
+        return io.BytesIO(data), len(data)
+    file = _store.open(key, used=False)
+    return file, os.fstat(file.fileno()).st_size
+
+
+def write_entry(key: Key, pieces: Iterable[bytes]) -> None:
+    """Write a copy of the file of an entry. Raises OSError, or what `pieces` raises, and writes nothing then."""
+    _count(_store.write_file(key, pieces))
 
 
 def prune(limit: int | None = None) -> int:

@@ -72,7 +72,7 @@ def host_facts() -> HostFacts:
 def question(*words: str) -> cache.Key | None:
     """Cache key of a query to LLVM; None if LLVM's version cannot be identified."""
     asking = _asking()
-    return None if asking is None else cache.key_of("\n".join(words), "LLVM says", asking)
+    return None if asking is None else cache.key_of("\n".join(words), "LLVM says", asking, kind=cache.ANSWER)
 
 
 def answered(key: cache.Key | None) -> Any:

@@ -12,6 +12,7 @@ from ..target import Target
 from . import cache, worker
 from .claims import Claims, is_claimed_here
 from .kernel_text import KernelText
+from .store import environment_of
 from .versions import compiler_version
 from .worker_processes import Compilers
 
@@ -30,6 +31,15 @@ _SHORTEST: Final = 1.0
 def machine_of(target: Target) -> worker.LLVMTarget:
     """LLVM's description of the target machine."""
     return worker.LLVMTarget(target.triple, target.mcpu, target.features, target.opt_level)
+
+
+def object_environment(target: Target) -> str:
+    """Environment in the keys of objects for a resolved target."""
+    return environment_of(*_environment(machine_of(target)))
+
+
+def _environment(machine: worker.LLVMTarget) -> tuple[str, ...]:
+    return (*map(str, machine), compiler_version())
 
 
 class CompiledObject(NamedTuple):
@@ -80,7 +90,7 @@ class _Build:
 
     def __init__(self, machine: worker.LLVMTarget, claims: Claims) -> None:
         self._machine, self._claims = machine, claims
-        self._environment = (*map(str, machine), compiler_version())
+        self._environment = _environment(machine)
         self._start = time.monotonic()
         self._texts: dict[cache.Key, str] = {}
         self._labels: dict[cache.Key, str] = {}

@@ -31,6 +31,7 @@ from . import cache
 from .kernel_contents import contents_of
 from .kernel_text import MARK, KernelText, label_mark, named
 from .objects import CompiledObject
+from .store import environment_of
 from .versions import compiler_version, generator_files, generator_unedited, target_words, usual_passes
 
 
@@ -124,7 +125,8 @@ class KernelMemory:
         seen = self._seen.get(name)
         if seen is None or seen[0].original is not func:
             digest, labels = nameless_digest(func)
-            nameless = NamelessKernel(func, cache.key_of(digest.hex(), "note", environment), labels)
+            key = cache.key_of(digest.hex(), "note", environment, kind=cache.NOTE)
+            nameless = NamelessKernel(func, key, labels)
             seen = self._seen[name] = nameless, _recalled(name, nameless)
         return seen
 
@@ -157,6 +159,12 @@ def _recalled(name: str, nameless: NamelessKernel) -> Recalled | None:
     except (ValueError, TypeError):  # a note of some other form
         return None
     return None if code is None else Recalled(text, code)
+
+
+def note_environment(target: Target) -> str | None:
+    """Environment in the keys of notes for a resolved target; None if the generator's files cannot be read."""
+    environment = _environment(target)
+    return None if environment is None else environment_of("note", environment)
 
 
 def _environment(target: Target) -> str | None:

@@ -38,18 +38,26 @@ _CHECKSUM: Final = 32
 _HEADER: Final = len(_MAGIC) + _CHECKSUM
 LARGEST_ENTRY: Final = (1 << 30) - _HEADER
 """Maximum size in bytes of an entry that is read whole."""
+LARGEST_FILE: Final = LARGEST_ENTRY + _HEADER
+"""Maximum size of its file."""
 _PRUNES: Final = 32
 """The store is pruned after writing 1/32 of its limit."""
 _STALE_SECONDS: Final = 3600.0
 _TEMPORARY: Final = ".new-"
+_NAME: Final = re.compile(r"([0-9a-f]{40})-([0-9a-f]{16})((?:\.[a-z]+)?)", re.ASCII)
 
 
 def digest(parts: Iterable[bytes], size: int) -> bytes:
     """Digest of `size` bytes of the concatenated parts, used for all keys and checksums."""
+    return digest_state(parts, size).digest()
+
+
+def digest_state(parts: Iterable[bytes], size: int) -> hashlib.blake2b:
+    """State of `digest` after some parts, to which others can be added."""
     state = hashlib.blake2b(digest_size=size)
     for part in parts:
         state.update(part)
-    return state.digest()
+    return state
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,15 @@ class Key:
     source: str
     environment: str
     kind: str = ""
-    """Suffix of the file name: a kind with its own share of the limit, or empty."""
+    """Suffix of the file name: a kind of the store, or empty."""
+
+    @classmethod
+    def named(cls, name: str) -> Key:
+        """Key with the name of a file. Raises ValueError for a name that is no key's."""
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ValueError(f"{name!r} is no name of an entry")
+        return cls(match[1], match[2], match[3])
 
     @property
     def name(self) -> str:
@@ -67,9 +83,14 @@ class Key:
         return f"{self.source}-{self.environment}{self.kind}"
 
 
-def key_of(text: str, *environment: str) -> Key:
+def key_of(text: str, *environment: str, kind: str = "") -> Key:
     """Key of an entry derived from a text in an environment (target, versions)."""
-    return Key(digest([text.encode()], 20).hex(), digest(["\n".join(environment).encode()], 8).hex())
+    return Key(digest([text.encode()], 20).hex(), environment_of(*environment), kind)
+
+
+def environment_of(*environment: str) -> str:
+    """Digest of an environment, as in keys."""
+    return digest(["\n".join(environment).encode()], 8).hex()
 
 
 def key_of_contents(contents: bytes, kind: str) -> Key:
@@ -106,7 +127,7 @@ class Store:
     """Entries in a directory, within a limit of bytes.
 
     `directory` and `limit` are called on each use, and may raise OSError. `shares` maps a kind to the part of the limit
-    its entries may take together.
+    its entries may take together; entries without a kind may take all of it.
     """
 
     def __init__(self, directory: Callable[[], Path], limit: Callable[[], int], shares: Mapping[str, Fraction]) -> None:
@@ -115,13 +136,19 @@ class Store:
         hold_at_fork(self._lock)
         self._unpruned: int | None = None
         """The bytes written since the last look; None before the first one."""
-        kinds = "|".join(map(re.escape, shares))
-        self._name = re.compile(rf"[0-9a-f]{{40}}-[0-9a-f]{{16}}({kinds})?|{re.escape(_TEMPORARY)}.*")
-        """The names of files that the store makes; it removes no other file."""
 
     def limit_of(self, kind: str) -> int:
         """Maximum total size in bytes of the entries of a kind."""
         return int(self._limit() * self._shares.get(kind, Fraction(1)))
+
+    def is_temporary(self, name: str) -> bool:
+        """True for the name of a file that is being written."""
+        return name.startswith(_TEMPORARY)
+
+    def is_own_name(self, name: str) -> bool:
+        """True for the name of a file that the store makes; it removes no other file."""
+        match = _NAME.fullmatch(name)
+        return self.is_temporary(name) if match is None else not match[3] or match[3] in self._shares
 
     def exists(self) -> bool:
         """True if the directory exists. Raises OSError if it is not trustworthy."""
@@ -136,21 +163,27 @@ class Store:
         damaged (it is removed), another OSError if it cannot be read.
         """
         path = self._path(key)
-        with _open_own_file(path, LARGEST_ENTRY + _HEADER) as file:
+        data = self.contents(key)
+        _touch(path)
+        return body_of(data)
+
+    def contents(self, key: Key) -> bytes:
+        """File of an entry written by `write`, which does not count as a use. Raises as `read`."""
+        path = self._path(key)
+        with _open_own_file(path, LARGEST_FILE) as file:
             data = file.read(os.fstat(file.fileno()).st_size + 1)
-        body = data[_HEADER:]
-        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEADER] != _checksum(key, [body]):
+        if not is_intact(key, data):
             with contextlib.suppress(OSError):
                 path.unlink()
             raise CorruptedError(5, "its entry is corrupted")
-        _touch(path)
-        return body
+        return data
 
-    def open(self, key: Key) -> io.BufferedReader:
+    def open(self, key: Key, used: bool = True) -> io.BufferedReader:
         """Open an entry written by `write_file`; the reader must check it. Raises OSError."""
         path = self._path(key)
         file = _open_own_file(path, self.limit_of(key.kind))
-        _touch(path)
+        if used:
+            _touch(path)
         return file
 
     def sources(self) -> frozenset[str]:
@@ -185,7 +218,7 @@ class Store:
             for entry in os.scandir(self._directory()):
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode) and self._name.fullmatch(entry.name):
+                    if stat.S_ISREG(status.st_mode) and self.is_own_name(entry.name):
                         entries.append(Entry(Path(entry.path), status.st_size, status.st_mtime))
         return sorted(entries, key=lambda entry: entry.used)
 
@@ -236,6 +269,17 @@ class Store:
         if not is_own(status) or (os.name == "posix" and status.st_mode & 0o022):
             raise PermissionError(13, f"{folder} belongs to, or can be changed by, another user")
         return folder
+
+
+def body_of(data: bytes) -> bytes:
+    """Contents of an entry, given its file as `write` writes it."""
+    return data[_HEADER:]
+
+
+def is_intact(key: Key, data: bytes) -> bool:
+    """True for the file of an entry that `write` writes."""
+    checksum = _checksum(key, [body_of(data)])
+    return len(data) <= LARGEST_FILE and data[:_HEADER] == _MAGIC + checksum
 
 
 def _checksum(key: Key, pieces: Iterable[bytes]) -> bytes:

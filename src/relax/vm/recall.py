@@ -32,6 +32,7 @@ import tvm_ffi
 from ..expr import Constant, Var
 from ..farm import background_writes, cache
 from ..farm.host import executes, loads
+from ..farm.store import environment_of
 from ..farm.versions import compiler_files, compiler_version, target_words, unedited
 from ..ir import IRModule, Node, Op, StoredArray, program_digest, walk
 from ..ir.diagnostics import warning_count
@@ -193,7 +194,18 @@ def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: s
         cache.program_missed(name, f"it cannot be described: {problem}")
         return None
     constants = {digests[_location(c.content)].hex(): c for c in arrays}
-    return ProgramMemory(name, cache.key_of(whole.hex(), "program", *environment), constants)
+    return ProgramMemory(name, cache.key_of(whole.hex(), "program", *environment, kind=cache.BUILD), constants)
+
+
+def program_environments(target: Target) -> set[str]:
+    """Environments in the keys of programs that are built for a resolved target with the default pipeline.
+
+    Empty if no program for the target is cached.
+    """
+    try:
+        return {environment_of("program", *_environment(target, "default", mode)) for mode in ("bytecode", "compiled")}
+    except NotDescribed:
+        return set()
 
 
 def _environment(target: Target, pipeline: object, exec_mode: str) -> tuple[str, ...]:

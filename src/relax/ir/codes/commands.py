@@ -33,6 +33,13 @@ declare(
     "Choose one of what the hint lists, or give the model the executable was compiled from.",
 )
 declare(
+    "E7005",
+    "kernels that cannot be exported or imported",
+    "The cache has no entry for the target, or is switched off; or a file was not written by relax cache export, is "
+    "damaged, or holds no kernel for this machine and this version of relax, as the notes show.",
+    "Export where a model was compiled for the same processor, by the same version, and with the same --target.",
+)
+declare(
     "W7001",
     "a tensor without elements",
     "A call returns a tensor of which a dimension is 0, though its operands have elements: a pooling window larger "
