@@ -38,4 +38,5 @@ def test_the_examples(command, folder):
         assert fits(shown, said.out + said.err), f"{line}\n{said.out}{said.err}"
         fails = shown.startswith("error") or "differ\n" in shown
         assert said.status == (1 if fails else 0), line
-    assert {"compile", "convert", "run", "show", "check", "bench", "profile", "memory", "diff", "explain"} <= commands
+    shown = {"compile", "convert", "run", "show", "check", "bench", "profile", "memory", "diff", "explain", "cache"}
+    assert shown <= commands

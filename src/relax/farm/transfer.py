@@ -45,8 +45,8 @@ class Totals(NamedTuple):
     size: int
 
 
-class Place(NamedTuple):
-    """Place of an entry's contents in a file."""
+class EntryRange(NamedTuple):
+    """Range of bytes of an entry's contents in a file."""
 
     key: Key
     offset: int
@@ -168,7 +168,7 @@ class Imported:
         pairs = cast("dict[str, Any]", texts).items()
         return {name: value for name, value in pairs if isinstance(value, str) and value.isprintable()}
 
-    def _read_places(self) -> Iterator[Place]:
+    def _read_places(self) -> Iterator[EntryRange]:
         count = 0
         while length := self._take(1)[0]:
             try:
@@ -182,7 +182,7 @@ class Imported:
             if size > self._end - offset:
                 raise TransferError("the file ends too early")
             self._file.seek(offset + size + _CHECKSUM)
-            yield Place(key, offset, size)
+            yield EntryRange(key, offset, size)
             count += 1
         if _SIZE.unpack(self._take(_SIZE.size)) != (count,) or self._file.read(1):
             raise TransferError("the file does not end where it says")
