@@ -99,20 +99,20 @@ class Imported:
         self._end = os.fstat(file.fileno()).st_size
         self.description = self._description()
         """Texts that say for which machine and by which versions the file was made."""
-        self._places = {place.key: place for place in self._read_places()}
+        self._ranges = {place.key: place for place in self._read_ranges()}
 
     def keys(self) -> list[Key]:
         """Keys of the entries, in the order of the file."""
-        return list(self._places)
+        return list(self._ranges)
 
     def size_of(self, key: Key) -> int:
         """Size of an entry in bytes."""
-        return self._places[key].size
+        return self._ranges[key].size
 
     def note(self, key: Key) -> bytes:
         """Contents of a note, which must be checked already."""
-        self._file.seek(self._places[key].offset)
-        return body_of(self._take(self._places[key].size))
+        self._file.seek(self._ranges[key].offset)
+        return body_of(self._take(self._ranges[key].size))
 
     def write(self, keys: Iterable[Key]) -> Totals:
         """Write entries to the cache; those that are there already are replaced.
@@ -121,7 +121,7 @@ class Imported:
         cache cannot be written.
         """
         count = total = 0
-        for key, offset, size in map(self._places.__getitem__, keys):
+        for key, offset, size in map(self._ranges.__getitem__, keys):
             self._file.seek(offset)
             cache.write_entry(key, self._checked(key, size))
             count, total = count + 1, total + size
@@ -129,7 +129,7 @@ class Imported:
 
     def check(self) -> None:
         """Compare the contents of all entries with their checksums. Raises TransferError for a damaged entry."""
-        for key, offset, size in self._places.values():
+        for key, offset, size in self._ranges.values():
             self._file.seek(offset)
             blocks = self._checked(key, size)
             if key.kind == cache.PROGRAM:
@@ -168,7 +168,7 @@ class Imported:
         pairs = cast("dict[str, Any]", texts).items()
         return {name: value for name, value in pairs if isinstance(value, str) and value.isprintable()}
 
-    def _read_places(self) -> Iterator[EntryRange]:
+    def _read_ranges(self) -> Iterator[EntryRange]:
         count = 0
         while length := self._take(1)[0]:
             try:
