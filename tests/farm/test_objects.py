@@ -211,6 +211,15 @@ def test_a_helper_compiles_while_texts_are_made(kernels, monkeypatch):
     assert worker_processes.emit_objects(slowly(), machine, 2) == alone
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_each_object_is_told_once_when_it_is_there(kernels, jobs):
+    sources, machine = texts(kernels)
+    told = []
+    with worker_processes.Compilers(machine, jobs) as compilers:
+        objects = compilers.emit(sources, lambda index, data: told.append((index, data)))
+    assert sorted(told) == list(enumerate(objects))
+
+
 def test_helpers_start_before_the_texts_are_there(kernels, monkeypatch):
     """And compile in the meantime what may be compiled aside, for a machine of its own."""
     processes = started(monkeypatch)

@@ -10,6 +10,7 @@ from relax import tir
 from relax.codegen import build_module
 from relax.ir import IRModule, assert_structural_equal
 from relax.script import from_source
+from relax.tir.renew import with_names
 from support import nodes
 
 CLAMPED = """
@@ -72,3 +73,20 @@ def test_a_program_reads_nothing_outside(mode):
     with pytest.raises(IndexError, match="index -2 is out of bounds for dimension 0 of size 8"):
         machine["main"](a, np.array([-2], "int64"))
     np.testing.assert_array_equal(machine["main"](a, np.array([5], "int64")).numpy(), [5])
+
+
+def test_names_are_replaced_and_nothing_else():
+    m, i, p = tir.Var("m", "int64"), tir.Var("i", "int64"), tir.Var("p", "handle")
+    a = tir.decl_buffer((m,), "float32", "a")
+    body = tir.For(i, 0, m, "serial", tir.BufferStore(a, a[i] * 2.0, [i]))
+    func = tir.PrimFunc((p,), body, buffer_map={p: a})
+    renamed = with_names(func, {name: f"{name}_of_another" for name in ("m", "i", "p", "a")})
+    assert_structural_equal(renamed, func)
+    (buffer,) = renamed.buffer_map.values()
+    assert (buffer.name, buffer.data.name, buffer.shape[0].name) == ("a_of_another",) * 2 + ("m_of_another",)
+    assert buffer.shape[0].nonnegative
+    assert renamed.body.body.buffer is buffer
+    assert renamed.body.loop_var.name == "i_of_another"
+    assert {buffer.name for buffer in func.buffer_map.values()} == {"a"}
+    with pytest.raises(KeyError):
+        with_names(func, {"m": "n"})

@@ -75,7 +75,8 @@ def _surface(name: str) -> Surface:
 
 def _parsers_of(action: argparse.Action) -> list[argparse.ArgumentParser]:
     """Parsers of the actions of a command."""
-    parsers = cast("dict[str, Any]", action.choices) if isinstance(action.choices, dict) else {}
+    choices: Any = action.choices
+    parsers = cast("dict[str, Any]", choices) if isinstance(choices, dict) else {}
     return [parser for parser in parsers.values() if isinstance(parser, argparse.ArgumentParser)]
 
 
