@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from relax import codegen, tir
-from relax.codegen import resolve
+from relax.codegen import resolve, support_objects
 from relax.codegen.module import kernel_texts
 from relax.codegen.support_objects import any_processor, cell_support, expect_kernels, keep_shared
 from relax.farm import cache, host, worker, worker_processes
@@ -272,6 +272,33 @@ def test_support_code_compiled_aside_is_kept(kernels, monkeypatch, tmp_path):
     before = cache.statistics.hits
     assert cell_support(any_processor(target)).data
     assert cache.statistics.hits == before + 1
+
+
+def test_support_code_of_another_version_is_used_if_its_text_is_the_same(monkeypatch):
+    """Whether this process compiles it, or would let helpers do so."""
+    target = resolve()
+    names = ("kernel_support", "thread_pool", "cell_support", "library_support")
+    functions = [getattr(support_objects, name) for name in names]
+
+    def support_code(files):
+        monkeypatch.setattr(support_objects, "_files", lambda: files)
+        for function in functions:
+            function.cache_clear()
+        return [*support_objects._shared(target), support_objects.kernel_support(machine_of(target))]
+
+    compiled = []
+    emit = worker.emit_object
+    monkeypatch.setattr(worker, "emit_object", lambda *text: compiled.append(text) or emit(*text))
+    first = [code.data for code in support_code("one version")]
+    assert len(compiled) == 4
+    assert [code.data for code in support_code("another version")] == first
+    codes = support_code("a third one")
+    with worker_processes.Compilers(machine_of(target), 2) as compilers:
+        expect_kernels(compilers, worker_processes.TEXTS_PER_HELPER, target)
+        assert compilers._shared.aside == []
+    assert all(cache.load(code.key) for code in codes[:-1])
+    assert len(compiled) == 4
+    support_code("one version")  # forgets the keys of the others
 
 
 @pytest.mark.parametrize("text, expected", [("3", 3), ("0", 1), ("", None), ("many", None), ("-2", None), ("²", None)])

@@ -1,7 +1,8 @@
 """Objects of the support code, from the cache or compiled.
 
 The key of an object is made of the files of the compiler that determine it. So only the first build after a change
-writes the texts, for which the scripts of the support code are read.
+writes the texts, for which the scripts of the support code are read. The object is kept under the text as well: a
+version of relax that writes the same text compiles nothing.
 """
 
 from __future__ import annotations
@@ -50,18 +51,35 @@ class SupportCode:
     @cached_property
     def key(self) -> cache.Key:
         """Key in the cache: of the files, or, where they cannot stand for it, of the text."""
-        return cache.key_of(_files() or self.aside[0], self.name, *map(str, self.machine), compiler_version())
+        return self._key_of(_files() or self.aside[0])
+
+    @cached_property
+    def text_key(self) -> cache.Key:
+        """Key of the text."""
+        return self._key_of(self.aside[0])
+
+    def _key_of(self, source: str) -> cache.Key:
+        return cache.key_of(source, self.name, *map(str, self.machine), compiler_version())
 
     @cached_property
     def data(self) -> bytes:
         """The object."""
         cached = cache.load_all({self.key: self.name}).get(self.key)
         if cached is None:
-            cached = compiled_once(self.key, self.name, lambda: worker.emit_object(*self.aside), self.keep)
+            cached = compiled_once(self.key, self.name, self._compiled, self.keep)
         return cached
 
+    def _compiled(self) -> bytes:
+        """Object of the text, of another version of relax or compiled now."""
+        return self.of_text() or worker.emit_object(*self.aside)
+
+    def of_text(self) -> bytes | None:
+        """Object that a version of relax has kept under the same text; None if there is none."""
+        return cache.noted(self.text_key)
+
     def keep(self, data: bytes) -> None:
-        """Store the object, unless a file that may have been read for it was edited since."""
+        """Store the object; under the compiler's files only if none that may have been read for it was edited since."""
+        cache.note(self.text_key, data)
         if _files() is None or (unedited() and unedited(_SCRIPT)):
             cache.store(self.key, data)
 
@@ -113,7 +131,15 @@ def support_environments(target: Target) -> set[str]:
 def expect_kernels(compilers: Compilers, count: int, target: Target) -> None:
     """Start worker processes for `count` kernel texts, and let them compile missing support code."""
     wanted = _shared(target) if compilers.helpers(count) > 0 and cache.enabled() else ()
-    missing = [code for code in wanted if cache.noted(code.key) is None and compilers.claims.take(code.key)]
+    missing: list[SupportCode] = []
+    for code in wanted:
+        if cache.noted(code.key) is None and compilers.claims.take(code.key):
+            data = code.of_text()
+            if data is None:
+                missing.append(code)
+            else:
+                code.keep(data)
+                compilers.claims.release(code.key)
     compilers.expect(count, [code.aside for code in missing])
 
 
