@@ -127,6 +127,49 @@ def test_every_operator_is_found_whatever_was_imported():
         assert run(f"import relax; print(bool({expression}))") == "True\n", expression
 
 
+CONVERTERS = """
+import sys
+from relax.frontend.onnx import registry
+from relax.runtime.rooms import load_whole
+if sys.argv[1:] == ["all"]:
+    load_whole("relax.frontend.onnx.operators")
+domains = ("", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft")
+for domain, name in [(domain, name) for domain in domains for name in registry.names_in(domain)]:
+    for objects in (False, True):
+        for opset in range(25):
+            entry = registry.find(domain, name, opset, objects)
+            print(domain, name, opset, objects, entry and (entry.function.__module__, entry.function.__qualname__))
+"""
+
+
+def test_every_converter_is_found_by_its_operator():
+    """The families of ONNX operators are imported one by one, as by `names_in`, or all at first."""
+    one_by_one = run(CONVERTERS)
+    assert one_by_one.count("relax.frontend.onnx.operators.math") > 1000
+    assert one_by_one == run(f"import sys; sys.argv[1:] = ['all']\n{CONVERTERS}")
+
+
+def test_a_converter_needs_its_family_only():
+    loaded = run("""
+import sys
+from relax.frontend.onnx import registry
+print(registry.find("", "Relu", 20).name, *sorted(m for m in sys.modules if m.startswith("relax.frontend.onnx.oper")))
+""")
+    package = "relax.frontend.onnx.operators"
+    assert loaded.split() == ["Relu", package, f"{package}._homes", f"{package}.activation"]
+
+
+def test_a_converter_of_ones_own_stays():
+    program = """
+from relax.frontend.onnx import converter, registry
+@converter("Relu", since=6)
+def mine(g, x: "Tensor"): ...
+registry.names_in("")
+print(*[registry.find("", "Relu", opset).function.__name__ for opset in (5, 6)])
+"""
+    assert run(program).split()[1] == "mine"
+
+
 def test_methods_whose_code_stands_higher_load_it():
     program = """
 import relax

@@ -4,9 +4,10 @@
     python tools/make_homes.py --check     fail if one of them is stale
 
 A package (or module) that calls `load_when_used` has its table in ``_homes.py`` beside it, made of the imports under its
-``if TYPE_CHECKING``. The table of the operators, src/relax/op/_operators.py, comes from the declarations of all
-families: Python is run for it. The list of the files that generate kernels, src/relax/farm/_generator.py, has the modules
-that `GENERATORS` import, directly or not: the cache keeps kernels as long as none of these files changes.
+``if TYPE_CHECKING``. The tables of the operators, src/relax/op/_operators.py, and of the converters from ONNX,
+src/relax/frontend/onnx/_converters.py, come from the declarations of all families, which are imported for them. The
+list of the files that generate kernels, src/relax/farm/_generator.py, has the modules that `GENERATORS` import, directly
+or not: the cache keeps kernels as long as none of these files changes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ OPERATORS = PACKAGE / "op" / "_operators.py"
 GENERATOR = PACKAGE / "farm" / "_generator.py"
 GENERATORS = ("relax.tir.transform.lower", "relax.codegen.module", "relax.farm.worker")
 """The modules that make a scheduled PrimFunc into LLVM IR, and that into an object."""
+CONVERTERS = PACKAGE / "frontend" / "onnx" / "_converters.py"
 
 
 def owners() -> Iterator[tuple[Path, ast.Module]]:
@@ -62,9 +64,14 @@ def table(title: str, name: str, entries: Mapping[str, str]) -> str:
         module, renamed, original = entries[key].partition(":")
         home, word = (f"{module}:", key) if renamed and not original else (module, key)
         modules.setdefault(home, []).append(f"{word}={original}" if original else word)
+    return text_of(title, name, {module: " ".join(words) for module, words in modules.items()})
+
+
+def text_of(title: str, name: str, rows: Mapping[str, str]) -> str:
+    """The text of a table from modules to the names that each defines."""
     lines: list[str] = []
-    for module in sorted(modules):
-        parts = textwrap.wrap(" ".join(modules[module]), 100, break_long_words=False, break_on_hyphens=False)
+    for module in sorted(rows):
+        parts = textwrap.wrap(rows[module], 100, break_long_words=False, break_on_hyphens=False)
         text = "\n        ".join(f'"{part} "' for part in parts[:-1]) + "\n        " * (len(parts) > 1)
         lines.append(f'    "{module}": {text}"{parts[-1]}",\n')
     return (
@@ -109,6 +116,16 @@ def operator_table() -> dict[Path, str]:
     return {OPERATORS: table("The operators, by the module that declares them.", "OPERATORS", found)}
 
 
+def converter_table() -> dict[Path, str]:
+    """The text of the table of converters, by its file."""
+    from relax.frontend.onnx.registry import declared
+    from relax.runtime.rooms import load_whole
+
+    load_whole("relax.frontend.onnx.operators")
+    title = "The ONNX operators, with their domains, by the module that converts them."
+    return {CONVERTERS: text_of(title, "CONVERTERS", declared())}
+
+
 def stale(texts: Mapping[Path, str]) -> list[Path]:
     """The files that say something else than `texts`."""
     return [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
@@ -120,10 +137,14 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="fail if a table is stale")
     check = parser.parse_args().check
     if not check:
-        for path, text in ((OPERATORS, table("", "OPERATORS", {})), (GENERATOR, "FILES = ()\n")):
+        for path, text in (
+            (OPERATORS, table("", "OPERATORS", {})),
+            (CONVERTERS, table("", "CONVERTERS", {})),
+            (GENERATOR, "FILES = ()\n"),
+        ):
             if not path.exists():
                 path.write_text(text)
-    for make in (package_tables, generator_table, operator_table):
+    for make in (package_tables, generator_table, operator_table, converter_table):
         texts = make()
         for path in stale(texts):
             if check:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final
 
 from .derive.context import FORCE_PURE, FunctionScope
@@ -38,8 +38,11 @@ from .ir import (
     structural_equal,
 )
 from .ir.python_source import user_span
+from .op.known import at_span
 from .op.te_call import call_te
 from .prim.expr import Var as PrimVar
+from .prim.per_node import per_node
+from .runtime.records import dataclass
 from .struct_info import ObjectStructInfo
 
 _FILE: Final = "block_builder.py"
@@ -312,7 +315,7 @@ class BlockBuilder(Normalizer):
         source = convert(expr)
         span = source.span or user_span(_FILE)
         if isinstance(source, Call) and source.span is None and span is not None:
-            source = source.replace(span=span)
+            source = at_span(source, span)
         try:
             value = self.visit(source)
         except DiagnosticError as error:
@@ -486,7 +489,7 @@ class BlockBuilder(Normalizer):
         """
         kind = type(func)
         alone = kind not in self._by_hash and all(type(other) is not kind for other in self.functions.values())
-        equal = None if alone else self._equal_function(func, quick_hash(func))
+        equal = None if alone else self._equal_function(func, _hash_of(func))
         if equal is not None:
             return equal
         global_var = GlobalVar(self.unique_global_name(func_name))
@@ -496,7 +499,7 @@ class BlockBuilder(Normalizer):
         function = self._define(global_var, func)
         if table is None:  # it is hashed when another function comes
             return global_var
-        key = quick_hash(function)
+        key = _hash_of(function)
         if function is not func:
             equal = self._equal_function(function, key)
             if equal is not None:
@@ -550,7 +553,7 @@ class BlockBuilder(Normalizer):
             table = self._by_hash[kind] = {}
             for name, function in self.functions.items():
                 if type(function) is kind:
-                    table.setdefault(quick_hash(function), []).append(self.globals[name])
+                    table.setdefault(_hash_of(function), []).append(self.globals[name])
         return table
 
     def unique_global_name(self, name: str) -> str:
@@ -588,6 +591,14 @@ def _params(params: Var | Sequence[Var] | None) -> tuple[Var, ...] | None:
         if not isinstance(param, Var):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"BlockBuilder: a parameter must be a relax.Var, found {type(param).__name__}")
     return result
+
+
+def _hash_of(func: BaseFunc) -> int:
+    """Hash of a function, kept for kernels: those of a module are hashed by each pass that adds functions to it."""
+    return quick_hash(func) if isinstance(func, Function) else _hash_of_kernel(func)
+
+
+_hash_of_kernel: Final = per_node(quick_hash)
 
 
 def _sizes_among(func: BaseFunc) -> list[bool]:

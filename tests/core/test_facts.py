@@ -16,6 +16,7 @@ from relax.expr import MatchCast, PrimValue, ShapeExpr, Var
 from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError, RelaxWarning, assert_structural_equal
 from relax.op import add, assert_op
+from relax.op.binary import Add
 from relax.prim import EQ, SizeVar
 from relax.prim import Var as PrimVar
 from relax.rewrite.visitor import ExprMutator
@@ -401,3 +402,37 @@ def main(y: R.Tensor(("m - 1",), "int64"), x: R.Tensor(("m",), "int64")):
     assert sizes[0].replace("m", "") == sizes[1].replace("m", "")
     after = transform.CanonicalizeBindings()(relax.IRModule.from_expr(cast))
     assert_structural_equal(from_source(after.script(show_meta=True)), after)
+
+
+def test_a_call_is_inferred_again_only_where_something_is_known():
+    """`add` is inferred when it is called; what that left open is decided where a cast made the sizes equal."""
+    x, y = Var("x", TensorStructInfo((n,), "float32")), Var("y", TensorStructInfo((m,), "float32"))
+    call = add(x, y)
+    builder = BlockBuilder()
+    with builder.function("plain", [x, y]):
+        plain = builder.emit(call)
+        builder.emit_func_output(plain)
+    assert struct_info_text(plain.struct_info) == 'R.Tensor(dtype="float32", ndim=1)'
+
+    u, v = Var("u", TensorStructInfo((n,), "float32")), Var("v", TensorStructInfo((m,), "float32"))
+    with builder.function("cast", [u, v]):
+        later = add(u, v)
+        builder.match_cast(v, TensorStructInfo((n,), "float32"))
+        total = builder.emit(later)
+        builder.emit_func_output(total)
+    assert struct_info_text(total.struct_info) == 'R.Tensor((n,), "float32")'
+
+
+def test_a_call_is_inferred_once(monkeypatch):
+    """When it is built: normalisation reads the result."""
+    asked = []
+    infer = Add.infer
+    monkeypatch.setattr(Add, "infer", lambda self, *infos: asked.append(infos) or infer(self, *infos))
+    x = Var("x", TensorStructInfo((n,), "float32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        once = builder.emit(add(x, x))
+        twice = builder.emit(add(once, x))
+        builder.emit_func_output(twice)
+    assert [len(infos) for infos in asked] == [2, 2]
+    assert struct_info_text(twice.struct_info) == 'R.Tensor((n,), "float32")'

@@ -162,6 +162,12 @@ def test_walk_is_outermost_first_and_can_stop():
     seen.clear()
     walk(outer, lambda part: seen.append(part) or part is not inner)
     assert seen == [outer, inner, c]
+    seen.clear()
+    walk(outer, seen.append, (Leaf,))
+    assert seen == [a, b, c]
+    seen.clear()
+    walk(outer, lambda part: seen.append(part) or part is not inner, (Pair,))
+    assert seen == [outer, inner]
 
 
 def test_copy_and_pickle():

@@ -16,13 +16,13 @@ Bindings are numbered in evaluation order, those of both branches of an If inclu
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from ..expr import Binding, Call, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..ir import IRModule, Node, RelaxExpr, walk
 from ..op import is_call_of
 from ..op.storage import TensorInStorage
+from ..runtime.records import dataclass
 from .effects import CallEffects, effects_of
 from .storages import Storage, Storages, StorageWalk, Value, flat
 

@@ -8,13 +8,13 @@ known.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ..derive.rules import is_pure_call
 from ..expr import Call, ExternFunc, Function, SeqExpr, Tuple, TupleGetItem, Var
 from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, walk
 from ..op.base import operator_of
 from ..runtime.builtin_table import BUILTINS, UNKNOWN, Arguments, Effects, selects
+from ..runtime.records import dataclass
 from ..tir import PrimFunc, written_params
 
 Exprs = tuple[RelaxExpr, ...]

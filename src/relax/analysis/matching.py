@@ -20,13 +20,14 @@ A dimension whose turn comes in the first round already is not compared again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..info.mapping import bound_in, dims_of
 from ..ir import StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr, Var, evaluate
 from ..prim.totality import scalar_never_fails
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, STORE, STORE_SIZE
+from ..runtime.records import dataclass
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 

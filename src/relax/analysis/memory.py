@@ -14,7 +14,6 @@ until the function ends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from ..expr import Call, DataTypeImm, Function, If, PrimValue, SeqExpr, ShapeExpr, Var, VarBinding
@@ -24,6 +23,7 @@ from ..op.storage import AllocStorage, BuiltinAllocTensor, TensorInStorage
 from ..prim import Mul, PrimExpr, const, evaluate, free_vars
 from ..prim import Var as PrimVar
 from ..runtime.dtypes import itemsize
+from ..runtime.records import dataclass
 from ..struct_info import TensorStructInfo
 from .alias import Aliases
 from .memory_figures import Path, PlanFigures, PlannedStorage, PlannedTensor

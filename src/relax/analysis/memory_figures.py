@@ -6,7 +6,8 @@ Time is counted in bindings. Of what the branches of an If allocate, the larger 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from ..runtime.records import dataclass
 
 Path = tuple[tuple[int, bool], ...]
 """Enclosing branches of a binding, outermost first: (number of the If, which branch)."""

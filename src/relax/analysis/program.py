@@ -8,7 +8,7 @@ records and word the complaint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from ..derive.call_graph import call_graph, recursive_groups
@@ -36,6 +36,7 @@ from ..ir import BaseFunc, DataType, GlobalVar, IRModule, Node, Op, RelaxExpr, S
 from ..prim import free_vars
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
+from ..runtime.records import dataclass
 from ..struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..expr import Binding, Function, Var
 from ..ir import Node, RelaxExpr, StructInfo, set_slot, walk
 from ..prim import Var as ShapeVar
+from ..runtime.records import dataclass
 
 
 @dataclass

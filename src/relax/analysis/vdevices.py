@@ -17,7 +17,7 @@ A constant takes the device of its use; an operand of a kernel is no use, since 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias, cast
 
 from ..expr import Binding, Call, Constant, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
@@ -40,6 +40,7 @@ from ..ir.sharing import is_excessive
 from ..op.base import Operator, operator_of
 from ..op.errors import DEVICES, UNLISTED_DEVICE
 from ..op.intrinsics import CallDPSPacked, CallInplacePacked, ClosureCall, HintOnDevice, MakeClosure, ToVDevice
+from ..runtime.records import dataclass
 from ..struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 
 MANY_PLACES: Final = 1000

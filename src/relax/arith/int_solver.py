@@ -8,12 +8,12 @@ elimination: each variable gets a range in terms of the following ones.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..prim import EQ, GE, GT, LE, LT, Analyzer, IntImm, PrimExpr, Var, const, convert, free_vars, substitute
 from ..prim.iter_sizes import Sizes
 from ..prim.learn import conjuncts
+from ..runtime.records import dataclass
 from ..tir import Range
 from .pattern import linear_terms
 

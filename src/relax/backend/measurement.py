@@ -14,7 +14,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -29,6 +29,7 @@ from ..prim import PrimExpr, evaluate
 from ..prim import Var as ShapeVar
 from ..runtime import ShapeTuple, VirtualMachine
 from ..runtime.dtypes import NUMPY_DTYPES
+from ..runtime.records import dataclass
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..transform.fusion.fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
 from ..transform.fusion.merge_composite_functions import dataflow_blocks_in, merged_groups

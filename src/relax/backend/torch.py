@@ -9,7 +9,6 @@ are, among others, integer division, conversions of floats to integers, and redu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 from ..dpl import DFPattern, is_op, is_tuple_get_item
@@ -19,6 +18,7 @@ from ..ir import IRModule, RelaxExpr, StructInfo, structural_equal
 from ..op.base import Operator, operator_of
 from ..prim import Add, FloatImm, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Sub
 from ..runtime.libraries.torch import BINARY, BITS, FLOAT_BINARY, LOGIC, TESTS, UNARY, TorchRuntime
+from ..runtime.records import dataclass
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..transform.dead_code_elimination import DeadCodeElimination
 from ..transform.fusion.fuse_ops_by_pattern import FusionPattern, PatternCheckContext

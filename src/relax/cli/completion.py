@@ -10,9 +10,9 @@ import argparse
 import importlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from ..runtime.records import dataclass
 from .execution import parser_of
 from .failures import SUCCESS
 from .main import COMMANDS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from ..interpreter.outcome import Outcome, difference_of, observed
 from ..ir import IRModule, RelaxExpr
 from ..runtime import Executable
+from ..runtime.records import dataclass
 from .arguments import MODEL_KINDS, add_building, add_inputs, add_reading, once
 from .engines import COMPILED, ENGINES, INTERPRETER, Side, side_of
 from .failures import FAILURE, SUCCESS, UNSUITABLE, failure

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from ..interpreter import Interpreter
 from ..ir import IRModule
 from ..optimize.pipeline import get_pipeline
 from ..runtime import VirtualMachine
+from ..runtime.records import dataclass
 from .failures import UNSUITABLE, failure
 from .models import READERS, check_program, compile_program, executable_of, read_model, read_program
 from .onnx_runtime import NAME, OnnxRuntime

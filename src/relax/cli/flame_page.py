@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from pathlib import Path
 
+from ..runtime.records import dataclass
 from .tables import duration
 
 _TEMPLATE = Path(__file__).with_name("flame_page.html")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from ..analysis.variables import free_vars
@@ -18,6 +18,7 @@ from ..derive.normalize import normalize_module
 from ..expr import Binding, Call, Constant, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..info.text import prim_text
 from ..ir import GlobalVar, IRModule, RelaxExpr, StructInfo, children_of
+from ..runtime.records import dataclass
 from ..struct_info import ShapeStructInfo, TensorStructInfo
 
 LONGEST_TEXT = 2000

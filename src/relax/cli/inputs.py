@@ -7,7 +7,6 @@ import difflib
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -18,6 +17,7 @@ from ..ir import DiagnosticContext
 from ..runtime import NDArray, ShapeTuple, nd
 from ..runtime.dtypes import NUMPY_DTYPES, is_float
 from ..runtime.info import Dim, Info, PrimInfo, ShapeInfo, TensorInfo, TupleInfo, bind, dim_text, substitute, variables
+from ..runtime.records import dataclass
 from .failures import MISFIT_INPUT, failure
 from .images import IMAGES, read_image
 from .models import ModelSignature

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ..runtime.records import dataclass
 
 GAP = 24.0
 """Space between neighbours in a layer."""

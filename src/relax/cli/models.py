@@ -13,7 +13,7 @@ import difflib
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from errno import ENOENT
 from pathlib import Path
 from typing import Any, Final, cast
@@ -33,6 +33,7 @@ from ..prim import Var as ShapeVar
 from ..runtime import Executable
 from ..runtime.executable import ExecutableError
 from ..runtime.info import Info
+from ..runtime.records import dataclass
 from ..script import from_source
 from ..struct_info import ShapeStructInfo, TensorStructInfo
 from ..transform.bind_params import BindParams

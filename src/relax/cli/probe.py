@@ -10,13 +10,12 @@ Only bindings of the entry point itself are returned, not those in branches, loc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..analysis import check_well_formed
 from ..derive.call_graph import global_vars_in
 from ..derive.normalize import normalize_module
 from ..expr import Function, MatchCast, SeqExpr, Tuple, Var, VarBinding
 from ..ir import BaseFunc, DiagnosticError, IRModule, RelaxExpr
+from ..runtime.records import dataclass
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from ..transform.to_non_dataflow import ToNonDataflow
 

@@ -8,12 +8,12 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..runtime import Executable, VirtualMachine
 from ..runtime.debug_info import names_of_call, tensor_bytes
+from ..runtime.records import dataclass
 from ..runtime.timing import TracedCall
 from .arguments import add_building, add_inputs, add_model, natural, once, positive
 from .failures import SUCCESS, running_program

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -22,6 +21,7 @@ from ..runtime.archive import write_archive
 from ..runtime.dtypes import dtype_of_numpy, stride_unit
 from ..runtime.forks import hold_at_fork
 from ..runtime.native import CELLS, NativeLibrary, load_object
+from ..runtime.records import dataclass
 from ..runtime.tensor import shared_tensor, tensor_of_numpy
 from ..runtime.threads import LAUNCH
 from ..runtime.timing import BenchmarkResult, measure

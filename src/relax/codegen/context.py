@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -21,6 +21,7 @@ from ..native.support import raise_error
 from ..native.types import element_type
 from ..prim import IntImm, PrimExpr, Var
 from ..runtime.messages import Message
+from ..runtime.records import dataclass
 from ..target import Target
 from ..tir import Buffer, For, PrimFunc, While
 from ..tir.signature import Text

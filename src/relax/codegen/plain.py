@@ -7,13 +7,13 @@ it states: buffers are declared at pointers, without bounds that are checked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ..ir import Diagnostic, DiagnosticError
 from ..native.builder import FunctionBuilder, ModuleBuilder, quoted
 from ..native.small_floats import SmallFloats
 from ..native.types import register_type
+from ..runtime.records import dataclass
 from ..target import Target
 from ..target.c_structs import STRUCTS
 from ..target.machine import Machine

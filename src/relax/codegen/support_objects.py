@@ -8,7 +8,6 @@ version of relax that writes the same text compiles nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from ..farm import cache, worker
 from ..farm.objects import compiled_once, machine_of
 from ..farm.versions import compiler_files, compiler_version, unedited
 from ..farm.worker_processes import Aside, Compilers
+from ..runtime.records import dataclass
 from ..runtime.rooms import ModuleWhenUsed
 from ..target import Target
 

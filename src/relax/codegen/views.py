@@ -8,7 +8,6 @@ caller says; it must not be null. Any other pointer (the result of a call or a c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ from ..native.builder import Operand
 from ..native.formula import Val
 from ..native.types import memory_element
 from ..prim import EQ, LE, IntImm, PrimExpr, Var
+from ..runtime.records import dataclass
 from ..tir import Buffer
 from ..tir.buffer import element_count
 from ..tir.usage import buffer_expressions

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ..expr import ExternFunc, Function, Var
 from ..ir import BaseFunc, GlobalVar, IRModule, Node, StructInfo, walk
 from ..prim import StringImm
+from ..prim.per_node import per_node
 
 
 def global_vars_in(function: Node) -> dict[str, GlobalVar]:
@@ -36,6 +37,12 @@ def references(func: BaseFunc, names: set[str]) -> set[str]:
 
     A packed function named by an ExternFunc, or by a string in a TIR call, may be a PrimFunc of the module.
     """
+    return names & _mentioned(func)
+
+
+@per_node
+def _mentioned(func: BaseFunc) -> frozenset[str]:
+    """The names of functions, and texts that may be such names, that a function mentions."""
     mentioned: set[str] = set()
 
     def visit(item: Node) -> bool:
@@ -47,8 +54,8 @@ def references(func: BaseFunc, names: set[str]) -> set[str]:
             mentioned.add(item.value)
         return not isinstance(item, (Var, StructInfo))
 
-    walk(func, visit)
-    return mentioned & names
+    walk(func, visit, (GlobalVar, ExternFunc, StringImm, Var, StructInfo))
+    return frozenset(mentioned)
 
 
 def reachable(mod: IRModule, entries: set[str]) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Collection, Generator, Iterable, Mapping, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -33,6 +33,7 @@ from ..prim import Analyzer, facts_in_scope, free_vars, substitute
 from ..prim import cast as cast_scalar
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
+from ..runtime.records import dataclass
 from ..struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .conditions import condition_facts, with_facts

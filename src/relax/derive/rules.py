@@ -19,6 +19,9 @@ from ..info.relations import Fit, Verdict, call_result, is_base_of, struct_info_
 from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
 from ..ir.parts import argument_span, condition_span
+from ..op.base import infer_call
+from ..op.known import inferred
+from ..prim.analyzer import has_facts_in_scope
 from ..struct_info import (
     DEFAULT_DERIVATION,
     FuncStructInfo,
@@ -235,7 +238,9 @@ def _derive_op_call(call: Call, op: Op, scopes: Scopes) -> StructInfo:
     if infer is not None:
         if call.sinfo_args and op.get_attr("takes_sinfo_args") is False:
             raise _needless_sinfo_args(call, scopes)
-        return _ask(infer, call, op.name, scopes)
+        alone = infer is infer_call and scopes.facts is None and not has_facts_in_scope()
+        known = inferred(call) if alone else None
+        return _ask(infer, call, op.name, scopes) if known is None else known
     if len(call.sinfo_args) == 1:
         return call.sinfo_args[0]
     raise scopes.error(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from ..runtime.records import dataclass
 from .matching import Pattern
 
 

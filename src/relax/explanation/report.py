@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from ..runtime.records import dataclass
 from ..target.isa import isa_of
 from ..tir import For, While
 from .assembly import MachineLoop

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..runtime.records import dataclass
 from ..schedules.cpu import rules_for
 from ..schedules.rule import IS_SCHEDULED, PackedFunction, Refusal, applied
 from ..target import Target

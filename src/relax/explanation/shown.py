@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..ir import IRModule, Node, walk
+from ..runtime.records import dataclass
 from ..script.highlight import print_highlighted
 from ..target import Target
 from ..tir import For, While

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from ..expr import ShapeExpr
 from ..ir import StructInfo, VDevice, same_vdevice, vdevice_text
@@ -25,6 +24,7 @@ from ..ir.expr import register_is_base_of
 from ..prim import Verdict, prove_equal
 from ..prim.expr import PrimExpr, same
 from ..prim.expr import Var as PrimVar
+from ..runtime.records import dataclass
 from ..struct_info import (
     DEFAULT_DERIVATION,
     FuncStructInfo,

@@ -8,7 +8,6 @@ A function that returns `Steps` is an evaluation: ``value = yield evaluation`` i
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType
 from typing import Any, Final, cast
@@ -56,6 +55,7 @@ from ..runtime.dtypes import ffi_dtype
 from ..runtime.modules import functions_of
 from ..runtime.names import split
 from ..runtime.ops import truth
+from ..runtime.records import dataclass
 from ..runtime.registry import find_packed, known_by
 from ..runtime.sizes import shape_value
 from ..runtime.tensor import tensor_of_numpy, to_device

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..ir import IRModule, Node, walk
 from ..runtime.closure import Closure
 from ..runtime.dtypes import is_float
 from ..runtime.nd import NDArray
+from ..runtime.records import dataclass
 from ..runtime.registry import get_global_func, register_func, remove_global_func
 from ..runtime.values import PackedFunc
 from .evaluator import Interpreter

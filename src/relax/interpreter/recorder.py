@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
 
 from ..expr import Call
 from ..ir import IRModule, Op
+from ..runtime.records import dataclass
 from ..runtime.tensor import copy_tensor
 from .evaluator import Interpreter
 from .scope import Environment

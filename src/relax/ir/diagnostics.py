@@ -21,10 +21,11 @@ import unicodedata
 import warnings
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
 
 from ..runtime.forks import hold_at_fork
+from ..runtime.records import dataclass
 from . import tracebacks
 from .span import Span
 

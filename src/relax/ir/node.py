@@ -25,12 +25,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
 from typing_extensions import Self, dataclass_transform
 
+from ..runtime.records import WhenUsed, compiled
 from ..runtime.rooms import load_whole
 from . import printing
 from .span import Span
@@ -218,12 +220,12 @@ def node(cls: type[T]) -> type[T]:
     )
     raw.__child_names__ = tuple(spec.name for spec in raw.__node_fields__ if spec.kind != "label")
     raw.__part_names__ = tuple(f.name for f in fields if f.name in raw.__child_names__ and not _is_scalar(f.type))
-    raw.__children__ = _make_children(raw.__part_names__)
     raw.__parameters__ = tuple((spec.parameter, spec.name) for spec in raw.__node_fields__)
-    raw.__mapped__ = _make_mapped(raw.__part_names__, raw.__parameters__)
-    raw.__fields_init__ = _make_init(raw, fields)
+    raw.__children__ = WhenUsed(raw, "__children__", _make_children)
+    raw.__mapped__ = WhenUsed(raw, "__mapped__", _make_mapped) if raw.__part_names__ else Node.__mapped__
+    raw.__fields_init__ = WhenUsed(raw, "__fields_init__", _make_init)
     if "__init__" not in cls.__dict__:
-        raw.__init__ = raw.__fields_init__
+        raw.__init__ = WhenUsed(raw, "__init__", operator.attrgetter("__fields_init__"))
     raw.__setattr__ = _frozen
     raw.__delattr__ = _frozen
     raw.__match_args__ = tuple(f.name for f in fields if not f.kw_only)
@@ -260,8 +262,9 @@ def _frozen(self: Node, name: str, *_: object) -> None:
     raise dataclasses.FrozenInstanceError(f"{type(self).__name__}.{name}: nodes are immutable")
 
 
-def _make_init(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> Any:
+def _make_init(cls: type[Any]) -> Any:
     """Generate __init__, which converts each field and stores it through its slot's descriptor."""
+    fields = dataclasses.fields(cls)
     namespace: dict[str, Any] = {"_set_span": Node.span.__set__}  # type: ignore[attr-defined]
     positional: list[str] = []
     keyword: list[str] = []
@@ -285,16 +288,11 @@ def _make_init(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> An
         namespace[f"_set_{f.name}"] = (
             cls.__dict__[f.name].__set__ if f.name in cls.__dict__ else (getattr(cls, f.name).__set__)
         )
-        body.append(f"    _set_{f.name}(self, {value})")
+        body.append(f"_set_{f.name}(self, {value})")
     parameters = ", ".join(["self", *positional, "*", *keyword, "span=None"])
     if hasattr(cls, "__post_init__"):
-        body.append("    self.__post_init__()")
-    source = f"def __init__({parameters}):\n    _set_span(self, span)\n" + "\n".join(body)
-    exec(source, namespace)
-    init = namespace["__init__"]
-    init.__qualname__ = f"{cls.__qualname__}.__init__"
-    init.__module__ = cls.__module__
-    return init
+        body.append("self.__post_init__()")
+    return compiled(cls, "__init__", parameters, ["_set_span(self, span)", *body], namespace)
 
 
 def set_slot(target: Node, name: str, value: Any) -> None:
@@ -313,20 +311,18 @@ def children_of(value: Node) -> list[Node]:
     return value.__children__()
 
 
-def _make_children(names: tuple[str, ...]) -> Any:
-    """Generate the method that lists the child nodes in the given fields; half of each traversal is spent in it."""
-    body = "".join(
-        f"""
-    part = self.{name}
+def _make_children(cls: type[Node]) -> Any:
+    """Generate the method that lists the child nodes in the fields; half of each traversal is spent in it."""
+    body = [
+        f"""part = self.{name}
     if isinstance(part, Node):
         found.append(part)
     elif isinstance(part, (tuple, dict)) and part:
         collect(part, found)"""
-        for name in names
-    )
+        for name in cls.__part_names__
+    ]
     namespace: dict[str, Any] = {"Node": Node, "collect": _collect}
-    exec(f"def __children__(self):\n    found = []{body}\n    return found", namespace)
-    return namespace["__children__"]
+    return compiled(cls, "__children__", "self", ["found = []", *body, "return found"], namespace)
 
 
 _CONTAINERS: Any = (tuple, dict)
@@ -346,13 +342,11 @@ def map_children(value: NodeT, function: Callable[[Node], Node]) -> NodeT:
     return cast(NodeT, value.__mapped__(function))
 
 
-def _make_mapped(names: tuple[str, ...], parameters: tuple[tuple[str, str], ...]) -> Any:
+def _make_mapped(cls: type[Node]) -> Any:
     """Generate the method that rebuilds a node: every rewrite calls it for each node, which seldom changes."""
-    if not names:
-        return Node.__mapped__
-    body = "".join(
-        f"""
-    old_{name} = self.{name}
+    names = cls.__part_names__
+    body = [
+        f"""old_{name} = self.{name}
     if isinstance(old_{name}, Node):
         new_{name} = function(old_{name})
     elif isinstance(old_{name}, (tuple, dict)) and old_{name}:
@@ -360,15 +354,16 @@ def _make_mapped(names: tuple[str, ...], parameters: tuple[tuple[str, str], ...]
     else:
         new_{name} = old_{name}"""
         for name in names
-    )
+    ]
     same = " and ".join(f"new_{name} is old_{name}" for name in names)
     values = [
-        f"{parameter}=new_{name}" if name in names else f"{parameter}=self.{name}" for parameter, name in parameters
+        f"{parameter}=new_{name}" if name in names else f"{parameter}=self.{name}"
+        for parameter, name in cls.__parameters__
     ]
     rebuilt = f"type(self)({', '.join(values)}, span=self.span)"
     namespace: dict[str, Any] = {"Node": Node, "map_value": _map_value}
-    exec(f"def __mapped__(self, function):{body}\n    return self if {same} else {rebuilt}", namespace)
-    return namespace["__mapped__"]
+    body.append(f"return self if {same} else {rebuilt}")
+    return compiled(cls, "__mapped__", "self, function", body, namespace)
 
 
 def _map_value(value: Any, function: Callable[[Node], Node]) -> Any:
@@ -390,10 +385,11 @@ def _map_value(value: Any, function: Callable[[Node], Node]) -> Any:
     return value
 
 
-def walk(value: Node, pre: Callable[[Node], bool | None]) -> None:
+def walk(value: Node, pre: Callable[[Node], bool | None], only: tuple[type, ...] = ()) -> None:
     """Call `pre` on a node and its descendants, in preorder; return False from `pre` to skip the children.
 
-    A shared object is visited once, a variable at each occurrence.
+    A shared object is visited once, a variable at each occurrence. With `only`, `pre` is called on nodes of these
+    classes, which saves most calls.
     """
     stack = [value]
     seen: set[int] = set()
@@ -404,7 +400,7 @@ def walk(value: Node, pre: Callable[[Node], bool | None]) -> None:
             if number in seen:
                 continue
             seen.add(number)
-        if pre(item) is not False:
+        if (only and not isinstance(item, only)) or pre(item) is not False:
             children = item.__children__()
             if len(children) > 1:
                 children.reverse()

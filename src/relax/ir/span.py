@@ -6,8 +6,10 @@ or a notebook cell.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
+
+from ..runtime.records import dataclass
 
 
 def split_lines(text: str) -> list[str]:

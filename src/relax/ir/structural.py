@@ -11,11 +11,11 @@ import hashlib
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from ..runtime.records import dataclass
 from .deep import run_deep
 from .node import Node, node_key, walk
 from .stored import StoredArray
@@ -230,7 +230,10 @@ class _Comparer:
         if pair in self.same:
             return None
         for name, binds in _fields(type(lhs), False):
-            difference = self.compare(getattr(lhs, name), getattr(rhs, name), defining or binds)
+            left, right = getattr(lhs, name), getattr(rhs, name)
+            if left is right and type(left) in _SCALARS:
+                continue
+            difference = self.compare(left, right, defining or binds)
             if difference is not None:
                 return difference.below(f".{name}")
         if not lhs.__is_scope__:
@@ -322,7 +325,10 @@ class _Hasher:
             items = cast("tuple[Any, ...]", value)
             update(b"T" + len(items).to_bytes(8, "little"))
             for item in items:
-                self.feed(item, defining)
+                if isinstance(item, Node) and not item.__is_variable__:
+                    update(self.node(item, defining))
+                else:
+                    self.feed(item, defining)
         elif isinstance(value, dict):
             table = cast("dict[Any, Any]", value)
             named = _by_name(table)
@@ -346,8 +352,17 @@ class _Hasher:
             self.facts = _new_digest()
         start, before = len(self.bound), len(self.known)
         content = value.__content__
+        update = self.digest.update
         for name, binds in _fields(type(value), self.labels):
-            self.feed(content(value, name), defining or binds)
+            item = content(value, name)
+            if type(item) is int:  # the same as `feed`, without a call for most fields
+                update(b"i%d\0" % item)
+            elif not isinstance(item, Node):
+                self.feed(item, defining or binds)
+            elif item.__is_variable__:
+                self.variable(item, defining or binds)
+            else:
+                update(self.node(item, defining or binds))
         if self.spans:
             self.digest.update(_span_bytes(value))
         if value.__is_scope__:
@@ -367,7 +382,10 @@ class _Hasher:
 
     def variable(self, value: Node, defining: bool) -> None:
         number = self.numbers.get(value)
-        if number is None and (defining or self.map_free_vars):
+        if number is None:
+            if not (defining or self.map_free_vars):
+                self.digest.update(b"F" + id(value).to_bytes(8, "little"))
+                return
             number = self.numbers[value] = len(self.numbers)
             if defining:
                 self.bound.append(value)
@@ -384,10 +402,7 @@ class _Hasher:
             if self.spans:
                 self.digest.update(_span_bytes(value))
             self.digest = outer
-        if number is None:
-            self.digest.update(b"F" + id(value).to_bytes(8, "little"))
-        else:
-            self.digest.update(b"V" + number.to_bytes(8, "little"))
+        self.digest.update(b"V" + number.to_bytes(8, "little"))
 
 
 def _span_bytes(value: Node) -> bytes:

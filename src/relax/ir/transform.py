@@ -21,12 +21,13 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 from typing_extensions import Self
 
+from ..runtime.records import dataclass
 from .deep import nested_too_deeply
 from .diagnostics import DiagnosticError
 from .expr import BaseFunc, GlobalVar

@@ -9,10 +9,10 @@ of their first memory words, and a message.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ..prim import IntImm, PrimExpr, Var
+from ..runtime.records import dataclass
 from ..target.c_structs import STRUCTS
 from ..tir import Buffer
 from .builder import Operand

@@ -8,9 +8,9 @@ straight-line, so the loop vectoriser handles it like a single operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from ..runtime.records import dataclass
 from .builder import FunctionBuilder, Operand, float_text, splat, vector
 
 Number: TypeAlias = "Val | float | int"

@@ -7,7 +7,6 @@ and integers are rounded once: see `relax.runtime.rounding`. The constants of ea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, cast
 
@@ -15,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from ..ir import DataType
+from ..runtime.records import dataclass
 from ..target.isa import BfloatRounding
 from .builder import Operand, float_text, vector
 from .formula import Val, look_up

@@ -8,10 +8,11 @@ adjoints.total(t)                   (g, zeros_like(t[1])): the sum over all uses
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..expr import Tuple, TupleGetItem
 from ..ir import RelaxExpr, StructInfo
+from ..runtime.records import dataclass
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .gradients import apply
 from .known import known_struct_info

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import types
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
@@ -39,7 +40,7 @@ from .attributes import AttributeValueError
 from .dims import collect_checks, normalize_axis
 from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, UnknownSizeError, diagnose
 from .facts import Axes, Exactness, MixedPrecision, Order, Permuted, pointwise, pointwise_blocked
-from .known import DEFERRED, known_struct_info, remember
+from .known import DEFERRED, known_struct_info, remember, remember_inferred
 from .operands import ANY, DTYPE_CLASSES, KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
 
 _CALLED_THROUGH: Final = ("op/", "expr.py", "ir/expr.py")
@@ -353,7 +354,8 @@ def _info_of(value: Any, operand: Operand) -> StructInfo | None:
 
 def is_method(function: Any) -> bool:
     """True if a formula or reference is a method of its class rather than a function of the operands."""
-    return next(iter(inspect.signature(function).parameters), "") == "self"
+    code: types.CodeType = inspect.unwrap(function).__code__
+    return code.co_argcount > 0 and code.co_varnames[0] == "self"
 
 
 def _is_concrete(info: StructInfo, rank: bool) -> bool:
@@ -451,11 +453,11 @@ def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence
     # Calls of functions need the module to infer from: they have no formula.
     alone = operator.infer is not None if operator.infer_from_call is None else operator.compute is not None
     if alone and not DEFERRED.get():
-        _infer_early(call)
+        _infer_early(operator, call)
     return call
 
 
-def _infer_early(call: Call) -> None:
+def _infer_early(operator: Operator, call: Call) -> None:
     """Infer a call when it is built, if its operands' struct info is known, so that errors are raised there."""
     if any(known_struct_info(arg) is None for arg in call.args):
         return
@@ -465,7 +467,10 @@ def _infer_early(call: Call) -> None:
         raise error.placed(user_span(*_CALLED_THROUGH)) from None
     except (TypeError, ValueError, AttributeError, LookupError):
         return  # normalisation will report it, with its span
-    remember(call, info)
+    if operator.infer_from_call is None:
+        remember_inferred(call, info)
+    else:
+        remember(call, info)
 
 
 def make_operator(cls: type[Operator], attributes: dict[str, Any]) -> Operator:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from itertools import combinations
 
 from ..expr import ShapeExpr
@@ -17,6 +16,7 @@ from ..info.text import prim_text
 from ..ir import DataType, VDevice
 from ..prim import IntImm, PrimExpr, Verdict, is_const, prove_equal
 from ..prim.intrin import any as any_of
+from ..runtime.records import dataclass
 from ..struct_info import TensorStructInfo
 from ..topi.broadcast import full_sizes
 from .errors import AXES, DTYPES, SHAPES, OperatorError
@@ -72,14 +72,16 @@ def check_later(condition: PrimExpr, message: str) -> None:
         pending.append(Check(condition, message))
 
 
-def require_same_dim(a: PrimExpr, b: PrimExpr, error: OperatorError) -> PrimExpr:
-    """Require two equal dimensions and return the static one. Raises `error` if they differ; checks at run time if
-    undecided.
+def require_same_dim(a: PrimExpr, b: PrimExpr, failure: OperatorError | Callable[[], OperatorError]) -> PrimExpr:
+    """Require two equal dimensions and return the static one.
+
+    Raises `failure`, or the error that it returns, if they differ; checks at run time if undecided.
     """
     answer = prove_equal(a, b)
-    if answer is Verdict.NO:
-        raise error
-    if answer is Verdict.POSSIBLY:
+    if answer is not Verdict.YES:
+        error = failure if isinstance(failure, OperatorError) else failure()
+        if answer is Verdict.NO:
+            raise error
         sizes = f": {prim_text(a)} and {prim_text(b)}" if error.remarks else ""
         check_later(a.equal(b), error.message + sizes)
     return b if isinstance(b, IntImm) else a

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ..expr import Tuple, Var
 from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, RelaxExpr, StructInfo
 from ..ir.span import Span
+from ..runtime.records import dataclass
 
 OPERANDS: Final = "E3101"
 """Too many or too few operands, or an operand of the wrong kind."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from ..expr import Call, PrimValue, Tuple
 from ..ir import DataType, RelaxExpr, Span, StructInfo
 from ..prim import PrimExpr, const
+from ..runtime.records import dataclass
 from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.layout import is_divisible
 

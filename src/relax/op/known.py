@@ -13,10 +13,15 @@ from weakref import WeakKeyDictionary
 
 from ..expr import Call, Constant, DataTypeImm, If, PrimValue, SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem
 from ..info.relations import struct_info_lca
-from ..ir import DiagnosticError, Op, RelaxExpr, StructInfo
+from ..ir import DiagnosticError, Op, RelaxExpr, Span, StructInfo
+from ..prim.analyzer import has_facts_in_scope
+from ..prim.expr import nonnegative_epoch
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 _KNOWN: WeakKeyDictionary[RelaxExpr, StructInfo] = WeakKeyDictionary()
+
+_INFERRED: WeakKeyDictionary[RelaxExpr, tuple[int, StructInfo]] = WeakKeyDictionary()
+"""Calls that were inferred when they were built, without facts, and the epoch of marked variables at that time."""
 
 
 DEFERRED: ContextVar[bool] = ContextVar("whether errors of operands wait for normalisation", default=False)
@@ -50,6 +55,30 @@ def known_struct_info(expr: RelaxExpr) -> StructInfo | None:
 def remember(expr: RelaxExpr, info: StructInfo) -> None:
     """Record the struct info of a variable that is already bound (the parser reads bindings in order)."""
     _KNOWN[expr] = info
+
+
+def remember_inferred(call: Call, info: StructInfo) -> None:
+    """Record the struct info of a call that its operator's `infer` returned, for normalisation."""
+    _KNOWN[call] = info
+    if not has_facts_in_scope():
+        _INFERRED[call] = nonnegative_epoch(), info
+
+
+def inferred(call: Call) -> StructInfo | None:
+    """Struct info that was inferred when a call was built, if inference without facts would return it again."""
+    epoch, info = _INFERRED.get(call, (None, None))
+    return info if epoch == nonnegative_epoch() else None
+
+
+def at_span(expr: RelaxExpr, span: Span | None) -> RelaxExpr:
+    """Return an expression with another span, and with the struct info that was inferred for it."""
+    placed = expr.replace(span=span)
+    if placed is not expr:
+        for table in (_KNOWN, _INFERRED):
+            entry: Any = table.get(expr)
+            if entry is not None:
+                table[placed] = entry
+    return placed
 
 
 def _derive(expr: RelaxExpr) -> StructInfo | None:

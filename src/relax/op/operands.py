@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Union, cast, get_args, get_origin
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from ..expr import ShapeExpr, Tuple, convert
 from ..ir import RelaxExpr, StructInfo
 from ..prim import PrimExpr
+from ..runtime.records import dataclass
 from ..struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -81,6 +81,9 @@ def operands_of(infer: Callable[..., Any], op_name: str, skip: int = 1) -> tuple
 
     `skip` parameters come before the operands.
     """
+    declared = _DECLARED.get((infer, skip))
+    if declared is not None:
+        return declared
     hints = own_hints(infer)
     parameters = list(inspect.signature(infer).parameters.values())[skip:]
     operands: list[Operand] = []
@@ -89,7 +92,13 @@ def operands_of(infer: Callable[..., Any], op_name: str, skip: int = 1) -> tuple
         optional = none and parameter.default is None
         operands.append(Operand(parameter.name, kinds, optional, parameter.kind is parameter.VAR_POSITIONAL))
     returned, _ = _kinds(hints.get("return"), f"{op_name}: the result of infer")
-    return tuple(operands), returned[0] if len(returned) == 1 else StructInfo
+    declared = tuple(operands), returned[0] if len(returned) == 1 else StructInfo
+    _DECLARED[infer, skip] = declared
+    return declared
+
+
+_DECLARED: dict[tuple[Callable[..., Any], int], tuple[tuple[Operand, ...], Kind]] = {}
+"""Results of `operands_of`: the rows of a table of operators have one `infer`."""
 
 
 def _kinds(hint: Any, subject: str) -> tuple[tuple[Kind, ...], bool]:

@@ -264,6 +264,8 @@ def _check_formula(cls: type[Operator], which: str) -> None:
     if not inspect.isfunction(function) or is_method(function):
         return
     setattr(cls, which, staticmethod(function))
+    if not cls.attribute_names:
+        return
     parameters = inspect.signature(function).parameters
     missing = [name for name in cls.attribute_names if name not in parameters]
     if missing:
@@ -300,11 +302,11 @@ def _signature(cls: type[Operator]) -> inspect.Signature:
             )
         )
     optional = any(operand.optional for operand in cls.operands)
-    for name, declared in inspect.signature(cls.__init__).parameters.items():
-        if name in cls.attribute_names:
-            keyword = variadic or (optional and declared.default is inspect.Parameter.empty)
-            kind = inspect.Parameter.KEYWORD_ONLY if keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD
-            parameters.append(inspect.Parameter(name, kind, default=declared.default))
+    for field in sorted(dataclasses.fields(cast(Any, cls)), key=lambda field: field.kw_only is True):
+        default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+        keyword = field.kw_only is True or variadic or (optional and default is inspect.Parameter.empty)
+        kind = inspect.Parameter.KEYWORD_ONLY if keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(inspect.Parameter(field.name, kind, default=default))
     return inspect.Signature(parameters)
 
 

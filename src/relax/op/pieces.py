@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -142,10 +143,14 @@ def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:
             if d == axis:
                 dims[d] = dims[d] + size
                 continue
-            message = f"dimension {d} of tensors[{i}] is {prim_text(size)}, and of tensors[0] {prim_text(dims[d])}"
-            dims[d] = require_same_dim(dims[d], size, OperatorError(SHAPES, message, operand="tensors"))
+            dims[d] = require_same_dim(dims[d], size, partial(_pieces_differ, i, d, size, dims[d]))
     dims[axis] = simplify_dim(dims[axis])
     return dims
+
+
+def _pieces_differ(i: int, d: int, size: PrimExpr, first: PrimExpr) -> OperatorError:
+    message = f"dimension {d} of tensors[{i}] is {prim_text(size)}, and of tensors[0] {prim_text(first)}"
+    return OperatorError(SHAPES, message, operand="tensors")
 
 
 @operator("relax.stack")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..analysis import check_well_formed
@@ -25,6 +25,7 @@ from ..interpreter.outcome import Outcome, impure_symbols, interpreted, observed
 from ..interpreter.recorder import Evaluated, evaluated_operators
 from ..ir import GlobalVar, IRModule
 from ..ir.transform import Pass, Sequential
+from ..runtime.records import dataclass
 from ..runtime.values import export_value
 from .pipeline import get_pipeline
 

@@ -28,7 +28,6 @@ nothing is done.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ..analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ..analysis.uses import uses_of
@@ -39,6 +38,7 @@ from ..ir.transform import PassContext
 from ..op import is_call_of
 from ..op.intrinsics import CallTIR
 from ..rewrite import Rewriter, blocks_in
+from ..runtime.records import dataclass
 from ..schedules.cpu.convolutions.byte_pixels import BytePixels
 from ..schedules.cpu.convolutions.chains.by_rows import ByRows
 from ..schedules.cpu.convolutions.chains.chain import DTYPE

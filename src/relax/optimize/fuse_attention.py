@@ -38,13 +38,13 @@ from ..analysis.uses import uses_of
 from ..expr import Call, DataflowBlock, DataflowVar, Function, VarBinding
 from ..ir import IRModule, quick_hash, structural_equal
 from ..ir.transform import PassContext
-from ..prim import Cast, FloatImm
+from ..prim import Cast, FloatImm, free_vars
 from ..prim import Var as PrimVar
 from ..schedules.cpu import StreamedAttention
 from ..schedules.rule import Refusal
 from ..tir import BufferLoad, BufferStore, PrimFunc
 from ..tir.inline_blocks import inline_blocks
-from ..tir.nests import nest_of, root_of
+from ..tir.nests import Nest, nest_of, root_of
 from ..tir.op_pattern import OpPatternKind
 from ..transform.decorators import module_pass
 from ..transform.fusion.annotate_tir_op_pattern import OP_PATTERN
@@ -234,13 +234,21 @@ def _traits_of(func: PrimFunc) -> _Traits:
 
 
 def _has_maximum(func: PrimFunc) -> bool:
-    """True if a kernel reduces from -inf on."""
+    """True if a kernel reduces from -inf on, other than over windows, as pooling does."""
     for stmt in root_of(func)[1]:
         nest = nest_of(stmt)
         init = None if nest is None else nest.block.init
         if isinstance(init, BufferStore) and isinstance(init.value, FloatImm) and init.value.value == -math.inf:
-            return True
+            assert nest is not None
+            return not any(_is_window(load, nest) for load in nest.loads())
     return False
+
+
+def _is_window(load: BufferLoad, nest: Nest) -> bool:
+    """True if an index of several moves with a variable of the result and with one of the reduction."""
+    kinds = {v.var: v.iter_type for v in nest.block.iter_vars}
+    moving = [{kinds[var] for var in free_vars(index) if var in kinds} for index in load.indices]
+    return len(moving) > 1 and any(len(types) > 1 for types in moving)
 
 
 def _is_transpose(func: PrimFunc, conversions: bool = False) -> bool:

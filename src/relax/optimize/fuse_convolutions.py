@@ -20,8 +20,6 @@ and few channels of bfloat16. At optimisation level 0 nothing is done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..analysis.effects import effects_of
 from ..analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ..analysis.uses import uses_of
@@ -29,6 +27,7 @@ from ..expr import Call, Constant, DataflowBlock, DataflowVar, Var, VarBinding
 from ..ir import IRModule
 from ..ir.transform import PassContext
 from ..prim import is_const
+from ..runtime.records import dataclass
 from ..schedules.cpu.convolutions.chains.by_rows import ByRows
 from ..schedules.cpu.convolutions.chains.chain import Link, link_of
 from ..schedules.rule import Refusal

@@ -11,12 +11,12 @@ Skipped: nests that do anything else, constants read by other statements, and dy
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..prim import IntImm, Var
+from ..runtime.records import dataclass
 from ..schedules.rule import PackedFunction
 from ..tir import Buffer, BufferLoad, BufferStore, PrimFunc, Stmt
 from ..tir.nests import buffers_used, is_compact, nest_of, root_of, with_root

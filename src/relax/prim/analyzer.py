@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar
 
@@ -23,6 +22,7 @@ from typing_extensions import ParamSpec
 
 from ..ir import set_slot
 from ..ir.deep import run_deep
+from ..runtime.records import dataclass
 from .bounds import Facts
 from .decide import decide, decide_by_cases, where_defined
 from .expr import (
@@ -355,6 +355,11 @@ def facts_in_scope(facts: Analyzer | None) -> FactsInScope:
     hidden.
     """
     return FactsInScope(facts)
+
+
+def has_facts_in_scope() -> bool:
+    """True inside `facts_in_scope` with some facts: questions may be answered that are undecided without."""
+    return _IN_SCOPE.get() is not None
 
 
 def simplify(expr: Any) -> PrimExpr:

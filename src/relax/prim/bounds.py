@@ -22,11 +22,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from ..ir import DataType
+from ..runtime.records import dataclass
 from . import intervals
 from .examples import Examples
 from .expr import INT64, FloorDiv, FloorMod, Max, PrimExpr, Select, Var

@@ -18,8 +18,9 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..runtime.records import dataclass
 from .bounds import Bounds, Budget, assume_nonnegative
 from .expr import FloorDiv, Max, Select, Var
 from .intervals import Interval, dtype_range, variable_range

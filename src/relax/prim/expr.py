@@ -777,6 +777,10 @@ def binary(cls: type[BinaryExpr], a: Any, b: Any, fold: bool = True) -> PrimExpr
 
     Constants are not folded if int64 would wrap around: in a size, that is an error at run time.
     """
+    if fold and type(a) is IntImm and a.dtype is INT64:  # most dimensions: the same without conversions
+        result = _folded_int64(cls, a.value, b)
+        if result is not None:
+            return result
     a, b = match_dtypes(a, b)
     if a.dtype != b.dtype:
         target = promote(a.dtype, b.dtype)
@@ -790,6 +794,22 @@ def binary(cls: type[BinaryExpr], a: Any, b: Any, fold: bool = True) -> PrimExpr
             if wrapped == value or a.dtype != "int64":
                 return IntImm(a.dtype, wrapped)
     return cls(a, b)  # type: ignore[call-arg]
+
+
+def _folded_int64(cls: type[BinaryExpr], a: int, b: Any) -> IntImm | None:
+    """``cls(a, b)`` of an int64 constant and another, or a Python integer; None if the result is not a constant."""
+    if type(b) is IntImm and b.dtype is INT64:
+        other = b.value
+    elif type(b) is int and _INT64_LEAST <= b <= _INT64_GREATEST:
+        other = b
+    else:
+        return None
+    value = fold_integers(cls, a, other)
+    if value is None:
+        return None
+    if issubclass(cls, CompareExpr):
+        return IntImm(BOOL, value)
+    return IntImm(INT64, value) if _INT64_LEAST <= value <= _INT64_GREATEST else None
 
 
 def true_divide(a: Any, b: Any) -> PrimExpr:

@@ -8,9 +8,9 @@ for io in range(8):
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..runtime.records import dataclass
 from .analyzer import Analyzer
 from .expr import And, IntImm, PrimExpr, Var, const, convert
 from .functor import free_vars

@@ -13,10 +13,10 @@ iterator if their marks are the same object.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
 from ..ir import DataType, Node, child, node, set_slot
+from ..runtime.records import dataclass
 from .analyzer import Analyzer, simplify
 from .expr import FloorDiv, FloorMod, IntImm, PrimExpr, const, convert, is_const
 

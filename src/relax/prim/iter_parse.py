@@ -16,9 +16,9 @@ Every step is proved with the prover for all sizes that make no extent negative.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..runtime.records import dataclass
 from .analyzer import Analyzer, ConstIntBound
 from .expr import (
     EQ,

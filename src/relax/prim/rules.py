@@ -28,9 +28,9 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from ..runtime.records import dataclass
 from . import split
 from .expr import (
     EQ,

@@ -7,9 +7,9 @@ operators, constructors and pure global functions: functions held by variables m
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ..ir import GlobalVar, IRModule, Op
+from ..runtime.records import dataclass
 from .adt import Constructor
 from .expr import Call, Expr, Function, RefCreate, RefRead, RefWrite
 from .scopes import EvaluationScope, Placement, place

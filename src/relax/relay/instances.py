@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..runtime.records import dataclass
 from .expr import Call, Expr, RelayExpr, update_checked_type
 from .parts import parts_of, with_parts
 from .scopes import nodes_with_parts

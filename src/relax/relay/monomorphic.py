@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from ..ir import DataType, Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, Span
+from ..runtime.records import dataclass
 from .adt import Constructor
 from .expr import Call, Expr, Function, Let, RelayExpr, Var, update_checked_type
 from .function_types import is_polymorphic

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
 
 from ..ir import DataType, Diagnostic, DiagnosticError, Node, Op, Span, register_op
 from ..ir.op import close_names
+from ..runtime.records import dataclass
 from .attrs import Attrs
 from .expr import Call, Expr
 

@@ -13,9 +13,9 @@ where the user is evaluated, not where it is written: a node used only by ``%1``
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import final
 
+from ..runtime.records import dataclass
 from .adt import Match
 from .expr import Expr, Function, If, Let
 from .parts import LEAVES, parts_of

@@ -12,11 +12,12 @@ of ML type system with a sorted equation theory on types", 1992).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..ir import Diagnostic, DiagnosticError, Span
 from ..prim import PrimExpr, Verdict, prove_equal
+from ..runtime.records import dataclass
 from .type_walk import IncompleteParts, is_complete, rewritten, type_text
 from .types import Any as AnyDim
 from .types import FuncType, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeKind, TypeVar

@@ -10,13 +10,13 @@ ADT value      `ConstructorValue`; its fields are handed out as tensors are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from .. import runtime
 from ..ir import Op
+from ..runtime.records import dataclass
 from .adt import Constructor
 from .expr import Function
 

@@ -12,11 +12,11 @@ them to the other units of the archive. Numbers and strings are written as in th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from .elf import ObjectFileError
 from .encoding import ExecutableError, Reader, Writer
+from .records import dataclass
 
 MAGIC: Final = b"RLXARCH1"
 

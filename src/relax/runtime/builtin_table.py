@@ -10,8 +10,9 @@ builtin by its name. See docs/add-a-builtin.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from .records import dataclass
 
 Arguments: TypeAlias = "tuple[int, ...] | Literal['all']"
 """Positions of arguments."""

@@ -14,10 +14,11 @@ Closures are called by the builtin ``vm.builtin.invoke_closure``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from .info import FuncInfo, Info, ObjectInfo
+from .records import dataclass
 
 VOID: Final = -1
 """Destination register of a call whose result is unused."""

@@ -8,7 +8,7 @@ units, and by nobody outside. Units may also call each other's kernels, by these
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -30,6 +30,7 @@ from .elf import (
     parse_object,
 )
 from .machine_code import title
+from .records import dataclass
 
 MESSAGES: Final = "relax.messages"
 """The symbol by which an object reads the messages of its unit."""

@@ -10,13 +10,14 @@ max``. That of a product of an (n, 4) by a (4, 8) matrix is ``a0.0 64 *``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import tvm_ffi
 
 from .bytecode import Call, FunctionCode, Program, Reg
 from .encoding import Reader, Writer
+from .records import dataclass
 
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "+": lambda a, b: a + b,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import tvm_ffi
@@ -34,6 +34,7 @@ from .compiled import (
 from .devices import Device, cpu
 from .executable import Executable
 from .names import split
+from .records import dataclass
 from .registry import find_packed, known_by
 from .values import import_result
 

@@ -8,10 +8,10 @@ wrong is said in an ObjectFileError, so that linking need not check again.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from .machine_code import OBJECTS
+from .records import dataclass
 
 SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_REL = 2, 4, 8, 9
 _SHT_INIT_ARRAYS: Final = {14, 15, 16}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import tvm_ffi
@@ -40,6 +40,7 @@ from .debug_info import DebugInfo, KernelInfo
 from .executable import Executable
 from .info import FuncInfo, Info, ObjectInfo
 from .modules import Module
+from .records import dataclass
 from .sizes import check_dimensions
 from .tensor import tensor_of
 

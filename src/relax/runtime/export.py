@@ -16,7 +16,7 @@ program with calls that have no native form is refused by an error that names th
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Protocol
 
 import tvm_ffi
@@ -46,6 +46,7 @@ from .machine_code import OBJECTS
 from .modules import Module
 from .names import split
 from .native import PACKED_PREFIX
+from .records import dataclass
 from .tensor import ALIGNMENT
 
 LIBRARY: Final = "relax.library.v1."

@@ -18,7 +18,7 @@ import enum
 import io
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 
 import tvm_ffi
@@ -42,6 +42,7 @@ from .dtypes import DLPACK_CODES, canonical_dtype, itemsize
 from .encoding import ExecutableError, Pieces, Reader, Writer
 from .files import checksum, checksum_of_rest, read_places
 from .info import Dim, FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
+from .records import dataclass
 from .sizes import shape_value
 from .tensor import ALIGNMENT, LARGE_PAGE, check_shape, new_tensor, numpy_view, view_tensor
 

@@ -19,10 +19,11 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
 from .dtypes import DLPACK_CODES, INTEGER_BITS, is_float
+from .records import dataclass
 from .rounding import round_number
 
 Dim: TypeAlias = "int | float | str | tuple[Any, ...]"

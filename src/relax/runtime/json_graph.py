@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
@@ -29,6 +29,7 @@ import numpy as np
 from .encoding import ExecutableError
 from .modules import Module
 from .nd import NDArray
+from .records import dataclass
 from .tensor import numpy_view
 
 Reference: TypeAlias = "tuple[int, int]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from .elf import (
@@ -26,6 +26,7 @@ from .elf import (
     Symbol,
 )
 from .machine_code import ARCHITECTURES, STUB_SIZE, Image, OutOfReachError
+from .records import dataclass
 
 PAGE: Final = 1 << 16  # the largest page size among the systems of interest
 _COMMON_ALIGN: Final = 64

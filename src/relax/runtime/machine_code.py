@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from .records import dataclass
 
 Image = bytearray | memoryview
 """Memory in which code and data are placed."""

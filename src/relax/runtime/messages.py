@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from .limits import DIMENSION_LIMIT, SIZE_RANGE
+from .records import dataclass
 
 
 @dataclass(frozen=True)

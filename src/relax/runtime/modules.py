@@ -14,13 +14,14 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 import tvm_ffi
 
 from .encoding import ExecutableError, Pieces, Reader, Writer
 from .format import Section, read_constant, write_constant
+from .records import dataclass
 from .tensor import tensor_of
 from .values import packed
 

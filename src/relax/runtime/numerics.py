@@ -10,13 +10,14 @@ constants (masks have them on purpose), are no reason to complain; what is compu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import tvm_ffi
 
 from .debug_info import CallNames
+from .records import dataclass
 from .tensor import numpy_view
 
 Kinds: TypeAlias = Literal["nan", "all"]

@@ -26,6 +26,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from .collection import rarely_collected
+
 
 def load_when_used(package: str, table: Mapping[str, str]) -> None:
     """Give the package (or module) `package`, which is being imported, the names of `table`.
@@ -75,7 +77,7 @@ def _finder(module: types.ModuleType, homes: Mapping[str, str]) -> Callable[[str
 
 def _value(package: str, name: str, home: str) -> Any:
     where, renamed, original = home.partition(":")
-    owner = importlib.import_module(where, package)
+    owner = _imported(where, package)
     return owner if renamed and not original else getattr(owner, original or name)
 
 
@@ -85,7 +87,13 @@ def module_of(package: str, name: str) -> types.ModuleType | None:
     if path is None or name.startswith("_"):
         return None
     spec = importlib.machinery.PathFinder.find_spec(f"{package}.{name}", path)
-    return None if spec is None else importlib.import_module(f"{package}.{name}")
+    return None if spec is None else _imported(f"{package}.{name}")
+
+
+def _imported(name: str, package: str | None = None) -> types.ModuleType:
+    """Import a module, with those that it needs. None of their objects is garbage, so the collector need not look."""
+    with rarely_collected():
+        return importlib.import_module(name, package)
 
 
 def _package(homes: Mapping[str, str]) -> type[types.ModuleType]:
@@ -126,4 +134,4 @@ class ModuleWhenUsed:
         self.__name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self.__name), name)
+        return getattr(_imported(self.__name), name)

@@ -16,13 +16,13 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
 
 from .dtypes import NUMPY_DTYPES, Array, is_float
+from .records import dataclass
 
 Number: TypeAlias = "int | float"
 

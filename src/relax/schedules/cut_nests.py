@@ -16,11 +16,12 @@ Rejected: splits by a non-constant, and buffers with an access that cannot be sp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from ..ir import structural_equal
 from ..prim import FloorDiv, FloorMod, IntImm, Var, const
+from ..runtime.records import dataclass
 from ..tir import Block, Buffer, BufferLoad, BufferStore, IterVar, Range, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.functor import StmtExprMutator, post_order_visit, substitute

@@ -7,11 +7,12 @@ reduction variable indexes A and B. The operand that holds the last index of the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from ..ir import DataType, structural_equal
 from ..prim import Cast, IntImm, PrimExpr, SizeVar, Var, const, is_const, simplify
+from ..runtime.records import dataclass
 from ..tir import Block, Buffer, BufferLoad, BufferStore, IterVar, Range, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.contraction import reduction_of

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from .. import tir
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, GlobalVar, IRModule
+from ..runtime.records import dataclass
 from ..target import Target
-from ..tir import PrimFunc, Schedule
+from ..tir import PrimFunc
 from .space import Space, single_point
 
 IS_SCHEDULED: Final = "tir.is_scheduled"
@@ -143,11 +144,10 @@ def applied(rule: ScheduleRule, func: PrimFunc, target: Target) -> PrimFunc | Re
     if isinstance(result, (list, tuple)):
         several = cast("list[Any]", result)
         result = several[0] if several else None
-    if isinstance(result, Schedule):
-        functions = [f for f in result.mod.functions.values() if isinstance(f, PrimFunc)]
-        result = functions[0]
     if result is None or isinstance(result, (PrimFunc, Refusal)):
         return result
+    if isinstance(result, tir.Schedule):
+        return next(f for f in result.mod.functions.values() if isinstance(f, PrimFunc))
     message = f"{rule!r} must return a PrimFunc, a Schedule, a Refusal or None, found {type(result).__name__}"
     raise DiagnosticError(Diagnostic("E4008", message))
 

@@ -16,10 +16,11 @@ fewer dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..ir import Node, children_of
 from ..prim import IntImm, PrimExpr, SizeVar, Var, const, is_const, simplify
+from ..runtime.records import dataclass
 from ..tir import Buffer, BufferLoad, BufferStore, IterVar, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.functor import StmtExprMutator, post_order_visit, substitute

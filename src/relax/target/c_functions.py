@@ -7,10 +7,10 @@ TIR, both are int64, ``int`` is int32, ``ptr`` a handle.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from ..ir import DataType
+from ..runtime.records import dataclass
 
 _DTYPES: Final = {
     "void": "", "int": "int32", "long": "int64", "size": "int64", "i64": "int64", "i8": "int8", "ptr": "handle",

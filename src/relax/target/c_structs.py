@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from ..ir import DataType
+from ..runtime.records import dataclass
 
 _FIELD: Final = re.compile(r"(\w+)(?:\[(\d+)\])?\s+(\w+)")
 

@@ -6,8 +6,9 @@ A description is a value: graph passes, TIR lowering and schedule rules read siz
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..runtime.records import dataclass
 from .isa import ISA, isa_of
 
 

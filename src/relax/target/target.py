@@ -14,10 +14,10 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from ..runtime.records import dataclass
 from .isa import ISA
 from .machine import Machine
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ..ir import DataType, structural_equal
 from ..prim import EQ, Add, Call, Cast, Div, FloatImm, IntImm, Max, Mul, PrimExpr, Select, Sub, Var, free_vars, is_const
+from ..runtime.records import dataclass
 from .buffer import Buffer, BufferLoad, IterVar
 from .contraction import reduction_of
 from .functor import StmtExprMutator, substitute

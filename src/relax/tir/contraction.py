@@ -12,10 +12,9 @@ or a part of attention (`tir.attention`) are questions about its factors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..ir import structural_equal
 from ..prim import Add, Max, Min, Mul, PrimExpr
+from ..runtime.records import dataclass
 from .buffer import BufferLoad, IterVar
 from .nests import loads_in
 from .stmt import Block, BufferStore

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..ir import Node, structural_equal
 from ..prim import IntImm, PrimExpr, Var
 from ..prim.traits import has_effects
+from ..runtime.records import dataclass
 from .buffer import Buffer, BufferLoad, BufferRegion
 from .functor import StmtExprVisitor, post_order_visit
 from .regions import block_access_region

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, final
 
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, Var, const, dimensions, intrin, is_const, simplify
+from ..runtime.records import dataclass
 from .index_map import IndexMap
 
 _AXIS: Final = re.compile(r"([A-Z])|([0-9]+)([a-z])")

@@ -14,7 +14,7 @@ smaller terms.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..prim import (
     Add,
@@ -34,6 +34,7 @@ from ..prim import (
     simplify,
 )
 from ..prim.analyzer import Verdict
+from ..runtime.records import dataclass
 
 
 @dataclass(eq=False)

@@ -12,12 +12,13 @@ Fusion treats kernels as sequences of such nests; kernels with other statements 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..ir import structural_equal, walk
-from ..prim import Analyzer, PrimExpr, Var, is_const
+from ..prim import Analyzer, IntImm, PrimExpr, Var, is_const
 from ..prim.expr import INT64, cast
+from ..prim.per_node import per_node, proved_per_node
 from ..prim.traits import has_effects
+from ..runtime.records import dataclass
 from .buffer import Buffer, BufferLoad, BufferRegion, IterVar
 from .functor import post_order_visit
 from .statements import seq_of
@@ -94,6 +95,22 @@ def nest_of(stmt: Stmt, in_place: bool = False) -> Nest | None:
 
     With `in_place`, a spatial nest may read the element that it replaces.
     """
+    parts = (_parts_in_place if in_place else _parts)(stmt)
+    return None if parts is None else Nest(stmt, *parts)
+
+
+@proved_per_node
+def _parts(stmt: Stmt) -> tuple[Block, tuple[BufferStore, ...]] | None:
+    return _block_and_stores(stmt, False)
+
+
+@proved_per_node
+def _parts_in_place(stmt: Stmt) -> tuple[Block, tuple[BufferStore, ...]] | None:
+    return _block_and_stores(stmt, True)
+
+
+def _block_and_stores(stmt: Stmt, in_place: bool) -> tuple[Block, tuple[BufferStore, ...]] | None:
+    """Return the block of a nest and its stores; see `nest_of`."""
     loops: dict[Var, PrimExpr] = {}
     body = stmt
     while isinstance(body, For):
@@ -114,8 +131,9 @@ def nest_of(stmt: Stmt, in_place: bool = False) -> Nest | None:
         return None
     nest = Nest(stmt, block, stores)
     if nest.is_reduction:
-        return nest if block.init is not None and _stores(block.init) else None
-    return nest if len(stores) == 1 and isinstance(block.body, BufferStore) and _covers(nest, in_place) else None
+        return (block, stores) if block.init is not None and _stores(block.init) else None
+    is_single = len(stores) == 1 and isinstance(block.body, BufferStore)
+    return (block, stores) if is_single and _covers(nest, in_place) else None
 
 
 def _is_trivial(realize: BlockRealize, loops: dict[Var, PrimExpr]) -> bool:
@@ -146,6 +164,8 @@ def with_root(func: PrimFunc, stmts: Sequence[Stmt], unused: Sequence[Buffer] = 
 
 def same_size(a: PrimExpr, b: PrimExpr) -> bool:
     """True if two sizes are proved to be equal."""
+    if isinstance(a, IntImm) and isinstance(b, IntImm) and a.dtype == b.dtype:
+        return a.value == b.value
     if a is b or structural_equal(a, b):  # as most are, and the prover takes longer to say so
         return True
     return Analyzer().can_prove_equal(cast(INT64, a), cast(INT64, b))
@@ -201,6 +221,15 @@ def _covers(nest: Nest, in_place: bool) -> bool:
 
 def loads_in(stmt: Stmt | PrimExpr) -> list[BufferLoad]:
     """Return the loads below a node; a shared object occurs once."""
+    return list(_loads_in_stmt(stmt)) if isinstance(stmt, Stmt) else _loads_in(stmt)
+
+
+@per_node
+def _loads_in_stmt(stmt: Stmt) -> tuple[BufferLoad, ...]:
+    return tuple(_loads_in(stmt))
+
+
+def _loads_in(stmt: Stmt | PrimExpr) -> list[BufferLoad]:
     loads: list[BufferLoad] = []
 
     def visit(node: object) -> None:
@@ -211,6 +240,7 @@ def loads_in(stmt: Stmt | PrimExpr) -> list[BufferLoad]:
     return loads
 
 
+@per_node
 def buffers_used(stmt: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
     """Return the data pointers of buffers that a statement may read, and of those it may write.
 
@@ -240,8 +270,12 @@ def buffers_used(stmt: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
                 pass
         return not isinstance(node, Buffer)
 
-    walk(stmt, visit)
+    walk(stmt, visit, _USING)
     return frozenset(reads), frozenset(writes)
+
+
+_USING = (BufferLoad, BufferStore, BufferRegion, DeclBuffer, MatchBufferRegion, Var, Buffer)
+"""Classes of nodes that use the data pointer of a buffer, or below which nothing does."""
 
 
 def is_compact(buffer: Buffer) -> bool:

@@ -7,7 +7,7 @@ the block. A dimension without known bounds is taken whole: regions are never to
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..prim import (
@@ -29,6 +29,7 @@ from ..prim import (
 )
 from ..prim.intrin import max as maximum
 from ..prim.intrin import min as minimum
+from ..runtime.records import dataclass
 from .buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
 from .functor import StmtExprVisitor, substitute
 from .stmt import AllocBuffer, Block, BlockRealize, BufferStore, DeclBuffer, For, LetStmt

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from ..ir import DataType
 from ..prim import Add, BinaryExpr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub, Var, free_vars
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.messages import IS, NO_SIZE, TOO_NARROW, Message
+from ..runtime.records import dataclass
 from .buffer import Buffer
 from .stmt import PrimFunc
 from .written import promised_apart

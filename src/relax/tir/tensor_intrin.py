@@ -18,12 +18,12 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ..ir import Diagnostic, DiagnosticError, structural_equal
 from ..ir.tvm_names import answer_missing
 from ..prim import IntImm
+from ..runtime.records import dataclass
 from .buffer import Buffer
 from .stmt import Block, BlockRealize, PrimFunc
 

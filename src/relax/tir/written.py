@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from ..ir import GlobalVar, Node, walk
 from ..prim import Call, IntImm, PrimExpr, Var
+from ..prim.per_node import per_node
 from .buffer import BufferLoad
 from .stmt import BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc
 
 
-@lru_cache(maxsize=128)
 def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
     """Return the positions of tensor parameters that the function may write.
 
     A buffer is written if it, or another view of its memory, is stored to; with `handed_on`, also if its pointer is
     passed to a call.
     """
+    return _stored_or_handed_on(func) if handed_on else _stored(func)
+
+
+@per_node
+def _stored_or_handed_on(func: PrimFunc) -> frozenset[int]:
+    return _written(func, True)
+
+
+@per_node
+def _stored(func: PrimFunc) -> frozenset[int]:
+    return _written(func, False)
+
+
+def _written(func: PrimFunc, handed_on: bool) -> frozenset[int]:
+    """Walk the body of a function: see `written_params`."""
     written: set[Var] = set()
     views: dict[Var, Var] = {}
 
     def visit(node: Node) -> bool | None:
-        if not isinstance(node, _WRITING):
-            return None
         match node:
             case Call(_, _, (Call() as call, IntImm() as count)) if node.intrinsic == "parallel_for":
                 written.update(*(_pointers(arg, True) for arg in call.args[2 : 2 + count.value]))
@@ -41,7 +52,7 @@ def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
                 pass
         return None
 
-    walk(func.body, visit)
+    walk(func.body, visit, _WRITING)
     changed = True
     while changed:
         before = len(written)

@@ -9,13 +9,13 @@ letter broadcast; if it is undecided at compile time which of two sizes is 1, th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 from .. import te
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr
+from ..runtime.records import dataclass
 from .broadcast import broadcast_index, broadcast_size, full_sizes
 from .util import accumulator_dtype, sum_of, times
 

@@ -11,13 +11,13 @@ other, those that become longer from the last one on, except where each element 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from .. import te
 from ..ir import DataType
 from ..ir.tvm_names import answer_missing
 from ..prim import IntImm, PrimExpr, Select, cast, const, intrin, is_const, simplify
+from ..runtime.records import dataclass
 from ..tir.buffer import Buffer
 from ..tir.statements import seq_of
 from ..tir.stmt import AssertStmt, BufferStore, Stmt

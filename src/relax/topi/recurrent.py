@@ -19,11 +19,11 @@ to all gates at once; the rule `StepProducts` keeps these sums in registers. Wei
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from .. import te
 from ..prim import IntImm, PrimExpr, Select, Var, cast, const, intrin, is_const, simplify
+from ..runtime.records import dataclass
 from ..tir.buffer import Buffer, decl_buffer
 from ..tir.statements import NOTHING, seq_of
 from ..tir.stmt import AllocBuffer, AssertStmt, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt

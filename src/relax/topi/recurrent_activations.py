@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ..prim import PrimExpr, Select, const, intrin
+from ..runtime.records import dataclass
 from .twofold import let
 
 Scalar = Callable[[PrimExpr], PrimExpr]

@@ -15,11 +15,12 @@ of the steps are for `StepProducts`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from .. import te
 from ..prim import IntImm, PrimExpr, cast, const, simplify
+from ..runtime.records import dataclass
 
 _WEIGHTS: Final = "dequantised weights"
 """Attribute of the computation of a tensor of dequantised weights: its `NarrowWeights`."""

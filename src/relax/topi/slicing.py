@@ -7,11 +7,11 @@ scope at the slice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from ..prim import IntImm, PrimExpr, Select, const, dimension, facts_in_scope, intrin, is_const, prove, simplify
+from ..runtime.records import dataclass
 
 _FAR = 1 << 62
 """Constant bounds from here on (written by frontends for "to the end") exceed every size."""

@@ -13,13 +13,13 @@ Magnitudes are to stay within those of float32.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from ..prim import Let, PrimExpr, Var, cast, const
 from ..prim.instructions import fma
+from ..runtime.records import dataclass
 
 
 def let(value: PrimExpr, body: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:

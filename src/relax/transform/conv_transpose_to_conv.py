@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from ..op.known import known_struct_info
 from ..op.nn.convolution import TransposedConvolution
 from ..prim import IntImm, PrimExpr, prove, simplify
 from ..rewrite import bindings_in
+from ..runtime.records import dataclass
 from ..struct_info import TensorStructInfo
 from ..topi.nn.convolution import FEW, MOST_COLUMNS
 from .decorators import function_pass

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from ..analysis.properties import LEGALIZED, NO_OPERATORS, NORMAL_FORM
@@ -47,6 +46,7 @@ from ..op.layout import LayoutTransform
 from ..op.shapes import ExpandDims, PermuteDims
 from ..prim import PrimExpr, const, simplify
 from ..rewrite import Rewriter, bindings_in
+from ..runtime.records import dataclass
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from ..tir.index_map import IndexMap
 from ..tir.layout import Layout as TensorLayout

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -54,6 +53,7 @@ from ..prim import cast as cast_expr
 from ..prim import const as const_expr
 from ..prim.intrin import floordiv
 from ..rewrite import bindings_in
+from ..runtime.records import dataclass
 from ..struct_info import TensorStructInfo
 from ..topi.recurrent_weights import NarrowWeights, dequantised
 from .decorators import module_pass

@@ -41,7 +41,6 @@ which the product is not a normal float32; sums that int32 might not hold.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +63,7 @@ from ..op.shapes import PermuteDims
 from ..op.unary import Astype
 from ..prim import IntImm
 from ..rewrite import bindings_in
+from ..runtime.records import dataclass
 from ..struct_info import TensorStructInfo
 from .decorators import function_pass
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from .. import tir
 from ..ir import GlobalVar, Node, walk
 from ..ir.node import children_of
 from ..prim import Call as PrimCall
 from ..prim import PrimExpr, Var, evaluate
-from ..tir import interpret
 from ..tir.buffer import Buffer, BufferLoad, BufferRegion, Reduce, element_count
 from ..tir.stmt import AllocBuffer, Block, BufferStore, For, PrimFunc, While
 
@@ -58,7 +58,7 @@ def run_kernel(func: PrimFunc, args: Sequence[Any], evaluator: KernelEvaluator |
 def interpreted(func: PrimFunc, args: Sequence[Any]) -> bool:
     """Run a kernel by the interpreter of TIR; a KernelEvaluator."""
     try:
-        interpret(func, *args)
+        tir.interpret(func, *args)
     except FAILURES:
         return False
     return True

@@ -26,7 +26,6 @@ Afterwards no function literal is left, in branches, dataflow blocks or other li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from ..analysis.properties import NO_LITERALS, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
@@ -42,6 +41,7 @@ from ..prim import SizeVar
 from ..prim import Var as ShapeVar
 from ..rewrite import Rewriter, bindings_in
 from ..rewrite.rebuild import with_info
+from ..runtime.records import dataclass
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo
 from .decorators import module_pass
 

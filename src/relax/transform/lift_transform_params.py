@@ -42,7 +42,7 @@ of Relax functions. Functions without `num_input`, and those that have a transfo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..analysis.properties import NORMAL_FORM
 from ..analysis.uses import uses_of
@@ -72,6 +72,7 @@ from ..op.storage import StopLiftParams
 from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
 from ..rewrite.rebuild import with_info
+from ..runtime.records import dataclass
 from ..struct_info import TupleStructInfo
 from .decorators import module_pass
 from .model_params import NUM_INPUT, require_uncalled, with_weights

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from ..ir import GlobalVar, Node, structural_equal, structural_hash
 from ..prim import PrimExpr, SizeVar, cast, free_vars, substitute
 from ..prim import Var as PrimVar
+from ..runtime.records import dataclass
 from ..tir import Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc
 from ..tir.statements import seq_of
 

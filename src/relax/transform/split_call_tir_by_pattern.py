@@ -23,7 +23,6 @@ the nests taken; and if the PrimFunc has conditions, integers (`tir_vars`), or s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
@@ -36,6 +35,7 @@ from ..prim import PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..prim import substitute as substitute_dim
 from ..rewrite import Rewriter
+from ..runtime.records import dataclass
 from ..struct_info import TensorStructInfo
 from ..tir import Block, BlockRealize, Buffer, BufferStore, PrimFunc, SeqStmt, Stmt
 from ..tir.buffer import shape_vars_bound_by

@@ -22,7 +22,6 @@ integers and rounded as the roundings before it turned out; machines without fus
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -42,6 +41,7 @@ from ..op.nn.activation import Relu
 from ..op.qdq import Dequantize, Quantize, limits_of
 from ..op.unary import Astype
 from ..rewrite import bindings_in
+from ..runtime.records import dataclass
 from ..struct_info import TensorStructInfo
 from ..target import Target
 from .decorators import module_pass

@@ -36,7 +36,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -67,6 +66,7 @@ from ..op.facts import MixedPrecision
 from ..op.unary import Astype
 from ..prim import FloatImm
 from ..rewrite import Rewriter
+from ..runtime.records import dataclass
 from ..runtime.rounding import convert_array
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass

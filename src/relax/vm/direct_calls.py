@@ -14,7 +14,6 @@ numbers, if the facts about a tensor are unknown, or if its own sizes might over
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ..ir import structural_equal
@@ -23,6 +22,7 @@ from ..prim.cells import REGISTERS
 from ..prim.totality import scalar_never_fails
 from ..runtime.dtypes import itemsize
 from ..runtime.limits import DIMENSION_LIMIT
+from ..runtime.records import dataclass
 from ..tir import Buffer, PrimFunc
 from ..tir.signature import ArgumentField, signature_of
 from ..transform.shape_code import NodeTable

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir import IRModule
 from ..runtime import VirtualMachine
 from ..runtime.numerics import NumericsError
+from ..runtime.records import dataclass
 from .driver import build
 
 

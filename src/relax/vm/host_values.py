@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeAlias, final
 
 from ..prim import PrimExpr
+from ..runtime.records import dataclass
 
 
 @final

@@ -21,7 +21,7 @@ import os
 import platform
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -43,6 +43,7 @@ from ..runtime.encoding import ExecutableError
 from ..runtime.files import in_threads
 from ..runtime.format import stated_digest
 from ..runtime.mapping import mapped
+from ..runtime.records import dataclass
 from ..struct_info import DEFAULT_DERIVATION, FuncStructInfo
 from ..target import Target
 from ..transform.built_in import BUILT_IN

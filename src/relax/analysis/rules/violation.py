@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...ir import Diagnostic, Span
+from ...runtime.records import dataclass
 from ..program import Place
 
 

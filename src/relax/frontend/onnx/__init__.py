@@ -8,15 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...runtime.rooms import load_when_used
-from . import operators as operators  # which registers the converters
 from ._homes import HOMES
-from .emitter import Emitter
-from .importer import from_onnx
-from .registry import converter
-from .values import Array, Dims, Ints, Tensor, Value
 
 if TYPE_CHECKING:
+    from .emitter import Emitter
     from .export import save_onnx, to_onnx, writer
+    from .importer import from_onnx
+    from .registry import converter
+    from .values import Array, Dims, Ints, Tensor, Value
 
 __all__ = [
     "Array", "Dims", "Emitter", "Ints", "Tensor", "Value", "converter", "from_onnx", "save_onnx", "to_onnx", "writer",

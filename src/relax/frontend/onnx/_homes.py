@@ -3,5 +3,9 @@
 from __future__ import annotations
 
 HOMES = {
+    ".emitter": "Emitter",
     ".export": "save_onnx to_onnx writer",
+    ".importer": "from_onnx",
+    ".registry": "converter",
+    ".values": "Array Dims Ints Tensor Value",
 }

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -28,6 +28,7 @@ from onnx import NodeProto
 
 from ...expr import PrimValue
 from ...ir import DiagnosticError, RelaxExpr, Span
+from ...runtime.records import dataclass
 from .branches import chosen, condition, equal_elements, is_misfit, undecided_ones
 from .emitter import Emitter
 from .model import subgraphs_of

@@ -22,7 +22,7 @@ from ...expr import Call, Constant, If, PrimValue, ShapeExpr, Tuple, TupleGetIte
 from ...info.text import struct_info_text
 from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, StoredArray, StructInfo
 from ...op import operator_of
-from ...op.known import known_struct_info
+from ...op.known import at_span, known_struct_info
 from ...op.operands import is_absent
 from ...op.qdq import Dequantize
 from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
@@ -162,7 +162,7 @@ class Emitter:
 
     def _bind(self, expr: RelaxExpr, name: str, sizes: Mapping[int, PrimExpr] = _NO_SIZES) -> RelaxExpr:
         if expr.span is None and isinstance(expr, (Call, TupleGetItem, If)):
-            expr = expr.replace(span=self.span)
+            expr = at_span(expr, self.span)
         value = self.builder.emit(expr, identifier(name))
         if self._open_ranks:
             sources = self._sources(expr)

@@ -29,6 +29,7 @@ from ...ir.stored import digest_beside
 from ...prim import Add, FloorDiv, IntImm, Mul, PrimExpr, Sub, const, simplify
 from ...prim.expr import BinaryExpr, binary
 from ...prim.expr import Var as PrimVar
+from ...runtime.collection import rarely_collected
 from ...runtime.nd import NDArray
 from ...runtime.nd import array as nd_array
 from ...runtime.sizes import is_size
@@ -114,23 +115,24 @@ def from_onnx(
     ImportError
         If a library is not installed that `fallback` names.
     """
-    name = "model"
-    stored: Stored = {}
-    if isinstance(model, (str, os.PathLike)):
-        path = Path(model)
-        name = path.name
-        model, stored = load_model(path)
-    if isinstance(model, GraphProto):
-        model = onnx.helper.make_model(model)
-    if not isinstance(model, ModelProto):  # type: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"from_onnx: expected a ModelProto, a GraphProto or a path, found {type(model).__name__}")
-    _check_types(shape_dict, dtype_dict, opset, values)
-    importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset, values or {})
-    importer.set_fallback(fallback)
-    if not keep_params_in_input:
-        digest_beside(stored.values())  # `build` looks for a program that it built before
-    importer.stored = {model.graph.initializer[index].name: array for index, array in stored.items()}
-    return importer.run(keep_params_in_input, sanitize_input_names)
+    with rarely_collected():
+        name = "model"
+        stored: Stored = {}
+        if isinstance(model, (str, os.PathLike)):
+            path = Path(model)
+            name = path.name
+            model, stored = load_model(path)
+        if isinstance(model, GraphProto):
+            model = onnx.helper.make_model(model)
+        if not isinstance(model, ModelProto):  # type: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"from_onnx: expected a ModelProto, a GraphProto or a path, found {type(model).__name__}")
+        _check_types(shape_dict, dtype_dict, opset, values)
+        importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset, values or {})
+        importer.set_fallback(fallback)
+        if not keep_params_in_input:
+            digest_beside(stored.values())  # `build` looks for a program that it built before
+        importer.stored = {model.graph.initializer[index].name: array for index, array in stored.items()}
+        return importer.run(keep_params_in_input, sanitize_input_names)
 
 
 def _check_types(shape_dict: object, dtype_dict: object, opset: object, values: object) -> None:

@@ -18,14 +18,20 @@ Custom domains: ``converter("MyOp", domain="my.domain")``.
 An operator that takes tensors of strings, sequences or optional values besides tensors has a converter of its own for
 them: ``converter("Identity", objects=True)``, asked before the other where an input is one. It returns
 NotImplemented to have the other one asked.
+
+The families of this package (`operators`) are listed in a table, ``_converters.py``, that tools/make_homes.py writes. A
+family is imported when one of its operators is first looked up.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from ...runtime.records import dataclass
+from ._converters import CONVERTERS
 
 Kind: TypeAlias = Literal["Tensor", "Dims", "Signed", "Ints", "Array", "Value"]
 KINDS: tuple[Kind, ...] = ("Tensor", "Dims", "Signed", "Ints", "Array", "Value")
@@ -67,6 +73,22 @@ class Converter:
 _CONVERTERS: dict[tuple[str, str], list[Converter]] = {}
 _FOR_OBJECTS: dict[tuple[str, str], list[Converter]] = {}
 
+_FAMILIES: Final = f"{__package__}.operators"
+
+
+def _families() -> dict[tuple[str, str], list[str]]:
+    """Modules with converters of each operator, (domain, name), that has some in this package."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for module, words in CONVERTERS.items():
+        for word in words.split():
+            domain, _, name = word.rpartition("/")
+            found.setdefault((domain, name), []).append(module)
+    return found
+
+
+_NOT_LOADED = _families()
+"""Families of the operators that were not looked up yet."""
+
 ALIASES = {"ai.onnx": ""}
 """Other names of domains."""
 
@@ -93,6 +115,8 @@ def register(
     name: str, function: Callable[..., Any], since: int = 1, domain: str = "", pure: bool = True, objects: bool = False
 ) -> None:
     """Make a converter known, in the place of one for the same operator and opset."""
+    if function.__module__.rpartition(".")[0] != _FAMILIES:
+        _load(domain, name)  # so that a converter of this package does not replace this one later
     inputs, attributes, annotations, takes_all = _signature(function)
     first = next(iter(inspect.signature(function).parameters))
     positional = frozenset([first, *(item.name for item in inputs)])
@@ -103,13 +127,35 @@ def register(
 
 def find(domain: str, name: str, opset: int, objects: bool = False) -> Converter | None:
     """The converter that holds for an opset, None if there is none."""
+    _load(domain, name)
     table = _FOR_OBJECTS if objects else _CONVERTERS
     return next((v for v in table.get((domain, name), ()) if v.since <= opset), None)
 
 
 def names_in(domain: str) -> list[str]:
     """The operators of a domain that have a converter, sorted."""
+    for other, name in list(_NOT_LOADED):
+        if other == domain:
+            _load(domain, name)
     return sorted(name for d, name in _CONVERTERS if d == domain)
+
+
+def declared() -> dict[str, str]:
+    """Names of the operators that each loaded family has converters for, as the table of the families has them."""
+    found: dict[str, set[str]] = {}
+    for table in (_CONVERTERS, _FOR_OBJECTS):
+        for (domain, name), versions in table.items():
+            for version in versions:
+                package, _, family = version.function.__module__.rpartition(".")
+                if package == _FAMILIES:
+                    found.setdefault(f".{family}", set()).add(f"{domain}/{name}" if domain else name)
+    return {family: " ".join(sorted(names)) for family, names in found.items()}
+
+
+def _load(domain: str, name: str) -> None:
+    """Import the families that have converters of an operator."""
+    for family in _NOT_LOADED.pop((domain, name), ()):
+        importlib.import_module(family, _FAMILIES)
 
 
 def _signature(function: Callable[..., Any]) -> tuple[tuple[Input, ...], dict[str, Any], dict[str, str], bool]:

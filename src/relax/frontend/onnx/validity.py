@@ -8,7 +8,6 @@ where there is none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
@@ -16,6 +15,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from onnx.defs import onnx_opset_version
 
 from ...ir import Diagnostic, DiagnosticError
+from ...runtime.records import dataclass
 from . import registry
 from .functions import schema_of
 from .model import broken, node_title, subgraphs_of

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ...ir import DataType, RelaxExpr
 from ...prim import FloatImm, IntImm, PrimExpr, const, simplify
+from ...runtime.records import dataclass
 
 if TYPE_CHECKING:
     import onnx

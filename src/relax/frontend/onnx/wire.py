@@ -13,10 +13,10 @@ parser to say what is wrong with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from ...ir import StoredFile
+from ...runtime.records import dataclass
 
 LARGE: Final = 1 << 20
 """Bytes from which on the elements of an initializer stay in the file."""

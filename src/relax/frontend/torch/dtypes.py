@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 from ...ir import DataType
+from ...runtime.records import dataclass
 
 
 @dataclass(frozen=True)

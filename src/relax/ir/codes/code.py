@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import sys
 import textwrap
-from dataclasses import dataclass
+
+from ...runtime.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

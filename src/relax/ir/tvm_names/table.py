@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
+
+from ...runtime.records import dataclass
 
 Status: TypeAlias = Literal["works", "differs", "not yet"]
 

@@ -83,14 +83,17 @@ class AnyConvolution(Windowed):
 
     def _require_channels(self, channels: PrimExpr, kernel: dict[str, PrimExpr]) -> None:
         times = f" · {self.groups} groups" if self.groups != 1 and self.shared == "I" else ""
-        error = OperatorError(
-            SHAPES,
-            "the channels of data and weight differ",
-            remarks={
-                "data": f"{prim_text(channels)} channels",
-                "weight": f"{prim_text(kernel['I'])} input channels{times}",
-            },
-        )
+
+        def error() -> OperatorError:
+            return OperatorError(
+                SHAPES,
+                "the channels of data and weight differ",
+                remarks={
+                    "data": f"{prim_text(channels)} channels",
+                    "weight": f"{prim_text(kernel['I'])} input channels{times}",
+                },
+            )
+
         require_same_dim(channels, self._all_channels(kernel, "I"), error)
         split, kind = ("O", "output") if self.shared == "I" else ("I", "input")
         whole = kernel[split]

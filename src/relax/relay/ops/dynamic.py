@@ -10,7 +10,6 @@ operator.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from ...expr import Constant, ShapeExpr, TupleGetItem
 from ...expr import Tuple as RelaxTuple
 from ...ir import Op, RelaxExpr
 from ...prim import IntImm
+from ...runtime.records import dataclass
 from ..operators import AttrField, operator_spec
 from .declare import Meaning, Results, attr, axis_of, declare, dims, dtype, optional_dtype, rank
 from .image import resize_attrs, resized

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from ...runtime.records import dataclass
 
 _MODES: Final = ("global_scale", "kl_divergence", "percentile")
 _WEIGHTS: Final = ("power2", "max")

@@ -11,13 +11,13 @@ range, divided by the largest integer, 127 for 8 bits. An operand of several cal
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
 
 from ...ir import IRModule
 from ...ir.transform import Sequential
+from ...runtime.records import dataclass
 from ..adt import Match
 from ..executor import create_executor
 from ..expr import Call, Constant, Expr, Function, If, Let, Tuple, Var, const

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 from ...ir import GlobalVar, IRModule, Node, Op
 from ...ir import printing as ir_printing
 from ...ir.deep import run_deep
+from ...runtime.records import dataclass
 from ..adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
 from ..attrs import Attrs
 from ..expr import (

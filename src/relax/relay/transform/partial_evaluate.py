@@ -15,12 +15,12 @@ and `MOST_BINDINGS` bindings in total. Unused bindings are removed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
 
 from ...derive.call_graph import components
 from ...ir import GlobalVar, IRModule, Op
+from ...runtime.records import dataclass
 from ..adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from ..analysis import all_vars, free_type_vars
 from ..expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import sys
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ...ir import BaseFunc, DiagnosticContext, DiagnosticError, GlobalVar, IRModule, set_slot
 from ...ir.python_source import caller_span
 from ...runtime.collection import rarely_collected
+from ...runtime.records import dataclass
 from .core import (
     Evaluator,
     FunctionDecorator,

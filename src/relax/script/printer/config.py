@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import keyword
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, cast
+
+from ...runtime.records import dataclass
 
 IGNORED = frozenset({
     "black_format", "buffer_dtype", "float_dtype", "int_dtype", "num_context_lines", "path_to_annotate",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, TypeVar
 
 from ...expr import Tuple
@@ -25,6 +25,7 @@ from ...ir.printing import plain
 from ...ir.sharing import is_excessive, shared_parts
 from ...prim import sub_expressions
 from ...prim.expr import PrimExpr, Var
+from ...runtime.records import dataclass
 from ...tir.buffer import Range
 from .config import PrinterConfig
 from .names import NameTable

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...expr import ExternFunc, Function
 from ...ir import GlobalVar, IRModule, Node, RelaxExpr, listed_vdevices, walk
 from ...ir.printing import Annotate, register_printer
+from ...runtime.rooms import ModuleWhenUsed
 from ...tir.stmt import PrimFunc
-from ..highlight import print_highlighted
 from . import calls as calls  # registers its nodes
 from . import scalar as scalar
 from . import struct_info as struct_info
@@ -19,6 +19,11 @@ from .marks import render_marks
 from .names import NameTable, identifier
 from .relax import function
 from .tir import prim_func
+
+if TYPE_CHECKING:
+    from .. import highlight
+else:  # it needs rich, which text does not
+    highlight = ModuleWhenUsed("relax.script.highlight")
 
 OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
 
@@ -101,11 +106,11 @@ class ScriptPrinter:
     def show(self, node: Any, style: str | None = None, **options: Any) -> None:
         """Print a node, coloured on a terminal."""
         text = print_script(node, PrinterConfig.of(options))
-        print_highlighted(text, style)
+        highlight.print_highlighted(text, style)
 
     def show_text(self, text: str, style: str | None) -> None:
         """Print Python text, coloured on a terminal."""
-        print_highlighted(text, style)
+        highlight.print_highlighted(text, style)
 
 
 def print_script(node: Any, config: PrinterConfig) -> str:

@@ -6,17 +6,20 @@ own dtype, it is printed with it: ``T.int64(4)``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...ir import GlobalVar, structural_equal
 from ...prim import expr as prim
+from ...runtime.rooms import ModuleWhenUsed
 from ...tir.buffer import Broadcast, BufferLoad, BufferRegion, IterVar, Ramp, Range, Reduce, Shuffle
 from ...tir.index_map import IndexMap
-from ..parser import tir as T
-from ..parser.core.safety import member
-from ..parser.core.scope import MISSING
 from .core import AND, COMPARE, NOT, OR, PRODUCT, SUM, UNARY, Printer, Text, prints
 from .literals import number, string
+
+if TYPE_CHECKING:
+    from ..parser import builders
+else:  # the parser, for expressions that are printed as calls
+    builders = ModuleWhenUsed("relax.script.parser.builders")
 
 _INFIX: dict[type, tuple[str, int]] = {
     prim.Add: ("+", SUM), prim.Sub: ("-", SUM), prim.Mul: ("*", PRODUCT), prim.FloorDiv: ("//", PRODUCT),
@@ -193,8 +196,8 @@ def _argument(p: Printer, arg: Any, plain: bool) -> str:
 
 
 def _makes(node: prim.PrimExpr, name: str, leading: tuple[Any, ...], args: tuple[Any, ...], plain: bool) -> bool:
-    builder: Any = member(T, name)
-    if builder is MISSING:
+    builder = builders.builder_of(name)
+    if builder is None:
         return False
     if plain and not any(isinstance(arg, prim.IntImm) for arg in args):
         return False

@@ -8,10 +8,10 @@ loop on the calling thread). Values are compared by identity.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from ...runtime.machine_code import Architecture
+from ...runtime.records import dataclass
 from .products import Dot, kind_of
 
 

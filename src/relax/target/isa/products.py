@@ -13,13 +13,13 @@ target; `relax.target.isa.description.DotInstruction` says which instruction of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 import numpy as np
 
 from ...ir import DataType
+from ...runtime.records import dataclass
 
 
 @dataclass(frozen=True)

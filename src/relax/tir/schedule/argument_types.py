@@ -10,7 +10,6 @@ converted to Python integers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from ...ir import GlobalVar, Node
 from ...prim import FloatImm, IntImm, PrimExpr, StringImm
+from ...runtime.records import dataclass
 from ..buffer import Buffer, BufferRegion, IterVar
 from ..index_map import IndexMap
 from ..stmt import PrimFunc

@@ -14,10 +14,11 @@ no gaps (see `image`). Reads are over-approximated: see `dependence.accesses`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...prim import Analyzer, CompareExpr, IntImm, PrimExpr, Var, const, free_vars, is_const, simplify, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ...runtime.records import dataclass
 from ..buffer import Buffer, IterVar, Range
 from ..statements import conjunction, conjuncts
 from ..stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt

@@ -12,10 +12,11 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 
 from ...prim import PrimExpr, Var, free_vars
+from ...runtime.records import dataclass
 from .argument_types import ArgumentType, argument_type
 from .error import TRACE, ScheduleError
 from .rv import BlockRV, LoopRV

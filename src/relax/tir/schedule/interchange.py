@@ -12,11 +12,11 @@ order), minima, maxima, and products of integers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from ...prim import Analyzer, PrimExpr, Var, free_vars, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ...runtime.records import dataclass
 from ..buffer import BufferRegion
 from ..dependence import accesses
 from ..stmt import Block, BlockRealize, For

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from ...ir import Node, structural_equal
 from ...prim import Analyzer, Call, Not, PrimExpr, Select, Var, free_vars
+from ...runtime.records import dataclass
 from ..buffer import Buffer, BufferLoad
 from ..dependence import loads_in
 from ..functor import StmtExprMutator, substitute

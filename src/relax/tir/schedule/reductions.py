@@ -10,11 +10,11 @@ the reduction loops reach that value in their first iterations only, the init ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from ...prim import Analyzer, PrimExpr, Var, free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ...runtime.records import dataclass
 from ..buffer import Range
 from ..functor import substitute
 from ..renew import renew_bound_vars

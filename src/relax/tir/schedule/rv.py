@@ -7,10 +7,10 @@ variable whose value the schedule knows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ...prim import PrimExpr, Var
+from ...runtime.records import dataclass
 
 ExprRV: TypeAlias = PrimExpr
 """A sampled integer, or an expression of sampled integers."""

@@ -17,13 +17,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ...ir import DataType
 from ...prim import And, Call, CompareExpr, FloatImm, IntImm, Not, Or, PrimExpr, Var
+from ...runtime.records import dataclass
 from ..functor import post_order_visit
 
 Number: TypeAlias = "int | float"

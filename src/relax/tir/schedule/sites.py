@@ -15,10 +15,11 @@ inserted beside one of these statements, its anchor:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from ...prim import Analyzer, IntImm, PrimExpr, Var, const, free_vars, is_const
+from ...runtime.records import dataclass
 from ..buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from ..statements import conjunction, map_parts, parts_of
 from ..stmt import (

@@ -7,8 +7,7 @@ sref.parent     the reference to the enclosing block or loop
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...runtime.records import dataclass
 from ..stmt import Block, For
 from .rv import BlockRV, LoopRV
 from .state import ScheduleState

@@ -9,11 +9,11 @@ copies changes.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from ...ir import GlobalVar, IRModule
 from ...prim import Var
+from ...runtime.records import dataclass
 from ..renew import renew_bound_vars
 from ..statements import TRUE, is_nothing, map_parts, parts_of
 from ..stmt import Block, BlockRealize, For, PrimFunc, Stmt

@@ -12,7 +12,6 @@ are ignored. Operands of commutative operations may be swapped. Indices are comp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ...ir import fields_of
@@ -38,6 +37,7 @@ from ...prim import (
     is_const,
     sub_expressions,
 )
+from ...runtime.records import dataclass
 from ..buffer import Buffer, BufferLoad, Range
 from ..functor import substitute
 from ..statements import conjunction, conjuncts, is_nothing, map_parts, seq_of

@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 from ...ir import GlobalVar, Node, load_json, save_json
 from ...prim import PrimExpr, free_vars, substitute
+from ...runtime.records import dataclass
 from .error import TRACE, ScheduleError
 from .instruction import Instruction, InstructionKind, Numbering
 from .rv import BlockRV, LoopRV

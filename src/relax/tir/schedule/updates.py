@@ -10,12 +10,12 @@ buffer the block stores to. Such updates may be applied in any order. `reducers`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ...ir import DataType, structural_equal
 from ...prim import Add, And, Call, Max, Min, Mul, Or, PrimExpr, Select, Sub, Var, const
 from ...prim.intrin import bitwise_and, bitwise_or, bitwise_xor
+from ...runtime.records import dataclass
 from ..buffer import Buffer, BufferLoad
 from ..dependence import loads_in
 from ..functor import substitute

@@ -20,7 +20,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...ir import Node, structural_equal, structural_hash
@@ -28,6 +27,7 @@ from ...prim import NE, Add, Analyzer, Call, Cast, IntImm, Let, Mul, PrimExpr, S
 from ...prim.intrin import is_pure
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ...prim.traits import has_effects
+from ...runtime.records import dataclass
 from ..buffer import Buffer, BufferLoad, Range
 from ..functor import StmtExprVisitor, post_order_visit, substitute
 from ..stmt import AllocBuffer, BufferStore, Evaluate, For, LetStmt, Stmt

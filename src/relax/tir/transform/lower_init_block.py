@@ -16,11 +16,12 @@ again), or another statement accesses the written buffer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...ir import Node
 from ...prim import EQ, PrimExpr, Var, is_const, prove
 from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ...runtime.records import dataclass
 from ..buffer import Buffer, Range
 from ..functor import StmtExprMutator, post_order_visit, pre_order_visit, substitute
 from ..renew import renew_bound_vars

@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...ir import Node, structural_equal
 from ...prim import IntImm, PrimExpr, Var, simplify
+from ...runtime.records import dataclass
 from ..buffer import Buffer, BufferLoad
 from ..functor import StmtExprMutator, StmtExprVisitor, pre_order_visit, substitute
 from ..stmt import AllocBuffer, BlockRealize, BufferStore, DeclBuffer, For, ForKind, IfThenElse, PrimFunc, Stmt, While

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
 from ... import te
 from ...ir import DataType
 from ...prim import IntImm, PrimExpr, Select, const, intrin, is_const, simplify
+from ...runtime.records import dataclass
 from ...tir.layout import parsed
 from ..util import accumulator_dtype
 from .windows import conv_extent, conv_transpose_extent, pad_pairs, padded, per_axis, relaid, spatial_axes

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ... import te
 from ...ir import DataType
 from ...prim import PrimExpr, Var, const, intrin, is_const, simplify
+from ...runtime.records import dataclass
 from ...tir.buffer import Buffer
 from ...tir.layout import parsed
 from ...tir.stmt import BufferStore, IfThenElse, SeqStmt, Stmt

@@ -22,7 +22,7 @@ the concatenation out of the function (LiftTransformParams). Blocks in which a t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from typing import TypeAlias, cast
 
@@ -39,6 +39,7 @@ from ...op.linear_algebra import Matmul
 from ...op.pieces import Concat, Split, StridedSlice
 from ...prim import IntImm, PrimExpr, Verdict, const, prove_shape_equal
 from ...rewrite import Rewriter, bindings_in
+from ...runtime.records import dataclass
 from ..decorators import function_pass
 from .questions import dims
 

@@ -27,7 +27,7 @@ composite's name before the first dot. `entry_functions` are the functions to lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias, cast
 
 from ...analysis.effects import may_change
@@ -50,6 +50,7 @@ from ...expr import (
 )
 from ...ir import GlobalVar, IRModule, Op, RelaxExpr
 from ...rewrite import Rewriter
+from ...runtime.records import dataclass
 from ..decorators import module_pass
 from ..remove_unused_functions import entry_names
 from .fuse_ops import LONGEST_NAME

@@ -26,6 +26,7 @@ from ...analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ...expr import Call, Function, ShapeExpr, Tuple
 from ...ir import BaseFunc, GlobalVar, IRModule, Node, RelaxExpr, walk
 from ...op.intrinsics import CallTIR
+from ...prim.per_node import per_node
 from ...rewrite import Rewriter, bindings_in
 from ...struct_info import ShapeStructInfo
 from ...tir.inline_blocks import inline_blocks
@@ -85,7 +86,8 @@ def _candidates(mod: IRModule) -> list[str]:
         return None
 
     for function in mod.functions.values() if primitive else ():
-        walk(function, visit)
+        if not _mentioned(function).isdisjoint(primitive):
+            walk(function, visit, (Call, GlobalVar))
     return [name for name in primitive if name not in declined]
 
 
@@ -122,7 +124,8 @@ class _Calls(Rewriter):
         return CallTIR().raw_call(operands, (self.info(call.struct_info),), call.span)
 
 
-def _mentioned(node: Node) -> set[str]:
+@per_node
+def _mentioned(node: BaseFunc) -> frozenset[str]:
     """The names of the functions that a function refers to."""
     names: set[str] = set()
 
@@ -130,8 +133,8 @@ def _mentioned(node: Node) -> set[str]:
         if isinstance(item, GlobalVar):
             names.add(item.name_hint)
 
-    walk(node, visit)
-    return names
+    walk(node, visit, (GlobalVar,))
+    return frozenset(names)
 
 
 def without_unused(mod: IRModule, names: set[str]) -> IRModule:

@@ -16,8 +16,9 @@ Phases, each over all nodes in order:
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...runtime.records import dataclass
 from ...tir.op_pattern import OpPatternKind
 
 Kind = OpPatternKind

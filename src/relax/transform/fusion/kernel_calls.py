@@ -9,14 +9,13 @@ every size is proved to be what the kernel expects; all others are left as they 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...expr import Call, PrimValue, ShapeExpr, Tuple
 from ...ir import GlobalVar, IRModule, RelaxExpr, StructInfo, structural_equal
 from ...op import is_call_of
 from ...op.intrinsics import CallTIR
 from ...prim import IntImm, PrimExpr, Var, free_vars, substitute
 from ...prim.intervals import may_overflow
+from ...runtime.records import dataclass
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ...tir.buffer import Buffer
 from ...tir.nests import is_compact, same_size
@@ -164,6 +163,8 @@ class _Match:
 
     def size_fits(self, size: PrimExpr, dim: PrimExpr) -> bool:
         """True if a size of a parameter is proved to be the operand's dimension."""
+        if isinstance(size, IntImm):
+            return same_size(size, dim)
         if any(var not in self.values for var in free_vars(size)):
             return False
         return same_size(substitute(size, self.values), dim)

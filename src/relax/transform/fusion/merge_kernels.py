@@ -14,12 +14,13 @@ have equal names: `with_unique_block_names` is run when the nests are final.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...expr import Binding, Function, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ...ir import RelaxExpr, structural_equal
 from ...prim import IntImm, PrimExpr
 from ...prim import Var as PrimVar
+from ...runtime.records import dataclass
 from ...struct_info import ShapeStructInfo, TensorStructInfo
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.functor import StmtExprMutator, substitute

@@ -15,7 +15,7 @@ An allocation joins an arena if
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ...analysis.alias import Aliases
@@ -29,6 +29,7 @@ from ...op.storage import BuiltinAllocTensor
 from ...prim import IntImm
 from ...prim import Var as PrimVar
 from ...runtime.dtypes import itemsize
+from ...runtime.records import dataclass
 from ...struct_info import TensorStructInfo
 from ...tir import PrimFunc
 from .sizes import Monomial, Size, SizeTable

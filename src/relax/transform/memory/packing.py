@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+
+from ...runtime.records import dataclass
 
 Sizes = Sequence[float]
 """The size of each tensor, at one sample."""

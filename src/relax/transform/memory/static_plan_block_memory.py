@@ -34,7 +34,6 @@ Sizes that leave 64 bits are errors where the storage is allocated.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,6 +44,7 @@ from ...ir import IRModule
 from ...op import memory
 from ...prim import PrimExpr
 from ...rewrite import Rewriter, bindings_in
+from ...runtime.records import dataclass
 from ..decorators import module_pass
 from .arenas import Arena, Block, arenas_of, is_allocation
 from .packing import Lives, below, best_order

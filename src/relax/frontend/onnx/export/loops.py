@@ -11,13 +11,13 @@ def loop(i, x):                              Loop(cond = test(i, x)) over the st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from onnx import helper
 
 from ....expr import Call, Function, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ....ir import GlobalVar, RelaxExpr, StructInfo, walk
+from ....runtime.records import dataclass
 from .graph import Graph, Model
 from .locals import Locals, Value
 from .tensor import Tensor

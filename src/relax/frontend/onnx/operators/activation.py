@@ -115,6 +115,7 @@ def mish(g: Emitter, x: Tensor) -> Tensor:
 
 
 @converter("Gelu")
+@converter("Gelu", domain="com.microsoft")
 def gelu(g: Emitter, x: Tensor, *, approximate: str = "none") -> Tensor:
     near = g.choice(approximate, "approximate", ("none", "tanh")) == "tanh"
     return op.nn.gelu_tanh(x) if near else op.nn.gelu(x)

@@ -6,12 +6,12 @@ their function bodies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from .... import op
 from ....expr import PrimValue, ShapeExpr
 from ....prim import IntImm, PrimExpr, Select, const, intrin, simplify
+from ....runtime.records import dataclass
 from ..emitter import Emitter
 from ..registry import converter
 from ..values import Dims, Ints, Tensor, Value

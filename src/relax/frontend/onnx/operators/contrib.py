@@ -10,18 +10,15 @@ import numpy as np
 from .... import op
 from ....expr import PrimValue
 from ..emitter import Emitter
-from ..registry import converter, register
+from ..registry import converter
 from ..values import Array, Floats, Ints, Tensor
-from .activation import gelu, hard_sigmoid, softmax_of_the_rest, swish
+from .activation import hard_sigmoid, softmax_of_the_rest, swish
 from .math import gemm
-from .nn import conv, rms_normalization
+from .nn import conv
 
 DOMAIN = "com.microsoft"
 
 # ------------------------------------------------------------------------------------- activations
-
-
-register("Gelu", gelu, domain=DOMAIN)
 
 
 @converter("BiasGelu", domain=DOMAIN)
@@ -228,9 +225,6 @@ def _unpacked(packed: Array, bits: int) -> Array:
 
 
 # ------------------------------------------------------------------------------------- normalisations
-
-
-register("SimplifiedLayerNormalization", rms_normalization, domain=DOMAIN)
 
 
 def _skipped(g: Emitter, x: Tensor, skip: Tensor, bias: Tensor | None) -> Tensor:

@@ -17,7 +17,6 @@ A state whose shape changes from iteration to iteration has a shape variable for
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import NoneType
 from typing import Any, TypeAlias
@@ -27,6 +26,7 @@ from ....expr import Call, Constant, PrimValue, ShapeExpr, TupleGetItem, Var
 from ....ir import RelaxExpr, StructInfo
 from ....prim import IntImm, PrimExpr, const, free_vars
 from ....prim.expr import Var as PrimVar
+from ....runtime.records import dataclass
 from ....struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo
 from ...building import bind_loop
 from ..branches import chosen, condition, scalar_condition

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .... import op
 from ....ir import RelaxExpr
+from ....runtime.records import dataclass
 from ..emitter import Emitter
 from ..objects import is_strings, run, strings_constant
 from ..registry import converter

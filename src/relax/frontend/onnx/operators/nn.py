@@ -510,6 +510,7 @@ def _stretching(g: Emitter, parameter: Tensor, X: Tensor) -> Tensor:
 
 
 @converter("RMSNormalization", "SimplifiedLayerNormalization")
+@converter("SimplifiedLayerNormalization", domain="com.microsoft")
 def rms_normalization(
     g: Emitter, X: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Any:

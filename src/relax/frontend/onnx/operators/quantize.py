@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from .... import op
 from ....expr import Constant
 from ....ir import DataType
 from ....prim import IntImm
+from ....runtime.records import dataclass
 from ..emitter import Emitter
 from ..model import dtype_name
 from ..registry import converter

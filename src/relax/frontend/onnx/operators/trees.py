@@ -10,7 +10,7 @@ The nodes of all trees are rows of one table; a leaf leads to itself::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from .... import op, te
 from ....expr import ShapeExpr
 from ....ir import RelaxExpr
 from ....prim import IntImm, PrimExpr, Select, intrin
+from ....runtime.records import dataclass
 from ..emitter import Emitter
 from ..registry import converter
 from ..values import Array, Tensor, Value

@@ -6,10 +6,9 @@ asked for; ``torch.export`` takes the modules apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .... import op
 from ....ir import RelaxExpr
+from ....runtime.records import dataclass
 from ..emitter import Emitter
 from ..registry import converter
 from .linear import linear

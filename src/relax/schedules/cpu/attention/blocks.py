@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ....prim import GT, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ....prim.instructions import prefetch
 from ....prim.intrin import ceildiv, exp, floordiv, floormod
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, IfThenElse, IterVar, LetStmt, Stmt
 from ....tir.attention import Attention

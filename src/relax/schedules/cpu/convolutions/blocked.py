@@ -27,7 +27,7 @@ per pixel in images of static size (`direct_loops` stores less there), fewer out
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +36,7 @@ from ....prim import IntImm, PrimExpr, Var, const, simplify
 from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, ForKind, IfThenElse, PrimFunc, Stmt
 from ...build import block, int64, let, loop, named, scratch, size_of, spread, vector_load, vector_store

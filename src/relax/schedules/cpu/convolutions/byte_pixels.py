@@ -18,7 +18,7 @@ such parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import gcd, prod
 from typing import Any, Final, TypeAlias
@@ -29,6 +29,7 @@ from ....prim import LT, And, IntImm, PrimExpr, Select, Var, const, is_const, si
 from ....prim.intrin import ceildiv, floordiv
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import (
     AllocBuffer,

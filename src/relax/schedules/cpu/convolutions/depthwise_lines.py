@@ -20,7 +20,6 @@ of contiguous vectors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from typing import Final
@@ -29,6 +28,7 @@ from ....prim import Add, And, IntImm, Mul, PrimExpr, Var, const, is_const, simp
 from ....prim.instructions import fma
 from ....prim.intrin import ceildiv
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....tir import Broadcast, Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Ramp, Shuffle, Stmt
 from ...build import alloc, block, int64, let, loop, ramp, size_of, spread, vector_load, vector_store
 from ..tile.division import Tile

@@ -14,7 +14,6 @@ images, whose rows fill vectors of pixels well and take long to copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from ....prim import LT, IntImm, PrimExpr, Select, Var, const, simplify
 from ....prim.intrin import floordiv
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, IfThenElse, PrimFunc, Stmt
 from ...build import block, int64, loop, spread

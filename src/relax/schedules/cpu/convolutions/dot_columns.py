@@ -17,13 +17,13 @@ axes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ....prim import IntImm, PrimExpr, Var, simplify
 from ....prim.intrin import ceildiv
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import AllocBuffer, Buffer, For, ForKind, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer

@@ -15,7 +15,6 @@ channels per group, and cases that `direct` rejects.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,6 +23,7 @@ from ....prim import LT, IntImm, PrimExpr, Select, Var, const, is_const, simplif
 from ....prim.instructions import TILE_ROWS, TILE_WORDS, tile_dot
 from ....prim.intrin import address_of, floordiv, floormod
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, PrimFunc, Stmt
 from ...build import alloc, block, let, loop, scratch, size_of, spread, vector_store

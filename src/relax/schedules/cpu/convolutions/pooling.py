@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
@@ -33,6 +32,7 @@ from ....ir import structural_equal
 from ....prim import Add, And, Cast, FloatImm, IntImm, Max, Min, PrimExpr, Select, Var, const, is_const, simplify
 from ....prim.intrin import ceildiv
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import (
     AssertStmt,

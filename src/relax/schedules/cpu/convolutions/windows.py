@@ -12,8 +12,7 @@ not provably inside the data, and sums that are no convolution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
@@ -38,6 +37,8 @@ from ....prim import (
     substitute,
 )
 from ....prim.intrin import floordiv
+from ....prim.per_node import proved_per_node
+from ....runtime.records import dataclass
 from ....tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
 from ....tir.buffer import decl_buffer
 from ....tir.nests import Nest, buffers_used, is_compact, nest_of, root_of, same_size
@@ -203,30 +204,23 @@ def rewritten_kernels(
     Returns a refusal if there is none. `condition` is on the sums; by default they are of float32 or float64.
     """
     allocated, statements = root_of(func)
-    nests = [nest_of(stmt) for stmt in statements]
     results: list[Stmt | None] = list(statements)
     kept, refusals = list(allocated), list[Refusal]()
-    for position, nest in enumerate(nests):
-        if nest is None or not nest.is_reduction or results[position] is None:
+    for found in _located(func, condition):
+        if isinstance(found, Refusal):
+            refusals.append(found)
             continue
-        windows = windows_of(nest.block, condition)
-        if not windows:
-            refusals.append(windows)
-            continue
-        padding = only_source(windows.data, nests, statements, position, allocated)
-        if padding is not None:
-            windows = _without_padding(windows, padding)
-        epilogue = _epilogue(windows, nests, statements, position, allocated)
-        changed = rewrite(Kernel(windows, epilogue)) if func.attrs.get("tir.noalias") else ALIASED
+        windows, epilogue = found.kernel.windows, found.kernel.epilogue
+        changed = rewrite(found.kernel) if func.attrs.get("tir.noalias") else ALIASED
         if isinstance(changed, Refusal):
             refusals.append(changed)
             continue
-        results[position] = changed
-        if padding is not None and windows.padding is not None:
-            results[nests.index(padding)] = None
+        results[found.position] = changed
+        if found.padding is not None and windows.padding is not None:
+            results[found.padding] = None
             kept.remove(windows.padding)
         if epilogue is not None:
-            results[position + 1] = None
+            results[found.position + 1] = None
             kept.remove(windows.out.buffer)
     if all(a is b for a, b in zip(results, statements, strict=True)):
         return refused(refusals, "no nest sums products")
@@ -235,6 +229,47 @@ def rewritten_kernels(
         root = func.body.block.replace(body=body, alloc_buffers=tuple(kept))
         body = func.body.replace(block=root)
     return func.replace(body=body)
+
+
+@dataclass(frozen=True)
+class _Located:
+    """Convolution at a position among the statements of a function, and the position of the nest that pads its data."""
+
+    position: int
+    kernel: Kernel
+    padding: int | None
+
+
+def _located(func: PrimFunc, condition: Condition) -> tuple[_Located | Refusal, ...]:
+    """Return the convolutions of a function; a refusal for each other reduction. Several rules ask in turn."""
+    known = _known_located(func)
+    if condition not in known:
+        known[condition] = tuple(_convolutions(func, condition))
+    return known[condition]
+
+
+@proved_per_node
+def _known_located(func: PrimFunc) -> dict[Condition, tuple[_Located | Refusal, ...]]:
+    """Answers of `_located` for a function, by the condition."""
+    del func
+    return {}
+
+
+def _convolutions(func: PrimFunc, condition: Condition) -> Iterator[_Located | Refusal]:
+    allocated, statements = root_of(func)
+    nests = [nest_of(stmt) for stmt in statements]
+    for position, nest in enumerate(nests):
+        if nest is None or not nest.is_reduction:
+            continue
+        windows = windows_of(nest.block, condition)
+        if not windows:
+            yield windows
+            continue
+        padding = only_source(windows.data, nests, statements, position, allocated)
+        if padding is not None:
+            windows = _without_padding(windows, padding)
+        epilogue = _epilogue(windows, nests, statements, position, allocated)
+        yield _Located(position, Kernel(windows, epilogue), None if padding is None else nests.index(padding))
 
 
 def users_in(buffer: Buffer, statements: Sequence[Stmt]) -> tuple[list[int], list[int]]:

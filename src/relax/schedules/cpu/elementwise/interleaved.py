@@ -18,13 +18,14 @@ vectors, and halves with non-contiguous accesses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ....ir import Node
 from ....prim import FloorDiv, FloorMod, IntImm, PrimExpr, Var, const, free_vars, is_const, simplify
 from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....tir import Buffer, BufferLoad, BufferStore, For, ForKind, Shuffle, Stmt
 from ....tir.functor import StmtExprMutator, post_order_visit, substitute
 from ...build import block, let, loop, scratch, vector_load, vector_store

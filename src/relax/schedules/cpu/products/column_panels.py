@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ....prim import LT, PrimExpr, is_const, simplify
 from ....prim.intrin import floormod
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....tir import ForKind, IfThenElse, Stmt
 from ...build import block, int64, loop, named, ramp, spread
 from ..tile.division import Segment

@@ -9,13 +9,13 @@ P and T are panels of the constants Q and S, held as a `PanelStorage` says. Othe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ....prim import PrimExpr, Var, is_const, simplify, substitute
 from ....prim.intrin import floordiv
+from ....runtime.records import dataclass
 from ....tir import Buffer, BufferLoad, DeclBuffer, IfThenElse, Stmt
 from ....tir.buffer import decl_buffer
 from ...build import block, int64, loop, scratch, vector_store

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from ....prim import LT, IntImm, PrimExpr, Var, const, is_const, simplify
 from ....prim.instructions import TILE_ROWS
 from ....prim.intrin import ceildiv, floordiv, floormod
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, IfThenElse, Stmt
 from ....tir.buffer import decl_buffer

@@ -24,7 +24,6 @@ and cases that `operands` rejects.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -33,6 +32,7 @@ from ....prim import IntImm, PrimExpr, Var, const, is_const, simplify
 from ....prim.instructions import TILE_ROWS, TILE_WORDS, tile_dot
 from ....prim.intrin import address_of, ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, IfThenElse, PrimFunc, Stmt
 from ....tir.nests import Nest

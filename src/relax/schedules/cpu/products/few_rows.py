@@ -21,13 +21,13 @@ Not supported: more than 8 rows or a dynamic number, non-contiguous columns, and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ....prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ....prim.instructions import prefetch
 from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, DeclBuffer, Evaluate, ForKind, LetStmt, PrimFunc, Stmt
 from ...build import alloc, block, int64, let, loop, size_of, spread, tasks, vector_load, vector_store

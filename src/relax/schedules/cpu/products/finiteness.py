@@ -17,10 +17,10 @@ A caller raises a flag for other reasons by adding a vector of nonnegative numbe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ....prim import NE, Add, Mul, PrimExpr, const
 from ....prim.instructions import vector_reduce_or
+from ....runtime.records import dataclass
 from ....tir import Buffer, IfThenElse, Stmt
 from ...build import alloc, block, int64, loop, spread, vector_load, vector_store
 

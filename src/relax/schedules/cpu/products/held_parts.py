@@ -12,13 +12,13 @@ A part is an expression that a `PanelStorage` takes. Constants that others read,
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ....ir import DataType
 from ....prim import IntImm, PrimExpr, Var, free_vars, is_const, simplify
+from ....runtime.records import dataclass
 from ....tir import Buffer, BufferLoad
 from ....tir.buffer import decl_buffer
 from ....tir.functor import StmtExprVisitor

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from ....ir import DataType
 from ....prim import Call, FloatImm, IntImm, PrimExpr, Var, is_const, post_order, simplify
 from ....prim.instructions import prefetch
+from ....runtime.records import dataclass
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, IterVar, LetStmt, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
 from ....tir.functor import StmtExprMutator, substitute

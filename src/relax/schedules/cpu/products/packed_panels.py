@@ -9,12 +9,12 @@ number of rows and however the operand was transposed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from ....prim import IntImm, PrimExpr, Var
+from ....runtime.records import dataclass
 from ....runtime.tensor import new_array
 from ....target import Target
 from ....tir import Buffer, BufferLoad, PrimFunc, Stmt

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ....runtime.records import dataclass
 from ....target import Target
 from ...space import Space
 from ..tile.division import shapes_of_tiles

@@ -31,7 +31,6 @@ The rule `product` decides which products use these loops.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -39,6 +38,7 @@ from ....prim import And, IntImm, PrimExpr, Select, Var, const, is_const, simpli
 from ....prim.intrin import floordiv, floormod
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, Stmt
 from ...build import (

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ....prim import IntImm, PrimExpr, Select, Var, const, is_const, simplify
 from ....prim.intrin import floordiv, floormod
+from ....runtime.records import dataclass
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, IfThenElse, Stmt
 from ....tir.buffer import decl_buffer
 from ...build import block, int64, loop, scratch, spread, vector_load, vector_store

@@ -22,11 +22,11 @@ that depend on the column and are not contiguous along it, and factors written b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from ....prim import Add, IntImm, Mul, PrimExpr, Var, free_vars, is_const, simplify
 from ....prim.intrin import floordiv, floormod
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc, Stmt
 from ....tir.functor import StmtMutator, substitute

@@ -10,7 +10,6 @@ Rows and depths that do not fill tiles are padded here: rows with the last row, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ....prim import LE, LT, Add, And, PrimExpr, Select, Sub, Var, const, simplify
@@ -18,6 +17,7 @@ from ....prim.instructions import prefetch, vector_reduce_max
 from ....prim.intrin import abs as absolute
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Evaluate, ForKind, LetStmt, Stmt
 from ...build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
 from ..tile.division import Tile

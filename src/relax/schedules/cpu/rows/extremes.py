@@ -20,12 +20,13 @@ the result, after the time of the fast ones.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ....ir import structural_equal
 from ....prim import GT, LT, NE, Add, Max, Min, PrimExpr, Select, Var, const
 from ....prim.instructions import vector_reduce_add
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import AllocBuffer, Buffer, BufferLoad, BufferStore, IfThenElse, LetStmt, Stmt
 from ....tir.buffer import decl_buffer

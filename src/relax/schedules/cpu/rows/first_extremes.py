@@ -27,7 +27,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
 from ....ir import DataType, Node, structural_equal
@@ -51,6 +50,7 @@ from ....prim.instructions import vector_reduce_max, vector_reduce_min
 from ....prim.intrin import ceildiv, floordiv, floormod, if_then_else, isnan, max_value, min_value
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import AssertStmt, Buffer, BufferLoad, BufferStore, ForKind, LetStmt, Stmt
 from ....tir.functor import StmtExprMutator, substitute

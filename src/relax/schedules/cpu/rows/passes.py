@@ -9,11 +9,12 @@ for k: S[i] += exp(A[i, k] - M[i])             a = A[i, k];  m = M[0];  e = exp(
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from ....ir import Node, structural_equal
 from ....prim import Mul, PrimExpr, Var, const, is_const
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import AllocBuffer, Buffer, BufferLoad, BufferStore, LetStmt, Stmt
 from ....tir.buffer import decl_buffer

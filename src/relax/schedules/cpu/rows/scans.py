@@ -34,7 +34,6 @@ loop variables.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -42,6 +41,7 @@ from ....prim import EQ, Add, Call, PrimExpr, Var, const, free_vars, is_const, s
 from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import (
     AllocBuffer,

@@ -18,13 +18,14 @@ N. J. Higham, *The Accuracy of Floating Point Summation*, 1993, compares blocked
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ....ir import DataType
 from ....prim import Add, PrimExpr, Var, const, simplify
 from ....prim.intrin import ceildiv
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....tir import AllocBuffer, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, Stmt
 from ....tir.buffer import decl_buffer
 from ....tir.stmt import STAYS_ROLLED

@@ -15,13 +15,13 @@ rows of A do not fit the L2 cache.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from ....prim import IntImm, PrimExpr, const, simplify
 from ....prim.intrin import ceildiv, floordiv
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Stmt
 from ...build import named

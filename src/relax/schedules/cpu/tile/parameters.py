@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from ....runtime.records import dataclass
 from ....target import Target
 from ...space import Space
 from .division import shapes_of_tiles

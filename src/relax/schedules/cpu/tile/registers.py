@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ....prim import PrimExpr, Var, const, simplify
+from ....runtime.records import dataclass
 from ....tir import Buffer, ForKind, LetStmt, Stmt
 from ...build import alloc, block, int64, let, loop, spread, vector_load, vector_store
 from .products import Product, multiply_add

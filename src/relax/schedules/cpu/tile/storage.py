@@ -9,7 +9,6 @@ A new way to hold constants is a class with the methods of `PanelStorage`; `Comp
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from ....ir import DataType
 from ....prim import Cast, PrimExpr, const
 from ....prim.intrin import bitwise_and, shift_left, shift_right
+from ....runtime.records import dataclass
 from ....tir import Buffer, BufferLoad
 from ...build import spread, vector_load
 

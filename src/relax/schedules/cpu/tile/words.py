@@ -11,7 +11,6 @@ times the sums of the right operand's elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -20,6 +19,7 @@ from ....ir import DataType
 from ....prim import LT, PrimExpr, const, simplify
 from ....prim.instructions import DOTS, TILE_WORDS, TILES, Dot, dot
 from ....prim.intrin import bitwise_or, bitwise_xor, ceildiv, if_then_else, reinterpret, shift_left
+from ....runtime.records import dataclass
 from ....target import Target
 from ....target.isa.products import kind_of
 from ....tir import Buffer, DeclBuffer, Stmt

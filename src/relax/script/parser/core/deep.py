@@ -16,8 +16,10 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
+
+from ....runtime.records import dataclass
 
 LIMIT: Final = 1000
 """Maximum nesting depth of brackets and of blocks, as the parsers that read the tree are recursive."""

@@ -39,11 +39,12 @@ import sys
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from ....ir import BaseFunc, DiagnosticContext, GlobalVar, IRModule, Span
 from ....ir.python_source import caller_span
+from ....runtime.records import dataclass
 from . import capture
 from .diagnostics import DECLARATION, close, fail
 from .evaluator import Evaluator

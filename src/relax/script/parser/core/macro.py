@@ -18,9 +18,9 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
+from ....runtime.records import dataclass
 from . import capture
 from .diagnostics import DECLARATION, fail
 from .source import ScriptSource

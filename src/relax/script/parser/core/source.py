@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import types
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from ....ir import Diagnostic, DiagnosticError, Source, Span
 from ....ir.python_source import source_of
 from ....ir.span import split_lines
+from ....runtime.records import dataclass
 from .deep import is_too_deep, parse_deep
 from .diagnostics import SYNTAX
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ....expr import Binding, BindingBlock, DataflowBlock, SeqExpr, Var
 from ....ir import RelaxExpr, Span
+from ....runtime.records import dataclass
 
 
 @dataclass(eq=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ....ir import BaseFunc, RelaxExpr, StructInfo
+from ....runtime.records import dataclass
 from ....struct_info import ShapeStructInfo, TensorStructInfo
 from ..core import Evaluator, SpecialForm
 from ..core.diagnostics import CALL, PLACE, error

@@ -8,11 +8,12 @@ with T.allocate(...) as B        EnclosingStmt: a statement around the rest of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ....ir import Span
 from ....prim import IntImm, PrimExpr, Var
+from ....runtime.records import dataclass
 from ....tir.buffer import Buffer, BufferRegion, IterVar
 from ....tir.stmt import ForKind, MatchBufferRegion, Stmt
 

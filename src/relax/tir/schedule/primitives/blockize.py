@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ....ir import structural_equal
 from ....prim import (
@@ -41,6 +41,7 @@ from ....prim import (
 )
 from ....prim.functor import map_expressions
 from ....prim.iter_divide import divide_subspace
+from ....runtime.records import dataclass
 from ...buffer import IterVar, Range
 from ...dependence import accesses
 from ...functor import post_order_visit, substitute

@@ -31,10 +31,10 @@ factors: zero times infinity is not zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ....prim import Add, Cast, Mul, PrimExpr, Var, const, is_const, prove, simplify
 from ....prim.intrin import ceildiv, if_then_else
+from ....runtime.records import dataclass
 from ...buffer import Buffer, BufferLoad, IterVar, Range
 from ...functor import substitute
 from ...regions import complete_block

@@ -20,10 +20,10 @@ maps that send two elements to the same indices; and the cases that `cache_read`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ....ir import Node, structural_equal
 from ....prim import PrimExpr, Var, const, free_vars, intrin, is_const, substitute
+from ....runtime.records import dataclass
 from ...buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from ...dependence import scope_of
 from ...functor import post_order_visit

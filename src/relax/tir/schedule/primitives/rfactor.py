@@ -35,10 +35,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....prim import Analyzer, PrimExpr, Var, free_vars, is_const
+from ....runtime.records import dataclass
 from ...buffer import Buffer, BufferLoad, IterVar, Range, decl_buffer
 from ...functor import StmtExprMutator, substitute
 from ...regions import complete_block

@@ -24,10 +24,10 @@ dimension, or with accesses other than loads and stores.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ....prim import CompareExpr, IntImm, Or, PrimExpr, Var, const, free_vars, is_const, simplify
 from ....prim.intrin import floormod
+from ....runtime.records import dataclass
 from ...buffer import Buffer, BufferLoad
 from ...dependence import scope_of
 from ...functor import StmtExprMutator, substitute

@@ -19,9 +19,9 @@ to be injective. If the block accesses other parameters beside one that it write
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ....prim import LE, LT, Analyzer, IntImm, Or, PrimExpr, Var, const, free_vars, intrin, is_const, simplify
+from ....runtime.records import dataclass
 from ...buffer import BufferLoad, BufferRegion, IterVar, Range
 from ...dependence import accesses
 from ...functor import StmtExprMutator, substitute

@@ -35,8 +35,8 @@ own rule.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from .....runtime.records import dataclass
 from .....target import Target
 from .....tir import Buffer, PrimFunc
 from .....tir.buffer import decl_buffer

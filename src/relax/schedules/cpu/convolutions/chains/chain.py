@@ -13,9 +13,9 @@ computations, other dtypes, dynamic channel counts, dilated windows and dynamic 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from .....prim import IntImm, PrimExpr, Var, is_const
+from .....runtime.records import dataclass
 from .....tir import Buffer, BufferLoad, BufferStore, PrimFunc
 from .....tir.nests import loads_in, root_of, same_size
 from .....tir.usage import free_vars

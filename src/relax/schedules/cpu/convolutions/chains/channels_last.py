@@ -11,10 +11,10 @@ replacement buffers become copies (`with_copies`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from .....prim import PrimExpr, simplify
+from .....runtime.records import dataclass
 from .....tir import BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc, Range, Stmt
 from .....tir.nests import Nest, loads_in, nest_of, root_of
 from .....tir.permuted_parameters import FIRST, LAST, PermutedAccesses, with_permuted_parameters

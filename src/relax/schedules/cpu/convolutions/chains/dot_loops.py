@@ -15,13 +15,13 @@ Not supported: targets without bfloat16 dot products or with bfloat16 tiles, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from .....prim import LT, PrimExpr, Var, const, simplify
 from .....prim.instructions import prefetch
 from .....prim.intrin import floordiv, reinterpret
+from .....runtime.records import dataclass
 from .....target import Target
 from .....tir import Buffer, BufferLoad, Evaluate, Stmt
 from ....build import block, loop, ramp, spread, vector_load, vector_store

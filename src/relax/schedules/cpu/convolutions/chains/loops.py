@@ -8,13 +8,13 @@ the ring's pixels there are set to zero, like the padding beside the row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from .....prim import EQ, Add, And, IntImm, Mul, Not, Or, PrimExpr, Select, Var, const, simplify
 from .....prim.intrin import ceildiv, floordiv, floormod
 from .....prim.intrin import max as maximum
 from .....prim.intrin import min as minimum
+from .....runtime.records import dataclass
 from .....target import Target
 from .....tir import AllocBuffer, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
 from .....tir.buffer import decl_buffer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from .....prim import And, IntImm, PrimExpr, Var, is_const, simplify
@@ -11,6 +10,7 @@ from .....prim.instructions import prefetch
 from .....prim.intrin import ceildiv, floordiv, floormod
 from .....prim.intrin import max as maximum
 from .....prim.intrin import min as minimum
+from .....runtime.records import dataclass
 from .....tir import Buffer, BufferLoad, Evaluate, ForKind, IfThenElse, Stmt
 from ....build import block, int64, let, loop, named, scratch, vector_load, vector_store
 from ...products.operands import Results, Values

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from .....prim import And, IntImm, PrimExpr, Select, Var, is_const, simplify
 from .....prim.intrin import ceildiv, floordiv, floormod
 from .....prim.intrin import max as maximum
 from .....prim.intrin import min as minimum
+from .....runtime.records import dataclass
 from .....tir import Buffer, BufferLoad, ForKind, IfThenElse, Stmt
 from ....build import apart, block, int64, let, loop, named, scratch, vector_load, vector_store
 from ...products.operands import Results, Values

@@ -15,11 +15,12 @@ on targets with tiles, non-constant weights, and cases that `pointwise` rejects.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from .....runtime.records import dataclass
 from .....target import Target
 from .....tir import PrimFunc, Stmt
 from ....rule import PackedFunction, Refusal, ScheduleRule

@@ -29,7 +29,6 @@ hardware prefetching covers long runs only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol, TypeAlias
 
@@ -38,6 +37,7 @@ from .....prim.instructions import prefetch
 from .....prim.intrin import ceildiv, floordiv
 from .....prim.intrin import max as maximum
 from .....prim.intrin import min as minimum
+from .....runtime.records import dataclass
 from .....target import Target
 from .....tir import Buffer, BufferLoad, BufferStore, Evaluate, ForKind, IfThenElse, Stmt
 from ....build import block, int64, loop, named, product_of, ramp, scratch, size_of, spread, tasks, vector_load

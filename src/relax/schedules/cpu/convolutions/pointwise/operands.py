@@ -7,12 +7,12 @@ The epilogue becomes an expression of the sum and the pixel; per-channel values 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from .....prim import PrimExpr, Var
+from .....runtime.records import dataclass
 from .....tir import AllocBuffer, Buffer, BufferStore, DeclBuffer, ForKind, IfThenElse, IterVar, LetStmt, Stmt
 from .....tir.functor import substitute
 from ....build import block, loop

@@ -18,11 +18,11 @@ order, statically small problems, and functions without tir.noalias.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from .....prim import IntImm, PrimExpr, SizeVar, Var, const, is_const, post_order
 from .....prim.traits import fails_itself
+from .....runtime.records import dataclass
 from .....target import Target
 from .....tir import Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
 from .....tir.buffer import decl_buffer

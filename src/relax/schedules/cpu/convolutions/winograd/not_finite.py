@@ -17,10 +17,10 @@ as by transforms.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from .....prim import And, PrimExpr, Var, const, simplify
 from .....prim.intrin import floordiv, floormod
+from .....runtime.records import dataclass
 from .....tir import Buffer, BufferLoad, IfThenElse, Stmt
 from ....build import apart, block, int64, let, loop, scratch, spread, vector_load, vector_store
 from ...products.finiteness import own_flag

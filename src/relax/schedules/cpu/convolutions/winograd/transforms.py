@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -39,6 +38,7 @@ import numpy as np
 from numpy.polynomial import polynomial
 
 from .....prim import Add, Mul, PrimExpr, Sub, const
+from .....runtime.records import dataclass
 from .....runtime.tensor import new_array
 from .....tir import Broadcast, Stmt
 from ....build import block

@@ -36,13 +36,13 @@ PassContext.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Final
 
 from .....ir.transform import FAST_ALGORITHMS, PassContext
 from .....prim import IntImm, PrimExpr, prove
+from .....runtime.records import dataclass
 from .....target import Target
 from .....tir import PrimFunc, Stmt
 from ....build import size_of
