@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         expr_functor,
         interpreter,
         ir,
+        library,
         op,
         optimize,
         prim,
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
         TensorStructInfo,
         TupleStructInfo,
     )
-    from .vm import build, compile, find_nan
+    from .vm import build, compile, eager, find_nan
 
 __all__ = [
     "Binding", "BindingBlock", "BlockBuilder", "Call", "Constant", "DataType", "DataTypeImm", "DataflowBlock",
@@ -89,10 +90,10 @@ __all__ = [
     "ShapeExpr", "ShapeStructInfo", "StringImm", "StructInfo", "TVMError", "TensorStructInfo", "Tuple",
     "TupleGetItem", "TupleStructInfo", "VDevice", "Var", "VarBinding", "analysis", "arith", "backend",
     "binding_rewrite", "build", "call_dps_packed", "call_pure_packed", "call_tir", "call_tir_inplace",
-    "call_tir_with_grad", "codegen", "compile", "const", "dpl", "explain", "expr", "expr_functor", "extern",
-    "find_nan", "get_pipeline", "get_shape_of", "instrument", "interpret", "interpreter", "ir", "op", "optimize",
-    "pipeline", "prim", "register_codegen", "register_pipeline", "schedules", "script", "struct_info", "target", "te",
-    "tir", "topi", "transform", "utils", "vm",
+    "call_tir_with_grad", "codegen", "compile", "const", "dpl", "eager", "explain", "expr", "expr_functor",
+    "extern", "find_nan", "get_pipeline", "get_shape_of", "instrument", "interpret", "interpreter", "ir", "library",
+    "op", "optimize", "pipeline", "prim", "register_codegen", "register_pipeline", "schedules", "script", "struct_info",
+    "target", "te", "tir", "topi", "transform", "utils", "vm",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

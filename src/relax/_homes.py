@@ -24,6 +24,7 @@ HOMES = {
         "instrument",
     ".ir.codes": "explain",
     ".ir:": "ir",
+    ".library:": "library",
     ".op": "call_dps_packed call_pure_packed call_tir call_tir_inplace call_tir_with_grad",
     ".op.shape": "get_shape_of",
     ".op:": "op",
@@ -42,6 +43,6 @@ HOMES = {
     ".topi:": "topi",
     ".transform:": "transform",
     ".utils:": "utils",
-    ".vm": "build compile find_nan",
+    ".vm": "build compile eager find_nan",
     ".vm:": "vm",
 }

@@ -118,7 +118,7 @@ def test_several_results_and_shapes():
     [
         ["y = R.add(x, x)"],
         ["a = R.add(x, x)", "b = R.add(a, x)", "y = R.multiply(a, b)"],  # a value that is used outside too
-        ["a = R.add(x, x)", "b = R.exp(a)", "y = R.add(a, b)"],  # which must not become a circle
+        ["a = R.add(x, x)", "b = R.abs(a)", "y = R.add(a, b)"],  # which must not become a circle
     ],
 )
 def test_what_is_used_outside_stays_available(body):
@@ -221,7 +221,7 @@ def test_programs_of_the_cache_have_their_modules():
     for _ in range(2):
         executable = relax.build(split)
         assert len(executable.modules) == 2
-        same(relax.VirtualMachine(executable)["main"](*args), relax.interpret(MODEL, "main", *args))
+        same(relax.VirtualMachine(executable)["main"](*args), relax.interpret(MODEL, "main", *args), 1e-6)
     assert "module            toy, 1 function" in executable.stats()
     assert "# module toy: fused_relax_matmul" in executable.as_text()
 

@@ -137,6 +137,43 @@ def test_only_entries_for_the_target_are_exported(command, filled):
     assert not Path("y.cache").exists()
 
 
+MODEL = """
+from relax.script import ir as I, relax as R
+
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor((2, SIZE), "float32")):
+        with R.dataflow():
+            y = R.nn.relu(R.negative(x))
+            R.output(y)
+        return y
+"""
+
+
+def test_warm_kernels_serve_another_size(command, tmp_path):
+    small, large = tmp_path / "small.py", tmp_path / "large.py"
+    small.write_text(MODEL.replace("SIZE", "3"))
+    large.write_text(MODEL.replace("SIZE", "1000"))
+    assert "2 kernels compiled" in command("cache", "warm", small).out
+    assert "0 kernels compiled" in command("cache", "warm", large).out
+    codegen.statistics.reset()
+    assert "output  2 x 1000  float32" in command("run", large, "--tier", "now").out
+    assert not codegen.statistics.llvm_runs
+
+
+def test_warm_kernels_go_to_another_machine(command, tmp_path, elsewhere):
+    model = tmp_path / "model.py"
+    model.write_text(MODEL.replace("SIZE", "3"))
+    command("cache", "warm", model)
+    assert command("cache", "export", "warm.cache").status == 0
+    elsewhere()
+    assert command("cache", "import", "warm.cache").status == 0
+    codegen.statistics.reset()
+    assert command("run", model, "--tier", "now").status == 0
+    assert not codegen.statistics.llvm_runs
+
+
 def test_a_file_for_another_machine_is_rejected(command, filled, elsewhere):
     command("cache", "export", "k.cache")
     elsewhere()

@@ -20,7 +20,7 @@ def test_what_can_be_completed(surface):
     assert list(surface) == list(COMMANDS)
     flags = {flag for option in surface["run"].options for flag in option.flags}
     assert {"--input", "-i", "--size", "--seed", "-o", "--output", "--entry"} <= flags
-    assert surface["cache"].choices == ("list", "clear", "prune", "export", "import")
+    assert surface["cache"].choices == ("list", "clear", "prune", "export", "import", "warm")
     assert surface["cache"].has_actions
     assert surface["completion"].choices == ("bash", "zsh", "fish")
 

@@ -163,3 +163,22 @@ def test_a_method_is_compiled_when_it_is_first_used():
     assert isinstance(vars(Size)["__eq__"], WhenUsed)
     assert {size: 1}[Size(3)] == 1
     assert [inspect.isfunction(vars(Size)[name]) for name in ("__init__", "__eq__", "__hash__")] == [True] * 3
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_a_class_of_the_standard_library_inherits(slots):
+    """Users derive from frozen classes of relax with the library's decorator."""
+
+    @dataclass(frozen=True, slots=slots)
+    class Base:
+        x: int = 1
+
+    @dataclasses.dataclass(frozen=True, slots=slots)
+    class Derived(Base):
+        y: int = 2
+
+    assert repr(Derived(3)).endswith("Derived(x=3, y=2)")
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'x'"):
+        Derived().x = 4
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+        dataclass(type("Open", (Base,), {}))

@@ -399,8 +399,8 @@ def docstrings(tree):
 
 
 NAMES = sorted({*(name for isa in ISAS for name in isa.names), "x86", "i386", "i686", "riscv", "riscv32", "wasm"})
-PROSE = ("ir/tvm_names/",)
-"""Texts about TVM, whose modules have such names."""
+PROSE = ("ir/tvm_names/", "farm/_generator.py")
+"""Texts about TVM, whose modules have such names, and a list of files."""
 OF_LLVM = {"worker.py": r"@llvm\.x86\."}
 """Intrinsics in a file that helper processes run by its path, so that it imports nothing of relax."""
 

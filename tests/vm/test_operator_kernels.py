@@ -41,7 +41,7 @@ def check(mod, *args):
 @pytest.mark.parametrize("info", ["R.Tensor", 'R.Tensor("float32")', "R.Tensor(ndim=2)", "R.Object"])
 @pytest.mark.parametrize("shape", [(2, 3), (0, 3), (1, 1)])
 def test_less_and_less_is_known(info, shape):
-    mod = parse(f"a: {info}, b: {info}", "x = R.add(a, b)", "y = R.exp(x)")
+    mod = parse(f"a: {info}, b: {info}", "x = R.add(a, b)", "y = R.abs(x)")
     check(mod, numbers(*shape), numbers(1, 3))
 
 
@@ -299,7 +299,7 @@ def test_operands_of_another_kind(call, arg, message, mode):
 
 
 def test_programs_that_differ_in_the_kernels_they_bring(monkeypatch):
-    mod = parse("a: R.Tensor", "y = R.exp(a)")
+    mod = parse("a: R.Tensor", "y = R.negative(a)")
     programs = []
     for dtype in ("float32", "float64"):
         with PassContext(config={"relax.LegalizeOps.combinations": [(dtype, 1)]}):
@@ -309,7 +309,7 @@ def test_programs_that_differ_in_the_kernels_they_bring(monkeypatch):
     monkeypatch.setattr(operators, "_compiled", lambda spec, args: compiled.append(spec))
     for data, dtype in zip(programs, ("float32", "float64"), strict=True):
         a = numbers(3).astype(dtype)
-        np.testing.assert_allclose(relax.VirtualMachine(Executable.from_bytes(data))["main"](a).numpy(), np.exp(a))
+        np.testing.assert_array_equal(relax.VirtualMachine(Executable.from_bytes(data))["main"](a).numpy(), -a)
     assert compiled == []
 
 

@@ -1,4 +1,4 @@
-"""``relax cache``: list, clear, prune, export and import the cache of compiled kernels and programs.
+"""``relax cache``: list, clear, prune, export, import and warm the cache of compiled kernels and programs.
 
 An action is an entry of `ACTIONS`: a word, what it does, its arguments, and the function that runs it.
 """
@@ -14,19 +14,22 @@ from typing import Final, NamedTuple
 
 from ..farm import cache
 from ..runtime.rooms import ModuleWhenUsed
+from .arguments import positive
 from .failures import FAILURE, SUCCESS
 from .tables import byte_size, plural, text_table
 
 _files: Final = ModuleWhenUsed("relax.cli.cache_files")
+_warming: Final = ModuleWhenUsed("relax.cli.cache_warming")
 
 DESCRIPTION = """\
-List, clear, prune, export and import the cache of compiled kernels and programs (RELAX_CACHE_DIR, RELAX_CACHE_SIZE).
-Without an action: list it."""
+List, clear, prune, export, import and warm the cache of compiled kernels and programs
+(RELAX_CACHE_DIR, RELAX_CACHE_SIZE). Without an action: list it."""
 EXAMPLES = """
   relax cache list                                  what is in it, and where it is
   relax cache prune --limit 500M
   relax cache export kernels.cache                  for another machine of this kind, such as a container
   relax cache import kernels.cache
+  relax cache warm                                  kernels for all sizes, which many programs call
 """
 
 
@@ -147,10 +150,26 @@ def _import(options: argparse.Namespace) -> int:
     return _files.import_(options)
 
 
+# ------------------------------------------------------------------------------------------- warm
+
+
+def _add_warmed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "models", metavar="MODEL", type=Path, nargs="*", help="the kernels that these call (default: common ones)"
+    )
+    parser.add_argument("--target", metavar="TARGET", help='the machine: "llvm -mcpu=znver4" (default: this one)')
+    parser.add_argument("--jobs", metavar="N", type=positive, help="processes that compile at once")
+
+
+def _warm(options: argparse.Namespace) -> int:
+    return _warming.warm_cache(options)
+
+
 ACTIONS: Final[dict[str, Action]] = {
     "list": Action("print what is in the cache, and where it is", _no_arguments, _list),
     "clear": Action("remove all entries", _no_arguments, _clear),
     "prune": Action("remove the least recently used entries above a limit", _add_limit, _prune),
     "export": Action("write the entries for this machine to a file", _add_exported, _export),
     "import": Action("read the entries of a file that are for this machine", _add_imported, _import),
+    "warm": Action("compile kernels for all sizes that programs of tier now call", _add_warmed, _warm),
 }

@@ -20,6 +20,7 @@ from ..farm.recall import note_environment
 from ..farm.store import Key, key_of_contents
 from ..farm.transfer import Imported, Totals, TransferError, export_entries, imported
 from ..farm.versions import compiler_version, generator_files
+from ..library.store import library_environments
 from ..target import Target
 from ..vm.recall import program_environments
 from .failures import CACHE_FILE, SUCCESS, failure
@@ -89,6 +90,7 @@ def fitting(keys: Iterable[Key], target: Target, note: Callable[[Key], bytes]) -
     """
     keys = list(keys)
     environments = {note_environment(target), object_environment(target), *support_environments(target)}
+    environments |= library_environments(target)
     builds = program_environments(target)
     programs = {key for key in keys if key.kind == cache.PROGRAM}
     found = [key for key in keys if key.kind in _KERNELS and key.environment in environments]

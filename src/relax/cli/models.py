@@ -345,12 +345,13 @@ def _sizes_of(param: Var, dims: Sequence[int | str]) -> dict[str, int]:
 
 def compile_program(mod: IRModule, options: argparse.Namespace) -> Executable:
     """Compile a program with the options of `add_building`, showing progress."""
-    with _jobs(options.jobs), BuildProgress():
-        return build(mod, target_of(options.target), pipeline=options.pipeline)
+    tier: str = getattr(options, "tier", "full")
+    with jobs(options.jobs), BuildProgress():
+        return build(mod, target_of(options.target), pipeline=options.pipeline, tier=tier)
 
 
 @contextmanager
-def _jobs(count: int | None) -> Generator[None]:
+def jobs(count: int | None) -> Generator[None]:
     """Context manager: compile with `count` processes; without a count, as many as the environment says."""
     before = os.environ.get(_JOBS)
     if count is not None:

@@ -30,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser)
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="save the outputs to a .npz or .npy file")
     add_building(parser)
+    parser.add_argument(
+        "--tier",
+        choices=("full", "now"),
+        default="full",
+        help="now: kernels that serve all sizes, most of them in the cache (default: full, kernels made for the model)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ observe passes (PassContext).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -107,6 +107,10 @@ class KernelMemory:
         """Form in which a kernel that was not compiled before is lowered."""
         return func if self._environment is None else self._look(name, func, self._environment)[0].func
 
+    def nameless(self, name: str, func: PrimFunc) -> NamelessKernel | None:
+        """Key and names of a kernel in the cache; None if kernels are not recalled."""
+        return None if self._environment is None else self._look(name, func, self._environment)[0]
+
     def recall(self, mod: IRModule) -> Recall:
         """Previously compiled PrimFuncs of a scheduled module."""
         if self._environment is None:
@@ -127,7 +131,7 @@ class KernelMemory:
             digest, labels = nameless_digest(func)
             key = cache.key_of(digest.hex(), "note", environment, kind=cache.NOTE)
             nameless = NamelessKernel(func, key, labels)
-            seen = self._seen[name] = nameless, _recalled(name, nameless)
+            seen = self._seen[name] = nameless, recalled(name, key, labels)
         return seen
 
 
@@ -146,14 +150,14 @@ def _note(unit: CompiledObject) -> bytes:
     return json.dumps(words).encode()
 
 
-def _recalled(name: str, nameless: NamelessKernel) -> Recalled | None:
-    """Object of a kernel, if both the note and the object are in the cache."""
-    data = cache.noted(nameless.key)
+def recalled(name: str, key: cache.Key, labels: Sequence[str]) -> Recalled | None:
+    """Object of a kernel, by the key of its note and the names of its variables, if both are in the cache."""
+    data = cache.noted(key)
     if data is None:
         return None
     try:
         source, environment, messages, support = json.loads(data)
-        texts = named(messages, (name,), nameless.labels)
+        texts = named(messages, (name,), labels)
         text = KernelText("", (name,), (), texts, support=tuple(support))
         code = cache.load_noted(cache.Key(str(source), str(environment)), name)
     except (ValueError, TypeError):  # a note of some other form

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from typing_extensions import dataclass_transform
@@ -105,6 +105,10 @@ class Operator(Node):
     view: ClassVar[bool] = False
     """True if the result holds the first operand's elements in the same order and may alias its storage.
     """
+    size_operands: ClassVar[tuple[int, ...]] = ()
+    """Positions of operands whose constant numbers are sizes, which a kernel for all shapes takes as arguments."""
+    keeps_ones: ClassVar[bool] = False
+    """True if a kernel for all shapes is faster where it knows that a size is 1, as that of a single row is."""
     kernel: ClassVar[str] = ""
     """Name of the PrimFunc if `compute` is a method and TVM's name differs from the operator's."""
     needs_concrete_ndim: ClassVar[bool] = True
@@ -327,6 +331,22 @@ class Operator(Node):
     def rank_depends_on_sizes(self) -> bool:
         """True if the rank of the result depends on the sizes that are static: sizes of the same rank are different."""
         return False
+
+    @property
+    def known_axes(self) -> Mapping[int, tuple[int, ...]]:
+        """Axes, by operand, whose sizes a kernel for all shapes has as constants (`relax.library`).
+
+        They are those that its innermost loops unroll, such as the windows of a convolution.
+        """
+        return {}
+
+    def for_library(self, call: Call) -> RelaxExpr:
+        """Return an equivalent of a call, of other operators, whose kernels for all shapes are faster; or the call."""
+        return call
+
+    def over_sizes(self, infos: Sequence[StructInfo | None]) -> Operator:
+        """Return the operator for operands of variable sizes: attributes that repeat a size become that variable."""
+        return self
 
     def can_compute(self, call: Call) -> bool:
         """True if ranks and dtypes of a call's operands are known well enough to build its formula."""

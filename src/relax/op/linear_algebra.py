@@ -33,6 +33,7 @@ class Matmul(Operator):
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
     total = True
+    keeps_ones = True
 
     out_dtype: DataType = VOID
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from .. import te, topi
-from ..expr import PrimValue, ShapeExpr, Tuple, TupleGetItem
+from ..expr import Call, PrimValue, ShapeExpr, Tuple, TupleGetItem
 from ..info.dims import simplify_dim
 from ..info.text import prim_text
-from ..ir import DataType, StructInfo
+from ..ir import DataType, RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, const, prove
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..topi.slicing import section_slices, slice_of
@@ -215,6 +215,19 @@ class Split(Move):
         sections = section_slices(x.dims[axis], cut)
         return TupleStructInfo(tuple(tensor([*before, section.size, *after], x.dtype) for section in sections))
 
+    def for_library(self, call: Call) -> RelaxExpr:
+        """Each part is a slice."""
+        x = call.args[0]
+        dims = dims_of(x)
+        if dims is None:
+            return call
+        axis = normalize_axis(self.axis, len(dims), "axis", "x")
+        sections = section_slices(dims[axis], self.indices_or_sections)
+        return Tuple([
+            apply("strided_slice", x, [axis], [section.begin], [section.begin + section.size], assume_inbound=True)
+            for section in sections
+        ])  # fmt: skip
+
     compute = topi.split
 
     def reference(self, x: Array) -> tuple[Array, ...]:
@@ -257,6 +270,8 @@ class StridedSlice(Move):
     Strides are constants, or symbolic sizes; one that is 0 is an error. `assume_inbound` promises that the bounds lie
     within x.
     """
+
+    size_operands = (2, 3)
 
     assume_inbound: bool = False
 

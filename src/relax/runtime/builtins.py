@@ -15,6 +15,7 @@ messages begin ("main: parameter w"). Slots and codes are integers; see ``match`
     vm.builtin.make_prim_value(heap, code, operand, dtype) -> scalar
     vm.builtin.shape_heap_floats(heap) -> tensor                the slots as float64
     shape_func(heap)                                            a kernel: compute slots from slots
+    vm.builtin.compute_sizes(heap, code)                        the same, interpreted; see ``size_code``
 
 Values (passes: VMBuiltinLower, the bytecode generator)
 
@@ -66,6 +67,7 @@ from . import operators as operators  # registers its builtins
 from . import ops
 from . import references as references  # registers its builtins
 from . import sequences as sequences  # registers its builtins
+from . import size_code as size_code  # registers its builtins
 from . import strings as strings  # registers its builtins
 from . import tagged as tagged  # registers its builtins
 from .allocator import Allocator

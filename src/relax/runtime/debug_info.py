@@ -9,25 +9,16 @@ max``. That of a product of an (n, 4) by a (4, 8) matrix is ``a0.0 64 *``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, Final
+from typing import Any
 
 import tvm_ffi
 
 from .bytecode import Call, FunctionCode, Program, Reg
 from .encoding import Reader, Writer
 from .records import dataclass
-
-_OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-}
+from .size_code import OPERATIONS
 
 
 @dataclass(frozen=True)
@@ -42,7 +33,7 @@ class KernelInfo:
         stack: list[int] = []
         try:
             for word in self.operations.split():
-                operation = _OPERATIONS.get(word)
+                operation = OPERATIONS.get(word)
                 if operation is not None:
                     b, a = stack.pop(), stack.pop()
                     stack.append(operation(a, b))

@@ -51,6 +51,7 @@ from .machine_code import title
 from .modules import Module, functions_of, read_modules, write_modules
 from .native import NativeLibrary, ObjectFileError, host_machine
 from .system_linker import link_library
+from .upgrade import Upgrade
 
 
 class Executable:
@@ -83,6 +84,10 @@ class Executable:
         self.debug = program.debug if isinstance(program, Executable) else DebugInfo()
         """Names and counts of operations, for profiles and errors."""
         self.modules: tuple[Module, ...] = tuple(modules)
+        self.tier = "full"
+        """Tier of the program: "full", or "now" for kernels that serve all sizes."""
+        self.upgrade: Upgrade[Executable] | None = None
+        """The full build of a program of tier "now" that is under way; None if there is none."""
         self._library: NativeLibrary | None = None
         self._module_functions: dict[str, tvm_ffi.Function] | None = None
 

@@ -36,6 +36,10 @@ class Heap:
         """The description of a slot in messages: ``n = 784 (n was bound by x, dimension 1)``."""
         raise NotImplementedError
 
+    def name(self, slot: Any) -> str:
+        """The variable in a slot, by its name."""
+        raise NotImplementedError
+
     @staticmethod
     def over(heap: Any) -> Heap:
         """The heap itself, or one over the memory of an int64 tensor, which callers from outside may give."""
@@ -119,6 +123,9 @@ class ShapeHeap(Heap):
             return self.load_float(slot)
         value: int = self.slots[slot]
         return bool(value) if dtype == "bool" else value % (1 << 64) if dtype == "uint64" else value
+
+    def name(self, slot: int) -> str:
+        return self._note(slot)[0] or f"slot {slot}"
 
     def expected(self, slot: int) -> str:
         text, _, how, origin = self._note(slot)

@@ -82,7 +82,10 @@ def _declared(cls: type[Any], eq: bool, frozen: bool, shown: bool, slots: bool) 
     hashed = "__hash__" in written and not (written["__hash__"] is None and "__eq__" in written)  # by its own method
     documented = cls.__doc__
     cls.__doc__ = documented or cls.__name__  # otherwise the library writes one, of a signature that it inspects
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
+    params: list[Any] = [getattr(base, "__dataclass_params__", None) for base in cls.__mro__[1:]]
+    inherits = any(one is not None and one.frozen for one in params)
+    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, frozen=frozen and inherits)(cls)
+    made.__dataclass_params__.frozen = frozen  # which the library asks of the bases of its own classes
     made.__doc__ = documented
     _check_order(made)
     if "__init__" not in written:
@@ -94,7 +97,7 @@ def _declared(cls: type[Any], eq: bool, frozen: bool, shown: bool, slots: bool) 
             made.__eq__ = WhenUsed(made, "__eq__", _eq)
         if not hashed:
             made.__hash__ = WhenUsed(made, "__hash__", _hash) if frozen else None
-    if frozen:
+    if frozen and not inherits:
         _freeze(made, slots)
     return made
 

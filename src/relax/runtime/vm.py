@@ -115,13 +115,46 @@ class VirtualMachine:
         self._inputs: dict[str, list[Any]] = {}
         self._outputs: dict[str, Any] = {}
         self._memory: dict[str, list[tvm_ffi.Tensor]] = {}
+        self._newer: VirtualMachine | None = None
+        """The machine of the full build, once that has taken over."""
+        self._options: dict[str, Any] = {"memory_cfg": memory_cfg, "profile": profile, "check_numerics": check_numerics}
+        ready = None if executable.upgrade is None else executable.upgrade.register(self)
+        if ready is not None:
+            self.take_over(ready)
+
+    # ----------------------------------------------------------------------------------- tiers
+
+    @property
+    def tier(self) -> str:
+        """The tier of the program that runs calls from now on: "now" or "full"."""
+        return self.executable.tier
+
+    def wait_full(self, timeout: float | None = None) -> bool:
+        """Wait at most `timeout` seconds until the full build of a program of tier "auto" runs the calls.
+
+        Returns False if it does not: it takes longer, failed, or none is under way.
+        """
+        upgrade = self.executable.upgrade
+        return self.tier == "full" or (upgrade is not None and upgrade.wait(timeout))
+
+    def take_over(self, executable: Executable) -> None:
+        """Run later calls by another executable of the same program; calls under way end where they began."""
+        newer = VirtualMachine(executable, self.devices, max_depth=self.max_depth, **self._options)
+        newer.set_instrument(self._instrument)
+        newer.set_tracer(self._tracer)
+        self._newer, self.executable = newer, executable
+
+    def _entry_now(self, name: str) -> tuple[VirtualMachine, Closure]:
+        """The machine that runs calls now, and its entry point."""
+        machine = self if self._newer is None else self._newer
+        return machine, machine._entry(name)
 
     # --------------------------------------------------------------------------------- calling
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """An entry point, or a function made by ``save_function``, by name."""
         saved = self._saved.get(name)
-        return self._entry(name) if saved is None else saved
+        return self._entry_now(name)[1] if saved is None else saved
 
     def __contains__(self, name: object) -> bool:
         return name in self._saved or name in self.executable.entry_points
@@ -163,6 +196,9 @@ class VirtualMachine:
 
     def invoke_closure(self, closure: Closure, *args: Any, **kwargs: Any) -> Any:
         """Call a function with Python values: arrays, numbers, tuples, shapes, functions, …"""
+        newer = self._newer
+        if newer is not None and closure.machine is self and isinstance(closure.target, Code) and not closure.captured:
+            return newer.function_value(closure.name)(*args, **kwargs)
         values = self.bind_arguments(closure, args, kwargs)
         return export_value(self._call(closure, values))
 
@@ -191,6 +227,9 @@ class VirtualMachine:
         )
 
     def _call(self, closure: Closure, values: Sequence[Any]) -> Any:
+        newer = self._newer
+        if newer is not None and closure.machine is self and isinstance(closure.target, Code) and not closure.captured:
+            return newer._call(newer.function_value(closure.name), values)
         if isinstance(closure.target, Code) and closure.machine is self:
             compiled = closure.target.compiled
             if compiled is not None and not self.is_watched:
@@ -273,15 +312,15 @@ class VirtualMachine:
 
         Raises ValueError if the function has no arguments yet, and what the function raises.
         """
-        closure = self._entry(func_name)
+        machine, closure = self._entry_now(func_name)
         if func_name not in self._inputs:
             raise ValueError(f"{func_name}: set_input has not been called")
         memory = self._memory.get(func_name, ())
-        compiled = None if self.is_watched else closure.target.compiled
+        compiled = None if machine.is_watched else closure.target.compiled
         if compiled is not None and memory:
             result = compiled.run((*self._inputs[func_name], *memory))
         else:
-            result = self._call(closure, self._inputs[func_name])
+            result = machine._call(closure, self._inputs[func_name])
         self._outputs[func_name] = result if not memory else placed_in(result, memory, func_name)
 
     def get_outputs(self, func_name: str) -> Any:
@@ -303,7 +342,7 @@ class VirtualMachine:
 
     def memory_stats(self) -> MemoryStats:
         """Bytes of the storages of this machine: in use, held, and at most in use so far."""
-        return self._allocator.stats()
+        return (self if self._newer is None else self._newer)._allocator.stats()
 
     def release_memory(self) -> int:
         """Give back the memory kept for the next calls; the bytes of this machine's storages.
@@ -311,7 +350,8 @@ class VirtualMachine:
         So goes the memory of results that died, which all machines of the process keep together and nobody counts.
         """
         give_back()
-        return self._allocator.release()
+        newer = 0 if self._newer is None else self._newer.release_memory()
+        return newer + self._allocator.release()
 
     # ------------------------------------------------------------------------------- measuring
 
@@ -387,11 +427,11 @@ class VirtualMachine:
         """
         if not self._profile:
             raise ValueError("make the machine with VirtualMachine(..., profile=True) to profile")
-        closure = self._entry(func_name)
-        values = self.bind_arguments(closure, args, kwargs)
-        recorder = Recorder(self.executable)
+        machine, closure = self._entry_now(func_name)
+        values = machine.bind_arguments(closure, args, kwargs)
+        recorder = Recorder(machine.executable)
         start = time.perf_counter()
-        self._run(closure.target, values, recorder)
+        machine._run(closure.target, values, recorder)
         recorder.report.total = time.perf_counter() - start
         return recorder.report
 
@@ -403,6 +443,8 @@ class VirtualMachine:
         """
         self._instrument = get_global_func(instrument) if isinstance(instrument, str) else instrument
         self._watch()
+        if self._newer is not None:
+            self._newer.set_instrument(self._instrument)
 
     def set_tracer(self, tracer: Tracer | None) -> None:
         """Have a function told of every call of a kernel, builtin or packed function, after it; None removes it.
@@ -413,6 +455,8 @@ class VirtualMachine:
         """
         self._tracer = tracer
         self._watch()
+        if self._newer is not None:
+            self._newer.set_tracer(tracer)
 
     def _watch(self) -> None:
         watchers = (self._instrument, self._tracer, self._numerics)

@@ -21,13 +21,13 @@ reported together (E4001).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from ..analysis.properties import LEGALIZED, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
 from ..block_builder import BlockBuilder
 from ..derive.substitution import substitute
-from ..expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
+from ..expr import Binding, Call, Constant, PrimValue, ShapeExpr, Tuple, Var
 from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticError, IRModule, Node, Op, RelaxExpr, matching_free_vars, structural_hash
 from ..op import is_call_of, operator_of
@@ -52,13 +52,13 @@ def LegalizeOps(
 
     `enable_warning` is TVM's, and says nothing here: an operator that cannot be legalized is an error (E4001).
     """
-    legalizer = _Legalizer(mod, customize_legalize_map or {})
+    legalizer = Legalizer(mod, customize_legalize_map or {})
     result = legalizer.module()
     legalizer.finish()
     return result
 
 
-class _Legalizer(Rewriter):
+class Legalizer(Rewriter):
     """Replaces each operator's call."""
 
     def __init__(self, mod: IRModule, custom: Mapping[str, Legalize]) -> None:
@@ -108,9 +108,13 @@ class _Legalizer(Rewriter):
         emitted = bindings[start:]
         if frame.bindings is bindings:
             del bindings[start:]
-            for binding in emitted:
-                self.binding(binding)
+            self.emitted(emitted)
         return result
+
+    def emitted(self, bindings: Sequence[Binding]) -> None:
+        """Legalize bindings that a rule emitted."""
+        for binding in bindings:
+            self.binding(binding)
 
     def dispatched(self, call: Call) -> RelaxExpr:
         """Return a call that chooses a kernel at run time; the call itself if that would not help."""

@@ -38,11 +38,17 @@ class NodeTable(Generic[T]):
 
     def __init__(self, buckets: dict[int, list[tuple[Node, T]]] | None = None) -> None:
         self._buckets: dict[int, list[tuple[Node, T]]] = buckets or {}
+        self._met: dict[int, tuple[Node, T]] = {}
+        """Keys that were looked up, by identity: programs share expressions."""
 
     def get(self, key: Node) -> T | None:
         """The value of a key, None if it has none."""
+        met = self._met.get(id(key))
+        if met is not None:
+            return met[1]
         for candidate, value in self._buckets.get(structural_hash(key, map_free_vars=False), ()):
             if structural_equal(candidate, key):
+                self._met[id(key)] = key, value
                 return value
         return None
 

@@ -21,6 +21,8 @@ bindings annotated with more than is derived are checked where they stand. The c
 The match_casts stay where they are, with their checks before them: they bind the variables that struct infos
 mention, which is all that is left of those. To the bytecode generator they are assignments.
 
+With `interpreted`, ``vm.builtin.compute_sizes(heap, "s0 2 * =1")`` is called in place of ``shape_func``.
+
 An expression is computed where it is first needed; expressions that cannot fail are computed together, as early as
 their variables are known.
 """
@@ -76,6 +78,7 @@ from .shape_code import NodeTable, ShapeCode
 from .shape_needs import all_dims, shape_needs
 from .shape_trust import claim, guaranteed, name_of, same_kind
 from .shared_checks import OnceEach, is_shared, shared_dims, table_of
+from .size_words import size_code
 from .vdevice_operand import VDeviceOperands
 
 LOWERED = "relax.shapes_lowered"
@@ -86,10 +89,11 @@ _OBJECT = ObjectStructInfo()
 
 
 @module_pass(needs={NORMAL_FORM, NO_DATAFLOW, NO_LITERALS, NO_OPERATORS}, gives={SHAPES_LOWERED}, breaks=())
-def VMShapeLower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
+def VMShapeLower(mod: IRModule, *, emit_err_ctx: bool = True, interpreted: bool = False) -> IRModule:
     """Lower shape variables, shape values and run-time checks; see the module's docstring.
 
-    `emit_err_ctx` is TVM's option; a failed check names what it checked whatever is said here.
+    With `interpreted`, the machine interprets size arithmetic where it can (``vm.builtin.compute_sizes``), in place of
+    kernels. `emit_err_ctx` is TVM's option; a failed check names what it checked whatever is said here.
     """
     code = ShapeCode({g.name_hint for g in mod.functions})
     captured = _captured(mod)
@@ -98,7 +102,7 @@ def VMShapeLower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
     for global_var, function in mod.functions.items():
         if isinstance(function, Function) and not function.attrs.get(LOWERED):
             name = global_var.name_hint
-            function = _FunctionLowering(name, code, captured.get(name, 0), devices).lower(function)
+            function = _FunctionLowering(name, code, captured.get(name, 0), devices, interpreted).lower(function)
         functions[global_var] = function
     return mod.with_functions({**functions, **code.functions})
 
@@ -120,8 +124,9 @@ def _captured(mod: IRModule) -> dict[str, int]:
 class _FunctionLowering:
     """Lowers one function."""
 
-    def __init__(self, name: str, code: ShapeCode, captured: int, devices: VDeviceOperands) -> None:
+    def __init__(self, name: str, code: ShapeCode, captured: int, devices: VDeviceOperands, interpreted: bool) -> None:
         self.name = name
+        self.interpreted = interpreted
         self.code = code
         self.devices = devices
         self.captured = captured
@@ -348,6 +353,11 @@ class _FunctionLowering:
         stores: dict[int, PrimExpr] = {}
         for value in ready:
             stores.setdefault(self.slot_of(value), value)
+        self.ready.update(stores)
+        code = size_code(stores, self.slots) if self.interpreted else None
+        if code is not None:
+            self.call("vm.builtin.compute_sizes", [self.heap, StringImm(code)], _UNIT)
+            return
         called = self.code.function(stores, self.slots)
         args: list[RelaxExpr] = [self.heap]
         if called.has_floats:
@@ -355,7 +365,6 @@ class _FunctionLowering:
             self.uses_floats = True
         value = with_info(Call(called.global_var, tuple(args), span=self.span), _UNIT)
         self.bindings.append(VarBinding(with_info(Var("_"), _UNIT), value))
-        self.ready.update(stores)
 
     def _is_missing(self, value: PrimExpr) -> bool:
         if isinstance(value, IntImm | FloatImm | PrimVar):

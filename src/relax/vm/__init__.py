@@ -11,9 +11,19 @@ from ._homes import HOMES
 if TYPE_CHECKING:
     from ..runtime import Executable, VirtualMachine, VMInstrumentReturnKind
     from .driver import build, compile
+    from .eager import eager
     from .find_nan import NaNReport, find_nan
 
-__all__ = ["Executable", "NaNReport", "VMInstrumentReturnKind", "VirtualMachine", "build", "compile", "find_nan"]
+__all__ = [
+    "Executable",
+    "NaNReport",
+    "VMInstrumentReturnKind",
+    "VirtualMachine",
+    "build",
+    "compile",
+    "eager",
+    "find_nan",
+]
 
 load_when_used(__name__, HOMES)
 answer_missing(__name__)

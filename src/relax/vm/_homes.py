@@ -5,5 +5,6 @@ from __future__ import annotations
 HOMES = {
     "..runtime": "Executable VMInstrumentReturnKind VirtualMachine",
     ".driver": "build compile",
+    ".eager": "eager",
     ".find_nan": "NaNReport find_nan",
 }

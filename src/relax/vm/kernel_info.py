@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from ..ir import IRModule
-from ..prim import Add, BinaryExpr, Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub, Var, simplify
+from ..prim import BinaryExpr, Cast, IntImm, PrimExpr, Var, simplify
 from ..runtime.debug_info import KernelInfo
 from ..tir import PrimFunc
 from ..tir.analysis import operation_count
-
-_WORDS: Final[Mapping[type[PrimExpr], str]] = {
-    Add: "+",
-    Sub: "-",
-    Mul: "*",
-    FloorDiv: "//",
-    FloorMod: "%",
-    Min: "min",
-    Max: "max",
-}
-"""Names of size operations in `KernelInfo`."""
-
-_MOST_WORDS: Final = 1_000
+from ..transform.size_words import MOST_WORDS, WORDS
 
 
 def kernel_infos(mod: IRModule) -> dict[str, KernelInfo]:
@@ -47,7 +34,7 @@ def _operations(func: PrimFunc) -> str:
 
 def _append(expr: PrimExpr, sources: Mapping[Var, str], words: list[str]) -> bool:
     """Append an expression in postfix order; False if an operation has no name."""
-    if len(words) > _MOST_WORDS:
+    if len(words) > MOST_WORDS:
         return False
     match expr:
         case IntImm(value=value):
@@ -56,10 +43,10 @@ def _append(expr: PrimExpr, sources: Mapping[Var, str], words: list[str]) -> boo
             words.append(sources[expr])
         case Cast(_, value):
             return _append(value, sources, words)
-        case BinaryExpr(a=a, b=b) if type(expr) in _WORDS:
+        case BinaryExpr(a=a, b=b) if type(expr) in WORDS:
             if not (_append(a, sources, words) and _append(b, sources, words)):
                 return False
-            words.append(_WORDS[type(expr)])
+            words.append(WORDS[type(expr)])
         case _:
             return False
     return True

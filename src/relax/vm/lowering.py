@@ -15,12 +15,13 @@ from ..expr import Call, Function
 from ..extern_modules import extern_modules
 from ..farm.host import executes
 from ..farm.objects import machine_of
-from ..farm.recall import NOTHING, KernelMemory
+from ..farm.recall import NOTHING, KernelMemory, Recall, Recalled
 from ..farm.versions import compiler_files, usual_passes
 from ..farm.worker_processes import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
-from ..ir import DiagnosticError, IRModule
+from ..ir import BaseFunc, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential
+from ..library import FORM, Library, now_pipeline
 from ..optimize import PACKED_KERNELS, PackConstants
 from ..optimize.pipeline import get_pipeline
 from ..rewrite import bindings_in
@@ -51,9 +52,16 @@ The estimate is used before kernels are known: it starts a worker process in tim
 
 
 def built(
-    module: IRModule, where: Target, pipeline: str | Pass | Callable[[IRModule], IRModule] | None, exec_mode: str
+    module: IRModule,
+    where: Target,
+    pipeline: str | Pass | Callable[[IRModule], IRModule] | None,
+    exec_mode: str,
+    library: Library | None = None,
 ) -> Executable:
-    """Executable of a module for a resolved target, built by all passes."""
+    """Executable of a module for a resolved target, built by all passes.
+
+    Kernels of a `library`, which the pipeline has called, are compiled only if their machine code is not in the cache.
+    """
     kernels = CompiledKernels(where) if executes(where) else None
     try:
         # Helpers read the compiler's files, which must be those that this process runs.
@@ -64,7 +72,7 @@ def built(
             with PassContext.configured(EVALUATE, kernels), PassContext.configured(COMPILE, _compiled_beforehand):
                 module = _chosen(pipeline)(module)
                 infos = kernel_infos(module)
-                machine = _ToMachine(where, compilers)
+                machine = _ToMachine(where, compilers, library)
                 ready = machine(module)
             kernels = _kernels(ready)
             builder, functions = _program(machine.scheduled, exec_mode == "compiled", infos)
@@ -85,6 +93,12 @@ def built(
             return builder.get(native, where.triple, features, extern_modules(ready))
     except RecursionError:
         raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
+
+
+def built_now(module: IRModule, where: Target) -> Executable:
+    """Executable of a module for a resolved target, of kernels of the library, as bytecode."""
+    library = Library(where)
+    return built(module, where, now_pipeline(library), "bytecode", library)
 
 
 def _compiled_beforehand(spec: str, signatures: Sequence[Signature]) -> bytes:
@@ -129,16 +143,15 @@ class _ToMachine(Sequential):
     default passes, or instruments that observe passes.
     """
 
-    def __init__(self, target: Target, compilers: Compilers) -> None:
+    def __init__(self, target: Target, compilers: Compilers, library: Library | None = None) -> None:
         rules = cpu.rules_for(target)
-        kernels: tuple[Pass, ...] = (ApplyDefaultSchedule(*rules, target=target),)
-        if rules is cpu.RULES:
-            kernels = (
-                PackConstants(*rules, target=target, scheduled=self._offer),
-                ApplyDefaultSchedule(*rules, target=target, scheduled=self._offer),
-            )
-        super().__init__([VMBuiltinLower(), VMShapeLower(), *kernels], name="to_machine")
-        self.target, self.compilers = target, compilers
+        kernels: tuple[Pass, ...] = (ApplyDefaultSchedule(*rules, target=target, scheduled=self._offer),)
+        if rules is not cpu.RULES:
+            kernels = (ApplyDefaultSchedule(*rules, target=target),)
+        elif library is None:
+            kernels = (PackConstants(*rules, target=target, scheduled=self._offer), *kernels)
+        super().__init__([VMBuiltinLower(), VMShapeLower()], name="to_machine")
+        self.target, self.compilers, self.library = target, compilers, library
         self.scheduled = IRModule()
         """The module before kernels were lowered."""
         self.recall = NOTHING
@@ -147,28 +160,49 @@ class _ToMachine(Sequential):
         """Function that lowers the kernels of the result; None if they are lowered."""
         self.apart: KernelsApart | None = None
         """The kernels that helpers may lower."""
+        self._schedule = Sequential(kernels, name="schedule")
         self._memory = KernelMemory(target)
         self._known: set[str] = set()
         self._count = 0
 
     def transform(self, mod: IRModule) -> IRModule:
-        self._count = len(_kernels(mod))
+        mod = super().transform(mod)
+        stored = NOTHING if self.library is None else Recall(_stored(mod, self.library), {})
+        kernels = {g: f for g, f in mod.functions.items() if g.name_hint in stored.recalled}
+        self._count = len(_kernels(mod)) - len(kernels)
         self.apart = KernelsApart(self.target, self.compilers) if usual_passes() else None
-        self.scheduled = super().transform(mod)
-        self.recall = self._memory.recall(self.scheduled)
+        others = {
+            g: f.without_attr(FORM) if isinstance(f, PrimFunc) else f
+            for g, f in mod.functions.items()
+            if g not in kernels
+        }
+        scheduled = self._schedule(mod.with_functions(others))
+        if self.library is not None:
+            self._keep(mod, scheduled, self.library)
+        self.recall = self._memory.recall(scheduled)
+        self.scheduled = scheduled.with_functions({**scheduled.functions, **kernels})
         new = {
             name: self.recall.func(name, f)
-            for name, f in _kernels(self.scheduled).items()
+            for name, f in _kernels(scheduled).items()
             if name not in self.recall.recalled
         }
+        self.recall = Recall({**self.recall.recalled, **stored.recalled}, self.recall.nameless)
         expect_kernels(self.compilers, len(new), self.target)
         if self.apart is None:
             return LowerTIR(self.target)(self.scheduled)
         for name, func in new.items():
             self.apart.offer(name, func)
         self.apart.keep(new.keys())
-        self.lowering = _Lowering(self.scheduled, self.target)
+        self.lowering = _Lowering(scheduled, self.target)
         return self.scheduled
+
+    def _keep(self, mod: IRModule, scheduled: IRModule, library: Library) -> None:
+        """Note what the cache will call the kernels of the library that are compiled now."""
+        for name, func in _kernels(scheduled).items():
+            form = _form(mod.get(name))
+            nameless = None if form is None else self._memory.nameless(name, func)
+            if form is not None and nameless is not None:
+                library.keep(form, nameless)
 
     def _offer(self, name: str, func: PrimFunc) -> None:
         """Offer a scheduled kernel to worker processes unless it is cached; the first offer starts them."""
@@ -180,6 +214,19 @@ class _ToMachine(Sequential):
             expected = self._count // (len(self._known) + 1)  # if of the others as many are known
             expect_kernels(self.compilers, expected, self.target)
             self._count = 0
+
+
+def _stored(mod: IRModule, library: Library) -> dict[str, Recalled]:
+    """Kernels of a library whose machine code is in the cache, by name."""
+    forms = {name: _form(func) for name, func in _kernels(mod).items()}
+    codes = {name: library.code(name, form) for name, form in forms.items() if form is not None}
+    return {name: code for name, code in codes.items() if code is not None}
+
+
+def _form(func: BaseFunc | None) -> str | None:
+    """Digest of the general form of a kernel of the library; None for another kernel."""
+    form = func.attrs.get(FORM) if isinstance(func, PrimFunc) else None
+    return None if form is None else str(form)
 
 
 def _kernels(mod: IRModule) -> dict[str, PrimFunc]:

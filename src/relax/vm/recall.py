@@ -63,6 +63,10 @@ Its checksum is computed before: a constant modified in the meantime makes the f
 _WRONG: Final = (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError)
 """Errors of reading a note in another format, or a damaged file."""
 
+NOW: Final = "now"
+"""Mode of a program of tier "now", which is bytecode."""
+_MODES: Final = ("bytecode", "compiled", NOW)
+
 _THREADS: Final = 4
 _HEAD: Final = 64
 
@@ -182,7 +186,10 @@ class ProgramMemory:
 
 
 def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: str) -> ProgramMemory | None:
-    """Key of a program to be built for a resolved target; None if no key can describe it."""
+    """Key of a program to be built for a resolved target; None if no key can describe it.
+
+    `exec_mode` is one of `build`, or `NOW`.
+    """
     if not cache.keeps_programs():
         return None
     name = ", ".join(g.name_hint for g in mod.functions)
@@ -204,7 +211,7 @@ def program_environments(target: Target) -> set[str]:
     Empty if no program for the target is cached.
     """
     try:
-        return {environment_of("program", *_environment(target, "default", mode)) for mode in ("bytecode", "compiled")}
+        return {environment_of("program", *_environment(target, "default", mode)) for mode in _MODES}
     except NotDescribed:
         return set()
 

@@ -148,3 +148,31 @@ def test_others_are_left_alone(target, conv):
     for other in (one_group, several_inputs, many_taps):
         func = other.func()
         assert schedule(func, target, [Depthwise()]) is func
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_dynamic_number_of_channels(same, conv, stride, kernel):
+    """Groups as many as channels; interpreted for some sizes, and compiled."""
+    channels, h, w = (te.size_var(name, "int64") for name in "chw")
+    x = te.placeholder((1, channels, h, w), "float32", "X")
+    k = te.placeholder((channels, 1, kernel, kernel), "float32", "K")
+    pad = kernel // 2
+    out = topi.nn.conv(x, k, [stride] * 2, [pad] * 4, [1, 1], channels, "NCHW", "OIHW")
+    func = te.create_prim_func([x, k, out])
+    arranged = schedule(func, resolve("llvm"), [Depthwise()])
+    assert arranged is not func
+    compiled = build_module(arranged)["main"]
+    rng = np.random.default_rng(0)
+    for count in (1, 3, 17):
+        data = rng.integers(-3, 4, (1, count, 7, 19)).astype("float32")
+        weight = rng.integers(-3, 4, (count, 1, kernel, kernel)).astype("float32")
+        shape = (1, count, (6 + stride) // stride, (18 + stride) // stride)
+        expected, found = np.full(shape, 77, "float32"), np.full(shape, 78, "float32")
+        tir.interpret(func, data, weight, expected)
+        compiled(data, weight, found)
+        np.testing.assert_array_equal(found, expected)
+        if count == 3:
+            interpreted = np.full(shape, 79, "float32")
+            tir.interpret(arranged, data, weight, interpreted)
+            np.testing.assert_array_equal(interpreted, expected)

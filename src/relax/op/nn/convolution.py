@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from ... import topi
+from ...expr import Call
 from ...info.text import prim_text
-from ...ir import DataType, RelaxExpr, StructInfo
-from ...prim import IntImm, PrimExpr, simplify
+from ...ir import DataType, RelaxExpr, StructInfo, set_slot
+from ...prim import IntImm, PrimExpr, const, is_const, simplify
 from ...runtime.rounding import convert_array
 from ...struct_info import TensorStructInfo
 from ..attributes import VOID
-from ..base import Gradients, Term
+from ..base import Gradients, Operator, Term
 from ..dims import require_same_dim, tensor
 from ..errors import SHAPES, OperatorError
 from ..facts import MixedPrecision, Order, Permuted
@@ -42,6 +44,7 @@ class AnyConvolution(Windowed):
     """Channel letter (I or O) of the kernel dimension that covers one group only; the other covers all channels."""
 
     groups: int
+    """Number of groups. In the general form of a depthwise convolution it is an expression: the number of channels."""
     data_layout: str
     kernel_layout: str
     out_dtype: DataType
@@ -50,7 +53,8 @@ class AnyConvolution(Windowed):
         self.require_windows()
         self.require_rank("data", data, self.data_layout)
         self.require_rank("weight", weight, self.kernel_layout)
-        self.require_attribute(self.groups >= 1, "groups", "at least 1")
+        groups: int | PrimExpr = self.groups
+        self.require_attribute(isinstance(groups, PrimExpr) or groups >= 1, "groups", "at least 1")
         for name, info in (("data", data), ("weight", weight)):
             self.require_dtype(info, name, *self.takes)
         dtype = self.out_dtype or self._common_dtype(data, weight)
@@ -68,6 +72,23 @@ class AnyConvolution(Windowed):
     def operand_layouts(self) -> tuple[str, ...]:
         return self.data_layout, self.kernel_layout
 
+    @property
+    def known_axes(self) -> Mapping[int, tuple[int, ...]]:
+        return {1: tuple(d for d, letter in enumerate(self.kernel_layout) if letter not in "OI")}
+
+    def over_sizes(self, infos: Sequence[StructInfo | None]) -> Operator:
+        """The groups of a depthwise convolution are the channels of its kernel, whatever their number."""
+        weight = infos[1]
+        if self.groups == 1 or self.is_packed or not isinstance(weight, TensorStructInfo) or weight.dims is None:
+            return self
+        kernel = dict(zip(self.kernel_layout, weight.dims, strict=True))
+        all_, each = ("O", "I") if self.shared == "I" else ("I", "O")
+        if not is_const(kernel[each], 1) or isinstance(kernel[all_], IntImm):
+            return self
+        general = self.replace(groups=1)
+        set_slot(general, "groups", kernel[all_])
+        return general
+
     def extent(self, size: PrimExpr, kernel: PrimExpr, j: int) -> PrimExpr:
         """Size of the result along spatial dimension j."""
         raise NotImplementedError
@@ -82,7 +103,7 @@ class AnyConvolution(Windowed):
         raise AssertionError
 
     def _require_channels(self, channels: PrimExpr, kernel: dict[str, PrimExpr]) -> None:
-        times = f" · {self.groups} groups" if self.groups != 1 and self.shared == "I" else ""
+        times = f" · {self.groups} groups" if self.shared == "I" and str(self.groups) != "1" else ""
 
         def error() -> OperatorError:
             return OperatorError(
@@ -191,6 +212,21 @@ class Convolution(AnyConvolution):
     def extent(self, size: PrimExpr, kernel: PrimExpr, j: int) -> PrimExpr:
         stride, dilation = self.strides[j], self.dilation[j]
         return topi.nn.conv_extent(size, kernel, self.pads[j], stride, dilation)
+
+    def for_library(self, call: Call) -> RelaxExpr:
+        """A convolution that reads single pixels, channels first, is a product: weight (O, I) by data (N, I, H · W)."""
+        data, weight = call.args
+        dims, kernel = dims_of(data), dims_of(weight)
+        reads_pixels = {*self.strides} == {1} and {*self.padding} == {0} and self.groups == 1
+        plain = self.data_layout == self.result_letters == self.letters and self.kernel_layout == "OI" + self.spatial
+        same_dtype = self.out_dtype in (VOID, tensor_info(data).dtype)
+        if dims is None or kernel is None or not (reads_pixels and plain and same_dtype):
+            return call
+        if not all(is_const(size, 1) for size in kernel[2:]):
+            return call
+        matrix = apply("reshape", weight, kernel[:2])
+        columns = apply("reshape", data, [*dims[:2], math.prod(dims[2:], start=const(1, "int64"))])
+        return apply("reshape", apply("matmul", matrix, columns), [dims[0], kernel[0], *dims[2:]])
 
     def compute(self, data: Any, weight: Any) -> Any:
         return topi.nn.conv(

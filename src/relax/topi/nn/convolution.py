@@ -37,6 +37,10 @@ def _rounded(out: te.Tensor, dtype: DataType) -> te.Tensor:
     return te.compute(out.shape, lambda *i: out(*i).astype(dtype), f"{out.name}_cast")
 
 
+def _is_one(groups: Any) -> bool:
+    return isinstance(groups, int) and groups == 1
+
+
 @dataclass(frozen=True)
 class _Plain:
     """Operands of a convolution in packed layouts, unpacked, and the layouts without parts."""
@@ -66,13 +70,16 @@ def conv(
     strides: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0,
     dilation: int | Sequence[int] = 1,
-    groups: int = 1,
+    groups: int | PrimExpr = 1,
     data_layout: str = "NCHW",
     kernel_layout: str = "OIHW",
     out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Cross-correlation of zero-padded data with kernels; layouts name N, C and the spatial dimensions."""
+    """Cross-correlation of zero-padded data with kernels; layouts name N, C and the spatial dimensions.
+
+    `groups` may be an expression if each channel is a group (a depthwise convolution of any number of channels).
+    """
     out_layout = out_layout or data_layout
     plain = _Plain.of(data, weight, data_layout, kernel_layout, out_layout)
     if plain is not None:
@@ -89,7 +96,7 @@ def conv(
     for j, axis in enumerate(axes):
         extent[axis] = conv_extent(size[axis], kernel[axis], pads[j], stride[j], dilate[j])
     source = padded(data, data_layout, dict(zip(axes, pads, strict=True)), const(0, data.dtype))
-    per_group = kernel["O"] // groups if groups != 1 else None
+    per_group = None if _is_one(groups) else kernel["O"] // groups if isinstance(groups, int) else 1
     rc = te.reduce_axis((0, kernel["I"]), "rc")
     taps = {axis: te.reduce_axis((0, kernel[axis]), f"r{axis.lower()}") for axis in axes}
 
@@ -158,20 +165,20 @@ def conv_transpose(
         make = _Blocks if whole and pads[j] == (0, 0) and not more[j] else _Phases
         axes[axis] = make(axis, size[axis], kernel[axis], extent[axis], pads[j][0], stride[j], dilate[j])
     phased = [axis for axis in letters if axes[axis].stride > 1]
-    if groups == 1 and _is_spread(axes.values()):
+    if _is_one(groups) and _is_spread(axes.values()):
         spread = _Spread(data_layout, kernel_layout, out_layout, axes, extent, wide)
         return _rounded(spread.sums(spread.columns(data, weight)), kind)
-    dimensions = _dimensions(out_layout, [axis.lower() for axis in phased], groups == 1)
+    dimensions = _dimensions(out_layout, [axis.lower() for axis in phased], _is_one(groups))
     reach = {axis: part.reach for axis, part in axes.items()}
     source = padded(data, data_layout, reach, const(0, data.dtype))
-    per_group = kernel["I"] // groups if groups != 1 else kernel["I"]
+    per_group = kernel["I"] // groups if not _is_one(groups) else kernel["I"]
     rc = te.reduce_axis((0, per_group), "rc")
 
     def formula(*i: Any) -> Any:
         at = dict(zip(dimensions, i, strict=True))
-        channel = rc.var if groups == 1 else at["C"] // kernel["O"] * per_group + rc.var
+        channel = rc.var if _is_one(groups) else at["C"] // kernel["O"] * per_group + rc.var
         read = {"N": at["N"], "C": channel}
-        tap = {"O": at["C"] if groups == 1 else at["C"] % kernel["O"], "I": channel}
+        tap = {"O": at["C"] if _is_one(groups) else at["C"] % kernel["O"], "I": channel}
         within: list[PrimExpr] = []
         inside: list[PrimExpr] = []
         for axis, part in axes.items():

@@ -42,19 +42,20 @@ class Lives:
         return np.max([sizes[list(live)].sum(axis=0) for live in self.at_birth], axis=0)
 
 
-def best_order(lives: Lives, sizes: Any) -> list[int]:
+def best_order(lives: Lives, sizes: Any, rounds: int = ROUNDS) -> list[int]:
     """An order of the tensors, from the bottom up, whose arena is small at all samples.
 
-    `sizes` has a row for each tensor, and a column for each sample.
+    `sizes` has a row for each tensor, and a column for each sample. At most `rounds` orders are drawn at random; if
+    none, orders by rules of thumb are tried at a single sample only.
     """
     samples: list[Sizes] = sizes.T.tolist()
     search = _Search(lives, sizes)
-    for sample in samples:
+    for sample in samples if rounds else samples[:1]:
         for key in _keys(lives, sample):
             if search.ratio > GOOD:
                 search.consider(packed_order(lives, sample, sorted(range(len(sample)), key=key)))
     chance = random.Random(0)
-    rounds = min(ROUNDS, WORK // (len(lives.meets) + 1))
+    rounds = min(rounds, WORK // (len(lives.meets) + 1))
     for _ in range(rounds):
         if search.ratio > GOOD:
             sample, share = samples[search.worst], chance.uniform(0, 1)

@@ -47,18 +47,21 @@ from ...rewrite import Rewriter, bindings_in
 from ...runtime.records import dataclass
 from ..decorators import module_pass
 from .arenas import Arena, Block, arenas_of, is_allocation
-from .packing import Lives, below, best_order
+from .packing import ROUNDS, Lives, below, best_order
 from .sizes import GROUND, Height, SizeTable, padded, raised
 
 
 @module_pass(needs={NORMAL_FORM, NO_DATAFLOW, STORAGE_EXPLICIT}, breaks={SHAPES_LOWERED})
-def StaticPlanBlockMemory(mod: IRModule) -> IRModule:
-    """Cut tensors from storages whose layout is planned; see the module's docstring."""
+def StaticPlanBlockMemory(mod: IRModule, rounds: int = ROUNDS) -> IRModule:
+    """Cut tensors from storages whose layout is planned; see the module's docstring.
+
+    At most `rounds` layouts are drawn at random for each function, after those that follow rules of thumb.
+    """
     planned = {g: f for g, f in mod.functions.items() if isinstance(f, Function) and _has_several_tensors(f)}
     if not planned:
         return mod
     recursive = {g.name_hint for group in detect_recursion(mod) for g in group}
-    changed = {g: _planned(func, mod, recursive) for g, func in planned.items()}
+    changed = {g: _planned(func, mod, recursive, rounds) for g, func in planned.items()}
     return mod.with_functions({**mod.functions, **changed})
 
 
@@ -67,10 +70,10 @@ def _has_several_tensors(func: Function) -> bool:
     return sum(is_allocation(binding.value) for binding in bindings_in(func)) > 1
 
 
-def _planned(func: Function, mod: IRModule, recursive: Set[str]) -> Function:
+def _planned(func: Function, mod: IRModule, recursive: Set[str], rounds: int) -> Function:
     table = SizeTable()
     arenas = [arena for arena in arenas_of(func, mod, recursive, table) if len(arena.blocks) > 1]
-    return _Planning(mod, [plan(arena, table) for arena in arenas]).rewrite_function(func)
+    return _Planning(mod, [plan(arena, table, rounds) for arena in arenas]).rewrite_function(func)
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,11 @@ class Plan:
     offsets: dict[Var, PrimExpr]
 
 
-def plan(arena: Arena, table: SizeTable) -> Plan:
+def plan(arena: Arena, table: SizeTable, rounds: int = ROUNDS) -> Plan:
     """Choose the offsets of an arena's tensors."""
     blocks = arena.blocks
     lives = lives_of(blocks)
-    order = best_order(lives, np.array([table.sampled(block.size) for block in blocks]))
+    order = best_order(lives, np.array([table.sampled(block.size) for block in blocks]), rounds)
     lower = below(lives, order)
     heights: dict[int, Height] = {}
     total = GROUND

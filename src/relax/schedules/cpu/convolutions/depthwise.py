@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from ....prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ....prim.instructions import fma
-from ....prim.intrin import ceildiv
+from ....prim.intrin import ceildiv, floordiv
 from ....target import Target
 from ....tir import Buffer, BufferLoad, DeclBuffer, PrimFunc, Stmt
 from ....tir.buffer import decl_buffer
@@ -55,7 +55,7 @@ class Depthwise(ScheduleRule):
         def rewrite(kernel: Kernel) -> Stmt | Refusal:
             windows = kernel.windows
             tile = tile_for(target, windows.out.buffer.dtype.bits)
-            if windows.groups == 1 or not is_const(windows.inputs, 1):
+            if not windows.is_grouped or not is_const(windows.inputs, 1):
                 return Refusal("a single group, or groups of several input channels")
             if windows.taps > MOST_TAPS:
                 return Refusal(f"windows of {windows.taps} elements, more than {MOST_TAPS}")
@@ -96,7 +96,7 @@ class _Writer:
         """Return the parallel loop over the channels of all images, several per iteration."""
         groups, some = self.windows.groups, self.together
         radix = [(f"n{d}", size_of(v)) for d, v in enumerate(self.windows.batch)]
-        radix.append(("g" if some == 1 else "part", int64(groups // some)))
+        radix.append(("g" if some == 1 else "part", simplify(floordiv(int64(groups), some))))
 
         def image(plane: Buffer, batch: list[PrimExpr], g: PrimExpr) -> Stmt:
             return block([self.planes.fill([], [*batch, g], plane), self._channels(plane, batch, g)])
@@ -117,7 +117,10 @@ class _Writer:
         """Groups whose planes share one allocation if its size is dynamic, as it is on the heap then."""
         if isinstance(self.planes.size, IntImm):
             return 1
-        return max(count for count in range(1, TOGETHER + 1) if self.windows.groups % count == 0)
+        groups = self.windows.groups
+        if not isinstance(groups, int):
+            return 1
+        return max(count for count in range(1, TOGETHER + 1) if groups % count == 0)
 
     def _channels(self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr) -> Stmt:
         """Compute the output channels of a group."""

@@ -109,7 +109,7 @@ class Direct:
             self.of_block = results
             return loop("jo", count, panel)
 
-        if not isinstance(channels, IntImm) or not (exact or groups == 1):
+        if not isinstance(channels, IntImm) or not isinstance(groups, int) or not (exact or groups == 1):
             return panels(self.results)
         block_start = simplify(g * channels + first)
         return self.results.of_block(block_start, self.height, channels.value * groups, panels)

@@ -83,7 +83,7 @@ def _words_of(windows: Windows, target: Target) -> Words | Refusal:
     if windows.depth is None or is_const(inputs, 1):
         return Refusal("there is a single input channel per group")
     words = words_of(windows, target, in_tiles=_fills_tiles(windows))
-    if not words or windows.groups == 1:
+    if not words or not windows.is_grouped:
         return words
     if not isinstance(inputs, IntImm) or inputs.value % words.group:
         return Refusal(f"the input channels of a group do not fill packed groups of {words.group}")
@@ -98,7 +98,7 @@ def _fills_tiles(windows: Windows) -> bool:
     inputs, outputs = windows.inputs, windows.channels
     if windows.data.dtype != "bfloat16":
         return False
-    if windows.groups != 1 or not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm):
+    if windows.is_grouped or not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm):
         return False
     bits = inputs.value * windows.data.dtype.bits
     return bits * 2 >= -(-bits // TILE_BITS) * TILE_BITS and _rows_of_tiles(outputs.value) >= LEAST_ROWS

@@ -29,10 +29,12 @@ from ....prim import (
     PrimExpr,
     Select,
     Var,
+    Verdict,
     const,
     is_const,
     post_order,
     prove,
+    prove_equal,
     simplify,
     substitute,
 )
@@ -102,7 +104,8 @@ class Windows:
     depth: IterVar | None
     """Input channel of a group; None if there is no such dimension."""
     axes: tuple[Axis, ...]
-    groups: int
+    groups: int | PrimExpr
+    """Number of groups. An expression if the number of channels is dynamic: then each channel is a group."""
     padding: Buffer | None
     """Padded copy of the data, read by the convolution in the original function."""
 
@@ -110,7 +113,14 @@ class Windows:
     def channels(self) -> PrimExpr:
         """Output channels per group."""
         size = size_of(self.channel)
+        if not isinstance(self.groups, int):
+            return const(1, "int64")
         return size if self.groups == 1 else simplify(floordiv(size, self.groups))
+
+    @property
+    def is_grouped(self) -> bool:
+        """True if there is more than one group, or an unknown number of them."""
+        return not isinstance(self.groups, int) or self.groups != 1
 
     @property
     def inputs(self) -> PrimExpr:
@@ -120,8 +130,8 @@ class Windows:
     def channels_of_group(self, axes: int = 3, *, may_lack_inputs: bool = False) -> tuple[int, int] | Refusal:
         """Static numbers of input and output channels of a single group, for at most `axes` pixel dimensions."""
         inputs, outputs = self.inputs, self.channels
-        if self.groups != 1:
-            return Refusal(f"there are {self.groups} groups")
+        if self.is_grouped:
+            return Refusal(f"there are {self.groups if isinstance(self.groups, int) else 'several'} groups")
         if self.depth is None and not may_lack_inputs:
             return Refusal("there is no dimension of input channels")
         if not isinstance(inputs, IntImm) or not isinstance(outputs, IntImm):
@@ -394,10 +404,10 @@ def _with_data(
         return Refusal(_LAYOUT)
     if any(simplify(at) is not v.var and not _both_zero(at, v) for at, v in zip(data.indices, batch, strict=False)):
         return Refusal(_LAYOUT)
-    groups = 1
+    groups: int | PrimExpr = 1
     if depth is not None:
         groups = _groups(data.indices[len(batch)], data.buffer.shape[len(batch)], channel, depth)
-        if not groups:
+        if isinstance(groups, int) and not groups:
             return Refusal("the groups have dynamic numbers of channels, or their channels are not consecutive")
     taps = [v for v in weight.indices[-len(pixels) :] if isinstance(v, Var)]
     axes: list[Axis] = []
@@ -415,13 +425,15 @@ def _both_zero(at: PrimExpr, v: IterVar) -> bool:
     return is_const(at, 0) and is_const(size_of(v), 1)
 
 
-def _groups(at: PrimExpr, size: PrimExpr, channel: IterVar, depth: IterVar) -> int:
+def _groups(at: PrimExpr, size: PrimExpr, channel: IterVar, depth: IterVar) -> int | PrimExpr:
     """Number of groups, from the relation of input to output channels; 0 if there is no such relation."""
     unit = is_const(size_of(depth), 1)
     at = simplify(substitute(at, {depth.var: const(0, depth.var.dtype)}) if unit else at)
     if at is depth.var or (unit and is_const(at, 0)):
         return 1
     total, inputs, outputs = size, size_of(depth), size_of(channel)
+    if unit and at is channel.var and not isinstance(total, IntImm) and prove_equal(total, outputs) is Verdict.YES:
+        return int64(total)
     if not (isinstance(total, IntImm) and isinstance(inputs, IntImm) and isinstance(outputs, IntImm)):
         return 0
     divisors: list[int] = []

@@ -127,7 +127,7 @@ def _link(kernel: Kernel) -> Link | None:
     windows = kernel.windows
     inputs, channels = windows.inputs, windows.channels
     dtype = windows.data.dtype
-    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm):
+    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm) or not isinstance(windows.groups, int):
         return None
     if len(windows.axes) != 2 or dtype not in (DTYPE, NARROW) or windows.out.buffer.dtype != DTYPE:
         return None
@@ -184,7 +184,7 @@ def _is_of_elements(link: Link) -> bool:
     """True for a pointwise convolution with one result per data pixel."""
     windows = link.windows
     return (
-        windows.groups == 1
+        not windows.is_grouped
         and windows.depth is not None
         and windows.padding is None
         and all(a.taps == 1 and a.stride == 1 and is_const(a.before, 0) for a in windows.axes)
@@ -196,7 +196,7 @@ def _is_of_few_channels(link: Link) -> bool:
     """True for a convolution over few input channels, such as a first layer, whose rows are split by stride phase."""
     windows = link.windows
     return (
-        windows.groups == 1
+        not windows.is_grouped
         and windows.depth is not None
         and link.inputs <= FEW
         and any(a.taps > 1 for a in windows.axes)

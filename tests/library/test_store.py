@@ -1,0 +1,104 @@
+"""The library in the cache: what another Library finds there, and what it makes anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relax
+from relax.codegen import build as kernels
+from relax.codegen import resolve
+from relax.farm import cache
+from relax.library import CallLibrary, Library, store
+from relax.transform import Normalize
+from support import PLAIN_LOOPS, main, same
+
+PARAMS = 'x: R.Tensor((3, 4), "float32")'
+X = np.arange(12, dtype="float32").reshape(3, 4)
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path, monkeypatch):
+    """An empty cache of the test's own, in which there is something."""
+    monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path))
+    relax.build(program("R.nn.relu(x)"), PLAIN_LOOPS, tier="now")
+
+
+def program(expression, params=PARAMS):
+    return main(f"y = {expression}\nreturn y", params)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """A list that grows with each kernel that is made."""
+    calls = []
+
+    def counted(*args):
+        calls.append(args)
+        return kernel_of(*args)
+
+    kernel_of = store.kernel_of
+    monkeypatch.setattr(store, "kernel_of", counted)
+    return calls
+
+
+def called(expression="R.nn.relu(x)", target=PLAIN_LOOPS):
+    mod = CallLibrary(Library(resolve(target)))(Normalize()(program(expression)))
+    same(relax.interpret(mod, "main", X), relax.interpret(program(expression), "main", X))
+
+
+def test_a_second_library_finds_templates_and_code(made):
+    called()
+    assert not made
+    before = kernels.statistics.llvm_runs
+    for rows in (5, 900):
+        relax.build(program("R.nn.relu(x)", f'x: R.Tensor(({rows}, 7), "float32")'), PLAIN_LOOPS, tier="now")
+    assert kernels.statistics.llvm_runs == before
+
+
+def test_that_there_is_no_general_form_is_kept_too(made):
+    mod = program("R.squeeze(x)", 'x: R.Tensor((1, 4), "float32")')
+    for _ in range(2):
+        CallLibrary(Library(resolve(PLAIN_LOOPS)))(Normalize()(mod))
+        assert len(made) == 1
+
+
+def test_another_target_has_kernels_of_its_own(made):
+    called(target="llvm -opt-level=2")
+    assert len(made) == 1
+
+
+def test_edited_files_keep_nothing(made, monkeypatch):
+    monkeypatch.setattr(store, "compiler_files", lambda rooms: None)
+    called()
+    called()
+    assert len(made) == 2
+
+
+def test_without_a_cache_kernels_are_made_once_for_a_library(made):
+    with cache.disabled():
+        library = Library(resolve(PLAIN_LOOPS))
+        for _ in range(2):
+            CallLibrary(library)(Normalize()(program("R.nn.relu(x)")))
+        assert len(made) == 1
+        called()
+        assert len(made) == 2
+
+
+@pytest.mark.parametrize("note", [b"", b"\xff", b"{}", b"[]", b"[1, 2, 3, 4, 5]", b'["a", [0], [0], [], "{}"]', b"3"])
+def test_notes_in_another_format_are_made_anew(made, monkeypatch, note):
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "noted", lambda key: note)
+        called()
+        program_ = relax.VirtualMachine(relax.build(program("R.nn.relu(x)"), PLAIN_LOOPS, tier="now"))
+    assert made
+    same(program_["main"](X), X)
+
+
+def test_a_damaged_cache_is_made_anew(tmp_path, made):
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-1] + b"?")
+    called()
+    assert made
+    same(relax.VirtualMachine(relax.build(program("R.nn.relu(x)"), PLAIN_LOOPS, tier="now"))["main"](X), X)
