@@ -236,6 +236,8 @@ def test_each_operator(name):
             assert "R.call_dps_packed" in split["main"].script(), call
             for n in (3, 1, 0):
                 args = arguments(shapes, n, dtype)
+                if name == "nn.gelu":  # torch's own gives NaN for infinity on some processors, and inf on others
+                    args[0][np.isposinf(args[0])] = 1
                 expected = values(relax.interpret(mod, "main", *args))
                 same(values(relax.interpret(split, "main", *args)), expected, 1e-4, 1e-5)
 
