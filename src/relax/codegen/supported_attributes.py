@@ -20,6 +20,7 @@ FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "tir.is_scheduled": "the loops are as they shall be: schedule rules leave the function alone",
     "layout_free_buffers": "numbers of parameters whose layout may be chosen; code does not depend on it",
     "op_pattern": "kind of the kernel for fusion, see relax.tir.op_pattern; code does not depend on it",
+    "relax.library": "digest of the general form of a kernel for all sizes; code does not depend on it",
     REGISTERS: "compiled Relax function: number of its registers",
     OUTPUTS: "compiled Relax function: number of results for which a caller may give memory",
     DEEPER: "compiled Relax function: cell of the function that goes on where calls are nested too deeply",
