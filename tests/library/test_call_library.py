@@ -123,3 +123,14 @@ def test_calls_that_are_chosen_at_run_time_get_no_kernel_of_the_library():
     assert not forms(called(mod))
     program = relax.VirtualMachine(relax.build(mod, "llvm -opt-level=1", tier="now"))
     same(program["main"](-X), np.maximum(-X, 0))
+
+
+def test_a_convolution_of_single_pixels_is_a_product_between_views():
+    mod = relax.script.from_source(
+        "from relax.script import ir as I, relax as R\n@I.ir_module\nclass M:\n    @R.function\n"
+        "    def main(x: R.Tensor((1, 4, 5, 5), 'float32'), w: R.Tensor((6, 4, 1, 1), 'float32')):\n"
+        "        with R.dataflow():\n            y = R.nn.conv2d(x, w)\n            z = R.nn.relu(y)\n            R.output(z)\n"
+        "        return z\n"
+    )
+    called = CallLibrary(Library(resolve("llvm")))(Normalize()(mod))
+    assert {global_var.name_hint for global_var in called.functions} == {"main", "matmul", "relu"}

@@ -17,11 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from ..analysis.properties import LEGALIZED, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
 from ..expr import Binding, BindingBlock, Call, Constant, PrimValue, ShapeExpr, Tuple, Var, VarBinding
-from ..ir import GlobalVar, IRModule, Op, RelaxExpr
+from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StoredArray
 from ..op import operator_of
 from ..op.base import Operator
 from ..op.intrinsic import Intrinsic
@@ -90,7 +88,9 @@ class _LibraryLegalizer(Legalizer):
                 return view
         other = operator.for_library(normal)
         if other is not normal:
-            return self.rewrite(self.apply(lambda builder, _: builder.normalize(other), normal))
+            result = self.apply(lambda builder, _: builder.normalize(other), normal)
+            self.bound = bound  # the result is what the variable is bound to
+            return self.rewrite(result)
         return self.library_call(normal, operator) or super().call(normal)
 
     def library_call(self, call: Call, operator: Operator) -> RelaxExpr | None:
@@ -134,12 +134,13 @@ def _view(call: Call) -> Call | None:
 
 
 def _reshaped_constant(call: Call) -> Constant | None:
-    """Return the constant that a view of a constant in memory is, if its sizes are known."""
+    """Return the constant that a view of a constant is, if its sizes are known."""
     data, info = call.args[0], call.struct_info_
-    if not isinstance(data, Constant) or not isinstance(data.content, np.ndarray):
-        return None
     dims = info.dims if isinstance(info, TensorStructInfo) else None
-    if dims is None or not all(isinstance(size, IntImm) for size in dims):
+    if not isinstance(data, Constant) or dims is None or not all(isinstance(size, IntImm) for size in dims):
         return None
+    shape = [size.value for size in dims if isinstance(size, IntImm)]
     content: Any = data.content
-    return Constant(content.reshape([size.value for size in dims if isinstance(size, IntImm)]))
+    if isinstance(content, StoredArray):
+        return Constant(StoredArray(content.file, content.offset, shape, content.dtype.name))
+    return Constant(content.reshape(shape))
