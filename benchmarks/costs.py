@@ -2,12 +2,13 @@
 
     python benchmarks/costs.py [--threads N] [MODEL ...]
 
-Each engine reads the same ONNX file in a process of its own: this package with an empty cache (``cold``), with what
-the first build left there (``warm``), and from a saved executable without the compiler (``saved``); ONNX Runtime;
-OpenVINO where it is installed. Columns: seconds of the import and of reading and building the model; for each size of
-the model the first call and the median of later ones, in ms, and their ratio; the greatest resident memory of the
-process, and how much of it is in pages of files at the end, which processes share. The helper processes of a cold build
-are not in it. Last, the size of the installed packages, without those that all of them need.
+Each engine reads the same ONNX file in a process of its own: this package with an empty cache (``cold``), with what the
+first build left there (``warm``), at tier "now" with its kernels, but not the program, in the cache (``now``), and from
+a saved executable without the compiler (``saved``); ONNX Runtime; OpenVINO where it is installed. Columns: seconds of
+the import and of reading and building the model; for each size of the model the first call and the median of later
+ones, in ms, and their ratio; the greatest resident memory of the process, and how much of it is in pages of files at
+the end, which processes share. The helper processes of a cold build are not in it. Last, the size of the installed
+packages, without those that all of them need.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 MODELS = ("mobilenet", "resnet", "bert", "gpt2", "detector")
-ENGINES = ("relax cold", "relax warm", "relax saved", "onnxruntime", "openvino")
+ENGINES = ("relax cold", "relax warm", "relax now", "relax saved", "onnxruntime", "openvino")
 PACKAGES = {
     "relax": ("relax", "llvmlite", "ml_dtypes", "apache-tvm-ffi"),
     "onnxruntime": ("onnxruntime",),
@@ -63,14 +65,14 @@ Inputs = dict[str, Any]
 Loaded = Callable[[Inputs], Callable[[], Any]]
 
 
-def load_relax(path: Path, threads: int, saved: Path) -> tuple[float, Loaded]:
+def load_relax(path: Path, threads: int, saved: Path, tier: str = "full") -> tuple[float, Loaded]:
     """The import's seconds, and the model, built or found in the cache."""
     start = time.perf_counter()
     relax = importlib.import_module("relax")
     read = importlib.import_module("relax.frontend.onnx").from_onnx
     imported = time.perf_counter() - start
     relax.runtime.set_num_threads(threads)
-    return imported, _machine(relax, relax.build(read(path)))
+    return imported, _machine(relax, relax.build(read(path), tier=tier))
 
 
 def load_saved(path: Path, threads: int, saved: Path) -> tuple[float, Loaded]:
@@ -118,7 +120,12 @@ def load_openvino(path: Path, threads: int, saved: Path) -> tuple[float, Loaded]
 
 def measure(engine: str, folder: Path, threads: int) -> Cost:
     """What an engine costs with the model and the inputs of a folder, in this process."""
-    loaders = {"relax saved": load_saved, "onnxruntime": load_onnxruntime, "openvino": load_openvino}
+    loaders = {
+        "relax now": partial(load_relax, tier="now"),
+        "relax saved": load_saved,
+        "onnxruntime": load_onnxruntime,
+        "openvino": load_openvino,
+    }
     start = time.perf_counter()
     imported, prepare = loaders.get(engine, load_relax)(folder / "model.onnx", threads, folder / "model.relax")
     cost = Cost(folder.name, engine, imported, time.perf_counter() - start - imported)
@@ -161,7 +168,11 @@ def measure_all(model: str, threads: int) -> list[Cost]:
                 save = [sys.executable, __file__, "--save", str(folder)]
                 subprocess.run(save, env=environment, check=True)
             command = [sys.executable, __file__, "--worker", engine, str(folder), "--threads", str(threads)]
-            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+            own = environment
+            if engine == "relax now":
+                own = {**environment, "RELAX_CACHE_PROGRAMS": "0"}
+                subprocess.run(command, env=own, stdout=subprocess.DEVNULL, check=True)  # fills the library
+            done = subprocess.run(command, env=own, stdout=subprocess.PIPE, text=True, check=True)
             costs.append(Cost(**json.loads(done.stdout.splitlines()[-1])))
     return costs
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import make_homes
 import relax
 from relax.codegen import build as kernels
 from relax.codegen import resolve
 from relax.farm import cache
 from relax.library import CallLibrary, Library, store
-from relax.transform import Normalize
+from relax.transform import Normalize, PassContext
 from support import PLAIN_LOOPS, main, same
 
 PARAMS = 'x: R.Tensor((3, 4), "float32")'
@@ -102,3 +105,24 @@ def test_a_damaged_cache_is_made_anew(tmp_path, made):
     called()
     assert made
     same(relax.VirtualMachine(relax.build(program("R.nn.relu(x)"), PLAIN_LOOPS, tier="now"))["main"](X), X)
+
+
+def test_a_context_that_schedule_rules_read_has_kernels_of_its_own(made):
+    with PassContext(config={"relax.fast_algorithms": False}):
+        called()
+        assert len(made) == 1
+        called()
+    assert len(made) == 1
+
+
+def test_a_context_that_no_key_can_hold_keeps_nothing(made):
+    with PassContext(config={"test.library": object()}):
+        for count in (1, 2):
+            called()
+            assert len(made) == count
+
+
+def test_all_that_makes_a_kernel_is_in_the_keys(monkeypatch):
+    roots = ("relax.library.kernels", "relax.schedules.apply", "relax.schedules.cpu", *make_homes.GENERATORS)
+    monkeypatch.setattr(make_homes, "GENERATORS", roots)
+    assert {Path(name).parts[0] for name in make_homes.generator_files()} == {*store.ROOMS}

@@ -115,7 +115,7 @@ class Context:
         self.b = b
         self.name = name
         self.title = name
-        """The name of the function in messages at run time, or a mark of it."""
+        """Function name in run-time messages, or the placeholder that the name replaces when the archive is written."""
         self.facts = Knowledge()
         self.vars: dict[Var, Val] = {}
         self.masks: dict[Var, PrimExpr] = {}

@@ -3,11 +3,11 @@
 Before   lv = R.nn.relu(x)                          After   lv = R.call_tir(cls.relu, (x,), R.Tensor((1, 64, 56, 56)))
          # x: R.Tensor((1, 64, 56, 56), "float32")
                                                             @T.prim_func(private=True)
-                                                            def relu(x0: T.Buffer((1, s0, s1, s2)), compute: …): …
+                                                            def relu(x0: T.Buffer((s0, s1, s2, s3)), compute: …): …
 
 * A kernel of the library has the attribute `FORM`, by which its machine code is found.
 * A call without a general form (`relax.library.general`) gets a kernel for its sizes, as by LegalizeOps.
-* An operator may name other operators whose kernels for all sizes are faster (`Operator.for_library`).
+* An operator may name other operators whose kernels for all sizes are faster (`Operator.for_all_sizes`).
 * A view (`Operator.view`) of a tensor that is only read in its dataflow block stays, as by RewriteDataflowReshape;
   that of a constant is a constant.
 """
@@ -86,7 +86,7 @@ class _LibraryLegalizer(Legalizer):
             view = _reshaped_constant(normal) or (_view(normal) if bound in self.private else None)
             if view is not None:
                 return view
-        other = operator.for_library(normal)
+        other = operator.for_all_sizes(normal)
         if other is not normal:
             result = self.apply(lambda builder, _: builder.normalize(other), normal)
             self.bound = bound  # the result is what the variable is bound to

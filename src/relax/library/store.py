@@ -3,7 +3,8 @@
     template    by the call, with equal sizes equal: the kernel and how it is called, or that there is no general form
     code        by the general form: where `relax.farm.recall` finds the machine code
 
-Both hold for one target and one state of the files in which formulas, schedule rules and code generation are written.
+Both hold for one target, one configuration of the PassContext, and one state of the files in which formulas, schedule
+rules and code generation are written.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..farm.recall import NamelessKernel, Recalled, recalled
 from ..farm.store import environment_of
 from ..farm.versions import compiler_files, compiler_version, target_words, unedited, usual_passes
 from ..ir import exact_digest, load_json, save_json
+from ..ir.transform import PassContext
 from ..op.base import Operator
 from ..target import Target
 from ..tir.stmt import PrimFunc
@@ -26,14 +28,13 @@ from .general import CallSizes, GeneralCall, Partition
 from .kernels import Kernel, kernel_of
 
 ROOMS: Final = (
-    "block_builder.py", "codegen", "derive", "expr.py", "farm", "info", "ir", "library", "native", "op", "prim",
-    "rewrite", "runtime", "schedules", "struct_info.py", "target", "te", "tir", "topi", "transform",
+    "analysis", "block_builder.py", "codegen", "derive", "expr.py", "farm", "info", "ir", "library", "native", "op",
+    "prim", "rewrite", "runtime", "schedules", "struct_info.py", "target", "te", "tir", "topi", "transform",
 )  # fmt: skip
 """Packages and files that determine the kernel of a call."""
 
 _WRONG: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError)
 """Errors of reading a note in another format."""
-
 
 KINDS: Final = ("template", "code")
 """Kinds of entries."""
@@ -116,9 +117,16 @@ def _words(kind: str, environment: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _environment(target: Target) -> tuple[str, ...] | None:
-    """Everything besides the call that determines its kernel; None if the compiler's files cannot be read."""
-    files = compiler_files(ROOMS)
-    return None if files is None else (files, compiler_version(), target_words(target))
+    """Everything besides the call that determines its kernel.
+
+    Returns None if the compiler's files cannot be read, or the PassContext's configuration, which schedule rules read,
+    has a value that is no number and no text.
+    """
+    files, context = compiler_files(ROOMS), PassContext.current()
+    if files is None or not all(isinstance(value, str | int | float | None) for value in context.config.values()):
+        return None
+    options = repr((context.opt_level, sorted(context.config.items())))
+    return files, compiler_version(), target_words(target), options
 
 
 def _written(entry: Entry | None) -> bytes:

@@ -108,7 +108,7 @@ class Operator(Node):
     size_operands: ClassVar[tuple[int, ...]] = ()
     """Positions of operands whose constant numbers are sizes, which a kernel for all shapes takes as arguments."""
     keeps_ones: ClassVar[bool] = False
-    """True if a kernel for all shapes is faster where it knows that a size is 1, as that of a single row is."""
+    """True if sizes of 1 stay constants in a kernel for all shapes: a matrix product of one row has faster loops."""
     kernel: ClassVar[str] = ""
     """Name of the PrimFunc if `compute` is a method and TVM's name differs from the operator's."""
     needs_concrete_ndim: ClassVar[bool] = True
@@ -340,7 +340,7 @@ class Operator(Node):
         """
         return {}
 
-    def for_library(self, call: Call) -> RelaxExpr:
+    def for_all_sizes(self, call: Call) -> RelaxExpr:
         """Return an equivalent of a call, of other operators, whose kernels for all shapes are faster; or the call."""
         return call
 

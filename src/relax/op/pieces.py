@@ -215,7 +215,7 @@ class Split(Move):
         sections = section_slices(x.dims[axis], cut)
         return TupleStructInfo(tuple(tensor([*before, section.size, *after], x.dtype) for section in sections))
 
-    def for_library(self, call: Call) -> RelaxExpr:
+    def for_all_sizes(self, call: Call) -> RelaxExpr:
         """Each part is a slice."""
         x = call.args[0]
         dims = dims_of(x)

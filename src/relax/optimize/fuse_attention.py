@@ -234,7 +234,7 @@ def _traits_of(func: PrimFunc) -> _Traits:
 
 
 def _has_maximum(func: PrimFunc) -> bool:
-    """True if a kernel reduces from -inf on, other than over windows, as pooling does."""
+    """True if a kernel has a reduction from -inf, such as the maximum of a softmax; pooling does not count."""
     for stmt in root_of(func)[1]:
         nest = nest_of(stmt)
         init = None if nest is None else nest.block.init

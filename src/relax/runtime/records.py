@@ -77,7 +77,7 @@ else:
 
 
 def _declared(cls: type[Any], eq: bool, frozen: bool, shown: bool, slots: bool) -> type[Any]:
-    """Dataclass made of a class: with `eq`, a hash (if frozen), a repr if `shown`, and its fields as `slots`."""
+    """Make `cls` a dataclass: `eq` adds `__eq__` and (if frozen) `__hash__`, `shown` adds `__repr__`."""
     written = vars(cls)
     hashed = "__hash__" in written and not (written["__hash__"] is None and "__eq__" in written)  # by its own method
     documented = cls.__doc__

@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
+from .forks import ForkLock
+
 ExecutableT = TypeVar("ExecutableT")
 """A `relax.runtime.Executable`, whose module stands above this one."""
 
@@ -38,19 +40,19 @@ class Upgrade(Generic[ExecutableT]):
 
     def __init__(self, find: Callable[[], ExecutableT]) -> None:
         self._find = find
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._machines: weakref.WeakSet[Any] = weakref.WeakSet()
         self._ended = threading.Event()
         self.executable: ExecutableT | None = None
         """The executable, once it is ready."""
         self.error: BaseException | None = None
         """Error that made the build fail."""
-        self._thread: threading.Thread | None = None
-        self._begin()
+        self._thread = self._begun()
 
-    def _begin(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="relax upgrade", daemon=True)
-        self._thread.start()
+    def _begun(self) -> threading.Thread:
+        thread = threading.Thread(target=self._run, name="relax upgrade", daemon=True)
+        thread.start()
+        return thread
 
     def _run(self) -> None:
         try:
@@ -86,8 +88,8 @@ class Upgrade(Generic[ExecutableT]):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait at most `timeout` seconds for the build; True if its executable has taken over."""
-        thread = self._thread
-        if thread is not None and not thread.is_alive() and not self._ended.is_set():  # in a forked process
-            self._begin()
+        with self._lock:
+            if not self._thread.is_alive() and not self._ended.is_set():  # in a forked process
+                self._thread = self._begun()
         self._ended.wait(timeout)
         return self.executable is not None and self.error is None and self._ended.is_set()

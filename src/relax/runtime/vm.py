@@ -31,6 +31,7 @@ from .devices import Device
 from .entry_point import EntryPoint
 from .executable import Executable
 from .first_memory import first_memory
+from .forks import ForkLock
 from .frames import CALLS, Frame, locate, location_of
 from .given_memory import memory_of_results, placed_in
 from .numerics import CheckedCall, Kinds, NumericsCheck, kinds_of
@@ -117,6 +118,8 @@ class VirtualMachine:
         self._memory: dict[str, list[tvm_ffi.Tensor]] = {}
         self._newer: VirtualMachine | None = None
         """The machine of the full build, once that has taken over."""
+        self._watching = ForkLock()
+        """Held while the watchers change, or the machine that they watch."""
         self._options: dict[str, Any] = {"memory_cfg": memory_cfg, "profile": profile, "check_numerics": check_numerics}
         ready = None if executable.upgrade is None else executable.upgrade.register(self)
         if ready is not None:
@@ -140,9 +143,10 @@ class VirtualMachine:
     def take_over(self, executable: Executable) -> None:
         """Run later calls by another executable of the same program; calls under way end where they began."""
         newer = VirtualMachine(executable, self.devices, max_depth=self.max_depth, **self._options)
-        newer.set_instrument(self._instrument)
-        newer.set_tracer(self._tracer)
-        self._newer, self.executable = newer, executable
+        with self._watching:
+            newer.set_instrument(self._instrument)
+            newer.set_tracer(self._tracer)
+            self._newer, self.executable = newer, executable
 
     def _entry_now(self, name: str) -> tuple[VirtualMachine, Closure]:
         """The machine that runs calls now, and its entry point."""
@@ -441,10 +445,11 @@ class VirtualMachine:
         It is called as ``instrument(func, func_symbol, before_run, ret_value, *args)``; before a call it may
         return ``VMInstrumentReturnKind.SKIP_RUN`` to leave the call out.
         """
-        self._instrument = get_global_func(instrument) if isinstance(instrument, str) else instrument
-        self._watch()
-        if self._newer is not None:
-            self._newer.set_instrument(self._instrument)
+        with self._watching:
+            self._instrument = get_global_func(instrument) if isinstance(instrument, str) else instrument
+            self._watch()
+            if self._newer is not None:
+                self._newer.set_instrument(self._instrument)
 
     def set_tracer(self, tracer: Tracer | None) -> None:
         """Have a function told of every call of a kernel, builtin or packed function, after it; None removes it.
@@ -453,10 +458,11 @@ class VirtualMachine:
         function called last by another stands in that one's place, so the other is missing in the stack. While a tracer
         is set, instruments see only calls of Relax functions.
         """
-        self._tracer = tracer
-        self._watch()
-        if self._newer is not None:
-            self._newer.set_tracer(tracer)
+        with self._watching:
+            self._tracer = tracer
+            self._watch()
+            if self._newer is not None:
+                self._newer.set_tracer(tracer)
 
     def _watch(self) -> None:
         watchers = (self._instrument, self._tracer, self._numerics)

@@ -18,6 +18,7 @@ import tvm_ffi
 from ..block_builder import BlockBuilder
 from ..expr import Call, Function, Var, VarBinding
 from ..ir import IRModule, Node, RelaxExpr
+from ..ir.transform import PassContext
 from ..library.general import CallSizes, GeneralCall
 from ..op import operator_of
 from ..op.intrinsic import Intrinsic
@@ -26,10 +27,11 @@ from ..runtime import VirtualMachine
 from ..runtime.nd import NDArray, array
 from ..runtime.values import is_tuple
 from ..struct_info import TensorStructInfo
+from ..target import Target
 from .driver import build
 
 MOST_PROGRAMS: Final = 1024
-"""Programs that are kept, those used last."""
+"""Programs that are kept, those made last."""
 
 
 class _Program(NamedTuple):
@@ -41,8 +43,8 @@ class _Program(NamedTuple):
 
 _programs: Final[dict[Any, _Program]] = {}
 """By function, operands and attributes."""
-_general: Final[dict[str, Callable[..., Any]]] = {}
-"""Entry points by the text of a call's form (`CallSizes.key`)."""
+_general: Final[dict[tuple[Any, ...], Callable[..., Any]]] = {}
+"""Entry points by the context and the text of a call's form (`CallSizes.key`)."""
 
 
 def eager(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,15 +68,28 @@ def eager(op: Callable[..., Any]) -> Callable[..., Any]:
         arrays: list[NDArray] = []
         given = [_collected(arg, arrays) for arg in args]
         named = {name: _collected(value, arrays) for name, value in attributes.items()}
-        key = op, _signature(given, arrays), _signature(named, arrays), tuple(_kind(value) for value in arrays)
+        key = op, _context(), _signature(given), _signature(named), tuple(_kind(value) for value in arrays)
         program = _programs.get(key)
         if program is None:
-            program = _programs[key] = _program(op, given, named, arrays)
-            while len(_programs) > MOST_PROGRAMS:
-                _programs.pop(next(iter(_programs)), None)
+            program = _program(op, given, named, arrays)
+            _keep(_programs, key, program)
         return program.run(*program.sizes, *arrays)
 
     return call
+
+
+def _keep(table: dict[Any, Any], key: Any, value: Any) -> None:
+    """Add an entry to a table, and remove the oldest ones above the limit."""
+    table[key] = value
+    while len(table) > MOST_PROGRAMS:
+        table.pop(next(iter(table)), None)
+
+
+def _context() -> tuple[str, str]:
+    """Text of everything else that a build depends on: the target, and the configuration of the PassContext."""
+    context = PassContext.current()
+    options = context.opt_level, context.required_pass, context.disabled_pass, sorted(context.config.items())
+    return str(Target.current()), repr(options)
 
 
 class _ArrayAt(NamedTuple):
@@ -98,12 +113,12 @@ def _kind(value: NDArray) -> tuple[str, tuple[int, ...]]:
     return str(value.dtype), tuple(value.shape)
 
 
-def _signature(value: Any, arrays: Sequence[NDArray]) -> Any:
+def _signature(value: Any) -> Any:
     """A key of an argument: two that are equal describe the same call."""
     if isinstance(value, dict):
-        return tuple((name, _signature(item, arrays)) for name, item in cast("dict[str, Any]", value).items())
+        return tuple((name, _signature(item)) for name, item in cast("dict[str, Any]", value).items())
     if isinstance(value, list | tuple) and not isinstance(value, _ArrayAt):
-        return isinstance(value, list), tuple(_signature(item, arrays) for item in cast("list[Any]", value))
+        return isinstance(value, list), tuple(_signature(item) for item in cast("list[Any]", value))
     if isinstance(value, float):
         return type(value), repr(value)  # 0.0 and -0.0 are equal
     # An expression is equal to itself only: its text may leave elements out.
@@ -144,10 +159,12 @@ def _general_program(function: Function, params: Sequence[Var]) -> _Program | No
     operands = CallSizes.of(call, operator)
     if operands is None or [*operands.tensors] != [*params]:
         return None
-    run = _general.get(operands.key)
+    key = _context(), operands.key
+    run = _general.get(key)
     if run is None:
         form = GeneralCall.of(call, operator, operands, operands.classes).function
-        run = _general[operands.key] = VirtualMachine(build(_as_module(form), tier="now"))["main"]
+        run = VirtualMachine(build(_as_module(form), tier="now"))["main"]
+        _keep(_general, key, run)
     sizes = [cast(Any, size).value for size in operands.values(operands.classes)]
     return _Program(run, tuple(sizes))
 

@@ -53,8 +53,7 @@ class AnyConvolution(Windowed):
         self.require_windows()
         self.require_rank("data", data, self.data_layout)
         self.require_rank("weight", weight, self.kernel_layout)
-        groups: int | PrimExpr = self.groups
-        self.require_attribute(isinstance(groups, PrimExpr) or groups >= 1, "groups", "at least 1")
+        self.require_attribute(self.has_groups or self.groups == 1, "groups", "at least 1")
         for name, info in (("data", data), ("weight", weight)):
             self.require_dtype(info, name, *self.takes)
         dtype = self.out_dtype or self._common_dtype(data, weight)
@@ -71,6 +70,12 @@ class AnyConvolution(Windowed):
     @property
     def operand_layouts(self) -> tuple[str, ...]:
         return self.data_layout, self.kernel_layout
+
+    @property
+    def has_groups(self) -> bool:
+        """True if there are several groups, or as many as a size says."""
+        groups: int | PrimExpr = self.groups
+        return isinstance(groups, PrimExpr) or groups > 1
 
     @property
     def known_axes(self) -> Mapping[int, tuple[int, ...]]:
@@ -103,7 +108,7 @@ class AnyConvolution(Windowed):
         raise AssertionError
 
     def _require_channels(self, channels: PrimExpr, kernel: dict[str, PrimExpr]) -> None:
-        times = f" · {self.groups} groups" if self.shared == "I" and str(self.groups) != "1" else ""
+        times = f" · {self.groups} groups" if self.shared == "I" and self.has_groups else ""
 
         def error() -> OperatorError:
             return OperatorError(
@@ -213,7 +218,7 @@ class Convolution(AnyConvolution):
         stride, dilation = self.strides[j], self.dilation[j]
         return topi.nn.conv_extent(size, kernel, self.pads[j], stride, dilation)
 
-    def for_library(self, call: Call) -> RelaxExpr:
+    def for_all_sizes(self, call: Call) -> RelaxExpr:
         """A convolution that reads single pixels, channels first, is a product: weight (O, I) by data (N, I, H · W)."""
         data, weight = call.args
         dims, kernel = dims_of(data), dims_of(weight)
