@@ -10,6 +10,7 @@ from ._homes import HOMES
 
 if TYPE_CHECKING:
     from . import grid, image, nn, recurrent, vision
+    from .blocks import dequantize_blocks, dynamic_quantize, quantized_matmul
     from .broadcast import (
         add,
         bitwise_and,
@@ -123,15 +124,14 @@ __all__ = [
     "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_shape",
     "broadcast_size", "broadcast_to", "broadcast_with", "bucketize", "cast", "ceil", "clip", "collapse_sum_like",
     "collapse_sum_to", "concatenate", "cos", "cosh", "cosine_window", "cummax", "cummin", "cumprod", "cumsum",
-    "dequantize", "divide",
-    "einsum", "equal", "erf", "ewise_fma", "exp", "expand_dims", "eye", "fast_tanh", "flatten", "flip", "floor",
-    "floor_divide", "floor_mod", "full", "full_like", "gather_elements", "gather_nd", "greater", "greater_equal",
-    "grid", "identity", "image", "index_put", "index_tensor", "isfinite", "isinf", "isnan", "layout_transform",
-    "left_shift", "less", "less_equal", "log", "log_add_exp", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "matmul", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mod",
-    "multinomial_from_uniform", "multiply", "negative", "nll_loss_backward", "nn", "normal", "not_equal", "one_hot",
-    "outer", "power", "prod", "quantize", "read_broadcast", "recurrent", "reinterpret", "repeat", "reshape",
-    "reverse_sequence",
+    "dequantize", "dequantize_blocks", "divide", "dynamic_quantize", "einsum", "equal", "erf", "ewise_fma", "exp",
+    "expand_dims", "eye", "fast_tanh", "flatten", "flip", "floor", "floor_divide", "floor_mod", "full", "full_like",
+    "gather_elements", "gather_nd", "greater", "greater_equal", "grid", "identity", "image", "index_put",
+    "index_tensor", "isfinite", "isinf", "isnan", "layout_transform", "left_shift", "less", "less_equal", "log",
+    "log_add_exp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum", "mean",
+    "median", "meshgrid", "min", "minimum", "mod", "multinomial_from_uniform", "multiply", "negative",
+    "nll_loss_backward", "nn", "normal", "not_equal", "one_hot", "outer", "power", "prod", "quantize",
+    "quantized_matmul", "read_broadcast", "recurrent", "reinterpret", "repeat", "reshape", "reverse_sequence",
     "right_shift", "round", "rsqrt", "same_size", "scatter_elements", "scatter_nd", "sigmoid", "sign", "sin",
     "sinh", "slice_scatter", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "strided_slice",
     "subtract", "sum", "take", "take_backward", "tan", "tanh", "tile", "topk", "transpose", "tril", "triu", "trunc",

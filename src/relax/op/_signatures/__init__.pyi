@@ -237,6 +237,12 @@ def dequantize(
     exact; the product is computed in float32 (float64, if scale or out_dtype is) and converted.
     """
 
+def dequantize_blocks(weights: TensorLike, format: str = 'q4_0', out_dtype: DTypeLike = 'float32') -> Call:
+    """The numbers of rows in a block format: (…, bytes) of uint8 to (…, numbers) of out_dtype.
+
+    Computed in float32 as the package `gguf` does, and converted.
+    """
+
 def divide(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """x1 / x2. The quotient of integers is an integer, truncated toward zero as in C; by zero it is an error.
 

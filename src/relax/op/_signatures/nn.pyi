@@ -253,6 +253,14 @@ def cross_entropy_with_logits(predictions: TensorLike, labels: TensorLike) -> Ca
 def dropout(data: TensorLike, rate: float = 0.5) -> Call:
     """(x, mask): outside training, x itself and a mask of ones. `rate` is the fraction dropped in training."""
 
+def dynamic_quantize(data: TensorLike, block_size: int = 32) -> Call:
+    """Bytes and scales of each `block_size` numbers of the last dimension: (int8 (…, n), float32 (…, ⌈n / block_size⌉)).
+
+    The scale of a block is its greatest magnitude / 127; a byte is the number times 127 / that magnitude, rounded to
+    the nearest integer, halves to even. A block of zeros has scale 0. A block with NaN has scale NaN, one with an
+    infinity an infinite scale, and bytes 0.
+    """
+
 def gelu(data: TensorLike) -> Call:
     """x · Φ(x), Φ the normal distribution function; -0 at -∞."""
 
@@ -536,6 +544,25 @@ def prelu(data: TensorLike, alpha: TensorLike, axis: int = 1) -> Call:
     """x where it is positive, alpha · x elsewhere.
 
     An alpha of one dimension has one element per index along `axis`, or one for all; any other broadcasts to x.
+    """
+
+def quantized_matmul(
+    x: TensorLike,
+    scales: TensorLike,
+    weights: TensorLike,
+    format: str = 'q4_0',
+    lanes: int = 0,
+    signed: bool = False,
+    columns: int = 0,
+) -> Call:
+    """Product of activations in blocks of bytes (`dynamic_quantize`) and the rows of weights in a block format.
+
+    x: int8 (…, depth), scales: float32 (…, blocks), weights: uint8 (rows, bytes); the result is float32 (…, rows). The
+    products of a block are summed exactly; the sum over blocks is one of float32, of terms scale of x · scale of the
+    weights · sum. A block of x has as many numbers as one of the weights.
+
+    With `lanes`, weights are panels of `columns` rows for kernels of that many lanes, int32 (panels, words), their
+    bytes `signed` or 128 larger (`relax.topi.packed_blocks`): the compiler arranges constant weights so.
     """
 
 def relu(data: TensorLike) -> Call:

@@ -54,6 +54,7 @@ from relax.op._signatures import (
     cumprod as cumprod,
     cumsum as cumsum,
     dequantize as dequantize,
+    dequantize_blocks as dequantize_blocks,
     distributed as _distributed,
     divide as divide,
     dynamic_strided_slice as dynamic_strided_slice,

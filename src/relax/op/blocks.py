@@ -1,0 +1,209 @@
+"""Weights in block formats of few bits, as files of language models have them, and their products with activations.
+
+A *block format* (`relax.topi.block_formats`) stores 32 or 256 numbers of a row as integers of 2 to 8 bits with a scale,
+in a tensor of uint8. A product rounds activations to bytes only where a program says so, by `nn.dynamic_quantize`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import topi
+from ..info.text import prim_text
+from ..ir import DataType
+from ..prim import PrimExpr, const, is_const, simplify
+from ..runtime.rounding import convert_array
+from ..struct_info import TensorStructInfo, TupleStructInfo
+from ..topi.block_formats import FORMATS, BlockFormat
+from ..topi.packed_blocks import PackedBlocks
+from .dims import require_same_dim, tensor
+from .errors import SHAPES, OperatorError
+from .facts import Exactness
+from .operands import FLOATS
+from .operator import Array, Operator, operator
+
+
+class Blocks(Operator):
+    """Base class of operators on weights in a block format."""
+
+    __slots__ = ()
+
+    format: str
+    """Name of the format: `q4_0`, `q4_k`, …"""
+
+    @property
+    def held(self) -> BlockFormat:
+        """The format. Raises OperatorError for an unknown name."""
+        self.require_attribute(self.format in FORMATS, "format", f"one of {', '.join(FORMATS)}")
+        return FORMATS[self.format]
+
+    def depth_of(self, weights: TensorStructInfo) -> PrimExpr | None:
+        """Return the numbers of a row; None if unknown. Raises OperatorError unless rows are whole blocks."""
+        held = self.held
+        self.require(weights.dtype.is_void or weights.dtype == "uint8", "weights", "a tensor of uint8",
+                     found=str(weights.dtype))  # fmt: skip
+        self.require(weights.ndim != 0, "weights", "a tensor of at least one dimension", code=SHAPES)
+        if weights.dims is None:
+            return None
+        size = weights.dims[-1]
+        rest = simplify(size % held.bytes)
+        self.require(
+            not is_const(rest) or is_const(rest, 0), "weights", f"rows of whole blocks of {held.bytes} bytes",
+            code=SHAPES, found=f"rows of {prim_text(size)} bytes",
+            hint=f"a row of {held.elements} numbers has {held.bytes} bytes in {held.name}",
+        )  # fmt: skip
+        return simplify(size // held.bytes * held.elements)
+
+
+@operator("relax.dequantize_blocks")
+class DequantizeBlocks(Blocks):
+    """The numbers of rows in a block format: (…, bytes) of uint8 to (…, numbers) of out_dtype.
+
+    Computed in float32 as the package `gguf` does, and converted.
+    """
+
+    exactness: ClassVar[Exactness] = Exactness.ALWAYS
+
+    format: str = "q4_0"
+    out_dtype: DataType = DataType("float32")
+
+    def infer(self, weights: TensorStructInfo) -> TensorStructInfo:
+        self.require_attribute(self.out_dtype.is_float, "out_dtype", "a floating-point dtype")
+        depth = self.depth_of(weights)
+        if depth is None or weights.dims is None:
+            return tensor(None, self.out_dtype, weights.ndim)
+        return tensor((*weights.dims[:-1], depth), self.out_dtype)
+
+    compute = topi.dequantize_blocks
+
+    def reference(self, weights: Array) -> Array:
+        return convert_array(self.held.decode(weights), self.out_dtype.numpy())
+
+
+@operator("relax.nn.dynamic_quantize")
+class DynamicQuantize(Operator):
+    """Bytes and scales of each `block_size` numbers of the last dimension: (int8 (…, n), float32 (…, ⌈n / block_size⌉)).
+
+    The scale of a block is its greatest magnitude / 127; a byte is the number times 127 / that magnitude, rounded to
+    the nearest integer, halves to even. A block of zeros has scale 0. A block with NaN has scale NaN, one with an
+    infinity an infinite scale, and bytes 0.
+    """
+
+    takes = FLOATS
+    total = True
+
+    block_size: int = 32
+
+    def infer(self, data: TensorStructInfo) -> TupleStructInfo:
+        self.require_attribute(self.block_size > 0, "block_size", "a positive integer")
+        self.require_dtype(data, "data", *self.takes)
+        narrow = data.dtype.is_void or data.dtype.bits <= 32
+        self.require(narrow, "data", "a tensor of at most 32 bits", found=str(data.dtype))
+        self.require(data.ndim != 0, "data", "a tensor of at least one dimension", code=SHAPES)
+        if data.dims is None:
+            return TupleStructInfo((tensor(None, "int8", data.ndim), tensor(None, "float32", data.ndim)))
+        blocks = simplify((data.dims[-1] + const(self.block_size - 1, "int64")) // self.block_size)
+        return TupleStructInfo((tensor(data.dims, "int8"), tensor((*data.dims[:-1], blocks), "float32")))
+
+    compute = topi.dynamic_quantize
+
+    def reference(self, data: Array) -> list[Array]:
+        *outer, size = data.shape
+        blocks = -(-size // self.block_size)
+        filled = np.zeros((*outer, blocks * self.block_size), np.float32)
+        filled[..., :size] = data.astype(np.float32)
+        split = filled.reshape(*outer, blocks, self.block_size)
+        most: Array = np.abs(split).max(-1, keepdims=True, initial=0)
+        with np.errstate(all="ignore"):
+            factor = np.where(most > 0, np.float32(127) / most, np.float32(0))
+            value = split * factor
+            numbers = np.where(np.isnan(value), 0, np.rint(value)).astype(np.int8)
+        scales = (most / np.float32(127))[..., 0]
+        return [numbers.reshape(filled.shape)[..., :size], scales]
+
+
+@operator("relax.nn.quantized_matmul")
+class QuantizedMatmul(Blocks):
+    """Product of activations in blocks of bytes (`dynamic_quantize`) and the rows of weights in a block format.
+
+    x: int8 (…, depth), scales: float32 (…, blocks), weights: uint8 (rows, bytes); the result is float32 (…, rows). The
+    products of a block are summed exactly; the sum over blocks is one of float32, of terms scale of x · scale of the
+    weights · sum. A block of x has as many numbers as one of the weights.
+
+    With `lanes`, weights are panels of `columns` rows for kernels of that many lanes, int32 (panels, words), their
+    bytes `signed` or 128 larger (`relax.topi.packed_blocks`): the compiler arranges constant weights so.
+    """
+
+    format: str = "q4_0"
+    lanes: int = 0
+    signed: bool = False
+    columns: int = 0
+
+    @property
+    def panels(self) -> PackedBlocks | None:
+        """Order of the weights; None for rows as files have them."""
+        return PackedBlocks(self.format, self.lanes, self.signed) if self.lanes else None
+
+    def infer(self, x: TensorStructInfo, scales: TensorStructInfo, weights: TensorStructInfo) -> TensorStructInfo:
+        for name, info, dtype in (("x", x, "int8"), ("scales", scales, "float32")):
+            self.require(info.dtype.is_void or info.dtype == dtype, name, f"a tensor of {dtype}", found=str(info.dtype))
+            self.require(info.ndim != 0, name, "a tensor of at least one dimension", code=SHAPES)
+        self.require(weights.ndim in (-1, 2), "weights", "a matrix", code=SHAPES, found=f"{weights.ndim} dimensions")
+        depth, rows = self._sizes(weights)
+        if x.dims is None:
+            return tensor(None, "float32", x.ndim)
+        if depth is not None:
+            self._require_same(x.dims[-1], depth, "the depth of x and of the weights")
+        if scales.dims is not None:
+            blocks = simplify(x.dims[-1] // self.held.elements)
+            wanted = f"scales of blocks of {self.held.elements} numbers"
+            self.require(scales.ndim == x.ndim, "scales", "of the rank of x", code=SHAPES, found=str(scales.ndim))
+            for found, size in zip(scales.dims, (*x.dims[:-1], blocks), strict=True):
+                self._require_same(found, size, wanted)
+        return tensor(None, "float32", x.ndim) if rows is None else tensor((*x.dims[:-1], rows), "float32")
+
+    def _require_same(self, found: PrimExpr, size: PrimExpr, sizes: str) -> None:
+        message = f"{sizes} differ: {prim_text(found)} and {prim_text(size)}"
+        require_same_dim(found, size, OperatorError(SHAPES, message))
+
+    def _sizes(self, weights: TensorStructInfo) -> tuple[PrimExpr | None, PrimExpr | None]:
+        """Numbers of a row, and rows, of the weights; None where unknown."""
+        panels = self.panels
+        if panels is None:
+            return self.depth_of(weights), None if weights.dims is None else weights.dims[0]
+        held = self.held
+        self.require_attribute(self.lanes in (4, 8, 16, 32), "lanes", "0, 4, 8, 16 or 32")
+        self.require(weights.dtype.is_void or weights.dtype == "int32", "weights", "panels of int32",
+                     found=str(weights.dtype))  # fmt: skip
+        if weights.dims is not None:
+            count, words = weights.dims
+            self._require_same(count, const(panels.panels(self.columns), "int64"), "panels and those of the columns")
+            depth = simplify(words // panels.unit * held.elements)
+            self._require_same(words, simplify(depth // held.elements * panels.unit), "words and those of whole units")
+            return depth, const(self.columns, "int64")
+        return None, const(self.columns, "int64")
+
+    compute = topi.quantized_matmul
+
+    def reference(self, x: Array, scales: Array, weights: Array) -> Array:
+        panels = self.panels
+        parts = self.held.parts(weights) if panels is None else panels.parts(weights, self.columns)
+        rows, count = parts.scale.shape
+        numbers = x.astype(np.int64).reshape(-1, count, self.held.elements)
+
+        def part(floats: Array, steps: Array | None, of_weights: Array | int) -> Array:
+            sums = np.einsum("ibe,jbe->ijb", numbers, parts.steps_of_numbers(steps) * of_weights)
+            return (floats[None] * scales.reshape(-1, 1, count)).astype(np.float64) * sums
+
+        with np.errstate(all="ignore"):
+            total = part(parts.scale, parts.scale_steps, parts.numbers.astype(np.int64))
+            if parts.minimum is not None:
+                least = part(parts.minimum, parts.minimum_steps, 1)
+                total = total - least if self.held.subtracts_minimum else total + least
+            result = total.sum(-1).astype(np.float32)
+        return result.reshape(*x.shape[:-1], rows)
+
+
+__all__ = ["DequantizeBlocks", "DynamicQuantize", "QuantizedMatmul"]

@@ -1,0 +1,257 @@
+"""Block formats: how files of language models store weights in few bits. One declaration a format.
+
+A row of weights is cut into blocks of 32 or 256 numbers. A block holds an integer of 2 to 8 bits for each number, a
+scale, and in some formats a minimum, for the block or for each of its groups:
+
+    weight = scale * step[group] * (integer - offset)  [+ minimum, or - minimum * step[group]]
+
+    q4_0, 18 bytes     scale (float16)  16 bytes, of which the low halves are numbers 0 to 15, the high halves 16 to 31
+
+The formats are those of GGUF files, whose reference is the module `quants` of the package `gguf`. Integers that a
+format spreads over a block are declared by the *digits* of their index: the places of the bits are affine in them.
+`BlockFormat` decodes with NumPy; `topi.blocks` has the formulas, and `PackedBlocks` the order in which kernels read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..runtime.records import dataclass
+
+Array: TypeAlias = "NDArray[Any]"
+Byte: TypeAlias = Callable[[Any], Any]
+"""Returns the byte at a place of a block, as int32."""
+
+
+@dataclass(frozen=True)
+class Bits:
+    """Bits `width` of the number i of an array, which begin at bit `start` + Σ digit · stride of a block.
+
+    The digits are those of i in a mixed radix, the fastest first. They become the bits from `shift` on of the number.
+    """
+
+    start: int
+    width: int
+    digits: tuple[tuple[int, int], ...]
+    """Size and stride, in bits, of each digit."""
+    shift: int = 0
+
+    def value(self, byte: Byte, index: Any) -> Any:
+        """Return the bits of number `index` (integers of NumPy, or expressions), where they are in the number."""
+        place, bit, left = self.start // 8, self.start % 8, 1
+        for size, stride in self.digits:
+            digit = index // left % size
+            if stride // 8:
+                place = digit * (stride // 8) + place
+            if stride % 8:
+                bit = digit * (stride % 8) + bit
+            left *= size
+        number = byte(place)
+        if not (isinstance(bit, int) and bit == 0):
+            number = number >> bit
+        if self.width < 8:
+            number = number & ((1 << self.width) - 1)
+        return number << self.shift if self.shift else number
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Integers of a block: the sum of their bits, minus `offset`; or the entry of `table` at that sum."""
+
+    parts: tuple[Bits, ...]
+    offset: int = 0
+    signed: bool = False
+    """True if bytes are in two's complement."""
+    table: tuple[int, ...] = ()
+
+    @property
+    def bits(self) -> int:
+        """Bits of an integer."""
+        return sum(part.width for part in self.parts)
+
+    def code(self, byte: Byte, index: Any) -> Any:
+        """Return the bits of integer `index`, as a number that is not negative."""
+        first, *rest = (part.value(byte, index) for part in self.parts)
+        for part in rest:
+            first = first + part
+        return first
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Scale or minimum of a block: a float at byte `place`, times a step for each group if there are `steps`."""
+
+    place: int
+    dtype: str = "float16"
+    """`float16`, or `half_e8m0`: the power of two 2 ** (byte - 128), for a byte 0 or 1 the subnormal next to it."""
+    steps: Integers | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the float."""
+        return 2 if self.dtype == "float16" else 1
+
+
+@dataclass(frozen=True)
+class BlockFormat:
+    """A format: `elements` numbers in `bytes` bytes, in groups of `group` that share steps of scale and minimum."""
+
+    name: str
+    elements: int
+    bytes: int
+    integers: Integers
+    scale: Factor
+    minimum: Factor | None = None
+    group: int = 32
+
+    @property
+    def subtracts_minimum(self) -> bool:
+        """True if the minimum, which has steps, is subtracted; a minimum without steps is added."""
+        return self.minimum is not None and self.minimum.steps is not None
+
+    def blocks(self, data: Array) -> Array:
+        """Return packed rows (..., bytes of a row) as int32 bytes (..., blocks, bytes). Raises ValueError for others."""
+        if data.dtype != np.uint8 or data.shape[-1] % self.bytes:
+            raise ValueError(f"{self.name} has blocks of {self.bytes} bytes; found {data.shape[-1]} of {data.dtype}")
+        return data.reshape(*data.shape[:-1], data.shape[-1] // self.bytes, self.bytes)
+
+    def codes(self, blocks: Array, integers: Integers | None = None) -> Array:
+        """Return the bits of integers, (..., blocks, count), uint8: of weights, or of the steps of a factor."""
+        held = self.integers if integers is None else integers
+        count = self.elements if integers is None else self.elements // self.group
+        return held.code(lambda place: blocks[..., place], np.arange(count)).astype(np.uint8)
+
+    def numbers(self, blocks: Array, integers: Integers | None = None) -> Array:
+        """Return integers, (..., blocks, count), int32: of weights, or of the steps of a factor."""
+        held = self.integers if integers is None else integers
+        codes = self.codes(blocks, integers)
+        if held.table:
+            return np.asarray(held.table, np.int32)[codes]
+        return (codes.view(np.int8) if held.signed else codes).astype(np.int32) - held.offset
+
+    def floats(self, blocks: Array, factor: Factor) -> Array:
+        """Return the floats of a factor, (..., blocks), float32."""
+        held = np.ascontiguousarray(blocks[..., factor.place : factor.place + factor.bytes])
+        if factor.dtype == "float16":
+            return held.view(np.float16)[..., 0].astype(np.float32)
+        code = held[..., 0].astype(np.uint32)
+        return np.where(code < 2, np.uint32(0x200000) << code, (code - 1) << 23).astype(np.uint32).view(np.float32)
+
+    def parts(self, data: Array) -> Parts:
+        """Return what the blocks of packed rows hold, (rows, bytes of a row)."""
+        blocks = self.blocks(data)
+
+        def steps(factor: Factor | None) -> Array | None:
+            return None if factor is None or factor.steps is None else self.numbers(blocks, factor.steps)
+
+        minimum = None if self.minimum is None else self.floats(blocks, self.minimum)
+        scale = self.floats(blocks, self.scale)
+        return Parts(self, self.numbers(blocks), scale, steps(self.scale), minimum, steps(self.minimum))
+
+    def decode(self, data: Array) -> Array:
+        """Return the weights of packed rows, (..., bytes of a row) to (..., numbers of a row), float32."""
+        parts = self.parts(data)
+        numbers = parts.numbers
+        with np.errstate(all="ignore"):
+            weights = parts.of_numbers(parts.scale, parts.scale_steps) * numbers.astype(np.float32)
+            if parts.minimum is not None:
+                least = parts.of_numbers(parts.minimum, parts.minimum_steps)
+                weights = weights - least if self.subtracts_minimum else weights + least
+        return weights.reshape(*data.shape[:-1], numbers.shape[-2] * self.elements)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What blocks hold: numbers (..., blocks, elements), int32, floats (..., blocks), steps (..., blocks, groups)."""
+
+    format: BlockFormat
+    numbers: Array
+    scale: Array
+    scale_steps: Array | None
+    minimum: Array | None
+    minimum_steps: Array | None
+
+    def of_numbers(self, floats: Array, steps: Array | None) -> Array:
+        """Return a factor of each number, (..., blocks, elements or 1), float32."""
+        if steps is None:
+            return floats[..., None]
+        return np.repeat(floats[..., None] * steps.astype(np.float32), self.format.group, axis=-1)
+
+    def steps_of_numbers(self, steps: Array | None) -> Array:
+        """Return the step of each number, (..., blocks, elements), int64; 1 without steps."""
+        if steps is None:
+            return np.ones(self.numbers.shape, np.int64)
+        return np.repeat(steps.astype(np.int64), self.format.group, axis=-1)
+
+
+_HALVES: Final = ((16, 8), (2, 4))
+"""32 numbers in 16 bytes, the second half in the high bits."""
+_QUARTERS: Final = ((32, 8), (4, 2), (2, 256))
+"""256 numbers of 2 bits: each 32 bytes hold 128 numbers."""
+_EIGHTHS: Final = ((32, 8), (8, 1))
+"""One bit of 256 numbers: each of 32 bytes has a bit of 8 numbers, 32 apart."""
+_PAIRS: Final = ((32, 8), (2, 4), (4, 256))
+"""256 numbers of 4 bits: each 32 bytes hold 64 numbers."""
+_SCALES_OF_K: Final = Integers((Bits(32, 4, ((4, 8), (2, 64))), Bits(36, 2, ((4, 8), (2, 2)), shift=4)))
+_MINIMA_OF_K: Final = Integers((Bits(64, 4, ((4, 8), (2, 36))), Bits(68, 2, ((4, 8), (2, 2)), shift=4)))
+"""Steps of 6 bits of the 8 groups of `q4_k` and `q5_k`, in 12 bytes from byte 4 on."""
+_LOGARITHMIC: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+"""Values of the codes of `iq4_nl` and `iq4_xs`."""
+_E2M1: Final = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""Twice the values of the floats of 4 bits of `mxfp4`."""
+
+
+def _four_bits(name: str, size: int, start: int, minimum: bool, high: int | None = None) -> BlockFormat:
+    """Format of blocks of 32 numbers of 4 bits from byte `start` on, or of 5 with their high bits from byte `high` on."""
+    parts = (Bits(8 * start, 4, _HALVES),)
+    if high is not None:
+        parts = (*parts, Bits(8 * high, 1, ((8, 1), (4, 8)), shift=4))
+    offset = 0 if minimum else 8 if high is None else 16
+    return BlockFormat(name, 32, size, Integers(parts, offset), Factor(0), Factor(2) if minimum else None)
+
+
+_ALL: Final = (
+    _four_bits("q4_0", 18, 2, minimum=False),
+    _four_bits("q4_1", 20, 4, minimum=True),
+    _four_bits("q5_0", 22, 6, minimum=False, high=2),
+    _four_bits("q5_1", 24, 8, minimum=True, high=4),
+    BlockFormat("q8_0", 32, 34, Integers((Bits(16, 8, ((32, 8),)),), signed=True), Factor(0)),
+    BlockFormat(
+        "q2_k", 256, 84, Integers((Bits(128, 2, _QUARTERS),)),
+        Factor(80, steps=Integers((Bits(0, 4, ((16, 8),)),))),
+        Factor(82, steps=Integers((Bits(4, 4, ((16, 8),)),))), group=16,
+    ),
+    BlockFormat(
+        "q3_k", 256, 110, Integers((Bits(256, 2, _QUARTERS), Bits(0, 1, _EIGHTHS, shift=2)), offset=4),
+        Factor(108, steps=Integers(
+            (Bits(768, 4, ((8, 8), (2, 4))), Bits(832, 2, ((4, 8), (4, 2)), shift=4)), offset=32)), group=16,
+    ),
+    BlockFormat(
+        "q4_k", 256, 144, Integers((Bits(128, 4, _PAIRS),)), Factor(0, steps=_SCALES_OF_K), Factor(2, steps=_MINIMA_OF_K),
+    ),
+    BlockFormat(
+        "q5_k", 256, 176, Integers((Bits(384, 4, _PAIRS), Bits(128, 1, _EIGHTHS, shift=4))),
+        Factor(0, steps=_SCALES_OF_K), Factor(2, steps=_MINIMA_OF_K),
+    ),
+    BlockFormat(
+        "q6_k", 256, 210,
+        Integers((Bits(0, 4, ((32, 8), (2, 256), (2, 4), (2, 512))), Bits(1024, 2, _QUARTERS, shift=4)), offset=32),
+        Factor(208, steps=Integers((Bits(1536, 8, ((16, 8),)),), signed=True)), group=16,
+    ),
+    BlockFormat("iq4_nl", 32, 18, Integers((Bits(16, 4, _HALVES),), table=_LOGARITHMIC), Factor(0)),
+    BlockFormat(
+        "iq4_xs", 256, 136, Integers((Bits(64, 4, (*_HALVES, (8, 128))),), table=_LOGARITHMIC),
+        Factor(0, steps=Integers((Bits(32, 4, ((2, 4), (4, 8))), Bits(16, 2, ((4, 2), (2, 8)), shift=4)), offset=32)),
+    ),
+    BlockFormat("mxfp4", 32, 17, Integers((Bits(8, 4, _HALVES),), table=_E2M1), Factor(0, "half_e8m0")),
+    BlockFormat("tq2_0", 256, 66, Integers((Bits(0, 2, _QUARTERS),), offset=1), Factor(64), group=256),
+)  # fmt: skip
+
+FORMATS: Final = {held.name: held for held in _ALL}
+"""Block formats by name, as GGUF names them in lower case."""
+
+__all__ = ["FORMATS", "Bits", "BlockFormat", "Factor", "Integers", "Parts"]
