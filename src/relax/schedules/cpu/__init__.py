@@ -21,6 +21,7 @@ from .convolutions.pointwise.pointwise import Pointwise
 from .convolutions.pooling import Pooling
 from .convolutions.winograd.winograd import Winograd
 from .nests import Nests
+from .products.block_product import BlockProduct
 from .products.computed_product import ComputedProduct
 from .products.dot_product import DotProduct
 from .products.few_rows import StreamedProduct
@@ -32,6 +33,7 @@ from .rows.scans import Scans
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedAttention(),
+    BlockProduct(),
     DotProduct(),
     StreamedProduct(),
     WidenedProduct(),
@@ -70,7 +72,7 @@ def rules_for(target: Target) -> tuple[ScheduleRule, ...]:
 
 
 __all__ = [
-    "PLAIN_RULES", "RULES", "Blocked", "ByRows", "BytePixels", "Convolution", "Depthwise", "DotConvolution",
+    "PLAIN_RULES", "RULES", "BlockProduct", "Blocked", "ByRows", "BytePixels", "Convolution", "Depthwise", "DotConvolution",
     "DotProduct", "FewChannels", "Nests", "PlainSums", "Pointwise", "Pooling", "Product", "Scans",
     "StepProducts", "StreamedAttention", "StreamedProduct", "WidenedProduct", "Winograd", "WordBlocked", "WordColumns",
     "WordPixels", "rules_for",

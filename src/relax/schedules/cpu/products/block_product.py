@@ -1,0 +1,282 @@
+"""Products of activations in blocks of bytes and packed weights of few bits (`topi.blocks.quantized_matmul`).
+
+    for i, j, b, e in T.grid(M, N, B, 32):      x_sums[i, g] = -zero · Σ x[i, 32 g : 32 g + 32]
+        with T.block("sums"):                   for panel in T.parallel(N // 16):       few rows: 16 rows of weights
+            sums[i, j, b] +=                        acc = 0                             in registers, for each i
+                x[i, 32 b + e] * q(j, b, e)         for b in range(B):                  one stream of weights
+    for i, j, b in T.grid(M, N, B):                     s = x_sums[i, b]
+        with T.block("product"):                        s = T.dot_u8s8(s, numbers, x)   8 times, numbers from registers
+            y[i, j] += d(j, b) * a[i, b]                acc += d · a[i, b] · float(s)
+                * float(sums[i, j, b])              y[i, panel] = f(acc)
+    y = f(y)                                    more rows: a panel's numbers become bytes once, in the near cache, and
+                                                tiles of rows and vectors read them; scales of groups become floats
+
+Numbers, in the order of `topi.packed_blocks`, are bytes from 0 to 255 as the instruction takes them; what is subtracted
+from them comes in by the sums of x. The epilogue is part of the last step.
+
+Not supported: weights as files have them (the compiler packs constant ones), and other formulas.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....ir import structural_equal
+from ....prim import IntImm, PrimExpr, Var, const, is_const, simplify
+from ....prim.intrin import ceildiv, floordiv, floormod
+from ....prim.intrin import min as minimum
+from ....runtime.records import dataclass
+from ....target import Target
+from ....te import create_prim_func, placeholder
+from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, IfThenElse, IterVar, PrimFunc, SeqStmt, Stmt
+from ....tir.buffer import decl_buffer
+from ....tir.nests import Nest, nest_of, root_of, with_root
+from ....topi.blocks import RULE, quantized_matmul
+from ....topi.packed_blocks import PackedBlocks
+from ...build import block, int64, let, loop, named, tasks
+from ...matrix_product import MatrixProduct
+from ...rule import Refusal, ScheduleRule
+from ..tile.division import blocks, groups
+from .block_tiles import BlockTiles, Sums, Tables, tile_shape
+from .column_panels import ColumnPanel
+from .operands import Operands, Results, rewritten_products
+
+FEW_ROWS: Final = 8
+"""Most rows that read weights once, from registers: half of them on machines with 16 registers."""
+ROWS_OF_A_GROUP: Final = 32
+"""Fewest rows of a task with tiles: the weights of a panel become bytes for each task."""
+
+
+@dataclass(frozen=True)
+class BlockParameters:
+    """Numbers that the loops of a product of blocks may choose."""
+
+    tile: tuple[int, int] | None = None
+    """Rows and vectors of a register tile; None: what is computed from the target's registers."""
+    few: int | None = None
+    """Most rows that read weights once; None: as many as registers allow, up to `FEW_ROWS`."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A product of blocks in a function."""
+
+    packed: PackedBlocks
+    x: Buffer
+    scales: BufferLoad
+    weights: Buffer
+    store: BufferStore
+    rows: tuple[IterVar, ...]
+    column: IterVar
+    block: IterVar
+    product: Nest
+    inner: tuple[Stmt, ...]
+    """Nests of the sums of blocks, which the loops replace."""
+    held: tuple[Buffer, ...]
+    """Buffers of the sums of blocks."""
+
+
+class BlockProduct(ScheduleRule):
+    """Schedule rule for products with packed weights of few bits."""
+
+    parameters = BlockParameters()
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
+        del tunable
+        found = _found(func)
+        if isinstance(found, Refusal):
+            return found
+        if found.packed.lanes * 32 > max(target.machine.vector_bits, 128):
+            return Refusal(f"the weights are packed for vectors of {found.packed.lanes * 32} bits")
+        kept = [stmt for stmt in root_of(func)[1] if not any(stmt is inner for inner in found.inner)]
+        plain = with_root(func, kept, list(found.held))
+        store = found.product.block.body
+        fake = decl_buffer([found.block.dom.extent, found.column.dom.extent], "float32", "weights_of_blocks")  # type: ignore[union-attr]
+        product = MatrixProduct(
+            out=found.store, start=const(0.0, "float32"), lhs=found.scales,
+            rhs=BufferLoad(fake, (found.block.var, found.column.var)), batch=(), rows=found.rows,
+            columns=(found.column,), depth=found.block, sum_dtype=store.buffer.dtype,
+        )  # fmt: skip
+
+        def product_of(nest: Nest) -> MatrixProduct | Refusal:
+            is_found = nest.block is found.product.block
+            return product if is_found else Refusal("another nest", unrelated=True)
+
+        def write(operands: Operands) -> Stmt | Refusal:
+            if operands.batch:
+                return Refusal("the rows of the activations are not adjacent")
+            return _Writer(found, operands, target, self.parameters).product()
+
+        return rewritten_products(plain, write, product_of)
+
+
+def _found(func: PrimFunc) -> _Found | Refusal:
+    """Return the product of a function whose nests are those of the formula."""
+    stmts = root_of(func)[1]
+    nests = [nest_of(stmt) for stmt in stmts]
+    first = next((i for i, nest in enumerate(nests) if nest is not None and RULE in nest.block.annotations), None)
+    if first is None:
+        return Refusal("no nest sums products of blocks", unrelated=True)
+    name, lanes, signed = str(nests[first].block.annotations[RULE]).split()
+    packed = PackedBlocks(name, int(lanes), bool(int(signed)))
+    count = 2 if packed.format.minimum is None else 3
+    own = nests[first : first + count]
+    if len(own) < count or any(nest is None for nest in own):
+        return Refusal("the nests are not those of a product of blocks")
+    *inner, product = own
+    sums = inner[0]
+    loads = {load.buffer.dtype.element_of: load for load in sums.loads()}
+    x, weights = loads["int8"].buffer, loads["int32"].buffer
+    scales = next(
+        load for load in product.loads() if load.buffer.dtype == "float32" and not load.buffer.same_as(weights)
+    )
+    store = product.block.body
+    *rows, column, b = product.block.iter_vars
+    expected = _formula(packed, x, scales.buffer, weights, store.buffer)
+    if not structural_equal(
+        SeqStmt(tuple(nest.stmt for nest in own)), SeqStmt(root_of(expected)[1]), map_free_vars=True
+    ):
+        return Refusal("the nests differ from the formula of a product of blocks")
+    return _Found(
+        packed, x, scales, weights, store, tuple(rows), column, b, product, tuple(nest.stmt for nest in inner),
+        tuple(nest.stores[0].buffer for nest in inner),
+    )  # fmt: skip
+
+
+def _formula(packed: PackedBlocks, x: Buffer, scales: Buffer, weights: Buffer, out: Buffer) -> PrimFunc:
+    """Return the function of a product of tensors with the shapes of some buffers."""
+    operands = [placeholder(buffer.shape, str(buffer.dtype), buffer.name) for buffer in (x, scales, weights)]
+    columns = simplify(out.shape[-1])
+    assert isinstance(columns, IntImm)
+    result = quantized_matmul(*operands, packed.name, packed.lanes, packed.signed, columns.value)
+    return create_prim_func([*operands, result])
+
+
+class _Writer:
+    """Writes the loops of one product."""
+
+    def __init__(self, found: _Found, operands: Operands, target: Target, parameters: BlockParameters) -> None:
+        self.packed, self.operands = found.packed, operands
+        self.rows, self.columns, self.blocks = operands.rows, operands.columns, operands.depth
+        assert isinstance(self.blocks, IntImm)
+        assert isinstance(self.columns, IntImm)
+        self.depth = self.blocks.value * found.packed.format.elements
+        self.shape = parameters.tile or tile_shape(target)
+        registers = target.machine.vector_registers
+        self.few = parameters.few or (FEW_ROWS if registers >= 32 else FEW_ROWS // 2)
+        self.cores = target.num_cores
+        self.tiles = BlockTiles(found.packed, target)
+        self.x = decl_buffer([self.rows, self.depth], "int8", "x_rows", data=found.x.data)
+        self.scales = decl_buffer([self.rows, self.blocks], "float32", "scales_of_x", data=found.scales.buffer.data)
+        self.weights = found.weights
+
+    def product(self) -> Stmt:
+        """Return the tables of the sums of x, then the tasks."""
+
+        def with_tables(tables: Tables) -> Stmt:
+            if isinstance(self.rows, IntImm):
+                body = self._few(tables, self.rows.value) if self.rows.value <= self.few else self._many(tables)
+            else:
+                body = self._many(tables)
+                for rows in range(self.few, 0, -1):
+                    body = IfThenElse(self.rows.equal(rows), self._few(tables, rows), body)
+            return block([tables.filled(), body])
+
+        inner = self.tiles.with_tables(self.x, self.scales, with_tables)
+        return self.operands.declared(DeclBuffer(self.x, DeclBuffer(self.scales, inner)))
+
+    def _panel(self, first: PrimExpr, vectors: int) -> ColumnPanel:
+        lanes = self.packed.lanes
+        start = simplify(first * lanes)
+        if is_const(simplify(floormod(self.columns, lanes * vectors)), 0):
+            return ColumnPanel({}, start, None, vectors)
+        return ColumnPanel({}, start, simplify(minimum(int64(lanes * vectors), self.columns - start)), vectors)
+
+    def _few(self, tables: Tables, rows: int) -> Stmt:
+        """Return the tasks of few rows: a panel each."""
+        panels = simplify(ceildiv(self.columns, self.packed.lanes))
+
+        def task(parts: list[PrimExpr]) -> Stmt:
+            def sums(held: Sums) -> Stmt:
+                return self._results(held, self._panel(parts[0], 1), int64(0))
+
+            return self.tiles.streamed(tables, self.weights, parts[0], rows, sums)
+
+        return tasks("task", ["panel"], [panels], task)
+
+    def _many(self, tables: Tables) -> Stmt:
+        """Return the tasks of many rows: some panels and a group of rows each."""
+        height, most = self.shape
+        count = self.packed.panels(self.columns.value)
+        vectors = -(-count // -(-count // most))
+        panels = -(-count // vectors)
+        tiles = simplify(ceildiv(self.rows, height))
+        number = groups(tiles, int64(panels), max(ROWS_OF_A_GROUP // height, 1), self.cores)
+
+        def with_number(number: PrimExpr) -> Stmt:
+            def task(parts: list[PrimExpr]) -> Stmt:
+                first = simplify(parts[0] * vectors)
+                return self.tiles.unpacked(
+                    self.weights, first, vectors, self.blocks.value, count,
+                    lambda bytes_: self._rows_of(tables, bytes_, first, vectors, parts[1], number),
+                )  # fmt: skip
+
+            return tasks("task", ["panel", "group"], [int64(panels), number], task)
+
+        return named("groups", number, with_number)
+
+    def _rows_of(
+        self, tables: Tables, panel: object, first: PrimExpr, vectors: int, group: PrimExpr, number: PrimExpr
+    ) -> Stmt:
+        """Return the tiles of a group of rows."""
+        height = self.shape[0]
+
+        def tile(start: PrimExpr, rows: int) -> Stmt:
+            return self.tiles.tile(
+                tables, panel, start, rows, lambda held: self._results(held, self._panel(first, vectors), start))  # fmt: skip
+
+        if isinstance(self.rows, IntImm) and is_const(number, 1):
+            return block(
+                loop("io", piece.count, lambda io, piece=piece: tile(simplify(piece.start + io * piece.size), piece.size))
+                for piece in blocks(self.rows.value, _Height(height))  # type: ignore[arg-type]
+            )  # fmt: skip
+        whole = simplify(floordiv(self.rows, height))
+        left = simplify(self.rows - whole * height)
+
+        def tail(start: PrimExpr) -> Stmt:
+            if isinstance(left, IntImm):
+                return tile(start, left.value) if left.value else block([])
+            stmts: list[Stmt] = []
+            size = 1 << (height - 1).bit_length() - 1
+            while size:
+                rest = floormod(left, 2 * size)
+                stmts.append(IfThenElse(rest >= size, tile(start, size)))
+                start = simplify(start + floordiv(rest, size) * size)
+                size //= 2
+            return block(stmts)
+
+        def tiles(begin: PrimExpr, end: PrimExpr) -> Stmt:
+            full = loop("io", simplify(end - begin), lambda io: tile(simplify((begin + io) * height), height))
+            behind = tail(simplify(whole * height))
+            return block([full, behind if is_const(number, 1) else IfThenElse(group.equal(number - 1), behind)])
+
+        if is_const(number, 1):
+            return tiles(int64(0), whole)
+        share = simplify(floordiv(whole + (number - 1), number))
+        return let("share", share, lambda share: let("begin", minimum(group * share, whole), lambda begin: let(
+            "end", minimum(begin + share, whole), lambda end: tiles(begin, end))))  # fmt: skip
+
+    def _results(self, sums: Sums, panel: ColumnPanel, first: PrimExpr) -> Stmt:
+        """Apply the epilogue to the sums of a tile and store the columns inside the matrix."""
+        width = int64(panel.vectors * self.packed.lanes)
+        at = {self.operands.row: first, self.operands.column: panel.start}
+        result = Results(self.operands, at, int64(sums.rows), width if panel.inside is None else panel.inside)
+        return result.declared(sums.stored(result, panel))
+
+
+@dataclass(frozen=True)
+class _Height:
+    rows: int
+
+
+__all__ = ["BlockParameters", "BlockProduct"]
