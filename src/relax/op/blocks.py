@@ -16,7 +16,7 @@ from ..ir import DataType
 from ..prim import PrimExpr, const, is_const, simplify
 from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo, TupleStructInfo
-from ..topi.block_formats import FORMATS, BlockFormat
+from ..topi.block_formats import FORMATS, BlockFormat, block_format
 from ..topi.packed_blocks import PackedBlocks
 from .dims import require_same_dim, tensor
 from .errors import SHAPES, OperatorError
@@ -36,8 +36,12 @@ class Blocks(Operator):
     @property
     def held(self) -> BlockFormat:
         """The format. Raises OperatorError for an unknown name."""
-        self.require_attribute(self.format in FORMATS, "format", f"one of {', '.join(FORMATS)}")
-        return FORMATS[self.format]
+        held = block_format(self.format)
+        if held is None:
+            names = f"one of {', '.join(FORMATS)}, or int4_g32, int8_g32_zero, … for groups of 32 numbers"
+            self.require_attribute(False, "format", names)
+            raise AssertionError
+        return held
 
     def depth_of(self, weights: TensorStructInfo) -> PrimExpr | None:
         """Return the numbers of a row; None if unknown. Raises OperatorError unless rows are whole blocks."""

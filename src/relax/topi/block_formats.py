@@ -7,13 +7,23 @@ scale, and in some formats a minimum, for the block or for each of its groups:
 
     q4_0, 18 bytes     scale (float16)  16 bytes, of which the low halves are numbers 0 to 15, the high halves 16 to 31
 
-The formats are those of GGUF files, whose reference is the module `quants` of the package `gguf`. Integers that a
+Most formats are those of GGUF files, whose reference is the module `quants` of the package `gguf`. Integers that a
 format spreads over a block are declared by the *digits* of their index: the places of the bits are affine in them.
 `BlockFormat` decodes with NumPy; `topi.blocks` has the formulas, and `PackedBlocks` the order in which kernels read.
+
+Other files keep integers, scales and zero points in tensors of their own (MatMulNBits in ONNX; AWQ, GPTQ and
+compressed-tensors in safetensors). `grouped` has their formats, and `group_rows` arranges the tensors in blocks:
+
+    int4_g128             scale (float32)  64 bytes: groups of 128 numbers from -8 to 7
+    int4_g128_zero        scale (float32)  zero point (a byte)  64 bytes: numbers from 0 to 15 minus the zero point
+    int8_g32_zero         the same with numbers and zero points from -128 to 127
+    int8_g32_float16      scale (float16)  32 bytes: numbers from -128 to 127
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -87,13 +97,13 @@ class Factor:
 
     place: int
     dtype: str = "float16"
-    """`float16`, or `half_e8m0`: the power of two 2 ** (byte - 128), for a byte 0 or 1 the subnormal next to it."""
+    """`float16`, `float32`, or `half_e8m0`: the power of two 2 ** (byte - 128), or a subnormal for a byte 0 or 1."""
     steps: Integers | None = None
 
     @property
     def bytes(self) -> int:
         """Bytes of the float."""
-        return 2 if self.dtype == "float16" else 1
+        return {"float16": 2, "float32": 4, "half_e8m0": 1}[self.dtype]
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,11 @@ class BlockFormat:
     def subtracts_minimum(self) -> bool:
         """True if the minimum, which has steps, is subtracted; a minimum without steps is added."""
         return self.minimum is not None and self.minimum.steps is not None
+
+    @property
+    def has_zero_point(self) -> bool:
+        """True if the minimum is the scale times a zero point."""
+        return self.minimum is not None and self.minimum.place == self.scale.place
 
     def blocks(self, data: Array) -> Array:
         """Return packed rows (..., bytes of a row) as int32 bytes (..., blocks, bytes). Raises ValueError for others."""
@@ -136,8 +151,8 @@ class BlockFormat:
     def floats(self, blocks: Array, factor: Factor) -> Array:
         """Return the floats of a factor, (..., blocks), float32."""
         held = np.ascontiguousarray(blocks[..., factor.place : factor.place + factor.bytes])
-        if factor.dtype == "float16":
-            return held.view(np.float16)[..., 0].astype(np.float32)
+        if factor.dtype != "half_e8m0":
+            return held.view(factor.dtype)[..., 0].astype(np.float32)
         code = held[..., 0].astype(np.uint32)
         return np.where(code < 2, np.uint32(0x200000) << code, (code - 1) << 23).astype(np.uint32).view(np.float32)
 
@@ -156,6 +171,9 @@ class BlockFormat:
         """Return the weights of packed rows, (..., bytes of a row) to (..., numbers of a row), float32."""
         parts = self.parts(data)
         numbers = parts.numbers
+        if self.has_zero_point:
+            numbers = (numbers - parts.steps_of_numbers(parts.minimum_steps)).astype(np.int32)
+            parts = Parts(self, numbers, parts.scale, None, None, None)
         with np.errstate(all="ignore"):
             weights = parts.of_numbers(parts.scale, parts.scale_steps) * numbers.astype(np.float32)
             if parts.minimum is not None:
@@ -252,6 +270,63 @@ _ALL: Final = (
 )  # fmt: skip
 
 FORMATS: Final = {held.name: held for held in _ALL}
-"""Block formats by name, as GGUF names them in lower case."""
+"""Block formats of GGUF by name, in lower case."""
+_GROUPED: Final = re.compile(r"int(4|8)_g(\d+)(_zero)?(_float16)?")
 
-__all__ = ["FORMATS", "Bits", "BlockFormat", "Factor", "Integers", "Parts"]
+
+@functools.cache
+def block_format(name: str) -> BlockFormat | None:
+    """Return the format of a name, of `FORMATS` or as `grouped` names it; None for others."""
+    match = _GROUPED.fullmatch(name)
+    if match is None or not int(match[2]) or int(match[2]) % 32:
+        return FORMATS.get(name)
+    return grouped(int(match[1]), int(match[2]), bool(match[3]), "float16" if match[4] else "float32")
+
+
+def grouped(bits: int, group: int, zero: bool = False, scale: str = "float32") -> BlockFormat:
+    """Return the format of groups of `group` numbers of 4 or 8 bits, which share a scale, and a zero point if `zero`.
+
+    Numbers are signed if they have no zero point. Raises ValueError for other bits, groups that are no multiple of 32,
+    and scales other than float16 and float32.
+    """
+    if bits not in (4, 8) or group % 32 or group <= 0 or scale not in ("float16", "float32"):
+        raise ValueError(f"no format has groups of {group} numbers of {bits} bits with scales of {scale}")
+    size = 4 if scale == "float32" else 2
+    start = size + zero
+    digits = (*_HALVES, (group // 32, 128)) if bits == 4 else ((group, 8),)
+    offset = 8 if bits == 4 and not zero else 0
+    integers = Integers((Bits(8 * start, bits, digits),), offset, signed=bits == 8)
+    steps = Integers((Bits(8 * size, 8 if bits == 8 else 7, ((1, 8),)),), signed=bits == 8)
+    minimum = Factor(0, scale, steps) if zero else None
+    name = f"int{bits}_g{group}{'_zero' if zero else ''}{'_float16' if scale == 'float16' else ''}"
+    return BlockFormat(name, group, start + group * bits // 8, integers, Factor(0, scale), minimum, group)
+
+
+def group_rows(numbers: Array, scales: Array, zeros: Array | None, bits: int) -> tuple[Array, BlockFormat]:
+    """Return integers (rows, depth), scales and zero points (rows, groups) as rows of blocks, and their format.
+
+    `numbers` are codes from 0 on with `zeros`, otherwise signed. Scales are kept as float16 if that is their dtype,
+    else as float32. Raises ValueError if the depth has no groups of a multiple of 32 numbers.
+    """
+    rows, depth = numbers.shape
+    count = scales.shape[1]
+    if not count or depth % count:
+        raise ValueError(f"{depth} numbers of a row have no {count} groups of one size")
+    scale = "float16" if scales.dtype == np.float16 else "float32"
+    held = grouped(bits, depth // count, zeros is not None, scale)
+    parts = [_bytes(scales.astype(scale)[..., None])]
+    first = -128 if bits == 8 and zeros is not None else held.integers.offset
+    if zeros is not None:
+        parts.append((zeros.astype(np.int32) + first).astype(np.uint8)[..., None])
+    codes = (numbers.astype(np.int32) + first).astype(np.uint8).reshape(rows, count, -1)
+    if bits == 4:
+        halves = codes.reshape(rows, count, -1, 2, 16)
+        codes = (halves[..., 0, :] | halves[..., 1, :] << 4).reshape(rows, count, -1)
+    return np.concatenate([*parts, codes], axis=-1).reshape(rows, -1), held
+
+
+def _bytes(array: Array) -> Array:
+    return np.ascontiguousarray(array).view(np.uint8)
+
+
+__all__ = ["FORMATS", "Bits", "BlockFormat", "Factor", "Integers", "Parts", "block_format", "group_rows", "grouped"]

@@ -13,7 +13,7 @@ from .. import te
 from ..ir import DataType
 from ..prim import Let, PrimExpr, Select, Var, const, intrin, is_const, simplify
 from ..prim import cast as cast_expr
-from .block_formats import FORMATS, BlockFormat, Factor, Integers
+from .block_formats import BlockFormat, Factor, Integers, block_format
 from .packed_blocks import CHUNK, PackedBlocks
 from .qdq import WHOLE, WHOLE_BITS
 
@@ -70,6 +70,10 @@ class _FileRows:
         low = self._byte(row, block, factor.place)
         if factor.dtype == "float16":
             return _half(low + self._byte(row, block, factor.place + 1) * 256)
+        if factor.dtype == "float32":
+            for byte in range(1, 4):
+                low = low + (self._byte(row, block, factor.place + byte) << 8 * byte)
+            return intrin.reinterpret("float32", low)
         bits = Select(low < 2, const(0x200000, "int32") << low, (low - 1) << 23)
         return intrin.reinterpret("float32", bits)
 
@@ -99,18 +103,18 @@ class _PackedRows:
         vector, byte = within // 4, cast_expr("int32", within % 4)
         start = chunk * (packed.chunk // packed.lanes)
         if packed.bits == 8:
-            code = (self._word(row, block, start + vector, packed.numbers) >> byte * 8) & 255
+            code = (self._word(row, block, start + vector, packed.first_number) >> byte * 8) & 255
             if packed.signed:
                 return (code << 24) >> 24
             return code - 128
         half = cast_expr("int32", vector // 4)
-        code = (self._word(row, block, start + vector % 4, packed.numbers) >> (byte * 8 + half * 4)) & 15
+        code = (self._word(row, block, start + vector % 4, packed.first_number) >> (byte * 8 + half * 4)) & 15
         if packed.bits == 5:
-            high = self._word(row, block, start + 4, packed.numbers) >> (byte * 8 + cast_expr("int32", vector))
+            high = self._word(row, block, start + 4, packed.first_number) >> (byte * 8 + cast_expr("int32", vector))
             code = code + ((high & 1) << 4)
         elif packed.bits == 6:
             place = byte * 8 + cast_expr("int32", vector % 4) * 2
-            code = code + (((self._word(row, block, start + 4 + vector // 4, packed.numbers) >> place) & 3) << 4)
+            code = code + (((self._word(row, block, start + 4 + vector // 4, packed.first_number) >> place) & 3) << 4)
         return code - packed.zero if packed.zero else code
 
     def step(self, factor: Factor, row: PrimExpr, block: PrimExpr, group: PrimExpr) -> PrimExpr:
@@ -125,6 +129,13 @@ class _PackedRows:
         lane = row % lanes
         word = self.data(row // lanes, simplify(start + lane // 2))
         return _half((word >> cast_expr("int32", lane % 2) * 16) & 0xFFFF)
+
+
+def _format(name: str) -> BlockFormat:
+    held = block_format(name)
+    if held is None:
+        raise ValueError(f"{name} is no block format")
+    return held
 
 
 def _index(place: Any) -> Any:
@@ -148,7 +159,7 @@ def _looked_up(table: Sequence[int], code: PrimExpr) -> PrimExpr:
 
 def dequantize_blocks(data: te.Tensor, format: str, out_dtype: str = "float32") -> te.Tensor:  # noqa: A002
     """Weights of packed rows (…, bytes of a row), uint8, as (…, numbers of a row)."""
-    held = FORMATS[format]
+    held = _format(format)
     shape = (*data.shape[:-1], simplify(data.shape[-1] // held.bytes * held.elements))
     one = data.ndim == 1
 
@@ -179,8 +190,11 @@ def _weight(rows: _Rows, row: PrimExpr, column: PrimExpr) -> PrimExpr:
             return value
         return value * cast_expr("float32", rows.step(part, row, block, place // held.group))
 
-    weight = factor(held.scale) * cast_expr("float32", rows.number(row, block, place))
-    if held.minimum is None:
+    number = rows.number(row, block, place)
+    if held.has_zero_point and held.minimum is not None:
+        number = number - rows.step(held.minimum, row, block, place // held.group)
+    weight = factor(held.scale) * cast_expr("float32", number)
+    if held.minimum is None or held.has_zero_point:
         return weight
     return weight - factor(held.minimum) if held.subtracts_minimum else weight + factor(held.minimum)
 
@@ -219,7 +233,7 @@ def quantized_matmul(
 
     `weights` are rows of the format, uint8 (rows, bytes), or for `lanes` panels of `columns` rows (`PackedBlocks`).
     """
-    held = FORMATS[format]
+    held = _format(format)
     packed = PackedBlocks(format, lanes, signed) if lanes else None
     rows: _Rows = _FileRows(weights, held) if packed is None else _PackedRows(weights, packed)
     count = weights.shape[0] if packed is None else const(columns, "int64")

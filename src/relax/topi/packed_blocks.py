@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..runtime.records import dataclass
-from .block_formats import FORMATS, BlockFormat, Factor, Parts
+from .block_formats import BlockFormat, Factor, Parts, block_format
 
 Array: TypeAlias = "NDArray[Any]"
 
@@ -43,8 +43,11 @@ class PackedBlocks:
 
     @property
     def format(self) -> BlockFormat:
-        """The format of the rows."""
-        return FORMATS[self.name]
+        """The format of the rows. Raises KeyError for a name that no format has."""
+        held = block_format(self.name)
+        if held is None:
+            raise KeyError(self.name)
+        return held
 
     @property
     def bits(self) -> int:
@@ -80,7 +83,7 @@ class PackedBlocks:
         return self.steps + (0 if self.format.scale.steps is None else self.groups * self.lanes // 4)
 
     @property
-    def numbers(self) -> int:
+    def first_number(self) -> int:
         """First word of the numbers in a unit."""
         minimum = self.format.minimum
         has_steps = minimum is not None and minimum.steps is not None
@@ -94,7 +97,7 @@ class PackedBlocks:
     @property
     def unit(self) -> int:
         """32-bit words of a unit."""
-        return self.numbers + self.format.elements // CHUNK * self.chunk
+        return self.first_number + self.format.elements // CHUNK * self.chunk
 
     def panels(self, rows: int) -> int:
         """Panels of `rows` rows."""
@@ -180,7 +183,7 @@ class PackedBlocks:
                 return None
             return of_lanes(start, self.groups * self.lanes // 4, np.int8).astype(np.int32)
 
-        words = of_lanes(self.numbers, self.unit - self.numbers, np.int32)
+        words = of_lanes(self.first_number, self.unit - self.first_number, np.int32)
         minimum = None if held.minimum is None else floats(self.float_words)
         return Parts(
             held, self._numbers_of(words), floats(0), steps(held.scale, self.steps), minimum,

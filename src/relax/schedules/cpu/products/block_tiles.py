@@ -182,7 +182,7 @@ class BlockTiles:
     ) -> list[PrimExpr]:
         """Bind the 8 vectors of bytes of 32 numbers."""
         packed, lanes = self.packed, self.lanes
-        start = simplify(int64(packed.numbers) + int64(chunk) * packed.chunk)
+        start = simplify(int64(packed.first_number) + int64(chunk) * packed.chunk)
 
         def mask(bits: int) -> PrimExpr:
             return spread(const(bits, "int32"), lanes)
@@ -249,7 +249,6 @@ class BlockTiles:
         self, tables: Tables, weights: Buffer, panel: PrimExpr, rows: int, body: Callable[[Sums], Stmt]
     ) -> Stmt:
         """Sum the products of a panel for the first `rows` rows, and call `body` with the sums."""
-        has_steps = self.packed.format.scale.steps is not None
         blocks = self.blocks_of(tables)
         chunks = self.packed.format.elements // CHUNK
 
@@ -281,7 +280,6 @@ class BlockTiles:
             return alloc("totals", shape, "int32", "local", lambda totals: alloc(
                 "least", shape, "int32", "local", lambda least: summed(acc, totals, least)))  # fmt: skip
 
-        del has_steps
         return alloc("acc", (rows, self.lanes), "float32", "local", with_totals)
 
     def blocks_of(self, tables: Tables) -> int:
@@ -303,14 +301,14 @@ class BlockTiles:
         place = simplify(b * packed.format.elements + int64(c) * CHUNK)
         stmts: list[Stmt] = []
         has_steps = packed.format.scale.steps is not None
-        steps: list[PrimExpr | None] = [
-            names.of(f"step{g}", self._steps(weights, panel, unit, packed.steps, int64(c) * groups + g))
-            if has_steps else None for g in range(groups)
-        ]  # fmt: skip
-        minima = [
-            names.of(f"minimum{g}", self._steps(weights, panel, unit, packed.minimum_steps, int64(c) * groups + g))
-            for g in range(groups if self.has_minimum_steps else 0)
-        ]
+
+        def step_of(name: str, start: int, g: int) -> PrimExpr:
+            group = simplify(floordiv(int64(c) * CHUNK + g * self.group, packed.format.group))
+            return names.of(f"{name}{g}", self._steps(weights, panel, unit, start, group))
+
+        steps = [step_of("step", packed.steps, g) if has_steps else None for g in range(groups)]
+        with_minima = range(groups if self.has_minimum_steps else 0)
+        minima = [step_of("minimum", packed.minimum_steps, g) for g in with_minima]
         scale = minimum = None
         if totals is None:
             scale = names.of("scale", self._floats(weights, panel, unit, 0))
@@ -332,17 +330,28 @@ class BlockTiles:
                 assert scale is not None
                 factor = scale * self._wide(BufferLoad(tables.scales, (row, b)))
                 value = vector_load(acc, (r, 0), self.lanes) + self._float(whole) * factor
-                if minimum is not None and tables.sums is not None:
+                if minima and minimum is not None:
+                    taken = self._taken(tables, minima, row, first)
+                    value = value - self._float(taken) * (minimum * self._wide(BufferLoad(tables.scales, (row, b))))
+                elif minimum is not None and tables.sums is not None:
                     value = value + minimum * self._wide(BufferLoad(tables.sums, (row, b)))
                 stmts.append(vector_store(acc, (r, 0), value))
                 continue
             stmts.append(vector_store(totals, (r, 0), vector_load(totals, (r, 0), self.lanes) + whole))
-            if least is not None and tables.sums is not None:
-                taken = vector_load(least, (r, 0), self.lanes)
-                for g, step in enumerate(minima):
-                    taken = taken + step * self._wide(BufferLoad(tables.sums, (row, simplify(first + g))))
+            if least is not None:
+                taken = vector_load(least, (r, 0), self.lanes) + self._taken(tables, minima, row, first)
                 stmts.append(vector_store(least, (r, 0), taken))
         return names.around(block(stmts))
+
+    def _taken(self, tables: Tables, minima: list[PrimExpr], row: PrimExpr, first: PrimExpr) -> PrimExpr:
+        """Sums of the groups of x from `first` on, times the steps of their minima."""
+        assert tables.sums is not None
+        total: PrimExpr | None = None
+        for g, step in enumerate(minima):
+            part = step * self._wide(BufferLoad(tables.sums, (row, simplify(first + g))))
+            total = part if total is None else total + part
+        assert total is not None
+        return total
 
     def _scaled(
         self, tables: Tables, weights: Buffer, panel: PrimExpr, unit: PrimExpr, b: Var, rows: int,
