@@ -20,7 +20,7 @@ from .qdq import WHOLE, WHOLE_BITS
 MOST: Final = 127
 """Greatest magnitude of an activation's byte."""
 RULE: Final = "schedule_rule.blocks"
-"""Annotation of the nest that sums the products of a block: the `PackedBlocks` of the weights."""
+"""Annotation of the nest that sums the products of a block: format, lanes and signed, as `quantized_matmul` has them."""
 
 
 class _Rows(Protocol):
@@ -240,7 +240,7 @@ def quantized_matmul(
     *outer, depth = data.shape
     blocks = simplify(depth // held.elements)
     e = te.reduce_axis((0, held.elements), "e")
-    attrs = {} if packed is None else {RULE: f"{format} {lanes} {int(signed)}"}
+    attrs = {RULE: f"{format} {lanes} {int(signed)}"}
 
     def of_block(name: str, factor: Factor, is_number: bool) -> te.Tensor:
         """Sums of each block's activations times the steps of a factor, and the weights' numbers."""

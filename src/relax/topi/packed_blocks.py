@@ -109,6 +109,10 @@ class PackedBlocks:
 
     # ------------------------------------------------------------------------------------ packing
 
+    def __call__(self, data: Array) -> Array:
+        """Return packed rows as panels, as `pack` does."""
+        return self.pack(data)
+
     def pack(self, data: Array) -> Array:
         """Return packed rows (rows, bytes) as panels (panels, words), int32; rows that are missing are 0.
 

@@ -19,32 +19,40 @@ Not supported: weights as files have them (the compiler packs constant ones), an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ....ir import structural_equal
-from ....prim import IntImm, PrimExpr, Var, const, is_const, simplify
+from ....prim import IntImm, PrimExpr, const, is_const, simplify
 from ....prim.intrin import ceildiv, floordiv, floormod
 from ....prim.intrin import min as minimum
 from ....runtime.records import dataclass
 from ....target import Target
 from ....te import create_prim_func, placeholder
-from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, IfThenElse, IterVar, PrimFunc, SeqStmt, Stmt
+from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, IfThenElse, PrimFunc, SeqStmt, Stmt
 from ....tir.buffer import decl_buffer
-from ....tir.nests import Nest, nest_of, root_of, with_root
+from ....tir.nests import Nest, buffers_used, nest_of, root_of, with_root
+from ....topi.block_formats import block_format
 from ....topi.blocks import RULE, quantized_matmul
 from ....topi.packed_blocks import PackedBlocks
-from ...build import block, int64, let, loop, named, tasks
+from ...build import block, int64, let, loop, named, size_of, tasks
 from ...matrix_product import MatrixProduct
-from ...rule import Refusal, ScheduleRule
-from ..tile.division import blocks, groups
-from .block_tiles import BlockTiles, Sums, Tables, tile_shape
+from ...rule import PackedFunction, Refusal, ScheduleRule
+from ...space import Space
+from ..tile.division import Tile, blocks, groups
+from .block_tiles import BlockTiles, Sums, Tables, tile_shapes
 from .column_panels import ColumnPanel
 from .operands import Operands, Results, rewritten_products
 
 FEW_ROWS: Final = 8
 """Most rows that read weights once, from registers: half of them on machines with 16 registers."""
+WORD: Final = 32
+"""Bits of a lane."""
 ROWS_OF_A_GROUP: Final = 32
 """Fewest rows of a task with tiles: the weights of a panel become bytes for each task."""
+
+
+DIFFERENT: Final = Refusal("the nests differ from the formula of a product of blocks")
 
 
 @dataclass(frozen=True)
@@ -61,42 +69,71 @@ class BlockParameters:
 class _Found:
     """A product of blocks in a function."""
 
-    packed: PackedBlocks
+    name: str
+    packed: PackedBlocks | None
+    """Order of the weights; None for rows as files have them."""
     x: Buffer
     scales: BufferLoad
     weights: Buffer
-    store: BufferStore
-    rows: tuple[IterVar, ...]
-    column: IterVar
-    block: IterVar
     product: Nest
-    inner: tuple[Stmt, ...]
+    inner: tuple[Nest, ...]
     """Nests of the sums of blocks, which the loops replace."""
-    held: tuple[Buffer, ...]
-    """Buffers of the sums of blocks."""
 
 
 class BlockProduct(ScheduleRule):
-    """Schedule rule for products with packed weights of few bits."""
+    """Schedule rule for products with weights of few bits, packed or constant."""
 
     parameters = BlockParameters()
+
+    def space(self, target: Target) -> Space[BlockParameters]:
+        """Return the shapes of register tiles, and the most rows that read weights once."""
+        return Space(BlockParameters, {"tile": (None, *tile_shapes(target)), "few": (None, 1, 2, 4, 6, 8, 12)})
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | Refusal:
         del tunable
         found = _found(func)
         if isinstance(found, Refusal):
             return found
-        if found.packed.lanes * 32 > max(target.machine.vector_bits, 128):
-            return Refusal(f"the weights are packed for vectors of {found.packed.lanes * 32} bits")
-        kept = [stmt for stmt in root_of(func)[1] if not any(stmt is inner for inner in found.inner)]
-        plain = with_root(func, kept, list(found.held))
-        store = found.product.block.body
-        fake = decl_buffer([found.block.dom.extent, found.column.dom.extent], "float32", "weights_of_blocks")  # type: ignore[union-attr]
-        product = MatrixProduct(
-            out=found.store, start=const(0.0, "float32"), lhs=found.scales,
-            rhs=BufferLoad(fake, (found.block.var, found.column.var)), batch=(), rows=found.rows,
-            columns=(found.column,), depth=found.block, sum_dtype=store.buffer.dtype,
-        )  # fmt: skip
+        if found.packed is None:
+            return Refusal("the weights are rows as files have them, and not constant")
+        if found.packed.lanes * WORD > max(target.machine.vector_bits, 128):
+            return Refusal(f"the weights are packed for vectors of {found.packed.lanes * WORD} bits")
+        return self._written(func, found, found.packed, found.weights, target)
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | Refusal:
+        found = _found(func)
+        if isinstance(found, Refusal):
+            return found
+        if found.packed is not None:
+            return Refusal("the weights are packed", unrelated=True)
+        position = next((i for i in constants if func.buffer_map.get(func.params[i]) is found.weights), None)
+        if position is None:
+            return Refusal("the weights are not constant")
+        if target.machine.vector_bits < 128:
+            return Refusal("the target has no vectors")
+        packed = packed_for(found.name, target)
+        rows, size = found.weights.shape
+        if not isinstance(rows, IntImm) or not isinstance(size, IntImm) or not rows.value:
+            return Refusal("the sizes of the weights are not known")
+        depth = size.value // packed.format.bytes * packed.format.elements
+        panels = decl_buffer((packed.panels(rows.value), packed.words(depth)), "int32", f"{found.weights.name}_packed")
+        arranged = self._written(func, found, packed, panels, target)
+        if isinstance(arranged, Refusal):
+            return arranged
+        buffers = {**func.buffer_map, func.params[position]: panels}
+        return PackedFunction(arranged.replace(buffer_map=buffers), {position: packed})
+
+    def _written(
+        self, func: PrimFunc, found: _Found, packed: PackedBlocks, weights: Buffer, target: Target
+    ) -> PrimFunc | Refusal:
+        """Return the function with loops in the place of the nests of the product and of its epilogue."""
+        inner = [nest.stmt for nest in found.inner]
+        kept = [stmt for stmt in root_of(func)[1] if not any(stmt is other for other in inner)]
+        own = [*inner, found.product.stmt]
+        if any(found.weights.data in used for stmt in kept for used in buffers_used(stmt) if stmt not in own):
+            return Refusal("the weights have another reader")
+        plain = with_root(func, kept, [nest.stores[0].buffer for nest in found.inner])
+        product = _matrix_product(found)
 
         def product_of(nest: Nest) -> MatrixProduct | Refusal:
             is_found = nest.block is found.product.block
@@ -105,70 +142,83 @@ class BlockProduct(ScheduleRule):
         def write(operands: Operands) -> Stmt | Refusal:
             if operands.batch:
                 return Refusal("the rows of the activations are not adjacent")
-            return _Writer(found, operands, target, self.parameters).product()
+            return _Writer(found, packed, weights, operands, target, self.parameters).product()
 
         return rewritten_products(plain, write, product_of)
 
 
-def _found(func: PrimFunc) -> _Found | Refusal:
-    """Return the product of a function whose nests are those of the formula."""
-    stmts = root_of(func)[1]
-    nests = [nest_of(stmt) for stmt in stmts]
-    first = next((i for i, nest in enumerate(nests) if nest is not None and RULE in nest.block.annotations), None)
-    if first is None:
-        return Refusal("no nest sums products of blocks", unrelated=True)
-    name, lanes, signed = str(nests[first].block.annotations[RULE]).split()
-    packed = PackedBlocks(name, int(lanes), bool(int(signed)))
-    count = 2 if packed.format.minimum is None else 3
-    own = nests[first : first + count]
-    if len(own) < count or any(nest is None for nest in own):
-        return Refusal("the nests are not those of a product of blocks")
-    *inner, product = own
-    sums = inner[0]
-    loads = {load.buffer.dtype.element_of: load for load in sums.loads()}
-    x, weights = loads["int8"].buffer, loads["int32"].buffer
-    scales = next(
-        load for load in product.loads() if load.buffer.dtype == "float32" and not load.buffer.same_as(weights)
-    )
-    store = product.block.body
-    *rows, column, b = product.block.iter_vars
-    expected = _formula(packed, x, scales.buffer, weights, store.buffer)
-    if not structural_equal(
-        SeqStmt(tuple(nest.stmt for nest in own)), SeqStmt(root_of(expected)[1]), map_free_vars=True
-    ):
-        return Refusal("the nests differ from the formula of a product of blocks")
-    return _Found(
-        packed, x, scales, weights, store, tuple(rows), column, b, product, tuple(nest.stmt for nest in inner),
-        tuple(nest.stores[0].buffer for nest in inner),
+def packed_for(name: str, target: Target) -> PackedBlocks:
+    """Return the order of the weights of a format for a target, which is resolved."""
+    dots = target.machine.dot_products
+    return PackedBlocks(name, target.machine.vector_bits // WORD, "s8s8" in dots and "u8s8" not in dots)
+
+
+def _matrix_product(found: _Found) -> MatrixProduct:
+    """Return the product of scales of the activations, (rows, blocks), and of what else a block contributes."""
+    store = found.product.block.body
+    assert isinstance(store, BufferStore)
+    *rows, column, block_of = found.product.block.iter_vars
+    others = decl_buffer([size_of(block_of), size_of(column)], "float32", "blocks_of_weights")
+    return MatrixProduct(
+        out=store, start=const(0.0, "float32"), lhs=found.scales,
+        rhs=BufferLoad(others, (block_of.var, column.var)), batch=(), rows=tuple(rows), columns=(column,),
+        depth=block_of, sum_dtype=store.buffer.dtype,
     )  # fmt: skip
 
 
-def _formula(packed: PackedBlocks, x: Buffer, scales: Buffer, weights: Buffer, out: Buffer) -> PrimFunc:
-    """Return the function of a product of tensors with the shapes of some buffers."""
-    operands = [placeholder(buffer.shape, str(buffer.dtype), buffer.name) for buffer in (x, scales, weights)]
-    columns = simplify(out.shape[-1])
-    assert isinstance(columns, IntImm)
-    result = quantized_matmul(*operands, packed.name, packed.lanes, packed.signed, columns.value)
-    return create_prim_func([*operands, result])
+def _found(func: PrimFunc) -> _Found | Refusal:
+    """Return the product of a function whose nests are those of the formula."""
+    nests = [nest_of(stmt) for stmt in root_of(func)[1]]
+    first = next((i for i, nest in enumerate(nests) if nest is not None and RULE in nest.block.annotations), None)
+    if first is None:
+        return Refusal("no nest sums products of blocks", unrelated=True)
+    sums = nests[first]
+    assert sums is not None
+    name, lanes, signed = str(sums.block.annotations[RULE]).split()
+    held = block_format(name)
+    count = 2 if held is None or held.minimum is None else 3
+    own = [nest for nest in nests[first : first + count] if nest is not None]
+    loads = {str(load.buffer.dtype): load for load in sums.loads()}
+    scales = [load for load in own[-1].loads() if load.buffer.dtype == "float32"]
+    dtype = "int32" if int(lanes) else "uint8"
+    if held is None or len(own) < count or "int8" not in loads or dtype not in loads or len(scales) != 1:
+        return DIFFERENT
+    x, weights = loads["int8"].buffer, loads[dtype].buffer
+    out = own[-1].stores[0].buffer
+    if not isinstance(simplify(out.shape[-1]), IntImm) or not isinstance(size_of(own[-1].block.iter_vars[-1]), IntImm):
+        return Refusal("the sizes of the weights are not known")
+    operands = [placeholder(buffer.shape, str(buffer.dtype), buffer.name) for buffer in (x, scales[0].buffer, weights)]
+    columns = int(out.shape[-1]) if int(lanes) else 0
+    expected = create_prim_func(
+        [*operands, quantized_matmul(*operands, name, int(lanes), bool(int(signed)), columns)]
+    )
+    stmts = tuple(nest.stmt for nest in own)
+    if not structural_equal(SeqStmt(stmts), SeqStmt(root_of(expected)[1]), map_free_vars=True):
+        return DIFFERENT
+    packed = PackedBlocks(name, int(lanes), bool(int(signed))) if int(lanes) else None
+    *inner, product = own
+    return _Found(name, packed, x, scales[0], weights, product, tuple(inner))
 
 
 class _Writer:
     """Writes the loops of one product."""
 
-    def __init__(self, found: _Found, operands: Operands, target: Target, parameters: BlockParameters) -> None:
-        self.packed, self.operands = found.packed, operands
+    def __init__(
+        self, found: _Found, packed: PackedBlocks, weights: Buffer, operands: Operands, target: Target,
+        parameters: BlockParameters,
+    ) -> None:  # fmt: skip
+        self.packed, self.operands, self.weights = packed, operands, weights
         self.rows, self.columns, self.blocks = operands.rows, operands.columns, operands.depth
         assert isinstance(self.blocks, IntImm)
         assert isinstance(self.columns, IntImm)
-        self.depth = self.blocks.value * found.packed.format.elements
-        self.shape = parameters.tile or tile_shape(target)
+        depth = self.blocks.value * packed.format.elements
+        self.shape = parameters.tile or tile_shapes(target)[0]
         registers = target.machine.vector_registers
         self.few = parameters.few or (FEW_ROWS if registers >= 32 else FEW_ROWS // 2)
         self.cores = target.num_cores
-        self.tiles = BlockTiles(found.packed, target)
-        self.x = decl_buffer([self.rows, self.depth], "int8", "x_rows", data=found.x.data)
+        self.tiles = BlockTiles(packed, target)
+        self.x = decl_buffer([self.rows, depth], "int8", "x_rows", data=found.x.data)
         self.scales = decl_buffer([self.rows, self.blocks], "float32", "scales_of_x", data=found.scales.buffer.data)
-        self.weights = found.weights
 
     def product(self) -> Stmt:
         """Return the tables of the sums of x, then the tasks."""
@@ -238,7 +288,7 @@ class _Writer:
         if isinstance(self.rows, IntImm) and is_const(number, 1):
             return block(
                 loop("io", piece.count, lambda io, piece=piece: tile(simplify(piece.start + io * piece.size), piece.size))
-                for piece in blocks(self.rows.value, _Height(height))  # type: ignore[arg-type]
+                for piece in blocks(self.rows.value, Tile(height, self.shape[1], self.packed.lanes))
             )  # fmt: skip
         whole = simplify(floordiv(self.rows, height))
         left = simplify(self.rows - whole * height)
@@ -274,9 +324,4 @@ class _Writer:
         return result.declared(sums.stored(result, panel))
 
 
-@dataclass(frozen=True)
-class _Height:
-    rows: int
-
-
-__all__ = ["BlockParameters", "BlockProduct"]
+__all__ = ["BlockParameters", "BlockProduct", "packed_for"]

@@ -22,11 +22,13 @@ VECTORS_OF_CHUNK: Final = CHUNK // 4
 ONES: Final = 0x01010101
 
 
-def tile_shape(target: Target) -> tuple[int, int]:
-    """Rows and vectors of a tile: integer and float sums, a row of vectors and two more fit the registers."""
+def tile_shapes(target: Target) -> list[tuple[int, int]]:
+    """Return rows and vectors of tiles, the best first: their integer and float sums, a row of vectors, and two more
+    vectors fit the registers.
+    """
     registers = target.machine.vector_registers
-    shapes = [(r, v) for r in range(1, 7) for v in range(1, 5) if 2 * r * v + v + 2 <= registers and r >= v]
-    return max(shapes, key=lambda shape: (shape[0] * shape[1], -shape[0]))
+    shapes = [(r, v) for r in range(1, 7) for v in range(1, 5) if 2 * r * v + v + 2 <= registers]
+    return sorted(shapes, key=lambda shape: (-shape[0] * shape[1], abs(shape[0] - shape[1] - 1)))
 
 
 class Names:
