@@ -1,7 +1,8 @@
 """Dot products of narrow integers and bfloat16 (`T.dot_u8s8` and similar): one instruction if the target has it.
 
 The architecture defines the instructions (`ISA.dots`). Without them, integers are multiplied in 32 bits and added in
-pairs (LLVM matches vpmaddwd and vpdpwssd), and bfloat16 is multiplied as float32.
+pairs (LLVM matches vpmaddwd and vpdpwssd), and bfloat16 is multiplied as float32. Bytes of 7 bits are signed as well as
+unsigned, so that each dot product of bytes computes theirs.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ from .context import Context
 def _dot(kind: str) -> Callable[[Context, Call], Val]:
     def write(cx: Context, call: Call) -> Val:
         total, a, b = (cx.value(arg) for arg in call.args)
-        name = _instruction(kind, cx.unit.target.machine, total.lanes)
+        machine = cx.unit.target.machine
+        for same in ("u8s8", "s8s8") if kind == "u7s8" else (kind,):
+            name = _instruction(same, machine, total.lanes)
+            if name is not None:
+                return _native(same, name, total, a, b)
+        name = _instruction(kind, machine, total.lanes)
         if name is not None:
-            return _native(kind, name, total, a, b)
+            return _in_pairs(kind, machine, name, total, a, b)
         return _sum_of_floats(total, a, b) if kind == "bf16" else _sum(kind, total, a, b)
 
     return write
@@ -44,6 +50,19 @@ def _native(kind: str, name: str, total: Val, a: Val, b: Val) -> Val:
     t = total.full_type
     function = total.b.module.intrinsic(name, t, t, words, words)
     return total.make(f"call {t} {function}({t} {total.ref}, {words} {parts[0]}, {words} {parts[1]})")
+
+
+def _in_pairs(kind: str, machine: Machine, name: str, total: Val, a: Val, b: Val) -> Val:
+    """Add sums of two products, which are int16, by the instruction that adds their products with 1."""
+    instruction = machine.isa.dot(kind)
+    assert instruction is not None
+    words, halves, b_ = vector("i8", total.lanes * 4), vector("i16", total.lanes * 2), total.b
+    parts = [b_.op(f"bitcast {x.full_type} {x.ref} to {words}") for x in (a, b)]
+    first = b_.module.intrinsic(name, halves, words, words)
+    products = b_.op(f"call {halves} {first}({words} {parts[0]}, {words} {parts[1]})")
+    ones = "<" + ", ".join(["i16 1"] * (total.lanes * 2)) + ">"
+    second = b_.module.intrinsic(instruction.pairs[32 * total.lanes], total.full_type, halves, halves)
+    return total + total.make(f"call {total.full_type} {second}({halves} {products}, {halves} {ones})")
 
 
 def _sum(kind: str, total: Val, a: Val, b: Val) -> Val:

@@ -184,6 +184,13 @@ define void @bf16(ptr %a, ptr %b) {
   store <16 x bfloat> %r, ptr %b
   ret void
 }
+define void @magnitudes(ptr %a) {
+  %x = load <64 x i8>, ptr %a
+  %r = call <64 x i8> @llvm.abs.v64i8(<64 x i8> %x, i1 false)
+  store <64 x i8> %r, ptr %a
+  ret void
+}
+declare <64 x i8> @llvm.abs.v64i8(<64 x i8>, i1)
 declare float @llvm.fmuladd.f32(float, float, float)
 declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
 """
@@ -211,7 +218,7 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
     if isa.widest > _BASELINE.bits:
         # LLVM itself prefers 256 bits on some machines that have 512: ask for what there is.
         wide = f' "prefer-vector-width"="{isa.widest}" {{'
-        body = body.replace("@add(ptr %a) {", f"@add(ptr %a){wide}").replace("ptr %b) {", f"ptr %b){wide}")
+        body = body.replace("(ptr %a) {", f"(ptr %a){wide}").replace("ptr %b) {", f"ptr %b){wide}")
     text = assembly(body, triple, cpu, features)
     add = _body(text, "add")
     vectors = next((entry for entry in isa.vectors if re.search(entry.pattern, add)), _BASELINE)
@@ -223,7 +230,7 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
         vector_registers=vectors.registers,
         fma=isa.fma is not None and re.search(isa.fma, _body(text, "fma")) is not None,
         half_conversion=re.search(r"__(extendhfsf2|gnu_h2f_ieee)", _body(text, "half")) is None,
-        dot_products=frozenset(kind_of(entry.dot) for entry in isa.dots if _has_dot(text, entry)),
+        dot_products=frozenset(kind_of(entry.dot) for entry in isa.dots if _has_dot(text, entry, vectors.bits)),
         tiles=frozenset(() if isa.tiles is None else _tiles(features, isa.tiles)),
     )
 
@@ -231,13 +238,16 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
 def _dot_text(instruction: DotInstruction) -> str:
     """Function by which an instruction is recognised, such as ``dot_u8s8``; empty unless its operands are bytes."""
     dot = instruction.dot
-    if dot.left not in _BYTES:
+    if dot.left not in _BYTES or instruction.magnitudes:
         return ""
     return _DOT.format(name=kind_of(dot), a=_BYTES[dot.left], b=_BYTES[dot.right])
 
 
-def _has_dot(text: str, instruction: DotInstruction) -> bool:
-    """True if the assembly of the probe functions contains an instruction."""
+def _has_dot(text: str, instruction: DotInstruction, bits: int) -> bool:
+    """True if the assembly of the probe functions contains an instruction, for registers of so many bits."""
+    if instruction.magnitudes:
+        pattern = instruction.magnitudes.get(bits)
+        return pattern is not None and re.search(pattern, _body(text, "magnitudes")) is not None
     dot = instruction.dot
     function = f"dot_{kind_of(dot)}" if dot.left in _BYTES else "bf16"
     return re.search(instruction.pattern or rf"\b{instruction.mnemonic}\b", _body(text, function)) is not None

@@ -69,6 +69,7 @@ class DequantizeBlocks(Blocks):
     """
 
     exactness: ClassVar[Exactness] = Exactness.ALWAYS
+    takes = ("uint",)
 
     format: str = "q4_0"
     out_dtype: DataType = DataType("float32")
@@ -90,6 +91,7 @@ class DequantizeBlocks(Blocks):
 class DynamicQuantize(Operator):
     """Bytes and scales of each `block_size` numbers of the last dimension: (int8 (…, n), float32 (…, ⌈n / block_size⌉)).
 
+    Numbers are converted to float32.
     The scale of a block is its greatest magnitude / 127; a byte is the number times 127 / that magnitude, rounded to
     the nearest integer, halves to even. A block of zeros has scale 0. A block with NaN has scale NaN, one with an
     infinity an infinite scale, and bytes 0.
@@ -103,8 +105,6 @@ class DynamicQuantize(Operator):
     def infer(self, data: TensorStructInfo) -> TupleStructInfo:
         self.require_attribute(self.block_size > 0, "block_size", "a positive integer")
         self.require_dtype(data, "data", *self.takes)
-        narrow = data.dtype.is_void or data.dtype.bits <= 32
-        self.require(narrow, "data", "a tensor of at most 32 bits", found=str(data.dtype))
         self.require(data.ndim != 0, "data", "a tensor of at least one dimension", code=SHAPES)
         if data.dims is None:
             return TupleStructInfo((tensor(None, "int8", data.ndim), tensor(None, "float32", data.ndim)))
@@ -139,6 +139,8 @@ class QuantizedMatmul(Blocks):
     With `lanes`, weights are panels of `columns` rows for kernels of that many lanes, int32 (panels, words), their
     bytes `signed` or 128 larger (`relax.topi.packed_blocks`): the compiler arranges constant weights so.
     """
+
+    takes = ("int",)
 
     format: str = "q4_0"
     lanes: int = 0

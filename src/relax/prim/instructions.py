@@ -96,6 +96,14 @@ def dot_u8s8(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
     return dot("u8s8", total, a, b)
 
 
+def dot_u7s8(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
+    """int32 sums plus dot products of bytes below 128 (`a`) by signed (`b`) int8×4 groups.
+
+    Other bytes of `a` give other sums on some machines; the interpreter raises ValueError for them.
+    """
+    return dot("u7s8", total, a, b)
+
+
 def dot_s8s8(total: ExprLike, a: ExprLike, b: ExprLike) -> PrimExpr:
     """int32 sums plus dot products of signed int8×4 groups."""
     return dot("s8s8", total, a, b)
@@ -223,6 +231,7 @@ __all__ = [
     "dot_bf16",
     "dot_s8s8",
     "dot_s16s16",
+    "dot_u7s8",
     "dot_u8s8",
     "fma",
     "fused",

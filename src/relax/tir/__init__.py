@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ..prim.instructions import (
         dot_bf16,
         dot_s8s8,
+        dot_u7s8,
         dot_s16s16,
         dot_u8s8,
         fma,
@@ -205,7 +206,7 @@ __all__ = [
     "assume", "atan", "atan2", "atanh", "bijective_layout", "bitwise_and", "bitwise_not", "bitwise_or",
     "bitwise_xor", "block_access_region", "call_extern", "call_intrin", "call_packed", "call_pure_extern", "cast",
     "ceil", "ceildiv", "clz", "comm_reducer", "const", "convert", "copysign", "cos", "cosh", "decl_buffer", "div",
-    "dot_bf16", "dot_s8s8", "dot_s16s16", "dot_u8s8", "erf", "erfc", "exp", "exp2", "exp10", "fabs", "floor",
+    "dot_bf16", "dot_s8s8", "dot_s16s16", "dot_u7s8", "dot_u8s8", "erf", "erfc", "exp", "exp2", "exp10", "fabs", "floor",
     "floordiv", "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "interpret",
     "ir_transform", "is_pure", "isfinite", "isinf", "isnan", "layout", "likely", "log", "log1p", "log2", "log10",
     "logical_not", "lower", "max", "max_value", "min", "min_value", "nan", "nearbyint", "overlap_message",

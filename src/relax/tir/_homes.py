@@ -5,7 +5,7 @@ from __future__ import annotations
 HOMES = {
     "..prim": "Add And Call Cast Div EQ FloatImm FloorDiv FloorMod GE GT IntImm LE LT Let Max Min Mod Mul NE Not Or "
         "PrimExpr Select SizeVar StringImm Sub Var const convert",
-    "..prim.instructions": "dot_bf16 dot_s16s16 dot_s8s8 dot_u8s8 fma prefetch vector_reduce_add vector_reduce_and "
+    "..prim.instructions": "dot_bf16 dot_s16s16 dot_s8s8 dot_u7s8 dot_u8s8 fma prefetch vector_reduce_add vector_reduce_and "
         "vector_reduce_max vector_reduce_min vector_reduce_mul vector_reduce_or",
     "..prim.intrin": "abs acos acosh address_of all any asin asinh assume atan atan2 atanh bitwise_and bitwise_not "
         "bitwise_or bitwise_xor call_extern call_intrin call_packed call_pure_extern cast ceil ceildiv clz "

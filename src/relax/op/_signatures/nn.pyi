@@ -256,6 +256,7 @@ def dropout(data: TensorLike, rate: float = 0.5) -> Call:
 def dynamic_quantize(data: TensorLike, block_size: int = 32) -> Call:
     """Bytes and scales of each `block_size` numbers of the last dimension: (int8 (…, n), float32 (…, ⌈n / block_size⌉)).
 
+    Numbers are converted to float32.
     The scale of a block is its greatest magnitude / 127; a byte is the number times 127 / that magnitude, rounded to
     the nearest integer, halves to even. A block of zeros has scale 0. A block with NaN has scale NaN, one with an
     infinity an infinite scale, and bytes 0.

@@ -8,6 +8,7 @@ loop on the calling thread). Values are compared by identity.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from types import MappingProxyType
 
 from ...runtime.machine_code import Architecture
@@ -41,6 +42,14 @@ class DotInstruction:
     """Regular expression matching the assembly of a CPU with the instruction; empty: the mnemonic.
 
     Dot products of bytes are recognised in a sum of 16 products, that of bfloat16 in a conversion of 16 float32.
+    """
+    pairs: Mapping[int, str] = field(default_factory=dict[int, str])
+    """LLVM's intrinsic, by register width in bits, that multiplies int16 and adds pairs of products as int32: for an
+    instruction whose results are sums of two products, as int16, and that has no sums as its first argument.
+    """
+    magnitudes: Mapping[int, str] = field(default_factory=dict[int, str])
+    """Regular expressions by register width, one of which matches the assembly of the absolute values of 64 bytes on a
+    CPU with the instruction; empty: `pattern` says how it is recognised.
     """
 
 

@@ -29,6 +29,8 @@ class Dot:
     left: str
     right: str
     sums: str = "int32"
+    limit: int = 0
+    """Limit below which the numbers on the left are; 0: all numbers of the dtype."""
 
     @property
     def group(self) -> int:
@@ -46,18 +48,22 @@ class Dot:
             cast("Any", np.reshape(word, (1,))).view(DataType(dtype).numpy()).astype(self.wide)
             for word, dtype in ((left, self.left), (right, self.right))
         ]
+        if self.limit and (numbers[0] >= self.limit).any():
+            raise ValueError(f"dot_{kind_of(self)}: a number on the left is not below {self.limit}")
         with np.errstate(all="ignore"):
             return self.wide(total) + (numbers[0] * numbers[1]).sum()
 
 
 U8S8: Final = Dot("uint8", "int8")
+U7S8: Final = Dot("uint8", "int8", limit=128)
+"""Bytes of 7 bits by signed bytes: what more machines have, as sums of two products fit int16."""
 S8S8: Final = Dot("int8", "int8")
 U8U8: Final = Dot("uint8", "uint8")
 S8U8: Final = Dot("int8", "uint8")
 S16S16: Final = Dot("int16", "int16")
 BF16: Final = Dot("bfloat16", "bfloat16", "float32")
 
-DOTS: Final = MappingProxyType({"u8s8": U8S8, "s8s8": S8S8, "s16s16": S16S16, "bf16": BF16})
+DOTS: Final = MappingProxyType({"u8s8": U8S8, "u7s8": U7S8, "s8s8": S8S8, "s16s16": S16S16, "bf16": BF16})
 """Kinds of dot products: ``T.dot_u8s8`` multiplies unsigned by signed bytes."""
 
 TILES: Final = MappingProxyType({"bf16": BF16, "u8s8": U8S8, "s8s8": S8S8, "u8u8": U8U8, "s8u8": S8U8})

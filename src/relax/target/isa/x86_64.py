@@ -26,7 +26,7 @@ from .description import (
     Vectors,
     intrinsics,
 )
-from .products import BF16, S8S8, S8U8, U8S8, U8U8
+from .products import BF16, S8S8, S8U8, U7S8, U8S8, U8U8
 
 # ------------------------------------------------------------------------------ instructions
 
@@ -45,6 +45,22 @@ _DOTS: Final = (
         MappingProxyType(
             {**intrinsics("llvm.x86.avx2.vpdpbuud.{}", 128, 256), **intrinsics("llvm.x86.avx10.vpdpbuud.{}", 512)}
         ),
+    ),
+    DotInstruction(
+        U7S8,
+        "vpmaddubsw",
+        MappingProxyType(
+            {
+                128: "llvm.x86.ssse3.pmadd.ub.sw.128",
+                256: "llvm.x86.avx2.pmadd.ub.sw",
+                512: "llvm.x86.avx512.pmaddubs.w.512",
+            }
+        ),
+        pairs=MappingProxyType(
+            {128: "llvm.x86.sse2.pmadd.wd", 256: "llvm.x86.avx2.pmadd.wd", 512: "llvm.x86.avx512.pmaddw.d.512"}
+        ),
+        # The bytes of a register have absolute values since the same extensions: SSSE3, AVX2, AVX-512BW.
+        magnitudes=MappingProxyType({128: r"\bv?pabsb\b", 256: r"\bvpabsb\b.*%ymm", 512: r"\bvpabsb\b.*%zmm"}),
     ),
     # AVX-NE-CONVERT, which has no dot products, converts 256 bits: only conversions of 512 bits to 256 count.
     DotInstruction(

@@ -18,6 +18,7 @@ from ...ir import DataType, Op
 from ...prim import Add, BinaryExpr, Call, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub
 from ...prim.evaluate import array_of
 from ...prim.instructions import DOTS, Dot, fused
+from ...target.isa.products import kind_of
 from ...runtime.rounding import convert_array
 
 Array: TypeAlias = Any
@@ -230,6 +231,8 @@ def _dot(dot: Dot, total: Any, a: Any, b: Any) -> Any:
         _words(word).view(narrow).astype(wide).reshape(*numpy.shape(word) or (1,), dot.group)
         for word, narrow in ((a, left), (b, right))
     ]
+    if dot.limit and (numbers[0] >= dot.limit).any():
+        raise ValueError(f"dot_{kind_of(dot)}: a number on the left is not below {dot.limit}")
     products = (numbers[0] * numbers[1]).sum(axis=-1)
     return cast_array(np.asarray(total, wide) + products, sums)
 

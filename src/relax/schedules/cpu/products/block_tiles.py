@@ -20,6 +20,9 @@ from .operands import Results
 VECTORS_OF_CHUNK: Final = CHUNK // 4
 """Vectors of bytes of 32 numbers."""
 ONES: Final = 0x01010101
+"""Four bytes with the lowest bit."""
+SEVENS: Final = 0x7F7F7F7F
+"""Four bytes with the lowest seven bits."""
 
 
 def tile_shapes(target: Target) -> list[tuple[int, int]]:
@@ -77,7 +80,7 @@ class Tables:
             words = reinterpret(f"int32x{group // 4}", vector_load(self.x, (r, place), group))
             one, zero = (spread(const(value, "int32"), group // 4) for value in (ONES, 0))
             names = Names()
-            total = names.of("total", vector_reduce_add(dot("u8s8", zero, one, words)))
+            total = names.of("total", vector_reduce_add(dot("u7s8", zero, one, words)))
             index = (r, simplify(b * groups + g))
             stmts: list[Stmt] = []
             if self.starts is not None:
@@ -150,12 +153,25 @@ class BlockTiles:
         self.group = min(packed.format.group, CHUNK)
         """Numbers that are summed as integers in one step of a tile."""
         self.groups = packed.format.elements // self.group
-        self.kind = "s8s8" if packed.signed or "u8s8" not in target.machine.dot_products else "u8s8"
-        if packed.bits == 8 and not packed.signed:
-            self.kind = "u8s8"
+        self.dots = target.machine.dot_products
         minimum = packed.format.minimum
         self.has_minimum = minimum is not None
         self.has_minimum_steps = minimum is not None and minimum.steps is not None
+
+    def added(self, total: PrimExpr, numbers: PrimExpr, x: PrimExpr) -> PrimExpr:
+        """Add the products of four numbers in each lane and of four activations to a sum."""
+        if self.packed.bits < 8:
+            return dot("u7s8", total, numbers, x)
+        if self.packed.signed:
+            return dot("s8s8", total, numbers, x)
+        if "u8s8" in self.dots or "u7s8" not in self.dots:
+            return dot("u8s8", total, numbers, x)
+        # A byte is twice its upper 7 bits and the lowest one.
+        lanes = numbers.dtype.lanes
+        ones, sevens = (spread(const(bits, "int32"), lanes) for bits in (ONES, SEVENS))
+        one = spread(const(1, "int32"), lanes)
+        upper = dot("u7s8", spread(const(0, "int32"), lanes), bitwise_and(shift_right(numbers, one), sevens), x)
+        return dot("u7s8", total, bitwise_and(numbers, ones), x) + shift_left(upper, one)
 
     # ------------------------------------------------------------------------------------ tables
 
@@ -322,7 +338,7 @@ class BlockTiles:
             for g in range(groups):
                 total = self._start(tables, row, first + g)
                 for v in range(g * self.group // 4, (g + 1) * self.group // 4):
-                    total = dot(self.kind, total, numbers[v], self._x(tables, row, place + 4 * v))
+                    total = self.added(total, numbers[v], self._x(tables, row, place + 4 * v))
                 step = steps[g]
                 sums.append(total if step is None else total * step)
             whole = sums[0]
@@ -504,7 +520,7 @@ class BlockTiles:
             inner = Names()
             x = inner.of("x", self._x(tables, simplify(start + p), g * self.group + 4 * k))
             stores = [
-                vector_store(sums, (p, v * lanes), dot(self.kind, vector_load(sums, (p, v * lanes), lanes), words[v], x))
+                vector_store(sums, (p, v * lanes), self.added(vector_load(sums, (p, v * lanes), lanes), words[v], x))
                 for v in range(panel.vectors)
             ]
             stmts.append(inner.around(block(stores)))

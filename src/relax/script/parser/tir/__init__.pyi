@@ -569,6 +569,12 @@ def dot_s16s16(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) 
 def dot_s8s8(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """int32 sums plus dot products of signed int8×4 groups."""
 
+def dot_u7s8(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
+    """int32 sums plus dot products of bytes below 128 (`a`) by signed (`b`) int8×4 groups.
+
+    Other bytes of `a` give other sums on some machines; the interpreter raises ValueError for them.
+    """
+
 def dot_u8s8(total: ExprLike, a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """int32 sums plus dot products of unsigned (`a`) by signed (`b`) int8×4 groups."""
 

@@ -1,0 +1,78 @@
+"""Cases of weights in block formats, of activations in blocks of bytes, and of their products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from op_harness import Case, Random, special
+
+from relax.topi.block_formats import FORMATS, BlockFormat, block_format
+from relax.topi.packed_blocks import PackedBlocks
+
+rng = Random(40)
+GROUPED = ("int4_g32", "int4_g64_zero", "int8_g32_float16", "int8_g32_zero")
+NAMES = (*FORMATS, *GROUPED)
+
+
+def rows(name: str, shape: tuple[int, ...], blocks: int) -> np.ndarray[Any, Any]:
+    """Rows of random blocks whose floats are near 1, so that sums of them can be compared."""
+    held = block_format(name)
+    assert isinstance(held, BlockFormat)
+    data = rng.array((*shape, blocks * held.bytes), "uint8")
+    split = data.reshape(*shape, blocks, held.bytes)
+    for factor in (held.scale, held.minimum):
+        if factor is None:
+            continue
+        if factor.dtype == "half_e8m0":
+            split[..., factor.place] = rng.array((*shape, blocks), "uint8") % 4 + 126
+            continue
+        floats = rng.array((*shape, blocks, 1), factor.dtype, 0.5, 1.5)
+        split[..., factor.place : factor.place + factor.bytes] = floats.view(np.uint8)
+    return data
+
+
+def product(name: str, shape: tuple[int, ...], columns: int, blocks: int, lanes: int = 0) -> Case:
+    """Product of activations (shape, depth) and `columns` rows of weights, packed for `lanes` lanes."""
+    held = block_format(name)
+    assert held is not None
+    weights = rows(name, (columns,), blocks)
+    attrs: dict[str, Any] = {"format": name}
+    if lanes:
+        attrs |= {"lanes": lanes, "signed": lanes == 4, "columns": columns}
+        weights = PackedBlocks(name, lanes, lanes == 4).pack(weights)
+    x = rng.array((*shape, blocks * held.elements), "int8")
+    scales = rng.array((*shape, blocks), "float32", 0.5, 1.5)
+    fixed = (weights.shape[0], weights.shape[1], blocks, blocks * held.elements)
+    return Case("relax.nn.quantized_matmul", [x, scales, weights], attrs, fixed=fixed, tolerance=1e-4)
+
+
+CASES: list[Case] = []
+for format_name in NAMES:
+    sizes = block_format(format_name)
+    assert sizes is not None
+    fixed = (2 * sizes.bytes,)
+    CASES += [
+        Case("relax.dequantize_blocks", [rows(format_name, (3,), 2)], {"format": format_name}, fixed=fixed),
+        product(format_name, (2,), 5, 2),
+        product(format_name, (1,), 17, 1, lanes=16),
+    ]
+CASES += [
+    Case("relax.dequantize_blocks", [rows("q4_0", (), 3)], {"format": "q4_0"}, fixed=(54,)),
+    Case("relax.dequantize_blocks", [rows("q6_k", (2, 3), 1)], {"format": "q6_k", "out_dtype": "bfloat16"},
+         fixed=(210,)),
+    Case("relax.dequantize_blocks", [rows("q8_0", (0,), 1)], {"format": "q8_0", "out_dtype": "float16"}, fixed=(34,)),
+    Case("relax.dequantize_blocks", [rng.array((4, 36), "uint8")], {"format": "q4_0"}, fixed=(36,)),
+    product("q4_0", (), 6, 2),
+    product("q4_1", (2, 3), 6, 2, lanes=4),
+    product("q5_k", (2, 3), 6, 1, lanes=8),
+    product("q8_0", (0,), 6, 2),
+]  # fmt: skip
+CASES += [
+    Case("relax.nn.dynamic_quantize", [rng.array(shape, dtype, -4, 4)], {"block_size": size})
+    for dtype in ("float16", "bfloat16", "float32")
+    for shape, size in (((2, 64), 32), ((3, 70), 32), ((2, 3, 5), 2), ((0, 8), 4), ((2, 0), 4), ((7,), 8))
+]
+CASES += [
+    Case("relax.nn.dynamic_quantize", [special("float32")], {"block_size": size}) for size in (1, 2, 3, 64)
+]  # fmt: skip
