@@ -7,35 +7,15 @@ from typing import Any
 import numpy as np
 from op_harness import Case, Random, special
 
-from relax.topi.block_formats import FORMATS, BlockFormat, block_format
 from relax.topi.packed_blocks import PackedBlocks
+from weights_in_blocks import NAMES, format_named, rows
 
 rng = Random(40)
-GROUPED = ("int4_g32", "int4_g64_zero", "int8_g32_float16", "int8_g32_zero")
-NAMES = (*FORMATS, *GROUPED)
-
-
-def rows(name: str, shape: tuple[int, ...], blocks: int) -> np.ndarray[Any, Any]:
-    """Rows of random blocks whose floats are near 1, so that sums of them can be compared."""
-    held = block_format(name)
-    assert isinstance(held, BlockFormat)
-    data = rng.array((*shape, blocks * held.bytes), "uint8")
-    split = data.reshape(*shape, blocks, held.bytes)
-    for factor in (held.scale, held.minimum):
-        if factor is None:
-            continue
-        if factor.dtype == "half_e8m0":
-            split[..., factor.place] = rng.array((*shape, blocks), "uint8") % 4 + 126
-            continue
-        floats = rng.array((*shape, blocks, 1), factor.dtype, 0.5, 1.5)
-        split[..., factor.place : factor.place + factor.bytes] = floats.view(np.uint8)
-    return data
 
 
 def product(name: str, shape: tuple[int, ...], columns: int, blocks: int, lanes: int = 0) -> Case:
     """Product of activations (shape, depth) and `columns` rows of weights, packed for `lanes` lanes."""
-    held = block_format(name)
-    assert held is not None
+    held = format_named(name)
     weights = rows(name, (columns,), blocks)
     attrs: dict[str, Any] = {"format": name}
     if lanes:
@@ -49,9 +29,7 @@ def product(name: str, shape: tuple[int, ...], columns: int, blocks: int, lanes:
 
 CASES: list[Case] = []
 for format_name in NAMES:
-    sizes = block_format(format_name)
-    assert sizes is not None
-    fixed = (2 * sizes.bytes,)
+    fixed = (2 * format_named(format_name).bytes,)
     CASES += [
         Case("relax.dequantize_blocks", [rows(format_name, (3,), 2)], {"format": format_name}, fixed=fixed),
         product(format_name, (2,), 5, 2),

@@ -158,9 +158,10 @@ def _matrix_product(found: _Found) -> MatrixProduct:
     store = found.product.block.body
     assert isinstance(store, BufferStore)
     *rows, column, block_of = found.product.block.iter_vars
+    start = const(0.0, "float32")
     others = decl_buffer([size_of(block_of), size_of(column)], "float32", "blocks_of_weights")
     return MatrixProduct(
-        out=store, start=const(0.0, "float32"), lhs=found.scales,
+        out=store.replace(value=start), start=start, lhs=found.scales,
         rhs=BufferLoad(others, (block_of.var, column.var)), batch=(), rows=tuple(rows), columns=(column,),
         depth=block_of, sum_dtype=store.buffer.dtype,
     )  # fmt: skip

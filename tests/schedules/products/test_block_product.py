@@ -1,0 +1,172 @@
+"""BlockProduct: products of activations in blocks of bytes and weights of few bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from applied import DOTS, X86, Applied, whole
+
+from relax import te, tir
+from relax.codegen import build_module, resolve
+from relax.op.blocks import QuantizedMatmul
+from relax.schedules import schedule
+from relax.schedules.cpu import BlockProduct
+from relax.schedules.cpu.products.block_product import BlockParameters, packed_for
+from relax.topi.blocks import quantized_matmul
+from relax.topi.packed_blocks import PackedBlocks
+from weights_in_blocks import NAMES, format_named, rows
+
+TARGETS = {
+    "vpdpbusd": DOTS,
+    "vpmaddubsw": f"{X86} -mcpu=x86-64-v3",
+    "sdot": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76",
+    "no instruction": f"{X86} -mcpu=x86-64",
+}
+
+
+def product(name, shape, columns, blocks, packed=None, behind=None):
+    """The product of activations (shape, depth), and what is made of each sum."""
+    held = format_named(name)
+    x = te.placeholder((*shape, blocks * held.elements), "int8", "x")
+    scales = te.placeholder((*shape, blocks), "float32", "scales")
+    if packed is None:
+        weights = te.placeholder((columns, blocks * held.bytes), "uint8", "weights")
+        result = quantized_matmul(x, scales, weights, name)
+    else:
+        weights = te.placeholder((packed.panels(columns), blocks * packed.unit), "int32", "weights")
+        result = quantized_matmul(x, scales, weights, name, packed.lanes, packed.signed, columns)
+    made = result if behind is None else te.compute(result.shape, lambda *i: behind(result(*i)), "made")
+    return te.create_prim_func([x, scales, weights, made])
+
+
+def operands(name, shape, columns, blocks, seed=0):
+    """Activations, their scales and weights, whose sums are exact."""
+    x = whole(*shape, blocks * format_named(name).elements, dtype="int8", seed=seed)
+    scales = np.random.default_rng(seed).choice(np.array([0.25, 1, 4], "float32"), (*shape, blocks))
+    return x, scales, rows(name, (columns,), blocks, seed)
+
+
+def check(name, shape, columns, blocks, target="llvm", parameters=None):
+    """The rule's function computes the product: in the interpreter, or compiled for this machine."""
+    rule = BlockProduct() if parameters is None else BlockProduct().at(parameters)
+    x, scales, weights = operands(name, shape, columns, blocks)
+    expected = QuantizedMatmul(name).reference(x, scales, weights)
+    Applied(rule, product(name, shape, columns, blocks), target, [2]).computes(expected, x, scales, weights)
+
+
+@pytest.mark.parametrize("rows_of_x", [1, 2, 11])
+@pytest.mark.parametrize("name", NAMES)
+def test_formats_on_this_machine(name, rows_of_x):
+    check(name, (rows_of_x,), 37, 2)
+
+
+@pytest.mark.parametrize("machine", TARGETS)
+@pytest.mark.parametrize("name", ["q4_0", "q8_0", "q6_k", "q5_1", "int4_g64_zero"])
+def test_machines(machine, name):
+    """1 row is read as a stream, 9 rows are tiles; 19 columns are no whole vectors."""
+    for count in (1, 9):
+        check(name, (count,), 19, 1, TARGETS[machine])
+
+
+@pytest.mark.parametrize("count", [0, *range(3, 10), 31, 32, 33])
+def test_rows_of_activations(count):
+    check("q4_1", (count,), 50, 2)
+
+
+@pytest.mark.parametrize("columns", [1, 15, 16, 47, 48, 49, 130])
+def test_columns(columns):
+    for count in (1, 10):
+        check("q4_0", (count,), columns, 3)
+        check("q4_k", (count,), columns, 1)
+
+
+def test_a_row_and_matrices_of_activations():
+    check("q8_0", (), 40, 2)
+    check("q8_0", (2, 3), 40, 2)
+    check("q8_0", (3, 4, 5), 40, 2)
+
+
+@pytest.mark.parametrize("name", ["q4_1", "q3_k"])
+def test_rows_that_are_not_known(name):
+    m = te.var("m", "int64")
+    func, target = product(name, (m,), 70, 2), resolve("llvm")
+    packed = BlockProduct().pack(func, target, [2])
+    kernel = build_module(packed.func)["main"]
+    for count in (*range(14), 64, 129):
+        x, scales, weights = operands(name, (count,), 70, 2)
+        result = np.full((count, 70), 77, "float32")
+        kernel(x, scales, packed.packings[2](weights), result)
+        np.testing.assert_array_equal(result, QuantizedMatmul(name).reference(x, scales, weights))
+
+
+@pytest.mark.parametrize("tile", [(1, 1), (2, 4), (6, 2)])
+def test_tiles_and_few_rows_of_the_space(tile):
+    check("q5_0", (13,), 70, 2, parameters=BlockParameters(tile=tile, few=2))
+    check("q2_k", (5,), 70, 1, parameters=BlockParameters(tile=tile, few=6))
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_floats_that_are_not_finite(count):
+    x, scales, weights = operands("q4_1", (count,), 40, 2)
+    weights[3, :2] = np.array([np.inf], "float16").view("uint8")
+    weights[5, 2:4] = np.array([np.nan], "float16").view("uint8")
+    scales[0, 1] = np.nan
+    expected = QuantizedMatmul("q4_1").reference(x, scales, weights)
+    assert np.isnan(expected[0]).all()
+    assert count == 1 or np.isnan(expected[1:]).any(axis=0).nonzero()[0].tolist() in ([3, 5], [5])
+    Applied(BlockProduct(), product("q4_1", (count,), 40, 2), "llvm", [2]).computes(expected, x, scales, weights)
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_what_is_made_of_sums_is_part_of_the_store(count):
+    func = product("q4_0", (count,), 40, 2, behind=lambda total: te.max(total * 0.5 + 1, 0))
+    applied = Applied(BlockProduct(), func, "llvm", [2])
+    assert "product = T.alloc_buffer" not in applied.func.script()
+    x, scales, weights = operands("q4_0", (count,), 40, 2)
+    expected = np.maximum(QuantizedMatmul("q4_0").reference(x, scales, weights) * 0.5 + 1, 0).astype("float32")
+    applied.computes(expected, x, scales, weights)
+
+
+@pytest.mark.parametrize("name", ["q4_0", "q8_0", "q6_k"])
+def test_packed_weights_are_read_as_they_are(name):
+    target = resolve("llvm")
+    packed = packed_for(name, target)
+    func = product(name, (3,), 40, 1, packed)
+    x, scales, weights = operands(name, (3,), 40, 1)
+    expected = QuantizedMatmul(name).reference(x, scales, weights)
+    Applied(BlockProduct(), func).computes(expected, x, scales, packed.pack(weights))
+    np.testing.assert_array_equal(tir_result(func, x, scales, packed.pack(weights), expected.shape), expected)
+
+
+def tir_result(func, *args):
+    """What the formula itself computes, which the rule replaces."""
+    *given, shape = args
+    result = np.zeros(shape, "float32")
+    tir.interpret(func, *given, result)
+    return result
+
+
+def test_order_of_the_weights_follows_the_machine():
+    def order(name, target):
+        return packed_for(name, resolve(target))
+
+    assert order("q8_0", DOTS) == PackedBlocks("q8_0", 16)
+    assert order("q8_0", TARGETS["sdot"]) == PackedBlocks("q8_0", 4, signed=True)
+    assert order("q4_0", TARGETS["vpmaddubsw"]) == PackedBlocks("q4_0", 8)
+
+
+def test_what_the_rule_refuses(target):
+    def reason(func, constants=()):
+        rule = BlockProduct()
+        return str(rule.pack(func, target, constants) if constants else rule.apply(func, target, False))
+
+    func = product("q4_0", (2,), 40, 2)
+    assert reason(func) == "the weights are rows as files have them, and not constant"
+    assert reason(func, [0]) == "the weights are not constant"
+    wide = product("q4_0", (2,), 40, 2, PackedBlocks("q4_0", 32))
+    assert reason(wide) == "the weights are packed for vectors of 1024 bits"
+    a, b = (te.placeholder((4, 4), "float32", name) for name in "AB")
+    k = te.reduce_axis((0, 4), "k")
+    other = te.create_prim_func([a, b, te.compute((4, 4), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k))])
+    assert reason(other) == "no nest sums products of blocks"
+    assert schedule(other, target, [BlockProduct()]) is other
