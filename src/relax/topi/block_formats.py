@@ -50,8 +50,8 @@ class Bits:
     """Size and stride, in bits, of each digit."""
     shift: int = 0
 
-    def value(self, byte: Byte, index: Any) -> Any:
-        """Return the bits of number `index` (integers of NumPy, or expressions), where they are in the number."""
+    def place(self, index: Any) -> tuple[Any, Any]:
+        """Return the byte and the first bit in it of number `index`: integers, arrays of them, or expressions."""
         place, bit, left = self.start // 8, self.start % 8, 1
         for size, stride in self.digits:
             digit = index // left % size
@@ -60,6 +60,11 @@ class Bits:
             if stride % 8:
                 bit = digit * (stride % 8) + bit
             left *= size
+        return place, bit
+
+    def value(self, byte: Byte, index: Any) -> Any:
+        """Return the bits of number `index`, where they are in the number."""
+        place, bit = self.place(index)
         number = byte(place)
         if not (isinstance(bit, int) and bit == 0):
             number = number >> bit
@@ -83,6 +88,36 @@ class Integers:
         """Bits of an integer."""
         return sum(part.width for part in self.parts)
 
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Least and greatest integer."""
+        if self.table:
+            return min(self.table), max(self.table)
+        if self.signed:
+            return -(1 << self.bits - 1), (1 << self.bits - 1) - 1
+        return -self.offset, (1 << self.bits) - 1 - self.offset
+
+    def nearest(self, values: Array) -> Array:
+        """Return the integers nearest to some floats, int32, the greater one of two; NaN becomes the least."""
+        if not self.table:
+            rounded = np.clip(np.floor(values + np.float32(0.5)), *self.limits)
+            return np.nan_to_num(rounded, nan=self.limits[0]).astype(np.int32)
+        entries = np.unique(np.array(self.table, np.int32))
+        return entries[np.searchsorted((entries[1:] + entries[:-1]) / 2, np.nan_to_num(values), side="right")]
+
+    def store(self, blocks: Array, numbers: Array) -> None:
+        """Write integers (..., count) into bytes (..., bytes), uint8, whose bits at their places are 0."""
+        if self.table:
+            order = np.argsort(self.table, kind="stable")
+            codes = order[np.searchsorted(np.array(self.table)[order], numbers)]
+        else:
+            codes = numbers if self.signed else numbers + self.offset
+        for part in self.parts:
+            for index in range(numbers.shape[-1]):
+                place, bit = part.place(index)
+                bits = codes[..., index] >> part.shift & ((1 << part.width) - 1)
+                blocks[..., place] |= (bits << bit).astype(np.uint8)
+
     def code(self, byte: Byte, index: Any) -> Any:
         """Return the bits of integer `index`, as a number that is not negative."""
         first, *rest = (part.value(byte, index) for part in self.parts)
@@ -104,6 +139,20 @@ class Factor:
     def bytes(self) -> int:
         """Bytes of the float."""
         return {"float16": 2, "float32": 4, "half_e8m0": 1}[self.dtype]
+
+    def rounded(self, floats: Array) -> Array:
+        """Return the nearest floats that the format has, as float32; of `half_e8m0`, the next power of two above."""
+        if self.dtype != "half_e8m0":
+            limit = np.finfo(self.dtype).max
+            return np.clip(floats, -limit, limit).astype(self.dtype).astype(np.float32)
+        exponents = np.ceil(np.log2(np.maximum(floats, np.float32(2.0**-127))))
+        return np.exp2(np.clip(exponents, -127, 127)).astype(np.float32)
+
+    def stored(self, floats: Array) -> Array:
+        """Return the bytes, (..., bytes), of floats that the format has."""
+        if self.dtype != "half_e8m0":
+            return np.ascontiguousarray(floats.astype(self.dtype)[..., None]).view(np.uint8)
+        return (np.log2(floats) + 128).astype(np.uint8)[..., None]
 
 
 @dataclass(frozen=True)
@@ -155,6 +204,19 @@ class BlockFormat:
             return held.view(factor.dtype)[..., 0].astype(np.float32)
         code = held[..., 0].astype(np.uint32)
         return np.where(code < 2, np.uint32(0x200000) << code, (code - 1) << 23).astype(np.uint32).view(np.float32)
+
+    def encoded(self, parts: Parts) -> Array:
+        """Return the bytes, (..., blocks * bytes), of blocks with given parts; scales must be floats of the format."""
+        blocks = np.zeros((*parts.scale.shape, self.bytes), np.uint8)
+        self.integers.store(blocks, parts.numbers)
+        for factor, floats, steps in (
+            (self.scale, parts.scale, parts.scale_steps), (self.minimum, parts.minimum, parts.minimum_steps),
+        ):  # fmt: skip
+            if factor is not None and floats is not None:
+                blocks[..., factor.place : factor.place + factor.bytes] = factor.stored(floats)
+                if factor.steps is not None and steps is not None:
+                    factor.steps.store(blocks, steps)
+        return blocks.reshape(*blocks.shape[:-2], -1)
 
     def parts(self, data: Array) -> Parts:
         """Return what the blocks of packed rows hold, (rows, bytes of a row)."""
