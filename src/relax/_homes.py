@@ -41,6 +41,7 @@ HOMES = {
     ".te:": "te",
     ".tir:": "tir",
     ".topi:": "topi",
+    ".transform.quantize_weights": "quantize_weights",
     ".transform:": "transform",
     ".utils:": "utils",
     ".vm": "build compile eager find_nan",

@@ -46,7 +46,8 @@ def quantize_rows(weights: Array, name: str) -> Array:
         piece = rows[first : first + step].astype(np.float32)
         if not np.isfinite(piece).all():
             raise ValueError("the weights have numbers that are not finite")
-        result[first : first + step] = held.encoded(_parts(piece, held))
+        with np.errstate(over="ignore"):  # errors of large weights are infinite: another scale is taken, or the last
+            result[first : first + step] = held.encoded(_parts(piece, held))
 
     in_threads(rounded, range(0, len(rows), step))
     return result.reshape(*weights.shape[:-1], result.shape[-1])

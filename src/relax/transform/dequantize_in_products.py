@@ -8,6 +8,9 @@ After    y = R.call_tir(cls.matmul, (x, R.const(Q), R.const(S)), …)       # Q:
          @T.prim_func(private=True)
          def matmul(x, Q, S, y): … y[i, j] += x[i, k] * (float32(Q[k, j]) * S[k // 32, j])
 
+Weights in a block format (`R.dequantize_blocks`) are taken apart too: their integers, their scales, and their minima,
+which the kernel adds.
+
 A product with few rows takes as long as memory takes to deliver its weights, of which bytes have a quarter and four
 bits an eighth. Q holds the integers without their zero points, as int4 where that has all of them, else as int8; those
 that do not fit int8 stay as they are, beside the zero points. S has a row for each group of the depth whose scales are
@@ -42,6 +45,7 @@ from ..dpl.rewrite import KnownValues
 from ..expr import Call, Constant, Function, const
 from ..ir import DataType, IRModule, RelaxExpr
 from ..op import is_call_of, operator_of
+from ..op.blocks import DequantizeBlocks
 from ..op.errors import OperatorError
 from ..op.linear_algebra import Matmul
 from ..op.operands import is_absent
@@ -78,9 +82,11 @@ class _Dequantised:
     numbers: Array
     zeros: Array
     scales: Array
+    minima: Array | None = None
+    """What is added to each product of a number and its scale."""
 
     def as_matrix(self) -> _Dequantised:
-        """Return weights (directions, rows, depth) as (depth, directions * rows)."""
+        """Return weights (directions, rows, depth), without minima, as (depth, directions * rows)."""
         parts = (np.transpose(part, (2, 0, 1)) for part in (self.numbers, self.zeros, self.scales))
         return _Dequantised(*(np.reshape(part, (len(part), -1)) for part in parts))
 
@@ -98,7 +104,7 @@ class _Products(KnownValues):
 
     def concerns(self, function: Function) -> bool:
         """True if something is dequantised."""
-        return any(is_call_of(binding.value, Dequantize) for binding in bindings_in(function))
+        return any(is_call_of(binding.value, Dequantize, DequantizeBlocks) for binding in bindings_in(function))
 
     def call(self, call: Call) -> RelaxExpr:
         call = self.parts(call)
@@ -168,10 +174,13 @@ class _Products(KnownValues):
         `few` bytes as floats.
         """
         moves, call = self.moved(expr)
-        if not isinstance(call, Call) or not isinstance(operator := operator_of(call), Dequantize):
-            return None
+        operator = operator_of(call) if isinstance(call, Call) else None
         moved = expr.struct_info_
-        if operator.out_dtype != "float32" or not isinstance(moved, TensorStructInfo) or moved.ndim != ndim:
+        if not isinstance(call, Call) or not isinstance(moved, TensorStructInfo) or moved.ndim != ndim:
+            return None
+        if isinstance(operator, DequantizeBlocks):
+            return self.of_blocks(call, operator, moves, few)
+        if not isinstance(operator, Dequantize) or operator.out_dtype != "float32":
             return None
         numbers, scale, zero = (self.constant(arg) for arg in call.args)
         if numbers is None or scale is None or zero is None or not numbers.size or scale.dtype != np.float32:
@@ -185,6 +194,32 @@ class _Products(KnownValues):
         whole = [_moved(part, moves) for part in parts]
         known = [part for part in whole if part is not None]
         return _Dequantised(*known) if len(known) == len(parts) else None
+
+    def of_blocks(self, call: Call, operator: DequantizeBlocks, moves: list[Call], few: int) -> _Dequantised | None:
+        """Return weights in a block format, moved as the program moves them."""
+        rows = self.constant(call.args[0])
+        held = operator.held
+        if rows is None or operator.out_dtype != "float32" or rows.ndim != 2 or not rows.size:
+            return None
+        parts = held.parts(rows)
+        if 4 * parts.numbers.size <= few:
+            return None
+        shape = (len(rows), -1)
+
+        def spread(part: Array) -> Array | None:
+            return _moved(np.broadcast_to(part, parts.numbers.shape).reshape(shape), moves)
+
+        zeros, minima = np.zeros((1, 1, 1), np.int32), None
+        if held.has_zero_point:
+            zeros = parts.steps_of_numbers(parts.minimum_steps).astype(np.int32)
+        elif parts.minimum is not None:
+            least = parts.of_numbers(parts.minimum, parts.minimum_steps)
+            minima = spread(-least if held.subtracts_minimum else least)
+        scales = spread(parts.of_numbers(parts.scale, parts.scale_steps))
+        numbers, offsets = spread(parts.numbers), spread(zeros)
+        if numbers is None or scales is None or offsets is None:
+            return None
+        return _Dequantised(numbers, offsets, scales, minima)
 
     def moved(self, expr: RelaxExpr) -> tuple[list[Call], RelaxExpr]:
         """Return the operators that move elements of a value, the last one first, and the value they start from."""
@@ -214,13 +249,14 @@ def _narrowest(numbers: Array) -> Array:
 
 
 def _parts_for_product(weights: _Dequantised) -> list[Array] | None:
-    """Return (numbers, scales) or (numbers, scales, zeros) of a product, with a row of parameters for each group of
-    rows of numbers; None for more than 16 bits.
+    """Return (numbers, scales), with zeros (int32) or minima (float32) behind them, of a product, with a row of
+    parameters for each group of rows of numbers; None for more than 16 bits.
     """
     differences, scales = weights.differences(), _by_group(weights.scales)
     if differences is not None:
-        return [_narrowest(np.ascontiguousarray(differences)), scales]
-    if weights.numbers.dtype.itemsize > 2:
+        minima = [] if weights.minima is None else [_by_group(weights.minima)]
+        return [_narrowest(np.ascontiguousarray(differences)), scales, *minima]
+    if weights.numbers.dtype.itemsize > 2 or weights.minima is not None:
         return None
     return [np.ascontiguousarray(weights.numbers), scales, _by_group(weights.zeros.astype(np.int32))]
 
@@ -230,11 +266,13 @@ def _parts_for_inputs(weights: _Dequantised) -> list[Array] | None:
 
     One for each direction would be read by a quotient of the column, element by element.
     """
-    return _parts_for_product(weights.as_matrix())
+    return None if weights.minima is not None else _parts_for_product(weights.as_matrix())
 
 
 def _parts_for_steps(weights: _Dequantised) -> list[Array] | None:
     """Return the parts of `NarrowWeights` for the products of a layer's steps; None for more than 16 bits."""
+    if weights.minima is not None:
+        return None
     directions, matrix = len(weights.numbers), weights.as_matrix()
     scales, differences = _by_direction(matrix.scales, directions), matrix.differences()
     if differences is not None:
@@ -282,8 +320,10 @@ def _by_group(parameter: Array) -> Array:
     return np.ascontiguousarray(parameter[::group])
 
 
-def _product(data: te.Tensor, numbers: te.Tensor, scales: te.Tensor, *zeros: te.Tensor) -> te.Tensor:
-    """Formula of the product of data and `(numbers - zeros) * scales`; parameters have a row per group of the depth."""
+def _product(data: te.Tensor, numbers: te.Tensor, scales: te.Tensor, *others: te.Tensor) -> te.Tensor:
+    """Formula of the product of data and `(numbers - zeros) * scales + minima`; parameters have a row per group of the
+    depth. Of zeros and minima, one is given at most: minima are float32.
+    """
     depth = numbers.shape[0]
     k = te.reduce_axis((0, depth), "k")
 
@@ -294,8 +334,13 @@ def _product(data: te.Tensor, numbers: te.Tensor, scales: te.Tensor, *zeros: te.
 
     def element(*i: Any) -> PrimExpr:
         number = numbers(k.var, i[-1])
-        for zero in zeros:
-            number = cast_expr("int32", number) - parameter(zero, i[-1])
-        return te.sum(data(*i[:-1], k.var) * (cast_expr("float32", number) * parameter(scales, i[-1])), axis=k)
+        for other in others:
+            if other.dtype == "int32":
+                number = cast_expr("int32", number) - parameter(other, i[-1])
+        weight = cast_expr("float32", number) * parameter(scales, i[-1])
+        for other in others:
+            if other.dtype == "float32":
+                weight = weight + parameter(other, i[-1])
+        return te.sum(data(*i[:-1], k.var) * weight, axis=k)
 
     return te.compute((*data.shape[:-1], numbers.shape[1]), element, "matmul", tag="matmul")
