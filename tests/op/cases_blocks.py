@@ -46,6 +46,18 @@ CASES += [
     product("q5_k", (2, 3), 6, 1, lanes=8),
     product("q8_0", (0,), 6, 2),
 ]  # fmt: skip
+for format_name, lanes in (("q4_0", 0), ("q6_k", 8), ("q5_1", 16), ("q8_0", 4), ("int4_g64_zero", 16), ("mxfp4", 8)):
+    table = rows(format_name, (21,), 1)
+    attrs = {"format": format_name}
+    if lanes:
+        attrs |= {"lanes": lanes, "signed": lanes == 4, "columns": 21}
+        table = PackedBlocks(format_name, lanes, lanes == 4).pack(table)
+    for indices in (np.array([0, 20, -1, -21, 7], "int64"), np.array([[3, 4]], "int32"), np.zeros((0, 2), "uint8")):
+        CASES.append(Case("relax.nn.quantized_take", [table, indices], attrs, fixed=table.shape))
+    CASES.append(
+        Case("relax.nn.quantized_take", [table, np.array([0, 21], "int64")], attrs, fixed=table.shape,
+             raises=(IndexError, "out"))
+    )  # fmt: skip
 CASES += [
     Case("relax.nn.dynamic_quantize", [rng.array(shape, dtype, -4, 4)], {"block_size": size})
     for dtype in ("float16", "bfloat16", "float32")

@@ -15,14 +15,16 @@ from ..info.text import prim_text
 from ..ir import DataType
 from ..prim import PrimExpr, const, is_const, simplify
 from ..runtime.rounding import convert_array
-from ..struct_info import TensorStructInfo, TupleStructInfo
-from ..topi.block_formats import FORMATS, BlockFormat, block_format
+from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from ..topi.block_formats import FORMATS, BlockFormat, Parts, block_format
 from ..topi.packed_blocks import PackedBlocks
+from .binary import as_tensor
 from .dims import require_same_dim, tensor
 from .errors import SHAPES, OperatorError
 from .facts import Exactness
 from .operands import FLOATS
 from .operator import Array, Operator, operator
+from .selection import Take
 
 
 class Blocks(Operator):
@@ -128,19 +130,14 @@ class DynamicQuantize(Operator):
         return [numbers.reshape(filled.shape)[..., :size], scales]
 
 
-@operator("relax.nn.quantized_matmul")
-class QuantizedMatmul(Blocks):
-    """Product of activations in blocks of bytes (`dynamic_quantize`) and the rows of weights in a block format.
+class BlockMatrix(Blocks):
+    """Base class of operators on a matrix of weights: rows as files have them, or panels of packed rows.
 
-    x: int8 (…, depth), scales: float32 (…, blocks), weights: uint8 (rows, bytes); the result is float32 (…, rows). The
-    products of a block are summed exactly; the sum over blocks is one of float32, of terms scale of x · scale of the
-    weights · sum. A block of x has as many numbers as one of the weights.
-
-    With `lanes`, weights are panels of `columns` rows for kernels of that many lanes, int32 (panels, words), their
-    bytes `signed` or 128 larger (`relax.topi.packed_blocks`): the compiler arranges constant weights so.
+    Rows are uint8 (rows, bytes). With `lanes`, weights are panels of `columns` rows for kernels of that many lanes,
+    int32 (panels, words), their bytes `signed` or 128 larger (`relax.topi.packed_blocks`).
     """
 
-    takes = ("int",)
+    __slots__ = ()
 
     format: str = "q4_0"
     lanes: int = 0
@@ -152,50 +149,107 @@ class QuantizedMatmul(Blocks):
         """Order of the weights; None for rows as files have them."""
         return PackedBlocks(self.format, self.lanes, self.signed) if self.lanes else None
 
+    def sizes(self, weights: TensorStructInfo) -> tuple[PrimExpr | None, PrimExpr | None]:
+        """Return the numbers of a row, and the rows, None where unknown. Raises OperatorError for other weights."""
+        self.require(weights.ndim in (-1, 2), "weights", "a matrix", code=SHAPES, found=f"{weights.ndim} dimensions")
+        held = self.held
+        if not self.lanes:
+            return self.depth_of(weights), None if weights.dims is None else weights.dims[0]
+        self.require_attribute(self.lanes in (4, 8, 16, 32), "lanes", "0, 4, 8, 16 or 32")
+        self.require(weights.dtype.is_void or weights.dtype == "int32", "weights", "panels of int32",
+                     found=str(weights.dtype))  # fmt: skip
+        panels, rows = PackedBlocks(self.format, self.lanes, self.signed), const(self.columns, "int64")
+        if weights.dims is None:
+            return None, rows
+        count, words = weights.dims
+        self.require_same(count, const(panels.panels(self.columns), "int64"), "panels and those of the columns")
+        blocks = simplify(words // panels.unit)
+        self.require_same(words, simplify(blocks * panels.unit), "words and those of whole units")
+        return simplify(blocks * held.elements), rows
+
+    def require_same(self, found: PrimExpr, size: PrimExpr, sizes: str) -> None:
+        """Raise OperatorError if two sizes differ."""
+        message = f"{sizes} differ: {prim_text(found)} and {prim_text(size)}"
+        require_same_dim(found, size, OperatorError(SHAPES, message))
+
+    def parts(self, weights: Array) -> Parts:
+        """Return what the blocks of the weights hold."""
+        panels = self.panels
+        return self.held.parts(weights) if panels is None else panels.parts(weights, self.columns)
+
+
+@operator("relax.nn.quantized_take")
+class QuantizedTake(BlockMatrix):
+    """Rows of weights in a block format at the indices, as numbers of out_dtype: (…, depth).
+
+    A negative index counts from the end; an index out of range is an error at run time. Weights are as those of
+    `nn.quantized_matmul`, so that the table of a look-up can be that of a product.
+    """
+
+    takes = ("uint",)
+
+    format: str = "q4_0"
+    lanes: int = 0
+    signed: bool = False
+    columns: int = 0
+    out_dtype: DataType = DataType("float32")
+
+    def infer(self, weights: TensorStructInfo, indices: TensorStructInfo | PrimStructInfo) -> TensorStructInfo:
+        self.require_attribute(self.out_dtype.is_float, "out_dtype", "a floating-point dtype")
+        index = as_tensor(indices)
+        self.require_dtype(index, "indices", "int", "uint")
+        depth, _ = self.sizes(weights)
+        if depth is None or index.dims is None:
+            return tensor(None, self.out_dtype, -1 if index.ndim == -1 else index.ndim + 1)
+        return tensor((*index.dims, depth), self.out_dtype)
+
+    compute = topi.quantized_take
+
+    def reference(self, weights: Array, indices: Array) -> Array:
+        decoded = self.held.decoded(self.parts(weights))
+        return convert_array(Take(0).reference(decoded, indices), self.out_dtype.numpy())
+
+
+@operator("relax.nn.quantized_matmul")
+class QuantizedMatmul(BlockMatrix):
+    """Product of activations in blocks of bytes (`dynamic_quantize`) and the rows of weights in a block format.
+
+    x: int8 (…, depth), scales: float32 (…, blocks), weights: uint8 (rows, bytes); the result is float32 (…, rows). The
+    products of a block are summed exactly; the sum over blocks is one of float32, of terms scale of x · scale of the
+    weights · sum. A block of x has as many numbers as one of the weights.
+
+    With `lanes`, weights are packed in panels of `columns` rows, int32 (panels, words), for kernels of that many lanes:
+    the compiler arranges constant weights so.
+    """
+
+    takes = ("int",)
+
+    format: str = "q4_0"
+    lanes: int = 0
+    signed: bool = False
+    columns: int = 0
+
     def infer(self, x: TensorStructInfo, scales: TensorStructInfo, weights: TensorStructInfo) -> TensorStructInfo:
         for name, info, dtype in (("x", x, "int8"), ("scales", scales, "float32")):
             self.require(info.dtype.is_void or info.dtype == dtype, name, f"a tensor of {dtype}", found=str(info.dtype))
             self.require(info.ndim != 0, name, "a tensor of at least one dimension", code=SHAPES)
-        self.require(weights.ndim in (-1, 2), "weights", "a matrix", code=SHAPES, found=f"{weights.ndim} dimensions")
-        depth, rows = self._sizes(weights)
+        depth, rows = self.sizes(weights)
         if x.dims is None:
             return tensor(None, "float32", x.ndim)
         if depth is not None:
-            self._require_same(x.dims[-1], depth, "the depth of x and of the weights")
+            self.require_same(x.dims[-1], depth, "the depth of x and of the weights")
         if scales.dims is not None:
             blocks = simplify(x.dims[-1] // self.held.elements)
             wanted = f"scales of blocks of {self.held.elements} numbers"
             self.require(scales.ndim == x.ndim, "scales", "of the rank of x", code=SHAPES, found=str(scales.ndim))
             for found, size in zip(scales.dims, (*x.dims[:-1], blocks), strict=True):
-                self._require_same(found, size, wanted)
+                self.require_same(found, size, wanted)
         return tensor(None, "float32", x.ndim) if rows is None else tensor((*x.dims[:-1], rows), "float32")
-
-    def _require_same(self, found: PrimExpr, size: PrimExpr, sizes: str) -> None:
-        message = f"{sizes} differ: {prim_text(found)} and {prim_text(size)}"
-        require_same_dim(found, size, OperatorError(SHAPES, message))
-
-    def _sizes(self, weights: TensorStructInfo) -> tuple[PrimExpr | None, PrimExpr | None]:
-        """Numbers of a row, and rows, of the weights; None where unknown."""
-        panels = self.panels
-        if panels is None:
-            return self.depth_of(weights), None if weights.dims is None else weights.dims[0]
-        held = self.held
-        self.require_attribute(self.lanes in (4, 8, 16, 32), "lanes", "0, 4, 8, 16 or 32")
-        self.require(weights.dtype.is_void or weights.dtype == "int32", "weights", "panels of int32",
-                     found=str(weights.dtype))  # fmt: skip
-        if weights.dims is not None:
-            count, words = weights.dims
-            self._require_same(count, const(panels.panels(self.columns), "int64"), "panels and those of the columns")
-            depth = simplify(words // panels.unit * held.elements)
-            self._require_same(words, simplify(depth // held.elements * panels.unit), "words and those of whole units")
-            return depth, const(self.columns, "int64")
-        return None, const(self.columns, "int64")
 
     compute = topi.quantized_matmul
 
     def reference(self, x: Array, scales: Array, weights: Array) -> Array:
-        panels = self.panels
-        parts = self.held.parts(weights) if panels is None else panels.parts(weights, self.columns)
+        parts = self.parts(weights)
         rows, count = parts.scale.shape
         numbers = x.astype(np.int64).reshape(-1, count, self.held.elements)
 
@@ -212,4 +266,4 @@ class QuantizedMatmul(Blocks):
         return result.reshape(*x.shape[:-1], rows)
 
 
-__all__ = ["DequantizeBlocks", "DynamicQuantize", "QuantizedMatmul"]
+__all__ = ["DequantizeBlocks", "DynamicQuantize", "QuantizedMatmul", "QuantizedTake"]

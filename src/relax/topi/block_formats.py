@@ -231,7 +231,11 @@ class BlockFormat:
 
     def decode(self, data: Array) -> Array:
         """Return the weights of packed rows, (..., bytes of a row) to (..., numbers of a row), float32."""
-        parts = self.parts(data)
+        numbers = self.decoded(self.parts(data))
+        return numbers.reshape(*data.shape[:-1], numbers.shape[-1])
+
+    def decoded(self, parts: Parts) -> Array:
+        """Return the weights that blocks hold, (..., numbers of a row), float32."""
         numbers = parts.numbers
         if self.has_zero_point:
             numbers = (numbers - parts.steps_of_numbers(parts.minimum_steps)).astype(np.int32)
@@ -241,7 +245,7 @@ class BlockFormat:
             if parts.minimum is not None:
                 least = parts.of_numbers(parts.minimum, parts.minimum_steps)
                 weights = weights - least if self.subtracts_minimum else weights + least
-        return weights.reshape(*data.shape[:-1], numbers.shape[-2] * self.elements)
+        return weights.reshape(*numbers.shape[:-2], numbers.shape[-2] * self.elements)
 
 
 @dataclass(frozen=True)

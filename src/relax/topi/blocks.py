@@ -11,9 +11,10 @@ from typing import Any, Final, Protocol
 
 from .. import te
 from ..ir import DataType
-from ..prim import Let, PrimExpr, Select, Var, const, intrin, is_const, simplify
+from ..prim import Let, PrimExpr, Select, Var, const, convert, intrin, is_const, simplify
 from ..prim import cast as cast_expr
 from .block_formats import BlockFormat, Factor, Integers, block_format
+from .indexing import from_front
 from .packed_blocks import CHUNK, PackedBlocks
 from .qdq import WHOLE, WHOLE_BITS
 
@@ -199,6 +200,31 @@ def _weight(rows: _Rows, row: PrimExpr, column: PrimExpr) -> PrimExpr:
     return weight - factor(held.minimum) if held.subtracts_minimum else weight + factor(held.minimum)
 
 
+def quantized_take(
+    weights: te.Tensor, indices: Any, format: str, lanes: int = 0, signed: bool = False, columns: int = 0,
+    out_dtype: str = "float32",
+) -> te.Tensor:  # fmt: skip
+    """Rows of weights at the indices, decoded: (…, depth). `weights` are as those of `quantized_matmul`.
+
+    A negative index counts from the end; one out of range is an error at run time.
+    """
+    held = _format(format)
+    packed = PackedBlocks(format, lanes, signed) if lanes else None
+    rows: _Rows = _FileRows(weights, held) if packed is None else _PackedRows(weights, packed)
+    count = weights.shape[0] if packed is None else const(columns, "int64")
+    blocks = weights.shape[1] // (held.bytes if packed is None else packed.unit)
+    outer = indices.shape if isinstance(indices, te.Tensor) else ()
+
+    def element(*i: Any) -> PrimExpr:
+        raw = indices(*i[:-1]) if isinstance(indices, te.Tensor) else convert(indices)
+        row = from_front(raw, count)
+        if packed is not None:  # the rows that fill the last panel are none
+            row = Select(row < count, row, weights.shape[0] * lanes)
+        return cast_expr(DataType(out_dtype), _weight(rows, row, i[-1]))
+
+    return te.compute((*outer, simplify(blocks * held.elements)), element, "taken", tag="injective")
+
+
 def dynamic_quantize(data: te.Tensor, block_size: int = 32) -> tuple[te.Tensor, te.Tensor]:
     """Bytes and scales of each `block_size` numbers of the last dimension: the greatest magnitude becomes 127."""
     *outer, size = data.shape
@@ -276,4 +302,4 @@ def quantized_matmul(
     return te.compute((*outer, count), total, "product", tag="matmul")
 
 
-__all__ = ["RULE", "dequantize_blocks", "dynamic_quantize", "quantized_matmul"]
+__all__ = ["RULE", "dequantize_blocks", "dynamic_quantize", "quantized_matmul", "quantized_take"]

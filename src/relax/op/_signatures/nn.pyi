@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from relax.expr import Call
-from relax.op.arguments import DTypeLike, TensorLike, TupleLike
+from relax.op.arguments import DTypeLike, ScalarLike, TensorLike, TupleLike
 from typing import Literal
 
 def adaptive_avg_pool1d(
@@ -562,8 +562,23 @@ def quantized_matmul(
     products of a block are summed exactly; the sum over blocks is one of float32, of terms scale of x · scale of the
     weights · sum. A block of x has as many numbers as one of the weights.
 
-    With `lanes`, weights are panels of `columns` rows for kernels of that many lanes, int32 (panels, words), their
-    bytes `signed` or 128 larger (`relax.topi.packed_blocks`): the compiler arranges constant weights so.
+    With `lanes`, weights are packed in panels of `columns` rows, int32 (panels, words), for kernels of that many lanes:
+    the compiler arranges constant weights so.
+    """
+
+def quantized_take(
+    weights: TensorLike,
+    indices: TensorLike | ScalarLike,
+    format: str = 'q4_0',
+    lanes: int = 0,
+    signed: bool = False,
+    columns: int = 0,
+    out_dtype: DTypeLike = 'float32',
+) -> Call:
+    """Rows of weights in a block format at the indices, as numbers of out_dtype: (…, depth).
+
+    A negative index counts from the end; an index out of range is an error at run time. Weights are as those of
+    `nn.quantized_matmul`, so that the table of a look-up can be that of a product.
     """
 
 def relu(data: TensorLike) -> Call:
