@@ -93,8 +93,8 @@ __all__ = [
     "binding_rewrite", "build", "call_dps_packed", "call_pure_packed", "call_tir", "call_tir_inplace",
     "call_tir_with_grad", "codegen", "compile", "const", "dpl", "eager", "explain", "expr", "expr_functor",
     "extern", "find_nan", "get_pipeline", "get_shape_of", "instrument", "interpret", "interpreter", "ir", "library",
-    "op", "optimize", "pipeline", "prim", "quantize_weights", "register_codegen", "register_pipeline", "schedules", "script",
-    "struct_info", "target", "te", "tir", "topi", "transform", "utils", "vm",
+    "op", "optimize", "pipeline", "prim", "quantize_weights", "register_codegen", "register_pipeline", "schedules",
+    "script", "struct_info", "target", "te", "tir", "topi", "transform", "utils", "vm",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -6,7 +6,7 @@ in a tensor of uint8. A product rounds activations to bytes only where a program
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class DequantizeBlocks(Blocks):
 
 @operator("relax.nn.dynamic_quantize")
 class DynamicQuantize(Operator):
-    """Bytes and scales of each `block_size` numbers of the last dimension: (int8 (…, n), float32 (…, ⌈n / block_size⌉)).
+    """Bytes and scales of blocks of the last dimension: (int8 (…, n), float32 (…, ⌈n / block_size⌉)).
 
     Numbers are converted to float32.
     The scale of a block is its greatest magnitude / 127; a byte is the number times 127 / that magnitude, rounded to
@@ -120,14 +120,14 @@ class DynamicQuantize(Operator):
         blocks = -(-size // self.block_size)
         filled = np.zeros((*outer, blocks * self.block_size), np.float32)
         filled[..., :size] = data.astype(np.float32)
-        split = filled.reshape(*outer, blocks, self.block_size)
+        split: Array = np.reshape(filled, (*outer, blocks, self.block_size))
         most: Array = np.abs(split).max(-1, keepdims=True, initial=0)
         with np.errstate(all="ignore"):
             factor = np.where(most > 0, np.float32(127) / most, np.float32(0))
             value = split * factor
             numbers = np.where(np.isnan(value), 0, np.rint(value)).astype(np.int8)
         scales = (most / np.float32(127))[..., 0]
-        return [numbers.reshape(filled.shape)[..., :size], scales]
+        return [np.reshape(numbers, filled.shape)[..., :size], scales]
 
 
 class BlockMatrix(Blocks):

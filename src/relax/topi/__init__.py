@@ -131,11 +131,11 @@ __all__ = [
     "log_add_exp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum", "mean",
     "median", "meshgrid", "min", "minimum", "mod", "multinomial_from_uniform", "multiply", "negative",
     "nll_loss_backward", "nn", "normal", "not_equal", "one_hot", "outer", "power", "prod", "quantize",
-    "quantized_matmul", "quantized_take", "read_broadcast", "recurrent", "reinterpret", "repeat", "reshape", "reverse_sequence",
-    "right_shift", "round", "rsqrt", "same_size", "scatter_elements", "scatter_nd", "sigmoid", "sign", "sin",
-    "sinh", "slice_scatter", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "strided_slice",
-    "subtract", "sum", "take", "take_backward", "tan", "tanh", "tile", "topk", "transpose", "tril", "triu", "trunc",
-    "uniform", "variance", "vision", "where",
+    "quantized_matmul", "quantized_take", "read_broadcast", "recurrent", "reinterpret", "repeat", "reshape",
+    "reverse_sequence", "right_shift", "round", "rsqrt", "same_size", "scatter_elements", "scatter_nd", "sigmoid",
+    "sign", "sin", "sinh", "slice_scatter", "sort", "split", "sqrt", "square", "squeeze", "stack", "std",
+    "strided_slice", "subtract", "sum", "take", "take_backward", "tan", "tanh", "tile", "topk", "transpose", "tril",
+    "triu", "trunc", "uniform", "variance", "vision", "where",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -20,6 +20,9 @@ compressed-tensors in safetensors). `grouped` has their formats, and `group_rows
     int8_g32_float16      scale (float16)  32 bytes: numbers from -128 to 127
 """
 
+# NumPy's stubs leave the results of reshape, view and clip partly unknown.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import functools
@@ -178,7 +181,7 @@ class BlockFormat:
         return self.minimum is not None and self.minimum.place == self.scale.place
 
     def blocks(self, data: Array) -> Array:
-        """Return packed rows (..., bytes of a row) as int32 bytes (..., blocks, bytes). Raises ValueError for others."""
+        """Return packed rows (..., bytes of a row) as blocks (..., blocks, bytes). Raises ValueError for others."""
         if data.dtype != np.uint8 or data.shape[-1] % self.bytes:
             raise ValueError(f"{self.name} has blocks of {self.bytes} bytes; found {data.shape[-1]} of {data.dtype}")
         return data.reshape(*data.shape[:-1], data.shape[-1] // self.bytes, self.bytes)
@@ -290,7 +293,7 @@ _E2M1: Final = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 
 
 def _four_bits(name: str, size: int, start: int, minimum: bool, high: int | None = None) -> BlockFormat:
-    """Format of blocks of 32 numbers of 4 bits from byte `start` on, or of 5 with their high bits from byte `high` on."""
+    """Format of blocks of 32 numbers of 4 bits from byte `start` on; of 5, if high bits begin at byte `high`."""
     parts = (Bits(8 * start, 4, _HALVES),)
     if high is not None:
         parts = (*parts, Bits(8 * high, 1, ((8, 1), (4, 8)), shift=4))
@@ -315,7 +318,8 @@ _ALL: Final = (
             (Bits(768, 4, ((8, 8), (2, 4))), Bits(832, 2, ((4, 8), (4, 2)), shift=4)), offset=32)), group=16,
     ),
     BlockFormat(
-        "q4_k", 256, 144, Integers((Bits(128, 4, _PAIRS),)), Factor(0, steps=_SCALES_OF_K), Factor(2, steps=_MINIMA_OF_K),
+        "q4_k", 256, 144, Integers((Bits(128, 4, _PAIRS),)),
+        Factor(0, steps=_SCALES_OF_K), Factor(2, steps=_MINIMA_OF_K),
     ),
     BlockFormat(
         "q5_k", 256, 176, Integers((Bits(384, 4, _PAIRS), Bits(128, 1, _EIGHTHS, shift=4))),

@@ -21,7 +21,7 @@ from .qdq import WHOLE, WHOLE_BITS
 MOST: Final = 127
 """Greatest magnitude of an activation's byte."""
 RULE: Final = "schedule_rule.blocks"
-"""Annotation of the nest that sums the products of a block: format, lanes and signed, as `quantized_matmul` has them."""
+"""Annotation of the nest that sums the products of a block: format, lanes and signed of `quantized_matmul`."""
 
 
 class _Rows(Protocol):
@@ -158,7 +158,7 @@ def _looked_up(table: Sequence[int], code: PrimExpr) -> PrimExpr:
     )  # fmt: skip
 
 
-def dequantize_blocks(data: te.Tensor, format: str, out_dtype: str = "float32") -> te.Tensor:  # noqa: A002
+def dequantize_blocks(data: te.Tensor, format: str, out_dtype: str = "float32") -> te.Tensor:
     """Weights of packed rows (…, bytes of a row), uint8, as (…, numbers of a row)."""
     held = _format(format)
     shape = (*data.shape[:-1], simplify(data.shape[-1] // held.bytes * held.elements))
@@ -252,7 +252,7 @@ def dynamic_quantize(data: te.Tensor, block_size: int = 32) -> tuple[te.Tensor, 
 
 
 def quantized_matmul(
-    data: te.Tensor, scales: te.Tensor, weights: te.Tensor, format: str, lanes: int = 0, signed: bool = False,  # noqa: A002
+    data: te.Tensor, scales: te.Tensor, weights: te.Tensor, format: str, lanes: int = 0, signed: bool = False,
     columns: int = 0,
 ) -> te.Tensor:  # fmt: skip
     """Product of activations in blocks (…, depth) and rows of weights, (…, rows), float32.

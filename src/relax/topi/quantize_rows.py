@@ -1,12 +1,15 @@
 """Weights rounded to a block format: scales and integers near the least squared error, group by group.
 
-A group of weights w becomes scale · q, or scale · q + minimum, with integers q of few bits. Some scales are tried, those
-that take the group's greatest magnitude (or its span) to the end of the integers and up to a third beyond; for each, q
-is rounded, and the scale (and minimum) of the least squared error for these q computed. Formats with steps then store
-each scale as a multiple of the block's, rounded, and the integers are rounded once more.
+A group of weights w becomes scale · q, or scale · q + minimum, with integers q of few bits. Some scales are tried:
+those that take the group's greatest magnitude (or its span) to the end of the integers, and up to a third beyond. For
+each, q is rounded, and the scale (and minimum) of the least squared error for these q computed. Formats with steps then
+store each scale as a multiple of the block's, rounded, and the integers are rounded once more.
 
 The errors of the formats are those that docs/quantise-a-model.md lists.
 """
+
+# NumPy's stubs leave the results of reshape, view and clip partly unknown.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class _Products(KnownValues):
         shape = (len(rows), -1)
 
         def spread(part: Array) -> Array | None:
-            return _moved(np.broadcast_to(part, parts.numbers.shape).reshape(shape), moves)
+            return _moved(np.reshape(np.broadcast_to(part, parts.numbers.shape), shape), moves)
 
         zeros, minima = np.zeros((1, 1, 1), np.int32), None
         if held.has_zero_point:

@@ -92,7 +92,7 @@ def _rounded(array: Array, held: BlockFormat) -> Array:
 
 
 def _is_float(array: Array) -> bool:
-    return DataType(array.dtype.name).is_float
+    return DataType(str(array.dtype)).is_float
 
 
 class _Weights(KnownValues):
@@ -117,7 +117,7 @@ class _Weights(KnownValues):
         if info.dtype == "float64" or not info.dtype.is_float or data.ndim < 1 or data.dtype == "float64":
             return call
         value, turned = self.value(call.args[1]), True
-        if is_call_of(value, PermuteDims):
+        if isinstance(value, Call) and is_call_of(value, PermuteDims):
             turned, value = False, self.value(value.args[0])
         rows = self.rows(value, turned)
         if rows is None:
@@ -146,7 +146,7 @@ class _Weights(KnownValues):
         key = (value, turned)
         if key not in self._rows:
             array: Array = value.data.numpy()
-            matrix = array.T if turned else array
+            matrix: Array = np.transpose(array) if turned else array
             fits = matrix.ndim == 2 and matrix.size >= LEAST
             rounded = _rounded(matrix, self.held) if fits else matrix
             self._rows[key] = None if rounded is matrix else const(rounded)

@@ -72,8 +72,8 @@ def rules_for(target: Target) -> tuple[ScheduleRule, ...]:
 
 
 __all__ = [
-    "PLAIN_RULES", "RULES", "BlockProduct", "Blocked", "ByRows", "BytePixels", "Convolution", "Depthwise", "DotConvolution",
-    "DotProduct", "FewChannels", "Nests", "PlainSums", "Pointwise", "Pooling", "Product", "Scans",
-    "StepProducts", "StreamedAttention", "StreamedProduct", "WidenedProduct", "Winograd", "WordBlocked", "WordColumns",
-    "WordPixels", "rules_for",
+    "PLAIN_RULES", "RULES", "BlockProduct", "Blocked", "ByRows", "BytePixels", "Convolution", "Depthwise",
+    "DotConvolution", "DotProduct", "FewChannels", "Nests", "PlainSums", "Pointwise", "Pooling", "Product", "Scans",
+    "StepProducts", "StreamedAttention", "StreamedProduct", "WidenedProduct", "Winograd", "WordBlocked",
+    "WordColumns", "WordPixels", "rules_for",
 ]  # fmt: skip

@@ -18,8 +18,8 @@ from ...ir import DataType, Op
 from ...prim import Add, BinaryExpr, Call, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub
 from ...prim.evaluate import array_of
 from ...prim.instructions import DOTS, Dot, fused
-from ...target.isa.products import kind_of
 from ...runtime.rounding import convert_array
+from ...target.isa.products import kind_of
 
 Array: TypeAlias = Any
 """An ndarray, untyped because NumPy's annotations do not determine results of methods."""

@@ -40,7 +40,9 @@ from ...matrix_product import MatrixProduct
 from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
 from ..tile.division import Tile, blocks, groups
-from .block_tiles import BlockTiles, Sums, Tables, tile_shapes
+from .block_streams import BlockStreams
+from .block_tiles import BlockTiles, Bytes, tile_shapes
+from .block_words import Sums, Tables
 from .column_panels import ColumnPanel
 from .operands import Operands, Results, rewritten_products
 
@@ -185,14 +187,13 @@ def _found(func: PrimFunc) -> _Found | Refusal:
     if held is None or len(own) < count or "int8" not in loads or dtype not in loads or len(scales) != 1:
         return DIFFERENT
     x, weights = loads["int8"].buffer, loads[dtype].buffer
-    out = own[-1].stores[0].buffer
-    if not isinstance(simplify(out.shape[-1]), IntImm) or not isinstance(size_of(own[-1].block.iter_vars[-1]), IntImm):
+    columns, blocks_of = (size_of(v) for v in own[-1].block.iter_vars[-2:])
+    if not isinstance(columns, IntImm) or not isinstance(blocks_of, IntImm):
         return Refusal("the sizes of the weights are not known")
-    operands = [placeholder(buffer.shape, str(buffer.dtype), buffer.name) for buffer in (x, scales[0].buffer, weights)]
-    columns = int(out.shape[-1]) if int(lanes) else 0
-    expected = create_prim_func(
-        [*operands, quantized_matmul(*operands, name, int(lanes), bool(int(signed)), columns)]
-    )
+    data, of_data, rows = (placeholder(b.shape, str(b.dtype), b.name) for b in (x, scales[0].buffer, weights))
+    count = columns.value if int(lanes) else 0
+    formula = quantized_matmul(data, of_data, rows, name, int(lanes), bool(int(signed)), count)
+    expected = create_prim_func([data, of_data, rows, formula])
     stmts = tuple(nest.stmt for nest in own)
     if not structural_equal(SeqStmt(stmts), SeqStmt(root_of(expected)[1]), map_free_vars=True):
         return DIFFERENT
@@ -209,15 +210,16 @@ class _Writer:
         parameters: BlockParameters,
     ) -> None:  # fmt: skip
         self.packed, self.operands, self.weights = packed, operands, weights
-        self.rows, self.columns, self.blocks = operands.rows, operands.columns, operands.depth
-        assert isinstance(self.blocks, IntImm)
-        assert isinstance(self.columns, IntImm)
-        depth = self.blocks.value * packed.format.elements
+        columns, blocks_of = operands.columns, operands.depth
+        assert isinstance(columns, IntImm)
+        assert isinstance(blocks_of, IntImm)
+        self.rows, self.columns, self.blocks = operands.rows, columns, blocks_of
+        depth = blocks_of.value * packed.format.elements
         self.shape = parameters.tile or tile_shapes(target)[0]
         registers = target.machine.vector_registers
         self.few = parameters.few or (FEW_ROWS if registers >= 32 else FEW_ROWS // 2)
         self.cores = target.num_cores
-        self.tiles = BlockTiles(packed, target)
+        self.tiles, self.streams = BlockTiles(packed, target), BlockStreams(packed, target)
         self.x = decl_buffer([self.rows, depth], "int8", "x_rows", data=found.x.data)
         self.scales = decl_buffer([self.rows, self.blocks], "float32", "scales_of_x", data=found.scales.buffer.data)
 
@@ -231,7 +233,7 @@ class _Writer:
                 body = self._many(tables)
                 for rows in range(self.few, 0, -1):
                     body = IfThenElse(self.rows.equal(rows), self._few(tables, rows), body)
-            return block([tables.filled(), body])
+            return body
 
         inner = self.tiles.with_tables(self.x, self.scales, with_tables)
         return self.operands.declared(DeclBuffer(self.x, DeclBuffer(self.scales, inner)))
@@ -251,7 +253,7 @@ class _Writer:
             def sums(held: Sums) -> Stmt:
                 return self._results(held, self._panel(parts[0], 1), int64(0))
 
-            return self.tiles.streamed(tables, self.weights, parts[0], rows, sums)
+            return self.streams.streamed(tables, self.weights, parts[0], rows, sums)
 
         return tasks("task", ["panel"], [panels], task)
 
@@ -277,18 +279,21 @@ class _Writer:
         return named("groups", number, with_number)
 
     def _rows_of(
-        self, tables: Tables, panel: object, first: PrimExpr, vectors: int, group: PrimExpr, number: PrimExpr
+        self, tables: Tables, panel: Bytes, first: PrimExpr, vectors: int, group: PrimExpr, number: PrimExpr
     ) -> Stmt:
         """Return the tiles of a group of rows."""
         height = self.shape[0]
 
         def tile(start: PrimExpr, rows: int) -> Stmt:
-            return self.tiles.tile(
-                tables, panel, start, rows, lambda held: self._results(held, self._panel(first, vectors), start))  # fmt: skip
+            def stored(held: Sums) -> Stmt:
+                return self._results(held, self._panel(first, vectors), start)
+
+            return self.tiles.tile(tables, panel, start, rows, stored)
 
         if isinstance(self.rows, IntImm) and is_const(number, 1):
             return block(
-                loop("io", piece.count, lambda io, piece=piece: tile(simplify(piece.start + io * piece.size), piece.size))
+                loop("io", piece.count, lambda io, piece=piece: tile(
+                    simplify(piece.start + io * piece.size), piece.size))
                 for piece in blocks(self.rows.value, Tile(height, self.shape[1], self.packed.lanes))
             )  # fmt: skip
         whole = simplify(floordiv(self.rows, height))
