@@ -13,7 +13,7 @@ from relax.prim import Var, const
 from relax.prim import instructions as instr
 
 WORDS = Var("w", "int32x4")
-SUMS = {"u8s8": "int32x4", "s8s8": "int32x4", "s16s16": "int32x4", "bf16": "float32x4"}
+SUMS = {"u8s8": "int32x4", "u7s8": "int32x4", "s8s8": "int32x4", "s16s16": "int32x4", "bf16": "float32x4"}
 
 
 @pytest.mark.parametrize("kind", SUMS)

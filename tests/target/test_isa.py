@@ -163,6 +163,7 @@ def test_fused_multiply_add(isa, features):
 
 DOT_FEATURES = {
     "vpdpbusd": "+avx512vnni,+avx512vl",
+    "vpmaddubsw": "+avx512bw,+avx512vl",
     "vpdpbssd": "+avx10.2",
     "vpdpbuud": "+avx10.2",
     "vdpbf16ps": "+avx512bf16,+avx512vl",
@@ -184,6 +185,8 @@ def test_an_intrinsic_is_the_instruction(isa, instruction, bits):
     narrow = "bfloat" if dot.left == "bfloat16" else "i8"
     words = f"<{bits // 32 * dot.group} x {narrow}>"
     arguments = f"{sums}, {words}, {words}"
+    if instruction.pairs:  # sums of two products, as int16
+        sums, arguments = f"<{bits // 16} x i16>", f"{words}, {words}"
     text = called(isa, sums, instruction.intrinsics[bits], arguments, DOT_FEATURES[instruction.mnemonic])
     assert re.search(rf"\b{instruction.mnemonic}\b", text)
     probed = host.probe(triple_of(isa), "", DOT_FEATURES[instruction.mnemonic])

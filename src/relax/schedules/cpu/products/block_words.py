@@ -50,7 +50,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Tables:
-    """What products read of the activations."""
+    """Activations as products read them."""
 
     x: Buffer
     """int8, (rows, depth)."""
@@ -229,7 +229,7 @@ class BlockWords:
         return self.wide(reinterpret("int32", vector_load(tables.x, (r, simplify(place)), 4)))
 
     def start(self, tables: Tables, r: PrimExpr, g: PrimExpr) -> PrimExpr:
-        """What the sum of a group begins with."""
+        """First value of the sum of a group, in every lane."""
         if tables.starts is None:
             return self.wide(const(0, "int32"))
         return self.wide(BufferLoad(tables.starts, (r, simplify(g))))
