@@ -58,7 +58,8 @@ def test_the_list(command, filled):
     lines = command("cache").out.splitlines()
     assert lines[0].split() == ["kind", "entries", "size", "last", "used"]
     counts = {re.match(r"\D+?(?=  )", line)[0]: int(re.search(r"\d+", line)[0]) for line in lines[1:-1]}
-    assert counts["notes on kernels"] == counts["programs"] == counts["notes on programs"] == 1
+    assert counts["programs"] == counts["notes on programs"] == 1
+    assert counts["notes on kernels"] >= 2  # the kernel, and digests of the compiler's files
     assert counts["objects of kernels"] >= 2  # the kernel, and support code
     assert counts["all"] == len(cache.entries()) == sum(counts.values()) - counts["all"]
     assert re.fullmatch(re.escape(str(filled)) + r": [\d.]+ kB of 2.15 GB", lines[-1])

@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "profile": "measure how long each kernel of a model takes",
     "memory": "show where the tensors of a model lie in memory",
     "diff": "find the first tensor in which two programs or engines differ",
+    "info": "show what is in a file of weights, GGUF or safetensors",
     "cache": "list, prune, export and import compiled kernels",
     "explain": "say what a diagnostic code means",
     "completion": "print a script that completes commands in a shell",

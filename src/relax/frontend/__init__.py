@@ -1,4 +1,8 @@
-"""Importers: `relax.frontend.onnx` for ONNX models, `relax.frontend.torch` for programs of torch.export."""
+"""Importers: `relax.frontend.onnx` for ONNX models, `relax.frontend.torch` for programs of torch.export.
+
+`relax.frontend.gguf` and `relax.frontend.safetensors` read files of weights; `relax.frontend.grouped_weights` makes
+rows of block formats of those of AWQ, GPTQ and compressed-tensors.
+"""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ class BlockFormat:
 
 @dataclass(frozen=True)
 class Parts:
-    """What blocks hold: numbers (..., blocks, elements), int32, floats (..., blocks), steps (..., blocks, groups)."""
+    """Contents of blocks: numbers (..., blocks, elements), int32, floats (..., blocks), steps (..., blocks, groups)."""
 
     format: BlockFormat
     numbers: Array
@@ -376,7 +376,8 @@ def group_rows(numbers: Array, scales: Array, zeros: Array | None, bits: int) ->
     """Return integers (rows, depth), scales and zero points (rows, groups) as rows of blocks, and their format.
 
     `numbers` are codes from 0 on with `zeros`, otherwise signed. Scales are kept as float16 if that is their dtype,
-    else as float32. Raises ValueError if the depth has no groups of a multiple of 32 numbers.
+    else as float32. Raises ValueError if the depth has no groups of a multiple of 32 numbers, or for zero points beyond
+    what the format holds.
     """
     rows, depth = numbers.shape
     count = scales.shape[1]
@@ -387,8 +388,11 @@ def group_rows(numbers: Array, scales: Array, zeros: Array | None, bits: int) ->
     parts = [_bytes(scales.astype(scale)[..., None])]
     first = -128 if bits == 8 and zeros is not None else held.integers.offset
     if zeros is not None:
-        parts.append((zeros.astype(np.int32) + first).astype(np.uint8)[..., None])
-    codes = (numbers.astype(np.int32) + first).astype(np.uint8).reshape(rows, count, -1)
+        most = 255 if bits == 8 else 127
+        if zeros.min() < 0 or zeros.max() > most:
+            raise ValueError(f"zero points must be from 0 to {most}, found {zeros.min()} to {zeros.max()}")
+        parts.append((zeros.astype(np.uint8) + np.uint8(first % 256))[..., None])
+    codes = (numbers.astype(np.uint8) + np.uint8(first % 256)).reshape(rows, count, -1)  # modulo 256
     if bits == 4:
         halves = codes.reshape(rows, count, -1, 2, 16)
         codes = (halves[..., 0, :] | halves[..., 1, :] << 4).reshape(rows, count, -1)

@@ -26,11 +26,14 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ..runtime.files import in_threads
 from ..runtime.records import dataclass
 from .block_formats import BlockFormat, Factor, Parts, block_format
 
 Array: TypeAlias = "NDArray[Any]"
 
+PIECE: Final = 1 << 18
+"""Numbers that are packed together: their copies stay in a near cache."""
 CHUNK: Final = 32
 """Numbers that are stored together."""
 
@@ -60,7 +63,7 @@ class PackedBlocks:
 
     @property
     def zero(self) -> int:
-        """What is subtracted from a stored number."""
+        """Number that is subtracted from a stored one."""
         if self.bits == 8:
             return 0 if self.signed else 128
         return self.format.integers.offset
@@ -121,11 +124,24 @@ class PackedBlocks:
 
         Raises ValueError if the bytes are no whole blocks.
         """
+        blocks = self.format.blocks(data)
+        depth = blocks.shape[1] * self.format.elements
+        panels = np.empty((self.panels(len(data)), self.words(depth)), np.int32)
+        step = max(PIECE // (max(depth, 1) * self.lanes), 1)
+
+        def packed(first: int) -> None:
+            rows = blocks[first * self.lanes : (first + step) * self.lanes]
+            missing = -len(rows) % self.lanes
+            if missing:
+                rows = np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), np.uint8)])
+            panels[first : first + step] = self._packed(rows)
+
+        in_threads(packed, range(0, len(panels), step))
+        return panels
+
+    def _packed(self, blocks: Array) -> Array:
+        """Return the blocks of whole panels, (rows, blocks, bytes), as panels."""
         held = self.format
-        count = self.panels(len(data)) * self.lanes
-        filled = np.zeros((count, data.shape[1]), np.uint8)
-        filled[: len(data)] = data
-        blocks = held.blocks(filled)
         parts = [self._floats(blocks, held.scale)]
         if held.minimum is not None:
             parts.append(self._floats(blocks, held.minimum))
@@ -134,7 +150,7 @@ class PackedBlocks:
                 parts.append(self._in_lanes(held.numbers(blocks, factor.steps).astype(np.int8)))
         parts.append(self._numbers(blocks))
         units = np.concatenate(parts, axis=-1)
-        return units.view(np.int32).reshape(count // self.lanes, -1)
+        return units.view(np.int32).reshape(len(blocks) // self.lanes, -1)
 
     def _in_lanes(self, array: Array) -> Array:
         """Return (rows, blocks, count, …) as bytes (panels, blocks, bytes), the rows of a panel beside each other."""

@@ -79,3 +79,32 @@ declare(
     "its own. It is not fused with what is around it, and a copy is made of its results.",
     "Register a converter for the operator, `relax.frontend.onnx.converter`, if it takes much of the time.",
 )
+declare(
+    "E6011",
+    "a file of weights that is corrupt",
+    "A GGUF or safetensors file is truncated, or says what cannot be: counts and lengths beyond the end of the file, "
+    "tensors that overlap or lie outside, names twice. The diagnostic has the byte offset, what is there, and what was "
+    "expected.",
+    "Download or write the file again.",
+)
+declare(
+    "E6012",
+    "a file of weights in a form that is not read",
+    "The file has a version, byte order or element type that is not read, or it is no regular file; or the package "
+    "safetensors is not installed.",
+    "Convert the model again with current tools; `pip install relax[llm]` installs the package.",
+)
+declare(
+    "E6013",
+    "parts of a model that do not fit together",
+    "A model is stored in several files, and one is missing, a tensor is in two of them, or names, numbers and index "
+    "do not agree.",
+    "Put all parts of the same model into one folder, under their own names.",
+)
+declare(
+    "E6014",
+    "tensors of quantised weights that do not fit together",
+    "Integers, scales and zero points of a layer (AWQ, GPTQ, compressed-tensors) have sizes that do not belong "
+    "together, or bits, groups or zero points that no block format has.",
+    "Give all tensors of one layer, as the tool wrote them.",
+)
