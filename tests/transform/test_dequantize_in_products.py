@@ -78,16 +78,17 @@ def test_a_scale_for_each_column():
     agrees(mod, q.astype("float32") * scales)
 
 
-@pytest.mark.parametrize(("zeros", "dtype"), [([8], "int4"), ([0, 15], "int8")])
+@pytest.mark.parametrize(("zeros", "dtype"), [([8], "int4"), ([0, 15], "uint4")])
 def test_a_scale_for_each_group(zeros, dtype):
-    """Four bits are enough where the differences fit them."""
+    """Four bits are enough where the differences fit them, or the numbers, which are then beside their zero points."""
     group, count = 32, N * K // 32
     q = numbers((count, group), 0, 16, "uint8")
     scales = np.random.default_rng(1).random(count).astype("float32")
     points = np.resize(np.array(zeros, "uint8"), count)
     moves = (lambda w: op.reshape(w, [N, K]), op.permute_dims)
     mod = DequantizeInProducts()(program(q, scales, points, 0, moves))
-    assert constants(mod) == [("float32", (K // group, N)), (dtype, (K, N))]
+    points_of_groups = [("int32", (K // group, N))] if dtype == "uint4" else []
+    assert constants(mod) == [("float32", (K // group, N)), *points_of_groups, (dtype, (K, N))]
     weights = (q.astype("float32") - points[:, None]) * scales[:, None]
     agrees(mod, np.reshape(weights, (N, K)).T)
 

@@ -104,7 +104,11 @@ g (float[2, 4] x, float[4, 3] z, float[3] b) => (float[2, 3] y) { y = com.micros
 g (float[1, 2, 6, 6] x, float[3, 2, 3, 3] w) => (float[A, B, C, D] y) {
   y = com.microsoft.FusedConv<activation = "Relu", kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x, w) }
 g (float[2, 32] x) => (float[2, 3] y) <uint8[3, 1, 16] w, float[3] s> {
-  y = com.microsoft.MatMulNBits<K = 32, N = 3, bits = 4, block_size = 32>(x, w, s) }
+  y = com.microsoft.MatMulNBits<K = 32, N = 3, bits = 4, block_size = 32, accuracy_level = 4>(x, w, s) }
+g (float[2, 40] x) => (float[2, 3] y) <uint8[3, 3, 8] w, float[9] s, uint8[3, 2] z, float[3] b> {
+  y = com.microsoft.MatMulNBits<K = 40, N = 3, bits = 4, block_size = 16>(x, w, s, z, , b) }
+g (int64[2] i) => (float[2, 64] y) <uint8[9, 32] w, float[9, 2] s> {
+  y = com.microsoft.GatherBlockQuantized<bits = 4, block_size = 32, gather_axis = 0, quantize_axis = 1>(w, i, s) }
 g (float[2, 4, 8] x, float[8] s) => (float[2, 4, 8] y) { y = com.microsoft.SimplifiedLayerNormalization<axis = -1>(x, s) }
 g (float[2, 4, 8] x, float[8] s, float[8] b) => (float[2, 4, 8] y) {
   y = com.microsoft.SkipLayerNormalization<epsilon = 0.001>(x, x, s, b) }

@@ -12,10 +12,10 @@ Weights in a block format (`R.dequantize_blocks`) are taken apart too: their int
 which the kernel adds.
 
 A product with few rows takes as long as memory takes to deliver its weights, of which bytes have a quarter and four
-bits an eighth. Q holds the integers without their zero points, as int4 where that has all of them, else as int8; those
-that do not fit int8 stay as they are, beside the zero points. S has a row for each group of the depth whose scales are
-equal. Each weight is rounded as `dequantize` rounds it, and each sum is one of a float32 product. The rule
-`ComputedProduct` has the loops.
+bits an eighth. Q holds the integers without their zero points, as int4 where that has all of them, else as int8. Beside
+the zero points, unchanged, are integers that do not fit int8, and as uint4 those from 0 to 15. S has a row for each
+group of the depth whose scales are equal. Each weight is rounded as `dequantize` rounds it, and each sum is one of a
+float32 product. The rule `ComputedProduct` has the loops.
 
 Recurrent layers read such weights in both of their products, that of the inputs and that of each step:
 
@@ -83,7 +83,7 @@ class _Dequantised:
     zeros: Array
     scales: Array
     minima: Array | None = None
-    """What is added to each product of a number and its scale."""
+    """Summands of each product of a number and its scale."""
 
     def as_matrix(self) -> _Dequantised:
         """Return weights (directions, rows, depth), without minima, as (depth, directions * rows)."""
@@ -92,7 +92,8 @@ class _Dequantised:
 
     def differences(self) -> Array | None:
         """Return `numbers - zeros` as int8, or None where int8 does not hold all of them."""
-        wide = self.numbers.astype(np.int64) - self.zeros.astype(np.int64)
+        dtype = np.int64 if max(self.numbers.itemsize, self.zeros.itemsize) > 2 else np.int32
+        wide = self.numbers.astype(dtype) - self.zeros.astype(dtype)
         return wide.astype(np.int8) if wide.min() >= -128 and wide.max() <= 127 else None
 
 
@@ -121,7 +122,7 @@ class _Products(KnownValues):
         result = call.struct_info_
         if not isinstance(result, TensorStructInfo) or result.dtype != "float32" or data.ndim < 2:
             return call
-        parts = self.parts_of(call.args[1], "matmul", 2, MAX_BYTES, _parts_for_product)
+        parts = self.parts_of(call.args[1], "matmul", 2, MAX_BYTES, _parts_for_matmul)
         if parts is None:
             return call
         new = self.builder.call_te(_product, call.args[0], *parts, primfunc_name_hint="matmul")
@@ -209,14 +210,14 @@ class _Products(KnownValues):
         def spread(part: Array) -> Array | None:
             return _moved(np.reshape(np.broadcast_to(part, parts.numbers.shape), shape), moves)
 
-        zeros, minima = np.zeros((1, 1, 1), np.int32), None
+        zeros, minima = np.zeros((1, 1, 1), np.int16), None
         if held.has_zero_point:
-            zeros = parts.steps_of_numbers(parts.minimum_steps).astype(np.int32)
+            zeros = parts.steps_of_numbers(parts.minimum_steps).astype(np.int16)
         elif parts.minimum is not None:
             least = parts.of_numbers(parts.minimum, parts.minimum_steps)
             minima = spread(-least if held.subtracts_minimum else least)
         scales = spread(parts.of_numbers(parts.scale, parts.scale_steps))
-        numbers, offsets = spread(parts.numbers), spread(zeros)
+        numbers, offsets = spread(parts.numbers.astype(np.int8)), spread(zeros)
         if numbers is None or scales is None or offsets is None:
             return None
         return _Dequantised(numbers, offsets, scales, minima)
@@ -246,6 +247,21 @@ def _narrowest(numbers: Array) -> Array:
     """Return integers as int4 if it has all of them, else unchanged."""
     fits = numbers.min() >= -8 and numbers.max() <= 7
     return numbers.astype(DataType("int4").numpy()) if fits else numbers
+
+
+def _parts_for_matmul(weights: _Dequantised) -> list[Array] | None:
+    """Return `_parts_for_product`, or (numbers as uint4, scales, zeros) if four bits hold the numbers but not their
+    differences from the zero points, and if these are fewer bytes.
+    """
+    parts, numbers = _parts_for_product(weights), weights.numbers
+    if parts is None or parts[0].dtype != np.int8 or weights.minima is not None:
+        return parts
+    if numbers.min() < 0 or numbers.max() > 15:
+        return parts
+    zeros = _by_group(weights.zeros.astype(np.int32))
+    if 2 * zeros.nbytes >= numbers.size:
+        return parts
+    return [np.ascontiguousarray(numbers).astype(DataType("uint4").numpy()), parts[1], zeros]
 
 
 def _parts_for_product(weights: _Dequantised) -> list[Array] | None:

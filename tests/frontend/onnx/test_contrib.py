@@ -116,54 +116,6 @@ def test_embeddings():
     )
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("zeros", [False, True])
-def test_weights_of_few_bits(bits, zeros):
-    rng = np.random.default_rng(0)
-    n, k, block = 5, 40, 16
-    blocks = -(-k // block)
-    g = Graph("bits")
-    x = g.input("x", "float32", "m", k)
-    packed = rng.integers(0, 256, (n, blocks, block * bits // 8), dtype=np.uint8)
-    points = rng.integers(0, 256, n * -(-blocks * bits // 8), dtype=np.uint8)
-    y = g.MatMulNBits(
-        x,
-        g.parameter(packed),
-        g.parameter(r(n * blocks)),
-        g.parameter(points) if zeros else None,
-        domain=MS,
-        K=k,
-        N=n,
-        bits=bits,
-        block_size=block,
-    )
-    mod = equal(g.model(y=(y, "float32", "m", n)), {"x": r(1, k)}, {"x": r(3, k)}, atol=1e-4)
-    assert len(mod["main"].body.blocks[0].bindings) == 1  # a product with a constant
-
-
-@pytest.mark.parametrize(("bits", "zeros", "dtype"), [(4, False, "int4"), (4, True, "int8"), (8, False, "int8")])
-def test_many_weights_of_few_bits_stay_narrow(bits, zeros, dtype):
-    rng = np.random.default_rng(0)
-    n, k, block = 300, 1024, 32
-    g = Graph("bits")
-    x = g.input("x", "float32", "m", k)
-    packed = rng.integers(0, 256, (n, k // block, block * bits // 8), dtype=np.uint8)
-    points = rng.integers(0, 256, n * k // block * bits // 8, dtype=np.uint8)
-    y = g.MatMulNBits(
-        x,
-        g.parameter(packed),
-        g.parameter(r(n * k // block)),
-        g.parameter(points) if zeros else None,
-        domain=MS,
-        K=k,
-        N=n,
-        bits=bits,
-        block_size=block,
-    )
-    mod = equal(g.model(y=(y, "float32", "m", n)), *({"x": r(m, k)} for m in (1, 3, 20)), rtol=1e-3, atol=1e-2)
-    assert f'"{dtype}"' in relax.transform.DequantizeInProducts()(mod).script(show_meta=True)
-
-
 @pytest.mark.parametrize("is_narrow", [True, False])
 @pytest.mark.parametrize("transposed", [0, 1])
 def test_quantised_gemm(agrees, transposed: int, is_narrow: bool):

@@ -39,6 +39,7 @@ REFUSED = {
     "reinterpret": "of another width",
     "nn.(conv|.*_pool).*": r"a packed layout \(NC.*\d[a-z]\)",
     "vision.col2im": "images assembled from blocks of (int32|bool)",
+    "dequantize_blocks|nn.quantized_(matmul|take)": "weights (in the block format .* that are no constants|that are arranged)",
 }
 """Forms of operators that are refused: what ONNX cannot say."""
 

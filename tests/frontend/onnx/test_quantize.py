@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnxruntime as ort
 import pytest
+from models.graph import Graph
 
 import relax
+from relax.frontend.onnx import from_onnx
 
 rng = np.random.default_rng(7)
 
@@ -35,14 +38,6 @@ def test_dynamic_quantisation(agrees):
     text = """
     agraph (float[N, 4] x) => (uint8[N, 4] q, float s, uint8 z) { q, s, z = DynamicQuantizeLinear (x) }"""
     agrees(text, floats(1, 4), floats(3, 4), np.abs(floats(2, 4)))
-
-
-def test_integer_products(agrees):
-    text = """
-    agraph (uint8[M, K] a, int8[K, 3] b, uint8 az, int8[3] bz) => (int32[M, 3] y) {
-      y = MatMulInteger (a, b, az, bz) }"""
-    zero, zeros = np.array(7, "uint8"), np.array([1, -2, 0], "int8")
-    agrees(text, *((small("uint8", m, k), small("int8", k, 3), zero, zeros) for m, k in ((1, 2), (4, 5))))
 
 
 def test_quantised_products(agrees):
@@ -96,56 +91,6 @@ def test_quantised_depthwise_convolution(agrees, imported, zero, bias):
     assert len(narrowed) == (bias >= 2**23)
 
 
-def test_products_with_known_weights_read_bytes(agrees, imported):
-    """Zero points are taken out of the sums; weights without theirs are int8."""
-    text = """
-    agraph (uint8[M, 4] a, uint8 az) => (int32[M, 3] y, int32[M, 3] z)
-    <uint8[4, 3] w = {130, 2, 255, 128, 7, 140, 90, 128, 129, 200, 66, 3}, uint8[3] bz = {128, 100, 130},
-     uint8 p = {9}> {
-      y = MatMulInteger (a, w, az, bz)
-      z = MatMulInteger (a, w, p, bz) }"""
-    agrees(text, *((small("uint8", m, 4), small("uint8")) for m in (1, 5)))
-    script = imported(text).script()
-    assert script.count("R.matmul(") == 2
-    assert 'R.astype(a, dtype="int32")' not in script
-
-
-def test_convolutions_with_known_weights_read_bytes(agrees):
-    """The data are padded with their zero point."""
-    text = """
-    agraph (uint8[N, 1, H, W] x) => (int32[N, 2, H, W] y, int32[N, 2, H, W] z)
-    <int8[2, 1, 3, 3] w = {1, -2, 3, 4, -5, 6, 7, 8, 9, -128, 127, 3, 4, 5, 6, 7, 8, 9}, uint8 p = {120}> {
-      y = ConvInteger <pads = [1, 1, 1, 1]> (x, w, p)
-      z = ConvInteger <auto_pad = "SAME_UPPER"> (x, w) }"""
-    agrees(text, *(small("uint8", n, 1, h, w) for n, h, w in ((1, 3, 4), (2, 5, 3))))
-
-
-def test_depthwise_convolutions_of_bytes_are_added_up_in_float32(agrees, imported):
-    """Of few products float32 has every sum: those of the largest bytes too."""
-    text = """
-    agraph (uint8[N, 2, H, W] x) => (int32[N, 4, H, W] y, int32[N, 4, P, Q] z)
-    <int8[4, 1, 3, 3] w = {1, -2, 3, 4, -5, 6, 7, 8, 9, -128, 127, 3, 4, 5, 6, 7, 8, 9, -128, -128, -128, -128, -128,
-     -128, -128, -128, -128, 127, 127, 127, 127, 127, 127, 127, 127, 127}, uint8 p = {120}, uint8 o = {0}> {
-      y = ConvInteger <pads = [1, 1, 1, 1], group = 2> (x, w, p)
-      z = ConvInteger <strides = [2, 2], group = 2> (x, w, o) }"""
-    extreme = np.full((1, 2, 4, 5), 255, "uint8")
-    agrees(text, *(small("uint8", n, 2, h, w) for n, h, w in ((1, 3, 4), (2, 5, 3), (0, 3, 3))), extreme)
-    script = imported(text).script()
-    assert script.count('R.astype(x, dtype="float32")') == 2
-    assert 'out_dtype="int32"' not in script
-
-
-def test_other_grouped_convolutions_of_bytes_stay_integers(agrees, imported):
-    """Groups of many channels add up more products than float32 has the sums of."""
-    numbers = ", ".join(str(int(n)) for n in rng.integers(-128, 128, 4 * 8 * 9))
-    text = f"""
-    agraph (uint8[N, 16, H, W] x) => (int32[N, 4, H, W] y)
-    <int8[4, 8, 3, 3] w = {{{numbers}}}, uint8 p = {{120}}> {{
-      y = ConvInteger <pads = [1, 1, 1, 1], group = 2> (x, w, p) }}"""
-    agrees(text, small("uint8", 1, 16, 3, 4), small("uint8", 2, 16, 1, 1))
-    assert 'out_dtype="int32"' in imported(text).script()
-
-
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
 def test_quantize_and_back_of_com_microsoft(agrees, dtype: str):
     """ONNX Runtime's tools write them for bytes, and for 16 bits before opset 21 has these."""
@@ -182,3 +127,143 @@ def test_dequantize_of_com_microsoft_with_4_bits(agrees, dtype: str):
       z = Cast <to = {code}> (p)
       y = com.microsoft.DequantizeLinear <axis = 1> (q, s, z) }}"""
     agrees(text, np.array([[0, 1, 7], [2, 3, 5]], "int8"), np.empty((0, 3), "int8"), opset=21)
+
+
+LIMITS = {"int4": (-8, 7), "uint4": (0, 15), "int8": (-128, 127), "uint8": (0, 255)}
+
+
+def block_weights(dtype: str, shape: tuple[int, ...], axis: int, block: int, zeros: bool, out: str = "float32"):
+    """Arrays of quantised weights, scales, and zero points or None."""
+    sizes = [size // block if d == axis else size for d, size in enumerate(shape)]
+    numbers, points = (
+        rng.integers(*LIMITS[dtype], size, endpoint=True).astype(relax.DataType(dtype).numpy())
+        for size in (shape, sizes)
+    )
+    return numbers, (rng.random(sizes) / 10).astype(out), points if zeros else None
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize(("axis", "block"), [(0, 32), (1, 32), (0, 16), (1, 64)])
+def test_weights_with_a_scale_for_each_block(dtype, axis, block, zeros):
+    """Blocks of 32 numbers are constants of a block format, of which products read the integers; others are int8."""
+    numbers, scales, points = block_weights(dtype, (64, 64), axis, block, zeros)
+    g = Graph("blocks", opset=21)
+    x = g.input("x", "float32", "m", 64)
+    parts = [g.parameter(scales), g.parameter(points) if zeros else None]
+    y = g.MatMul(x, g.DequantizeLinear(g.parameter(numbers), *parts, axis=axis, block_size=block))
+    model = g.model(y=(y, "float32", "m", 64))
+    mod = from_onnx(model)
+    assert ("R.dequantize_blocks(" in mod.script()) == (block % 32 == 0)
+    vm = relax.VirtualMachine(relax.build(mod, "llvm -opt-level=1"), relax.cpu())
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL  # it would round the data to bytes
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    for rows in (1, 5):
+        data = floats(rows, 64)
+        np.testing.assert_allclose(
+            vm["main"](relax.nd.array(data)).numpy(), session.run(None, {"x": data})[0], 1e-4, 1e-3
+        )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zeros", "narrow"), [("int4", False, "int4"), ("uint4", True, "uint4"), ("int8", False, "int8")]
+)
+@pytest.mark.parametrize("block", [16, 32, 0])
+def test_products_read_weights_of_blocks_as_integers(dtype, zeros, narrow, block):
+    """No tensor of floats is made of many weights: of blocks along the depth, or (0) with a scale for each column."""
+    numbers, scales, points = block_weights(dtype, (1024, 300), 0, block or 1024, zeros)
+    g = Graph("blocks", opset=21)
+    x = g.input("x", "float32", "m", 1024)
+    parts = [scales, points] if block else [scales[0], points[0] if zeros else None]
+    given = [None if part is None else g.parameter(part) for part in parts]
+    w = g.DequantizeLinear(g.parameter(numbers), *given, axis=0 if block else 1, block_size=block or None)
+    mod = from_onnx(g.model(y=(g.MatMul(x, w), "float32", "m", 300)))
+    found = relax.transform.DequantizeInProducts()(mod).script(show_meta=True)
+    assert f'"{narrow}"' in found
+    assert "R.matmul(" not in found
+    data = floats(3, 1024)
+    result = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"](relax.nd.array(data)).numpy()
+    each = block or 1024
+    wide = numbers.astype("float64") - (0 if points is None else points.astype("float64").repeat(each, 0))
+    np.testing.assert_allclose(
+        result, data.astype("float64") @ (wide * scales.astype("float64").repeat(each, 0)), 1e-3, 1e-2
+    )
+
+
+@pytest.mark.parametrize("out", ["float32", "float16"])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 64, 2), 1), ((64, 3), 0), ((2, 3, 32), 2), ((2, 40), 1)])
+def test_blocks_along_any_axis_are_dequantised_exactly(shape, axis, out):
+    """Constants of any rank; (2, 40) has a last block of 8."""
+    numbers, scales, points = block_weights("int8", shape, axis, 32 if shape != (2, 40) else 40, True, out)
+    if shape == (2, 40):
+        scales, points = (np.repeat(part, 2, 1) for part in (scales, points))
+    g = Graph("blocks", opset=21)
+    x = g.input("x", out, *shape)
+    w = g.DequantizeLinear(g.parameter(numbers), g.parameter(scales), g.parameter(points), axis=axis, block_size=32)
+    mod = from_onnx(g.model(y=(g.Mul(x, w), out, *shape)))
+    found = relax.VirtualMachine(relax.build(mod, "llvm -opt-level=1"), relax.cpu())["main"](
+        relax.nd.array(np.ones(shape, out))
+    )
+    spread = [part.astype("float32").repeat(32, axis).take(range(shape[axis]), axis) for part in (points, scales)]
+    np.testing.assert_array_equal(found.numpy(), ((numbers.astype("float32") - spread[0]) * spread[1]).astype(out))
+
+
+def test_dynamic_quantisation_of_constants_is_computed_at_import(agrees, imported):
+    """Tools write it for weights that are Constant nodes: convolutions then multiply int8."""
+    weights = rng.standard_normal((4, 2, 3, 3)).astype("float32")
+    text = f"""
+    agraph (uint8[N, 2, H, W] x, uint8 p) => (int32[N, 4, H, W] y, float s, uint8 z)
+    <float[4, 2, 3, 3] w = {{{", ".join(map(str, weights.ravel()))}}}> {{
+      v, s, z = DynamicQuantizeLinear (w)
+      y = ConvInteger <pads = [1, 1, 1, 1]> (x, v, p, z) }}"""
+    agrees(text, *((small("uint8", n, 2, h, w) // 2, np.array(9, "uint8")) for n, h, w in ((1, 3, 4), (2, 5, 3))))
+    script = imported(text).script()
+    assert "R.quantize(" not in script
+    assert 'out_dtype="int32"' in script
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[np.nan, 1, 3, -4], [np.inf, -1, 0, 2], [-np.inf, 2, 0, 1], [1e-40, 0, 0, 0], [0, 0, 0, 0], [5, 6, 7, 8]],
+)
+def test_constants_are_quantised_as_the_program_quantises_them(imported, numbers):
+    values = np.array(numbers, "float32")
+    node = "{ q, s, z = DynamicQuantizeLinear (x) }"
+    results = "(uint8[4] q, float s, uint8 z)"
+    g = Graph("constant", opset=18)
+    parts = g.DynamicQuantizeLinear(g.parameter(values), outputs=3)
+    constant = from_onnx(g.model(q=(parts[0], "uint8", 4), s=(parts[1], "float32"), z=(parts[2], "uint8")))
+    program = imported(f"agraph (float[4] x) => {results} {node}")
+    found, expected = (
+        relax.VirtualMachine(relax.build(mod, "llvm -opt-level=1"), relax.cpu())["main"](*inputs)
+        for mod, inputs in ((constant, ()), (program, (relax.nd.array(values),)))
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@pytest.mark.parametrize("zero", [0, 90])
+@pytest.mark.parametrize("operator", ["MatMulIntegerToFloat", "DynamicQuantizeMatMul"])
+def test_products_that_are_scaled(agrees, imported, operator, zero):
+    """Scales, zero points and biases for each column; the data are rounded by the node, or have been."""
+    # Of 7 bits: without VNNI, ONNX Runtime's sum of two products of bytes saturates at 16 bits.
+    weights = ", ".join(map(str, rng.integers(0, 64, 18)))
+    fixed = f"uint8[6, 3] w = {{{weights}}}, float[3] t = {{0.1, 0.2, 0.3}}, uint8[3] u = {{{zero}, {zero}, {zero}}}"
+    if operator == "DynamicQuantizeMatMul":
+        header = "agraph (float[B, M, 6] x, float[3] b) => (float[B, M, 3] y)"
+        call, data = "(x, w, t, u, b)", floats
+    else:
+        header = "agraph (uint8[B, M, 6] x, float s, uint8 z, float[3] b) => (float[B, M, 3] y)"
+        call, data = (
+            "(x, w, s, t, z, u, b)",
+            lambda *shape: (small("uint8", *shape), np.array(0.02, "float32"), np.array(7, "uint8")),
+        )
+    text = f"{header} <{fixed}> {{ y = com.microsoft.{operator} {call} }}"
+
+    def inputs(*shape):
+        own = data(*shape)
+        return (*(own if isinstance(own, tuple) else (own,)), floats(3))
+
+    agrees(text, inputs(1, 1, 6), inputs(2, 5, 6), inputs(3, 4, 6))
+    assert 'out_dtype="int32"' in imported(text).script()

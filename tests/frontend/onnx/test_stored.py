@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -18,7 +19,8 @@ from relax.expr import Constant
 from relax.frontend.onnx import from_onnx
 from relax.frontend.onnx.wire import LARGE, without_elements
 from relax.ir import StoredArray, StoredFile, structural_equal, structural_hash, walk
-from relax.ir.stored import digest_beside
+from relax.ir.stored import digest_beside, read_beside
+from relax.runtime import numpy_view
 
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.standard_normal((512, 513)).astype("float32")
@@ -116,7 +118,7 @@ def test_a_program_that_was_built_is_found_without_reading_the_elements(path, tm
     monkeypatch.delenv("RELAX_CACHE_PROGRAMS", raising=False)
     relax.build(from_onnx(path))
 
-    def read(self):
+    def read(self, threads=True):
         raise AssertionError("the elements are read")
 
     found = relax.codegen.cache.statistics.programs
@@ -136,7 +138,7 @@ def test_elements_that_a_program_has_as_they_are_are_not_read_again(path, tmp_pa
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     path.write_bytes(proto.SerializeToString())
 
-    def read(self):
+    def read(self, threads=True):
         raise AssertionError("the elements are read")
 
     for again in range(2):
@@ -148,6 +150,22 @@ def test_elements_that_a_program_has_as_they_are_are_not_read_again(path, tmp_pa
         for places in ([], [511], [0, 5, 0]):
             taken = np.array(places, "int64")
             np.testing.assert_array_equal(vm["main"](taken).numpy(), WEIGHTS[taken])
+
+
+def test_a_program_of_tier_now_is_kept_without_the_elements(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("RELAX_CACHE_PROGRAMS", raising=False)
+    x = np.ones((2, 512), "float32")
+    expected = None
+    for again in range(2):
+        found = relax.codegen.cache.statistics.programs
+        vm = relax.VirtualMachine(relax.build(from_onnx(path), tier="now"))
+        assert relax.codegen.cache.statistics.programs == found + again
+        result = vm["main"](x).numpy()
+        expected = result if expected is None else expected
+        np.testing.assert_array_equal(result, expected)
+    sizes = [file.stat().st_size for file in (tmp_path / "cache").rglob("*") if file.is_file()]
+    assert max(sizes) < WEIGHTS.nbytes
 
 
 def test_other_weights_are_another_program(path, tmp_path, monkeypatch):
@@ -382,3 +400,65 @@ def test_without_threads_digests_are_made_when_they_are_asked_for(arrays, monkey
     monkeypatch.setattr(threading.Thread, "start", refused)
     assert digest_beside([arrays[0][0]]) == []
     assert arrays[0][0].digest() == hashlib.sha256(b"").digest()
+
+
+# ------------------------------------------------------------------------- reading in a thread
+
+
+def test_a_thread_reads_what_is_asked_for_later(arrays):
+    thread = read_beside([array for array, _ in arrays])
+    if thread is not None:
+        thread.join(60)
+        assert all(array.loaded is not None for array, _ in arrays[1:])  # the first is empty
+    for array, data in arrays[1:]:
+        np.testing.assert_array_equal(numpy_view(array.tensor()), data)
+
+
+def test_little_data_is_not_worth_a_thread(arrays):
+    assert read_beside([arrays[1][0]]) is None
+    assert arrays[1][0].loaded is None
+
+
+def test_who_asks_for_elements_is_told_that_the_file_has_changed(path):
+    path.write_bytes(bytes(9_000_000))
+    array = StoredArray(StoredFile(path), 0, (9_000_000,), "uint8")
+    path.write_bytes(b"x" * 3000)
+    thread = read_beside([array])  # which fails, and says nothing
+    if thread is not None:
+        thread.join(60)
+    with pytest.raises(relax.ir.DiagnosticError, match="the file has changed since it was imported"):
+        array.tensor()
+
+
+def test_the_child_of_a_fork_reads_what_a_thread_was_reading(arrays, monkeypatch):
+    first, array = arrays[-2][0], arrays[-1][0]
+    begun, forked = threading.Event(), threading.Event()
+    read = StoredArray._read
+    parent = os.getpid()
+
+    def slow(self, threads=True):
+        if self is first and os.getpid() == parent:
+            begun.set()
+            forked.wait(0.2)  # a fork waits for the array, so this is not set meanwhile
+        return read(self, threads)
+
+    monkeypatch.setattr(StoredArray, "_read", slow)
+    thread = read_beside([first, array])
+    assert thread is None or begun.wait(60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks with threads
+        child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            os._exit(not all(np.array_equal(numpy_view(item.tensor()), expected) for item, expected in arrays[-2:]))
+        os._exit(2)
+    forked.set()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_without_threads_elements_are_read_when_they_are_asked_for(arrays, monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert read_beside([arrays[-1][0]]) is None

@@ -10,16 +10,18 @@ CONVERTERS = {
     ".contrib": "com.microsoft/BiasAdd com.microsoft/BiasGelu com.microsoft/BiasSoftmax "
         "com.microsoft/DynamicQuantizeLSTM com.microsoft/EmbedLayerNormalization com.microsoft/FastGelu "
         "com.microsoft/FusedConv com.microsoft/FusedGemm com.microsoft/FusedMatMul com.microsoft/GemmFastGelu "
-        "com.microsoft/MatMulNBits com.microsoft/QuickGelu com.microsoft/SkipLayerNormalization "
+        "com.microsoft/QuickGelu com.microsoft/SkipLayerNormalization "
         "com.microsoft/SkipSimplifiedLayerNormalization com.microsoft/TransposeMatMul",
     ".control": "If Loop Scan",
     ".creation": "BlackmanWindow Constant ConstantOfShape EyeLike HammingWindow HannWindow Range",
     ".features": "ai.onnx.ml/ArrayFeatureExtractor ai.onnx.ml/Binarizer ai.onnx.ml/FeatureVectorizer "
         "ai.onnx.ml/Imputer ai.onnx.ml/LinearClassifier ai.onnx.ml/LinearRegressor ai.onnx.ml/Normalizer "
         "ai.onnx.ml/Scaler",
+    ".few_bits": "com.microsoft/GatherBlockQuantized com.microsoft/MatMulNBits",
     ".image": "AffineGrid Col2Im DeformConv GridSample ImageDecoder MaxRoiPool NonMaxSuppression Resize RoiAlign "
         "Upsample",
     ".indexing": "Compress Gather GatherElements GatherND NonZero OneHot Scatter ScatterElements ScatterND TopK Unique",
+    ".integer_products": "ConvInteger MatMulInteger",
     ".labels": "ai.onnx.ml/CastMap ai.onnx.ml/CategoryMapper ai.onnx.ml/DictVectorizer ai.onnx.ml/LabelEncoder "
         "ai.onnx.ml/OneHotEncoder ai.onnx.ml/ZipMap",
     ".legacy": "Affine ConstantFill Crop ImageScaler ParametricSoftplus Scale ScaledTanh",
@@ -31,8 +33,8 @@ CONVERTERS = {
         "GroupNormalization InstanceNormalization LRN LayerNormalization LpNormalization LpPool MaxPool "
         "MaxUnpool Pad RMSNormalization SimplifiedLayerNormalization "
         "com.microsoft/SimplifiedLayerNormalization",
-    ".quantize": "ConvInteger DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearConv QLinearMatMul "
-        "QuantizeLinear com.microsoft/DequantizeLinear com.microsoft/DynamicQuantizeMatMul "
+    ".quantize": "DequantizeLinear DynamicQuantizeLinear QLinearConv QLinearMatMul QuantizeLinear "
+        "com.microsoft/DequantizeLinear com.microsoft/DynamicQuantizeMatMul "
         "com.microsoft/MatMulIntegerToFloat com.microsoft/QGemm com.microsoft/QLinearAdd "
         "com.microsoft/QLinearGlobalAveragePool com.microsoft/QLinearLeakyRelu com.microsoft/QLinearMul "
         "com.microsoft/QLinearSigmoid com.microsoft/QLinearSoftmax com.microsoft/QuantizeLinear",

@@ -7,6 +7,7 @@ tell a size, a match_cast binds a new shape variable.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Generator, Iterable, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from ...expr import Call, Constant, If, PrimValue, ShapeExpr, Tuple, TupleGetIte
 from ...info.text import struct_info_text
 from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, StoredArray, StructInfo
 from ...op import operator_of
+from ...op.blocks import DequantizeBlocks
 from ...op.known import at_span, known_struct_info
 from ...op.operands import is_absent
 from ...op.qdq import Dequantize
@@ -31,7 +33,7 @@ from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ...transform.fold_constant import as_leaf, by_reference, byte_size, constants_in, has_exact_reference, is_bounded
 from ..building import Branch, branch_of, sized
 from .model import dtype_name
-from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, Subgraph, TensorType, Value
+from .values import Array, Dims, Elements, Ints, Object, Optional, SequenceType, Strings, Subgraph, TensorType, Value
 from .values import Sequence as SequenceValue
 from .wire import LARGE
 
@@ -101,6 +103,7 @@ class Emitter:
         self._rank_notes: dict[Outputs, list[str]] = {}
         self.split: Set[Outputs] = frozenset()
         """Outputs of the nodes after which others are read once for each rank."""
+        self._shared: dict[tuple[str, tuple[int, ...], bytes], Constant] = {}
         self.reader: SubgraphReader
         """The reader of graphs, for converters of nodes that hold some."""
 
@@ -176,8 +179,8 @@ class Emitter:
         operands = list(call.args)
         if operator is None or not operator.pure or not all(map(_is_constant, operands)):
             return None
-        if isinstance(operator, Dequantize) and self.ndim(operands[0]) > 1:
-            return None  # quantised weights, which are multiplied as they are: see FakeQuantizationToInteger
+        if isinstance(operator, (Dequantize, DequantizeBlocks)) and self.ndim(operands[0]) > 1:
+            return None  # quantised weights stay narrow: see FakeQuantizationToInteger and DequantizeInProducts
         info = known_struct_info(call)
         if info is None or not has_exact_reference(operator, operands) or not is_bounded(info, operands):
             return None
@@ -358,6 +361,12 @@ class Emitter:
         if array.dtype.kind in "OUS":
             raise self.error("expected numbers, found strings")
         return Constant(array if dtype is None else array.astype(DataType(dtype).numpy()))
+
+    def shared(self, array: Array) -> Constant:
+        """A constant; equal arrays that this method was called with are one constant."""
+        elements: Any = np.ascontiguousarray(array)
+        digest = hashlib.blake2b(elements.view(np.uint8), digest_size=32).digest()
+        return self._shared.setdefault((array.dtype.name, array.shape, digest), self.const(array))
 
     def tensor(self, value: Value | None, name: str = "input") -> RelaxExpr:
         """A value as a tensor of the program."""

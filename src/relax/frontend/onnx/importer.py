@@ -24,6 +24,7 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 from ...block_builder import BlockBuilder
 from ...expr import Constant, ShapeExpr, Tuple, Var
 from ...extern_modules import with_extern_modules
+from ...farm import cache
 from ...ir import DataType, Diagnostic, DiagnosticError, IRModule, RelaxExpr, StoredArray, StructInfo
 from ...ir.stored import digest_beside
 from ...prim import Add, FloorDiv, IntImm, Mul, PrimExpr, Sub, const, simplify
@@ -129,7 +130,7 @@ def from_onnx(
         _check_types(shape_dict, dtype_dict, opset, values)
         importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset, values or {})
         importer.set_fallback(fallback)
-        if not keep_params_in_input:
+        if not keep_params_in_input and cache.keeps_programs():
             digest_beside(stored.values())  # `build` looks for a program that it built before
         importer.stored = {model.graph.initializer[index].name: array for index, array in stored.items()}
         return importer.run(keep_params_in_input, sanitize_input_names)

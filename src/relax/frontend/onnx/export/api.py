@@ -120,7 +120,7 @@ def _chosen(
     written = _written(mod, entry, latest() if opset is None else opset, ir_version, name, in_file)
     if opset is not None:
         return written
-    best = newest({node.op_type for node in _nodes(written.graph)})
+    best = newest({node.op_type for node in _nodes(written.graph) if not node.domain})
     if best == latest():
         return written
     try:
@@ -142,7 +142,8 @@ def _written(
         raise DiagnosticError(Diagnostic("E6009", message, function.span, "", (), "write a file: save_onnx(mod, path)"))
     used = prune(graph)
     graph.initializer.extend(tensor_message(key, array) for key, array in model.constants.items() if key in used)
-    opsets = [helper.make_opsetid("", opset)]
+    domains = sorted({node.domain for node in _nodes(graph) if node.domain})
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
     return helper.make_model(
         graph, opset_imports=opsets, ir_version=ir_version or ir_version_for(opset), producer_name="relax"
     )

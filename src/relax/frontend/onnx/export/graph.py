@@ -52,6 +52,8 @@ class Model:
         self.names: dict[str, int] = {}
         self.constants: dict[str, Array] = {}
         """Initializers of the model's graph by name."""
+        self.rounded: dict[str, tuple[Tensor, int]] = {}
+        """Activations, and the size of their blocks, by the name of the bytes that they are rounded to."""
         self._small: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._dims: dict[PrimVar, str] = {}
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .... import op
 from ....expr import PrimValue
 from ..emitter import Emitter
 from ..registry import converter
-from ..values import Array, Floats, Ints, Tensor
+from ..values import Floats, Ints, Tensor
 from .activation import hard_sigmoid, softmax_of_the_rest, swish
 from .math import gemm
 from .nn import conv
@@ -161,67 +159,6 @@ def fused_conv(
     )
     params = [float(p) for p in activation_params] or _DEFAULTS.get(activation, [])
     return _activated(g, result if Z is None else op.add(result, Z), activation, params)
-
-
-@converter("MatMulNBits", domain=DOMAIN)
-def matmul_n_bits(
-    g: Emitter,
-    A: Tensor,
-    B: Array,
-    scales: Array,
-    zero_points: Array | None = None,
-    g_idx: Array | None = None,
-    bias: Tensor | None = None,
-    *,
-    K: int,
-    N: int,
-    block_size: int,
-    bits: int = 4,
-    accuracy_level: int = 0,
-    weight_prepacked: int = 0,
-) -> Tensor:
-    """The weights are numbers of 2, 4 or 8 bits, packed, with a scale a block."""
-    if bits not in (2, 4, 8) or g_idx is not None or weight_prepacked:
-        g.unsupported("MatMulNBits with 2, 4 and 8 bits only, without g_idx: this form")
-    g.within([K, N, block_size], "each of K, N and block_size")
-    blocks = -(-K // block_size)
-    _check_packed(g, B, scales, zero_points, N * blocks, -(-block_size * bits // 8))
-    numbers = _unpacked(B.reshape(N, blocks, -1), bits)[..., :block_size]
-    scale = scales.reshape(N, blocks, 1).astype("float32")
-    zeros: Array = np.full((N, blocks, 1), 1 << (bits - 1), "uint8")
-    if zero_points is not None and zero_points.dtype == np.uint8:
-        if zero_points.size != N * -(-blocks * bits // 8):
-            raise g.error(f"zero_points holds {zero_points.size} bytes for {N} rows of {blocks} blocks", code="E6003")
-        zeros = np.ascontiguousarray(_unpacked(zero_points.reshape(N, -1), bits)[:, :blocks, None])
-    elif zero_points is not None:
-        zeros = zero_points.reshape(N, blocks, 1).astype("float32")
-    if zeros.dtype == np.uint8 and K % block_size == 0 and g.dtype(A) == "float32":
-        # A product that DequantizeInProducts takes: these weights stay narrow.
-        quantized: list[Array] = [np.reshape(numbers, (N * blocks, block_size)), np.ravel(scale), np.ravel(zeros)]
-        weight = g.emit(op.dequantize(*map(g.const, quantized), axis=0))
-        product = op.matmul(A, g.emit(op.permute_dims(g.emit(op.reshape(weight, [N, K])))))
-    else:
-        floats: Array = np.reshape((numbers.astype("float32") - zeros.astype("float32")) * scale, (N, -1))
-        product = op.matmul(A, g.const(np.ascontiguousarray(floats[:, :K].T), str(g.dtype(A))))
-    return product if bias is None else op.add(product, bias)
-
-
-def _check_packed(g: Emitter, B: Array, scales: Array, zero_points: Array | None, blocks: int, width: int) -> None:
-    """Raise DiagnosticError unless B has `width` bytes for each block, and each has a scale and a zero point."""
-    if B.dtype != np.uint8 or B.size != blocks * width:
-        raise g.error(f"B must hold {blocks * width} bytes, found {B.size} elements of {B.dtype}", code="E6003")
-    if scales.dtype == object or scales.size != blocks:
-        raise g.error(f"scales must hold {blocks} numbers, found {scales.size}", code="E6003")
-    is_packed = zero_points is None or zero_points.dtype == np.uint8
-    if zero_points is not None and not is_packed and (zero_points.dtype == object or zero_points.size != blocks):
-        raise g.error(f"zero_points must hold {blocks} numbers, found {zero_points.size}", code="E6003")
-
-
-def _unpacked(packed: Array, bits: int) -> Array:
-    """The numbers in the bytes of the last dimension, those in the low bits first."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    numbers = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return numbers.reshape(*packed.shape[:-1], -1)
 
 
 # ------------------------------------------------------------------------------------- normalisations

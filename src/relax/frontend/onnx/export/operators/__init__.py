@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    blocks,
     calls,
     creation,
     elementwise,
@@ -20,6 +21,6 @@ from . import (
 )
 
 __all__ = [
-    "calls", "creation", "elementwise", "image", "indexing", "linear", "nn", "quantize", "recurrent", "reduce",
-    "resizing", "running", "shape", "windows",
+    "blocks", "calls", "creation", "elementwise", "image", "indexing", "linear", "nn", "quantize", "recurrent",
+    "reduce", "resizing", "running", "shape", "windows",
 ]  # fmt: skip
