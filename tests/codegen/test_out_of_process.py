@@ -16,6 +16,7 @@ from relax.codegen.module import kernel_texts
 from relax.farm import cache, worker, worker_processes
 from relax.farm.objects import machine_of
 from relax.ir import DiagnosticError, GlobalVar, IRModule
+from relax.vm import lowering
 from support import wait_until
 
 COUNT = 2 * worker_processes.TEXTS_PER_HELPER
@@ -267,7 +268,7 @@ def test_a_broken_helper_is_not_missed(monkeypatch, how):
 )
 def test_errands_are_for_the_compiler_that_runs(errands):
     assert worker._doer(worker.Errands(*errands)) is None
-    assert worker._doer(out_of_process.ERRANDS) is out_of_process.answer
+    assert worker._doer(lowering.ERRANDS) is out_of_process.answer
 
 
 _UNGUARDED = """

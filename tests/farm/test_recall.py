@@ -66,7 +66,7 @@ def built(mod=Model, target="llvm", **options):
 
 def test_a_second_build_writes_no_kernel(written):
     first, second = built(), built()
-    assert [len(names) for names in written] == [2, 0]
+    assert [len(names) for names in written if names] == [2]
     assert first.to_bytes() == second.to_bytes()
     assert (codegen.statistics.functions, codegen.statistics.llvm_runs) == (4, 2)
     assert cache.statistics.hits == 2

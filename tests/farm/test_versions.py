@@ -156,3 +156,16 @@ def test_without_its_files_there_is_no_key(copied):
     versions.compiler_files.cache_clear()
     assert versions.generator_files() is None
     assert not versions.generator_unedited()
+
+
+def test_files_are_read_again_only_if_they_were_modified(copied, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("RELAX_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    cache.store(cache.key_of("an object", "there is a cache"), b"")
+    read, contents = [], Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or contents(path))
+    before = versions.generator_files()
+    assert len(read) == len(_generator.FILES)
+    versions.compiler_files.cache_clear()
+    assert versions.generator_files() == before
+    assert len(read) == len(_generator.FILES)
+    assert edited(copied, "codegen/stmt.py") != before

@@ -14,7 +14,7 @@ from relax.library import FORM, CallLibrary, Library
 from relax.runtime import nd
 from relax.tir import PrimFunc
 from relax.transform import BindParams, Normalize
-from support import main, same
+from support import PLAIN_LOOPS, main, same
 
 LIBRARY = Library(resolve("llvm"))
 X = np.arange(12, dtype="float32").reshape(3, 4)
@@ -79,6 +79,15 @@ def test_a_reshaped_constant_is_a_constant():
     constants = [value for value in _constants(bound["main"]) if value.shape == (12,)]
     assert len(constants) == 1
     same(relax.interpret(bound, "main"), np.exp(X) + X, 1e-6)
+
+
+def test_a_reshaped_constant_is_not_copied_when_it_is_read():
+    body = "with R.dataflow():\n    y = R.add(R.reshape(w, (2, 6)), x)\n    R.output(y)\nreturn y"
+    mod = main(body, 'x: R.Tensor((2, 6), "float32"), w: R.Tensor((3, 4), "float32")')
+    program = relax.build(BindParams("main", {"w": X})(mod), PLAIN_LOOPS, tier="now")
+    assert "copy_tensor" not in program.as_text()
+    x = np.ones((2, 6), "float32")
+    same(relax.VirtualMachine(program)["main"](x), X.reshape(2, 6) + 1)
 
 
 def _constants(func):

@@ -53,7 +53,7 @@ def test_constant_numbers_belong_to_the_key_and_sizes_of_slices_do_not():
 
 def test_values_are_those_of_the_call():
     operands = sizes("R.nn.relu(x)", tensor(3, 4))
-    assert [size.value for size in operands.values(operands.classes) if isinstance(size, IntImm)] == [3, 4]
+    assert [size.value for size in operands.arguments(operands.classes) if isinstance(size, IntImm)] == [3, 4]
 
 
 def test_scalars_that_may_be_negative_are_signed():

@@ -31,18 +31,29 @@ def program(expression, params=PARAMS):
     return main(f"y = {expression}\nreturn y", params)
 
 
-@pytest.fixture
-def made(monkeypatch):
-    """A list that grows with each kernel that is made."""
+def calls_of(name, monkeypatch):
+    """A list that grows with each call of a function of the store."""
     calls = []
 
     def counted(*args):
         calls.append(args)
-        return kernel_of(*args)
+        return function(*args)
 
-    kernel_of = store.kernel_of
-    monkeypatch.setattr(store, "kernel_of", counted)
+    function = getattr(store, name)
+    monkeypatch.setattr(store, name, counted)
     return calls
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """A list that grows with each kernel that is made."""
+    return calls_of("kernel_of", monkeypatch)
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """A list that grows with each search of a partition."""
+    return calls_of("most_general", monkeypatch)
 
 
 def called(expression="R.nn.relu(x)", target=PLAIN_LOOPS):
@@ -59,11 +70,30 @@ def test_a_second_library_finds_templates_and_code(made):
     assert kernels.statistics.llvm_runs == before
 
 
-def test_that_there_is_no_general_form_is_kept_too(made):
-    mod = program("R.squeeze(x)", 'x: R.Tensor((1, 4), "float32")')
+def test_that_there_is_no_general_form_is_kept_too(searched):
+    params = 'x: R.Tensor(("n", 4), "float32"), y: R.Tensor((T.min(n, 512), 4), "float32")'
+    mod = program("R.add(x, y)", params)  # x + y has n rows, but general sizes n and m would not do
     for _ in range(2):
         CallLibrary(Library(resolve(PLAIN_LOOPS)))(Normalize()(mod))
-        assert len(made) == 1
+        assert len(searched) == 2  # for all calls that differ in sizes alone, and for this one
+
+
+def test_calls_that_differ_in_sizes_share_a_template(made, searched):
+    library = Library(resolve(PLAIN_LOOPS))
+    for shape in ("(3, 4)", "(4, 4)", "(1, 4)", "(1, 1)", '("n", 4)', '("n", "n")'):
+        mod = program("R.add(x, x)", f'x: R.Tensor({shape}, "float32")')
+        CallLibrary(library)(Normalize()(mod))
+    assert len(made) == len(searched) == 1
+
+
+def test_a_call_whose_sizes_of_one_are_broadcast_has_a_template_of_its_own(made):
+    library = Library(resolve(PLAIN_LOOPS))
+    for rows in (3, 4):
+        mod = program("R.add(x, y)", f'x: R.Tensor(({rows}, 4), "float32"), y: R.Tensor((1, 4), "float32")')
+        CallLibrary(library)(Normalize()(mod))
+    assert len(made) == 1
+    CallLibrary(library)(Normalize()(program("R.add(x, x)")))
+    assert len(made) == 2
 
 
 def test_another_target_has_kernels_of_its_own(made):

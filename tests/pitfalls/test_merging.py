@@ -17,7 +17,7 @@ from relax.transform import EliminateCommonSubexpr
 KEEPERS = {
     "relax.transform.eliminate_common_subexpr": "quick_hash",
     "relax.transform.legalize_ops": "structural_hash",
-    "relax.transform.shape_code": "structural_hash",
+    "relax.prim.identity": "structural_hash",
     "relax.block_builder": "quick_hash",
 }
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import tvm_ffi
@@ -13,49 +11,21 @@ import tvm_ffi
 from ..farm import worker
 from ..farm.host import resolve
 from ..farm.kernel_text import KernelText, symbol_name
-from ..farm.objects import compiled_objects, machine_of
+from ..farm.objects import machine_of
 from ..farm.recall import NOTHING, Recall
 from ..farm.worker_processes import Compilers
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
-from ..runtime.archive import write_archive
 from ..runtime.dtypes import dtype_of_numpy, stride_unit
-from ..runtime.forks import hold_at_fork
-from ..runtime.native import CELLS, NativeLibrary, load_object
-from ..runtime.records import dataclass
+from ..runtime.native import NativeLibrary, load_object
 from ..runtime.tensor import shared_tensor, tensor_of_numpy
-from ..runtime.threads import LAUNCH
 from ..runtime.timing import BenchmarkResult, measure
 from ..target import Target
 from ..tir import PrimFunc, lower, renew_doubtful_sizes
+from .archives import CompileStatistics as CompileStatistics
+from .archives import compile_count as compile_count
+from .archives import compile_texts
+from .archives import statistics as statistics
 from .module import NONE_LATER, Elsewhere, LaterFunctions, Lowering, kernel_texts, written_kernels
-from .support_objects import any_processor, cell_support, keep_shared, kernel_support, library_support, thread_pool
-
-
-@dataclass
-class CompileStatistics:
-    """Counts of compilations since the start of the process (or `reset`)."""
-
-    modules: int = 0
-    """Modules built into an archive, compiled or taken from the cache."""
-    functions: int = 0
-    llvm_runs: int = 0
-    """Objects compiled by LLVM because they were not in the cache."""
-    seconds: float = 0.0
-    """Seconds spent building archives: compiling, and most of writing LLVM IR."""
-
-    def reset(self) -> None:
-        """Reset all counts."""
-        self.__init__()
-
-
-statistics: Final = CompileStatistics()
-_lock = threading.Lock()
-hold_at_fork(_lock)
-
-
-def compile_count() -> int:
-    """Number of kernel modules compiled or taken from the cache so far. Running compiled code does not change it."""
-    return statistics.modules
 
 
 def compile_module(
@@ -83,48 +53,14 @@ def compile_module(
     order = [*funcs, *later.names]
     try:
         if compilers is not None:
-            return _compile(texts, chosen, compilers, order, remembered)
+            return compile_texts(texts, chosen, compilers, order, remembered)
         with Compilers(machine_of(chosen), jobs) as own:
-            return _compile(texts, chosen, own, order, remembered)
+            return compile_texts(texts, chosen, own, order, remembered)
     except DiagnosticError:
         if any(nameless[name] is not func for name, func in new.items()):
             for _ in written_kernels(new, chosen, lowering=lowering):  # raises the errors again, with names
                 pass
         raise
-
-
-def _compile(
-    texts: Iterable[KernelText],
-    target: Target,
-    compilers: Compilers,
-    order: Sequence[str] = (),
-    remembered: Recall = NOTHING,
-) -> bytes:
-    start = time.perf_counter()
-    made, compiled = compiled_objects(texts, target, compilers)
-    keep_shared(compilers, target)
-    remembered.remember(made)
-    units = [(unit.data, unit.kernel.names, remembered.messages(unit.kernel)) for unit in made]
-    units += [(data, kernel.names, kernel.messages) for kernel, data in remembered.recalled.values()]
-    if order:  # texts come in the order in which they were written
-        places = {name: place for place, name in enumerate(order)}
-        units.sort(key=lambda unit: places[unit[1][0]])
-    functions = sum(len(names) for _, names, _ in units)
-    symbols = {symbol for unit in made for symbol in unit.kernel.support}
-    symbols.update(symbol for kernel, _ in remembered.recalled.values() for symbol in kernel.support)
-    support = kernel_support(machine_of(target)).data
-    if LAUNCH in symbols:
-        units.append((thread_pool(machine_of(target)).data, (), ()))
-    if CELLS in symbols:
-        units.append((cell_support(any_processor(target)).data, (), ()))
-        units.append((library_support(any_processor(target)).data, (), ()))
-    data = write_archive([(support, (), ()), *units])
-    with _lock:
-        statistics.modules += 1
-        statistics.functions += functions
-        statistics.llvm_runs += compiled
-        statistics.seconds += time.perf_counter() - start
-    return data
 
 
 class CompiledFunction:
@@ -169,7 +105,7 @@ class CompiledModule:
     def __init__(self, kernels: Sequence[KernelText], target: Target) -> None:
         names = tuple(name for kernel in kernels for name in kernel.names)
         with Compilers(machine_of(target)) as compilers:
-            self.data = _compile(kernels, target, compilers)
+            self.data = compile_texts(kernels, target, compilers)
         """The archive of objects."""
         self.target = target
         self.library: NativeLibrary = load_object(self.data, ", ".join(names[:4]) or "module")

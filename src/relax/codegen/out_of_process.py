@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from ..farm.kernel_contents import contents_of
 from ..farm.kernel_text import KernelText
-from ..farm.worker import Errands
 from ..farm.worker_processes import Compilers, Errand
 from ..ir import DiagnosticError, IRModule
 from ..runtime.collection import rarely_collected
@@ -33,9 +32,6 @@ _PACKAGES: Final = ("relax", "numpy", "ml_dtypes", "builtins")
 
 _UNREADABLE: Final = (pickle.UnpicklingError, AttributeError, ImportError, LookupError, TypeError, ValueError)
 """Errors of unpickling objects known only to the sending process, such as operators it registered."""
-
-ERRANDS: Final = Errands(__name__, __file__)
-"""Names this module for worker processes."""
 
 
 class KernelsApart:

@@ -116,7 +116,7 @@ class KernelMemory:
         if self._environment is None:
             return NOTHING
         funcs = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
-        joined = _joined(funcs)
+        joined = joined_kernels(funcs)
         lookups = {
             name: self._look(name, func, self._environment) for name, func in funcs.items() if name not in joined
         }
@@ -135,7 +135,7 @@ class KernelMemory:
         return seen
 
 
-def _joined(funcs: Mapping[str, PrimFunc]) -> set[str]:
+def joined_kernels(funcs: Mapping[str, PrimFunc]) -> set[str]:
     """Functions whose code depends on others: callers of functions or of C functions, and their callees."""
     joined: set[str] = set()
     for name, func in funcs.items():

@@ -12,10 +12,11 @@ from dataclasses import fields
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ..ir.transform import PassContext
 from ..target import Target
+from . import cache
 from ._generator import FILES
 from .llvm_queries import host_facts
 from .store import digest
@@ -25,6 +26,9 @@ PIPELINE_VERSION = 5
 
 _ROOMS: Final = ("ir", "prim", "tir", "target", "runtime", "native", "farm", "codegen")
 """Packages that lower and write kernels and support code, as helpers do too."""
+
+_DIGEST: Final = 16
+"""Size in bytes of a digest of files."""
 
 _ROOT: Final = Path(__file__).parent.parent
 
@@ -59,18 +63,26 @@ def _words(value: Any) -> str:
     return str(value)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def compiler_files(rooms: tuple[str, ...] = _ROOMS) -> str | None:
     """Digest of files of the compiler, given as folders and files of the package.
 
-    Returns None if they cannot be read, or are newer than the code loaded in this process.
+    Returns None if they cannot be read, or are newer than the code loaded in this process. The cache has the digest of
+    files with the same paths, sizes and modification times, by which Python finds their compiled code, too.
     """
     try:
         files = _files(rooms)
         if not _are_loaded(files):
             return None
-        contents = (name.encode() + b"\0" + Path(files[name][0]).read_bytes() + b"\0" for name in sorted(files))
-        return digest(contents, 16).hex()
+        states = [f"{name} {files[name].size} {files[name].modified}" for name in sorted(files)]
+        key = cache.key_of("\n".join(states), "digest of files", str(_ROOT), kind=cache.NOTE)
+        noted = cache.noted(key)
+        if noted is not None and len(noted) == 2 * _DIGEST:
+            return noted.decode("ascii", "replace")
+        contents = (name.encode() + b"\0" + Path(files[name].path).read_bytes() + b"\0" for name in sorted(files))
+        result = digest(contents, _DIGEST).hex()
+        cache.note_beside(key, result.encode())
+        return result
     except OSError:
         return None
 
@@ -100,25 +112,38 @@ def unedited(rooms: tuple[str, ...] = _ROOMS) -> bool:
         return False
 
 
-def _are_loaded(files: Mapping[str, tuple[str, float]]) -> bool:
+class _File(NamedTuple):
+    """A file of the package."""
+
+    path: str
+    modified: int
+    """Time of the last modification in nanoseconds."""
+    size: int
+
+
+def _are_loaded(files: Mapping[str, _File]) -> bool:
     """True if there are files, and all are older than this process."""
-    return bool(files) and max(time for _, time in files.values()) < _LOADED
+    return bool(files) and max(file.modified for file in files.values()) < _LOADED * 1e9
 
 
-def _files(rooms: tuple[str, ...]) -> dict[str, tuple[str, float]]:
-    """Path and modification time of all Python files of some packages, by name inside the package."""
-    files: dict[str, tuple[str, float]] = {}
+def _files(rooms: tuple[str, ...]) -> dict[str, _File]:
+    """All Python files of some packages, by name inside the package."""
+    files: dict[str, _File] = {}
+
+    def add(name: str, path: str, status: os.stat_result) -> None:
+        files[name] = _File(path, status.st_mtime_ns, status.st_size)
+
     waiting = [(room, os.path.join(_ROOT, room)) for room in rooms]
     while waiting:
         name, path = waiting.pop()
         if name.endswith(".py"):
-            files[name] = path, os.stat(path).st_mtime
+            add(name, path, os.stat(path))
             continue
         with os.scandir(path) as entries:
             for entry in entries:
                 inside = f"{name}/{entry.name}"
                 if entry.name.endswith(".py"):
-                    files[inside] = entry.path, entry.stat().st_mtime
+                    add(inside, entry.path, entry.stat())
                 elif entry.name != "__pycache__" and entry.is_dir():
                     waiting.append((inside, entry.path))
     return files

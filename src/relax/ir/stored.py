@@ -5,6 +5,7 @@
     weights.array()        reads the elements, unless an earlier array is still in use
     weights.digest()       their SHA-256, computed block by block
     digest_beside([weights])   compute digests in background threads
+    read_beside([weights])     read the elements in a background thread
 
 A built model thus need not be in memory twice. The file stays open and must not be modified.
 """
@@ -28,6 +29,7 @@ import tvm_ffi
 
 from ..runtime.dtypes import NUMPY_DTYPES
 from ..runtime.files import BLOCK, read_places, shares_reads
+from ..runtime.forks import hold_at_fork
 from ..runtime.tensor import new_tensor, numpy_view, tensor_under
 from .diagnostics import Diagnostic, DiagnosticError
 
@@ -43,6 +45,8 @@ _PIECE: Final = 4 * BLOCK
 _THREADS: Final = 4
 
 _lock: Final = threading.Lock()
+_reading: Final = threading.Lock()
+hold_at_fork(_reading)
 _own: Final = threading.local()
 """Read buffers, one per thread."""
 
@@ -65,10 +69,13 @@ class StoredFile:
         """Size of the file in bytes."""
         return self._state[0]
 
-    def read(self, offset: int, memory: memoryview) -> None:
-        """Read from `offset` into `memory`. Raises DiagnosticError if the file has changed."""
+    def read(self, offset: int, memory: memoryview, threads: bool = True) -> None:
+        """Read from `offset` into `memory`, by several threads if it is large.
+
+        Raises DiagnosticError if the file has changed.
+        """
         with self._lock:
-            whole = read_places(self.stream, [(offset, memory)])
+            whole = read_places(self.stream, [(offset, memory)], threads)
         self.check(whole)
 
     def check(self, whole: bool = True) -> None:
@@ -133,18 +140,26 @@ class StoredArray:
 
     def tensor(self) -> tvm_ffi.Tensor:
         """Elements as a tensor, which is cached. Raises DiagnosticError if the file has changed."""
+        return self._as_tensor(threads=True)
+
+    @property
+    def loaded(self) -> tvm_ffi.Tensor | None:
+        """The tensor of the elements if `tensor` has read them."""
+        return self._tensor
+
+    def _as_tensor(self, threads: bool) -> tvm_ffi.Tensor:
         with self._lock:
             if self._tensor is None:
-                self._tensor = tensor_under(self._read())
+                self._tensor = tensor_under(self._read(threads))
             assert self._tensor is not None
             return self._tensor
 
-    def _read(self) -> Array:
+    def _read(self, threads: bool = True) -> Array:
         array = None if self._array is None else self._array()
         if array is None:
             if self._tensor is None:
                 array = numpy_view(new_tensor(self.shape, self.dtype.name))
-                self.file.read(self.offset, memoryview(array.reshape(-1).view("u1")))
+                self.file.read(self.offset, memoryview(array.reshape(-1).view("u1")), threads)
             else:
                 array = numpy_view(self._tensor)
             array.flags.writeable = False
@@ -213,6 +228,29 @@ def digest_beside(arrays: Iterable[StoredArray]) -> list[threading.Thread]:
                 thread.start()
                 threads.append(thread)
     return threads
+
+
+def read_beside(arrays: Iterable[StoredArray]) -> threading.Thread | None:
+    """Read the elements of arrays in a thread, in order; `StoredArray.tensor` waits for one in progress.
+
+    Returns None where no thread is started: on a single processor, for little data, or if the system has no more.
+    """
+    pending = [array for array in dict.fromkeys(arrays) if array.size]
+
+    def read() -> None:
+        with contextlib.suppress(OSError, MemoryError, DiagnosticError):  # who asks is told
+            for array in pending:
+                with _reading:  # a process forked meanwhile would wait for this thread, which it has not
+                    array._as_tensor(threads=False)  # pyright: ignore[reportPrivateUsage]
+
+    if (os.cpu_count() or 1) == 1 or sum(array.nbytes for array in pending) < _PIECE:
+        return None
+    thread = threading.Thread(target=read, name="relax-read", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
 
 
 if hasattr(os, "register_at_fork"):

@@ -9,7 +9,7 @@ Before   lv = R.nn.relu(x)                          After   lv = R.call_tir(cls.
 * A call without a general form (`relax.library.general`) gets a kernel for its sizes, as by LegalizeOps.
 * An operator may name other operators whose kernels for all sizes are faster (`Operator.for_all_sizes`).
 * A view (`Operator.view`) of a tensor that is only read in its dataflow block stays, as by RewriteDataflowReshape;
-  that of a constant is a constant.
+  that of a constant is a constant in the calls that read it.
 """
 
 from __future__ import annotations
@@ -71,6 +71,13 @@ class _LibraryLegalizer(Legalizer):
         self.bound = binding.var
         super().var_binding(binding)
 
+    def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
+        """Emit a binding; a view of a constant takes the place of its variable, where the machine would copy it."""
+        if isinstance(value, Constant) and value is not binding.value and binding.var in self.private:
+            self.variables[binding.var] = value
+            return binding.var
+        return super().bind(binding, value, var)
+
     def emitted(self, bindings: Sequence[Binding]) -> None:
         # What an operator was rewritten into is read there only.
         self.private.update(binding.var for binding in bindings)
@@ -98,10 +105,11 @@ class _LibraryLegalizer(Legalizer):
         operands, info = CallSizes.of(call, operator), call.struct_info_
         if operands is None or info is None or not is_known(info):
             return None
-        entry = self.library.entry(call, operator, operands)
-        if entry is None:
+        found = self.library.entry(call, operator, operands)
+        if found is None:
             return None
-        kernel, values = entry.kernel, operands.values(entry.partition)
+        entry, partition = found
+        kernel, values = entry.kernel, operands.arguments(partition)
         args = Tuple([operands.tensors[i] if i >= 0 else PrimValue(values[-1 - i]) for i in kernel.args])
         sizes = (ShapeExpr([values[i] for i in kernel.sizes]),) if kernel.sizes else ()
         return CallTIR().raw_call((self.callee(entry, operator), args, *sizes), (info,), call.span)

@@ -30,7 +30,9 @@ _BINARY: Final = ("add", "subtract", "multiply", "divide")
 _MORE_BINARY: Final = ("power", "maximum", "minimum")
 _COMPARE: Final = ("equal", "less", "greater", "greater_equal", "less_equal", "not_equal")
 
-WINDOWS: Final = """
+_ASYMMETRIC: Final = 'coordinate_transformation_mode="asymmetric"'
+
+WINDOWS: Final = f"""
 nn.conv2d | n c h w, k c 1 1 | strides=2
 nn.conv2d | n c h w, k c 3 3 |
 nn.conv2d | n c h w, k c 3 3 | padding=1
@@ -63,6 +65,9 @@ nn.max_pool2d | n c h w | pool_size=5, padding=2
 nn.avg_pool2d | n c h w | pool_size=2, strides=2
 nn.avg_pool2d | n c h w | pool_size=3, padding=1
 nn.adaptive_avg_pool2d | n c h w | output_size=1
+image.resize | n c h w, [y x] | axes=(2, 3), method="nearest_neighbor", {_ASYMMETRIC}, rounding_method="floor"
+image.resize | n c h w, [y x] | axes=(2, 3), method="nearest_neighbor", {_ASYMMETRIC}
+image.resize | n c h w, [y x] | axes=(2, 3), method="linear"
 """
 
 PRODUCTS: Final = """
@@ -73,6 +78,7 @@ matmul | 1 m k, k n |
 matmul | 1 1 k, k n |
 matmul | b m k, b k n |
 matmul | m k, b k n |
+matmul | 1 k, b k n |
 matmul | b h m k, b h k n |
 matmul | 1 h m k, 1 h k n |
 matmul | 1 h 1 k, 1 h k n |
@@ -87,6 +93,11 @@ nn.rms_norm | a b c, c | axes=[-1]
 nn.softmax | a b | axis=-1
 nn.softmax | a b c | axis=-1
 nn.softmax | a b c d | axis=-1
+nn.softmax | a b | axis=1
+nn.softmax | a b c | axis=1
+nn.softmax | a b c | axis=2
+nn.softmax | a b c d | axis=1
+nn.softmax | a b c d | axis=3
 nn.log_softmax | a b | axis=-1
 """
 
@@ -105,6 +116,12 @@ take | v c, n:int32 | axis=0
 take | v c, b n:int32 | axis=0
 take | n:int64, :int64 | axis=0
 take | n:int64, m:int64 | axis=0
+take | a b c, :int64 | axis=1
+concat | (a b c d / a e f g) | axis=1
+strided_slice | a b:int64, (1), (0), (e), (1) |
+strided_slice | a b c d:uint8, (2), (s), (e), (1) |
+strided_slice | a b c d:uint8, (3), (0), (e), (1) |
+astype | a b c d:uint8 | dtype='bool'
 """
 
 
@@ -119,13 +136,17 @@ def _elementwise() -> Iterator[str]:
         yield f"{name} | {axes} |"
     for axes in _AXES[:3]:
         yield f"clip | {axes}, 0.0, 6.0 |"
-    last = {"a b c d": ("a b c d", "1 b 1 1", "a b 1 1", "a b c 1", ""), "a b c": ("a b c", "c", "a b 1", ""),
-            "a b": ("a b", "b", "a 1", ""), "a": ("a", "")}  # fmt: skip
+    last = {"a b c d": ("a b c d", "1 b 1 1", "a b 1 1", "a b c 1", "a 1 1 d", "b 1 1", ""),
+            "a b c": ("a b c", "c", "a b 1", "1 b c", ""), "a b": ("a b", "b", "a 1", ""), "a": ("a", "")}  # fmt: skip
     for axes, others in last.items():
         for name, other in itertools.product(_BINARY, others):
             yield f"{name} | {axes}, {other} |"
+        for name in _BINARY:
+            yield f"{name} | , {axes} |"
         for name, other in itertools.product(_MORE_BINARY, (axes, "")):
             yield f"{name} | {axes}, {other} |"
+    for name, axes in itertools.product(("add", "multiply"), ("a b c", "a b")):
+        yield f"{name} | {axes[-1]}, {axes} |"
     for name, axes in itertools.product(("add", "subtract", "multiply", *_COMPARE), ("", "a")):
         yield f"{name} | {axes}:int64, {axes}:int64 |"
     for name, axes in itertools.product(_COMPARE[:3], _AXES[1:3]):
@@ -138,6 +159,7 @@ def _elementwise() -> Iterator[str]:
 def _reductions() -> Iterator[str]:
     for name, axes, keep in itertools.product(("mean", "sum", "max"), _AXES[:3], (True, False)):
         yield f"{name} | {axes} | axis=[-1], keepdims={keep}"
+        yield f"{name} | {axes} | axis=[{len(axes) // 2}], keepdims={keep}"
     for name, keep in itertools.product(("mean", "max"), (True, False)):
         yield f"{name} | a b c d | axis=[2, 3], keepdims={keep}"
     yield "mean | a b c | axis=[1], keepdims=False"
@@ -150,9 +172,12 @@ def _pieces() -> Iterator[str]:
         for axis in range(rank):
             parts = " / ".join(axes.replace("abcd"[axis], f"{'abcd'[axis]}{i}") for i in range(count))
             yield f"concat | ({parts}) | axis={axis}"
+    for count in (5, 6, 8):
+        yield f"concat | ({' / '.join(f'a b{i} c d' for i in range(count))}) | axis=1"
     for rank, axes in enumerate(_AXES[::-1], 1):
         for axis in range(rank):
             yield f"strided_slice | {axes}, ({axis}), (0), (e) |"
+            yield f"strided_slice | {axes}, ({axis}), (0), (e) | assume_inbound=True"
             yield f"strided_slice | {axes}, ({axis}), (s), (e) | assume_inbound=True"
     yield "strided_slice | a:int64, (0), (0), (1) |"
     for before, after in itertools.product(_AXES, _AXES):
@@ -163,7 +188,7 @@ def _pieces() -> Iterator[str]:
 
 def _conversions() -> Iterator[str]:
     for axes, (source, target) in itertools.product(
-        ("a b", "a", ""), itertools.permutations(("float32", "int64", "int32", "bool"), 2)
+        ("a b c d", "a b", "a", ""), itertools.permutations(("float32", "int64", "int32", "bool"), 2)
     ):
         yield f"astype | {axes}:{source} | dtype='{target}'"
 

@@ -10,15 +10,16 @@ ranks, constant numbers, sizes of 0, and what the operator names (`Operator.know
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from ..expr import Call, Constant, DataTypeImm, Function, PrimValue, ShapeExpr, StringImm, Tuple, Var
-from ..ir import RelaxExpr, exact_digest, structural_hash
+from ..ir import RelaxExpr, exact_digest
 from ..op.base import Operator
-from ..prim import FloatImm, IntImm, PrimExpr, SizeVar, const_int_bound, is_const
+from ..prim import FloatImm, IntImm, PrimExpr, SizeVar, const_int_bound
 from ..prim.expr import Var as PrimVar
+from ..prim.identity import identity
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 
 LARGEST: Final = 1 << 32
@@ -41,19 +42,26 @@ class CallSizes:
     """Positions of sizes that are 1, but may become variables."""
     signed: frozenset[int]
     """Positions of scalars that may be negative, or are no integers."""
-    key: str
-    """Text that is equal for calls of one general form in which equal sizes share a variable."""
+    values: tuple[int, ...]
+    """For each size a number that equal sizes share."""
+    axes: tuple[tuple[int, int], ...]
+    """For each size its axis in its operand, counted from the first one and from the last one."""
+    words: tuple[str | int, ...]
+    """Everything about the call that is no size, as text, and the positions of the sizes in it."""
 
     @staticmethod
     def of(call: Call, operator: Operator) -> CallSizes | None:
         """Return None for a call whose kernel may depend on more than struct info: unknown shapes, functions, …"""
         tensors: list[RelaxExpr] = []
         sizes: list[PrimExpr] = []
-        classes: list[int] = []
+        values: list[int] = []
         numbers: dict[object, int] = {}
+        axes: list[tuple[int, int]] = []
         ones: list[int] = []
+        stay: set[int] = set()
         signed: set[int] = set()
-        words = [operator.op_name, exact_digest((operator, call.sinfo_args)).hex()]
+        named = operator.without_sizes([arg.struct_info_ for arg in call.args])
+        words: list[str | int] = [operator.op_name, exact_digest((named, call.sinfo_args)).hex()]
         for position, arg in enumerate(call.args):
             known = operator.known_axes.get(position, ())
             words.append("(" if isinstance(arg, Tuple) else "")
@@ -63,26 +71,69 @@ class CallSizes:
                     return None
                 words.append(_word(leaf, bool(own)))
                 for axis, size in enumerate(own):
-                    stays = isinstance(size, IntImm) and (axis in known or size.value in (0, 1))
-                    number = -1 if stays else numbers.setdefault(_value_key(size), len(numbers))
-                    if is_const(size, 1) and axis not in known and not operator.keeps_ones:
-                        ones.append(len(classes))
+                    at = len(sizes)
+                    words.append(at)
+                    sizes.append(size)
+                    values.append(numbers.setdefault(_value_key(size), len(numbers)))
+                    axes.append((axis, axis - len(own)))
+                    if isinstance(size, IntImm) and (axis in known or size.value in (0, 1)):
+                        stay.add(at)
+                        if size.value == 1 and axis not in known and not operator.keeps_ones:
+                            ones.append(at)
                     if _may_be_negative(size, isinstance(leaf, PrimValue)):
-                        signed.add(len(classes))
-                    variable = _variable(size, number, len(classes) in signed)
-                    classes.append(number)
-                    words.append(f"={size}" if stays else f"{variable.name} {size.dtype}")
-                sizes += own
+                        signed.add(at)
                 if isinstance(leaf.struct_info_, TensorStructInfo):
                     tensors.append(leaf)
-        return CallSizes(tuple(tensors), tuple(sizes), tuple(classes), tuple(ones), frozenset(signed), ";".join(words))
+        classes = renumbered([None if at in stay else value for at, value in enumerate(values)])
+        return CallSizes(
+            tuple(tensors), tuple(sizes), classes, tuple(ones), frozenset(signed),
+            tuple(values), tuple(axes), tuple(words),
+        )  # fmt: skip
 
-    def values(self, partition: Partition) -> list[PrimExpr]:
+    @property
+    def key(self) -> str:
+        """Text that is equal for calls of one general form in which equal sizes share a variable."""
+        return self.text(self.classes)
+
+    def text(self, partition: Partition) -> str:
+        """Return the text of a general form; equal for calls that have it with this partition."""
+        return ";".join([word if isinstance(word, str) else self._size_word(word, partition) for word in self.words])
+
+    def _size_word(self, at: int, partition: Partition) -> str:
+        if partition[at] < 0:
+            return f"={self.sizes[at]}"
+        return f"{'v' if at in self.signed else 's'}{partition[at]} {self.sizes[at].dtype}"
+
+    def with_equal_sizes(self, keep_ones: bool) -> CallSizes:
+        """Return a call in which all sizes are equal that do not stay; those that are 1 stay if `keep_ones`.
+
+        It is the same for all calls that differ in sizes alone, and in which sizes are 1 if `keep_ones`.
+        """
+        ones: frozenset[int] = frozenset() if keep_ones else frozenset(self.ones)
+        kinds = [
+            None if number < 0 and at not in ones else (str(size.dtype), at in self.signed)
+            for at, (number, size) in enumerate(zip(self.classes, self.sizes, strict=True))
+        ]
+        return replace(self, classes=renumbered(kinds), ones=self.ones if keep_ones else ())
+
+    def fits(self, partition: Partition) -> bool:
+        """True if sizes that share a variable of a partition are equal."""
+        by_number: dict[int, int] = {}
+        pairs = zip(partition, self.values, strict=True)
+        return all(number < 0 or by_number.setdefault(number, value) == value for number, value in pairs)
+
+    def arguments(self, partition: Partition) -> list[PrimExpr]:
         """Return the value of each variable of a partition."""
         values: dict[int, PrimExpr] = {}
         for size, number in zip(self.sizes, partition, strict=True):
             values.setdefault(number, size)
         return [values[number] for number in sorted(values) if number >= 0]
+
+
+def renumbered(values: Iterable[object]) -> Partition:
+    """Number values in order of first occurrence; -1 for None."""
+    numbers: dict[object, int] = {}
+    return tuple(-1 if value is None else numbers.setdefault(value, len(numbers)) for value in values)
 
 
 def _leaves(arg: RelaxExpr) -> Iterator[RelaxExpr]:
@@ -139,9 +190,7 @@ def _word(leaf: RelaxExpr, has_sizes: bool) -> str:
 
 
 def _value_key(size: PrimExpr) -> object:
-    if isinstance(size, IntImm):
-        return size.value
-    return size if isinstance(size, PrimVar) else structural_hash(size)
+    return size.value if isinstance(size, IntImm) else identity(size)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from ..block_builder import BlockBuilder
 from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, VarBinding
@@ -19,7 +20,10 @@ from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from ..transform.legalize_ops import LegalizeOps
 from ..transform.runtime_dispatch import DISPATCH
-from .general import CallSizes, GeneralCall, Partition
+from .general import CallSizes, GeneralCall, Partition, renumbered
+
+PAIRED: Final = 12
+"""Largest class of equal sizes of which pairs are tried."""
 
 
 @dataclass(frozen=True)
@@ -33,47 +37,74 @@ class Kernel:
     """The variables, by number, that are passed as sizes which no argument has."""
 
 
-def kernel_of(call: Call, operator: Operator, operands: CallSizes) -> tuple[Partition, Kernel] | None:
-    """Return the kernel of the most general form of a call that is as well-typed as the call; None if it has none."""
-    if operator.rank_depends_on_sizes:
-        return None
-    partition = _most_general(call, operator, operands)
-    kernel = None if partition is None else _kernel(operator, GeneralCall.of(call, operator, operands, partition))
-    return None if partition is None or kernel is None else (partition, kernel)
+def kernel_of(call: Call, operator: Operator, operands: CallSizes, partition: Partition) -> Kernel | None:
+    """Return the kernel of a call's general form; None if it is none that a call_tir calls."""
+    return _kernel(operator, GeneralCall.of(call, operator, operands, partition))
 
 
-def _most_general(call: Call, operator: Operator, operands: CallSizes) -> Partition | None:
-    """Return the partition with the fewest equal sizes that leaves no more to be checked at run time than the call."""
+def most_general(call: Call, operator: Operator, operands: CallSizes, most: int | None = None) -> Partition | None:
+    """Return the partition with the fewest equal sizes that leaves no more to be checked at run time than the call.
+
+    Returns None if the call is ill-typed, the dimensions of its result are unknown, or it leaves more than `most`
+    checks.
+    """
     classes = operands.classes
-    most = _checks(call, operator, operands, classes)
-    if most is None:
+    checks = _checks(call, operator, operands, classes)
+    if checks is None or (most is not None and checks > most):
         return None
+    allowed = checks
 
     def serves(partition: Sequence[int]) -> bool:
         count = _checks(call, operator, operands, tuple(partition))
-        return count is not None and count <= most
+        return count is not None and count <= allowed
 
     chosen = [number if number < 0 else i for i, number in enumerate(classes)]
     if not serves(chosen):
-        chosen = list(classes)
-        for i, number in enumerate(classes):
-            if number >= 0 and chosen.count(number) > 1:
-                chosen[i] = len(classes) + i
-                if not serves(chosen):
-                    chosen[i] = number
+        chosen = _split(operands, serves)
     several = [2 * len(classes) + i if i in operands.ones else number for i, number in enumerate(chosen)]
-    if serves(several):
-        return _renumbered(several)
-    for i in operands.ones:
-        chosen[i] = several[i]
-        if not serves(chosen):
-            chosen[i] = -1
-    return _renumbered(chosen)
+    if operands.ones and not serves(several):
+        for i in operands.ones:
+            chosen[i] = several[i]
+            if not serves(chosen):
+                chosen[i] = -1
+    elif operands.ones:
+        chosen = several
+    return renumbered(None if number < 0 else number for number in chosen)
 
 
-def _renumbered(partition: Sequence[int]) -> Partition:
-    numbers: dict[int, int] = {}
-    return tuple(-1 if number < 0 else numbers.setdefault(number, len(numbers)) for number in partition)
+def _split(operands: CallSizes, serves: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Return a partition that serves with the classes of a call split as far as possible.
+
+    Sizes leave their class one by one, then together with those of the same axis of other operands, counted from the
+    last or the first one, as in broadcasting; then in pairs, as in products.
+    """
+    chosen = list(operands.classes)
+    new = len(chosen)
+
+    def leave(group: Sequence[int]) -> None:
+        nonlocal new
+        before = [chosen[at] for at in group]
+        if len(set(before)) > 1 or before[0] < 0 or chosen.count(before[0]) == len(group):
+            return
+        for at in group:
+            chosen[at] = new
+        if serves(chosen):
+            new += 1
+        else:
+            for at, number in zip(group, before, strict=True):
+                chosen[at] = number
+
+    places = range(len(chosen))
+    for at in places:
+        leave([at])
+    for end in (1, 0):
+        for at in places:
+            axis = operands.axes[at][end]
+            leave([i for i in places if chosen[i] == chosen[at] and operands.axes[i][end] == axis])
+    for pair in itertools.combinations(places, 2):
+        if chosen[pair[0]] == chosen[pair[1]] and 2 < chosen.count(chosen[pair[0]]) <= PAIRED:
+            leave(pair)
+    return chosen
 
 
 def _checks(call: Call, operator: Operator, operands: CallSizes, partition: Partition) -> int | None:

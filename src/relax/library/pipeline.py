@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..ir.transform import Pass, Sequential
-from ..optimize.pipeline import GRAPH, LOWER, MACHINE
+from ..optimize.steps import GRAPH, LOWER, MACHINE
 from ..transform.legalize_ops import LegalizeOps
 from ..transform.memory import DataflowUseInplaceCalls, StaticPlanBlockMemory
 from ..transform.rewrite_dataflow_reshape import RewriteDataflowReshape

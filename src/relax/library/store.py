@@ -1,9 +1,15 @@
 """The library: kernels of general forms, in memory and in the cache (`relax.farm.cache`).
 
-    template    by the call, with equal sizes equal: the kernel and how it is called, or that there is no general form
-    code        by the general form: where `relax.farm.recall` finds the machine code
+    partition   by the call: which sizes are variables of its general form, or that there is none
+    template    by the general form: the kernel and how it is called, or that there is none
+    code        by the general form, or by a kernel: where `relax.farm.recall` finds the machine code
 
-Both hold for one target, one configuration of the PassContext, and one state of the files in which formulas, schedule
+A partition is looked up three times at most: for calls that differ in sizes alone, where it serves all of those in
+which sizes are equal that share a variable, and nothing is left to be checked at run time; the same with sizes of 1
+unchanged, as in broadcasting; and for calls in which the same sizes are equal. So a kernel does not depend on what was
+looked up before.
+
+All hold for one target, one configuration of the PassContext, and one state of the files in which formulas, schedule
 rules and code generation are written.
 """
 
@@ -11,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -25,7 +32,7 @@ from ..op.base import Operator
 from ..target import Target
 from ..tir.stmt import PrimFunc
 from .general import CallSizes, GeneralCall, Partition
-from .kernels import Kernel, kernel_of
+from .kernels import Kernel, kernel_of, most_general
 
 ROOMS: Final = (
     "analysis", "block_builder.py", "codegen", "derive", "expr.py", "farm", "info", "ir", "library", "native", "op",
@@ -36,18 +43,16 @@ ROOMS: Final = (
 _WRONG: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError)
 """Errors of reading a note in another format."""
 
-KINDS: Final = ("template", "code")
+KINDS: Final = ("partition", "template", "code")
 """Kinds of entries."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel of the library for a call."""
+    """A kernel of the library."""
 
     form: str
     """Digest of the kernel's general form."""
-    partition: Partition
-    """Variable of the kernel for each size of the call."""
     kernel: Kernel
 
 
@@ -57,26 +62,64 @@ class Library:
     def __init__(self, target: Target) -> None:
         self._environment = _environment(target) if usual_passes() and cache.enabled() else None
         """None if nothing is read from the cache, or kept there."""
+        self._partitions: dict[str, Partition | None] = {}
+        """By the call's text."""
         self._entries: dict[str, Entry | None] = {}
+        """By the general form's text."""
 
-    def entry(self, call: Call, operator: Operator, operands: CallSizes) -> Entry | None:
-        """Return the kernel of a call's general form; None if it has none."""
-        if operands.key not in self._entries:
-            self._entries[operands.key] = self._entry(call, operator, operands)
-        return self._entries[operands.key]
+    def entry(self, call: Call, operator: Operator, operands: CallSizes) -> tuple[Entry, Partition] | None:
+        """Return the kernel of a call's general form, and its variable for each size; None if it has none."""
+        if operator.rank_depends_on_sizes:
+            return None
+        for partition in self._candidates(call, operator, operands):
+            entry = self._entry(call, operator, operands, partition)
+            if entry is not None:
+                return entry, partition
+        return None
 
-    def _entry(self, call: Call, operator: Operator, operands: CallSizes) -> Entry | None:
-        key = self._key("template", operands.key)
+    def _candidates(self, call: Call, operator: Operator, operands: CallSizes) -> Iterator[Partition]:
+        """Partitions of a call, most general first."""
+        for keep_ones in (False, True) if operands.ones else (False,):
+            equal = operands.with_equal_sizes(keep_ones)
+            partition = self._partition(call, operator, equal, 0)
+            if partition is not None and operands.fits(partition):
+                yield partition
+        partition = self._partition(call, operator, operands, None)
+        if partition is not None:
+            yield partition
+
+    def _partition(self, call: Call, operator: Operator, operands: CallSizes, most: int | None) -> Partition | None:
+        text = f"{most};{operands.key}"
+        if text in self._partitions:
+            return self._partitions[text]
+        key = self._key("partition", text)
         data = None if key is None else cache.noted(key)
         if data is not None:
             with contextlib.suppress(*_WRONG):
-                return _read(data)
-        made = kernel_of(call, operator, operands)
+                partition = _read_partition(data, len(operands.sizes))
+                self._partitions[text] = partition
+                return partition
+        partition = self._partitions[text] = most_general(call, operator, operands, most)
+        if key is not None and unedited(ROOMS):
+            cache.note_beside(key, json.dumps(partition).encode())
+        return partition
+
+    def _entry(self, call: Call, operator: Operator, operands: CallSizes, partition: Partition) -> Entry | None:
+        text = operands.text(partition)
+        if text in self._entries:
+            return self._entries[text]
+        key = self._key("template", text)
+        data = None if key is None else cache.noted(key)
+        if data is not None:
+            with contextlib.suppress(*_WRONG):
+                entry = self._entries[text] = _read(data)
+                return entry
+        kernel = kernel_of(call, operator, operands, partition)
         entry = None
-        if made is not None:
-            partition, kernel = made
+        if kernel is not None:
             form = GeneralCall.of(call, operator, operands, partition).function
-            entry = Entry(exact_digest(form).hex(), partition, kernel)
+            entry = Entry(exact_digest(form).hex(), kernel)
+        self._entries[text] = entry
         if key is not None and unedited(ROOMS):
             cache.note_beside(key, _written(entry))
         return entry
@@ -133,7 +176,7 @@ def _written(entry: Entry | None) -> bytes:
     if entry is None:
         return b"null"
     kernel = entry.kernel
-    words = [entry.form, entry.partition, kernel.args, kernel.sizes, save_json(kernel.func)]
+    words = [entry.form, kernel.args, kernel.sizes, save_json(kernel.func)]
     return json.dumps(words).encode()
 
 
@@ -141,6 +184,14 @@ def _read(data: bytes) -> Entry | None:
     words = json.loads(data)
     if words is None:
         return None
-    form, partition, args, sizes, func = words
-    kernel = Kernel(cast(PrimFunc, load_json(func)), tuple(args), tuple(sizes))
-    return Entry(form, tuple(partition), kernel)
+    form, args, sizes, func = words
+    return Entry(form, Kernel(cast(PrimFunc, load_json(func)), tuple(args), tuple(sizes)))
+
+
+def _read_partition(data: bytes, count: int) -> Partition | None:
+    numbers = json.loads(data)
+    if numbers is None:
+        return None
+    if len(numbers) != count or not all(isinstance(number, int) for number in numbers):
+        raise ValueError("it is no partition of as many sizes")
+    return tuple(numbers)

@@ -344,6 +344,10 @@ class Operator(Node):
         """Return an equivalent of a call, of other operators, whose kernels for all shapes are faster; or the call."""
         return call
 
+    def without_sizes(self, infos: Sequence[StructInfo | None]) -> Operator:
+        """Return an operator that is equal for calls which differ in sizes alone: `over_sizes` without variables."""
+        return self
+
     def over_sizes(self, infos: Sequence[StructInfo | None]) -> Operator:
         """Return the operator for operands of variable sizes: attributes that repeat a size become that variable."""
         return self

@@ -49,11 +49,12 @@ FLOAT64 = DataType("float64")
 class PrimExpr(BaseExpr):
     """A scalar (or, in TIR, a short vector)."""
 
-    __slots__ = ("_simplified", "_traits", "dtype")
+    __slots__ = ("_identity", "_simplified", "_traits", "dtype")
 
     dtype: DataType
     _traits: int
     _simplified: Any
+    _identity: Any
 
     def __add__(self, other: ExprLike) -> PrimExpr:
         return NotImplemented if defers(other) else binary(Add, self, other)

@@ -131,8 +131,10 @@ def _blocks(parts: Iterable[bytes | memoryview], size: int = BLOCK) -> Iterator[
 # ------------------------------------------------------------------------------------- the contents
 
 
-def read_places(file: io.BufferedIOBase, destinations: Sequence[tuple[int, memoryview]]) -> bool:
+def read_places(file: io.BufferedIOBase, destinations: Sequence[tuple[int, memoryview]], threads: bool = True) -> bool:
     """Fill each memory with what is in a file from an offset on; False if the file ends before.
+
+    Large contents are read by several threads if `threads`.
 
     Where `shares_reads`, several threads may read one file at the same time.
     """
@@ -145,7 +147,7 @@ def read_places(file: io.BufferedIOBase, destinations: Sequence[tuple[int, memor
         def read(job: tuple[int, memoryview]) -> bool:
             return _read_at(descriptor, *job) == len(job[1])
 
-        large = sum(len(memory) for _, memory in destinations) > _PART
+        large = threads and sum(len(memory) for _, memory in destinations) > _PART
         return all(in_threads(read, jobs)) if large else all(map(read, jobs))
     for offset, memory in jobs:
         file.seek(offset)

@@ -17,7 +17,9 @@ instantiated. Here a declaration only reads the fields:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import reprlib
+import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +51,16 @@ class WhenUsed:
         return method.__get__(instance, owner)
 
 
+@functools.lru_cache(maxsize=1024)
+def _code(text: str) -> types.CodeType:
+    """Compile statements; classes with the same fields have the same ones."""
+    return compile(text, "<string>", "exec")
+
+
 def compiled(cls: type[Any], name: str, parameters: str, body: Iterable[str], namespace: dict[str, Any]) -> Any:
     """Compile a method of `cls` from its parameters and the lines of its body, which read names of `namespace`."""
     lines = "\n".join(f"    {line}" for line in body)
-    exec(f"def {name}({parameters}):\n{lines}", namespace)
+    exec(_code(f"def {name}({parameters}):\n{lines}"), namespace)
     method = namespace[name]
     method.__qualname__ = f"{cls.__qualname__}.{name}"
     method.__module__ = cls.__module__

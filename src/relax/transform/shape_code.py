@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Generic, TypeVar
 
-from ..ir import GlobalVar, Node, structural_equal, structural_hash
+from ..ir import GlobalVar
 from ..prim import PrimExpr, SizeVar, cast, free_vars, substitute
 from ..prim import Var as PrimVar
+from ..prim.identity import Identity, identity
 from ..runtime.records import dataclass
 from ..tir import Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc
 from ..tir.statements import seq_of
@@ -33,32 +34,23 @@ class _Pending:
     slots: dict[PrimVar, int] = field(default_factory=dict[PrimVar, int])
 
 
-class NodeTable(Generic[T]):
-    """A table by structural equality: equal expressions over the same variables are one key."""
+class ExprTable(Generic[T]):
+    """A table by structural equality: equal expressions over the same variables, or sequences of them, are one key."""
 
-    def __init__(self, buckets: dict[int, list[tuple[Node, T]]] | None = None) -> None:
-        self._buckets: dict[int, list[tuple[Node, T]]] = buckets or {}
-        self._met: dict[int, tuple[Node, T]] = {}
-        """Keys that were looked up, by identity: programs share expressions."""
+    def __init__(self, values: dict[tuple[Identity, ...], T] | None = None) -> None:
+        self._values: dict[tuple[Identity, ...], T] = values or {}
 
-    def get(self, key: Node) -> T | None:
+    def get(self, *key: PrimExpr) -> T | None:
         """The value of a key, None if it has none."""
-        met = self._met.get(id(key))
-        if met is not None:
-            return met[1]
-        for candidate, value in self._buckets.get(structural_hash(key, map_free_vars=False), ()):
-            if structural_equal(candidate, key):
-                self._met[id(key)] = key, value
-                return value
-        return None
+        return self._values.get(tuple(map(identity, key)))
 
-    def put(self, key: Node, value: T) -> None:
-        """Give a key that has none a value."""
-        self._buckets.setdefault(structural_hash(key, map_free_vars=False), []).append((key, value))
+    def put(self, value: T, *key: PrimExpr) -> None:
+        """Give a key a value."""
+        self._values[tuple(map(identity, key))] = value
 
-    def copy(self) -> NodeTable[T]:
+    def copy(self) -> ExprTable[T]:
         """Return an independent copy."""
-        return NodeTable({h: list(items) for h, items in self._buckets.items()})
+        return ExprTable(dict(self._values))
 
 
 class ShapeCode:

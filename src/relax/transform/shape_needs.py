@@ -11,7 +11,7 @@ from ..prim import FloatImm, IntImm, PrimExpr
 from ..prim import Var as PrimVar
 from ..prim.totality import scalar_never_fails
 from ..struct_info import FuncStructInfo, ObjectStructInfo, TupleStructInfo
-from .shape_code import NodeTable
+from .shape_code import ExprTable
 
 _OBJECT = ObjectStructInfo()
 
@@ -44,7 +44,7 @@ class _Needs:
 
     def __init__(self, func: Function) -> None:
         self.found: list[PrimExpr] = []
-        self._seen: NodeTable[bool] = NodeTable()
+        self._seen: ExprTable[bool] = ExprTable()
         for param in func.params:
             self.info(param.struct_info_ or _OBJECT)
         self.seq(cast(SeqExpr, func.body))
@@ -52,7 +52,7 @@ class _Needs:
     def add(self, value: PrimExpr) -> None:
         if isinstance(value, IntImm | FloatImm | PrimVar) or self._seen.get(value):
             return
-        self._seen.put(value, True)
+        self._seen.put(True, value)
         if scalar_never_fails(value):
             self.found.append(value)
 

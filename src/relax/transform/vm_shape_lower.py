@@ -74,7 +74,7 @@ from ..struct_info import (
 )
 from .decorators import module_pass
 from .remove_purity_checking import force_pure
-from .shape_code import NodeTable, ShapeCode
+from .shape_code import ExprTable, ShapeCode
 from .shape_needs import all_dims, shape_needs
 from .shape_trust import claim, guaranteed, name_of, same_kind
 from .shared_checks import OnceEach, is_shared, shared_dims, table_of
@@ -135,14 +135,14 @@ class _FunctionLowering:
         """The heap as float64. As its size is known last, both variables get their struct info then."""
         self.uses_floats = False
         self.slots: dict[PrimVar, int] = {}
-        self.computed: NodeTable[int] = NodeTable()
+        self.computed: ExprTable[int] = ExprTable()
         """The slots of expressions; whether they hold values here is said by `ready`."""
         self.notes: list[str] = []
         self.ready: set[int] = set()
         """Slots that hold their values at the current place."""
-        self.shapes: NodeTable[Var] = NodeTable()
+        self.shapes: ExprTable[Var] = ExprTable()
         """Shape values made already, and visible here."""
-        self.scalars: NodeTable[Var] = NodeTable()
+        self.scalars: ExprTable[Var] = ExprTable()
         """Scalar values, likewise."""
         self.bindings: list[Binding] = []
         self.span: Span | None = None
@@ -279,7 +279,7 @@ class _FunctionLowering:
                 return leaf
 
     def _shape(self, shape: ShapeExpr) -> Var:
-        cached = self.shapes.get(shape)
+        cached = self.shapes.get(*shape.values)
         if cached is not None:
             return cached
         self.compute(shape.values)
@@ -287,7 +287,7 @@ class _FunctionLowering:
         heap = self.heap if any(code == LOAD_SLOT for code, _ in codes) else PrimValue(0)
         args = [heap, PrimValue(len(codes)), *(PrimValue(number) for code in codes for number in code)]
         var = self.call("vm.builtin.make_shape", args, ShapeStructInfo(shape.values), "shape")
-        self.shapes.put(shape, var)
+        self.shapes.put(var, *shape.values)
         return var
 
     def _code(self, value: PrimExpr) -> tuple[int, int]:
@@ -302,7 +302,7 @@ class _FunctionLowering:
         self.compute([value])
         args = [self.heap, PrimValue(LOAD_SLOT), PrimValue(self.slot_of(value)), DataTypeImm(value.dtype)]
         var = self.call("vm.builtin.make_prim_value", args, PrimStructInfo(value=value), "value")
-        self.scalars.put(value, var)
+        self.scalars.put(var, value)
         return var
 
     # ------------------------------------------------------------------------------------- slots
@@ -338,7 +338,7 @@ class _FunctionLowering:
             return cached
         sources = " ".join(str(self.slots[var]) for var in free_vars(value))
         slot = self._new_slot(f"{_noted(value, prim_text(value))} from {sources}")
-        self.computed.put(value, slot)
+        self.computed.put(slot, value)
         return slot
 
     def compute(self, values: Sequence[PrimExpr]) -> None:

@@ -25,7 +25,7 @@ from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.records import dataclass
 from ..tir import Buffer, PrimFunc
 from ..tir.signature import ArgumentField, signature_of
-from ..transform.shape_code import NodeTable
+from ..transform.shape_code import ExprTable
 from .heap_slots import Slots
 from .host_values import Number, TensorFacts
 
@@ -78,7 +78,7 @@ class _Matching:
         self.conditions: list[PrimExpr] = []
         self.kernel_sizes: set[Var] = set()
         """The kernel's variables that are sizes of tensors, or are required to be sizes."""
-        self.others: NodeTable[Var] = NodeTable()
+        self.others: ExprTable[Var] = ExprTable()
         """The variables that stand for numbers which are in no slot."""
 
     def take(self, param: Var, arg: TensorArgument | Number) -> bool:
@@ -149,7 +149,7 @@ class _Matching:
         number = self.others.get(expr)
         if number is None:
             number = Var("number", "int64")
-            self.others.put(expr, number)
+            self.others.put(number, expr)
         return number
 
     def _plain(self, var: Var) -> PrimExpr:

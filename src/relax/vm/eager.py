@@ -165,7 +165,7 @@ def _general_program(function: Function, params: Sequence[Var]) -> _Program | No
         form = GeneralCall.of(call, operator, operands, operands.classes).function
         run = VirtualMachine(build(_as_module(form), tier="now"))["main"]
         _keep(_general, key, run)
-    sizes = [cast(Any, size).value for size in operands.values(operands.classes)]
+    sizes = [cast(Any, size).value for size in operands.arguments(operands.classes)]
     return _Program(run, tuple(sizes))
 
 

@@ -64,6 +64,8 @@ class FullBuild:
 
     def __init__(self, request: Request, memory: ProgramMemory) -> None:
         self.request, self.memory = request, memory
+        # The first use of tempfile takes a lock, which a process forked meanwhile would wait for.
+        tempfile.TemporaryDirectory(prefix="relax-").cleanup()
 
     def __call__(self) -> Executable:
         """Wait for the process; return what it built. Raises RuntimeError with its errors, if it fails."""

@@ -2,47 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..codegen.build import compile_module
-from ..codegen.evaluate import CompiledKernels
-from ..codegen.module import NONE_LATER, LaterFunctions, Lowering
-from ..codegen.out_of_process import ERRANDS, KernelsApart
+from ..codegen.archives import compile_texts
 from ..codegen.support_objects import expect_kernels
-from ..expr import Call, Function
+from ..expr import Call, Constant, Function, Var, VarBinding
 from ..extern_modules import extern_modules
 from ..farm.host import executes
 from ..farm.objects import machine_of
-from ..farm.recall import NOTHING, KernelMemory, Recall, Recalled
+from ..farm.recall import NOTHING, KernelMemory, Recall, Recalled, joined_kernels
 from ..farm.versions import compiler_files, usual_passes
+from ..farm.worker import Errands
 from ..farm.worker_processes import NO_ERRANDS, TEXTS_PER_HELPER, Compilers
-from ..ir import BaseFunc, DiagnosticError, IRModule
+from ..ir import DiagnosticError, IRModule, StoredArray, exact_digest
 from ..ir.deep import nested_too_deeply
+from ..ir.stored import read_beside
 from ..ir.transform import Pass, PassContext, Sequential
 from ..library import FORM, Library, now_pipeline
-from ..optimize import PACKED_KERNELS, PackConstants
-from ..optimize.pipeline import get_pipeline
 from ..rewrite import bindings_in
 from ..runtime import ExecBuilder, Executable
 from ..runtime.debug_info import KernelInfo
 from ..runtime.rooms import ModuleWhenUsed
-from ..schedules import ApplyDefaultSchedule, cpu
 from ..target import Target
 from ..tir import PrimFunc, written_params
-from ..tir.transform import LowerTIR
 from ..transform.bind_params import BindParams
 from ..transform.fold_constant import EVALUATE
 from ..transform.runtime_dispatch import COMPILE, Signature
 from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower
 from .codegen import generate
-from .compiled import compile_functions
 from .kernel_info import kernel_infos
+
+if TYPE_CHECKING:
+    from .. import optimize, schedules
+    from ..codegen import build as codegen
+    from ..codegen import evaluate, out_of_process
+    from ..codegen.module import LaterFunctions, Lowering
+    from ..optimize import pipeline as pipelines
+    from ..schedules import cpu
+    from ..tir import transform as tir_transform
+    from . import compiled as compiled_functions
+else:  # a program of kernels that the cache has needs none of them
+    optimize, schedules = ModuleWhenUsed("relax.optimize"), ModuleWhenUsed("relax.schedules")
+    codegen = ModuleWhenUsed("relax.codegen.build")
+    evaluate = ModuleWhenUsed("relax.codegen.evaluate")
+    out_of_process = ModuleWhenUsed("relax.codegen.out_of_process")
+    pipelines = ModuleWhenUsed("relax.optimize.pipeline")
+    cpu = ModuleWhenUsed("relax.schedules.cpu")
+    tir_transform = ModuleWhenUsed("relax.tir.transform")
+    compiled_functions = ModuleWhenUsed("relax.vm.compiled")
 
 _operator_kernels: Final = ModuleWhenUsed("relax.vm.operator_kernels")
 """It builds programs itself."""
+
+ERRANDS: Final = Errands(
+    "relax.codegen.out_of_process", str(Path(__file__).parent.with_name("codegen") / "out_of_process.py")
+)
+"""The module that worker processes lower and write kernels with."""
 
 CALLS_PER_KERNEL: Final = 8
 """Estimated operator calls per distinct kernel.
@@ -62,12 +82,14 @@ def built(
 
     Kernels of a `library`, which the pipeline has called, are compiled only if their machine code is not in the cache.
     """
-    kernels = CompiledKernels(where) if executes(where) else None
+    kernels = _Evaluator(where) if executes(where) else None
     try:
         # Helpers read the compiler's files, which must be those that this process runs.
         errands = ERRANDS if usual_passes() and compiler_files() is not None else NO_ERRANDS
         with where, Compilers(machine_of(where), errands=errands) as compilers:
-            expect_kernels(compilers, min(_call_count(module) // CALLS_PER_KERNEL, TEXTS_PER_HELPER), where)
+            if library is None:
+                expected = min(_call_count(module) // CALLS_PER_KERNEL, TEXTS_PER_HELPER)
+                expect_kernels(compilers, expected, where)
             # FoldConstant folds as the program would compute.
             with PassContext.configured(EVALUATE, kernels), PassContext.configured(COMPILE, _compiled_beforehand):
                 module = _chosen(pipeline)(module)
@@ -76,29 +98,64 @@ def built(
                 ready = machine(module)
             kernels = _kernels(ready)
             builder, functions = _program(machine.scheduled, exec_mode == "compiled", infos)
-            native = (
-                compile_module(
-                    kernels,
-                    where,
-                    remembered=machine.recall,
-                    compilers=compilers,
-                    later=functions,
-                    lowering=machine.lowering,
-                    elsewhere=machine.apart,
-                )
-                if kernels or functions.names
-                else b""
-            )
+            native = _native(kernels, functions, machine)
             features = [word[1:] for word in where.features.split(",") if word.startswith("+")]
             return builder.get(native, where.triple, features, extern_modules(ready))
     except RecursionError:
         raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
 
 
+def _native(kernels: dict[str, PrimFunc], later: LaterFunctions | None, machine: _ToMachine) -> bytes:
+    """Archive of the kernels of a program, and of the functions that are compiled `later`."""
+    compiles_later = later is not None and bool(later.names)
+    if not compiles_later and kernels.keys() <= machine.recall.recalled.keys():
+        if not kernels:
+            return b""
+        return compile_texts((), machine.target, machine.compilers, [*kernels], machine.recall)
+    return codegen.compile_module(
+        kernels,
+        machine.target,
+        remembered=machine.recall,
+        compilers=machine.compilers,
+        later=later or codegen.NONE_LATER,
+        lowering=machine.lowering,
+        elsewhere=machine.apart,
+    )
+
+
+class _Evaluator:
+    """Kernels compiled and run at compile time (`relax.codegen.evaluate`), which few programs need."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def __call__(self, func: PrimFunc, args: Sequence[Any]) -> bool:
+        return self._compiled(func, args)
+
+    @cached_property
+    def _compiled(self) -> evaluate.CompiledKernels:
+        return evaluate.CompiledKernels(self._target)
+
+
 def built_now(module: IRModule, where: Target) -> Executable:
-    """Executable of a module for a resolved target, of kernels of the library, as bytecode."""
+    """Executable of a module for a resolved target, of kernels of the library, as bytecode.
+
+    A thread reads constants in files meanwhile: no pass needs the elements of weights, but the program does.
+    """
+    read_beside(_stored_operands(module))
     library = Library(where)
     return built(module, where, now_pipeline(library), "bytecode", library)
+
+
+def _stored_operands(mod: IRModule) -> Iterator[StoredArray]:
+    """Elements of constants in files that are operands of calls together with variables: those are not folded."""
+    for func in mod.functions.values():
+        for binding in bindings_in(func) if isinstance(func, Function) else ():
+            value = binding.value if isinstance(binding, VarBinding) else None
+            if isinstance(value, Call) and any(isinstance(arg, Var) for arg in value.args):
+                for arg in value.args:
+                    if isinstance(arg, Constant) and isinstance(arg.content, StoredArray):
+                        yield arg.content
 
 
 def _compiled_beforehand(spec: str, signatures: Sequence[Signature]) -> bytes:
@@ -132,7 +189,7 @@ def _chosen(pipeline: str | Pass | Callable[[IRModule], IRModule] | None) -> Cal
     """Passes of a pipeline."""
     if pipeline is None:
         return lambda mod: mod
-    return get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+    return pipelines.get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
 
 
 class _ToMachine(Sequential):
@@ -144,12 +201,6 @@ class _ToMachine(Sequential):
     """
 
     def __init__(self, target: Target, compilers: Compilers, library: Library | None = None) -> None:
-        rules = cpu.rules_for(target)
-        kernels: tuple[Pass, ...] = (ApplyDefaultSchedule(*rules, target=target, scheduled=self._offer),)
-        if rules is not cpu.RULES:
-            kernels = (ApplyDefaultSchedule(*rules, target=target),)
-        elif library is None:
-            kernels = (PackConstants(*rules, target=target, scheduled=self._offer), *kernels)
         super().__init__([VMBuiltinLower(), VMShapeLower()], name="to_machine")
         self.target, self.compilers, self.library = target, compilers, library
         self.scheduled = IRModule()
@@ -158,27 +209,40 @@ class _ToMachine(Sequential):
         """The kernels that were compiled before."""
         self.lowering: Lowering | None = None
         """Function that lowers the kernels of the result; None if they are lowered."""
-        self.apart: KernelsApart | None = None
+        self.apart: out_of_process.KernelsApart | None = None
         """The kernels that helpers may lower."""
-        self._schedule = Sequential(kernels, name="schedule")
         self._memory = KernelMemory(target)
         self._known: set[str] = set()
         self._count = 0
 
+    def _schedule(self) -> Pass:
+        """Passes that schedule kernels, and pack their constants."""
+        target, rules = self.target, cpu.rules_for(self.target)
+        kernels: tuple[Pass, ...] = (schedules.ApplyDefaultSchedule(*rules, target=target, scheduled=self._offer),)
+        if rules is not cpu.RULES:
+            kernels = (schedules.ApplyDefaultSchedule(*rules, target=target),)
+        elif self.library is None:
+            kernels = (optimize.PackConstants(*rules, target=target, scheduled=self._offer), *kernels)
+        return Sequential(kernels, name="schedule")
+
     def transform(self, mod: IRModule) -> IRModule:
         mod = super().transform(mod)
-        stored = NOTHING if self.library is None else Recall(_stored(mod, self.library), {})
+        forms = {} if self.library is None else _forms(mod)
+        stored = NOTHING if self.library is None else Recall(_stored(forms, self.library), {})
         kernels = {g: f for g, f in mod.functions.items() if g.name_hint in stored.recalled}
         self._count = len(_kernels(mod)) - len(kernels)
-        self.apart = KernelsApart(self.target, self.compilers) if usual_passes() else None
+        if kernels and not self._count:
+            self.scheduled, self.recall = mod, stored
+            return mod
+        self.apart = out_of_process.KernelsApart(self.target, self.compilers) if usual_passes() else None
         others = {
             g: f.without_attr(FORM) if isinstance(f, PrimFunc) else f
             for g, f in mod.functions.items()
             if g not in kernels
         }
-        scheduled = self._schedule(mod.with_functions(others))
+        scheduled = self._schedule()(mod.with_functions(others))
         if self.library is not None:
-            self._keep(mod, scheduled, self.library)
+            self._keep(forms, scheduled, self.library)
         self.recall = self._memory.recall(scheduled)
         self.scheduled = scheduled.with_functions({**scheduled.functions, **kernels})
         new = {
@@ -189,17 +253,17 @@ class _ToMachine(Sequential):
         self.recall = Recall({**self.recall.recalled, **stored.recalled}, self.recall.nameless)
         expect_kernels(self.compilers, len(new), self.target)
         if self.apart is None:
-            return LowerTIR(self.target)(self.scheduled)
+            return tir_transform.LowerTIR(self.target)(self.scheduled)
         for name, func in new.items():
             self.apart.offer(name, func)
         self.apart.keep(new.keys())
         self.lowering = _Lowering(scheduled, self.target)
         return self.scheduled
 
-    def _keep(self, mod: IRModule, scheduled: IRModule, library: Library) -> None:
-        """Note what the cache will call the kernels of the library that are compiled now."""
+    def _keep(self, forms: Mapping[str, str], scheduled: IRModule, library: Library) -> None:
+        """Note what the cache will call the kernels that are compiled now."""
         for name, func in _kernels(scheduled).items():
-            form = _form(mod.get(name))
+            form = forms.get(name)
             nameless = None if form is None else self._memory.nameless(name, func)
             if form is not None and nameless is not None:
                 library.keep(form, nameless)
@@ -216,17 +280,27 @@ class _ToMachine(Sequential):
             self._count = 0
 
 
-def _stored(mod: IRModule, library: Library) -> dict[str, Recalled]:
-    """Kernels of a library whose machine code is in the cache, by name."""
-    forms = {name: _form(func) for name, func in _kernels(mod).items()}
-    codes = {name: library.code(name, form) for name, form in forms.items() if form is not None}
+def _stored(forms: Mapping[str, str], library: Library) -> dict[str, Recalled]:
+    """Kernels whose machine code is in the cache, by name."""
+    codes = {name: library.code(name, form) for name, form in forms.items()}
     return {name: code for name, code in codes.items() if code is not None}
 
 
-def _form(func: BaseFunc | None) -> str | None:
-    """Digest of the general form of a kernel of the library; None for another kernel."""
-    form = func.attrs.get(FORM) if isinstance(func, PrimFunc) else None
-    return None if form is None else str(form)
+def _forms(mod: IRModule) -> dict[str, str]:
+    """Digests under which the library knows the code of kernels, by name: of the general form, or of the kernel itself.
+
+    A kernel that depends on other functions has none.
+    """
+    kernels = _kernels(mod)
+    joined = joined_kernels(kernels)
+    forms: dict[str, str] = {}
+    for name, func in kernels.items():
+        form = func.attrs.get(FORM)
+        if form is not None:
+            forms[name] = str(form)
+        elif name not in joined:
+            forms[name] = f"kernel {exact_digest(func).hex()}"
+    return forms
 
 
 def _kernels(mod: IRModule) -> dict[str, PrimFunc]:
@@ -239,21 +313,23 @@ class _Lowering:
     def __init__(self, mod: IRModule, target: Target) -> None:
         self._mod = mod
         self._vars = {g.name_hint: g for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
-        self._lower = LowerTIR(target)
+        self._lower = tir_transform.LowerTIR(target)
 
     def __call__(self, group: dict[str, PrimFunc]) -> dict[str, PrimFunc]:
         mod = self._mod.with_functions({self._vars[name]: func for name, func in group.items()})
         return _kernels(self._lower(mod))
 
 
-def _program(mod: IRModule, compiled: bool, infos: Mapping[str, KernelInfo]) -> tuple[ExecBuilder, LaterFunctions]:
+def _program(
+    mod: IRModule, compiled: bool, infos: Mapping[str, KernelInfo]
+) -> tuple[ExecBuilder, LaterFunctions | None]:
     """Functions of a module with kernels not yet lowered, and compiled forms of functions that have one."""
     builder = ExecBuilder()
-    origins = cast(Mapping[str, str], mod.attrs.get(PACKED_KERNELS, {}))
+    origins = cast(Mapping[str, str], mod.attrs.get(optimize.PACKED_KERNELS, {}) if mod.attrs else {})
     for global_var, func in mod.functions.items():
         name = global_var.name_hint
         info = infos.get(origins.get(name, name))
         if isinstance(func, PrimFunc) and info is not None:
             builder.describe_kernel(name, replace(info, written=tuple(sorted(written_params(func)))))
     constants = generate(builder, mod)
-    return builder, compile_functions(builder, mod, constants) if compiled else NONE_LATER
+    return builder, compiled_functions.compile_functions(builder, mod, constants) if compiled else None

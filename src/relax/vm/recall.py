@@ -6,7 +6,8 @@ constants. Therefore the kernel cache (`relax.farm.cache`) holds whole programs 
     key     digest of the module (names, spans and elements of constants included) and of everything else that
             determines the program: target, options, pipeline, PassContext, the compiler's files, versions
     note    digest of the executable's file, the constants that are not in it, the passes that ran
-    file    the executable, as written by `Executable.save`, without constants that the module has in memory
+    file    the executable, as written by `Executable.save`, without constants that the module has in memory; at tier
+            "now" also without those that it has in files
 
 A program that the key cannot describe is built each time: with a user-defined pipeline, instruments that observe
 passes, or operators or operator attributes registered elsewhere. A build that emitted a warning is not cached, so that
@@ -86,6 +87,11 @@ class ProgramMemory:
     key: cache.Key
     constants: dict[str, Constant]
     """Large constants of the module by digest."""
+    leaves_files: bool = False
+    """True if the program's file does not repeat constants that the module has in files, but they are read again.
+
+    So a program of tier "now" is kept in no time; others are mapped when they are found, which takes less than reading.
+    """
     warnings: int = field(default_factory=warning_count)
     """Number of warnings emitted before the build."""
 
@@ -169,13 +175,15 @@ class ProgramMemory:
     def _shared(self, values: Sequence[Any]) -> dict[int, str]:
         """Constants of a program, by index, that share memory with the module's constants.
 
-        Constants that the module has in a file are excluded: they would have to be read and copied, while the program's
-        file is mapped.
+        Constants that the module has in a file are among them if `leaves_files`.
         """
         texts: dict[_Place, str] = {}
         for text, constant in self.constants.items():
-            if not isinstance(constant.content, StoredArray):
-                texts[_location(constant.content)] = text
+            content = constant.content
+            if not isinstance(content, StoredArray):
+                texts[_location(content)] = text
+            elif self.leaves_files and content.loaded is not None:
+                texts[content.loaded.data_ptr(), content.shape, content.dtype.name] = text
         shared: dict[int, str] = {}
         for index, value in enumerate(values):
             if isinstance(value, tvm_ffi.Tensor):
@@ -202,7 +210,8 @@ def recall_program(mod: IRModule, target: Target, pipeline: object, exec_mode: s
         cache.program_missed(name, f"it cannot be described: {problem}")
         return None
     constants = {digests[_location(c.content)].hex(): c for c in arrays}
-    return ProgramMemory(name, cache.key_of(whole.hex(), "program", *environment, kind=cache.BUILD), constants)
+    key = cache.key_of(whole.hex(), "program", *environment, kind=cache.BUILD)
+    return ProgramMemory(name, key, constants, leaves_files=exec_mode == NOW)
 
 
 def program_environments(target: Target) -> set[str]:

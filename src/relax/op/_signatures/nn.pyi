@@ -254,7 +254,7 @@ def dropout(data: TensorLike, rate: float = 0.5) -> Call:
     """(x, mask): outside training, x itself and a mask of ones. `rate` is the fraction dropped in training."""
 
 def dynamic_quantize(data: TensorLike, block_size: int = 32) -> Call:
-    """Bytes and scales of each `block_size` numbers of the last dimension: (int8 (…, n), float32 (…, ⌈n / block_size⌉)).
+    """Bytes and scales of blocks of the last dimension: (int8 (…, n), float32 (…, ⌈n / block_size⌉)).
 
     Numbers are converted to float32.
     The scale of a block is its greatest magnitude / 127; a byte is the number times 127 / that magnitude, rounded to

@@ -81,6 +81,19 @@ class AnyConvolution(Windowed):
     def known_axes(self) -> Mapping[int, tuple[int, ...]]:
         return {1: tuple(d for d, letter in enumerate(self.kernel_layout) if letter not in "OI")}
 
+    def without_sizes(self, infos: Sequence[StructInfo | None]) -> Operator:
+        """A depthwise convolution has 0 groups, which no other one has."""
+        weight = infos[1]
+        if self.groups == 1 or self.is_packed or not isinstance(weight, TensorStructInfo) or weight.dims is None:
+            return self
+        kernel = dict(zip(self.kernel_layout, weight.dims, strict=True))
+        all_, each = ("O", "I") if self.shared == "I" else ("I", "O")
+        if not (is_const(kernel[each], 1) and is_const(kernel[all_], self.groups)):
+            return self
+        general = self.replace(groups=1)
+        set_slot(general, "groups", 0)
+        return general
+
     def over_sizes(self, infos: Sequence[StructInfo | None]) -> Operator:
         """The groups of a depthwise convolution are the channels of its kernel, whatever their number."""
         weight = infos[1]

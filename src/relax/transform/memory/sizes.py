@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ...analysis.totality import is_nonnegative
-from ...ir import structural_equal, structural_hash
 from ...prim import Add, FloorDiv, IntImm, Max, Mul, PrimExpr, Var, const, evaluate, free_vars, prove, simplify
+from ...prim.identity import Identity, identity
 from ...prim.traits import may_fail
 
 Monomial: TypeAlias = "tuple[int, ...]"
@@ -47,16 +47,30 @@ class SizeTable:
 
     def __init__(self) -> None:
         self.factors: list[PrimExpr] = []
-        self._numbers: dict[int, list[int]] = {}
+        self._numbers: dict[Identity, int] = {}
         self._least: dict[tuple[int, int], bool] = {}
         self._sampled: Any = np.ones((0, 1))
         """A row for each factor: its values at the samples."""
-        self._at_most: dict[tuple[frozenset[tuple[Monomial, int]], ...], bool] = {}
+        self._tensors: dict[tuple[object, ...], Size | None] = {}
+        """Sizes of tensors by the bytes of an element and the dimensions."""
+        self._sizes: list[Size] = []
+        """Sizes that were compared; equal ones have the same number."""
+        self._size_numbers: dict[frozenset[tuple[Monomial, int]], int] = {}
+        self._numbers_by_id: dict[int, tuple[Size, int]] = {}
+        self._at_most: dict[tuple[int, int], bool] = {}
+        self._with_slack: dict[int, int] = {}
 
     # -- making
 
     def of_tensor(self, dims: Iterable[PrimExpr], itemsize: int) -> Size | None:
         """The bytes of a tensor; None if computing them may divide by zero."""
+        dims = tuple(dims)
+        key = itemsize, *map(identity, dims)
+        if key not in self._tensors:
+            self._tensors[key] = self._of_tensor(dims, itemsize)
+        return self._tensors[key]
+
+    def _of_tensor(self, dims: Iterable[PrimExpr], itemsize: int) -> Size | None:
         size: Size = {(): itemsize}
         for dim in dims:
             if may_fail(dim):
@@ -85,13 +99,10 @@ class SizeTable:
                 return {(self._number(dim),): 1} if is_nonnegative(dim) else None
 
     def _number(self, factor: PrimExpr) -> int:
-        same = self._numbers.setdefault(structural_hash(factor, map_free_vars=False), [])
-        for number in same:
-            if structural_equal(self.factors[number], factor):
-                return number
-        same.append(len(self.factors))
-        self.factors.append(factor)
-        return same[-1]
+        number = self._numbers.setdefault(identity(factor), len(self.factors))
+        if number == len(self.factors):
+            self.factors.append(factor)
+        return number
 
     # -- asking
 
@@ -101,12 +112,26 @@ class SizeTable:
 
     def at_most(self, a: Size, b: Size) -> bool:
         """True if a size is proved never to exceed another."""
-        if all(coefficient <= b.get(monomial, 0) for monomial, coefficient in a.items()):
-            return True
-        key = (frozenset(a.items()), frozenset(b.items()))
-        if key not in self._at_most:
-            self._at_most[key] = self._is_covered(a, b)
-        return self._at_most[key]
+        return self._is_at_most(self._size_number(a), self._size_number(b))
+
+    def _size_number(self, size: Size) -> int:
+        """The number of a size, which must not change from now on."""
+        known = self._numbers_by_id.get(id(size))
+        if known is not None:
+            return known[1]
+        number = self._size_numbers.setdefault(frozenset(size.items()), len(self._sizes))
+        if number == len(self._sizes):
+            self._sizes.append(size)
+        self._numbers_by_id[id(size)] = size, number
+        return number
+
+    def _is_at_most(self, a: int, b: int) -> bool:
+        known = self._at_most.get((a, b))
+        if known is None:
+            size, other = self._sizes[a], self._sizes[b]
+            fits = all(coefficient <= other.get(monomial, 0) for monomial, coefficient in size.items())
+            known = self._at_most[a, b] = fits or self._is_covered(size, other)
+        return known
 
     def _is_covered(self, a: Size, b: Size) -> bool:
         """True if every term of `a` that exceeds its term of `b` is covered by surplus terms of `b`."""
@@ -168,16 +193,17 @@ class SizeTable:
 
     def greatest(self, heights: Iterable[Height]) -> Height:
         """The greatest of some heights."""
-        kept: list[Size] = []
+        kept: list[int] = []
         for height in heights:
             for size in height:
-                self._keep(kept, size)
+                self._keep(kept, self._size_number(size))
         while len(kept) > _MOST:
             self._merge(kept)
-        return tuple(kept) or GROUND
+        return tuple([self._sizes[number] for number in kept]) or GROUND
 
-    def _merge(self, kept: list[Size]) -> None:
+    def _merge(self, numbers: list[int]) -> None:
         """Replace two sizes by one that is at least both: those for which it exceeds the greatest of all least."""
+        kept = [self._sizes[number] for number in numbers]
         monomials = list(dict.fromkeys(monomial for size in kept for monomial in size))
         rows = self._samples()
         terms = np.array([rows[list(monomial)].prod(axis=0) for monomial in monomials])
@@ -189,21 +215,28 @@ class SizeTable:
             if cost < best:
                 best, chosen = cost, (i, j)
         a, b = kept[chosen[0]], kept[chosen[1]]
-        del kept[chosen[1]], kept[chosen[0]]
-        self._keep(kept, {m: max(a.get(m, 0), b.get(m, 0)) for m in {**a, **b}})
+        del numbers[chosen[1]], numbers[chosen[0]]
+        self._keep(numbers, self._size_number({m: max(a.get(m, 0), b.get(m, 0)) for m in {**a, **b}}))
 
-    def _keep(self, kept: list[Size], size: Size) -> None:
+    def _keep(self, kept: list[int], number: int) -> None:
         """Add a size to those kept, and drop those that it covers."""
         for at, other in enumerate(kept):
-            if self.at_most(size, other):
+            if self._is_at_most(number, other):
                 return
-            raised = plus(other, {(): _SLACK})
-            if other and self.at_most(size, raised):
+            if self._sizes[other] and self._is_at_most(number, self._slack_number(other)):
                 del kept[at]
-                self._keep(kept, {**other, (): max(other.get((), 0), size.get((), 0))})
+                size, merged = self._sizes[number], self._sizes[other]
+                constant = max(merged.get((), 0), size.get((), 0))
+                self._keep(kept, self._size_number({**merged, (): constant}))
                 return
-        kept[:] = [other for other in kept if not self.at_most(other, size)]
-        kept.append(size)
+        kept[:] = [other for other in kept if not self._is_at_most(other, number)]
+        kept.append(number)
+
+    def _slack_number(self, number: int) -> int:
+        """The number of a size with `_SLACK` bytes more."""
+        if number not in self._with_slack:
+            self._with_slack[number] = self._size_number(plus(self._sizes[number], {(): _SLACK}))
+        return self._with_slack[number]
 
     # -- writing
 

@@ -91,16 +91,18 @@ def plan(arena: Arena, table: SizeTable, rounds: int = ROUNDS) -> Plan:
     lives = lives_of(blocks)
     order = best_order(lives, np.array([table.sampled(block.size) for block in blocks]), rounds)
     lower = below(lives, order)
-    heights: dict[int, Height] = {}
+    tops: dict[int, Height] = {}
+    """Heights above the tensors."""
     total = GROUND
     spelled: dict[object, PrimExpr] = {}
     offsets: dict[Var, PrimExpr] = {}
     for i in order:
-        heights[i] = table.greatest(raised(heights[j], padded(blocks[j].size)) for j in lower[i])
-        total = table.greatest([total, raised(heights[i], blocks[i].size)])
-        key = tuple(frozenset(size.items()) for size in heights[i])
+        height = table.greatest(tops[j] for j in lower[i])
+        tops[i] = raised(height, padded(blocks[i].size))
+        total = table.greatest([total, raised(height, blocks[i].size)])
+        key = tuple(frozenset(size.items()) for size in height)
         if key not in spelled:
-            spelled[key] = table.offset(heights[i])
+            spelled[key] = table.offset(height)
         offsets[blocks[i].var] = spelled[key]
     return Plan(arena, table.expression(total), offsets)
 

@@ -1,10 +1,12 @@
 """Products of blocks with few rows: one stream of weights, read once, and a vector of sums for each row.
 
-for b in range(blocks):
-    for c in range(chunks):                                   1, or 8 in blocks of 256 numbers
-        n0 … n7 = bytes of 32 numbers                         of 16 rows of weights, a lane each
-        totals[r] += step · (start + dots of n0 … n7 and x[r])          integers, exact
-    acc[r] += scale · scale of x[r] · float(totals[r])  (and the minimum)
+    for b in range(blocks):
+        for c in range(chunks):                                   1, or 8 in blocks of 256 numbers
+            n0 … n7 = bytes of 32 numbers                         of 16 rows of weights, a lane each
+            totals[r] += step · (start + dots of n0 … n7 and x[r])          integers, exact
+        acc[r] += scale · scale of x[r] · float(totals[r])  (and the minimum)
+
+Loops over rows r are unrolled; the eight vectors of bytes stay in registers for all rows.
 """
 
 from __future__ import annotations
