@@ -27,7 +27,7 @@ from relax.script import from_source
 from relax.tir import PrimFunc
 from relax.topi.block_formats import block_format
 from relax.topi.packed_blocks import PackedBlocks
-from relax.topi.quantize_rows import quantize_rows
+from relax.transform.quantize_rows import quantize_rows
 
 Array = np.ndarray[Any, Any]
 

@@ -58,6 +58,18 @@ def fma64(A: T.Buffer((64,), "float64"), B: T.Buffer((64,), "float64"), C: T.Buf
         C[i] = T.fma(A[i], B[i], C[i])
 
 
+def test_bytes_that_dot_u7s8_does_not_take():
+    @T.prim_func
+    def f(A: T.Buffer((2,), "int32"), C: T.Buffer((1,), "int32")):
+        C[0] = T.dot_u7s8(C[0], A[0], A[1])
+
+    sums = np.array([1], "int32")
+    interpret(f, np.array([0x7F010203, 0x01FF0102], "int32"), sums)
+    assert sums[0] == 1 + 127 * 1 + 1 * -1 + 2 * 1 + 3 * 2
+    with pytest.raises(ValueError, match="dot_u7s8: a number on the left is not below 128"):
+        interpret(f, np.array([0x80, 1], "int32"), sums)
+
+
 @pytest.mark.parametrize("func, dtype", [(fma32, "float32"), (fma64, "float64")])
 def test_fma_rounds_once(func, dtype):
     a, b = values(64, 1, dtype), values(64, 2, dtype)

@@ -9,7 +9,7 @@ import relax
 from relax import transform
 from relax.script import from_source
 from relax.topi.block_formats import FORMATS
-from relax.topi.quantize_rows import quantize_rows
+from relax.transform.quantize_rows import quantize_rows
 from weights_in_blocks import NAMES, format_named
 
 RNG = np.random.default_rng(11)
@@ -46,8 +46,9 @@ def operators(mod):
             if isinstance(binding.value, relax.Call)]  # fmt: skip
 
 
-def run(mod, ids):
-    return relax.VirtualMachine(relax.build(mod), relax.cpu())["main"](ids).numpy()
+def run(mod, ids, mode=None):
+    options = {} if mode is None else {"exec_mode": mode}
+    return relax.VirtualMachine(relax.build(mod, **options), relax.cpu())["main"](ids).numpy()
 
 
 @pytest.mark.parametrize("name", ["q4_0", "q4_k", "q6_k", "int8_g64_zero"])
@@ -78,6 +79,14 @@ def test_activations_are_rounded_where_asked(name):
         found = run(new, ids)
         assert not count or np.sqrt(np.square(found - expected).mean() / np.square(expected).mean()) < 0.01
         np.testing.assert_allclose(found, relax.interpret(new, "main", ids).numpy(), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+def test_execution_modes(mode):
+    new = relax.quantize_weights(module(), "q4_1", activations="int8")
+    for count in (0, 1, 5):
+        ids = np.arange(count, dtype="int64")
+        np.testing.assert_array_equal(run(new, ids, mode), run(new, ids))
 
 
 def test_a_second_run_changes_nothing_more():

@@ -244,7 +244,7 @@ def _dot_text(instruction: DotInstruction) -> str:
 
 
 def _has_dot(text: str, instruction: DotInstruction, bits: int) -> bool:
-    """True if the assembly of the probe functions contains an instruction, for registers of so many bits."""
+    """True if the assembly of the probe functions contains an instruction; registers have `bits` bits."""
     if instruction.magnitudes:
         pattern = instruction.magnitudes.get(bits)
         return pattern is not None and re.search(pattern, _body(text, "magnitudes")) is not None

@@ -32,7 +32,7 @@ Array: TypeAlias = "NDArray[Any]"
 UNFIT: Final = "E6014"
 """Error code: tensors of quantised weights do not fit together."""
 AWQ_ORDER: Final = (0, 2, 4, 6, 1, 3, 5, 7)
-"""Column of each four bits of a word, the lowest first."""
+"""Column, among the eight of a 32-bit word, of each four bits from the lowest on."""
 
 
 @dataclass(frozen=True)

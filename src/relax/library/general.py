@@ -43,7 +43,7 @@ class CallSizes:
     signed: frozenset[int]
     """Positions of scalars that may be negative, or are no integers."""
     values: tuple[int, ...]
-    """For each size a number that equal sizes share."""
+    """Number of each size of the operands, in order; sizes that are equal have the same number."""
     axes: tuple[tuple[int, int], ...]
     """For each size its axis in its operand, counted from the first one and from the last one."""
     words: tuple[str | int, ...]
@@ -51,7 +51,10 @@ class CallSizes:
 
     @staticmethod
     def of(call: Call, operator: Operator) -> CallSizes | None:
-        """Return None for a call whose kernel may depend on more than struct info: unknown shapes, functions, …"""
+        """Return the sizes of a call's operands; None if its kernel may depend on more than their struct info.
+
+        Operands of unknown shape and functions are such cases.
+        """
         tensors: list[RelaxExpr] = []
         sizes: list[PrimExpr] = []
         values: list[int] = []

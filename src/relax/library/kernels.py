@@ -38,7 +38,7 @@ class Kernel:
 
 
 def kernel_of(call: Call, operator: Operator, operands: CallSizes, partition: Partition) -> Kernel | None:
-    """Return the kernel of a call's general form; None if it is none that a call_tir calls."""
+    """Return the kernel of a call's general form; None if the call is not lowered to one call_tir."""
     return _kernel(operator, GeneralCall.of(call, operator, operands, partition))
 
 

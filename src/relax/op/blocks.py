@@ -20,7 +20,7 @@ from ..topi.block_formats import FORMATS, BlockFormat, Parts, block_format
 from ..topi.packed_blocks import PackedBlocks
 from .binary import as_tensor
 from .dims import require_same_dim, tensor
-from .errors import SHAPES, OperatorError
+from .errors import ATTRIBUTES, SHAPES, OperatorError
 from .facts import Exactness
 from .operands import FLOATS
 from .operator import Array, Operator, operator
@@ -32,7 +32,7 @@ class Blocks(Operator):
 
     __slots__ = ()
 
-    format: str
+    format: str = "q4_0"
     """Name of the format: `q4_0`, `q4_k`, …"""
 
     @property
@@ -40,9 +40,8 @@ class Blocks(Operator):
         """The format. Raises OperatorError for an unknown name."""
         held = block_format(self.format)
         if held is None:
-            names = f"one of {', '.join(FORMATS)}, or int4_g32, int8_g32_zero, … for groups of 32 numbers"
-            self.require_attribute(False, "format", names)
-            raise AssertionError
+            names = f"{', '.join(FORMATS)}, or int4_g32, int8_g32_zero, … for groups of 32 numbers"
+            raise OperatorError(ATTRIBUTES, f"format must be one of {names}, found {self.format!r}")
         return held
 
     def depth_of(self, weights: TensorStructInfo) -> PrimExpr | None:
@@ -73,7 +72,6 @@ class DequantizeBlocks(Blocks):
     exactness: ClassVar[Exactness] = Exactness.ALWAYS
     takes = ("uint",)
 
-    format: str = "q4_0"
     out_dtype: DataType = DataType("float32")
 
     def infer(self, weights: TensorStructInfo) -> TensorStructInfo:
@@ -139,7 +137,6 @@ class BlockMatrix(Blocks):
 
     __slots__ = ()
 
-    format: str = "q4_0"
     lanes: int = 0
     signed: bool = False
     columns: int = 0
@@ -188,10 +185,6 @@ class QuantizedTake(BlockMatrix):
 
     takes = ("uint",)
 
-    format: str = "q4_0"
-    lanes: int = 0
-    signed: bool = False
-    columns: int = 0
     out_dtype: DataType = DataType("float32")
 
     def infer(self, weights: TensorStructInfo, indices: TensorStructInfo | PrimStructInfo) -> TensorStructInfo:
@@ -223,11 +216,6 @@ class QuantizedMatmul(BlockMatrix):
     """
 
     takes = ("int",)
-
-    format: str = "q4_0"
-    lanes: int = 0
-    signed: bool = False
-    columns: int = 0
 
     def infer(self, x: TensorStructInfo, scales: TensorStructInfo, weights: TensorStructInfo) -> TensorStructInfo:
         for name, info, dtype in (("x", x, "int8"), ("scales", scales, "float32")):

@@ -66,7 +66,7 @@ class Bits:
         return place, bit
 
     def value(self, byte: Byte, index: Any) -> Any:
-        """Return the bits of number `index`, where they are in the number."""
+        """Return this part of number `index`: its bits read from a block, and shifted to their place in the number."""
         place, bit = self.place(index)
         number = byte(place)
         if not (isinstance(bit, int) and bit == 0):
@@ -340,7 +340,7 @@ _ALL: Final = (
 )  # fmt: skip
 
 FORMATS: Final = {held.name: held for held in _ALL}
-"""Block formats of GGUF by name, in lower case."""
+"""Block formats of GGUF files by their names in lower case, such as "q4_0"."""
 _GROUPED: Final = re.compile(r"int(4|8)_g(\d+)(_zero)?(_float16)?")
 
 

@@ -33,7 +33,7 @@ from .block_formats import BlockFormat, Factor, Parts, block_format
 Array: TypeAlias = "NDArray[Any]"
 
 PIECE: Final = 1 << 18
-"""Numbers that are packed together: their copies stay in a near cache."""
+"""Weights that `pack` arranges at a time, so that its temporary arrays fit the L2 cache."""
 CHUNK: Final = 32
 """Numbers that are stored together."""
 

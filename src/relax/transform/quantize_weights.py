@@ -36,8 +36,8 @@ from ..op.linear_algebra import Matmul
 from ..op.selection import Take
 from ..op.shapes import PermuteDims
 from ..topi.block_formats import FORMATS, BlockFormat, block_format
-from ..topi.quantize_rows import quantize_rows
 from .decorators import module_pass
+from .quantize_rows import quantize_rows
 
 Array: TypeAlias = "NDArray[Any]"
 Activations: TypeAlias = Literal["float32", "int8"]

@@ -12,7 +12,7 @@ from relax.op.blocks import QuantizedMatmul
 from relax.schedules import schedule
 from relax.schedules.cpu import BlockProduct
 from relax.schedules.cpu.products.block_product import BlockParameters, packed_for
-from relax.topi.blocks import quantized_matmul
+from relax.topi.blocks import RULE, quantized_matmul
 from relax.topi.packed_blocks import PackedBlocks
 from weights_in_blocks import NAMES, format_named, rows
 
@@ -165,6 +165,14 @@ def test_what_the_rule_refuses(target):
     assert reason(func, [0]) == "the weights are not constant"
     wide = product("q4_0", (2,), 40, 2, PackedBlocks("q4_0", 32))
     assert reason(wide) == "the weights are packed for vectors of 1024 bits"
+    x, w = te.placeholder((2, 32), "int8", "x"), te.placeholder((4, 18), "uint8", "w")
+    e = te.reduce_axis((0, 18), "e")
+    sums = te.compute(
+        (2, 4), lambda i, j: te.sum(x[i, e].astype("int32") * w[j, e].astype("int32"), axis=e), "sums",
+        attrs={RULE: "q4_0 0 0"},
+    )  # fmt: skip
+    claimed = te.create_prim_func([x, w, te.compute((2, 4), lambda i, j: sums[i, j].astype("float32"))])
+    assert reason(claimed, [1]) == "the nests differ from the formula of a product of blocks"
     a, b = (te.placeholder((4, 4), "float32", name) for name in "AB")
     k = te.reduce_axis((0, 4), "k")
     other = te.create_prim_func([a, b, te.compute((4, 4), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k))])

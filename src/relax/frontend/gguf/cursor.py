@@ -89,7 +89,7 @@ class Cursor:
             raise self.error(f"the file ends within {subject}", self.at, f"{self.left} bytes", f"{size} bytes")
 
     def number(self, form: str, subject: str) -> Any:
-        """Read a number, by its format in the module struct."""
+        """Read a little-endian number; `form` is a format character of Python's module struct, such as "I"."""
         size = struct.calcsize(f"<{form}")
         self.require(size, subject)
         (value,) = struct.unpack_from(f"<{form}", self._memory, self.at)

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..runtime.files import in_threads
-from .block_formats import BlockFormat, Factor, Integers, Parts, block_format
+from ..topi.block_formats import BlockFormat, Factor, Integers, Parts, block_format
 
 Array: TypeAlias = "NDArray[Any]"
 
 TRIED: Final = tuple(1 + 0.04 * i for i in range(-2, 9))
 """Factors by which integers at the ends of a group exceed those of the format in the scales that are tried."""
 PIECE: Final = 1 << 20
-"""Weights that are rounded together: their copies stay in a near cache."""
+"""Weights that are rounded at a time, so that temporary arrays stay small."""
 TINY: Final = np.float32(1e-30)
 
 
