@@ -159,6 +159,7 @@ NAMESPACES: Final = (
             TopologicalSort UpdateParamStructInfo UpdateVDevice VMBuiltinLower VMShapeLower
             dataflowblock_pass function_pass legalize_ops
         """,
+        elsewhere={"AttachExternModules": "relax.frontend.nn.attach_extern_modules"},
         differs={
             "ConvertLayout": "pools and resizes may be named too; values are converted once for all users",
             "ToMixedPrecision": (
@@ -185,7 +186,6 @@ NAMESPACES: Final = (
         },
         missing={
             "AllocateWorkspace": "outside code generators allocate what they need themselves",
-            "AttachExternModules": ("there are no outside code generators; call functions of `relax.register_func`"),
             "SplitLayoutRewritePreproc": (
                 "use `relax.transform.ConvertLayout`, and `relax.optimize.PackConstants` for packed weights"
             ),
@@ -227,15 +227,47 @@ NAMESPACES: Final = (
     Namespace(
         "tvm.relax.frontend",
         "relax.frontend",
-        works="detach_params onnx torch",
+        works="detach_params nn onnx torch",
         elsewhere={"common": "relax.frontend.detach_params"},
-        missing={
-            "nn": (
-                "write modules in TVMScript or with `relax.BlockBuilder`, or import them with "
-                "`relax.frontend.onnx.from_onnx`"
+        missing={"stablehlo tflite": "convert to ONNX and use `relax.frontend.onnx.from_onnx`"},
+    ),
+    Namespace(
+        "tvm.relax.frontend.nn",
+        "relax.frontend.nn",
+        works="""
+            Attention Conv1D Conv2D Conv3D ConvTranspose1D Effect Embedding GELU GroupNorm IOEffect Identity KVCache
+            LayerNorm Linear ModuleDict ModuleList Mutator Object ParameterDict ParameterList RMSNorm ReLU
+            SiLU Tensor TimestepEmbedding Timesteps add_extern op spec
+        """,
+        differs={
+            "Module": (
+                "a parameter that several modules share is one parameter of a function; `jit` makes parameters "
+                "constants (`constants=False` does not), and takes further forms of tensors and the arguments of "
+                "`relax.build`; `load_state_dict` takes arrays and functions too"
             ),
-            "stablehlo tflite": "convert to ONNX and use `relax.frontend.onnx.from_onnx`",
+            "Parameter": "`data` may be a function, called when the data is first read",
+            "SubroutineMixin": "modules share a function if they compute the same, not if their classes are one",
+            "ExternModule": "`load` returns a `relax.runtime.modules.Module`; `symbols` is public",
+            "ObjectModule": "the file is a shared library, or an object file that a C++ compiler links",
+            "SourceModule": "sources are C or C++, with functions of tvm-ffi",
         },
+    ),
+    Namespace(
+        "tvm.relax.frontend.nn.spec", "relax.frontend.nn.spec", works="Int MethodSpec ModuleSpec Object Tensor Tuple"
+    ),
+    Namespace(
+        "tvm.relax.frontend.nn.op",
+        "relax.frontend.nn.op",
+        works="""
+            add arange argsort astype broadcast_to ccl_allgather ccl_allreduce ccl_broadcast_from_worker0 chunk concat
+            conv1d conv1d_transpose conv2d conv3d cumsum debug_func divide empty equal exp extern floor full gelu
+            greater greater_equal group_norm interpolate layer_norm less less_equal log matmul max maximum min minimum
+            multinomial_from_uniform multiply negative not_equal ones pad permute permute_dims prelu print_ relu relu6
+            renormalize_top_p_top_k_prob repeat reshape rms_norm sample_top_p_top_k_from_sorted_prob
+            scaled_dot_product_attention sigmoid silu softmax softplus sort split sqrt square squeeze subtract sum take
+            tanh tensor_expr_op tensor_ir_inplace_op tensor_ir_op topk triu unsqueeze where wrap_nested zeros
+        """,
+        differs={"get_timestep_embedding": "an odd `embedding_dim` adds a column of zeros"},
     ),
     Namespace(
         "tvm.relax.frontend.onnx",
