@@ -23,7 +23,7 @@ _KERNELS: Final = _modules("errors", "arguments")
 (_POOL,) = _modules("pool")
 _CELLS: Final = _modules(
     "cells.values", "cells.questions", "cells.matching", "cells.freed_memory", "cells.objects", "cells.overlaps",
-    "cells.makers", "cells.tables", "cells.kernels",
+    "cells.makers", "cells.tables", "cells.kernels", "cells.attention",
 )  # fmt: skip
 _LIBRARY: Final = _modules("library.program", "library.texts", "library.builtins")
 """Modules with the functions of each object, and their data."""

@@ -14,4 +14,4 @@ SMALL_STRING, SMALL_BYTES = 11, 12
 OBJECT = 64
 """The least type index of an object, which counts references."""
 STRING, BYTES, ERROR, FUNCTION, SHAPE, TENSOR, ARRAY, MAP, MODULE = range(65, 74)
-LIST = 75
+OPAQUE_OBJECT, LIST = 74, 75

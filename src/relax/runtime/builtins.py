@@ -35,7 +35,12 @@ Values (passes: VMBuiltinLower, the bytecode generator)
     vm.builtin.to_device(t, device) -> t                        itself, if it is there; else a copy
     vm.builtin.has_tag(v, tag) -> bool                          tagged values, see ``tagged``
     vm.builtin.match_failed(v)
-    vm.builtin.attention_kv_cache_*                             memory that grows, see ``kv_cache``
+    vm.builtin.attention_kv_cache_*                             memory that grows, see ``kv_cache``; pages of keys and
+                                                                values, see ``paged_kv_cache_builtins``
+    vm.builtin.kv_state_*                                       sequences of a state, see ``kv_state``
+    vm.builtin.rnn_state_*                                      states of recurrent models, see ``rnn_state``
+    vm.builtin.sample_top_p_from_logits(…), …                   the choice of a next token, see ``samplers``
+    vm.builtin.tensor_cache.*                                   parameters by name, see ``tensor_cache``
     vm.builtin.new_reference(v);  vm.builtin.read_reference(r);  vm.builtin.write_reference(r, v)
     relax.run.*                                                 see ``ops``
 
@@ -58,18 +63,24 @@ from typing import Any, cast
 import tvm_ffi
 
 from . import classes as classes  # registers its builtins
+from . import debugging as debugging  # registers its builtins
 from . import images as images  # registers its builtins
 from . import inspection as inspection  # registers its builtins
 from . import kv_cache as kv_cache  # registers its builtins
+from . import kv_state as kv_state  # registers its builtins
 from . import match as match  # registers its builtins
 from . import ngrams as ngrams  # registers its builtins
 from . import operators as operators  # registers its builtins
 from . import ops
+from . import paged_kv_cache_builtins as paged_kv_cache_builtins  # registers its builtins
 from . import references as references  # registers its builtins
+from . import rnn_state as rnn_state  # registers its builtins
+from . import samplers as samplers  # registers its builtins
 from . import sequences as sequences  # registers its builtins
 from . import size_code as size_code  # registers its builtins
 from . import strings as strings  # registers its builtins
 from . import tagged as tagged  # registers its builtins
+from . import tensor_cache as tensor_cache  # registers its builtins
 from .allocator import Allocator
 from .builtin_table import UNKNOWN, VIEW, Effects, builtin
 from .closure import Closure

@@ -27,7 +27,7 @@ from .values import packed
 
 GROUP: Final = "relax.modules"
 """Entry-point group in which installed packages declare loaders, by kind."""
-_LIBRARIES: Final = frozenset({"onnxruntime", "openblas", "openvino", "torch"})
+_LIBRARIES: Final = frozenset({"onnxruntime", "openblas", "openvino", "shared_library", "torch"})
 """Kinds whose loaders are `load` of a module in `relax.runtime.libraries`."""
 
 

@@ -253,6 +253,39 @@ declare(
     """,
 )
 declare(
+    "AttentionCaches",
+    """
+    pointer missing
+    int64 count
+    int64[128] pairs
+    """,
+)
+declare(
+    "AttentionStep",
+    """
+    int64 ready
+    int64 first_layer
+    int64 layers
+    int64 tokens
+    int64 width
+    int64 heads
+    int64 columns
+    int64 dtype
+    int64 scale
+    pointer append
+    pointer attend
+    TVMFFIAny[16] shared
+    TVMFFIAny[0] cells
+    """,
+)
+declare(
+    "OpaqueObject",
+    """
+    TVMFFIObject header
+    pointer handle
+    """,
+)
+declare(
     "MessageText",
     """
     int64 length
