@@ -167,6 +167,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "FakeQuantizationToInteger",
         "DequantizeInProducts",
         "SumsOfBytes",
+        "CompilePagedAttention",
         "FoldConstant",
         "FoldBatchnormToConv2D",
         "ConvTransposeToConv",

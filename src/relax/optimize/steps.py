@@ -19,6 +19,7 @@ from ..transform.legalize_ops import LegalizeOps
 from ..transform.memory import DataflowUseInplaceCalls, StaticPlanBlockMemory
 from ..transform.normalize import Normalize
 from ..transform.one_hot_matmul_to_take import OneHotMatmulToTake
+from ..transform.paged_attention import CompilePagedAttention
 from ..transform.realize_vdevice import RealizeVDevice
 from ..transform.remove_purity_checking import RemovePurityChecking
 from ..transform.remove_unused_functions import RemoveUnusedFunctions
@@ -53,6 +54,7 @@ GRAPH: tuple[Step, ...] = (
     Step(EliminateCommonSubexpr, "Eliminate common subexpressions."),
     Step(DeadCodeElimination, "Remove pure bindings that are never used."),
     Step(SumsOfBytes, "Fuse requantisation into sums of quantised tensors; needs final use counts."),
+    Step(CompilePagedAttention, "Add kernels to the calls that create paged KV caches, now that sizes are constants."),
 )
 """Graph optimisations on operators, before legalisation."""
 

@@ -22,7 +22,7 @@ from ..tir import (
 )
 from ..tir.buffer import decl_buffer
 from ..tir.statements import seq_of
-from ..tir.stmt import OWN_FUNCTION, STAYS_PARALLEL
+from ..tir.stmt import OWN_FUNCTION, STAYS_PARALLEL, STAYS_ROLLED
 
 Body = Callable[[Var], Stmt]
 
@@ -51,6 +51,13 @@ def apart(name: str, extent: int | PrimExpr, body: Body) -> Stmt:
     """
     var = Var(name, "int64")
     zero, annotations = const(0, "int64"), {OWN_FUNCTION: True}
+    return For(var, zero, int64(extent), ForKind.SERIAL, body(var), annotations)
+
+
+def rolled(name: str, extent: int | PrimExpr, body: Body) -> Stmt:
+    """Return a serial loop that LLVM does not unroll: its iterations are long, or seldom run."""
+    var = Var(name, "int64")
+    zero, annotations = const(0, "int64"), {STAYS_ROLLED: True}
     return For(var, zero, int64(extent), ForKind.SERIAL, body(var), annotations)
 
 

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from .normalize import Normalize
     from .normalize_global_var import NormalizeGlobalVar
     from .one_hot_matmul_to_take import OneHotMatmulToTake
+    from .paged_attention import CompilePagedAttention
     from .quantize_weights import QuantizeWeights
     from .realize_vdevice import RealizeVDevice
     from .remove_purity_checking import RemovePurityChecking
@@ -106,22 +107,22 @@ if TYPE_CHECKING:
 __all__ = [
     "AdjustMatmulOrder", "AlterOpImpl", "AnnotateTIROpPattern", "AttachAttrLayoutFreeBuffers", "AttachGlobalSymbol",
     "BindParams", "BindSymbolicVars", "BundleModelParams", "CallTIRRewrite", "CanonicalizeBindings", "CheckReuse",
-    "CombineParallelMatmul", "ConvTransposeToConv", "ConvertLayout", "ConvertToDataflow", "DataflowBlockPass",
-    "DataflowUseInplaceCalls", "DeadCodeElimination", "DecomposeOpsForInference", "DecomposeOpsForTraining",
-    "DequantizeInProducts", "DivisionToMultiplication", "DumpInstrument", "EliminateCommonSubexpr",
-    "ExpandMatmulOfSum", "ExpandTupleArguments", "FakeQuantizationToInteger", "FastMathTransform",
-    "FoldBatchnormToConv2D", "FoldConstant", "FuncPass", "FunctionPass", "FuseOps", "FuseOpsByPattern", "FuseTIR",
-    "FusionPattern", "Gradient", "InlinePrivateFunctions", "KillAfterLastUse", "LambdaLift", "LazyGetInput",
-    "LazySetOutput", "LazyTransformParams", "LegalizeOps", "LiftTransformParams", "LowerAllocTensor",
-    "LowerRuntimeBuiltin", "MergeCompositeFunctions", "ModulePass", "Normalize", "NormalizeGlobalVar",
-    "OneHotMatmulToTake", "OptimizeLayoutTransform", "Pass", "PassContext", "PassError", "PassInfo",
-    "PassInstrument", "PatternCheckContext", "PrintIRAfterAll", "PrintIRBeforeAll", "QuantizeWeights",
-    "RealizeVDevice", "RemovePurityChecking", "RemoveRedundantReshape", "RemoveUnusedFunctions",
-    "RemoveUnusedOutputs", "RemoveUnusedParameters", "ReorderPermuteDimsAfterConcat", "ReorderTakeAfterMatmul",
-    "RewriteDataflowReshape", "RunCodegen", "Sequential", "SpecializePrimFuncBasedOnCallSite",
-    "SplitCallTIRByPattern", "StaticPlanBlockMemory", "SumsOfBytes", "TimingInstrument", "ToMixedPrecision",
-    "ToNonDataflow", "TopologicalSort", "UpdateParamStructInfo", "UpdateVDevice", "VMBuiltinLower", "VMShapeLower",
-    "VerifyInstrument", "dataflowblock_pass", "function_pass", "module_pass",
+    "CombineParallelMatmul", "CompilePagedAttention", "ConvTransposeToConv", "ConvertLayout", "ConvertToDataflow",
+    "DataflowBlockPass", "DataflowUseInplaceCalls", "DeadCodeElimination", "DecomposeOpsForInference",
+    "DecomposeOpsForTraining", "DequantizeInProducts", "DivisionToMultiplication", "DumpInstrument",
+    "EliminateCommonSubexpr", "ExpandMatmulOfSum", "ExpandTupleArguments", "FakeQuantizationToInteger",
+    "FastMathTransform", "FoldBatchnormToConv2D", "FoldConstant", "FuncPass", "FunctionPass", "FuseOps",
+    "FuseOpsByPattern", "FuseTIR", "FusionPattern", "Gradient", "InlinePrivateFunctions", "KillAfterLastUse",
+    "LambdaLift", "LazyGetInput", "LazySetOutput", "LazyTransformParams", "LegalizeOps", "LiftTransformParams",
+    "LowerAllocTensor", "LowerRuntimeBuiltin", "MergeCompositeFunctions", "ModulePass", "Normalize",
+    "NormalizeGlobalVar", "OneHotMatmulToTake", "OptimizeLayoutTransform", "Pass", "PassContext", "PassError",
+    "PassInfo", "PassInstrument", "PatternCheckContext", "PrintIRAfterAll", "PrintIRBeforeAll", "QuantizeWeights",
+    "RealizeVDevice", "RemovePurityChecking", "RemoveRedundantReshape", "RemoveUnusedFunctions", "RemoveUnusedOutputs",
+    "RemoveUnusedParameters", "ReorderPermuteDimsAfterConcat", "ReorderTakeAfterMatmul", "RewriteDataflowReshape",
+    "RunCodegen", "Sequential", "SpecializePrimFuncBasedOnCallSite", "SplitCallTIRByPattern", "StaticPlanBlockMemory",
+    "SumsOfBytes", "TimingInstrument", "ToMixedPrecision", "ToNonDataflow", "TopologicalSort", "UpdateParamStructInfo",
+    "UpdateVDevice", "VMBuiltinLower", "VMShapeLower", "VerifyInstrument", "dataflowblock_pass", "function_pass",
+    "module_pass",
 ]  # fmt: skip
 
 load_when_used(__name__, HOMES)

@@ -44,6 +44,7 @@ HOMES = {
     ".normalize": "Normalize",
     ".normalize_global_var": "NormalizeGlobalVar",
     ".one_hot_matmul_to_take": "OneHotMatmulToTake",
+    ".paged_attention": "CompilePagedAttention",
     ".quantize_weights": "QuantizeWeights",
     ".realize_vdevice": "RealizeVDevice",
     ".remove_purity_checking": "RemovePurityChecking",

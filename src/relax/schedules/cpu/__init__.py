@@ -7,6 +7,7 @@ from typing import Final
 from ...target import Target
 from ..rule import ScheduleRule
 from .attention.attention import StreamedAttention
+from .attention.paged import PagedAttention
 from .convolutions.blocked import Blocked
 from .convolutions.byte_pixels import BytePixels
 from .convolutions.chains.by_rows import ByRows
@@ -33,6 +34,7 @@ from .rows.scans import Scans
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
     StreamedAttention(),
+    PagedAttention(),
     BlockProduct(),
     DotProduct(),
     StreamedProduct(),
@@ -73,7 +75,7 @@ def rules_for(target: Target) -> tuple[ScheduleRule, ...]:
 
 __all__ = [
     "PLAIN_RULES", "RULES", "BlockProduct", "Blocked", "ByRows", "BytePixels", "Convolution", "Depthwise",
-    "DotConvolution", "DotProduct", "FewChannels", "Nests", "PlainSums", "Pointwise", "Pooling", "Product", "Scans",
-    "StepProducts", "StreamedAttention", "StreamedProduct", "WidenedProduct", "Winograd", "WordBlocked",
-    "WordColumns", "WordPixels", "rules_for",
+    "DotConvolution", "DotProduct", "FewChannels", "Nests", "PagedAttention", "PlainSums", "Pointwise", "Pooling",
+    "Product", "Scans", "StepProducts", "StreamedAttention", "StreamedProduct", "WidenedProduct", "Winograd",
+    "WordBlocked", "WordColumns", "WordPixels", "rules_for",
 ]  # fmt: skip
