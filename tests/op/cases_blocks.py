@@ -27,6 +27,23 @@ def product(name: str, shape: tuple[int, ...], columns: int, blocks: int, lanes:
     return Case("relax.nn.quantized_matmul", [x, scales, weights], attrs, fixed=fixed, tolerance=1e-4)
 
 
+def of_experts(name: str, experts: list[int], columns: int, blocks: int, lanes: int = 0, **attrs: Any) -> Case:
+    """Products of rows and the weights of their experts, of which there are three."""
+    held = format_named(name)
+    weights = rows(name, (3, columns), blocks)
+    if lanes:
+        packed = PackedBlocks(name, lanes, lanes == 4)
+        weights = np.stack([packed.pack(matrix) for matrix in weights])
+        attrs |= {"lanes": lanes, "signed": lanes == 4, "columns": columns}
+    x = rng.array((len(experts), blocks * held.elements), "int8")
+    scales = rng.array((len(experts), blocks), "float32", 0.5, 1.5)
+    raises = None if set(experts) <= {0, 1, 2} else (IndexError, "out")
+    return Case(
+        "relax.nn.quantized_expert_matmul", [x, scales, weights, np.array(experts, "int32")], {"format": name, **attrs},
+        fixed=(*weights.shape, blocks, blocks * held.elements), tolerance=1e-4, raises=raises,
+    )  # fmt: skip
+
+
 CASES: list[Case] = []
 for format_name in NAMES:
     fixed = (2 * format_named(format_name).bytes,)
@@ -34,6 +51,7 @@ for format_name in NAMES:
         Case("relax.dequantize_blocks", [rows(format_name, (3,), 2)], {"format": format_name}, fixed=fixed),
         product(format_name, (2,), 5, 2),
         product(format_name, (1,), 17, 1, lanes=16),
+        of_experts(format_name, [2, 0, 0], 17, 1, lanes=16),
     ]
 CASES += [
     Case("relax.dequantize_blocks", [rows("q4_0", (), 3)], {"format": "q4_0"}, fixed=(54,)),
@@ -45,6 +63,13 @@ CASES += [
     product("q4_1", (2, 3), 6, 2, lanes=4),
     product("q5_k", (2, 3), 6, 1, lanes=8),
     product("q8_0", (0,), 6, 2),
+    of_experts("q4_0", [1, 1, 0, 2], 5, 2),
+    of_experts("q6_k", [2, 1], 9, 1, lanes=4),
+    of_experts("q4_1", [], 5, 2, lanes=8),
+    of_experts("q4_0", [0, 3], 5, 2),
+    of_experts("q4_0", [0, -1], 5, 2),
+    of_experts("q8_0", [3], 20, 1, lanes=16),
+    of_experts("q8_0", [2, 2, -1], 20, 1, lanes=16),
 ]  # fmt: skip
 for format_name, lanes in (("q4_0", 0), ("q6_k", 8), ("q5_1", 16), ("q8_0", 4), ("int4_g64_zero", 16), ("mxfp4", 8)):
     table = rows(format_name, (21,), 1)

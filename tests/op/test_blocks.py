@@ -14,7 +14,7 @@ from relax.script import ir as I, relax as R
 class Module:
     @R.function
     def main(x: R.Tensor((2, 64), "int8"), s: R.Tensor((2, 2), "float32"), w: R.Tensor((5, 36), "uint8"),
-             p: R.Tensor((1, 144), "int32"), f: R.Tensor((2, 64), "float32"), i: R.Tensor((3,), "int64")):
+             p: R.Tensor((1, 144), "int32"), e: R.Tensor((3, 5, 36), "uint8"), f: R.Tensor((2, 64), "float32"), i: R.Tensor((3,), "int64")):
         y = {call}
         return y
 """
@@ -28,6 +28,10 @@ REFUSED = {
     'R.nn.quantized_matmul(x, s, p, format="q4_0", lanes=16, columns=40)': "panels and those of the columns differ: 1 and 3",
     'R.nn.quantized_matmul(x, s, p, format="q4_1", lanes=16, columns=5)': "words and those of whole units differ",
     'R.nn.quantized_matmul(x, s, p, format="q4_0", lanes=3, columns=5)': "lanes must be 0, 4, 8, 16 or 32, found 3",
+    'R.nn.quantized_expert_matmul(x, s, w, i, format="q4_0")': "weights must be matrices, of 3 dimensions, found 2 dimensions",
+    'R.nn.quantized_expert_matmul(x, s, e, i, format="q4_0")': "the number of experts and of rows of x differ: 3 and 2",
+    'R.nn.quantized_expert_matmul(x, s, e, f, format="q4_0")': "experts must be a tensor of signed integers or unsigned integers, found float32",
+    'R.nn.quantized_expert_matmul(x, s, e, x, format="q4_0")': "experts must be a vector, found 2 dimensions",
     'R.nn.quantized_take(w, f, format="q4_0")': "indices must be a tensor of signed integers or unsigned integers, found float32",
     'R.nn.quantized_take(i, i, format="q4_0")': "weights must be a matrix, found 1 dimensions",
     'R.dequantize_blocks(w, format="q4_0", out_dtype="int8")': "out_dtype must be a floating-point dtype",

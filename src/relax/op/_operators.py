@@ -8,7 +8,8 @@ OPERATORS = {
         "relax.less_equal relax.log_add_exp relax.logical_and relax.logical_or relax.logical_xor "
         "relax.maximum relax.minimum relax.mod relax.multiply relax.not_equal relax.power relax.right_shift "
         "relax.subtract",
-    "relax.op.blocks": "relax.dequantize_blocks relax.nn.dynamic_quantize relax.nn.quantized_matmul relax.nn.quantized_take",
+    "relax.op.blocks": "relax.dequantize_blocks relax.nn.dynamic_quantize relax.nn.quantized_expert_matmul "
+        "relax.nn.quantized_matmul relax.nn.quantized_take",
     "relax.op.ccl": "relax.ccl.allgather relax.ccl.allreduce relax.ccl.broadcast_from_worker0 "
         "relax.ccl.scatter_collective relax.ccl.scatter_from_worker0",
     "relax.op.collapse": "relax.collapse_sum_like relax.collapse_sum_to",

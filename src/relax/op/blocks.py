@@ -146,19 +146,23 @@ class BlockMatrix(Blocks):
         """Order of the weights; None for rows as files have them."""
         return PackedBlocks(self.format, self.lanes, self.signed) if self.lanes else None
 
-    def sizes(self, weights: TensorStructInfo) -> tuple[PrimExpr | None, PrimExpr | None]:
-        """Return the numbers of a row, and the rows, None where unknown. Raises OperatorError for other weights."""
-        self.require(weights.ndim in (-1, 2), "weights", "a matrix", code=SHAPES, found=f"{weights.ndim} dimensions")
+    def sizes(self, weights: TensorStructInfo, ndim: int = 2) -> tuple[PrimExpr | None, PrimExpr | None]:
+        """Return the numbers of a row, and the rows, None where unknown. Raises OperatorError for other weights.
+
+        With `ndim` 3, weights are several matrices of the same size.
+        """
+        kind = "a matrix" if ndim == 2 else "matrices, of 3 dimensions"
+        self.require(weights.ndim in (-1, ndim), "weights", kind, code=SHAPES, found=f"{weights.ndim} dimensions")
         held = self.held
         if not self.lanes:
-            return self.depth_of(weights), None if weights.dims is None else weights.dims[0]
+            return self.depth_of(weights), None if weights.dims is None else weights.dims[-2]
         self.require_attribute(self.lanes in (4, 8, 16, 32), "lanes", "0, 4, 8, 16 or 32")
         self.require(weights.dtype.is_void or weights.dtype == "int32", "weights", "panels of int32",
                      found=str(weights.dtype))  # fmt: skip
         panels, rows = PackedBlocks(self.format, self.lanes, self.signed), const(self.columns, "int64")
         if weights.dims is None:
             return None, rows
-        count, words = weights.dims
+        count, words = weights.dims[-2:]
         self.require_same(count, const(panels.panels(self.columns), "int64"), "panels and those of the columns")
         blocks = simplify(words // panels.unit)
         self.require_same(words, simplify(blocks * panels.unit), "words and those of whole units")
@@ -203,25 +207,20 @@ class QuantizedTake(BlockMatrix):
         return convert_array(Take(0).reference(decoded, indices), self.out_dtype.numpy())
 
 
-@operator("relax.nn.quantized_matmul")
-class QuantizedMatmul(BlockMatrix):
-    """Product of activations in blocks of bytes (`dynamic_quantize`) and the rows of weights in a block format.
+class BlockProduct(BlockMatrix):
+    """Base class of products of activations in blocks of bytes and weights in a block format."""
 
-    x: int8 (…, depth), scales: float32 (…, blocks), weights: uint8 (rows, bytes); the result is float32 (…, rows). The
-    products of a block are summed exactly; the sum over blocks is one of float32, of terms scale of x · scale of the
-    weights · sum. A block of x has as many numbers as one of the weights.
-
-    With `lanes`, weights are packed in panels of `columns` rows, int32 (panels, words), for kernels of that many lanes:
-    the compiler arranges constant weights so.
-    """
+    __slots__ = ()
 
     takes = ("int",)
 
-    def infer(self, x: TensorStructInfo, scales: TensorStructInfo, weights: TensorStructInfo) -> TensorStructInfo:
+    def product(
+        self, x: TensorStructInfo, scales: TensorStructInfo, depth: PrimExpr | None, rows: PrimExpr | None
+    ) -> TensorStructInfo:
+        """Return the struct info of a product with rows of weights. Raises OperatorError for operands that differ."""
         for name, info, dtype in (("x", x, "int8"), ("scales", scales, "float32")):
             self.require(info.dtype.is_void or info.dtype == dtype, name, f"a tensor of {dtype}", found=str(info.dtype))
             self.require(info.ndim != 0, name, "a tensor of at least one dimension", code=SHAPES)
-        depth, rows = self.sizes(weights)
         if x.dims is None:
             return tensor(None, "float32", x.ndim)
         if depth is not None:
@@ -234,11 +233,9 @@ class QuantizedMatmul(BlockMatrix):
                 self.require_same(found, size, wanted)
         return tensor(None, "float32", x.ndim) if rows is None else tensor((*x.dims[:-1], rows), "float32")
 
-    compute = topi.quantized_matmul
-
-    def reference(self, x: Array, scales: Array, weights: Array) -> Array:
-        parts = self.parts(weights)
-        rows, count = parts.scale.shape
+    def multiplied(self, x: Array, scales: Array, parts: Parts) -> Array:
+        """Return the product of a matrix of activations and the rows whose blocks hold these parts."""
+        count = parts.scale.shape[1]
         numbers = x.astype(np.int64).reshape(-1, count, self.held.elements)
 
         def part(floats: Array, steps: Array | None, of_weights: Array | int) -> Array:
@@ -250,8 +247,67 @@ class QuantizedMatmul(BlockMatrix):
             if parts.minimum is not None:
                 least = part(parts.minimum, parts.minimum_steps, 1)
                 total = total - least if self.held.subtracts_minimum else total + least
-            result = total.sum(-1).astype(np.float32)
-        return result.reshape(*x.shape[:-1], rows)
+            return total.sum(-1).astype(np.float32)
 
 
-__all__ = ["DequantizeBlocks", "DynamicQuantize", "QuantizedMatmul", "QuantizedTake"]
+@operator("relax.nn.quantized_matmul")
+class QuantizedMatmul(BlockProduct):
+    """Product of activations in blocks of bytes (`dynamic_quantize`) and the rows of weights in a block format.
+
+    x: int8 (…, depth), scales: float32 (…, blocks), weights: uint8 (rows, bytes); the result is float32 (…, rows). The
+    products of a block are summed exactly; the sum over blocks is one of float32, of terms scale of x · scale of the
+    weights · sum. A block of x has as many numbers as one of the weights.
+
+    With `lanes`, weights are packed in panels of `columns` rows, int32 (panels, words), for kernels of that many lanes:
+    the compiler arranges constant weights so.
+    """
+
+    def infer(self, x: TensorStructInfo, scales: TensorStructInfo, weights: TensorStructInfo) -> TensorStructInfo:
+        return self.product(x, scales, *self.sizes(weights))
+
+    compute = topi.quantized_matmul
+
+    def reference(self, x: Array, scales: Array, weights: Array) -> Array:
+        product = self.multiplied(x, scales, self.parts(weights))
+        return product.reshape(*x.shape[:-1], product.shape[1])
+
+
+@operator("relax.nn.quantized_expert_matmul")
+class QuantizedExpertMatmul(BlockProduct):
+    """Product of each row of activations in blocks of bytes and the weights of its expert, in a block format.
+
+    x: int8 (n, depth), scales: float32 (n, blocks), experts: integers (n,), weights: uint8 (experts, rows, bytes); the
+    result is float32 (n, rows). Row i is that of `nn.quantized_matmul` with the matrix `weights[experts[i]]`. An expert
+    that there is not is an error at run time, a negative one, too. Kernels read weights once for consecutive rows of
+    the same expert: callers sort rows by their expert.
+
+    With `lanes`, the matrix of each expert is packed in panels of `columns` rows, int32 (experts, panels, words), for
+    kernels of that many lanes (`relax.topi.packed_blocks`).
+    """
+
+    def infer(
+        self, x: TensorStructInfo, scales: TensorStructInfo, weights: TensorStructInfo, experts: TensorStructInfo
+    ) -> TensorStructInfo:  # fmt: skip
+        self.require_dtype(experts, "experts", "int", "uint")
+        for name, info, ndim in (("x", x, 2), ("experts", experts, 1)):
+            wanted = "a matrix" if ndim == 2 else "a vector"
+            self.require(info.ndim in (-1, ndim), name, wanted, code=SHAPES, found=f"{info.ndim} dimensions")
+        result = self.product(x, scales, *self.sizes(weights, 3))
+        if x.dims is not None and experts.dims is not None:
+            self.require_same(experts.dims[0], x.dims[0], "the number of experts and of rows of x")
+        return result
+
+    compute = topi.quantized_expert_matmul
+
+    def reference(self, x: Array, scales: Array, weights: Array, experts: Array) -> Array:
+        if ((experts < 0) | (experts >= len(weights))).any():
+            raise IndexError(f"an expert is out of range for {len(weights)} experts")
+        count = self.columns if self.lanes else weights.shape[1]
+        result = np.zeros((len(x), count), np.float32)
+        for expert in np.unique(experts):
+            own = experts == expert
+            result[own] = self.multiplied(x[own], scales[own], self.parts(weights[expert]))
+        return result
+
+
+__all__ = ["DequantizeBlocks", "DynamicQuantize", "QuantizedExpertMatmul", "QuantizedMatmul", "QuantizedTake"]

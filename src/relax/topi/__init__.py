@@ -10,7 +10,7 @@ from ._homes import HOMES
 
 if TYPE_CHECKING:
     from . import grid, image, nn, recurrent, vision
-    from .blocks import dequantize_blocks, dynamic_quantize, quantized_matmul, quantized_take
+    from .blocks import dequantize_blocks, dynamic_quantize, quantized_expert_matmul, quantized_matmul, quantized_take
     from .broadcast import (
         add,
         bitwise_and,
@@ -131,7 +131,8 @@ __all__ = [
     "log_add_exp", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum", "mean",
     "median", "meshgrid", "min", "minimum", "mod", "multinomial_from_uniform", "multiply", "negative",
     "nll_loss_backward", "nn", "normal", "not_equal", "one_hot", "outer", "power", "prod", "quantize",
-    "quantized_matmul", "quantized_take", "read_broadcast", "recurrent", "reinterpret", "repeat", "reshape",
+    "quantized_expert_matmul", "quantized_matmul", "quantized_take", "read_broadcast", "recurrent", "reinterpret",
+    "repeat", "reshape",
     "reverse_sequence", "right_shift", "round", "rsqrt", "same_size", "scatter_elements", "scatter_nd", "sigmoid",
     "sign", "sin", "sinh", "slice_scatter", "sort", "split", "sqrt", "square", "squeeze", "stack", "std",
     "strided_slice", "subtract", "sum", "take", "take_backward", "tan", "tanh", "tile", "topk", "transpose", "tril",

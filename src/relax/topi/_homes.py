@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 HOMES = {
-    ".blocks": "dequantize_blocks dynamic_quantize quantized_matmul quantized_take",
+    ".blocks": "dequantize_blocks dynamic_quantize quantized_expert_matmul quantized_matmul quantized_take",
     ".broadcast": "add bitwise_and bitwise_or bitwise_xor broadcast_shape broadcast_size broadcast_to broadcast_with "
         "divide equal floor_divide floor_mod greater greater_equal left_shift less less_equal log_add_exp "
         "logical_and logical_or logical_xor maximum minimum mod multiply not_equal read_broadcast right_shift "

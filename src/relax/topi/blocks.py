@@ -14,7 +14,7 @@ from ..ir import DataType
 from ..prim import Let, PrimExpr, Select, Var, const, convert, intrin, is_const, simplify
 from ..prim import cast as cast_expr
 from .block_formats import BlockFormat, Factor, Integers, block_format
-from .indexing import from_front
+from .indexing import as_int64, from_front
 from .packed_blocks import CHUNK, PackedBlocks
 from .qdq import WHOLE, WHOLE_BITS
 
@@ -80,22 +80,22 @@ class _FileRows:
 
 
 class _PackedRows:
-    """Rows in panels: a tensor (panels, words), int32."""
+    """Rows in panels: a tensor (…, panels, words), int32."""
 
-    def __init__(self, data: te.Tensor, packed: PackedBlocks) -> None:
-        self.data, self.packed, self.format = data, packed, packed.format
+    def __init__(self, data: te.Tensor, packed: PackedBlocks, outer: Sequence[PrimExpr] = ()) -> None:
+        self.data, self.packed, self.format, self.outer = data, packed, packed.format, tuple(outer)
 
     def _word(self, row: PrimExpr, block: PrimExpr, vector: PrimExpr | int, start: int) -> PrimExpr:
         """Word of a row's lane in a vector of the unit of a block, counted from word `start` on."""
         lanes = self.packed.lanes
         word = block * self.packed.unit + (_index(vector) * lanes + start) + row % lanes
-        return self.data(row // lanes, simplify(word))
+        return self.data(*self.outer, row // lanes, simplify(word))
 
     def _byte(self, row: PrimExpr, block: PrimExpr, vector: PrimExpr, start: int) -> PrimExpr:
         """Byte of a row in a vector of bytes, one a lane, as int32 from -128 to 127."""
         lanes = self.packed.lanes
         at = vector * lanes + row % lanes
-        word = self.data(row // lanes, simplify(block * self.packed.unit + start + at // 4))
+        word = self.data(*self.outer, row // lanes, simplify(block * self.packed.unit + start + at // 4))
         return (word << (24 - 8 * cast_expr("int32", at % 4))) >> 24
 
     def number(self, row: PrimExpr, block: PrimExpr, element: PrimExpr) -> PrimExpr:
@@ -126,9 +126,10 @@ class _PackedRows:
         lanes = self.packed.lanes
         start = block * self.packed.unit + (0 if factor is self.format.scale else self.packed.float_words)
         if self.format.scale.dtype != "float16":
-            return intrin.reinterpret("float32", self.data(row // lanes, simplify(start + row % lanes)))
+            word = self.data(*self.outer, row // lanes, simplify(start + row % lanes))
+            return intrin.reinterpret("float32", word)
         lane = row % lanes
-        word = self.data(row // lanes, simplify(start + lane // 2))
+        word = self.data(*self.outer, row // lanes, simplify(start + lane // 2))
         return _half((word >> cast_expr("int32", lane % 2) * 16) & 0xFFFF)
 
 
@@ -259,20 +260,45 @@ def quantized_matmul(
 
     `weights` are rows of the format, uint8 (rows, bytes), or for `lanes` panels of `columns` rows (`PackedBlocks`).
     """
+    return _product(data, scales, weights, None, format, lanes, signed, columns)
+
+
+def quantized_expert_matmul(
+    data: te.Tensor, scales: te.Tensor, weights: te.Tensor, experts: te.Tensor, format: str, lanes: int = 0,
+    signed: bool = False, columns: int = 0,
+) -> te.Tensor:  # fmt: skip
+    """Product of each row of activations (r, depth) and the weights of its expert, (r, rows), float32.
+
+    `experts` are integers (r,); one that there is not is an error at run time. `weights` are those of all experts:
+    rows of the format, uint8 (experts, rows, bytes), or for `lanes` panels of `columns` rows each, int32 (experts,
+    panels, words).
+    """
+    return _product(data, scales, weights, experts, format, lanes, signed, columns)
+
+
+def _product(
+    data: te.Tensor, scales: te.Tensor, weights: te.Tensor, experts: te.Tensor | None, format: str, lanes: int,
+    signed: bool, columns: int,
+) -> te.Tensor:  # fmt: skip
     held = _format(format)
     packed = PackedBlocks(format, lanes, signed) if lanes else None
-    rows: _Rows = _FileRows(weights, held) if packed is None else _PackedRows(weights, packed)
-    count = weights.shape[0] if packed is None else const(columns, "int64")
+    count = weights.shape[-2] if packed is None else const(columns, "int64")
     *outer, depth = data.shape
     blocks = simplify(depth // held.elements)
     e = te.reduce_axis((0, held.elements), "e")
     attrs = {RULE: f"{format} {lanes} {int(signed)}"}
+
+    def rows_for(at: Sequence[PrimExpr]) -> _Rows:
+        """Weights with which the activations at these indices are multiplied."""
+        expert = () if experts is None else (as_int64(experts(*at)),)
+        return _FileRows(weights, held, expert) if packed is None else _PackedRows(weights, packed, expert)
 
     def of_block(name: str, factor: Factor, is_number: bool) -> te.Tensor:
         """Sums of each block's activations times the steps of a factor, and the weights' numbers."""
 
         def term(*i: Any) -> PrimExpr:
             *at, row, block = i
+            rows = rows_for(at)
             value = cast_expr("int32", data(*at, block * held.elements + e.var))
             if is_number:
                 value = value * rows.number(row, block, e.var)
@@ -288,7 +314,7 @@ def quantized_matmul(
 
     def total(*i: Any) -> PrimExpr:
         *at, row = i
-        scale = scales(*at, b.var)
+        rows, scale = rows_for(at), scales(*at, b.var)
 
         def part(factor: Factor, summed: te.Tensor) -> PrimExpr:
             return rows.scale(factor, row, b.var) * scale * cast_expr("float32", summed(*at, row, b.var))
@@ -302,4 +328,6 @@ def quantized_matmul(
     return te.compute((*outer, count), total, "product", tag="matmul")
 
 
-__all__ = ["RULE", "dequantize_blocks", "dynamic_quantize", "quantized_matmul", "quantized_take"]
+__all__ = [
+    "RULE", "dequantize_blocks", "dynamic_quantize", "quantized_expert_matmul", "quantized_matmul", "quantized_take",
+]  # fmt: skip

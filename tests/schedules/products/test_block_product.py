@@ -8,11 +8,11 @@ from applied import DOTS, X86, Applied, whole
 
 from relax import te, tir
 from relax.codegen import build_module, resolve
-from relax.op.blocks import QuantizedMatmul
+from relax.op.blocks import QuantizedExpertMatmul, QuantizedMatmul
 from relax.schedules import schedule
 from relax.schedules.cpu import BlockProduct
 from relax.schedules.cpu.products.block_product import BlockParameters, packed_for
-from relax.topi.blocks import RULE, quantized_matmul
+from relax.topi.blocks import RULE, quantized_expert_matmul, quantized_matmul
 from relax.topi.packed_blocks import PackedBlocks
 from weights_in_blocks import NAMES, format_named, rows
 
@@ -144,6 +144,85 @@ def tir_result(func, *args):
     result = np.zeros(shape, "float32")
     tir.interpret(func, *given, result)
     return result
+
+
+def of_experts(name, rows_of_x, experts, columns, blocks, packed, dtype="int32", behind=None):
+    """The product of rows of activations and the weights of the experts that an argument names."""
+    held = format_named(name)
+    x = te.placeholder((rows_of_x, blocks * held.elements), "int8", "x")
+    scales = te.placeholder((rows_of_x, blocks), "float32", "scales")
+    weights = te.placeholder((experts, packed.panels(columns), blocks * packed.unit), "int32", "weights")
+    chosen = te.placeholder((rows_of_x,), dtype, "experts")
+    order = packed.lanes, packed.signed, columns
+    result = quantized_expert_matmul(x, scales, weights, chosen, name, *order)
+    made = result if behind is None else te.compute(result.shape, lambda *i: behind(result(*i)), "made")
+    return te.create_prim_func([x, scales, weights, chosen, made])
+
+
+def expert_operands(name, chosen, experts, columns, blocks, packed):
+    """Arguments of a product with experts, and what it computes."""
+    x, scales, _ = operands(name, (len(chosen),), columns, blocks)
+    weights = rows(name, (experts, columns), blocks)
+    expected = QuantizedExpertMatmul(name).reference(x, scales, weights, np.array(chosen))
+    return expected, x, scales, np.stack([packed.pack(matrix) for matrix in weights])
+
+
+CHOSEN = {
+    "one row": [3],
+    "sorted": [0] * 3 + [1] + [3] * 20,
+    "one of each": [0, 1, 2, 3],
+    "not sorted": [2, 0, 2, 2, 1, 1, 0],
+    "none": [],
+}
+
+
+class TestExperts:
+    @pytest.mark.parametrize("chosen", CHOSEN.values(), ids=CHOSEN)
+    @pytest.mark.parametrize("name", ["q4_0", "q8_0", "q6_k"])
+    def test_rows_of_experts(self, name, chosen):
+        packed = packed_for(name, resolve("llvm"))
+        applied = Applied(BlockProduct(), of_experts(name, len(chosen), 4, 40, 1, packed))
+        expected, *args = expert_operands(name, chosen, 4, 40, 1, packed)
+        applied.computes(expected, *args, np.array(chosen, "int32"))
+
+    @pytest.mark.parametrize("machine", TARGETS)
+    def test_machines(self, machine):
+        packed = packed_for("q5_1", resolve(TARGETS[machine]))
+        applied = Applied(BlockProduct(), of_experts("q5_1", 6, 2, 19, 1, packed), TARGETS[machine])
+        expected, *args = expert_operands("q5_1", [1, 1, 1, 1, 1, 0], 2, 19, 1, packed)
+        applied.computes(expected, *args, np.array([1, 1, 1, 1, 1, 0], "int32"))
+
+    @pytest.mark.parametrize("name", ["q4_1", "q3_k"])
+    def test_rows_that_are_not_known(self, name):
+        packed = packed_for(name, resolve("llvm"))
+        applied = Applied(BlockProduct(), of_experts(name, te.var("m", "int64"), 3, 70, 1, packed, "int64"))
+        for count in (0, 1, 2, 9, 70):
+            chosen = np.sort(np.random.default_rng(count).integers(0, 3, count))
+            expected, *args = expert_operands(name, chosen, 3, 70, 1, packed)
+            applied.computes(expected, *args, chosen)
+
+    def test_what_is_made_of_sums_is_part_of_the_store(self):
+        packed = packed_for("q4_0", resolve("llvm"))
+        func = of_experts("q4_0", 3, 2, 40, 2, packed, behind=lambda total: te.max(total, 0))
+        applied = Applied(BlockProduct(), func)
+        assert "product = T.alloc_buffer" not in applied.func.script()
+        expected, *args = expert_operands("q4_0", [0, 1, 1], 2, 40, 2, packed)
+        applied.computes(np.maximum(expected, 0), *args, np.array([0, 1, 1], "int32"))
+
+    @pytest.mark.parametrize("expert", [2, -1, 2**62, -(2**62)])
+    def test_an_expert_that_there_is_not(self, expert):
+        packed = packed_for("q4_0", resolve("llvm"))
+        applied = Applied(BlockProduct(), of_experts("q4_0", 3, 2, 40, 2, packed, "int64"))
+        _, *args = expert_operands("q4_0", [0, 1, 1], 2, 40, 2, packed)
+        with pytest.raises(IndexError, match=f"weights: index {expert} is out of bounds for dimension 0"):
+            applied(*args, np.array([0, 1, expert]), np.zeros((3, 40), "float32"))
+
+    def test_rows_as_files_have_them_are_refused(self, target):
+        x, scales = te.placeholder((2, 32), "int8", "x"), te.placeholder((2, 1), "float32", "scales")
+        weights, chosen = te.placeholder((4, 40, 18), "uint8", "w"), te.placeholder((2,), "int32", "e")
+        func = te.create_prim_func([x, scales, weights, chosen, quantized_expert_matmul(
+            x, scales, weights, chosen, "q4_0")])  # fmt: skip
+        assert str(BlockProduct().pack(func, target, [2])) == "the weights of experts are rows as files have them"
 
 
 def test_order_of_the_weights_follows_the_machine():

@@ -547,6 +547,27 @@ def prelu(data: TensorLike, alpha: TensorLike, axis: int = 1) -> Call:
     An alpha of one dimension has one element per index along `axis`, or one for all; any other broadcasts to x.
     """
 
+def quantized_expert_matmul(
+    x: TensorLike,
+    scales: TensorLike,
+    weights: TensorLike,
+    experts: TensorLike,
+    format: str = 'q4_0',
+    lanes: int = 0,
+    signed: bool = False,
+    columns: int = 0,
+) -> Call:
+    """Product of each row of activations in blocks of bytes and the weights of its expert, in a block format.
+
+    x: int8 (n, depth), scales: float32 (n, blocks), experts: integers (n,), weights: uint8 (experts, rows, bytes); the
+    result is float32 (n, rows). Row i is that of `nn.quantized_matmul` with the matrix `weights[experts[i]]`. An expert
+    that there is not is an error at run time, a negative one, too. Kernels read weights once for consecutive rows of
+    the same expert: callers sort rows by their expert.
+
+    With `lanes`, the matrix of each expert is packed in panels of `columns` rows, int32 (experts, panels, words), for
+    kernels of that many lanes (`relax.topi.packed_blocks`).
+    """
+
 def quantized_matmul(
     x: TensorLike,
     scales: TensorLike,

@@ -1,5 +1,7 @@
 """Products of activations in blocks of bytes and packed weights of few bits (`topi.blocks.quantized_matmul`).
 
+Products with the weights of experts (`quantized_expert_matmul`) are among them.
+
     for i, j, b, e in T.grid(M, N, B, 32):      x_sums[i, g] = -zero · Σ x[i, 32 g : 32 g + 32]
         with T.block("sums"):                   for panel in T.parallel(N // 16):       few rows: 16 rows of weights
             sums[i, j, b] +=                        acc = 0                             in registers, for each i
@@ -10,6 +12,14 @@
                 * float(sums[i, j, b])              y[i, panel] = f(acc)
     y = f(y)                                    more rows: a panel's numbers become bytes once, in the near cache, and
                                                 tiles of rows and vectors read them; scales of groups become floats
+
+Rows that have experts are cut into runs, of consecutive rows of the same expert; a task is a run and a panel:
+
+    runs = places where experts[i] differs from experts[i - 1]
+    for run, panel in T.parallel(…):
+        weights = those of the run's expert
+        for few rows in run: y[rows, panel] = f(…)                    as few rows above: a run reads a panel once from
+                                                                      memory, and then from the near cache
 
 Numbers, in the order of `topi.packed_blocks`, are bytes from 0 to 255 as the instruction takes them; what is subtracted
 from them comes in by the sums of x. The epilogue is part of the last step.
@@ -23,19 +33,32 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....ir import structural_equal
-from ....prim import IntImm, PrimExpr, const, is_const, simplify
+from ....prim import NE, And, IntImm, Or, PrimExpr, Var, const, is_const, simplify
 from ....prim.intrin import ceildiv, floordiv, floormod
+from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
 from ....runtime.records import dataclass
 from ....target import Target
 from ....te import create_prim_func, placeholder
-from ....tir import Buffer, BufferLoad, BufferStore, DeclBuffer, IfThenElse, PrimFunc, SeqStmt, Stmt
+from ....tir import (
+    AssertStmt,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    IfThenElse,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+)
 from ....tir.buffer import decl_buffer
 from ....tir.nests import Nest, buffers_used, nest_of, root_of, with_root
 from ....topi.block_formats import block_format
-from ....topi.blocks import RULE, quantized_matmul
+from ....topi.blocks import RULE, quantized_expert_matmul, quantized_matmul
+from ....topi.indexing import as_int64
 from ....topi.packed_blocks import PackedBlocks
-from ...build import block, int64, let, loop, named, size_of, tasks
+from ...build import alloc, block, int64, let, loop, named, product_of, scratch, size_of, tasks
 from ...matrix_product import MatrixProduct
 from ...rule import PackedFunction, Refusal, ScheduleRule
 from ...space import Space
@@ -48,6 +71,10 @@ from .operands import Operands, Results, rewritten_products
 
 FEW_ROWS: Final = 8
 """Most rows that read weights once, from registers: half of them on machines with 16 registers."""
+GROUPS_OF_FEW: Final = 4
+"""Most groups of few rows: each reads a panel once more, from the near cache. (32 rows in four groups take as long as
+in tiles if the weights are in the cache, and less if they are in memory, since no loop waits there for memory alone.)
+"""
 WORD: Final = 32
 """Bits of a lane."""
 ROWS_OF_A_GROUP: Final = 32
@@ -77,6 +104,8 @@ class _Found:
     x: Buffer
     scales: BufferLoad
     weights: Buffer
+    experts: Buffer | None
+    """Expert of each row, whose matrix of the weights it is multiplied with; None for one matrix."""
     product: Nest
     inner: tuple[Nest, ...]
     """Nests of the sums of blocks, which the loops replace."""
@@ -111,6 +140,8 @@ class BlockProduct(ScheduleRule):
         position = next((i for i in constants if func.buffer_map.get(func.params[i]) is found.weights), None)
         if position is None:
             return Refusal("the weights are not constant")
+        if found.experts is not None:
+            return Refusal("the weights of experts are rows as files have them")
         if target.machine.vector_bits < 128:
             return Refusal("the target has no vectors")
         packed = packed_for(found.name, target)
@@ -144,7 +175,8 @@ class BlockProduct(ScheduleRule):
         def write(operands: Operands) -> Stmt | Refusal:
             if operands.batch:
                 return Refusal("the rows of the activations are not adjacent")
-            return _Writer(found, packed, weights, operands, target, self.parameters).product()
+            writer = _Writer if found.experts is None else _WriterOfExperts
+            return writer(found, packed, weights, operands, target, self.parameters).product()
 
         return rewritten_products(plain, write, product_of)
 
@@ -181,25 +213,35 @@ def _found(func: PrimFunc) -> _Found | Refusal:
     held = block_format(name)
     count = 2 if held is None or held.minimum is None else 3
     own = [nest for nest in nests[first : first + count] if nest is not None]
-    loads = {str(load.buffer.dtype): load for load in sums.loads()}
+    read = {load.buffer for load in sums.loads()}
+    stored = "int32" if int(lanes) else "uint8"
+    weights = next((buffer for buffer in read if buffer.dtype == stored and len(buffer.shape) > 1), None)
+    has_experts = weights is not None and len(weights.shape) == 3
+    experts = next((buffer for buffer in read if len(buffer.shape) == 1), None) if has_experts else None
+    x = next((buffer for buffer in read if buffer.dtype == "int8" and buffer is not experts), None)
     scales = [load for load in own[-1].loads() if load.buffer.dtype == "float32"]
-    dtype = "int32" if int(lanes) else "uint8"
-    if held is None or len(own) < count or "int8" not in loads or dtype not in loads or len(scales) != 1:
+    if held is None or len(own) < count or x is None or weights is None or len(scales) != 1:
         return DIFFERENT
-    x, weights = loads["int8"].buffer, loads[dtype].buffer
     columns, blocks_of = (size_of(v) for v in own[-1].block.iter_vars[-2:])
     if not isinstance(columns, IntImm) or not isinstance(blocks_of, IntImm):
         return Refusal("the sizes of the weights are not known")
-    data, of_data, rows = (placeholder(b.shape, str(b.dtype), b.name) for b in (x, scales[0].buffer, weights))
-    count = columns.value if int(lanes) else 0
-    formula = quantized_matmul(data, of_data, rows, name, int(lanes), bool(int(signed)), count)
-    expected = create_prim_func([data, of_data, rows, formula])
+    if experts is not None and not blocks_of.value:
+        return Refusal("experts have no weights")
+    tensors = [placeholder(b.shape, str(b.dtype), b.name) for b in (x, scales[0].buffer, weights)]
+    data, of_data, rows = tensors
+    order = name, int(lanes), bool(int(signed)), columns.value if int(lanes) else 0
+    if experts is None:
+        formula = quantized_matmul(data, of_data, rows, *order)
+    else:
+        tensors.append(placeholder(experts.shape, str(experts.dtype), experts.name))
+        formula = quantized_expert_matmul(data, of_data, rows, tensors[3], *order)
+    expected = create_prim_func([*tensors, formula])
     stmts = tuple(nest.stmt for nest in own)
     if not structural_equal(SeqStmt(stmts), SeqStmt(root_of(expected)[1]), map_free_vars=True):
         return DIFFERENT
     packed = PackedBlocks(name, int(lanes), bool(int(signed))) if int(lanes) else None
     *inner, product = own
-    return _Found(name, packed, x, scales[0], weights, product, tuple(inner))
+    return _Found(name, packed, x, scales[0], weights, experts, product, tuple(inner))
 
 
 class _Writer:
@@ -209,7 +251,7 @@ class _Writer:
         self, found: _Found, packed: PackedBlocks, weights: Buffer, operands: Operands, target: Target,
         parameters: BlockParameters,
     ) -> None:  # fmt: skip
-        self.packed, self.operands, self.weights = packed, operands, weights
+        self.packed, self.operands, self.weights, self.experts = packed, operands, weights, found.experts
         columns, blocks_of = operands.columns, operands.depth
         assert isinstance(columns, IntImm)
         assert isinstance(blocks_of, IntImm)
@@ -218,6 +260,7 @@ class _Writer:
         self.shape = parameters.tile or tile_shapes(target)[0]
         registers = target.machine.vector_registers
         self.few = parameters.few or (FEW_ROWS if registers >= 32 else FEW_ROWS // 2)
+        self.streamed = self.few * GROUPS_OF_FEW
         self.cores = target.num_cores
         self.tiles, self.streams = BlockTiles(packed, target), BlockStreams(packed, target)
         self.x = decl_buffer([self.rows, depth], "int8", "x_rows", data=found.x.data)
@@ -226,17 +269,14 @@ class _Writer:
     def product(self) -> Stmt:
         """Return the tables of the sums of x, then the tasks."""
 
-        def with_tables(tables: Tables) -> Stmt:
-            if isinstance(self.rows, IntImm):
-                body = self._few(tables, self.rows.value) if self.rows.value <= self.few else self._many(tables)
-            else:
-                body = self._many(tables)
-                for rows in range(self.few, 0, -1):
-                    body = IfThenElse(self.rows.equal(rows), self._few(tables, rows), body)
-            return body
-
-        inner = self.tiles.with_tables(self.x, self.scales, with_tables)
+        inner = self.tiles.with_tables(self.x, self.scales, self._tasks)
         return self.operands.declared(DeclBuffer(self.x, DeclBuffer(self.scales, inner)))
+
+    def _tasks(self, tables: Tables) -> Stmt:
+        """Return the tasks: those of few rows, or of many."""
+        if isinstance(self.rows, IntImm):
+            return self._few(tables) if self.rows.value <= self.streamed else self._many(tables)
+        return IfThenElse(self.rows <= self.streamed, self._few(tables), self._many(tables))
 
     def _panel(self, first: PrimExpr, vectors: int) -> ColumnPanel:
         lanes = self.packed.lanes
@@ -245,17 +285,29 @@ class _Writer:
             return ColumnPanel({}, start, None, vectors)
         return ColumnPanel({}, start, simplify(minimum(int64(lanes * vectors), self.columns - start)), vectors)
 
-    def _few(self, tables: Tables, rows: int) -> Stmt:
-        """Return the tasks of few rows: a panel each."""
+    def _few(self, tables: Tables) -> Stmt:
+        """Return the tasks of few rows: a panel each, which stays in the near cache if there are several groups."""
         panels = simplify(ceildiv(self.columns, self.packed.lanes))
+        return tasks("task", ["panel"], [panels], lambda parts: self._streamed(
+            tables, self.weights, parts[0], int64(0), self.rows))  # fmt: skip
 
-        def task(parts: list[PrimExpr]) -> Stmt:
+    def _streamed(self, tables: Tables, weights: Buffer, panel: PrimExpr, start: PrimExpr, count: PrimExpr) -> Stmt:
+        """Return the products of a panel and `count` rows from row `start` on, in groups of few rows."""
+        whole = simplify(floordiv(count, self.few))
+        left = simplify(count - whole * self.few)
+
+        def group(first: PrimExpr, rows: int) -> Stmt:
             def sums(held: Sums) -> Stmt:
-                return self._results(held, self._panel(parts[0], 1), int64(0))
+                return self._results(held, self._panel(panel, 1), first)
 
-            return self.streams.streamed(tables, self.weights, parts[0], rows, sums)
+            return self.streams.streamed(tables, weights, panel, first, rows, sums)
 
-        return tasks("task", ["panel"], [panels], task)
+        begin = simplify(start + whole * self.few)
+        if isinstance(left, IntImm):
+            rest = group(begin, left.value) if left.value else block([])
+        else:
+            rest = block(IfThenElse(left.equal(rows), group(begin, rows)) for rows in range(1, self.few))
+        return block([loop("io", whole, lambda io: group(simplify(start + io * self.few), self.few)), rest])
 
     def _many(self, tables: Tables) -> Stmt:
         """Return the tasks of many rows: some panels and a group of rows each."""
@@ -328,6 +380,58 @@ class _Writer:
         at = {self.operands.row: first, self.operands.column: panel.start}
         result = Results(self.operands, at, int64(sums.rows), width if panel.inside is None else panel.inside)
         return result.declared(sums.stored(result, panel))
+
+
+class _WriterOfExperts(_Writer):
+    """Writes the loops of a product of rows and the weights of their experts."""
+
+    def _tasks(self, tables: Tables) -> Stmt:
+        """Return the loop that finds the runs of rows of one expert, then the tasks: a run and a panel each."""
+        panels = int64(self.packed.panels(self.columns.value))
+        return scratch("runs", (self.rows + 1,), "int64", lambda runs: alloc("number", (1,), "int64", "local",
+            lambda number: block([
+                self._found_runs(runs, number),
+                let("runs_found", _at(number, 0), lambda count: tasks("task", ["run", "panel"], [count, panels],
+                    lambda parts: self._run(tables, runs, parts))),
+            ])))  # fmt: skip
+
+    def _found_runs(self, runs: Buffer, number: Buffer) -> Stmt:
+        """Store the first row of each run, and the number of rows behind the last."""
+        count = _at(number, 0)
+
+        def row(i: Var) -> Stmt:
+            is_first = Or(i.equal(0), NE(self._expert(i), self._expert(maximum(i - 1, int64(0)))))
+            return IfThenElse(is_first, block([
+                BufferStore(runs, i, (count,)), BufferStore(number, count + 1, (int64(0),))]))  # fmt: skip
+
+        begun = BufferStore(number, int64(0), (int64(0),))
+        return block([begun, loop("i", self.rows, row), BufferStore(runs, self.rows, (count,))])
+
+    def _expert(self, row: PrimExpr) -> PrimExpr:
+        assert self.experts is not None
+        return as_int64(BufferLoad(self.experts, (row,)))
+
+    def _run(self, tables: Tables, runs: Buffer, parts: list[PrimExpr]) -> Stmt:
+        """Return the products of a run and a panel of its expert, which is an error if there is none."""
+        run, panel = parts
+        experts, *panels = self.weights.shape
+
+        def of_expert(begin: Var, end: Var, expert: Var) -> Stmt:
+            # The read checks the expert once; reads of vectors, from a view of its panels, need no check.
+            checked = Evaluate(BufferLoad(self.weights, (expert, int64(0), int64(0))))
+            inside = maximum(minimum(expert, int64(experts) - 1), int64(0))
+            start = inside * product_of(map(int64, panels))
+            view = decl_buffer(panels, "int32", "panels", data=self.weights.data, elem_offset=start)
+            streamed = self._streamed(tables, view, panel, begin, simplify(end - begin))
+            return block([checked, DeclBuffer(view, streamed)])
+
+        return let("begin", _at(runs, run), lambda begin: let("end", _at(runs, run + 1), lambda end: AssertStmt(
+            And(And(begin >= 0, begin < end), end <= self.rows), "a run is of rows that there are",
+            let("expert", self._expert(begin), lambda expert: of_expert(begin, end, expert)))))  # fmt: skip
+
+
+def _at(buffer: Buffer, index: PrimExpr | int) -> PrimExpr:
+    return BufferLoad(buffer, (int64(index),))
 
 
 __all__ = ["BlockParameters", "BlockProduct", "packed_for"]

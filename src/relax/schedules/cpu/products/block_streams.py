@@ -1,4 +1,4 @@
-"""Products of blocks with few rows: one stream of weights, read once, and a vector of sums for each row.
+"""Products of blocks with few rows: one stream of weights, and a vector of sums for each row.
 
     for b in range(blocks):
         for c in range(chunks):                                   1, or 8 in blocks of 256 numbers
@@ -28,6 +28,8 @@ class _Panel:
     tables: Tables
     weights: Buffer
     number: PrimExpr
+    first: PrimExpr
+    """First row of x."""
     rows: int
     acc: Buffer
     """float32, (rows, lanes)."""
@@ -36,19 +38,24 @@ class _Panel:
     least: Buffer | None
     """int32, (rows, lanes): sums of a block's x times the steps of its minima."""
 
+    def row(self, r: int) -> PrimExpr:
+        """Row of x."""
+        return simplify(self.first + r)
+
 
 class BlockStreams(BlockWords):
     """Writes products with few rows."""
 
     def streamed(
-        self, tables: Tables, weights: Buffer, panel: PrimExpr, rows: int, body: Callable[[Sums], Stmt]
-    ) -> Stmt:
-        """Sum the products of a panel for the first `rows` rows, and call `body` with the sums."""
+        self, tables: Tables, weights: Buffer, panel: PrimExpr, first: PrimExpr, rows: int,
+        body: Callable[[Sums], Stmt],
+    ) -> Stmt:  # fmt: skip
+        """Sum the products of a panel for `rows` rows from row `first` on, and call `body` with the sums."""
         several = self.elements > CHUNK
         shape = (rows, self.lanes)
 
         def summed(acc: Buffer, totals: Buffer | None, least: Buffer | None) -> Stmt:
-            held = _Panel(tables, weights, panel, rows, acc, totals, least)
+            held = _Panel(tables, weights, panel, first, rows, acc, totals, least)
             blocks = loop("b", tables.blocks, lambda b: self._block(held, b))
             return block([self.zeros(acc, rows), blocks, body(Sums(acc, rows, self.lanes))])
 
@@ -70,7 +77,7 @@ class BlockStreams(BlockWords):
             return self._scaled(panel, names, b, of_rows)
         totals, least, rows = panel.totals, panel.least, range(panel.rows)
         if self.group > CHUNK:  # the group has one start, and one step of its minimum
-            begun = block(vector_store(totals, (r, 0), self.start(panel.tables, int64(r), b)) for r in rows)
+            begun = block(vector_store(totals, (r, 0), self.start(panel.tables, panel.row(r), b)) for r in rows)
         else:
             begun = block(self.zeros(held, panel.rows) for held in (totals, least) if held is not None)
 
@@ -90,7 +97,7 @@ class BlockStreams(BlockWords):
         for r in rows:
             taken = None if least is None else vector_load(least, (r, 0), self.lanes)
             if steps:
-                taken = self._taken(panel.tables, int64(r), steps, b)
+                taken = self._taken(panel.tables, panel.row(r), steps, b)
             of_rows.append((vector_load(totals, (r, 0), self.lanes), taken))
         return block([begun, loop("c", self.elements // CHUNK, chunk), self._scaled(panel, names, b, of_rows)])
 
@@ -115,7 +122,7 @@ class BlockStreams(BlockWords):
         scale_steps = steps("step", False) if self.has_steps else None
         minimum_steps = steps("minimum_step", True) if self.has_minimum_steps and is_whole else []
         result: list[tuple[PrimExpr, PrimExpr | None]] = []
-        for r in map(int64, range(panel.rows)):
+        for r in map(panel.row, range(panel.rows)):
             whole: PrimExpr | None = None
             for g in range(groups):
                 total = self.wide(int64(0).astype("int32"))
@@ -150,12 +157,12 @@ class BlockStreams(BlockWords):
         )
         stmts: list[Stmt] = []
         for r, (total, taken) in enumerate(of_rows):
-            of_x = self.wide(BufferLoad(tables.scales, (int64(r), b)))
+            of_x = self.wide(BufferLoad(tables.scales, (panel.row(r), b)))
             value = vector_load(panel.acc, (r, 0), self.lanes) + self.float(total) * (scale * of_x)
             if minimum is not None and taken is not None:
                 value = value - self.float(taken) * (minimum * of_x)
             elif minimum is not None and tables.sums is not None:
-                value = value + minimum * self.wide(BufferLoad(tables.sums, (int64(r), b)))
+                value = value + minimum * self.wide(BufferLoad(tables.sums, (panel.row(r), b)))
             stmts.append(vector_store(panel.acc, (r, 0), value))
         return names.around(*stmts)
 
