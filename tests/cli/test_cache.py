@@ -8,10 +8,11 @@ import shutil
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from relax import codegen
-from relax.farm import cache, transfer
+from relax.farm import cache, packed_weights, transfer
 from relax.farm.transfer import imported
 
 PAGE = Path(__file__).parents[2] / "docs" / "run-and-deploy.md"
@@ -87,6 +88,17 @@ def test_clear_and_prune(command, filled):
     assert said.out.startswith(f"{count - left} entr")
     assert command("cache", "clear").out == f"{left} entr{'y' if left == 1 else 'ies'} removed, 0 B left in {filled}\n"
     assert command("cache", "prune", "--limit", "much").status == 2
+
+
+def test_weights_of_language_models_are_listed_and_cleared(command, filled, monkeypatch):
+    monkeypatch.delenv("RELAX_WEIGHTS_SIZE", raising=False)
+    part = packed_weights.Part("w", (1000,), "uint8", "", lambda: np.zeros(1000, np.uint8))
+    packed_weights.load([part], "a file")
+    said = command("cache", "list").out.splitlines()
+    assert said[-1] == f"{filled.parent / 'weights'}: weights of 1 language model, 1.04 kB of 21.5 GB"
+    command("cache", "clear")
+    assert packed_weights.entries() == []
+    assert "language model" not in command("cache", "list").out
 
 
 def test_what_cannot_be_removed_is_an_error(command, filled, monkeypatch):

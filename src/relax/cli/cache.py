@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..farm import cache
+from ..farm import cache, packed_weights
 from ..runtime.rooms import ModuleWhenUsed
 from .arguments import positive
 from .failures import FAILURE, SUCCESS
@@ -23,7 +23,8 @@ _warming: Final = ModuleWhenUsed("relax.cli.cache_warming")
 
 DESCRIPTION = """\
 List, clear, prune, export, import and warm the cache of compiled kernels and programs
-(RELAX_CACHE_DIR, RELAX_CACHE_SIZE). Without an action: list it."""
+(RELAX_CACHE_DIR, RELAX_CACHE_SIZE). Without an action: list it. The weights of language models, which lie beside it,
+are listed and cleared, too."""
 EXAMPLES = """
   relax cache list                                  what is in it, and where it is
   relax cache prune --limit 500M
@@ -78,6 +79,11 @@ def _list(_: argparse.Namespace) -> int:
     used = f"{total} of {byte_size(cache.size_limit())}" if rows else "no entries"
     problem = cache.problem()
     sys.stdout.write(f"{cache.directory()}: {used}{'' if problem is None else f'; not used: {problem}'}\n")
+    weights = packed_weights.entries()
+    if weights:
+        size, limit = byte_size(sum(entry.size for entry in weights)), byte_size(packed_weights.size_limit())
+        count = plural(len(weights), "language model")
+        sys.stdout.write(f"{packed_weights.directory()}: weights of {count}, {size} of {limit}\n")
     return SUCCESS
 
 
@@ -91,7 +97,7 @@ def _figures(entries: list[cache.Entry]) -> tuple[str, str, str]:
 
 
 def _clear(_: argparse.Namespace) -> int:
-    return _removed(cache.clear())
+    return _removed(cache.clear() + packed_weights.clear())
 
 
 def _add_limit(parser: argparse.ArgumentParser) -> None:
