@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, overload
 
 from ...ir import DiagnosticError
@@ -17,6 +18,8 @@ DEEPEST: Final = 8
 """Maximum nesting depth of arrays."""
 
 _LENGTH: Final = struct.Struct("<Q")
+_AT_ONCE: Final = 4096
+"""Number of strings whose bytes are copied together when all of an array are read."""
 
 
 class StringArray(Sequence[str]):
@@ -50,7 +53,15 @@ class StringArray(Sequence[str]):
         return text_of(self.raw(place), self._path, self._starts[place] + _LENGTH.size, f"string {place} of an array")
 
     def __iter__(self) -> Iterator[str]:
-        return (self[index] for index in range(len(self)))
+        for first in range(0, len(self), _AT_ONCE):
+            starts = self._starts[first : first + _AT_ONCE + 1]
+            base = starts[0]
+            data = bytes(self._data[base : starts[-1]])
+            for index, (start, end) in enumerate(pairwise(starts), first):
+                try:
+                    yield data[start - base + _LENGTH.size : end - base].decode()
+                except UnicodeDecodeError:
+                    yield self[index]  # raises the error with its place
 
     def __repr__(self) -> str:
         return f"<{len(self)} strings in {self._path}>"

@@ -84,21 +84,23 @@ declare(
     "a file of weights that is corrupt",
     "A GGUF or safetensors file is truncated, or says what cannot be: counts and lengths beyond the end of the file, "
     "tensors that overlap or lie outside, names twice. The diagnostic has the byte offset, what is there, and what was "
-    "expected.",
+    "expected. A tokenizer that contradicts itself has this code, too: a merge without its tokens, a role with an id "
+    "outside of the vocabulary.",
     "Download or write the file again.",
 )
 declare(
     "E6012",
     "a file of weights in a form that is not read",
     "The file has a version, byte order or element type that is not read, or it is no regular file; or the package "
-    "safetensors is not installed.",
+    "safetensors is not installed. A tokenizer whose algorithm, pre-tokenizer or decoder is not known has this code, "
+    "too.",
     "Convert the model again with current tools; `pip install relax[llm]` installs the package.",
 )
 declare(
     "E6013",
     "parts of a model that do not fit together",
     "A model is stored in several files, and one is missing, a tensor is in two of them, or names, numbers and index "
-    "do not agree.",
+    "do not agree; or a folder has no tokenizer.",
     "Put all parts of the same model into one folder, under their own names.",
 )
 declare(
