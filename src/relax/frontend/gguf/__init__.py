@@ -1,6 +1,6 @@
-"""Models in the GGUF format: `read` maps a file, with metadata, tensors and the tokenizer's data.
+"""Models in the GGUF format: `read` maps a file, with metadata, tensors and the tokenizer's data; `write` makes one.
 
-Weights stay packed as the file has them; nothing is decoded here.
+Weights stay packed as files have them; nothing is decoded or rounded here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from .file import GGUFFile, read
     from .tokenizer import Tokenizer
     from .types import GGML_TYPES, GGMLType
+    from .writer import Stored, write
 
-__all__ = ["GGML_TYPES", "GGMLType", "GGUFFile", "StringArray", "Tokenizer", "read"]
+__all__ = ["GGML_TYPES", "GGMLType", "GGUFFile", "Stored", "StringArray", "Tokenizer", "read", "write"]
 
 load_when_used(__name__, HOMES)

@@ -7,4 +7,5 @@ HOMES = {
     ".file": "GGUFFile read",
     ".tokenizer": "Tokenizer",
     ".types": "GGMLType GGML_TYPES",
+    ".writer": "Stored write",
 }
