@@ -52,6 +52,7 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/cross_level.py
 	$(BIN)/python examples/ocr.py
+	$(BIN)/python examples/llm/sentences.py
 
 # Each test runs once. `worksteal`: a process that is done takes tests of one that is not.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
@@ -78,7 +79,7 @@ test-onnx: $(VENV)/.installed-test
 
 # The homes of the tests of what defines the language (`[tool.coverage.run]` in pyproject.toml).
 DEFINING := $(addprefix tests/,analysis core interpreter language optimize prim transform)
-TORCH := tests/frontend/torch $(wildcard tests/backend/test_torch*.py)
+TORCH := tests/frontend/torch $(wildcard tests/backend/test_torch*.py tests/llm/test_torch*.py)
 
 coverage: $(VENV)/.installed-test
 	$(PYTEST) --cov --cov-report=term $(DEFINING)

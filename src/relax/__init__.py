@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import _api, frontend, relay, runtime, testing, training
+    from . import _api, frontend, llm, relay, runtime, testing, training
     from ._api import *  # noqa: F403
     from .runtime import (
         Device,
@@ -37,15 +37,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Device", "ExecBuilder", "Executable", "NDArray", "ShapeTuple", "VMInstrumentReturnKind", "VirtualMachine",
-    "cpu", "device", "frontend", "get_global_func", "load_executable", "nd", "register_func", "relay", "runtime",
-    "testing", "training",
+    "cpu", "device", "frontend", "get_global_func", "llm", "load_executable", "nd", "register_func", "relay",
+    "runtime", "testing", "training",
 ]  # fmt: skip
 """The names of relax-runtime, and for type checkers those of the compiler, which an installed package must list."""
 
 if TYPE_CHECKING:
     __all__ += _api.__all__
 
-_ROOMS = frozenset({"frontend", "relay", "runtime", "testing", "training"})
+_ROOMS = frozenset({"frontend", "llm", "relay", "runtime", "testing", "training"})
 """The rooms among these names; those that `relax._api` loads are in its list."""
 
 

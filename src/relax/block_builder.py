@@ -594,8 +594,19 @@ def _params(params: Var | Sequence[Var] | None) -> tuple[Var, ...] | None:
 
 
 def _hash_of(func: BaseFunc) -> int:
-    """Hash of a function, kept for kernels: those of a module are hashed by each pass that adds functions to it."""
-    return quick_hash(func) if isinstance(func, Function) else _hash_of_kernel(func)
+    """Hash of a function, kept for kernels: those of a module are hashed by each pass that adds functions to it.
+
+    Long functions are hashed by their numbers of parameters and bindings alone: hashing one takes longer than comparing
+    the few that are as long.
+    """
+    if not isinstance(func, Function):
+        return _hash_of_kernel(func)
+    lengths = [len(block.bindings) for block in func.body.blocks] if isinstance(func.body, SeqExpr) else []
+    return hash((len(func.params), *lengths)) if sum(lengths) > _LONG else quick_hash(func)
+
+
+_LONG: Final = 256
+"""Bindings of a long function."""
 
 
 _hash_of_kernel: Final = per_node(quick_hash)

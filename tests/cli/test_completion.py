@@ -28,7 +28,7 @@ def test_what_can_be_completed(surface):
 @pytest.mark.parametrize(
     "words, expected",
     [
-        (["relax", "com"], ["compile", "completion"]),
+        (["relax", "com"], ["compile", "complete", "completion"]),
         (["relax", "run", "--se"], ["--seed"]),
         (["relax", "profile", "--by", ""], ["kernel", "place"]),
         (["relax", "completion", "z"], ["zsh"]),

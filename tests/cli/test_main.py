@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -55,7 +56,7 @@ def test_examples_in_the_help_are_commands_that_parse(name):
     lines = [line.strip() for line in module.EXAMPLES.splitlines() if line.strip().startswith("relax ")]
     assert lines
     for line in lines:
-        words = line.split("   ")[0].split(" > ")[0].replace('"llvm -mcpu=znver4"', "llvm").split()
+        words = shlex.split(line.split("   ")[0].split(" > ")[0])
         assert words[:2] == ["relax", name]
         parser.parse_args(words[2:])
 

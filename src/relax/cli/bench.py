@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import sys
 import time
@@ -22,11 +23,13 @@ from .tables import duration, text_table
 
 DESCRIPTION = """\
 Measure how long a model takes: the median over runs, after some that are not counted. An ONNX model is also
-run by ONNX Runtime, where it is installed; the ratio is the other's time over ours."""
+run by ONNX Runtime, where it is installed; the ratio is the other's time over ours. For a language model (a GGUF file,
+or a folder of Hugging Face): tokens a second, beside OpenVINO GenAI where it is installed."""
 EXAMPLES = """
   relax bench model.relax --size n=1,16,256      one line for each size
   relax bench model.onnx --runs 200
   relax bench model.py --input inputs.npz
+  relax bench model.gguf                         prompts of 512 tokens, 128 new ones; 1, 4 and 16 sequences
 """
 
 
@@ -42,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status."""
+    if options.model.suffix == ".gguf" or (options.model / "config.json").is_file():
+        language_bench: Any = importlib.import_module(".language_bench", __package__)
+        return language_bench.run(options)
     program = read_model(options.model, options)
     signature = signature_of(program, options.entry)
     sizes = once(options.size, "--size")

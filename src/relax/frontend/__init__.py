@@ -1,5 +1,6 @@
 """Importers: `relax.frontend.onnx` for ONNX models, `relax.frontend.torch` for programs of torch.export.
 
+`relax.frontend.nn` exports modules that are written in Python.
 `relax.frontend.gguf` and `relax.frontend.safetensors` read files of weights; `relax.frontend.grouped_weights` makes
 rows of block formats of those of AWQ, GPTQ and compressed-tensors.
 """

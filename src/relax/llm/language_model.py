@@ -1,0 +1,279 @@
+"""Language model: a checkpoint, loaded and compiled, that answers.
+
+m = relax.llm.load("model.gguf")
+m.generate("The capital of France is", max_new_tokens=20)
+m.chat([{"role": "user", "content": "Name three rivers."}])
+for piece in m.generate("Once upon a time", stream=True): ...
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, final, overload
+
+from numpy.typing import NDArray
+
+from ..ir import IRModule
+from ..runtime.forks import ForkLock
+from ..runtime.records import dataclass
+from .interrupts import interrupted_later
+from .runner import Runner
+from .sampling import Sampler
+from .stops import StopStream
+from .tokenizer import Tokenizer
+
+Array: TypeAlias = "NDArray[Any]"
+Prompt: TypeAlias = "str | Sequence[int]"
+
+
+@dataclass
+class Stats:
+    """Counts of a model: what was done, and how fast."""
+
+    weights: int = 0
+    """Bytes of the weights."""
+    prompt_tokens: int = 0
+    """Tokens of prompts that were computed."""
+    reused_tokens: int = 0
+    """Tokens of prompts that the cache had already."""
+    prompt_seconds: float = 0.0
+    new_tokens: int = 0
+    seconds: float = 0.0
+    """Time of the new tokens, those of the prompt excepted."""
+    load_seconds: float = 0.0
+
+    @property
+    def prompt_speed(self) -> float:
+        """Tokens of prompts a second."""
+        return self.prompt_tokens / self.prompt_seconds if self.prompt_seconds else 0.0
+
+    @property
+    def speed(self) -> float:
+        """New tokens a second."""
+        return self.new_tokens / self.seconds if self.seconds else 0.0
+
+
+@final
+class LanguageModel:
+    """A model that answers, one prompt at a time; several threads that ask are answered one after another.
+
+    The last conversation stays in the cache: a prompt that begins as it does is computed from where they differ. A
+    stream that goes on after another prompt was answered computes its tokens once more.
+    """
+
+    def __init__(
+        self, mod: IRModule, runner: Runner, tokenizer: Tokenizer | None, vocabulary: int, stats: Stats
+    ) -> None:
+        self.mod = mod
+        """The program: `create_cache` and `forward`."""
+        self.runner, self.vocabulary, self._stats = runner, vocabulary, stats
+        self._tokenizer = tokenizer
+        self._sequence: int | None = None
+        self._tokens: list[int] = []
+        """Tokens that the cache holds of the last conversation; each conversation has a list of its own."""
+        self._lock = ForkLock()
+        """Held while a text is computed, or a piece of a stream."""
+
+    def stats(self) -> Stats:
+        """Counts since the model was loaded."""
+        return self._stats
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. Raises ValueError if its files have none."""
+        if self._tokenizer is None:
+            raise ValueError("the model's folder has no tokenizer: pass tokens, not text")
+        return self._tokenizer
+
+    # ------------------------------------------------------------------------------------ text
+
+    @overload
+    def generate(
+        self, prompt: Prompt, max_new_tokens: int | None = None, *, stop: str | Sequence[str] = (),
+        stream: Literal[False] = False, sampler: Sampler | None = None, **sampling: Any,
+    ) -> str: ...  # fmt: skip
+
+    @overload
+    def generate(
+        self, prompt: Prompt, max_new_tokens: int | None = None, *, stop: str | Sequence[str] = (),
+        stream: Literal[True], sampler: Sampler | None = None, **sampling: Any,
+    ) -> Iterator[str]: ...  # fmt: skip
+
+    def generate(
+        self, prompt: Prompt, max_new_tokens: int | None = None, *, stop: str | Sequence[str] = (),
+        stream: bool = False, sampler: Sampler | None = None, **sampling: Any,
+    ) -> str | Iterator[str]:  # fmt: skip
+        """Return the text that follows a prompt, or an iterator of its pieces if `stream`.
+
+        `prompt` is a text, or tokens. Generation ends at a token that ends a turn, at one of the texts `stop` (which is
+        left out), behind `max_new_tokens`, or when the context is full. `sampling` are the parameters of `Sampler`:
+        temperature (0, the default here: the likeliest token), top_p, top_k, min_p, seed, and so on. Raises ValueError
+        for an empty prompt, one that is longer than the context, and parameters out of range.
+        """
+        if sampler is None:
+            chosen: dict[str, Any] = {"temperature": 0.0, **sampling}
+            sampler = Sampler(**chosen)
+        elif sampling:
+            raise ValueError(f"give a sampler, or its parameters {', '.join(sampling)}")
+        tokens = self._checked(self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt)
+        pieces = self._pieces(tokens, _limit(max_new_tokens), StopStream(_stops(stop)), sampler)
+        if stream:
+            return self._one_by_one(pieces)
+        with self._lock:
+            return "".join(pieces)
+
+    @overload
+    def chat(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, *,
+        stream: Literal[False] = False, template: Mapping[str, Any] | None = None, **generation: Any,
+    ) -> str: ...  # fmt: skip
+
+    @overload
+    def chat(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, *,
+        stream: Literal[True], template: Mapping[str, Any] | None = None, **generation: Any,
+    ) -> Iterator[str]: ...  # fmt: skip
+
+    def chat(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, *,
+        stream: bool = False, template: Mapping[str, Any] | None = None, **generation: Any,
+    ) -> str | Iterator[str]:  # fmt: skip
+        """Return the answer to messages with "role" and "content", written as the model's chat template says.
+
+        `template` are further variables of the template; the other arguments are those of `generate`. Raises
+        ValueError if the model has no template, or it refuses the messages.
+        """
+        for message in messages:
+            if not isinstance(message, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f'a message is a mapping with "role" and "content", not {type(message).__name__}')
+        text = self.tokenizer.apply_chat_template(messages, tools=tools, **(template or {}))
+        tokens = self.tokenizer.encode(text, add_special=False, parse_special=True)
+        return self.generate(tokens, stream=stream, **generation)
+
+    def _one_by_one(self, pieces: Iterator[str]) -> Iterator[str]:
+        """Return the pieces of a text; other threads may ask the model between them."""
+        while True:
+            with self._lock:
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    def _pieces(self, prompt: list[int], most: float, watched: StopStream, sampler: Sampler) -> Iterator[str]:
+        stats, ends = self._stats, self.tokenizer.eot
+        text, spelled = self.tokenizer.decode_stream(prompt), self.tokenizer.vocabulary_size
+        logits = self._fed(prompt)
+        mine = self._tokens
+        history = [*prompt]
+        count = 0
+        while count < most:
+            token = sampler.sample(logits[:spelled], history)  # rows beyond fill up the matrix, and stand for no text
+            count += 1
+            history.append(token)
+            if token in ends:
+                break
+            yield from filter(None, [watched.step(text.step(token))])
+            if watched.stopped or len(history) >= self.context or count >= most:
+                break
+            start = time.perf_counter()
+            logits = self._step([token]) if self._tokens is mine else self._fed(history)
+            mine = self._tokens
+            stats.seconds += time.perf_counter() - start
+            stats.new_tokens += 1
+        if not watched.stopped:
+            yield from filter(None, [watched.step(text.finish()), watched.finish()])
+
+    # ------------------------------------------------------------------------------------ logits
+
+    @property
+    def context(self) -> int:
+        """Tokens of a prompt and its answer together, at most."""
+        return self.runner.limits.tokens
+
+    def logits(self, ids: Sequence[int]) -> Array:
+        """Return the logits (len(ids), vocabulary), float32, behind each of the tokens."""
+        tokens = self._checked(ids)
+        with self._lock:
+            return self.runner.step([(self._fresh(), tokens)], every=True)
+
+    def _fed(self, prompt: list[int]) -> Array:
+        """Return the logits behind a prompt, of which the cache may have the beginning."""
+        tokens, shared = prompt, 0
+        while shared < min(len(tokens) - 1, len(self._tokens)) and tokens[shared] == self._tokens[shared]:
+            shared += 1
+        start = time.perf_counter()
+        if not self._goes_back(shared):
+            self._fresh()
+            shared = 0
+        self._tokens = tokens[:shared]
+        logits = self._step(tokens[shared:])
+        self._stats.prompt_seconds += time.perf_counter() - start
+        self._stats.prompt_tokens += len(tokens) - shared
+        self._stats.reused_tokens += shared
+        return logits
+
+    def _goes_back(self, length: int) -> bool:
+        """Forget the last conversation from a length on; False if nothing of it is left, or a window has slid past."""
+        if self._sequence is None or not length:
+            return False
+        try:
+            self.runner.shorten(self._sequence, length)
+        except ValueError:
+            return False
+        return True
+
+    def _step(self, tokens: list[int]) -> Array:
+        assert self._sequence is not None
+        held, self._tokens = self._tokens, []  # after an interruption, nothing is known to be in the cache
+        logits = self.runner.step([(self._sequence, tokens)])[0]
+        held += tokens
+        self._tokens = held
+        return logits
+
+    @interrupted_later()
+    def _fresh(self) -> int:
+        """Forget the last conversation; return an empty sequence."""
+        old, self._sequence, self._tokens = self._sequence, None, []
+        if old is not None:
+            self.runner.remove(old)
+        self._sequence = self.runner.add()
+        return self._sequence
+
+    def _checked(self, prompt: Sequence[int]) -> list[int]:
+        """Return the tokens of a prompt. Raises TypeError for what are no tokens, ValueError for no prompt."""
+        if isinstance(prompt, str | bytes | bytearray):
+            raise TypeError(f"tokens are a sequence of whole numbers, not {type(prompt).__name__}")
+        tokens, size = [*map(operator.index, prompt)], self.vocabulary
+        if not tokens:
+            raise ValueError("the prompt is empty")
+        if len(tokens) > self.context:
+            hint = "load the model with a larger context"
+            raise ValueError(f"the prompt has {len(tokens)} tokens, and the context {self.context}; {hint}")
+        outside = next((token for token in tokens if not 0 <= token < size), None)
+        if outside is not None:
+            raise ValueError(f"{outside} is no token: the vocabulary has {size}")
+        return tokens
+
+
+def _limit(most: int | None) -> float:
+    """Return the number of new tokens, infinity for None. Raises TypeError and ValueError for what is no number."""
+    if most is None:
+        return math.inf
+    if operator.index(most) < 0:
+        raise ValueError(f"max_new_tokens is {most}, expected 0 or more")
+    return operator.index(most)
+
+
+def _stops(stop: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the texts that end an answer. Raises TypeError for what are no texts."""
+    stops = (stop,) if isinstance(stop, str) else tuple(stop)
+    wrong = next((text for text in stops if not isinstance(text, str)), None)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if wrong is not None:
+        raise TypeError(f"stop is a text or several texts, found {wrong!r}")
+    return stops
+
+
+__all__ = ["LanguageModel", "Stats"]
