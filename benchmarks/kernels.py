@@ -10,6 +10,7 @@ less: of one thread only.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import runpy
 import sys
@@ -120,6 +121,16 @@ def race(
                 run()
                 best[name] = min(best[name], clock() - start)
     return best
+
+
+def arguments(description: str | None, seconds: float = 1.0) -> argparse.Namespace:
+    """Parse the command line of a family whose cases may be timed by the processor."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seconds", type=float, default=seconds, help="time for each case")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--busy", action="store_true", help="time of the processor")
+    return parser.parse_args()
 
 
 def clock_of(busy: bool, threads: int) -> Callable[[], float]:

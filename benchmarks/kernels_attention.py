@@ -12,12 +12,11 @@ machine does: multiply-adds in registers, or a plain read of as many bytes.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 from typing import Any
 
 import numpy as np
-from kernels import Run, aligned, clock_of, fastest, memory, onnx_runtime, openvino_run, race
+from kernels import Run, aligned, arguments, clock_of, fastest, memory, onnx_runtime, openvino_run, race
 from rich.console import Console
 from rich.table import Table
 
@@ -113,12 +112,7 @@ def measured(queries: int, keys: int, threads: int, seconds: float, busy: bool) 
 
 def main() -> None:
     """Print a table for each number of threads."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--only", default="")
-    parser.add_argument("--busy", action="store_true", help="time of the processor")
-    options = parser.parse_args()
+    options = arguments(__doc__)
     peak = fastest(1.0, clock_of(options.busy, 1))
     for threads in options.threads:
         set_num_threads(threads)

@@ -12,7 +12,6 @@ The candidates run in turn in one process; times are the least of all runs.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
-from kernels import Run, aligned, clock_of, memory, onnx_runtime, openvino, race
+from kernels import Run, aligned, arguments, clock_of, memory, onnx_runtime, openvino, race
 from onnx import helper, numpy_helper
 from rich.console import Console
 from rich.table import Table
@@ -250,12 +249,7 @@ def measure(case: Case, threads: int, seconds: float, busy: bool) -> tuple[str, 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="Kernels that memory bounds, against other engines.")
-    parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--only", default="")
-    parser.add_argument("--busy", action="store_true", help="time of the processor")
-    options = parser.parse_args()
+    options = arguments("Kernels that memory bounds, against other engines.", 0.5)
     columns = (
         "kernel", "threads", "plain ms", "rules ms", "onnxruntime", "openvino", "faster / rules",
         "memory / rules", "compile ms",

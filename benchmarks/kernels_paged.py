@@ -10,13 +10,12 @@ second, its share that of multiply-adds in registers. "append" rotates and store
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from kernels import Run, aligned, clock_of, fastest, memory, race
+from kernels import Run, aligned, arguments, clock_of, fastest, memory, race
 from rich.console import Console
 from rich.table import Table
 
@@ -137,12 +136,7 @@ def rows_of(
 
 def main() -> None:
     """Print a table for each number of threads."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--only", default="")
-    parser.add_argument("--busy", action="store_true", help="time of the processor")
-    options = parser.parse_args()
+    options = arguments(__doc__)
     peak = fastest(1.0, clock_of(options.busy, 1))
     for threads in options.threads:
         set_num_threads(threads)

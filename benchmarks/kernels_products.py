@@ -9,14 +9,13 @@ that the kernel does not know when it is compiled.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm_ffi
-from kernels import aligned, clock_of, fastest, onnx_runtime, openvino, race
+from kernels import aligned, arguments, clock_of, fastest, onnx_runtime, openvino, race
 from onnx import TensorProto, helper
 from rich.console import Console
 from rich.table import Table
@@ -143,12 +142,7 @@ def runs(case: Case, threads: int) -> dict[str, Any]:
 
 def main() -> None:
     """Print a table for each number of threads."""
-    parser = argparse.ArgumentParser(description="Products of matrices against other engines.")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--only", default="", help="cases whose name has this in it")
-    parser.add_argument("--seconds", type=float, default=0.5, help="time for each case")
-    parser.add_argument("--busy", action="store_true", help="time of the processor")
-    options = parser.parse_args()
+    options = arguments("Products of matrices against other engines.", 0.5)
     peak = fastest(1.0, clock_of(options.busy, 1))
     for threads in options.threads:
         title = f"{threads} thread(s), at most {peak * threads:.0f} GFLOP/s"

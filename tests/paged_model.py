@@ -143,3 +143,14 @@ class Pair:
                         results[layer, token, head] = attention(queries[head], ks, vs, scale, layout.softcap)[0]
                 token += 1
         return results
+
+
+def forward_of(cache, lengths, parents=None):
+    """Begin a forward of `{sequence: new tokens}`."""
+    builtin("kv_state_begin_forward")(cache, tuple(lengths), tuple(lengths.values()), parents)
+
+
+def append(cache, lengths):
+    """New tokens without attention, for tests of pages alone."""
+    forward_of(cache, lengths)
+    builtin("kv_state_end_forward")(cache)

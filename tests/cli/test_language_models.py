@@ -81,6 +81,11 @@ def test_a_package_that_is_not_installed(
     assert expected in capsys.readouterr().err
 
 
+def test_bench_refuses_options_of_other_models(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", str(folder), "--runs", "5", "--size", "n=4"]) == 1
+    assert "error[E7004]: --runs, --size: not for language models" in capsys.readouterr().err
+
+
 def test_wrong_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["complete", str(folder), "x", "-n", "0"]) == 2
     assert "0 is not a number from 1 on" in capsys.readouterr().err

@@ -465,6 +465,24 @@ def test_adding_a_function_does_not_hash_its_constants(monkeypatch):
     assert sum(hashed) < 100_000
 
 
+def test_long_functions_are_told_apart():
+    """Functions of more than 256 bindings: equal ones are one, others stay."""
+
+    def chain(last):
+        x = Var("x", TensorStructInfo((4,), "float32"))
+        bb = BlockBuilder()
+        with bb.function("f", [x]):
+            y = x
+            for _ in range(300):
+                y = bb.emit(op.exp(y))
+            bb.emit_func_output(bb.emit(last(y)))
+        return bb.get()["f"].without_attr("global_symbol")
+
+    builder = BlockBuilder()
+    names = [builder.add_func(chain(last), "f").name_hint for last in (op.exp, op.sin, op.exp, op.sin)]
+    assert names == ["f", "f1", "f", "f1"]
+
+
 def test_what_is_emitted_has_the_place_of_the_emit():
     x = Var("x", TensorStructInfo((4,), "float32"))
     bb = BlockBuilder()

@@ -14,11 +14,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from relax.farm.host import resolve
-from relax.llm.checkpoint import open_checkpoint
+from relax.llm.checkpoint import Checkpoint, open_checkpoint
 from relax.llm.gguf_names import names_of, settings_of
 from relax.llm.models import model_of
 from relax.llm.settings import Settings
-from relax.llm.weights import Arrangement
+from relax.llm.weights import WeightPacker
 from relax.topi.block_formats import block_format
 
 RNG = np.random.default_rng(0)
@@ -88,7 +88,7 @@ def test_settings_and_names_of_a_gguf_file(tmp_path: Path) -> None:
 def test_matrices_of_one_layer_take_the_forms_in_which_they_are_stored(tmp_path: Path) -> None:
     c = open_checkpoint(written(tmp_path / "m.gguf", **TENSORS))
     model = model_of(Settings(c.settings))
-    parts = {part.name: part for part in Arrangement(c, resolve("llvm")).parts(model)}
+    parts = {part.name: part for part in WeightPacker(c, resolve("llvm")).parts(model)}
     attention = model.model.layers[0].self_attn
     assert [m.packed and m.packed.name for m in attention.qkv_proj.matrices] == ["q4_1", "q5_0"]
     assert [m.out_features for m in attention.qkv_proj.matrices] == [96, 32]
@@ -106,7 +106,7 @@ def test_matrices_of_one_layer_take_the_forms_in_which_they_are_stored(tmp_path:
 
 def test_float32_makes_numbers_of_all_weights(tmp_path: Path) -> None:
     c = open_checkpoint(written(tmp_path / "m.gguf", **TENSORS))
-    for arrangement in (Arrangement(c, resolve("llvm"), "float32"), Arrangement(c, resolve("llvm"), None, "float32")):
+    for arrangement in (WeightPacker(c, resolve("llvm"), "float32"), WeightPacker(c, resolve("llvm"), None, "float32")):
         model = model_of(Settings(c.settings))
         assert {part.dtype for part in arrangement.parts(model)} == {"float32"}
 
@@ -151,13 +151,34 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     c = open_checkpoint(written(tmp_path / "m.gguf", **tensors))
     expected = r"self_attn.k_proj.weight: expected weights of shape \(32, 64\), found \(16, 64\)"
     with pytest.raises(ValueError, match=expected):
-        Arrangement(c, resolve("llvm")).parts(model_of(Settings(c.settings)))
+        WeightPacker(c, resolve("llvm")).parts(model_of(Settings(c.settings)))
+
+
+def test_weights_that_no_layer_takes_are_refused(tmp_path: Path) -> None:
+    c = open_checkpoint(written(tmp_path / "m.gguf", **TENSORS, **{"blk.0.attn_q.extra.bias": np.ones(64, np.float32)}))
+    names = {**c.names, "model.layers.0.self_attn.q_proj.bias": "blk.0.attn_q.extra.bias"}
+    expected = "llama models have no place for weights of the checkpoint: .*q_proj.bias"
+    with pytest.raises(ValueError, match=expected):
+        WeightPacker(Checkpoint(c.file, c.settings, names), resolve("llvm")).parts(model_of(Settings(c.settings)))
+
+
+def test_biases_of_some_products_only_are_refused(tmp_path: Path) -> None:
+    biases = {f"blk.0.attn_{name}.bias": np.ones(size, np.float32) for name, size in (("q", 64), ("k", 32), ("v", 32))}
+    c = open_checkpoint(written(tmp_path / "m.gguf", **TENSORS, **biases))
+    with pytest.raises((ValueError, KeyError), match="bias"):
+        WeightPacker(c, resolve("llvm")).parts(model_of(Settings(c.settings)))
+
+
+def test_computed_tables_in_a_checkpoint_are_ignored(tmp_path: Path) -> None:
+    c = open_checkpoint(written(tmp_path / "m.gguf", **TENSORS, **{"rope_freqs.weight": np.ones(8, np.float32)}))
+    names = {**c.names, "model.layers.0.self_attn.rotary_emb.inv_freq": "rope_freqs.weight"}
+    WeightPacker(Checkpoint(c.file, c.settings, names), resolve("llvm")).parts(model_of(Settings(c.settings)))
 
 
 def test_dtypes_that_weights_cannot_have(tmp_path: Path) -> None:
     c = open_checkpoint(written(tmp_path / "m.gguf", **TENSORS))
     with pytest.raises(ValueError, match="weights of dtype 'int7' are not made; there are float32, q8_0"):
-        Arrangement(c, resolve("llvm"), "int7")
+        WeightPacker(c, resolve("llvm"), "int7")
 
 
 def test_names_of_families() -> None:

@@ -18,7 +18,7 @@ from relax.llm.models.llama import Layer
 from relax.llm.models.mixture import SparseLayer
 from relax.llm.quantizing import quantize
 from relax.llm.settings import Settings
-from relax.llm.weights import Arrangement
+from relax.llm.weights import WeightPacker
 
 TOKENS = np.random.default_rng(1).integers(0, 256, 40).tolist()
 
@@ -71,7 +71,7 @@ class TestFiles:
         parts = []
         for fused in (False, True):
             c = open_checkpoint(folder_of(tmp_path / f"{fused}", kind, weights, fused=fused))
-            parts.append(Arrangement(c, resolve("llvm"), "q8_0").parts(model_of(Settings(c.settings))))
+            parts.append(WeightPacker(c, resolve("llvm"), "q8_0").parts(model_of(Settings(c.settings))))
         for one, other in zip(*parts, strict=True):
             np.testing.assert_array_equal(one.make(), other.make())
 
@@ -80,7 +80,7 @@ def test_matrices_of_experts_take_the_forms_in_which_they_are_stored(tmp_path: P
     gguf_file(tmp_path / "m.gguf", "qwen3_moe")
     c = open_checkpoint(tmp_path / "m.gguf")
     model = model_of(Settings(c.settings))
-    parts = {part.name: part for part in Arrangement(c, resolve("llvm")).parts(model)}
+    parts = {part.name: part for part in WeightPacker(c, resolve("llvm")).parts(model)}
     experts = model.model.layers[0].mlp.experts
     assert [m.packed and m.packed.name for m in experts.gate_up_proj.matrices] == ["q8_0", "q4_1"]
     packed = experts.gate_up_proj.matrices[1].packed
@@ -102,7 +102,7 @@ def test_experts_in_different_forms_become_numbers(tmp_path: Path) -> None:
     gguf_file(tmp_path / "m.gguf", "mixtral", {"blk.0.ffn_gate.3": "Q8_0"}, split=split)
     c = open_checkpoint(tmp_path / "m.gguf")
     model = model_of(Settings(c.settings))
-    parts = {part.name: part for part in Arrangement(c, resolve("llvm")).parts(model)}
+    parts = {part.name: part for part in WeightPacker(c, resolve("llvm")).parts(model)}
     made = parts["model.layers.0.block_sparse_moe.experts.gate_up_proj.matrices.0.weight"].make()
     assert made.shape == (EXPERTS, HIDDEN, 2 * INNER)
     gate, up = np.split(made, 2, axis=2)
@@ -115,7 +115,7 @@ def test_experts_in_different_forms_become_numbers(tmp_path: Path) -> None:
 def test_a_router_is_not_rounded(tmp_path: Path) -> None:
     c = open_checkpoint(folder_of(tmp_path / "f", "qwen2_moe", weights_of("qwen2_moe")))
     model = model_of(Settings(c.settings))
-    dtypes = {part.name: part.dtype for part in Arrangement(c, resolve("llvm"), "q8_0").parts(model)}
+    dtypes = {part.name: part.dtype for part in WeightPacker(c, resolve("llvm"), "q8_0").parts(model)}
     assert dtypes["model.layers.0.mlp.gate.matrices.0.weight"] == "float32"
     assert dtypes["model.layers.0.mlp.shared_expert_gate.matrices.0.weight"] == "float32"
     assert dtypes["model.layers.0.mlp.experts.gate_up_proj.matrices.0.weight"] == "int32"
@@ -131,9 +131,9 @@ def test_weights_of_other_sizes_are_refused(tmp_path: Path) -> None:
         ({"num_experts": 6}, r"gate.weight: expected weights of shape \(6, 64\), found \(5, 64\)"),
     ):
         with pytest.raises(ValueError, match=message):
-            Arrangement(c, resolve("llvm")).parts(model_of(Settings({**c.settings, **settings})))
+            WeightPacker(c, resolve("llvm")).parts(model_of(Settings({**c.settings, **settings})))
     with pytest.raises(KeyError, match="has no weights model.layers.0.block_sparse_moe.gate.weight"):
-        Arrangement(c, resolve("llvm")).parts(model_of(Settings({**c.settings, "model_type": "mixtral"})))
+        WeightPacker(c, resolve("llvm")).parts(model_of(Settings({**c.settings, "model_type": "mixtral"})))
 
 
 @pytest.mark.parametrize("kind", OWN)

@@ -14,7 +14,7 @@ from relax.farm.host import resolve
 from relax.llm.checkpoint import open_checkpoint
 from relax.llm.models import model_of
 from relax.llm.settings import Settings
-from relax.llm.weights import Arrangement
+from relax.llm.weights import WeightPacker
 
 VALUES: list[Any] = [
     0, 1, -1, 2, 3, 7, 10**9, 2**40, 2**70, 1.5, math.nan, math.inf, -1e300, "x", "", None, True, False, [], [1], {},
@@ -55,7 +55,7 @@ def test_random_settings(seed: int, tmp_path: Path) -> None:
             settings["rope_scaling"] = {"rope_type": rng.choice(SCALINGS), **chosen}
         try:
             model = model_of(Settings({**settings, "context": 64}))
-            parts = Arrangement(checkpoint, resolve("llvm")).parts(model)
+            parts = WeightPacker(checkpoint, resolve("llvm")).parts(model)
         except (ValueError, KeyError) as error:
             assert str(error)  # noqa: PT017
         else:

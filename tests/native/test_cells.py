@@ -36,9 +36,9 @@ def copy(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 
 def test_a_check_is_a_branch_to_the_call_that_refuses():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[0]
-    assert text.count("@relax.cells.v8.fits_tensor(ptr %p0, ptr @relax.numbers.1.73730.0, ptr null, ptr null)") == 1
-    assert text.index("@relax.cells.v8.fits_tensor(ptr %p0") < text.index("call i32 @relax.cells.v8.call(")
-    assert "call void @relax.cells.v8.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
+    assert text.count("@relax.cells.v9.fits_tensor(ptr %p0, ptr @relax.numbers.1.73730.0, ptr null, ptr null)") == 1
+    assert text.index("@relax.cells.v9.fits_tensor(ptr %p0") < text.index("call i32 @relax.cells.v9.call(")
+    assert "call void @relax.cells.v9.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
 
 
 def test_functions_of_the_host_are_compiled_as_they_are_written():
@@ -61,20 +61,20 @@ def test_small_functions_of_the_host_are_compiled_in_batches():
 
 
 def test_the_entry_releases_registers_on_every_way_out():
-    text = cells_text(TRIPLE).split("define i32 @relax.cells.v8.run(")[1].split("\n}")[0]
-    before, after = text.split("call void @relax.cells.v8.leave(")
+    text = cells_text(TRIPLE).split("define i32 @relax.cells.v9.run(")[1].split("\n}")[0]
+    before, after = text.split("call void @relax.cells.v9.leave(")
     assert "= call i32 %p4(" in before  # the body
     returns = [line.split()[-1] for line in before.splitlines() if "ret i32" in line]
     assert [value for value in returns if not value.startswith("%")] == ["1", "2", "-1"]  # before anything is held
     handed = [value for value in returns if value.startswith("%")]
-    assert [f"{value} = call i32 @relax.cells.v8.deeper(" in before for value in handed] == [True]
+    assert [f"{value} = call i32 @relax.cells.v9.deeper(" in before for value in handed] == [True]
     assert after.count("ret i32 %") == 1
 
 
 def test_the_packed_form_is_a_call_of_the_support_code():
     text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[1]
     assert text.split("\n}")[0].count("\n") < 16
-    assert "@relax.cells.v8.run(ptr %self, ptr %args, i32 %count, ptr %result, ptr @relax.body.first," in text
+    assert "@relax.cells.v9.run(ptr %self, ptr %args, i32 %count, ptr %result, ptr @relax.body.first," in text
 
 
 @T.prim_func
@@ -92,8 +92,8 @@ def test_constant_arguments_of_a_packed_call_are_a_table():
     text = module_text({"told": lowered["told"]}, resolve("llvm"))
     table = "i64 1, i64 5, i64 -1, i64 0, i64 -3, i64 0, i64 1, i64 -7, i64 2, i64 1, i64 -2, i64 9"
     assert f"[12 x i64] [{table}]" in text
-    assert text.count("@relax.cells.v8.call_with(") == 2  # declared, called
-    assert "@relax.cells.v8.call(" not in text
+    assert text.count("@relax.cells.v9.call_with(") == 2  # declared, called
+    assert "@relax.cells.v9.call(" not in text
 
 
 def test_an_operand_must_be_a_cell():
@@ -109,7 +109,7 @@ def test_an_operand_must_be_a_cell():
 def test_the_support_code_defines_what_is_called():
     text = cells_text(TRIPLE)
     for name, (result, parameters) in FUNCTIONS.items():
-        start = f"define {result} @relax.cells.v8.{name}("
+        start = f"define {result} @relax.cells.v9.{name}("
         assert text.count(start) == 1, name
         types = [parameter.split()[0] for parameter in text.split(start)[1].split(")")[0].split(", ")]
         assert ", ".join(types) == parameters, name

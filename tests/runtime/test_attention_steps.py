@@ -15,6 +15,7 @@ from relax.runtime.paged_attention import PagedAttention
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
+from relax.target.c_structs import STRUCTS
 
 
 @I.ir_module
@@ -162,6 +163,16 @@ def test_a_tree_of_tokens_goes_through_python(machines: dict[str, Any], monkeypa
 def test_what_is_no_cache(machines: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="expected a paged KV cache"):
         machines["compiled"]["step"](np.ones((1, 128), "f4"), np.ones((1, 128), "f4"), object())
+
+
+def test_structs_are_those_of_compiled_code() -> None:
+    caches, step = (STRUCTS[name].layout(64) for name in ("AttentionCaches", "AttentionStep"))
+    assert caches.offsets["pairs"] == attention_steps.PAIRS_AT
+    assert caches.size == attention_steps.PAIRS_AT + attention_steps.MOST_CACHES * 16
+    assert step.offsets["tokens"] == attention_steps.TOKENS_AT
+    assert step.offsets["scale"] == attention_steps.SCALE_AT
+    assert step.offsets["shared"] == attention_steps.SHARED_AT
+    assert step.offsets["cells"] == attention_steps.CELLS_AT
 
 
 def test_places_of_caches_that_died_are_used_again(machines: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,13 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ..runtime import Executable, VirtualMachine
 from .arguments import add_building, add_inputs, add_model, natural, once, positive, several_sizes
-from .failures import SUCCESS, running_program
+from .failures import SUCCESS, UNSUITABLE, failure, running_program
 from .inputs import gather_inputs
 from .models import executable_of, read_model, signature_of
 from .onnx_runtime import OnnxRuntime, is_installed
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status."""
     if options.model.suffix == ".gguf" or (options.model / "config.json").is_file():
+        _refuse_for_language_models(options)
         language_bench: Any = importlib.import_module(".language_bench", __package__)
         return language_bench.run(options)
     program = read_model(options.model, options)
@@ -67,6 +68,24 @@ def run(options: argparse.Namespace) -> int:
     table = text_table([header[c] for c in kept], [[row[c] for c in kept] for row in rows], right=range(len(kept)))
     sys.stdout.write(table + "\n")
     return SUCCESS
+
+
+def _refuse_for_language_models(options: argparse.Namespace) -> None:
+    """Raise DiagnosticError for options of other models, which would change nothing here."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    given = [name for name, value in vars(options).items() if value != parser.get_default(name)]
+    refused = sorted(f"--{name}" for name in given if name in _OF_OTHER_MODELS)
+    if refused:
+        message = f"{', '.join(refused)}: not for language models"
+        raise failure(
+            UNSUITABLE, message, hint="relax bench model.gguf takes --alone; RELAX_NUM_THREADS sets the threads"
+        )
+
+
+_OF_OTHER_MODELS: Final = frozenset({
+    "shape", "value", "fallback", "entry", "input", "size", "seed", "runs", "warmup", "target", "pipeline", "jobs",
+})  # fmt: skip
 
 
 def _combinations(sizes: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:

@@ -35,7 +35,7 @@ Array: TypeAlias = "NDArray[Any]"
 
 KIND: Final = ".weights"
 _VERSION: Final = "1"
-"""Changes with the arrangement of an arena, or that of a packed format."""
+"""Changes with the order of parts in an arena."""
 _DEFAULT_SIZE: Final = 20 << 30
 _ALIGNMENT: Final = 64
 _LARGE: Final = 1 << 30
@@ -91,7 +91,8 @@ def load(
 ) -> list[tvm_ffi.Tensor]:
     """Tensors of the parts, in one arena: read from the store, or made and kept there.
 
-    `identity` tells the origin of the weights (`identity_of`); "" keeps nothing. `progress` is called with the name of
+    `identity` names the origin of the weights: their files (`identity_of`) and the version of the code that packs them;
+    "" keeps nothing. `progress` is called with the name of
     a part, and the bytes that are done and to be done. Raises what `Part.make` raises, ValueError for an array of
     another shape or dtype than the part's, and MemoryError.
     """

@@ -7,8 +7,8 @@ behind it. The trie is a double array of 32-bit units, as the library Darts-clon
     bit 8          a key ends here                              bit 9           the offset counts blocks of 256
     bit 31         the unit is a value, in its bits 0 to 30
 
-The package ``tokenizers`` reads these maps, too, but looks up clusters of characters by their first match, which loses
-what is behind it: a combining mark after a no-break space, the second character of CR LF.
+The package ``tokenizers`` reads these maps, too, but replaces a whole grapheme cluster by its first match, and so drops
+characters: a combining mark after a no-break space, the line feed of CR LF.
 """
 
 from __future__ import annotations

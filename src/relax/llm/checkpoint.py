@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, final
@@ -22,6 +23,11 @@ ROTATIONS: Final = "rope_freqs.weight"
 """Tensor of a GGUF file with divisors of the frequencies of rotations."""
 LONG_ROTATIONS: Final = ("rope_factors_long.weight", "rope_factors_short.weight")
 """Tensors with such divisors for contexts that are longer than those of the training, and for others."""
+IGNORED: Final = re.compile(
+    r".*rotary_emb\.inv_freq|.*\.attn\.(?:bias|masked_bias)|.*\.attention\.(?:bias|masked_bias)|embeddings\.position_ids"
+    r"|pooler\..*|cls\..*|(?:model\.)?(?:vision_tower|multi_modal_projector|vision_model)\..*"
+)
+"""Names of weights that no model of text needs: computed tables, heads of other tasks, image encoders."""
 _PREFIXES: Final[Mapping[str, str]] = {
     "transformer.": "", "bert.": "", "language_model.model.": "model.", "language_model.lm_head.": "lm_head.",
     "model.language_model.": "model.",
@@ -129,4 +135,4 @@ def _without_prefix(name: str) -> str:
     return name
 
 
-__all__ = ["LONG_ROTATIONS", "ROTATIONS", "Checkpoint", "open_checkpoint"]
+__all__ = ["IGNORED", "LONG_ROTATIONS", "ROTATIONS", "Checkpoint", "open_checkpoint"]

@@ -21,7 +21,7 @@ from ..frontend import nn
 from ..frontend.nn import Tensor, op
 from ..topi.indexing import as_int64
 from ..topi.packed_blocks import PackedBlocks
-from .layers import ACTIVATIONS, GatedMLP, Linear, Rounded, expr_of, order_of
+from .layers import ACTIVATIONS, GatedMLP, Linear, QuantizedActivations, expr_of
 
 MOST_EXPERTS: Final = 4096
 """Most experts of a layer; a corrupt file must not make its reader look for billions of them."""
@@ -38,14 +38,14 @@ class ExpertMatrices(nn.Module):
         else:
             self.weight = nn.Parameter((count, packed.panels(out_features), packed.words(in_features)), "int32")
 
-    def forward(self, x: Rounded, experts: Tensor) -> Tensor:
+    def forward(self, x: QuantizedActivations, experts: Tensor) -> Tensor:
         """Product (n, out) of activations (n, in), each row with the matrix of its expert (n,)."""
         if self.packed is None:
             return op.tensor_expr_op(expert_product, "expert_product", [x.x, self.weight, experts])
         numbers, scales = x.blocks(self.packed.format.elements)
         product = relax_op.nn.quantized_expert_matmul(
             expr_of(numbers), expr_of(scales), expr_of(self.weight), expr_of(experts),
-            **order_of(self.packed, self.out_features),
+            **self.packed.attributes(self.out_features),
         )  # fmt: skip
         return cast(Tensor, op.wrap_nested(product, "product"))
 
@@ -73,7 +73,7 @@ class ExpertLinear(nn.Module):
         self.count, self.in_features, self.sizes, self.names = count, in_features, tuple(sizes), tuple(names)
         self.matrices = nn.ModuleList([ExpertMatrices(count, in_features, sum(sizes))])
 
-    def forward(self, x: Rounded, experts: Tensor) -> Tensor:
+    def forward(self, x: QuantizedActivations, experts: Tensor) -> Tensor:
         """Product (n, Σ sizes) of activations (n, in) and the matrices of each row's expert (n,)."""
         parts = [cast(Tensor, cast(Any, matrix)(x, experts)) for matrix in self.matrices]
         return parts[0] if len(parts) == 1 else op.concat(parts, dim=-1)
@@ -89,10 +89,10 @@ class ExpertMLP(nn.Module):
         self.gate_up_proj = ExpertLinear(count, hidden, (inner, inner), (gate, up))
         self.down_proj = ExpertLinear(count, inner, (hidden,), (down,))
 
-    def forward(self, x: Rounded, experts: Tensor) -> Tensor:
+    def forward(self, x: QuantizedActivations, experts: Tensor) -> Tensor:
         """Result (n, hidden) of rows (n, hidden) and their experts (n,)."""
         gate, up = op.split(self.gate_up_proj(x, experts), 2, axis=-1)
-        return self.down_proj(Rounded(self.activation(gate) * up), experts)
+        return self.down_proj(QuantizedActivations(self.activation(gate) * up), experts)
 
 
 class Experts(nn.Module):
@@ -123,7 +123,7 @@ class Experts(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Result (n, hidden)."""
-        count, rounded = x.shape[0], Rounded(x)
+        count, rounded = x.shape[0], QuantizedActivations(x)
         weights, chosen = self.chosen(x)
         experts = op.reshape(chosen, (count * self.used,))
         order = op.argsort(experts)

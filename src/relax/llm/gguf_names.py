@@ -128,7 +128,7 @@ def settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
         settings["norm_offset"] = 0
         settings |= _of_gemma(architecture, metadata)
     if architecture == "gpt2":
-        settings["turned_weights"] = False
+        settings["transposed_weights"] = False
     if architecture == "llama" and settings.get("num_local_experts"):
         settings["model_type"] = "mixtral"
     if architecture == "qwen3moe":

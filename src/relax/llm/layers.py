@@ -29,29 +29,29 @@ ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
 """Functions between the products of a feed-forward layer, as `Settings.activation` names them."""
 
 
-class Rounded:
-    """Activations, and their bytes and scales in blocks, made once for each size of blocks."""
+class QuantizedActivations:
+    """Activations with their int8 blocks and scales, quantised once for each block size."""
 
     def __init__(self, x: Tensor) -> None:
         self.x = x
         self._blocks: dict[int, tuple[Tensor, Tensor]] = {}
 
     def blocks(self, size: int) -> tuple[Tensor, Tensor]:
-        """Return bytes, and scales of blocks of this size."""
+        """Return (int8 activations, float32 scales) for blocks of `size` elements."""
         if size not in self._blocks:
             rounded = op.wrap_nested(relax_op.nn.dynamic_quantize(expr_of(self.x), block_size=size), "rounded")
             self._blocks[size] = cast("tuple[Tensor, Tensor]", rounded)
         return self._blocks[size]
 
-    def rows(self, indices: Tensor) -> Rounded:
-        """Return some rows; those that are rounded here already are not rounded again."""
+    def rows(self, indices: Tensor) -> QuantizedActivations:
+        """Return the rows at `indices`, gathered from blocks that are quantised already."""
         return _Rows(self, indices)
 
 
-class _Rows(Rounded):
-    """Rows of activations, taken from the bytes and scales of all."""
+class _Rows(QuantizedActivations):
+    """Rows gathered from the int8 blocks and scales of `source`."""
 
-    def __init__(self, source: Rounded, indices: Tensor) -> None:
+    def __init__(self, source: QuantizedActivations, indices: Tensor) -> None:
         super().__init__(op.take(source.x, indices, axis=0))
         self.source, self.indices = source, indices
 
@@ -80,13 +80,13 @@ class Matrix(nn.Module):
         else:
             self.weight = nn.Parameter((packed.panels(out_features), packed.words(in_features)), "int32")
 
-    def forward(self, x: Rounded) -> Tensor:
+    def forward(self, x: QuantizedActivations) -> Tensor:
         """Product (n, out) of activations (n, in)."""
         if self.packed is None:
             return op.matmul(x.x, self.weight)
         numbers, scales = x.blocks(self.packed.format.elements)
         product = relax_op.nn.quantized_matmul(
-            expr_of(numbers), expr_of(scales), expr_of(self.weight), **order_of(self.packed, self.out_features)
+            expr_of(numbers), expr_of(scales), expr_of(self.weight), **self.packed.attributes(self.out_features)
         )
         return cast(Tensor, op.wrap_nested(product, "product"))
 
@@ -97,37 +97,33 @@ class Matrix(nn.Module):
         if self.packed is None:
             return op.permute_dims(op.take(self.weight, tokens, axis=1), [1, 0])
         taken = relax_op.nn.quantized_take(
-            expr_of(self.weight), expr_of(tokens), **order_of(self.packed, self.out_features)
+            expr_of(self.weight), expr_of(tokens), **self.packed.attributes(self.out_features)
         )
         return cast(Tensor, op.wrap_nested(taken, "rows"))
-
-
-def order_of(packed: PackedBlocks, columns: int) -> dict[str, Any]:
-    """Return the attributes of an operator on packed weights."""
-    return {"format": packed.name, "lanes": packed.lanes, "signed": packed.signed, "columns": columns}
 
 
 class Linear(nn.Module):
     """Product with one matrix, or with several side by side: x (n, in) to (n, Σ sizes), plus a bias.
 
     `names` are those of the matrices in the checkpoint, beside this layer; none: the layer's own name. The checkpoint
-    has them as (out, in), or as (in, out) if `turned`. Numbers that are `exact` stay numbers where others are rounded.
+    has them as (out, in), or as (in, out) if `transposed`. `exact` keeps float weights in float32 where others are
+    quantised.
     """
 
     def __init__(
         self, in_features: int, sizes: int | Sequence[int], names: Sequence[str] = (), *, bias: bool = False,
-        turned: bool = False, exact: bool = False,
+        transposed: bool = False, exact: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.in_features, self.names, self.turned, self.exact = in_features, tuple(names), turned, exact
+        self.in_features, self.names, self.transposed, self.exact = in_features, tuple(names), transposed, exact
         self.sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
         self.out_features = sum(self.sizes)
         self.matrices = nn.ModuleList([Matrix(in_features, self.out_features)])
         self.bias = nn.Parameter((self.out_features,), "float32") if bias else None
 
-    def forward(self, x: Tensor | Rounded) -> Tensor:
+    def forward(self, x: Tensor | QuantizedActivations) -> Tensor:
         """Product (n, Σ sizes)."""
-        rounded = x if isinstance(x, Rounded) else Rounded(x)
+        rounded = x if isinstance(x, QuantizedActivations) else QuantizedActivations(x)
         parts = [cast(Tensor, matrix(rounded)) for matrix in self.matrices]
         product = parts[0] if len(parts) == 1 else op.concat(parts, dim=-1)
         return product if self.bias is None else product + self.bias
@@ -147,34 +143,22 @@ class Embedding(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """Product (n, count) of activations (n, size) with all rows."""
-        return cast(Tensor, self.matrix(Rounded(x)))
+        return cast(Tensor, self.matrix(QuantizedActivations(x)))
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(nn.RMSNorm):
     """x / √(mean x² + epsilon) · weight, over the last dimension. `offset` is added to the checkpoint's weights."""
 
     def __init__(self, size: int, epsilon: float, offset: float = 0.0) -> None:
-        super().__init__()
-        self.epsilon, self.offset = epsilon, offset
-        self.weight = nn.Parameter((size,), "float32")
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalised activations, of the shape of x."""
-        return op.rms_norm(x, self.weight, axes=-1, epsilon=self.epsilon)
+        super().__init__(size, epsilon=epsilon, bias=False, dtype="float32")
+        self.offset = offset
 
 
-class LayerNorm(nn.Module):
+class LayerNorm(nn.LayerNorm):
     """(x − mean) / √(variance + epsilon) · weight + bias, over the last dimension."""
 
     def __init__(self, size: int, epsilon: float) -> None:
-        super().__init__()
-        self.size, self.epsilon = size, epsilon
-        self.weight = nn.Parameter((size,), "float32")
-        self.bias = nn.Parameter((size,), "float32")
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalised activations, of the shape of x."""
-        return op.layer_norm(x, self.size, self.weight, self.bias, self.epsilon)
+        super().__init__(size, epsilon, dtype="float32")
 
 
 class Attention(nn.Module):
@@ -233,7 +217,7 @@ class GatedMLP(nn.Module):
         self.gate_up_proj = Linear(hidden, (inner, inner) if len(names) == 2 else 2 * inner, names, bias=bias)
         self.down_proj = Linear(inner, hidden, bias=bias)
 
-    def forward(self, x: Tensor | Rounded) -> Tensor:
+    def forward(self, x: Tensor | QuantizedActivations) -> Tensor:
         """Result (n, hidden)."""
         gate, up = op.split(self.gate_up_proj(x), 2, axis=-1)
         return self.down_proj(self.activation(gate) * up)
@@ -245,6 +229,6 @@ def expr_of(tensor: Tensor) -> Any:
 
 
 __all__ = [
-    "ACTIVATIONS", "Attention", "Embedding", "GatedMLP", "LayerNorm", "Linear", "Matrix", "RMSNorm", "Rounded",
-    "expr_of", "order_of",
+    "ACTIVATIONS", "Attention", "Embedding", "GatedMLP", "LayerNorm", "Linear", "Matrix", "QuantizedActivations",
+    "RMSNorm", "expr_of",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Loading a language model: `load`.
 
 Two things take long, and are kept on disk for the next start: the program is compiled once for its sizes (the cache of
-programs), and the weights are arranged once for this processor (the cache of weights).
+programs), and the weights are packed once for this processor (the cache of weights).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tvm_ffi
 
 from ..farm import packed_weights
 from ..farm.host import resolve
+from ..farm.versions import compiler_files
 from ..frontend import nn
 from ..frontend.gguf import GGUFFile
 from ..frontend.nn import spec
@@ -35,7 +36,7 @@ from .models.bert import BERT
 from .runner import PAGE, Limits, Runner
 from .settings import CONTEXT, LARGEST, Settings
 from .tokenizer import Tokenizer, tokenizer_of
-from .weights import Activations, Arrangement
+from .weights import Activations, WeightPacker
 
 Progress: TypeAlias = Callable[[str, float], None]
 """Called with what is being done, and the part of it that is done, from 0 to 1."""
@@ -44,6 +45,10 @@ DEFAULT_CONTEXT: Final = 8192
 """Tokens of a context, at most, where the caller does not say."""
 CHUNK: Final = 512
 """Tokens that are computed together, at most."""
+
+
+PACKERS: Final = ("topi", "transform/quantize_rows.py", "llm")
+"""Files of the package that determine packed weights: weights that other code has packed are packed again."""
 
 
 class Ready(NamedTuple):
@@ -156,14 +161,15 @@ def prepared(
     say: Progress = progress or _say_nothing
     target = resolve("llvm")
     try:
-        parts = Arrangement(checkpoint, target, dtype, activations).parts(model)
+        parts = WeightPacker(checkpoint, target, dtype, activations).parts(model)
     except KeyError as error:
         raise ValueError(str(error.args[0])) from None
     mod = program()
     say("compiling", 0.0)
     executable = build(mod, target)
-    identity = packed_weights.identity_of(checkpoint.file.paths)
-    weights = packed_weights.load(parts, identity, lambda _, done, size: say("arranging weights", done / size))
+    code = compiler_files(PACKERS)
+    identity = "" if code is None else f"{code}\n{packed_weights.identity_of(checkpoint.file.paths)}"
+    weights = packed_weights.load(parts, identity, lambda _, done, size: say("packing weights", done / size))
     return Ready(mod, executable, weights, sum(part.nbytes for part in parts))
 
 
@@ -179,17 +185,15 @@ def program_of(model: Any, cache_dtype: str = "float16") -> IRModule:
         """Make the cache of attention."""
         return new_cache(shape, max_sequences, total_tokens, chunk, cache_dtype)
 
-    model.create_cache = create_cache
-    mod, _ = model.export_tvm({
-        "create_cache": {
-            "max_sequences": int, "total_tokens": int, "chunk": int,
-            "$": {"param_mode": "none", "effect_mode": "none"},
-        },
-        "forward": {
-            "tokens": spec.Tensor(["n"], "int32"), "last": spec.Tensor(["m"], "int32"),
-            "cache": spec.Object(PagedKVCache),
-        },
-    })  # fmt: skip
+    sizes = ["max_sequences", "total_tokens", "chunk"]
+    forward = {
+        "tokens": spec.Tensor(["n"], "int32"), "last": spec.Tensor(["m"], "int32"), "cache": spec.Object(PagedKVCache),
+    }  # fmt: skip
+    methods = [
+        spec.MethodSpec(create_cache, sizes, [spec.Int() for _ in sizes], "none", "none"),
+        spec.MethodSpec.from_raw(forward, model.forward),
+    ]
+    mod, _ = model.export_tvm(spec.ModuleSpec(model, ["create_cache", "forward"], methods))
     return mod
 
 

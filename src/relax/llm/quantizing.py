@@ -27,7 +27,7 @@ from ..runtime.dtypes import NUMPY_DTYPES
 from ..runtime.records import dataclass
 from ..transform.quantize_rows import quantize_rows
 from . import settings_metadata, tokenizer_metadata
-from .checkpoint import LONG_ROTATIONS, ROTATIONS, Checkpoint, open_checkpoint
+from .checkpoint import IGNORED, LONG_ROTATIONS, ROTATIONS, Checkpoint, open_checkpoint
 from .gguf_names import ARCHITECTURES, name_of
 from .mixtures import FILE_TYPES, Outline, file_type, layouts_of, sizes_by_layout
 from .settings import Rotation
@@ -42,11 +42,7 @@ TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model")
 """Files of a folder that hold a tokenizer."""
 
 _FLOATS: Final = frozenset({"float32", "float16", "bfloat16", "float64"})
-_IGNORED: Final = re.compile(
-    r".*rotary_emb\.inv_freq|.*\.attn\.(?:bias|masked_bias)|(?:model\.)?(?:vision_tower|multi_modal_projector|vision_model)\..*"
-)
-"""Weights that no model of text needs: tables that are computed, and what reads images."""
-_TURNED: Final = re.compile(r".*\.(?:c_attn|c_proj|c_fc)\.weight")
+_TRANSPOSED: Final = re.compile(r".*\.(?:c_attn|c_proj|c_fc)\.weight")
 _PARTS: Final = re.compile(r"split\..*|general\.alignment")
 """Keys about the files that held a model, not about the model."""
 _QUANTIZATION_VERSION: Final = 2
@@ -169,7 +165,7 @@ def _renamed(checkpoint: Checkpoint) -> dict[str, str]:
         name = name_of(checkpoint.model_type, weight)
         if name is not None:
             named[name] = weight
-        elif not _IGNORED.fullmatch(stored) and not _IGNORED.fullmatch(weight):
+        elif not IGNORED.fullmatch(stored) and not IGNORED.fullmatch(weight):
             raise ValueError(f"GGUF files of {checkpoint.model_type} models have no weights {stored}")
     if "token_embd.weight" not in named:
         raise ValueError("the model has no embeddings of tokens")
@@ -207,7 +203,7 @@ class _Changes:
         return make
 
     def _is_turned(self, weight: str) -> bool:
-        return self.model_type == "gpt2" and _TURNED.fullmatch(weight) is not None
+        return self.model_type == "gpt2" and _TRANSPOSED.fullmatch(weight) is not None
 
     def _neighbours(self, heads: int, rows: int) -> Array:
         """Return the order of rows in which the elements of a head that are rotated together are neighbours."""

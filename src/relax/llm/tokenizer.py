@@ -167,5 +167,5 @@ class DecodeStream:
         return self._characters.decode(self.convert(index))
 
     def finish(self) -> str:
-        """Return what is left when no further token comes: U+FFFD for a character that is not complete."""
+        """Flush the decoder; return U+FFFD if the last character is incomplete, or an empty text."""
         return self._characters.decode(b"", True)

@@ -1,6 +1,6 @@
 """Weights of a model from a checkpoint: each layer takes the form in which its weights are stored.
 
-    parts = arranged(model, checkpoint, target)          parameters of the model in order, and how their arrays are made
+    parts = WeightPacker(checkpoint, target).parts(model)      the arrays of the model's parameters, in order
 
 Rows of a block format become panels for the kernels of a target; formats that differ between the matrices of one layer
 become several matrices. Other weights, and all of them where activations are not to be rounded, become numbers of
@@ -12,9 +12,9 @@ float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +27,12 @@ from ..target import Target
 from ..topi.block_formats import block_format
 from ..topi.packed_blocks import PackedBlocks
 from ..transform.quantize_rows import quantize_rows
-from .checkpoint import Checkpoint
+from .checkpoint import IGNORED, LONG_ROTATIONS, ROTATIONS, Checkpoint
 from .experts import ExpertLinear, ExpertMatrices
 from .layers import Embedding, Linear, Matrix, RMSNorm
 
 Array: TypeAlias = "NDArray[Any]"
 Activations: TypeAlias = Literal["int8", "float32"]
-
-_WEIGHT: Final = "weight"
 
 
 class _Stored(NamedTuple):
@@ -45,8 +43,8 @@ class _Stored(NamedTuple):
     is_one: bool
 
 
-class Arrangement:
-    """Forms of the weights of one model.
+class WeightPacker:
+    """Chooses the form of each weight of a model, and packs it when the arrays are made.
 
     `dtype` None keeps weights as they are stored; a block format, such as ``q4_k``, rounds matrices of numbers to it.
     With `activations` "float32", weights of block formats become numbers.
@@ -64,31 +62,37 @@ class Arrangement:
         self.is_packed = activations == "int8" and dtype != "float32"
         self._makers: dict[int, tuple[str, Callable[[], Array]]] = {}
         """The way the array of a parameter is made, in words and as a function, by the identity of the parameter."""
+        self._used: set[str] = set()
+        """Names of weights that a parameter takes."""
 
     def parts(self, model: nn.Module) -> list[Part]:
         """Let the layers of a model take their forms; return the arrays of its parameters, in order.
 
-        Raises KeyError for weights that the checkpoint lacks, ValueError for those of another shape.
+        Raises KeyError for weights that the checkpoint lacks, ValueError for those of another shape, and for weights of
+        the checkpoint that no parameter takes: without them the model would compute something else.
         """
-        self._layers(model, "")
-        return [self._part(name, parameter) for name, parameter in model.named_parameters()]
+        for path, layer in list(model.named_modules()):  # a list: layers get new matrices
+            match layer:
+                case Linear():
+                    self._linear(layer, path)
+                case ExpertLinear():
+                    self._experts(layer, path)
+                case Embedding():
+                    self._embedding(layer, path)
+                case RMSNorm():
+                    self._norm(layer, path)
+                case _:
+                    pass
+        parts = [self._part(name, parameter) for name, parameter in model.named_parameters()]
+        known = self._used.union((ROTATIONS, *LONG_ROTATIONS))
+        unused = [name for name in self.checkpoint.names if name not in known and not IGNORED.fullmatch(name)]
+        if unused:
+            shown = ", ".join(unused[:3]) + (f" and {len(unused) - 3} more" if len(unused) > 3 else "")
+            kind = self.checkpoint.model_type
+            raise ValueError(f"{kind} models have no place for weights of the checkpoint: {shown}")
+        return parts
 
     # ------------------------------------------------------------------------------------ layers
-
-    def _layers(self, module: nn.Module, path: str) -> None:
-        """Let all layers inside a module take their forms."""
-        for name, inner in _children(module):
-            place = f"{path}.{name}" if path else name
-            if isinstance(inner, Linear):
-                self._linear(inner, place)
-            elif isinstance(inner, ExpertLinear):
-                self._experts(inner, place)
-            elif isinstance(inner, Embedding):
-                self._embedding(inner, place)
-            else:
-                if isinstance(inner, RMSNorm):
-                    self._norm(inner, place)
-                self._layers(inner, place)
 
     def _linear(self, layer: Linear, path: str) -> None:
         above, _, _ = path.rpartition(".")
@@ -96,7 +100,7 @@ class Arrangement:
         sizes = layer.sizes if len(names) == len(layer.sizes) else (layer.out_features,)
         runs: list[tuple[PackedBlocks | None, list[str], int]] = []
         for name, size in zip(names, sizes, strict=True):
-            packed = self._checked_matrix(f"{name}.weight", size, layer.in_features, layer.turned, layer.exact)
+            packed = self._checked_matrix(f"{name}.weight", size, layer.in_features, layer.transposed, layer.exact)
             if runs and runs[-1][0] == packed:
                 runs[-1] = packed, [*runs[-1][1], name], runs[-1][2] + size
             else:
@@ -104,7 +108,7 @@ class Arrangement:
         matrices: list[Matrix] = []
         for packed, joined, size in runs:
             matrix = Matrix(layer.in_features, size, packed)
-            self._matrix(matrix, [f"{name}.weight" for name in joined], layer.turned)
+            self._matrix(matrix, [f"{name}.weight" for name in joined], layer.transposed)
             matrices.append(matrix)
         layer.matrices = nn.ModuleList(cast(Any, matrices))
         if layer.bias is not None:
@@ -197,16 +201,17 @@ class Arrangement:
     # ------------------------------------------------------------------------------------ arrays
 
     def _checked_matrix(
-        self, name: str, rows: int, depth: int, turned: bool, exact: bool = False
+        self, name: str, rows: int, depth: int, transposed: bool, exact: bool = False
     ) -> PackedBlocks | None:  # fmt: skip
         """Return the form of stored rows; None for numbers. Raises ValueError for weights of another shape."""
-        stored = self._check(name, (depth, rows) if turned else (rows, depth))
+        stored = self._check(name, (depth, rows) if transposed else (rows, depth))
         layout = None if exact and stored.layout == PLAIN else self._layout(stored, depth)
         return None if layout is None else packed_for(layout, self.target)
 
     def _check(self, name: str, expected: tuple[int, ...]) -> TensorInfo:
         """Return the description of weights. Raises KeyError if there are none, ValueError for another shape."""
         stored = self.checkpoint.stored(name)
+        self._used.add(name)
         if tuple(stored.shape) != expected:
             raise ValueError(f"{name}: expected weights of shape {expected}, found {tuple(stored.shape)}")
         return stored
@@ -221,33 +226,33 @@ class Arrangement:
             return self.rounds_to if held is not None and depth % held.elements == 0 else None
         return layout if block_format(layout) is not None else None
 
-    def _matrix(self, matrix: Matrix, names: Sequence[str], turned: bool) -> None:
+    def _matrix(self, matrix: Matrix, names: Sequence[str], transposed: bool) -> None:
         packed = matrix.packed
 
         def numbers() -> Array:
             parts = [self.checkpoint.numbers(name) for name in names]
             if matrix.looked_up:
                 return np.ascontiguousarray(parts[0], dtype=np.float32)
-            joined = np.concatenate([part if turned else part.T for part in parts], axis=1)
+            joined = np.concatenate([part if transposed else part.T for part in parts], axis=1)
             return np.ascontiguousarray(joined, dtype=np.float32)
 
         def panels() -> Array:
             assert packed is not None
-            rows = [self._rows(name, packed.name, turned) for name in names]
+            rows = [self._rows(name, packed.name, transposed) for name in names]
             return packed.pack(rows[0] if len(rows) == 1 else np.concatenate(rows))
 
         form = "float32" if packed is None else str(packed)
-        order = " turned" if turned else " by rows" if matrix.looked_up else ""
+        order = " transposed" if transposed else " by rows" if matrix.looked_up else ""
         made_as = f"{', '.join(names)}{order} as {form}"
         self._makers[id(matrix.weight)] = made_as, numbers if packed is None else panels
 
-    def _rows(self, name: str, layout: str, turned: bool, index: int | None = None) -> Array:
+    def _rows(self, name: str, layout: str, transposed: bool, index: int | None = None) -> Array:
         """Return weights, or those at an index, as rows of a block format; numbers are rounded to it."""
         if self.checkpoint.stored(name).layout == layout:
             array = self.checkpoint.array(name)
             return np.asarray(array if index is None else array[index])
         numbers = self.checkpoint.numbers(name, index).astype(np.float32)
-        return quantize_rows(np.ascontiguousarray(numbers.T if turned else numbers), layout)
+        return quantize_rows(np.ascontiguousarray(numbers.T if transposed else numbers), layout)
 
     def _biases(self, names: Sequence[str]) -> Array:
         return np.concatenate([self.checkpoint.numbers(f"{name}.bias").astype(np.float32) for name in names])
@@ -264,15 +269,4 @@ class Arrangement:
         return np.ascontiguousarray(self.checkpoint.numbers(name).astype(dtype))
 
 
-def _children(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Return the modules that a module holds, with their names."""
-    if isinstance(module, nn.ModuleList):
-        for index, inner in enumerate(cast("Sequence[nn.Module]", module)):
-            yield str(index), inner
-        return
-    for name, value in vars(module).items():
-        if isinstance(value, nn.Module):
-            yield name, value
-
-
-__all__ = ["Activations", "Arrangement"]
+__all__ = ["Activations", "WeightPacker"]

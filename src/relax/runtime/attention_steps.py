@@ -30,12 +30,14 @@ _PAIR: Final = struct.Struct("@QQ")
 _FIXED: Final = struct.Struct("@9qQQ")
 """Fields of an AttentionStep before its cells."""
 _SHARED: Final = struct.Struct("@" + "qQ" * 16)
-_SCALE_AT: Final = 8 * 8
+PAIRS_AT: Final = _CACHES.size
+TOKENS_AT, SCALE_AT, SHARED_AT, CELLS_AT = 3 * 8, 8 * 8, _FIXED.size, _FIXED.size + _SHARED.size
+"""Offsets of fields in bytes; `ready` is the first field of a step."""
 _READY: Final = struct.Struct("@q")
 _DOUBLE: Final = struct.Struct("@d")
 
 _Pages: TypeAlias = "tvm_ffi.Tensor | None"
-_caches: Final = ctypes.create_string_buffer(_CACHES.size + MOST_CACHES * _PAIR.size)
+_caches: Final = ctypes.create_string_buffer(PAIRS_AT + MOST_CACHES * _PAIR.size)
 _free: Final = list(range(MOST_CACHES - 1, -1, -1))
 _kept: Final[list[Any]] = []
 """The builtin's function, whose address `_caches` holds."""
@@ -57,7 +59,7 @@ def native_attention(builtin: Callable[..., Any]) -> tvm_ffi.Function:
 class AttentionStep:
     """Prepared arguments of one cache, `owner`, whose kernels are packed functions."""
 
-    __slots__ = ("__weakref__", "_fixed", "_held", "_memory", "_slot")
+    __slots__ = ("_held", "_memory", "_slot")
 
     def __init__(
         self, owner: object, append: tvm_ffi.Function, attend: tvm_ffi.Function, *, first_layer: int, width: int,
@@ -67,14 +69,14 @@ class AttentionStep:
         kind: Any = ffi_dtype(dtype)
         code = kind.type_code | kind.bits << 8 | kind.lanes << 16
         is_whole = all(keys is not None and values is not None for keys, values, _ in layers)
-        self._fixed = (first_layer, len(layers) if is_whole else 0)
+        count = len(layers) if is_whole else 0  # without layers, no call is prepared
         self._held: list[Any] = [append, attend, layers]
-        self._memory = ctypes.create_string_buffer(_FIXED.size + _SHARED.size + 3 * _CELL.size * len(layers))
+        self._memory = ctypes.create_string_buffer(CELLS_AT + 3 * _CELL.size * len(layers))
         _FIXED.pack_into(
-            self._memory, 0, 0, *self._fixed, 0, width, heads, columns, code, 0, append.__chandle__(),
+            self._memory, 0, 0, first_layer, count, 0, width, heads, columns, code, 0, append.__chandle__(),
             attend.__chandle__(),
         )  # fmt: skip
-        at = _FIXED.size + _SHARED.size
+        at = CELLS_AT
         for keys, values, has_window in layers if is_whole else ():
             assert keys is not None
             assert values is not None
@@ -87,7 +89,7 @@ class AttentionStep:
                 at += _CELL.size
         self._slot = _free.pop() if _free else -1
         if self._slot >= 0:
-            place = _CACHES.size + self._slot * _PAIR.size
+            place = PAIRS_AT + self._slot * _PAIR.size
             _PAIR.pack_into(_caches, place, id(owner), ctypes.addressof(self._memory))
             weakref.finalize(owner, _forget, self._slot, self._memory)
 
@@ -101,8 +103,8 @@ class AttentionStep:
         flat: list[int] = []
         for tensor in shared:
             flat += _TENSOR, tensor.__chandle__()
-        _SHARED.pack_into(self._memory, _FIXED.size, *flat)
-        _READY.pack_into(self._memory, 3 * 8, count)
+        _SHARED.pack_into(self._memory, SHARED_AT, *flat)
+        _READY.pack_into(self._memory, TOKENS_AT, count)
         _READY.pack_into(self._memory, 0, 1)
 
     def begin_again(self) -> None:
@@ -115,13 +117,13 @@ class AttentionStep:
 
     def scale(self, factor: float) -> None:
         """Say for which factor of scores calls are prepared."""
-        _DOUBLE.pack_into(self._memory, _SCALE_AT, factor)
+        _DOUBLE.pack_into(self._memory, SCALE_AT, factor)
 
 
 def _forget(slot: int, memory: Any) -> None:
     """Free the place of a cache that died; `memory` lives as long as the place."""
     del memory
-    _PAIR.pack_into(_caches, _CACHES.size + slot * _PAIR.size, 0, 0)
+    _PAIR.pack_into(_caches, PAIRS_AT + slot * _PAIR.size, 0, 0)
     _free.append(slot)
 
 

@@ -38,7 +38,7 @@ __all__ = [
 
 PACKED_PREFIX: Final = "__tvm_ffi_"
 """The prefix that tvm-ffi's convention puts before a packed function's name to make its symbol."""
-CELLS: Final = "relax.cells.v8."
+CELLS: Final = "relax.cells.v9."
 """The prefix of the support code of compiled Relax functions (`codegen.support.cells`). A process keeps one copy:
 values made by it are freed by it, whoever holds them. The number changes with the meaning of a function."""
 LIBRARY_TABLE: Final = "relax.library.v1.refuse"

@@ -12,6 +12,15 @@ from .rotary import Rotary
 PAGE_DTYPES: Final = ("float32", "float16", "bfloat16")
 """Dtypes of the elements of pages."""
 
+CONFIGURATION, LAYERS, HEADS, KINDS, TRANSFER, ROPE_MODE, SCALE, THETA = 0, 1, slice(2, 6), 6, 7, 8, 9, 10
+"""Positions of arguments of ``vm.builtin.paged_attention_kv_cache_create``."""
+FACTORS: Final = 11
+"""Position of `rope_ext_factors`, or of the initial tensor in a call without them."""
+FUNCTIONS: Final = (15, 16)
+"""Fewest and most kernels of TVM's contract behind the initial tensor."""
+PAGE_SIZE: Final = 3
+"""Position of the page size in `cache_config`."""
+
 
 class AttnKind(enum.IntEnum):
     """The kind of a layer, by TVM's numbers."""

@@ -11,15 +11,25 @@ import tvm_ffi
 from .devices import Device
 from .dtypes import Array, canonical_dtype
 from .kv_state import direct_callable, integer, integers
-from .paged_layout import PAGE_DTYPES, AttnKind, CacheLayout, Kernels
+from .paged_layout import (
+    CONFIGURATION,
+    FACTORS,
+    FUNCTIONS,
+    HEADS,
+    KINDS,
+    LAYERS,
+    PAGE_DTYPES,
+    ROPE_MODE,
+    SCALE,
+    THETA,
+    TRANSFER,
+    AttnKind,
+    CacheLayout,
+    Kernels,
+)
 from .rotary import Rotary
 from .tensor import device_of, numpy_view
 from .values import is_tuple, kind_of
-
-_PARAMETERS: Final = 11
-"""Arguments before `rope_ext_factors` and the initial tensor."""
-_FUNCTIONS: Final = (15, 16)
-"""Arguments of TVM behind the initial tensor: its kernels."""
 
 _TENSORS: Final = (tvm_ffi.Tensor, np.ndarray, list, tuple)
 _OPTIONS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
@@ -50,7 +60,7 @@ def cache_settings(args: tuple[Any, ...]) -> tuple[CacheLayout, Kernels | None, 
 
 def _divided(args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, tvm_ffi.Tensor, tuple[Any, ...]]:
     """Divide arguments into parameters, rope_ext_factors, the initial tensor, and those behind it."""
-    at = _PARAMETERS
+    at = FACTORS
     behind = args[at + 1 : at + 2]
     has_factors = bool(behind) and isinstance(behind[0], tvm_ffi.Tensor)
     init_at = at + 1 if has_factors else at
@@ -64,7 +74,7 @@ def _divided(args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, tvm_ffi.Tenso
 
 def _trailing(rest: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, Any]:
     """Divide the arguments behind the initial tensor into TVM's functions, our kernels and options (None: neither)."""
-    least, most = _FUNCTIONS
+    least, most = FUNCTIONS
     kernels, options, count = None, None, _without_none(rest, len(rest))
     if count > least and _is_options(rest[count - 1]):
         options = rest[count - 1]
@@ -82,7 +92,7 @@ def _trailing(rest: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, Any]:
 
 def _without_none(rest: tuple[Any, ...], count: int) -> int:
     """Return `count` less the arguments before it that are None, as long as TVM's functions remain."""
-    while count > _FUNCTIONS[0] and rest[count - 1] is None:
+    while count > FUNCTIONS[0] and rest[count - 1] is None:
         count -= 1
     return count
 
@@ -129,22 +139,22 @@ def _options(value: Any) -> dict[str, Any]:
 
 def _layout(parameters: tuple[Any, ...], factors: Any, init: tvm_ffi.Tensor, options: dict[str, Any]) -> CacheLayout:
     """Check the settings of a cache."""
-    config = integers(parameters[0], "cache_config")
+    config = integers(parameters[CONFIGURATION], "cache_config")
     if len(config) not in (4, 5):
         raise ValueError(f"cache_config has {len(config)} numbers, expected 4 or 5")
-    heads = tuple(integer(value, name) for value, name in zip(parameters[2:6], _HEADS, strict=True))
+    heads = tuple(integer(value, name) for value, name in zip(parameters[HEADS], _HEADS, strict=True))
     for name, number in zip((*_SIZES, *_HEADS), (*config[:4], *heads), strict=True):
         if number <= 0:
             raise ValueError(f"{name} is {number}, expected a positive number")
     query_heads, key_heads, key_dim, value_dim = heads
     if query_heads % key_heads:
         raise ValueError(f"{query_heads} query heads cannot share {key_heads} key and value heads")
-    layers = integers(parameters[1], "layer_indptr")
+    layers = integers(parameters[LAYERS], "layer_indptr")
     if len(layers) != 2 or not 0 <= layers[0] < layers[1]:
         raise ValueError(f"layer_indptr is {layers}, expected the first layer and the end of the layers")
-    if parameters[7]:
+    if parameters[TRANSFER]:
         raise ValueError("enable_kv_transfer: transfer of pages between machines is not supported")
-    mode = integer(parameters[8], "rope_mode")
+    mode = integer(parameters[ROPE_MODE], "rope_mode")
     if mode not in (0, 1, 2):
         raise ValueError(f"rope_mode is {mode}, expected 0 (none), 1 (normal) or 2 (inline)")
     dtype = canonical_dtype(init.dtype)
@@ -160,7 +170,7 @@ def _layout(parameters: tuple[Any, ...], factors: Any, init: tvm_ffi.Tensor, opt
         page_size=config[3],
         sliding_window=config[4] if len(config) == 5 and config[4] > 1 else 0,
         first_layer=layers[0],
-        kinds=_kinds(parameters[6], layers),
+        kinds=_kinds(parameters[KINDS], layers),
         query_heads=query_heads,
         key_heads=key_heads,
         key_dim=key_dim,
@@ -206,7 +216,7 @@ def _rotaries(
     scaling = float(options.get("scaling", 1.0))
     divisors = _numbers(options.get("factors", factors))
     rotary = Rotary(
-        dim, _number(parameters[10], "rotary_theta"), _number(parameters[9], "rotary_scale"), divisors, scaling
+        dim, _number(parameters[THETA], "rotary_theta"), _number(parameters[SCALE], "rotary_scale"), divisors, scaling
     )
     if "local_theta" not in options:
         return rotary, None

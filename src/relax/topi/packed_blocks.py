@@ -113,6 +113,10 @@ class PackedBlocks:
         """32-bit words of a panel with rows of `depth` numbers."""
         return depth // self.format.elements * self.unit
 
+    def attributes(self, columns: int) -> dict[str, Any]:
+        """Return the attributes by which ``R.nn.quantized_matmul`` and its kin read panels of `columns` rows."""
+        return {"format": self.name, "lanes": self.lanes, "signed": self.signed, "columns": columns}
+
     # ------------------------------------------------------------------------------------ packing
 
     def __call__(self, data: Array) -> Array:

@@ -27,20 +27,13 @@ from ..op import is_call_of
 from ..op.intrinsics import CallPurePacked
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..rewrite import Rewriter, bindings_in
+from ..runtime.paged_layout import CONFIGURATION, FACTORS, FUNCTIONS, HEADS, PAGE_SIZE, ROPE_MODE
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from ..topi.paged_attention import PagedHeads, append_to_pages, attend_to_pages
 from .decorators import module_pass
 
 CREATE: Final = "vm.builtin.paged_attention_kv_cache_create"
 """Name of the builtin that creates a cache."""
-_CONFIGURATION, _HEADS, _ROPE_MODE, _INIT = 0, slice(2, 6), 8, 11
-"""Positions of arguments: the sizes, the heads and their widths, the kind of rotation, and the first position that the
-initial tensor may have.
-"""
-_PAGE_SIZE: Final = 3
-"""Position of the page size in the configuration."""
-_FUNCTIONS: Final = 15
-"""Fewest functions of TVM behind the initial tensor."""
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={STORAGE_EXPLICIT, SHAPES_LOWERED})
@@ -80,7 +73,7 @@ class _Caches(Rewriter):
         if options is not None:
             end -= 1
         heads = self.heads(args, options or {})
-        if heads is None or end < _init(args) + 1 + _FUNCTIONS or self.is_given(args[end - 1]):
+        if heads is None or end < _init(args) + 1 + FUNCTIONS[0] or self.is_given(args[end - 1]):
             return call
         names = ((append_to_pages, "paged_append"), (attend_to_pages, "paged_attend"))
         kernels = Tuple([
@@ -111,16 +104,16 @@ class _Caches(Rewriter):
 
     def heads(self, args: tuple[RelaxExpr, ...], options: Mapping[str, RelaxExpr]) -> PagedHeads | None:
         """Constants of the kernels of a cache; None if they are not known, or fit no kernel."""
-        if len(args) <= _INIT + 1:
+        if len(args) <= FACTORS + 1:
             return None
-        sizes, init = args[_CONFIGURATION].struct_info, args[_init(args)].struct_info
-        if not isinstance(sizes, ShapeStructInfo) or sizes.values is None or len(sizes.values) <= _PAGE_SIZE:
+        sizes, init = args[CONFIGURATION].struct_info, args[_init(args)].struct_info
+        if not isinstance(sizes, ShapeStructInfo) or sizes.values is None or len(sizes.values) <= PAGE_SIZE:
             return None
         if not isinstance(init, TensorStructInfo):
             return None
-        numbers = [_number(sizes.values[_PAGE_SIZE]), *(self.number(arg) for arg in args[_HEADS])]
+        numbers = [_number(sizes.values[PAGE_SIZE]), *(self.number(arg) for arg in args[HEADS])]
         page_size, query_heads, kv_heads, depth, columns = numbers
-        mode = self.number(args[_ROPE_MODE])
+        mode = self.number(args[ROPE_MODE])
         rotary, interleaved, softcap = (
             self.number(options[name]) if name in options else default
             for name, default in (("rotary_dim", depth), ("interleaved", 0), ("softcap", 0.0))
@@ -156,7 +149,7 @@ def _number(value: PrimExpr | None) -> int | float | None:
 
 def _init(args: tuple[RelaxExpr, ...]) -> int:
     """Position of the initial tensor: behind that of the factors of rotary frequencies, if the call has one."""
-    return _INIT + 1 if isinstance(args[_INIT + 1].struct_info, TensorStructInfo) else _INIT
+    return FACTORS + 1 if isinstance(args[FACTORS + 1].struct_info, TensorStructInfo) else FACTORS
 
 
 __all__ = ["CompilePagedAttention"]

@@ -208,7 +208,7 @@ def _stored(item: Array | Stored) -> Stored:
 
 
 def _description(name: str, item: Stored, offset: int) -> bytes:
-    """Return the description of a tensor."""
+    """Return the header record of a tensor: name, dimensions, type and data offset."""
     type_, dims = _type_of(item.layout), tuple(reversed(item.shape))
     if len(dims) > MOST_DIMS:
         raise ValueError(f"the tensor {name!r} has {len(dims)} dimensions, expected at most {MOST_DIMS}")

@@ -262,7 +262,7 @@ class ModuleList(_List[Module]):
 
     @property
     def modules(self) -> list[Module]:
-        """The modules, in the list itself."""
+        """Mutable list of the modules; changing it changes this ModuleList."""
         return self._items
 
     def forward(self, x: Any) -> Any:

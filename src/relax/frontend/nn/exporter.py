@@ -57,13 +57,13 @@ class Exporter:
 
     @staticmethod
     def active() -> Exporter | None:
-        """Return the innermost exporter at work in this thread, None if there is none."""
+        """Return the innermost open exporter of this thread, or None."""
         exporters: list[Exporter] = getattr(Exporter._stack, "exporters", [])
         return exporters[-1] if exporters else None
 
     @staticmethod
     def current() -> Exporter:
-        """Return the innermost exporter at work. Raises RuntimeError outside of `Module.export_tvm`."""
+        """Return the innermost open exporter. Raises RuntimeError outside of `Module.export_tvm`."""
         exporter = Exporter.active()
         if exporter is None:
             raise RuntimeError("no module is being exported; this is for methods that export_tvm or jit is given")

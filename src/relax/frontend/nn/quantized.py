@@ -74,10 +74,7 @@ class QuantizedParameter(Parameter):
     @property
     def layout(self) -> dict[str, Any]:
         """Attributes of the weights, for `R.nn.quantized_matmul` and `R.nn.quantized_take`."""
-        if self.packing is None:
-            return {"format": self.format.name}
-        packing = self.packing
-        return {"format": packing.name, "lanes": packing.lanes, "signed": packing.signed, "columns": self.rows}
+        return {"format": self.format.name} if self.packing is None else self.packing.attributes(self.rows)
 
     def to(self, dtype: str | None = None) -> None:
         """Keep the bytes, whatever the dtype of the module."""

@@ -18,11 +18,11 @@ from ..settings import MOST_LAYERS, Rotation, Settings
 class SelfAttention(nn.Module):
     """Attention of all heads to the past; the names are those of checkpoints."""
 
-    def __init__(self, hidden: int, heads: int, turned: bool) -> None:
+    def __init__(self, hidden: int, heads: int, transposed: bool) -> None:
         super().__init__()
         self.heads, self.head_dim = heads, hidden // heads
-        self.c_attn = Linear(hidden, 3 * hidden, bias=True, turned=turned)
-        self.c_proj = Linear(hidden, hidden, bias=True, turned=turned)
+        self.c_attn = Linear(hidden, 3 * hidden, bias=True, transposed=transposed)
+        self.c_proj = Linear(hidden, hidden, bias=True, transposed=transposed)
 
     def forward(self, x: Tensor, cache: PagedKVCache, layer: int) -> Tensor:
         """Attention (n, hidden) of the tokens of a batch."""
@@ -35,11 +35,11 @@ class SelfAttention(nn.Module):
 class FeedForward(nn.Module):
     """c_proj(activation(c_fc(x)))."""
 
-    def __init__(self, hidden: int, inner: int, activation: str, turned: bool) -> None:
+    def __init__(self, hidden: int, inner: int, activation: str, transposed: bool) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
-        self.c_fc = Linear(hidden, inner, bias=True, turned=turned)
-        self.c_proj = Linear(inner, hidden, bias=True, turned=turned)
+        self.c_fc = Linear(hidden, inner, bias=True, transposed=transposed)
+        self.c_proj = Linear(inner, hidden, bias=True, transposed=transposed)
 
     def forward(self, x: Tensor) -> Tensor:
         """Result (n, hidden)."""
@@ -51,13 +51,13 @@ class Layer(nn.Module):
 
     def __init__(self, settings: Settings, hidden: int, heads: int, epsilon: float) -> None:
         super().__init__()
-        turned = settings.flag("turned_weights", True)
+        transposed = settings.flag("transposed_weights", True)
         inner = settings.integer("n_inner", settings.integer("intermediate_size", 4 * hidden))
         self.ln_1 = LayerNorm(hidden, epsilon)
-        self.attn = SelfAttention(hidden, heads, turned)
+        self.attn = SelfAttention(hidden, heads, transposed)
         self.ln_2 = LayerNorm(hidden, epsilon)
         activation = settings.activation("activation_function", default="gelu_new")
-        self.mlp = FeedForward(hidden, inner, activation, turned)
+        self.mlp = FeedForward(hidden, inner, activation, transposed)
 
     def forward(self, x: Tensor, cache: PagedKVCache, index: int) -> Tensor:
         """Activations (n, hidden) behind this layer."""

@@ -4,7 +4,7 @@ Each check is written once, by a macro of `CHECKS`, and becomes two functions of
 functions, which test a value and call a builtin for the error; and one for shared libraries, which have no builtins and
 raise the error themselves (`relax.codegen.support.library`).
 
-    bool relax.cells.v8.fits_<check>(value, numbers, slots, other)
+    bool relax.cells.v9.fits_<check>(value, numbers, slots, other)
     int  relax.library.v1.refuse_<check>(value, numbers, slots, other, notes, context)
 
 The value is a cell. The checks are the kinds of ``vm.builtin.match``, and `same_sizes`. The numbers are the builtin's

@@ -19,14 +19,15 @@ from .... import op as relax_op
 from ....expr import PrimValue, ShapeExpr, StringImm, Tuple, const
 from ....ir import RelaxExpr
 from ....prim import PrimExpr
+from ....runtime.paged_layout import FUNCTIONS, AttnKind
 from ....struct_info import ObjectStructInfo, TensorStructInfo
 from ..tensor import Object, Tensor, current_builder, unwrap
 
 _CREATE: Final = "vm.builtin.paged_attention_kv_cache_create"
 _PREFIX: Final = "vm.builtin.attention_kv_cache_"
-_KINDS: Final[Mapping[str, int]] = {"mha": 0, "mla": 1, "mha_sliding": 3}
-_KERNELS: Final = 15
-"""Functions of TVM's that a caller may give; none are given here, and the compiler adds its own."""
+_KINDS: Final[Mapping[str, AttnKind]] = {
+    "mha": AttnKind.MHA, "mla": AttnKind.MLA, "mha_sliding": AttnKind.MHA_SLIDING,
+}  # fmt: skip
 
 
 class RopeMode(enum.IntEnum):
@@ -70,7 +71,7 @@ class PagedKVCache(Object):
         Parameters
         ----------
         attn_kind
-            "mha" or "mha_sliding", for all layers or one for each.
+            "mha", "mla" or "mha_sliding", for all layers or one for each.
         max_batch_size, max_total_seq_len, prefill_chunk_size, page_size, support_sliding_window
             Sequences at the same time; tokens of all of them; tokens of a step; tokens of a page; the window of
             "mha_sliding" layers, in tokens. Ints, or expressions of shape variables.
@@ -95,12 +96,13 @@ class PagedKVCache(Object):
             own["rotary_dim"] = rotary_dim
         factors = [] if rope_ext_factors is None else [const(np.asarray(rope_ext_factors, np.float32))]
         config = [max_batch_size, max_total_seq_len, prefill_chunk_size, page_size, support_sliding_window]
+        # The kernels of TVM's contract are not given: the compiler adds its own (`CompilePagedAttention`).
+        numbers = (num_attention_heads, num_key_value_heads, qk_head_dim, v_head_dim)
         arguments: list[RelaxExpr] = [
-            ShapeExpr(config), ShapeExpr(layer_partition or [0, num_hidden_layers]), PrimValue(num_attention_heads),
-            PrimValue(num_key_value_heads), PrimValue(qk_head_dim), PrimValue(v_head_dim),
-            ShapeExpr([_KINDS[kind] for kind in kinds]), PrimValue(enable_disaggregation), PrimValue(int(rope_mode)),
-            PrimValue(float(rope_scale)), PrimValue(float(rope_theta)), *factors, const(np.zeros((), dtype)),
-            *([relax_op.null_value()] * _KERNELS),
+            ShapeExpr(config), ShapeExpr(layer_partition or [0, num_hidden_layers]), *map(PrimValue, numbers),
+            ShapeExpr([int(_KINDS[kind]) for kind in kinds]), PrimValue(enable_disaggregation),
+            PrimValue(int(rope_mode)), PrimValue(float(rope_scale)), PrimValue(float(rope_theta)), *factors,
+            const(np.zeros((), dtype)), *([relax_op.null_value()] * FUNCTIONS[0]),
         ]  # fmt: skip
         if own:
             arguments.append(Tuple([part for name, value in own.items() for part in (StringImm(name), _option(value))]))

@@ -68,7 +68,7 @@ PART: Final = 256
 LEAST_PART: Final = 128
 """Keys of a task with one query from which those of a sequence are divided among cores."""
 RUN: Final = 64 << 10
-"""Bytes of keys of a page that a task with one query reads in order, if all heads have so many.
+"""Minimum contiguous bytes of a page's keys per decode task, as far as there are heads.
 
 Hardware prefetching follows the order of memory: with 32 kB, decoding reads half as fast.
 """

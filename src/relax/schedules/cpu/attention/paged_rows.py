@@ -197,7 +197,7 @@ class _Task(PagedValues):
         return block([self._store("number", int64(0), 0), rolled("j", simplify(end - begin), page)])
 
     def _is_seen(self, start: PrimExpr) -> PrimExpr:
-        """True for a page with a token that may count for a query."""
+        """True if any token of a page may be visible to a query of the task."""
         last = start + (self.heads.page_size - 1)
         near = any_of(self.window <= 0, last > self.least - self.window, start < self.sinks)
         return all_of(start <= self.greatest, near)
