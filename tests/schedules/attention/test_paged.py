@@ -47,7 +47,7 @@ def kernel(heads=HEADS, target="llvm", **parameters):
     ids=str,
 )  # fmt: skip
 def test_lengths_of_sequences(queries, keys):
-    """A query is decoded in parts of 256 keys; more queries are processed in blocks of 16."""
+    """A query is decoded in runs of 256 keys or more; more queries are processed in blocks of 16."""
     check_attended(kernel(), HEADS, attention_case(HEADS, queries, keys))
 
 
@@ -165,6 +165,65 @@ def test_a_sequence_is_not_changed_by_others_nor_by_threads(monkeypatch):
         out, own = attend(kernel(), HEADS, alone(case, i))
         np.testing.assert_array_equal(out, together[rows])
         np.testing.assert_array_equal(own, lse[rows])
+
+
+def fed(kernel, heads, case, lengths, shift=0):
+    """Results of one sequence, whose tokens are fed in chunks of these lengths, as bytes; `shift` moves its pages."""
+    results, begin = [], 0
+    for length in lengths:
+        end = begin + length
+        pages = -(-end // heads.page_size)
+        part = {
+            **case, "queries": case["queries"][begin:end], "query_positions": case["query_positions"][begin:end],
+            "query_indptr": np.array([0, length], "int32"), "page_indptr": np.array([0, pages], "int32"),
+            "keys": np.roll(case["keys"], shift, 0), "values": np.roll(case["values"], shift, 0),
+            "page_ids": (case["page_ids"][:pages] + shift) % len(case["keys"]),
+            "page_positions": case["page_positions"][:pages],
+        }  # fmt: skip
+        results.append(attend(kernel, heads, part))
+        begin = end
+    assert begin == len(case["queries"])
+    return [np.concatenate(each).tobytes() for each in zip(*results, strict=True)]
+
+
+CHUNKS = [[599, 1], [2, 598], [1] * 300 + [9] * 33 + [3], [255, 1, 1, 1, 30, 1, 223, 1, 1, 86], [590, 5, 1, 4]]
+
+
+@pytest.mark.parametrize(
+    ("heads", "window", "machine"),
+    [
+        (PagedHeads(9, 3, 64, 64), (0, 0), "llvm"),
+        (PagedHeads(6, 2, 32, 32, softcap=5.0, page_dtype="float16"), (300, 20), TARGETS["256 bits"]),
+        (PagedHeads(4, 1, 64, 128, page_dtype="bfloat16", dtype="bfloat16"), (50, 0), "llvm"),
+        (PagedHeads(3, 1, 10, 40, page_size=24), (1, 3), TARGETS["128 bits"]),
+    ],
+    ids=str,
+)
+def test_results_have_the_same_bits_however_tokens_are_fed(heads, window, machine):
+    case = attention_case(heads, (600,), (600,), [window])
+    case["queries"] = (case["queries"] * np.float32(4)).astype(case["queries"].dtype)
+    attention = kernel(heads, machine)
+    whole = fed(attention, heads, case, [600])
+    for number, chunks in enumerate(CHUNKS):
+        assert fed(attention, heads, case, chunks, shift=number) == whole
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_infinite_value_leaves_the_bits_of_queries_that_do_not_see_it(value):
+    case = attention_case(HEADS, (400,), (400,), [(100, 0)])
+    for position in (120, 300):
+        case["values"][case["page_ids"][position // 16], 1, position % 16] = value
+    whole = fed(kernel(), HEADS, case, [400])
+    assert fed(kernel(), HEADS, case, [1] * 400) == fed(kernel(), HEADS, case, [119, 3, 178, 1, 99]) == whole
+
+
+def test_runs_of_pages_beyond_those_of_parts_are_one_run():
+    """Pages listed against the order of positions would make more runs than there is memory for."""
+    case = attention_case(HEADS, (1,), (2400,))
+    ids, positions = case["page_ids"], case["page_positions"]
+    order = np.arange(150).reshape(10, 15).T.reshape(-1)
+    case["page_ids"], case["page_positions"] = ids[order], positions[order]
+    check_attended(kernel(), HEADS, case)
 
 
 @pytest.mark.parametrize(

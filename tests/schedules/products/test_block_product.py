@@ -99,6 +99,28 @@ def test_rows_that_are_not_known(name):
         np.testing.assert_array_equal(result, QuantizedMatmul(name).reference(x, scales, weights))
 
 
+@pytest.mark.parametrize("name", ["q4_1", "q8_0", "q2_k", "q4_k", "q6_k", "iq4_xs", "tq2_0", "int4_g64_zero"])
+def test_a_row_has_the_same_bits_in_any_number_of_rows(name):
+    held, rng = format_named(name), np.random.default_rng(3)
+    blocks = 6 if held.elements < 256 else 3
+    packed = BlockProduct().pack(product(name, (te.var("m", "int64"),), 53, blocks), resolve("llvm"), [2])
+    kernel = build_module(packed.func)["main"]
+    x = rng.integers(-127, 128, (70, blocks * held.elements)).astype("int8")
+    scales = rng.uniform(0.001, 0.1, (70, blocks)).astype("float32")
+    weights = packed.packings[2](rng.integers(0, 60, (53, blocks * held.bytes)).astype("uint8"))
+
+    def fed(*counts):
+        parts = []
+        for end, count in zip(np.cumsum(counts), counts, strict=True):
+            parts.append(np.empty((count, 53), "float32"))
+            kernel(x[end - count : end], scales[end - count : end], weights, parts[-1])
+        return np.concatenate(parts).tobytes()
+
+    whole = fed(70)
+    for counts in ([1] * 70, [2, 3, 4, 5, 6, 7, 8, 35], [9, 31, 30], [32, 38], [33, 37]):
+        assert fed(*counts) == whole
+
+
 @pytest.mark.parametrize("tile", [(1, 1), (2, 4), (6, 2)])
 def test_tiles_and_few_rows_of_the_space(tile):
     check("q5_0", (13,), 70, 2, parameters=BlockParameters(tile=tile, few=2))

@@ -1,16 +1,17 @@
 """Attention to keys and values in pages (`topi.paged_attention.attend_to_pages`).
 
-    for i in range(b):                          sequences with one query: a list of parts of up to 256 keys
+    for i in range(b):                          sequences with one query: a list of runs of keys
                                                 others: a list of blocks of up to 48 rows (queries times heads)
-    for task in T.parallel(parts * kv_heads):   a query, up to 256 keys of some heads
+    for task in T.parallel(runs * kv_heads):    a query, and a run of the keys of some heads
         …                                       `paged_rows`
-    for task in T.parallel(parts * kv_heads):   the parts of a sequence's keys become one result
+    for task in T.parallel(runs * kv_heads):    the runs of a sequence's keys become one result
         …
     for task in T.parallel(blocks * kv_heads):  a block of queries, and all keys up to its last position
         …                                       `paged_rows`
 
-The division into tasks depends on the lengths of sequences only, so that the result for a sequence does not depend on
-other sequences, nor on the number of threads.
+A run is one part of the keys, the unit of `paged_folding`, or, if it is the first of a query, one part or more. So a
+result has the same bits whichever tokens are fed together, and does not depend on other sequences nor on threads, if
+each sequence lists its pages in the order of their positions, which are multiples of the size of a page.
 
 Vectors have as many lanes as divide the sizes of pages and of values evenly. Not supported: fewer than four.
 """
@@ -21,8 +22,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ....ir import structural_equal
-from ....prim import And, PrimExpr, Var, const, simplify
-from ....prim.intrin import ceildiv, exp, floordiv
+from ....prim import NE, And, PrimExpr, Var, const, simplify
+from ....prim.intrin import ceildiv, floordiv
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
 from ....runtime.records import dataclass
@@ -50,23 +51,23 @@ from ....topi.paged_attention import (
     attend_parameters,
     attend_to_pages,
 )
-from ...build import block, int64, let, loop, scratch, tasks
+from ...build import block, int64, let, loop, rolled, tasks, vector_load, vector_store
 from ...rule import ALIASED, Refusal, ScheduleRule
 from ...space import Space
 from ..tile.division import shapes_of_tiles
 from ..tile.parameters import TALLEST
-from ..tile.shares import share_of
-from .paged_rows import PagedRows, result, total_of
+from .paged_folding import STATE, fold_row, levels, result
+from .paged_rows import PagedRows, allocated
 from .paged_shapes import FEWEST_LANES, Memory, Rows, TaskShape, lanes_for
 
 ROWS: Final = 48
 """Rows of a block of queries."""
-KEYS: Final = 128
-"""Keys of a block of pages, for blocks of queries."""
-PART: Final = 256
-"""Most keys of a task with one query."""
-LEAST_PART: Final = 128
-"""Keys of a task with one query from which those of a sequence are divided among cores."""
+KEYS: Final = 256
+"""Keys of a part, as far as these are whole pages."""
+SHARES: Final = 2
+"""Runs per core into which the keys of all queries without neighbours are divided, as far as there are parts."""
+SPARE: Final = 3
+"""Runs of a sequence beside those with as many pages as a part: the first of its sinks, and both ends of its window."""
 RUN: Final = 64 << 10
 """Minimum contiguous bytes of a page's keys per decode task, as far as there are heads.
 
@@ -83,7 +84,7 @@ class PagedParameters:
     rows: int | None = None
     """Rows (queries times heads that share keys) of a block of queries."""
     keys: int | None = None
-    """Keys of a block of pages, for blocks of queries."""
+    """Keys of a part."""
 
 
 class PagedAttention(ScheduleRule):
@@ -92,7 +93,7 @@ class PagedAttention(ScheduleRule):
     parameters = PagedParameters()
 
     def space(self, target: Target) -> Space[PagedParameters]:
-        """Return the shapes of register tiles, the rows of a block of queries, and its keys."""
+        """Return the shapes of register tiles, the rows of a block of queries, and the keys of a part."""
         tiles = (None, *shapes_of_tiles(target, TALLEST))
         return Space(PagedParameters, {"tile": tiles, "rows": (None, 24, 48, 96), "keys": (None, 64, 128, 256)})
 
@@ -142,58 +143,54 @@ class _Writer:
         heads = of.heads
         self.queries = max((parameters.rows or ROWS) // heads.group, 2)
         """Queries of a block."""
-        self.part = max(PART // heads.page_size, 1)
-        """Most pages of a task with one query."""
-        self.least_part = max(LEAST_PART // heads.page_size, 1)
-        self.cores = target.num_cores
-        keys = parameters.keys or KEYS
+        self.part = max((parameters.keys or KEYS) // heads.page_size, 1)
+        """Pages of a part."""
+        self.shares = SHARES * target.num_cores if target.num_cores > 1 else 1
         least = RUN // (heads.depth * heads.page_size * of["keys"].dtype.bits // 8)
         divisors = (n for n in range(1, heads.kv_heads + 1) if heads.kv_heads % n == 0)
         self.kv_heads = next((n for n in divisors if n >= least), heads.kv_heads)
         """Heads of keys of a task with one query."""
         self.single = PagedRows(of, TaskShape(heads, target, 1, self.part, parameters.tile, self.kv_heads))
-        pages = max(keys // heads.page_size, 1)
-        self.several = PagedRows(of, TaskShape(heads, target, self.queries, pages, parameters.tile))
+        self.several = PagedRows(of, TaskShape(heads, target, self.queries, self.part, parameters.tile))
         self.b, self.n, self.m = of["windows"].shape[0], of["queries"].shape[0], of["page_ids"].shape[0]
 
     def attention(self) -> Stmt:
         """Return the lists of tasks, then the tasks."""
         heads = self.heads
-        most_parts = simplify(self.b + floordiv(self.m, min(self.part, self.least_part)))
+        most_runs = simplify(self.b * SPARE + floordiv(self.m, self.part))
         most_blocks = simplify(self.b + floordiv(self.n, self.queries))
-        partial = (most_parts, heads.query_heads)
+        partial = (most_runs, heads.query_heads)
 
-        def body(counts: Buffer, parts: Buffer, blocks: Buffer, sums: Buffer, state: Buffer) -> Stmt:
-            lists = self._lists(counts, parts, blocks)
+        def body(memory: Memory) -> Stmt:
+            counts, runs, blocks = (memory[name] for name in ("counts", "runs", "blocks"))
             return block([
-                lists,
-                let("parts", _at(counts, 0), lambda count: IfThenElse(count > 0, block([
-                    self._tasks(count, heads.kv_heads // self.kv_heads, lambda part, head: self._single(
-                        parts, sums, state, part, simplify(head * self.kv_heads))),
+                self._lists(counts, runs, blocks),
+                let("runs", _at(counts, 0), lambda count: IfThenElse(count > 0, block([
+                    self._tasks(count, heads.kv_heads // self.kv_heads, lambda run, head: self._single(
+                        memory, run, simplify(head * self.kv_heads))),
                     IfThenElse(_at(counts, 2) > 0, self._tasks(
-                        count, heads.kv_heads, lambda part, head: self._merged(parts, sums, state, part, head))),
+                        count, heads.kv_heads, lambda run, head: self._merged(memory, run, head))),
                 ]))),
                 let("blocks", _at(counts, 1), lambda count: IfThenElse(count > 0, self._tasks(
                     count, heads.kv_heads, lambda number, head: self._several(blocks, number, head)))),
             ])  # fmt: skip
 
-        written = scratch("counts", (3,), "int64", lambda counts: scratch(
-            "parts", (most_parts, 6), "int64", lambda parts: scratch(
-                "blocks", (most_blocks, 3), "int64", lambda blocks: scratch(
-                    "sums_of_parts", (*partial, heads.columns), "float32", lambda sums: scratch(
-                        "state_of_parts", (*partial, 2), "float32", lambda state: body(
-                            counts, parts, blocks, sums, state))))))  # fmt: skip
+        shapes = {
+            "counts": ((3,), "int64"), "runs": ((most_runs, 6), "int64"), "blocks": ((most_blocks, 3), "int64"),
+            "sums_of_runs": ((*partial, heads.columns), "float32"),
+            "totals_of_runs": ((*partial, self.single.lanes), "float32"), "most_of_runs": (partial, "float32"),
+        }  # fmt: skip
         indptr = self.of.at
         covered = And(indptr("query_indptr", 0).equal(0), indptr("query_indptr", self.b).astype("int64").equal(self.n))
-        return AssertStmt(covered, QUERIES_UNCOVERED, written)
+        return AssertStmt(covered, QUERIES_UNCOVERED, allocated(shapes, body))
 
     def _tasks(self, count: Var, heads: int, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
         return tasks("task", ["number", "head"], [count, int64(heads)], lambda parts: body(parts[0], parts[1]))
 
     # ------------------------------------------------------------------ lists
 
-    def _lists(self, counts: Buffer, parts: Buffer, blocks: Buffer) -> Stmt:
-        """Fill the lists: of (sequence, query, first page, end, first part, number of parts), and of (sequence, first
+    def _lists(self, counts: Buffer, runs: Buffer, blocks: Buffer) -> Stmt:
+        """Fill the lists: of (sequence, query, first page, end, first run, number of runs), and of (sequence, first
         query, number of queries).
         """
 
@@ -204,18 +201,28 @@ class _Writer:
             ]))  # fmt: skip
 
         def single(i: Var, query: Var, begin: Var, end: Var) -> Stmt:
-            def of_parts(number: Var, first: Var) -> Stmt:
-                def part(k: Var) -> Stmt:
-                    bounds = (simplify(begin + share_of(simplify(k + d), end - begin, number)) for d in range(2))
-                    return added(parts, 0, i, query, *bounds, first, number)
+            most = simplify(floordiv(end - begin, self.part) + SPARE)
+            of_first = maximum(floordiv(self.m, self.shares), int64(self.part))
 
-                several = IfThenElse(number > 1, BufferStore(counts, int64(1), (int64(2),)))
-                return block([several, loop("k", number, part)])
+            def of_run(first: Var) -> Stmt:
+                def page(k: Var) -> Stmt:
+                    place = simplify(begin + of_first + k)
+                    last = simplify(_at(counts, 0) - 1)
+                    return IfThenElse(And(_at(counts, 0) < first + most, self._begins_part(place)), block([
+                        BufferStore(runs, place, (last, int64(3))), added(runs, 0, i, query, place, end, first),
+                    ]))  # fmt: skip
 
-            for_cores = minimum(ceildiv(end - begin, self.least_part), int64(self.cores))
-            number = maximum(maximum(ceildiv(end - begin, self.part), for_cores), int64(1))
-            return let("number", number, lambda number: let(
-                "first", _at(counts, 0), lambda first: of_parts(number, first)))  # fmt: skip
+                def numbered(number: Var) -> Stmt:
+                    each = loop("k", number, lambda k: BufferStore(runs, number, (simplify(first + k), int64(5))))
+                    return block([IfThenElse(number > 1, BufferStore(counts, int64(1), (int64(2),))), each])
+
+                left = maximum(end - begin - of_first, int64(0))
+                return block([
+                    added(runs, 0, i, query, begin, end, first), rolled("k", left, page),
+                    let("number", _at(counts, 0) - first, numbered),
+                ])  # fmt: skip
+
+            return let("first", _at(counts, 0), of_run)
 
         def several(i: Var, begin: Var, end: Var) -> Stmt:
             number = simplify(ceildiv(end - begin, self.queries))
@@ -230,6 +237,12 @@ class _Writer:
         cleared = [BufferStore(counts, int64(0), (int64(i),)) for i in range(3)]
         return block([*cleared, loop("i", self.b, sequence)])
 
+    def _begins_part(self, place: PrimExpr) -> PrimExpr:
+        """True if a listed page and the one before are of different parts."""
+        size = const(self.part * self.heads.page_size, "int32")
+        before, this = (floordiv(self.of.at("page_positions", simplify(place - d)), size) for d in (1, 0))
+        return NE(before, this)
+
     def _bounds(
         self, name: str, message: str, most: PrimExpr, i: PrimExpr, body: Callable[[Var, Var], Stmt]
     ) -> Stmt:  # fmt: skip
@@ -239,29 +252,29 @@ class _Writer:
 
     # ------------------------------------------------------------------ tasks
 
-    def _single(self, parts: Buffer, sums: Buffer, state: Buffer, part: PrimExpr, head: PrimExpr) -> Stmt:
-        """Process a part of the keys of a query; store the result if it is the only part."""
-        heads = self.heads
+    def _single(self, kept: Memory, run: PrimExpr, head: PrimExpr) -> Stmt:
+        """Process a run of the keys of a query; store the result if it is the only run."""
+        heads, lanes = self.heads, self.single.lanes
 
         def body(sequence: Var, query: Var, begin: Var, end: Var, number: Var) -> Stmt:
             def finished(memory: Memory) -> Stmt:
                 def row(h: Var) -> Stmt:
-                    most, total = _at(memory["most"], h), total_of(memory, h, self.single.lanes)
                     at = simplify(head * heads.group + h)
-                    whole = result(self.of, memory["sums"], (h,), most, total, query, at)
-                    kept = block([
+                    state = block([
                         loop("c", heads.columns, lambda c: BufferStore(
-                            sums, BufferLoad(memory["sums"], (h, c)), (part, at, c)), ForKind.VECTORIZED),
-                        BufferStore(state, most, (part, at, int64(0))),
-                        BufferStore(state, total, (part, at, int64(1))),
+                            kept["sums_of_runs"], BufferLoad(memory["sums"], (h, c)), (run, at, c)),
+                            ForKind.VECTORIZED),
+                        vector_store(
+                            kept["totals_of_runs"], (run, at, 0), vector_load(memory["totals"], (h, 0), lanes)),
+                        BufferStore(kept["most_of_runs"], _at(memory["most"], h), (run, at)),
                     ])  # fmt: skip
-                    return IfThenElse(number.equal(1), whole, kept)
+                    return IfThenElse(number.equal(1), result(self.of, memory, h, lanes, query, at), state)
 
                 return loop("h", self.kv_heads * heads.group, row)
 
             return self.single.written(Rows(sequence, head, query, int64(1)), begin, end, finished)
 
-        return _fields(parts, part, (0, 1, 2, 3, 5), body)
+        return _fields(kept["runs"], run, (0, 1, 2, 3, 5), body)
 
     def _several(self, blocks: Buffer, number: PrimExpr, head: PrimExpr) -> Stmt:
         """Process a block of queries."""
@@ -270,13 +283,9 @@ class _Writer:
         def body(sequence: Var, first: Var, count: Var) -> Stmt:
             def finished(memory: Memory) -> Stmt:
                 def query(q: Var) -> Stmt:
-                    def row(h: Var) -> Stmt:
-                        r = simplify(q * heads.group + h)
-                        most, total = _at(memory["most"], r), total_of(memory, r, self.several.lanes)
-                        at = simplify(first + q)
-                        return result(self.of, memory["sums"], (r,), most, total, at, head * heads.group + h)
-
-                    return loop("h", heads.group, row)
+                    return loop("h", heads.group, lambda h: result(
+                        self.of, memory, simplify(q * heads.group + h), self.several.lanes, simplify(first + q),
+                        head * heads.group + h))  # fmt: skip
 
                 return loop("q", self.queries, lambda q: IfThenElse(q < count, query(q)))
 
@@ -287,48 +296,51 @@ class _Writer:
 
         return _fields(blocks, number, (0, 1, 2), body)
 
-    def _merged(self, parts: Buffer, sums: Buffer, state: Buffer, part: PrimExpr, head: PrimExpr) -> Stmt:
-        """Merge the parts of a query's keys, if this is the first of several."""
-        heads, zero, least = self.heads, const(0.0, "float32"), const(float("-inf"), "float32")
+    def _merged(self, kept: Memory, run: PrimExpr, head: PrimExpr) -> Stmt:
+        """Fold the runs of a query's keys, if this is the first of several."""
+        heads, lanes = self.heads, self.single.lanes
+        zero, least = const(0.0, "float32"), const(float("-inf"), "float32")
+        padded = -(-heads.group // lanes) * lanes
+        shapes = {
+            "sums": ((heads.group, heads.columns), "float32"), "totals": ((heads.group, lanes), "float32"),
+            **dict.fromkeys(STATE, ((padded,), "float32")),
+        }  # fmt: skip
 
-        def of_part(buffer: Buffer, k: PrimExpr, h: Var, *more: PrimExpr | int) -> PrimExpr:
-            return BufferLoad(buffer, (k, simplify(head * heads.group + h), *map(int64, more)))
+        def at(h: Var) -> PrimExpr:
+            return simplify(head * heads.group + h)
 
         def body(query: Var, first: Var, number: Var) -> Stmt:
-            def row(h: Var, memory: Buffer, mixed: Buffer) -> Stmt:
-                def greatest(k: Var) -> Stmt:
-                    most = of_part(state, first + k, h, 0)
-                    return BufferStore(memory, maximum(_at(memory, 0), most), (int64(0),))
-
-                def added(k: Var) -> Stmt:
-                    at = simplify(first + k)
-                    most = of_part(state, at, h, 0)
-                    level = _at(memory, 0)
-                    factor = exp(most - level)
-
-                    def with_factor(factor: Var) -> Stmt:
-                        total = _at(memory, 1) + of_part(state, at, h, 1) * factor
-                        return block([
-                            BufferStore(memory, total, (int64(1),)),
-                            loop("c", heads.columns, lambda c: BufferStore(
-                                mixed, _at(mixed, c) + of_part(sums, at, h, c) * factor, (c,)), ForKind.VECTORIZED),
-                        ])  # fmt: skip
-
-                    return IfThenElse(most > least, let("factor", factor, with_factor))
+            def cleared(memory: Memory) -> Stmt:
+                def row(h: Var) -> Stmt:
+                    return block(loop("c", memory[name].shape[1], lambda c, name=name: BufferStore(
+                        memory[name], zero, (h, c)), ForKind.VECTORIZED) for name in ("sums", "totals"))  # fmt: skip
 
                 return block([
-                    BufferStore(memory, least, (int64(0),)), BufferStore(memory, zero, (int64(1),)),
-                    loop("c", heads.columns, lambda c: BufferStore(mixed, zero, (c,)), ForKind.VECTORIZED),
-                    loop("k", number, greatest), loop("k", number, added),
-                    result(self.of, mixed, (), _at(memory, 0), _at(memory, 1), query, head * heads.group + h),
+                    *(loop("r", padded, lambda r, name=name: BufferStore(memory[name], least, (r,)),
+                    ForKind.VECTORIZED) for name in ("most", "greatest")), rolled("h", heads.group, row),
                 ])  # fmt: skip
 
-            rows = scratch("memory", (2,), "float32", lambda memory: scratch(
-                "mixed", (heads.columns,), "float32", lambda mixed: loop(
-                    "h", heads.group, lambda h: row(h, memory, mixed))))  # fmt: skip
-            return IfThenElse(And(part.equal(first), number > 1), rows)
+            def added(memory: Memory, k: PrimExpr) -> Stmt:
+                def greatest(h: Var) -> Stmt:
+                    return BufferStore(memory["greatest"], BufferLoad(kept["most_of_runs"], (k, at(h))), (h,))
 
-        return _fields(parts, part, (1, 4, 5), body)
+                def row(h: Var) -> Stmt:
+                    return block(fold_row(memory, h, lanes, name, kept[f"{name}_of_runs"], (k, at(h)))
+                    for name in ("sums", "totals"))  # fmt: skip
+
+                return block([
+                    rolled("h", heads.group, greatest), levels(memory), rolled("h", heads.group, row),
+                ])  # fmt: skip
+
+            def folded(memory: Memory) -> Stmt:
+                return block([
+                    cleared(memory), rolled("k", number, lambda k: added(memory, simplify(first + k))),
+                    rolled("h", heads.group, lambda h: result(self.of, memory, h, lanes, query, at(h))),
+                ])  # fmt: skip
+
+            return IfThenElse(And(run.equal(first), number > 1), allocated(shapes, folded))
+
+        return _fields(kept["runs"], run, (1, 4, 5), body)
 
 
 def _at(buffer: Buffer, index: PrimExpr | int) -> PrimExpr:

@@ -1,22 +1,21 @@
 """Loops of `paged` for the query heads that share a head of keys, of one sequence: a block of queries, or one query.
 
     queries[0:rows, :] = float32 of the queries                             a row is a query and a head
-    for each page that a row sees, collected into blocks of pages:
+    for each page that a row sees, collected into parts of the keys:
         for two pages, for eight rows:
             acc = Σ_k queries[row + p, k] * keys[page, k, :]                a lane is a token
             scores[row + p, :] = acc
         scores = -inf where a page has tokens that do not count for a row
-        level = max(level, scores)                                          old = exp(before - level)
-        scores = exp(scores - level)                                        totals = totals * old + Σ scores
+        greatest = max(scores)                                              `paged_folding`: old, factor
+        scores = exp(scores - greatest)                                     totals = totals * old + Σ scores * factor
         for eight rows, for two vectors of columns:
-            acc = sums[row + p, :] * old
-            acc += scores[row + p, t] * values[page, t, :]                  a lane is a column
-            sums[row + p, :] = acc
+            acc = Σ_t scores[row + p, t] * values[page, t, :]               a lane is a column
+            sums[row + p, :] = sums[row + p, :] * old + acc * factor
 
 Vectors run along tokens for scores and along columns for sums, as both lie in pages: nothing is transposed, and
 elements of queries and scores are broadcast. A value that counts for some rows and not for others is multiplied by a
-weight of 0; if such a page has an infinite value or NaN, its products are summed row by row instead. Values behind the
-last position of a query are not read.
+weight of 0; if such a value is infinite or NaN, the products of its part are summed row by row instead. Values behind
+the last position of a query are not read.
 
 For a single query, the rows are the query heads of several heads of keys, and pages are read in the order of memory:
 page by page, and head by head in a page. `paged_shapes` has the sizes, `paged_values` the sums of values.
@@ -28,17 +27,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ....prim import GT, And, Mul, Not, PrimExpr, Select, Var, const, simplify
-from ....prim.instructions import vector_reduce_add, vector_reduce_max
+from ....prim import GT, NE, And, Mul, Not, PrimExpr, Select, Var, const, simplify
+from ....prim.instructions import vector_reduce_max
 from ....prim.intrin import all as all_of
 from ....prim.intrin import any as any_of
-from ....prim.intrin import ceildiv, exp, log2, tanh
+from ....prim.intrin import ceildiv, exp, floordiv, if_then_else, tanh
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
 from ....tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, Stmt
 from ....topi.paged_attention import Parameters, counts
 from ...build import alloc, block, int64, let, loop, rolled, scratch, spread, vector_load, vector_store
 from ..tile import RegisterTile, number_of, register_tile
+from .paged_folding import STATE, folded, levels
 from .paged_shapes import Memory, Rows, TaskShape
 from .paged_values import PagedValues
 
@@ -60,21 +60,22 @@ class PagedRows:
     ) -> Stmt:  # fmt: skip
         """Process the listed pages from `begin` to `end`, then call `finished(memory)`.
 
-        The memory has "most", "lanes_of_totals" and "sums", by row.
+        The memory has "most", "totals" (by lanes) and "sums", by row.
         """
         shape, heads = self.shape, self.heads
         padded = -(-shape.rows // self.lanes) * self.lanes
         floats = {
             "rows": (shape.rows, heads.depth), "scores": (shape.rows, shape.tokens),
-            "sums": (shape.rows, heads.columns), "lanes_of_totals": (shape.rows, self.lanes),
-            "most": (padded,), "level": (padded,), "old": (padded,), "new": (padded,),
+            "sums": (shape.rows, heads.columns), "totals": (shape.rows, self.lanes),
+            **dict.fromkeys(STATE, (padded,)),
         }  # fmt: skip
         integers = {
             "limits": ((shape.rows,), "int32"), "starts": ((shape.pages,), "int32"), "extremes": ((2,), "int32"),
-            "ids": ((shape.pages,), "int64"), "uneven": ((shape.pages,), "int64"), "number": ((2,), "int64"),
+            "ids": ((shape.pages,), "int64"), "number": ((2,), "int64"),
         }  # fmt: skip
         if shape.is_single:
             integers.pop("extremes")
+            floats["added"] = floats["sums"]
         shapes = {**{name: (sizes, "float32") for name, sizes in floats.items()}, **integers}
 
         def body(memory: Memory) -> Stmt:
@@ -84,7 +85,7 @@ class PagedRows:
                 finished(memory),
             ])  # fmt: skip
 
-        return _allocated(shapes, body)
+        return allocated(shapes, body)
 
     def _with_limits(self, rows: Rows, memory: Memory, body: Callable[[_Task], Stmt]) -> Stmt:
         """Bind the least and greatest position of a query, the window and the sinks."""
@@ -136,15 +137,16 @@ class PagedRows:
 
         def cleared(r: Var) -> Stmt:
             return block([
-                loop("c", heads.columns, lambda c: BufferStore(memory["sums"], zero, (r, c)), ForKind.VECTORIZED),
-                vector_store(memory["lanes_of_totals"], (r, 0), spread(zero, self.lanes)),
+                *(loop("c", heads.columns, lambda c, name=name: BufferStore(memory[name], zero, (r, c)),
+                ForKind.VECTORIZED) for name in ("sums", "added") if name in memory),
+                vector_store(memory["totals"], (r, 0), spread(zero, self.lanes)),
             ])  # fmt: skip
 
         least = const(-math.inf, "float32")
         padded = memory["most"].shape[0]
         stmts = [
             loop("r", padded, lambda r: BufferStore(memory["most"], least, (r,)), ForKind.VECTORIZED),
-            loop("r", padded, lambda r: BufferStore(memory["new"], least, (r,)), ForKind.VECTORIZED),
+            loop("r", padded, lambda r: BufferStore(memory["greatest"], least, (r,)), ForKind.VECTORIZED),
             rolled("r", self.shape.rows, cleared),
         ]
         if self.shape.is_single:
@@ -157,7 +159,9 @@ class PagedRows:
         return block([*stmts, unused, copied, extremes()])
 
 
-def _allocated(shapes: Mapping[str, tuple[tuple[int, ...], str]], body: Callable[[Memory], Stmt]) -> Stmt:
+def allocated(shapes: Mapping[str, tuple[tuple[int | PrimExpr, ...], str]], body: Callable[[Memory], Stmt]) -> Stmt:
+    """Allocate buffers of shapes and dtypes by name."""
+
     def rest(names: Sequence[str], memory: Memory) -> Stmt:
         if not names:
             return body(memory)
@@ -174,8 +178,11 @@ class _Task(PagedValues):
     # ------------------------------------------------------------------ pages
 
     def all_pages(self, begin: PrimExpr, end: PrimExpr) -> Stmt:
-        """Collect the pages that a query sees into blocks, and process these."""
-        most = self.loops.pages
+        """Collect the pages that a query sees into parts, and process these."""
+        most, starts = self.loops.part, self.of["page_positions"]
+
+        def part_of(place: PrimExpr) -> PrimExpr:
+            return floordiv(BufferLoad(starts, (place,)), const(most * self.heads.page_size, "int32"))
 
         def page(j: Var) -> Stmt:
             place = simplify(begin + j)
@@ -186,8 +193,15 @@ class _Task(PagedValues):
                 self._store("starts", start, number), self._store("number", number + 1, 0)]))  # fmt: skip
 
             def processed(count: Var) -> Stmt:
-                is_last = any_of(count.equal(most), all_of(count > 0, place.equal(end - 1)))
-                return IfThenElse(is_last, block([self._pages(count), self._store("number", int64(0), 0)]))
+                done = block([self._pages(count), self._store("number", int64(0), 0)])
+                following = simplify(place + 1)
+                is_full = any_of(count.equal(most), following.equal(end))
+
+                def of_last(is_last: Var) -> Stmt:
+                    return IfThenElse(all_of(count > 0, is_last), done)
+
+                is_last = if_then_else(is_full, const(1, "bool"), NE(part_of(place), part_of(following)))
+                return let("is_last", is_last, of_last)
 
             return block([
                 let("start", start, lambda start: IfThenElse(self._is_seen(start), kept)),
@@ -203,7 +217,7 @@ class _Task(PagedValues):
         return all_of(start <= self.greatest, near)
 
     def _pages(self, count: Var) -> Stmt:
-        """Process a block of pages."""
+        """Process the pages of a part."""
         loops = self.loops
         tiles = ceildiv(count, loops.pages_of_tile)
 
@@ -219,11 +233,10 @@ class _Task(PagedValues):
                 rolled("jo", loops.pages // loops.pages_of_tile, lambda jo: IfThenElse(jo < tiles, self._scores(jo))),
                 rolled("j", loops.pages, lambda j: IfThenElse(j < width, self._masked(j))),
                 loops.each_row(self.rows, lambda r: self._greatest(r, tiles)),
-                self._levels(),
+                levels(self.memory),
                 loops.each_row(self.rows, lambda r: self._weights(r, tiles)),
                 self._uneven(count),
-                self._mixed(count),
-                IfThenElse(self._load("number", 1) > 0, self._mixed_by_row(count)),
+                IfThenElse(self._load("number", 1) > 0, self._mixed_by_row(count), self._mixed(count)),
             ])  # fmt: skip
 
         return let("tiles", tiles, body)
@@ -327,34 +340,14 @@ class _Task(PagedValues):
 
             greatest = vector_reduce_max(vector_load(held, (0,), self.lanes))
             return block([
-                vector_store(held, (0,), least),
-                self._each_vector(tiles, met),
-                let("greatest", greatest, lambda greatest: let("before", self._load("most", r), lambda before: (
-                    self._store("new", Select(greatest > before, greatest, before), r)))),
+                vector_store(held, (0,), least), self._each_vector(tiles, met), self._store("greatest", greatest, r),
             ])  # fmt: skip
 
         return alloc("held", (self.lanes,), "float32", "local", body)
 
-    def _levels(self) -> Stmt:
-        """Compute the level of each row, and the factor of its earlier sums."""
-        least, zero = const(-math.inf, "float32"), const(0.0, "float32")
-
-        def row(r: Var) -> Stmt:
-            def stored(new: Var, level: Var) -> Stmt:
-                return block([
-                    self._store("level", level, r),
-                    self._store("old", exp(self._load("most", r) - level), r),
-                    self._store("most", new, r),
-                ])  # fmt: skip
-
-            return let("new", self._load("new", r), lambda new: let(
-                "level", Select(new.equal(least), zero, new), lambda level: stored(new, level)))  # fmt: skip
-
-        return loop("r", self.memory["level"].shape[0], row, ForKind.VECTORIZED)
-
     def _weights(self, r: Var, tiles: Var) -> Stmt:
-        """Replace a row's scores by their weights, and add these to its totals."""
-        lanes, totals = self.lanes, self.memory["lanes_of_totals"]
+        """Replace a row's scores by their weights, and fold these into its totals."""
+        lanes, totals = self.lanes, self.memory["totals"]
 
         def body(level: Var, added: Buffer) -> Stmt:
             def weighed(t: PrimExpr) -> Stmt:
@@ -364,41 +357,15 @@ class _Task(PagedValues):
                     vector_store(self.memory["scores"], place, weight),
                     vector_store(added, (0,), vector_load(added, (0,), lanes) + weight)]))  # fmt: skip
 
-            before = Mul(vector_load(totals, (r, 0), lanes), spread(self._load("old", r), lanes))
+            before, sums = vector_load(totals, (r, 0), lanes), vector_load(added, (0,), lanes)
             return block([
-                vector_store(added, (0,), before),
+                vector_store(added, (0,), spread(const(0.0, "float32"), lanes)),
                 self._each_vector(tiles, weighed),
-                vector_store(totals, (r, 0), vector_load(added, (0,), lanes)),
+                vector_store(totals, (r, 0), folded(self.memory, r, before, sums)),
             ])  # fmt: skip
 
         return let("level", self._load("level", r), lambda level: alloc(
             "added", (lanes,), "float32", "local", lambda added: body(level, added)))  # fmt: skip
 
 
-def total_of(memory: Memory, r: PrimExpr, lanes: int) -> PrimExpr:
-    """Sum of the weights of a row."""
-    return vector_reduce_add(vector_load(memory["lanes_of_totals"], (r, 0), lanes))
-
-
-def result(
-    of: Parameters, sums: Buffer, places: Sequence[PrimExpr], most: PrimExpr, total: PrimExpr, query: PrimExpr,
-    head: PrimExpr,
-) -> Stmt:  # fmt: skip
-    """Store the result of a query head from its sums, the greatest score and the sum of the weights."""
-    zero, least = const(0.0, "float32"), const(-math.inf, "float32")
-
-    def stored(most: Var, total: Var) -> Stmt:
-        level = Select(most.equal(least), zero, most)
-        lse = level * const(math.log2(math.e), "float32") + log2(total)
-        inverse = const(1.0, "float32") / total
-        return block([
-            let("inverse", inverse, lambda inverse: loop("c", of.heads.columns, lambda c: of.store(
-                "out", Select(total.equal(zero), zero, BufferLoad(sums, (*places, c)) * inverse), query, head, c),
-                ForKind.VECTORIZED)),
-            of.store("lse", lse, query, head),
-        ])  # fmt: skip
-
-    return let("most", most, lambda most: let("total", total, lambda total: stored(most, total)))
-
-
-__all__ = ["PagedRows", "result", "total_of"]
+__all__ = ["PagedRows", "allocated"]

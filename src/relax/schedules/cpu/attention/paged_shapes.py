@@ -49,13 +49,13 @@ class Rows:
 
 
 class TaskShape:
-    """Sizes of a task with up to `queries` queries and `kv_heads` heads of keys, in blocks of `pages` pages."""
+    """Sizes of a task with up to `queries` queries and `kv_heads` heads of keys, in parts of `pages` pages."""
 
     def __init__(
         self, heads: PagedHeads, target: Target, queries: int, pages: int, tile: tuple[int, int] | None = None,
         kv_heads: int = 1,
     ) -> None:  # fmt: skip
-        self.heads, self.queries, self.kv_heads = heads, queries, kv_heads
+        self.heads, self.queries, self.kv_heads, self.part = heads, queries, kv_heads, pages
         registers = target.machine.vector_registers
         lanes = lanes_for(heads, target)
         assert lanes is not None
@@ -91,7 +91,7 @@ class TaskShape:
         self.parts_of_page = max(per_page // self.vectors, 1)
         """Tiles of a page, of `vectors` vectors of tokens each."""
         self.pages = -(-pages // self.pages_of_tile) * self.pages_of_tile
-        """Pages of a block."""
+        """Pages of a part, those that fill the last tile included."""
         self.tokens = self.pages * heads.page_size
 
     @property

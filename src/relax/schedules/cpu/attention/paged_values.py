@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ....prim import And, Mul, Not, PrimExpr, Select, Var, const, simplify
+from ....prim import And, Mul, Not, PrimExpr, Var, const, simplify
 from ....prim.instructions import vector_reduce_add
 from ....prim.intrin import any as any_of
 from ....prim.intrin import floordiv, isfinite
 from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
-from ....tir import AssertStmt, Buffer, BufferLoad, BufferStore, IfThenElse, Stmt
+from ....tir import AssertStmt, Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, Stmt
 from ....topi.paged_attention import PAGE_OUTSIDE, Parameters, counts
 from ...build import alloc, block, int64, let, loop, rolled, spread, vector_load, vector_store
 from ..tile import RegisterTile, register_tile
 from ..tile.division import Segment
+from .paged_folding import fold_row, folded
 from .paged_shapes import Memory, Rows, TaskShape
 
 Tokens: TypeAlias = "Callable[[PrimExpr, Var, Var], Stmt]"
@@ -63,11 +64,11 @@ class PagedValues:
     # ------------------------------------------------------------------ values
 
     def _uneven(self, count: Var) -> Stmt:
-        """Mark pages with an infinite value or NaN that counts for some rows and not for others, and count them."""
+        """Count the pages with an infinite value or NaN that counts for some rows and not for others."""
         values, zero = self.of["values"], spread(const(0.0, "float32"), self.lanes)
         wide = str(zero.dtype)
 
-        def checked(j: Var, page: Var, used: Var) -> Stmt:
+        def checked(page: Var, used: Var) -> Stmt:
             def body(held: Buffer) -> Stmt:
                 def token(t: Var) -> Stmt:
                     def vector(g: Var, v: Var) -> Stmt:
@@ -82,9 +83,7 @@ class PagedValues:
                 return block([
                     vector_store(held, (0,), zero),
                     loop("t", self.heads.page_size, lambda t: IfThenElse(t < used.astype("int64"), token(t))),
-                    IfThenElse(Not(isfinite(rest)), block([
-                        self._store("uneven", int64(1), j),
-                        self._store("number", self._load("number", 1) + 1, 1)])),
+                    IfThenElse(Not(isfinite(rest)), self._store("number", self._load("number", 1) + 1, 1)),
                 ])  # fmt: skip
 
             return alloc("held", (self.lanes,), "float32", "local", body)
@@ -92,8 +91,8 @@ class PagedValues:
         def page(j: Var) -> Stmt:
             def body(start: Var) -> Stmt:
                 is_even = And(self.least - start + 1 >= self._used(start), self._is_whole(start))
-                check = let("used", self._used(start), lambda used: self._page(j, lambda page: checked(j, page, used)))
-                return block([self._store("uneven", int64(0), j), IfThenElse(Not(is_even), check)])
+                check = let("used", self._used(start), lambda used: self._page(j, lambda page: checked(page, used)))
+                return IfThenElse(Not(is_even), check)
 
             return let("start", self._load("starts", j), body)
 
@@ -103,17 +102,17 @@ class PagedValues:
         ])  # fmt: skip
 
     def _mixed(self, count: Var) -> Stmt:
-        """Add weight · value to the sums, without the pages marked as uneven."""
+        """Fold weight · value into the sums."""
         loops, lanes, heads = self.loops, self.lanes, self.heads
         scores, sums, values = self.memory["scores"], self.memory["sums"], self.of["values"]
         wide = f"float32x{lanes}" if lanes > 1 else "float32"
 
         def tile(row: PrimExpr, height: int, head: PrimExpr, column: PrimExpr, vectors: int, pages: Pages) -> Stmt:
-            def before(p: PrimExpr, c: PrimExpr) -> PrimExpr:
-                return vector_load(sums, (simplify(row + p), simplify(column + c)), lanes)
+            def at(buffer: Buffer, p: PrimExpr, c: PrimExpr) -> PrimExpr:
+                return vector_load(buffer, (simplify(row + p), simplify(column + c)), lanes)
 
-            def begun(p: PrimExpr, c: PrimExpr) -> PrimExpr:
-                return Mul(before(p, c), spread(self._load("old", simplify(row + p)), lanes))
+            def stored(buffer: Buffer, p: PrimExpr, c: PrimExpr, value: PrimExpr) -> Stmt:
+                return vector_store(buffer, (simplify(row + p), simplify(column + c)), value)
 
             def summed(tile: RegisterTile) -> Stmt:
                 def token(j: PrimExpr, page: Var, t: Var) -> Stmt:
@@ -125,11 +124,16 @@ class PagedValues:
                 def tokens(j: PrimExpr, page: Var, used: Var) -> Stmt:
                     return loop("t", used, lambda t: token(j, page, t))
 
+                if loops.is_single:
+                    added = self.memory["added"]
+                    return block([
+                        tile.begun(lambda p, c: at(added, p, c)), pages(tokens),
+                        tile.each(lambda p, c: stored(added, p, c, tile.load(p, c))),
+                    ])  # fmt: skip
                 return block([
-                    tile.begun(before if self.loops.is_single else begun),
-                    pages(tokens),
-                    tile.each(lambda p, c: vector_store(
-                        sums, (simplify(row + p), simplify(column + c)), tile.load(p, c))),
+                    tile.cleared(), pages(tokens),
+                    tile.each(lambda p, c: stored(sums, p, c, folded(
+                        self.memory, simplify(row + p), at(sums, p, c), tile.load(p, c)))),
                 ])  # fmt: skip
 
             return register_tile(height, vectors, lanes, summed, sums="float32")
@@ -144,42 +148,57 @@ class PagedValues:
 
         def page(j: Var, body: Tokens) -> Stmt:
             used = self._used(self._load("starts", j)).astype("int64")
-            used = Select(self._load("uneven", j).equal(0), used, int64(0))
             return let("used", minimum(used, int64(heads.page_size)), lambda used: self._page(
                 j, lambda page: body(j, page, used)))  # fmt: skip
 
         def each_page(body: Tokens) -> Stmt:
             return rolled("j", loops.pages, lambda j: IfThenElse(j < count, page(j, body)))
 
-        if self.loops.is_single:  # in the order in which memory holds the heads of a page
-            return each_page(lambda j, page, used: tiles(lambda body: body(j, page, used)))
-        return tiles(each_page)
+        if not loops.is_single:
+            return tiles(each_page)
+        # In the order in which memory holds the heads of a page, which hardware prefetching follows.
+        return block([
+            each_page(lambda j, page, used: tiles(lambda body: body(j, page, used))),
+            loops.each_row(self.rows, self._fold_added),
+        ])  # fmt: skip
+
+    def _fold_added(self, r: Var) -> Stmt:
+        """Fold what was added to a row's sums, and clear it."""
+        added, zero = self.memory["added"], const(0.0, "float32")
+        cleared = loop("c", self.heads.columns, lambda c: BufferStore(added, zero, (r, c)), ForKind.VECTORIZED)
+        return block([fold_row(self.memory, r, self.lanes, "sums", added, (r,)), cleared])
 
     def _mixed_by_row(self, count: Var) -> Stmt:
-        """Add weight · value of the pages marked as uneven, for the tokens that count for a row."""
+        """Fold weight · value into the sums, row by row, for the tokens that count for a row."""
         heads, lanes, sums = self.heads, self.lanes, self.memory["sums"]
         wide = f"float32x{lanes}" if lanes > 1 else "float32"
+        zero = spread(const(0.0, "float32"), lanes)
 
-        def token(r: Var, j: Var, page: Var, t: Var) -> Stmt:
-            def vector(v: Var) -> Stmt:
-                part = vector_load(self.of["values"], (page, head, t, v * lanes), lanes).astype(wide)
-                weight = spread(self._load("scores", r, simplify(j * heads.page_size + t)), lanes)
-                place = (r, simplify(v * lanes))
-                return vector_store(sums, place, vector_load(sums, place, lanes) + Mul(weight, part))
-
+        def token(r: Var, v: Var, held: Buffer, j: Var, page: Var, t: Var) -> Stmt:
             head = self.rows.head
             if self.loops.is_single:
                 head = simplify(head + floordiv(r, heads.group))
+            part = vector_load(self.of["values"], (page, head, t, v * lanes), lanes).astype(wide)
+            weight = spread(self._load("scores", r, simplify(j * heads.page_size + t)), lanes)
+            added = vector_store(held, (0,), vector_load(held, (0,), lanes) + Mul(weight, part))
             position = self._load("starts", j) + t.astype("int32")
-            shown = counts(position, self._load("limits", r), self.window, self.sinks)
-            return IfThenElse(shown, loop("v", heads.columns // lanes, vector))
+            return IfThenElse(counts(position, self._load("limits", r), self.window, self.sinks), added)
 
-        def page(j: Var) -> Stmt:
-            return self._page(j, lambda page: self.loops.each_row(self.rows, lambda r: loop(
-                "t", heads.page_size, lambda t: token(r, j, page, t))))  # fmt: skip
+        def vector(r: Var, v: Var, held: Buffer) -> Stmt:
+            def page(j: Var) -> Stmt:
+                return self._page(j, lambda page: loop(
+                    "t", heads.page_size, lambda t: token(r, v, held, j, page, t)))  # fmt: skip
 
-        return rolled("j", self.loops.pages, lambda j: IfThenElse(
-            And(j < count, self._load("uneven", j) > 0), page(j)))  # fmt: skip
+            place = (r, simplify(v * lanes))
+            before, added = vector_load(sums, place, lanes), vector_load(held, (0,), lanes)
+            return block([
+                vector_store(held, (0,), zero),
+                rolled("j", self.loops.pages, lambda j: IfThenElse(j < count, page(j))),
+                vector_store(sums, place, folded(self.memory, r, before, added)),
+            ])  # fmt: skip
+
+        return alloc("held", (lanes,), "float32", "local", lambda held: self.loops.each_row(
+            self.rows, lambda r: loop("v", heads.columns // lanes, lambda v: vector(r, v, held))))  # fmt: skip
 
 
 __all__ = ["PagedValues"]

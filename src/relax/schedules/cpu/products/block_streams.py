@@ -152,17 +152,18 @@ class BlockStreams(BlockWords):
         """Add the integer sums of a block, of numbers and of minima, times its scales, to the float sums."""
         tables, unit = panel.tables, self._unit(b)
         scale = names.of("scale", self.floats(panel.weights, panel.number, unit))
-        minimum = (
-            names.of("minimum", self.floats(panel.weights, panel.number, unit, True)) if self.has_minimum else None
-        )
+        minimum = None
+        if self.has_minimum:
+            minimum = names.of("minimum", self.minima(panel.weights, panel.number, unit))
         stmts: list[Stmt] = []
         for r, (total, taken) in enumerate(of_rows):
             of_x = self.wide(BufferLoad(tables.scales, (panel.row(r), b)))
-            value = vector_load(panel.acc, (r, 0), self.lanes) + self.float(total) * (scale * of_x)
+            before = names.of("before", vector_load(panel.acc, (r, 0), self.lanes))
+            value = self.fused(before, self.float(total), scale * of_x)
             if minimum is not None and taken is not None:
-                value = value - self.float(taken) * (minimum * of_x)
+                value = self.fused(value, self.float(taken), minimum * of_x)
             elif minimum is not None and tables.sums is not None:
-                value = value + minimum * self.wide(BufferLoad(tables.sums, (panel.row(r), b)))
+                value = self.fused(value, minimum, self.wide(BufferLoad(tables.sums, (panel.row(r), b))))
             stmts.append(vector_store(panel.acc, (r, 0), value))
         return names.around(*stmts)
 

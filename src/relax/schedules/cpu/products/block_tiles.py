@@ -1,28 +1,29 @@
 """Products of blocks with many rows: some panels of weights become bytes in the near cache, which tiles of rows read.
 
-    bytes[k, j], scales[g, j], minima[g, j] = panels           once for all rows of a task
+    bytes[k, j], steps[g, j], scales[b, j], minima[b, j] = panels           once for all rows of a task
     for each tile of rows:
         for b in range(blocks):
-            for g in range(groups):                            sums of a group: integers in registers
+            for g in range(groups):                            integers in registers
                 sums[r, j] = start[r, g] + Σ bytes[k, j] · x[r, k]
-                part[r, j] += scales[g, j] · float(sums[r, j])  (and the minimum)
-            acc[r, j] += scale of x[r, b] · part[r, j]
+                totals[r, j] += steps[g, j] · sums[r, j]
+            acc[r, j] += scales[b, j] · scale of x[r, b] · float(totals[r, j])  (and the minimum)
 
-In formats with one group a block, both factors are multiplied first, and `part` is `acc`.
+In formats with one group a block, `totals` is `sums`. Integers are exact, and floats are added as for few rows
+(`block_streams`), so that a result has the same bits for any number of rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
-from ....prim import PrimExpr, Var, const, simplify
+from ....prim import PrimExpr, Var, simplify
+from ....prim.instructions import dot
 from ....prim.intrin import min as minimum
 from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, Stmt
 from ...build import alloc, block, int64, loop, scratch, vector_load, vector_store
-from .block_words import CHUNK, VECTORS_OF_CHUNK, BlockWords, Names, Sums, Tables
+from .block_words import CHUNK, VECTORS_OF_CHUNK, BlockWords, Names, Sums, Tables, pair
 
 
 def tile_shapes(target: Target) -> list[tuple[int, int]]:
@@ -36,14 +37,18 @@ def tile_shapes(target: Target) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Bytes:
-    """Some panels with numbers as bytes, four in a lane, and the scales of groups as floats."""
+    """Some panels with numbers as bytes, four in a lane, and the scales of blocks as floats."""
 
     words: Buffer
     """int32, (depth / 4, width)."""
     scales: Buffer
-    """float32, (groups, width)."""
+    """float32, (blocks, width)."""
     minima: Buffer | None
-    """float32, (groups, width), with the sign with which they are added."""
+    """float32, (blocks, width), with the sign with which they are added."""
+    steps: Buffer | None
+    """int32, (groups, width): steps of the scales."""
+    minimum_steps: Buffer | None
+    """int32, (groups / 2, width): pairs of int16, steps of the minima of two groups; (blocks, width): steps of one."""
     vectors: int
 
 
@@ -55,10 +60,12 @@ class _Tile:
     panel: Bytes
     start: PrimExpr
     rows: int
+    acc: Buffer
+    """float32, (rows, width)."""
     sums: Buffer
-    """int32, (rows, width)."""
-    parts: Buffer
-    """float32, (rows, width): sums of a block, or all."""
+    """int32, (rows, width): sums of a group."""
+    totals: Buffer
+    """int32, (rows, width): sums of a block, times their steps; `sums` in blocks of one group."""
 
     def row(self, p: int) -> PrimExpr:
         """Row of x."""
@@ -75,7 +82,15 @@ class BlockTiles(BlockWords):
     ) -> Stmt:
         """Call `body` with panels `first` … whose numbers have become bytes; those past the last are the last."""
         width = vectors * self.lanes
-        shape = (blocks * self.groups, width)
+        buffers: dict[str, tuple[int, str]] = {
+            "words": (blocks * self.elements // 4, "int32"), "scales": (blocks, "float32"),
+        }  # fmt: skip
+        if self.has_minimum:
+            buffers["minima"] = blocks, "float32"
+        if self.groups > 1:
+            buffers["steps"] = blocks * self.groups, "int32"
+        if self.has_minimum_steps:
+            buffers["minimum_steps"] = blocks * max(self.groups // 2, 1), "int32"
 
         def filled(held: Bytes) -> Stmt:
             def panel(v: int) -> Stmt:
@@ -86,32 +101,33 @@ class BlockTiles(BlockWords):
 
             return block([*(panel(v) for v in range(vectors)), body(held)])
 
-        def with_scales(words: Buffer, scales: Buffer) -> Stmt:
-            if not self.has_minimum:
-                return filled(Bytes(words, scales, None, vectors))
-            return scratch("minima", shape, "float32", lambda minima: filled(Bytes(words, scales, minima, vectors)))
+        def rest(names: list[str], made: dict[str, Buffer]) -> Stmt:
+            if not names:
+                minima, steps, minimum_steps = map(made.get, ("minima", "steps", "minimum_steps"))
+                return filled(Bytes(made["words"], made["scales"], minima, steps, minimum_steps, vectors))
+            name, *left = names
+            size, dtype = buffers[name]
+            return scratch(f"{name}_of_panels", (size, width), dtype, lambda b: rest(left, {**made, name: b}))
 
-        return scratch("bytes", (blocks * self.elements // 4, width), "int32", lambda words: scratch(
-            "group_scales", shape, "float32", partial(with_scales, words)))  # fmt: skip
+        return rest(list(buffers), {})
 
     def _unpacked_unit(self, held: Bytes, weights: Buffer, panel: PrimExpr, b: Var, column: int) -> Stmt:
-        """Store the bytes, scales and minima of a block of a panel."""
-        unit, names = simplify(b * self.packed.unit), Names()
-        scale = names.of("scale", self.floats(weights, panel, unit))
-        least = names.of("minimum", self.floats(weights, panel, unit, True)) if self.has_minimum else None
-        stmts: list[Stmt] = []
+        """Store the bytes, scales, minima and steps of a block of a panel."""
+        unit = simplify(b * self.packed.unit)
+        stmts = [vector_store(held.scales, (b, column), self.floats(weights, panel, unit))]
+        if held.minima is not None:
+            stmts.append(vector_store(held.minima, (b, column), self.minima(weights, panel, unit)))
         for g in range(self.groups):
-            place = (simplify(b * self.groups + g), column)
-            value = scale
-            if self.has_steps:
-                value = scale * self.float(self.steps(weights, panel, unit, int64(g)))
-            stmts.append(vector_store(held.scales, place, value))
-            if least is not None and held.minima is not None:
-                taken = least
-                if self.has_minimum_steps:
-                    step = self.float(self.steps(weights, panel, unit, int64(g), True))
-                    taken = least * (self.wide(const(0.0, "float32")) - step)
-                stmts.append(vector_store(held.minima, place, taken))
+            if held.steps is not None:
+                place = simplify(b * self.groups + g), column
+                stmts.append(vector_store(held.steps, place, self.steps(weights, panel, unit, int64(g))))
+            if held.minimum_steps is not None and self.groups == 1:
+                step = self.steps(weights, panel, unit, int64(g), True)
+                stmts.append(vector_store(held.minimum_steps, (b, column), step))
+            elif held.minimum_steps is not None and g % 2:
+                low, high = (self.steps(weights, panel, unit, int64(g - d), True) for d in (1, 0))
+                place = simplify(b * (self.groups // 2) + g // 2), column
+                stmts.append(vector_store(held.minimum_steps, place, pair(low, high)))
 
         def chunk(c: PrimExpr) -> Stmt:
             inner = Names()
@@ -122,8 +138,7 @@ class BlockTiles(BlockWords):
             ))  # fmt: skip
 
         chunks = self.elements // CHUNK
-        stmts.append(chunk(int64(0)) if chunks == 1 else loop("c", chunks, chunk))
-        return names.around(*stmts)
+        return block([*stmts, chunk(int64(0)) if chunks == 1 else loop("c", chunks, chunk)])
 
     # ------------------------------------------------------------------------------------ tiles
 
@@ -131,22 +146,22 @@ class BlockTiles(BlockWords):
         """Sum the products of some rows, from row `start` on, with panels of bytes; call `body` with the sums."""
         shape = (rows, panel.vectors * self.lanes)
 
-        def summed(acc: Buffer, sums: Buffer, parts: Buffer) -> Stmt:
-            held = _Tile(tables, panel, start, rows, sums, parts)
+        def summed(acc: Buffer, sums: Buffer, totals: Buffer) -> Stmt:
+            held = _Tile(tables, panel, start, rows, acc, sums, totals)
 
             def one(b: Var) -> Stmt:
                 if self.groups == 1:
-                    return self._group(held, b, b)
-                groups = loop("g", self.groups, lambda g: self._group(held, b, simplify(b * self.groups + g)))
-                return block([self.zeros(parts, rows, panel.vectors), groups, self._with_block(held, acc, b)])
+                    return block([self._group(held, b), self._with_block(held, b)])
+                groups = loop("g", self.groups, lambda g: self._group(held, simplify(b * self.groups + g)))
+                return block([self.zeros(totals, rows, panel.vectors), groups, self._with_block(held, b)])
 
             blocks = loop("b", tables.blocks, one)
             return block([self.zeros(acc, rows, panel.vectors), blocks, body(Sums(acc, rows, self.lanes))])
 
         def with_sums(acc: Buffer, sums: Buffer) -> Stmt:
             if self.groups == 1:
-                return summed(acc, sums, acc)
-            return alloc("parts", shape, "float32", "local", lambda parts: summed(acc, sums, parts))
+                return summed(acc, sums, sums)
+            return alloc("totals", shape, "int32", "local", lambda totals: summed(acc, sums, totals))
 
         return alloc("acc", shape, "float32", "local", lambda acc: alloc(
             "sums", shape, "int32", "local", lambda sums: with_sums(acc, sums)))  # fmt: skip
@@ -154,17 +169,69 @@ class BlockTiles(BlockWords):
     def _places(self, held: _Tile) -> list[tuple[int, int]]:
         return [(p, v * self.lanes) for p in range(held.rows) for v in range(held.panel.vectors)]
 
-    def _with_block(self, held: _Tile, acc: Buffer, b: Var) -> Stmt:
-        """Add the sums of a block, times the scales of x, to all sums."""
-        stmts: list[Stmt] = []
-        for p, c in self._places(held):
-            of_x = self.wide(BufferLoad(held.tables.scales, (held.row(p), b)))
-            part = vector_load(held.parts, (p, c), self.lanes)
-            stmts.append(vector_store(acc, (p, c), vector_load(acc, (p, c), self.lanes) + part * of_x))
-        return block(stmts)
+    def _with_block(self, held: _Tile, b: Var) -> Stmt:
+        """Add the integer sums of a block, of numbers and of minima, times their scales, to the float sums."""
+        panel, tables, lanes = held.panel, held.tables, self.lanes
+        names, columns = Names(), [v * lanes for v in range(panel.vectors)]
+        scales = [names.of(f"scale{c // lanes}", vector_load(panel.scales, (b, c), lanes)) for c in columns]
+        minima: list[PrimExpr] = []
+        if panel.minima is not None:
+            minima = [names.of(f"minimum{c // lanes}", vector_load(panel.minima, (b, c), lanes)) for c in columns]
 
-    def _group(self, held: _Tile, b: Var, g: PrimExpr) -> Stmt:
-        """Add the products of a group, times its scales, to the sums of its block."""
+        def taken_at(row: PrimExpr, p: int, c: int) -> PrimExpr:
+            steps, sums = panel.minimum_steps, tables.sums
+            if self.groups > 1:
+                return vector_load(held.sums, (p, c), lanes)
+            assert steps is not None
+            assert sums is not None
+            return vector_load(steps, (b, c), lanes) * self.wide(BufferLoad(sums, (row, b)))
+
+        def of_row(p: int) -> Stmt:
+            inner, row = Names(), held.row(p)
+            of_x = self.wide(inner.of("of_x", BufferLoad(tables.scales, (row, b))))
+            taken = None
+            if panel.minima is not None and panel.minimum_steps is None:
+                assert tables.sums is not None
+                taken = self.wide(inner.of("taken", BufferLoad(tables.sums, (row, b))))
+            stmts: list[Stmt] = []
+            for v, c in enumerate(columns):
+                before = inner.of("before", vector_load(held.acc, (p, c), lanes))
+                value = self.fused(before, self.float(vector_load(held.totals, (p, c), lanes)), scales[v] * of_x)
+                if taken is not None:
+                    value = self.fused(value, minima[v], taken)
+                elif panel.minimum_steps is not None:
+                    value = self.fused(value, self.float(taken_at(row, p, c)), minima[v] * of_x)
+                stmts.append(vector_store(held.acc, (p, c), value))
+            return inner.around(*stmts)
+
+        finished = names.around(*(of_row(p) for p in range(held.rows)))
+        return block([self._taken(held, b), finished]) if tables.pairs is not None else finished
+
+    def _taken(self, held: _Tile, b: Var) -> Stmt:
+        """Set the integer sums to those of the groups of a block of x, times the steps of their minima."""
+        steps, pairs, lanes = held.panel.minimum_steps, held.tables.pairs, self.lanes
+        assert steps is not None
+        assert pairs is not None
+
+        def of_pair(k: Var) -> Stmt:
+            place, names = simplify(b * (self.groups // 2) + k), Names()
+            columns = [v * lanes for v in range(held.panel.vectors)]
+            held_steps = [names.of(f"step{c // lanes}", vector_load(steps, (place, c), lanes)) for c in columns]
+            stmts: list[Stmt] = []
+            for p in range(held.rows):
+                inner = Names()
+                x = inner.of("x", self.wide(BufferLoad(pairs, (held.row(p), place))))
+                stmts.append(inner.around(*(
+                    vector_store(held.sums, (p, c), dot("s16s16", vector_load(held.sums, (p, c), lanes), step, x))
+                    for c, step in zip(columns, held_steps, strict=True)
+                )))  # fmt: skip
+            return names.around(*stmts)
+
+        zeros = self.zeros(held.sums, held.rows, held.panel.vectors)
+        return block([zeros, loop("k", self.groups // 2, of_pair)])
+
+    def _group(self, held: _Tile, g: PrimExpr) -> Stmt:
+        """Sum the products of a group; add them, times their steps, to the sums of its block."""
         begun = [
             vector_store(held.sums, (p, c), self.start(held.tables, held.row(p), g)) for p, c in self._places(held)
         ]
@@ -174,36 +241,18 @@ class BlockTiles(BlockWords):
         else:
             steps = [loop("c", self.group // CHUNK, lambda c: block(
                 self._step(held, simplify(first + c * CHUNK + 4 * k)) for k in range(VECTORS_OF_CHUNK)))]  # fmt: skip
-        names, panel = Names(), held.panel
-        vectors = range(panel.vectors)
-        scales = [names.of(f"scale{v}", vector_load(panel.scales, (g, v * self.lanes), self.lanes)) for v in vectors]
-        minima: list[PrimExpr] = []
-        if panel.minima is not None:
-            least = panel.minima
-            minima = [names.of(f"minimum{v}", vector_load(least, (g, v * self.lanes), self.lanes)) for v in vectors]
-        finished = [self._scaled(held, b, g, p, scales, minima) for p in range(held.rows)]
-        return block([*begun, *steps, names.around(*finished)])
-
-    def _scaled(self, held: _Tile, b: Var, g: PrimExpr, p: int, scales: list[PrimExpr], minima: list[PrimExpr]) -> Stmt:
-        """Add the integer sums of a group of one row, times its scales, to the sums of its block."""
-        names, tables, row = Names(), held.tables, held.row(p)
-        of_x = names.of("of_x", BufferLoad(tables.scales, (row, b))) if self.groups == 1 else None
-        taken = None
-        if tables.sums is not None:
-            taken = BufferLoad(tables.sums, (row, g))
-            if self.has_minimum_steps:
-                taken = taken.astype("float32") if of_x is None else taken.astype("float32") * of_x
-            taken = names.of("taken", taken)
-        stmts: list[Stmt] = []
-        for v, scale in enumerate(scales):
-            place = (p, v * self.lanes)
-            factor = scale if of_x is None else scale * self.wide(of_x)
-            value = vector_load(held.parts, place, self.lanes)
-            value = value + self.float(vector_load(held.sums, place, self.lanes)) * factor
-            if taken is not None:
-                value = value + minima[v] * self.wide(taken)
-            stmts.append(vector_store(held.parts, place, value))
-        return names.around(*stmts)
+        if held.panel.steps is None:
+            return block([*begun, *steps])
+        names, lanes = Names(), self.lanes
+        factors = {
+            c: names.of(f"step{c // lanes}", vector_load(held.panel.steps, (g, c), lanes))
+            for c in (v * lanes for v in range(held.panel.vectors))
+        }
+        finished = names.around(*(
+            vector_store(held.totals, (p, c), vector_load(held.totals, (p, c), lanes)
+            + vector_load(held.sums, (p, c), lanes) * factors[c]) for p, c in self._places(held)
+        ))  # fmt: skip
+        return block([*begun, *steps, finished])
 
     def _step(self, held: _Tile, place: PrimExpr) -> Stmt:
         """Add the products of the four numbers from `place` on of each row and column to the integer sums."""

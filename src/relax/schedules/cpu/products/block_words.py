@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ....prim import IntImm, PrimExpr, Var, const, simplify
-from ....prim.instructions import dot, vector_reduce_add
+from ....prim import Add, IntImm, Mul, PrimExpr, Var, const, simplify
+from ....prim.instructions import dot, fma, vector_reduce_add
 from ....prim.intrin import bitwise_and, bitwise_or, reinterpret, shift_left, shift_right
 from ....runtime.records import dataclass
 from ....target import Target
@@ -48,6 +48,13 @@ class Names:
         return result
 
 
+def pair(low: PrimExpr, high: PrimExpr) -> PrimExpr:
+    """Return two int32 that fit int16, or vectors of them, as the halves of an int32."""
+    lanes = low.dtype.lanes
+    mask, shift = (spread(const(value, "int32"), lanes) for value in (0xFFFF, 16))
+    return bitwise_or(bitwise_and(low, mask), shift_left(high, shift))
+
+
 @dataclass(frozen=True)
 class Tables:
     """Activations as products read them."""
@@ -60,6 +67,8 @@ class Tables:
     """int32, (rows, groups): what the sum of a group begins with, -zero · Σ x; None for zero 0."""
     sums: Buffer | None
     """Sums of groups for the minima: int32 for minima with steps, else float32, times the scale."""
+    pairs: Buffer | None = None
+    """int32, (rows, groups / 2): pairs of int16, the sums of two groups, for minima with steps."""
 
     @property
     def rows(self) -> PrimExpr:
@@ -121,6 +130,7 @@ class BlockWords:
         self.groups = packed.groups
         self.elements = packed.format.elements
         self.dots = target.machine.dot_products
+        self.has_fma = target.has_fma
         scale, minimum = packed.format.scale, packed.format.minimum
         self.has_steps = scale.steps is not None
         self.has_minimum = minimum is not None
@@ -130,16 +140,23 @@ class BlockWords:
 
     def with_tables(self, x: Buffer, scales: Buffer, body: Callable[[Tables], Stmt]) -> Stmt:
         """Call `body` with the tables of the activations, filled before it."""
-        shape = (scales.shape[0], simplify(scales.shape[1] * self.groups))
+        shape, pairs = ((scales.shape[0], simplify(scales.shape[1] * n)) for n in (self.groups, self.groups // 2))
 
         def with_starts(starts: Buffer | None) -> Stmt:
-            def with_sums(sums: Buffer | None) -> Stmt:
-                tables = Tables(x, scales, starts, sums)
+            def with_sums(sums: Buffer | None, pairs: Buffer | None = None) -> Stmt:
+                tables = Tables(x, scales, starts, sums, pairs)
                 return block([self._filled(tables), body(tables)])
+
+            def with_pairs(sums: Buffer) -> Stmt:
+                if self.groups == 1:
+                    return with_sums(sums)
+                return scratch("x_pairs", pairs, "int32", lambda held: with_sums(sums, held))
 
             if not self.has_minimum:
                 return with_sums(None)
-            return scratch("x_sums", shape, "int32" if self.has_minimum_steps else "float32", with_sums)
+            if not self.has_minimum_steps:
+                return scratch("x_sums", shape, "float32", with_sums)
+            return scratch("x_sums", shape, "int32", with_pairs)
 
         return scratch("x_starts", shape, "int32", with_starts) if self.packed.zero else with_starts(None)
 
@@ -150,8 +167,9 @@ class BlockWords:
         few = isinstance(tables.rows, IntImm) and tables.rows.value <= CHUNK
 
         def row(r: Var) -> Stmt:
-            return loop("b", tables.blocks, lambda b: block(
-                self._filled_group(tables, r, b, g) for g in range(self.groups)))  # fmt: skip
+            return loop("b", tables.blocks, lambda b: block([
+                *(self._filled_group(tables, r, b, g) for g in range(self.groups)), *self._filled_pairs(tables, r, b),
+            ]))  # fmt: skip
 
         return loop("r", tables.rows, row, ForKind.SERIAL if few else ForKind.PARALLEL)
 
@@ -170,6 +188,17 @@ class BlockWords:
             scaled = whole.astype("float32") * BufferLoad(tables.scales, (r, b))
             stmts.append(BufferStore(tables.sums, whole if self.has_minimum_steps else scaled, index))
         return names.around(*stmts)
+
+    def _filled_pairs(self, tables: Tables, r: Var, b: Var) -> list[Stmt]:
+        """Return the stores of the pairs of a block's sums."""
+        sums, pairs = tables.sums, tables.pairs
+        if sums is None or pairs is None:
+            return []
+        stmts: list[Stmt] = []
+        for k in range(self.groups // 2):
+            low, high = (BufferLoad(sums, (r, simplify(b * self.groups + 2 * k + d))) for d in (0, 1))
+            stmts.append(BufferStore(pairs, pair(low, high), (r, simplify(b * (self.groups // 2) + k))))
+        return stmts
 
     # ------------------------------------------------------------------------------------ weights
 
@@ -247,6 +276,18 @@ class BlockWords:
         twice = self._shifted(dot("u7s8", self._bits(0), upper, x), 1)
         return dot("u7s8", total, bitwise_and(numbers, self._bits(ONES)), x) + twice
 
+    def fused(self, total: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """Return ``total + a * b``, rounded once if the target fuses them.
+
+        Few and many rows must add the same numbers in the same order; in a reduction in memory, LLVM may reorder them.
+        """
+        return fma(a, b, total) if self.has_fma else Add(total, Mul(a, b))
+
+    def minima(self, weights: Buffer, panel: PrimExpr, unit: PrimExpr) -> PrimExpr:
+        """Vector of the minima of a block, float32, with the sign with which they are added."""
+        minimum = self.floats(weights, panel, unit, True)
+        return self.wide(const(0.0, "float32")) - minimum if self.has_minimum_steps else minimum
+
     def wide(self, value: PrimExpr) -> PrimExpr:
         """The value in every lane."""
         return spread(value, self.lanes)
@@ -261,4 +302,4 @@ class BlockWords:
         return block(vector_store(buffer, (r, v * self.lanes), zero) for r in range(rows) for v in range(vectors))
 
 
-__all__ = ["CHUNK", "VECTORS_OF_CHUNK", "BlockWords", "Names", "Sums", "Tables"]
+__all__ = ["CHUNK", "VECTORS_OF_CHUNK", "BlockWords", "Names", "Sums", "Tables", "pair"]
