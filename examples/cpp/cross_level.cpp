@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "relax_library.h"
+#include <relax/library.h>
 
 using relax_library::Tensor;
 using relax_library::Value;

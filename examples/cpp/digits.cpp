@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "relax_library.h"
+#include <relax/library.h>
 
 using relax_library::Tensor;
 

@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from tvm_ffi import libinfo
 
 import cross_level
 import digits
 import digits_model
 import relax
+from cpp_programs import ROOT, compile_program, needs_compiler, run, run_commands
 
-ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "examples" / "cpp"
-COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: c++, g++, clang++")
+pytestmark = needs_compiler
 
 
 @pytest.fixture
 def compiled(tmp_path):
     """A function that compiles a program of examples/cpp and gives its path."""
-
-    def compile_program(name):
-        tvm_ffi_library = libinfo.find_libtvm_ffi()
-        program = tmp_path / Path(name).name
-        includes = [f"-I{SOURCES}", f"-I{libinfo.find_include_path()}", f"-I{libinfo.find_dlpack_include_path()}"]
-        path = f"-Wl,-rpath,{Path(tvm_ffi_library).parent}"
-        flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", *includes]
-        command = [COMPILER, *flags, str(SOURCES / f"{name}.cpp"), tvm_ffi_library, path, "-ldl", "-o", str(program)]
-        subprocess.run(command, check=True)
-        return str(program)
-
-    return compile_program
-
-
-def run(*command):
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return lambda name: compile_program(SOURCES / f"{name}.cpp", tmp_path)
 
 
 def test_the_cross_level_program(tmp_path, compiled):
@@ -84,29 +62,18 @@ def test_the_digits_model(tmp_path, compiled):
 @pytest.mark.skipif(shutil.which("c++") is None, reason="the page calls c++")
 def test_the_page(tmp_path):
     """docs/deploy-from-cpp.md: its program, built and run by the commands that it shows."""
-    page = (ROOT / "docs" / "deploy-from-cpp.md").read_text(encoding="utf-8")
-    [source] = re.findall(r"^```cpp\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    [commands] = re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    assert commands.splitlines()[-1] == "./program"
-    include, body = source.split("\n", 1)
-    main = f"int main() {{ {body} return first == 0 ? 0 : 1; }}\n"  # of inputs that are zeros
-    (tmp_path / "program.cpp").write_text(f"{include}\n{main}", encoding="utf-8")
-    shutil.copy(SOURCES / "relax_library.h", tmp_path)
-
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorStructInfo((8, 784), "float32"))
     with bb.function("main", [x]):
         bb.emit_func_output(relax.op.sin(x))
     relax.build(bb.get(), "llvm").export_library(tmp_path / "model.so")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # of tvm-ffi-config
-    shell = ["sh", "-ec", commands]
-    done = subprocess.run(shell, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run_commands(ROOT / "docs" / "deploy-from-cpp.md", "## Call it", tmp_path)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "0\n")  # of inputs that are zeros
 
 
 VALUES = """
 #include <cassert>
-#include "relax_library.h"
+#include <relax/library.h>
 using relax_library::Value;
 static_assert(!std::is_constructible<Value, int*>::value, "a pointer is no truth value");
 int main() {

@@ -350,6 +350,30 @@ def test_a_program_that_needs_python_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_builtins_that_no_header_has_are_refused(tmp_path):
+    """The headers register most builtins of KV caches (tests/cpp); attention among the new tokens is not one of them."""
+
+    @R.function(pure=False)
+    def main(state: R.Object, q: R.Tensor((2, 4, 4), "float32")) -> R.Tensor((2,), "int32"):
+        out = R.zeros((2, 4, 4), "float32")
+        lse = R.zeros((2, 4), "float32")
+        _ = R.call_packed(
+            "vm.builtin.attention_kv_cache_self_attention",
+            state, R.prim_value(0), R.prim_value(1.0), q, q, q, out, lse, sinfo_args=R.Tuple(),
+        )  # fmt: skip
+        positions = R.call_packed(
+            "vm.builtin.attention_kv_cache_get_query_positions", state, sinfo_args=R.Tensor((2,), "int32")
+        )
+        return positions
+
+    with pytest.raises(ExecutableError) as info:
+        relax.build(relax.IRModule({"main": main}), PLAIN_LOOPS).export_library(tmp_path / "attention.so")
+    assert str(info.value).partition(": ")[2] == (
+        "the program needs Python: it calls vm.builtin.attention_kv_cache_self_attention, which is Python; save() and "
+        "load() keep it as it is"
+    )
+
+
 def test_linkers(tmp_path, path, monkeypatch):
     executable = relax.runtime.load_module(path)
     with pytest.raises(ExecutableError, match=r"the linker false fails: it ends with status 1"):

@@ -584,3 +584,54 @@ class Many:{functions}
         kind, message, _ = outcome(vm[f"f{i}"], [np.zeros((2, i + 2), "float32")])
         assert issubclass(kind, ValueError)
         assert f"f{i}: parameter x" in message
+
+
+@register_func("test.compiled.run_both", override=True)
+def run_both(kernels, x):
+    """Call two kernels, one after the other."""
+    first, second = (relax.nd.array(np.zeros_like(x.numpy())) for _ in range(2))
+    kernels[0](x, first)
+    kernels[1](first, second)
+    return second
+
+
+KERNELS = """
+@I.ir_module
+class Kernels:
+    @T.prim_func(private=True)
+    def double(x: T.Buffer((3,), "float32"), y: T.Buffer((3,), "float32")):
+        for i in range(3):
+            with T.block("double"):
+                v = T.axis.spatial(3, i)
+                y[v] = x[v] * T.float32(2)
+
+    @T.prim_func(private=True)
+    def next(x: T.Buffer((3,), "float32"), y: T.Buffer((3,), "float32")):
+        for i in range(3):
+            with T.block("next"):
+                v = T.axis.spatial(3, i)
+                y[v] = x[v] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+        cls = Kernels
+        y = R.call_pure_packed(
+            "test.compiled.run_both", (cls.double, cls.next), x, sinfo_args=R.Tensor((3,), "float32")
+        )
+        return y
+
+    @R.function
+    def pair(x: R.Tensor((3,), "float32")):
+        cls = Kernels
+        kernels = (cls.double, cls.next)
+        return kernels
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_packed_function_gets_kernels(mode):
+    """A tuple of kernels is passed on by compiled code; a function that returns one stays bytecode."""
+    executable = relax.build(from_source(KERNELS), PLAIN_LOOPS, exec_mode=mode)
+    assert executable.program.compiled == (("main",) if mode == "compiled" else ())
+    main = relax.VirtualMachine(executable, relax.cpu())["main"]
+    np.testing.assert_array_equal(main(np.arange(3, dtype="float32")).numpy(), [1, 3, 5])

@@ -14,6 +14,7 @@ from .devices import Device, cpu, device
 from .exec_builder import ExecBuilder
 from .executable import Executable, ExecutableError, load_executable, load_module
 from .float_mode import set_flush_denormals
+from .headers import include_path
 from .missing import missing
 from .nd import NDArray
 from .numerics import NumericsError
@@ -30,9 +31,9 @@ tensor = nd.array
 __all__ = [
     "BenchmarkResult", "Closure", "Device", "ExecBuilder", "Executable", "ExecutableError", "LinkError",
     "MemoryStats", "NDArray", "NumericsError", "PackedFunc", "Report", "ShapeTuple", "VMInstrumentReturnKind",
-    "VirtualMachine", "cpu", "device", "get_global_func", "load_executable", "load_module", "nd", "num_threads",
-    "numpy_view", "register_func", "remove_global_func", "set_flush_denormals", "set_num_threads", "tensor",
-    "tensor_of",
+    "VirtualMachine", "cpu", "device", "get_global_func", "include_path", "load_executable", "load_module", "nd",
+    "num_threads", "numpy_view", "register_func", "remove_global_func", "set_flush_denormals", "set_num_threads",
+    "tensor", "tensor_of",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:

@@ -9,8 +9,9 @@ point is a function of tvm-ffi's C ABI:
     int __tvm_ffi_main(void *self, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result)
 
 so that ``tvm::ffi::Module::LoadFromFile`` finds it. Packed functions that the program calls are those of the process,
-by their names in tvm-ffi's registry. What a machine does in Python, a library does natively (`BUILTIN_FORMS`). A
-program with calls that have no native form is refused by an error that names them.
+by their names in tvm-ffi's registry. What a machine does in Python, a library does natively (`BUILTIN_FORMS`), or
+leaves to the C++ headers of this package, which register builtins such as those of KV caches (`IN_HEADERS`). A program
+with other calls is refused by an error that names them.
 """
 
 from __future__ import annotations
@@ -71,11 +72,29 @@ BUILTIN_FORMS: Final = {
 }
 """Builtins that a library implements natively, with the symbols of those implementations."""
 
+_REGISTER: Final = "register it before the first call"
+_REGISTER_BUILTIN: Final = (
+    "in C++, include relax/kv_cache.h and relax/sampling.h and call relax::register_kv_cache() and register_samplers() "
+    "before the first call; in Python, load the library by relax.runtime.load_module"
+)
+"""Hints of the error about a packed function that a process does not have."""
+
 REFUSALS: Final = {
     "vm.builtin.alloc_tensor_in": ("ValueError", "a tensor lies outside of its storage"),
     "vm.builtin.read_if_cond": ("TypeError", "the condition of an if is no bool"),
 }
 """Builtins that compiled functions call only to raise an error, with the error's kind and message in a library."""
+
+IN_HEADERS: Final = frozenset(f"vm.builtin.{name}" for name in (
+    "paged_attention_kv_cache_create", "kv_state_clear", "kv_state_add_sequence", "kv_state_remove_sequence",
+    "kv_state_fork_sequence", "kv_state_popn", "kv_state_begin_forward", "kv_state_end_forward",
+    "attention_kv_cache_attention_with_fused_qkv", "attention_kv_cache_get_query_positions",
+    "attention_kv_cache_get_num_available_pages", "attention_kv_cache_get_total_sequence_length",
+    "attention_kv_cache_empty", "attention_kv_cache_enable_sliding_window_for_seq", "attention_kv_cache_debug_get_kv",
+    "sample_top_p_from_logits", "sample_top_p_from_prob", "multinomial_from_uniform", "apply_repetition_penalty",
+    "apply_presence_and_frequency_penalty", "apply_softmax_with_temperature",
+))  # fmt: skip
+"""Builtins that a C++ program registers by including the headers of `include/relax`; a library looks them up."""
 
 _CONSTANTS, _RECORDS, _FILE = 1, 2, 3
 """The sections of the object with the records, and their symbols."""
@@ -149,9 +168,7 @@ def _require_compiled(program: Program, entry_points: list[str]) -> None:
             if entry.kind == "vm" and entry.name not in program.compiled:
                 if entry.name not in entry_points:
                     problems.append(f"{entry.name} stays bytecode, which Python carries out")
-            elif entry.kind == "kernel":
-                problems.append(f"the kernel {entry.name} is passed on as a value")
-            elif entry.name in BUILTINS and not (entry.name in BUILTIN_FORMS or entry.name in REFUSALS):
+            elif entry.name in BUILTINS and entry.name not in (BUILTIN_FORMS | REFUSALS).keys() | IN_HEADERS:
                 problems.append(f"it calls {entry.name}, which is Python")
         elif isinstance(operand, Const) and not _is_plain(program.constants[operand.index]):
             problems.append(f"it has a constant of type {type(program.constants[operand.index]).__name__}")
@@ -219,6 +236,11 @@ class _Records:
         """Add a record of a function of the support code."""
         symbol = self.wanted.setdefault(f"{LIBRARY}{form}", 5 + len(self.wanted))
         self.add(_NATIVE, 0, (symbol, 0), second)
+
+    def kernel(self, name: str) -> None:
+        """Add a record of a kernel of the program, which is passed on as a value."""
+        symbol = self.wanted.setdefault(f"{PACKED_PREFIX}{name}", 5 + len(self.wanted))
+        self.add(_NATIVE, 0, (symbol, 0))
 
     def refusal(self, kind: str, message: str, pairs: list[tuple[tuple[int, int], tuple[int, int]]]) -> None:
         """Add a record of a function that raises an error; `pairs` are written behind the records."""
@@ -289,7 +311,9 @@ def _record(
             records.add(_VALUE, 6, _device(_index(program, number)))
         case Func(index):
             name = program.entries[index].name
-            if name in program.compiled:
+            if program.entries[index].kind == "kernel":
+                records.kernel(name)
+            elif name in program.compiled:
                 records.refusal("RecursionError", f"{name}: too many calls are under way", pairs)
             elif name in BUILTIN_FORMS:
                 records.native(BUILTIN_FORMS[name])
@@ -297,7 +321,8 @@ def _record(
                 records.refusal(*REFUSALS[name], pairs)
             else:
                 encoded = split(name)[0].encode()
-                records.add(_GLOBAL, len(encoded), records.bytes(encoded))
+                hint = _REGISTER_BUILTIN if name in IN_HEADERS else _REGISTER
+                records.add(_GLOBAL, len(encoded), records.bytes(encoded), records.bytes(hint.encode()))
         case _:
             raise AssertionError("a register is no part of a table")
 

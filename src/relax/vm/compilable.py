@@ -2,7 +2,8 @@
 
     compiled    values are tensors, shapes, scalars and tuples of them, or are only passed on; calls are of kernels,
                 other Relax functions, packed functions and builtins
-    bytecode    functions that make or call closures, or that pass functions on; tensors of strings as constants, and
+    bytecode    functions that make or call closures, or that pass functions on, except tuples of kernels that packed
+                functions get as arguments, as a KV cache does; tensors of strings as constants, and
                 scalars of uint64, which tvm-ffi's C ABI cannot hold; hand-written calls of builtins with a dtype or a
                 number in a variable, or with too few arguments; hand-written shape heaps, with slots that are
                 redefined, or outside of the heap
@@ -47,10 +48,11 @@ from .host_builtins import fits_form
 def compilable_functions(mod: IRModule) -> list[str]:
     """Names of a lowered module's functions that can be compiled, in order."""
     functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
+    kernels = frozenset(g.name_hint for g, f in mod.functions.items() if isinstance(f, PrimFunc))
     return [
         name
         for name, function in functions.items()
-        if _is_first_order(function) and _slots_keep_their_numbers(function, mod)
+        if _is_first_order(function, kernels) and _slots_keep_their_numbers(function, mod)
     ]
 
 
@@ -58,7 +60,7 @@ _LEAVES: Final = (Var, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm, G
 """Node classes whose children need no check."""
 
 
-def _is_first_order(function: Function) -> bool:
+def _is_first_order(function: Function, kernels: frozenset[str]) -> bool:
     infos: dict[int, StructInfo] = {}
     pending: list[RelaxExpr] = [function.body]
     nodes: list[Node] = list(function.params)
@@ -74,18 +76,24 @@ def _is_first_order(function: Function) -> bool:
             nodes.append(expr)
     functions = (GlobalVar, ExternFunc, Function)
     return not any(isinstance(node, functions) for node in nodes) and all(
-        _is_part_of_first_order(node, infos) for node in nodes if not isinstance(node, If)
+        _is_part_of_first_order(node, infos, kernels) for node in nodes if not isinstance(node, If)
     )
 
 
-def _is_part_of_first_order(root: Node, infos: dict[int, StructInfo]) -> bool:
-    """True if a node and its descendants are first-order."""
+def _is_part_of_first_order(root: Node, infos: dict[int, StructInfo], kernels: frozenset[str]) -> bool:
+    """True if a node and its descendants are first-order. Packed functions may get tuples of `kernels`."""
     first_order = True
+    passes_kernels = isinstance(root, Call) and isinstance(root.op, ExternFunc)
 
     def visit(node: Node) -> bool:
         nonlocal first_order
+        if passes_kernels and isinstance(node, Tuple) and node.fields and all(map(is_kernel, node.fields)):
+            return False
         first_order = first_order and _is_node_of_first_order(node, infos)
         return first_order and not isinstance(node, _LEAVES)
+
+    def is_kernel(node: Node) -> bool:
+        return isinstance(node, GlobalVar) and node.name_hint in kernels
 
     if isinstance(root, _LEAVES):
         return _is_node_of_first_order(root, infos)

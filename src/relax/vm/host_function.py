@@ -570,6 +570,8 @@ class HostFunction:
                 return self.text(str(value))
             case DataTypeImm(value):
                 return TableCell(self.table.constant(ffi_dtype(str(value))))
+            case GlobalVar():
+                return TableCell(self.table.function(expr.name_hint))
             case _:
                 raise AssertionError(f"{self.name}: {type(expr).__name__} is no value of a lowered function")
 

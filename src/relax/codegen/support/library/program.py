@@ -12,7 +12,7 @@ from ..c import NULL, C, pointer
 from ..cells.objects import shape, tensor
 from ..cells.tables import drop, new_table
 from ..cells.values import Any, Table, own
-from .texts import Bytes, Text, fail, internal, put_bytes
+from .texts import Bytes, Text, fail, internal, put, put_bytes
 
 Head = T.struct("ProgramHead")
 Record = T.struct("ProgramRecord")
@@ -24,7 +24,7 @@ VALUE, STRING, TENSOR, SHAPE, GLOBAL = range(5)
     a string     bytes, length
     a tensor     elements, dtype and rank, sizes
     a shape      -, rank, sizes
-    a global     the name of a packed function of the process
+    a global     the name of a packed function of the process, length, what to do if the process has none
     others       a function of this object: code, -, its context
 """
 _NO_MEMORY = "out of memory: cannot make the table of a program"
@@ -90,7 +90,7 @@ def make(record: Record, cell: Any) -> T.bool:
             fail(
                 text, "ValueError", "the library calls the packed function ",
                 put_bytes(text, record.address, number),
-                ", which this process has not; register it before the first call",
+                ", which this process has not; ", put(text, record.second),
             )  # fmt: skip
             return False
     elif C.TVMFFIFunctionCreate(record.second, record.address, NULL, T.address_of(slot)) != 0:

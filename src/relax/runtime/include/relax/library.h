@@ -13,7 +13,11 @@
 #include <tvm/ffi/c_api.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <memory>
+#include <new>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -100,9 +104,21 @@ class Value {
 
   const TVMFFIAny& any() const { return any_; }
   int32_t kind() const { return any_.type_index; }
+  bool is_none() const { return any_.type_index == kTVMFFINone; }
   int64_t integer() const { return expect(kTVMFFIInt, "an int").v_int64; }
   double real() const { return expect(kTVMFFIFloat, "a float").v_float64; }
   bool truth() const { return expect(kTVMFFIBool, "a bool").v_int64 != 0; }
+
+  // The characters of a string.
+  std::string text() const {
+    if (any_.type_index == kTVMFFISmallStr) {
+      TVMFFIByteArray bytes = TVMFFISmallBytesGetContentByteArray(&any_);
+      return {bytes.data, bytes.size};
+    }
+    auto* bytes = reinterpret_cast<const TVMFFIByteArray*>(object(kTVMFFIStr, "a string"));
+    return {bytes->data, bytes->size};
+  }
+  bool is_text() const { return any_.type_index == kTVMFFISmallStr || any_.type_index == kTVMFFIStr; }
 
   // The sizes of a shape.
   std::vector<int64_t> sizes() const {
@@ -167,17 +183,36 @@ class Tensor : public Value {
 
   template <typename T>
   static Tensor zeros(std::vector<int64_t> shape) {
+    Tensor made = uninitialised(dtype_of<T>(), std::move(shape));
+    std::memset(made.dl().data, 0, static_cast<size_t>(made.size()) * sizeof(T));
+    return made;
+  }
+
+  // A tensor of a dtype of whole bytes, in new memory.
+  static Tensor uninitialised(DLDataType dtype, std::vector<int64_t> shape) {
+    size_t bytes = dtype.bits / 8u;
+    for (int64_t size : shape) {
+      if (size < 0) throw Error("ValueError", "a tensor cannot have a negative dimension");
+      if (__builtin_mul_overflow(bytes, static_cast<size_t>(size), &bytes) || bytes > SIZE_MAX / 4)
+        throw Error("MemoryError", "a tensor has too many elements");
+    }
+    std::shared_ptr<void> memory(std::aligned_alloc(64, bytes / 64 * 64 + 64), std::free);
+    if (memory == nullptr) throw Error("MemoryError", "a tensor of " + std::to_string(bytes) + " bytes cannot be made");
+    return over(memory.get(), memory, dtype, std::move(shape));
+  }
+
+  // A tensor over memory that `keeper` keeps: `data` has the compact elements, and is aligned to 64 bytes.
+  static Tensor over(void* data, std::shared_ptr<void> keeper, DLDataType dtype, std::vector<int64_t> shape) {
     auto* owner = new Owner;
+    owner->keeper = std::move(keeper);
     owner->shape = std::move(shape);
     owner->strides.assign(owner->shape.size(), 1);
     int64_t count = 1;
     for (size_t i = owner->shape.size(); i-- > 0; count *= owner->shape[i]) owner->strides[i] = count;
-    owner->bytes.assign(static_cast<size_t>(count) * sizeof(T) + 64, 0);
-    auto start = (reinterpret_cast<uintptr_t>(owner->bytes.data()) + 63) / 64 * 64;
-    owner->managed.dl_tensor = DLTensor{reinterpret_cast<void*>(start),
+    owner->managed.dl_tensor = DLTensor{data,
                                         DLDevice{kDLCPU, 0},
                                         static_cast<int32_t>(owner->shape.size()),
-                                        dtype_of<T>(),
+                                        dtype,
                                         owner->shape.data(),
                                         owner->strides.data(),
                                         0};
@@ -189,6 +224,23 @@ class Tensor : public Value {
     any.type_index = kTVMFFITensor;
     any.v_obj = static_cast<TVMFFIObject*>(handle);
     return Tensor(owned(any));
+  }
+
+  // The same elements under another shape, which must have as many.
+  Tensor view(std::vector<int64_t> shape) const {
+    int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<int64_t>());
+    if (count != size() || !is_compact()) throw Error("ValueError", "the tensor has no view of this shape");
+    return over(static_cast<char*>(dl().data) + dl().byte_offset, std::make_shared<Value>(*this), dl().dtype,
+                std::move(shape));
+  }
+
+  // True if the elements are in host memory one behind the other.
+  bool is_compact() const {
+    if (dl().device.device_type != kDLCPU) return false;
+    int64_t expected = 1;
+    for (int32_t i = dl().ndim; i-- > 0; expected *= dl().shape[i])
+      if (dl().strides != nullptr && dl().shape[i] != 1 && dl().strides[i] != expected) return size() == 0;
+    return true;
   }
 
   const DLTensor& dl() const { return *reinterpret_cast<const DLTensor*>(object(kTVMFFITensor, "a tensor")); }
@@ -209,7 +261,7 @@ class Tensor : public Value {
   struct Owner {
     DLManagedTensor managed{};
     std::vector<int64_t> shape, strides;
-    std::vector<char> bytes;
+    std::shared_ptr<void> keeper;
   };
 };
 
@@ -220,9 +272,13 @@ class Function {
 
   template <typename... Args>
   Value operator()(const Args&... args) const {
-    const std::vector<Value> held{Value(args)...};  // those that were made of numbers and texts live until it returns
+    return apply({Value(args)...});
+  }
+
+  // Call the function with the values of a list.
+  Value apply(const std::vector<Value>& args) const {
     std::vector<TVMFFIAny> values;
-    for (const Value& value : held) values.push_back(value.any());
+    for (const Value& value : args) values.push_back(value.any());
     TVMFFIAny result{};
     check(call_(nullptr, values.data(), static_cast<int32_t>(values.size()), &result));
     return Value::owned(result);
@@ -261,6 +317,8 @@ inline void register_function(const std::string& name, Packed function) {
       return 0;
     } catch (const Error& error) {
       TVMFFIErrorSetRaisedFromCStr(error.kind().c_str(), error.what());
+    } catch (const std::bad_alloc&) {
+      TVMFFIErrorSetRaisedFromCStr("MemoryError", "out of memory");
     } catch (const std::exception& error) {
       TVMFFIErrorSetRaisedFromCStr("RuntimeError", error.what());
     }
