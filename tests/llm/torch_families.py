@@ -26,6 +26,14 @@ LONG: Final = {
 }  # fmt: skip
 EXPERTS: Final = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 SHARED: Final = {"shared_expert_intermediate_size": 40}
+LATENT: Final = {
+    "kv_lora_rank": 24, "qk_nope_head_dim": 10, "qk_rope_head_dim": 8, "v_head_dim": 12, "n_routed_experts": 8,
+    "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_shared_experts": 2,
+}  # fmt: skip
+MAMBA: Final = {
+    "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 3, "num_heads": 6, "head_dim": 16, "n_groups": 2,
+    "state_size": 8, "chunk_size": 16,
+}  # fmt: skip
 HALF: Final = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
 WINDOWS: Final = ["sliding_attention", "full_attention", "sliding_attention"]
 
@@ -60,6 +68,32 @@ FAMILIES: Final[Mapping[str, Callable[[], Any]]] = {
     "qwen 3 moe": lambda: t.Qwen3MoeForCausalLM(
         t.Qwen3MoeConfig(**SMALL, **EXPERTS, head_dim=16, norm_topk_prob=True)
     ),
+    "deepseek 2": lambda: t.DeepseekV2ForCausalLM(
+        t.DeepseekV2Config(**{**SMALL, "num_key_value_heads": 6}, **LATENT, q_lora_rank=None, first_k_dense_replace=1)
+    ),
+    "deepseek 2 with groups and yarn": lambda: t.DeepseekV2ForCausalLM(
+        t.DeepseekV2Config(
+            **{**SMALL, "num_key_value_heads": 6}, **LATENT, q_lora_rank=20, attention_bias=True, n_group=4,
+            topk_group=2, topk_method="group_limited_greedy", routed_scaling_factor=3.0,
+            rope_parameters={**YARN, "mscale": 0.7, "mscale_all_dim": 0.9},
+        )
+    ),
+    "deepseek 3": lambda: t.DeepseekV3ForCausalLM(
+        t.DeepseekV3Config(
+            **{**SMALL, "num_key_value_heads": 6}, **LATENT, q_lora_rank=20, n_group=4, topk_group=2,
+            first_k_dense_replace=1, rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
+        )
+    ),
+    "deepseek 3 without interleaving": lambda: t.DeepseekV3ForCausalLM(
+        t.DeepseekV3Config(
+            **{**SMALL, "num_key_value_heads": 6}, **LATENT, q_lora_rank=None, n_group=1, topk_group=1,
+            rope_interleave=False, norm_topk_prob=False,
+        )
+    ),
+    "mamba 2": lambda: t.Mamba2ForCausalLM(t.Mamba2Config(**MAMBA)),
+    "mamba 2 with groups, biases and limits": lambda: t.Mamba2ForCausalLM(
+        t.Mamba2Config(**MAMBA, use_bias=True, use_conv_bias=False, tie_word_embeddings=True)
+    ),
     "olmo 2": lambda: t.Olmo2ForCausalLM(t.Olmo2Config(**SMALL)),
     "gpt neox": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**SMALL, rope_parameters=HALF)),
     "gpt neox one behind the other": lambda: t.GPTNeoXForCausalLM(
@@ -84,4 +118,7 @@ def made(name: str) -> Any:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.add_(torch.randn_like(buffer) * 0.1)
     return model

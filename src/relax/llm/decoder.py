@@ -70,8 +70,19 @@ class CacheShape:
     windowed: tuple[bool, ...] = ()
     """For each layer: True if its queries see the last `window` tokens only; empty: none does."""
     window: int = 0
+    value_dim: int = 0
+    """Elements of a head's values; 0: `head_dim`."""
     softcap: float = 0.0
     """Scores become softcap · tanh(score / softcap); 0: they stay."""
+
+
+@dataclass(frozen=True)
+class StateShape:
+    """States of the sequences of a recurrent model."""
+
+    layers: int
+    states: tuple[tuple[int, ...], ...]
+    """Shapes of the states of a layer for one sequence, float32, which begin as zeros."""
 
 
 class Body(nn.Module):
@@ -146,4 +157,4 @@ def capped(x: Tensor, cap: float) -> Tensor:
     return op.tanh(x / cap) * cap if cap and math.isfinite(cap) else x
 
 
-__all__ = ["Body", "CacheShape", "Decoder", "Shape", "capped"]
+__all__ = ["Body", "CacheShape", "Decoder", "Shape", "StateShape", "capped"]

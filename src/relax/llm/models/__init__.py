@@ -12,12 +12,15 @@ FAMILIES: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "phi3"), ("llama", "Llama")),
     **dict.fromkeys(("mixtral", "qwen2_moe", "qwen3_moe"), ("mixture", "Mixture")),
     **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), ("gemma", "Gemma")),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), ("deepseek", "DeepSeek")),
+    "mamba2": ("mamba2", "Mamba2"),
     "gpt2": ("gpt2", "GPT2"),
     "gpt_neox": ("gpt_neox", "GPTNeoX"),
     "olmo2": ("olmo2", "OLMo2"),
     "stablelm": ("stablelm", "StableLM"),
     "starcoder2": ("starcoder2", "StarCoder2"),
     "bert": ("bert", "BERT"),
+    "whisper": ("whisper", "Whisper"),
 }
 """Module and class of a family, by type of a model."""
 

@@ -109,15 +109,20 @@ class PagedKVCache(Object):
         call = relax_op.call_pure_packed(_CREATE, *arguments, sinfo_args=ObjectStructInfo())
         return PagedKVCache(_expr=call, _name=name)
 
-    def attention_with_fused_qkv(self, layer_id: int, qkv: Tensor, num_qo_heads: int, sm_scale: float) -> Tensor:
+    def attention_with_fused_qkv(
+        self, layer_id: int, qkv: Tensor, num_qo_heads: int, sm_scale: float, *, v_head_dim: int | None = None
+    ) -> Tensor:  # fmt: skip
         """Attention of new tokens to their sequences, after their keys and values were appended.
 
         `qkv` (batch, tokens, query heads + 2 · heads of keys, head dim) has queries, keys and values beside each other;
         the result is (batch, tokens, query heads, head dim). Tokens are those that `kv_state_begin_forward` announced.
+        With values of another size than keys, `v_head_dim`, `qkv` is (batch, tokens, elements of all heads), and the
+        result (batch, tokens, query heads, v_head_dim).
         """
-        batch, count, heads, depth = qkv.shape
+        batch, count, *heads = qkv.shape
+        depth = heads[-1] if v_head_dim is None else v_head_dim
         total = _product(batch, count)
-        rows = qkv.reshape(total, _product(heads, depth))
+        rows = qkv.reshape(total, _product(*heads) if len(heads) == 2 else heads[0])
         result = self._written(
             "attention_with_fused_qkv", [PrimValue(layer_id), PrimValue(float(sm_scale)), unwrap(rows)],
             TensorStructInfo((total, num_qo_heads, depth), qkv.dtype),
