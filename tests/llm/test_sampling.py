@@ -116,6 +116,51 @@ def test_forbidden_tokens_have_no_probability():
         assert p.sum() == pytest.approx(1)
 
 
+# ----------------------------------------------------------------------------------- allowed tokens
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("share", [0.001, 0.2, 0.9])
+def test_allowed_tokens_are_as_if_there_were_no_others(settings, share):
+    for seed in range(3):
+        logits = random_logits(seed, 3000)
+        allowed = np.random.default_rng(seed).random(3000) < share
+        allowed[7] = True
+        expected = definition(np.where(allowed, logits, -INF), **settings)
+        np.testing.assert_allclose(Sampler(**settings).probabilities(logits, allowed=allowed), expected, atol=2e-6)
+        assert allowed[Sampler(seed=seed, **settings).sample(logits, allowed=allowed)]
+
+
+@pytest.mark.parametrize("mirostat", [1, 2])
+def test_mirostat_among_allowed_tokens(mirostat):
+    allowed = np.arange(3000) % 7 == 0
+    sampler = Sampler(mirostat=mirostat, seed=1)
+    assert {sampler.sample(random_logits(seed, 3000), allowed=allowed) % 7 for seed in range(50)} == {0}
+
+
+def test_log_probabilities_are_those_of_the_model_whatever_is_allowed():
+    logits = np.array([3, 2, 1, 0], np.float32)
+    allowed = np.array([False, False, True, True])
+    choice = Sampler(temperature=0, logprobs=2).choose(logits, allowed=allowed)
+    assert choice.token == 2
+    assert choice.logprob == pytest.approx(math.log(softmax(logits)[2]))
+    assert [token for token, _ in choice.top] == [0, 1]
+
+
+def test_logits_beyond_the_allowed_ones_are_not_allowed():
+    assert Sampler(temperature=0).sample([1.0, 0.0, 5.0], allowed=np.array([True, True])) == 0
+
+
+def test_allowed_tokens_that_are_refused():
+    for allowed in (np.ones(4, bool), np.ones((3, 1), bool), np.ones(3, np.uint8)):
+        with pytest.raises(ValueError, match=r"allowed tokens are booleans of shape \(3,\) or shorter, found"):
+            Sampler().sample([1.0, 2.0, 3.0], allowed=allowed)
+    with pytest.raises(ValueError, match="no token is allowed"):
+        Sampler().sample([1.0, 2.0, 3.0], allowed=np.zeros(3, bool))
+    with pytest.raises(ValueError, match="all logits are -inf: there is no token to choose"):
+        Sampler(logit_bias={1: -INF}).sample([1.0, 2.0, 3.0], allowed=np.array([False, True, False]))
+
+
 # ----------------------------------------------------------------------------------- penalties and bias
 
 

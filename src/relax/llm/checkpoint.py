@@ -30,7 +30,8 @@ IGNORED: Final = re.compile(
 """Names of weights that no model of text needs: computed tables, heads of other tasks, image encoders."""
 _PREFIXES: Final[Mapping[str, str]] = {
     "transformer.": "", "bert.": "", "language_model.model.": "model.", "language_model.lm_head.": "lm_head.",
-    "model.language_model.": "model.",
+    "model.language_model.": "model.", "proj_out.": "lm_head.",
+    "backbone.embedding.": "backbone.embeddings.",
 }  # fmt: skip
 
 
@@ -101,6 +102,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         long, short = (file[name].astype(float).tolist() for name in LONG_ROTATIONS)
         settings["rope_scaling"] = long_rotations(file.metadata, long, short)
     settings["attention_bias"] = "blk.0.attn_output.bias" in file
+    settings["split_kv_b_proj"] = "blk.0.attn_k_b.weight" in file and "blk.0.attn_kv_b.weight" not in file
     settings["mlp_bias"] = "blk.0.ffn_gate.bias" in file
     return _checkpoint(file, settings, names_of(str(settings["model_type"]), file))
 
@@ -118,7 +120,7 @@ def _of_folder(folder: Path) -> Checkpoint:
     text = found.get("text_config")
     if isinstance(text, dict):  # the part of a model of images and text that reads text
         found = {**cast("dict[str, Any]", text)}
-    return _checkpoint(file, found, {_without_prefix(name): name for name in file})
+    return _checkpoint(file, found, {without_prefix(name): name for name in file})
 
 
 def _checkpoint(file: TensorFile, settings: dict[str, Any], names: Mapping[str, str]) -> Checkpoint:
@@ -127,7 +129,7 @@ def _checkpoint(file: TensorFile, settings: dict[str, Any], names: Mapping[str, 
     return Checkpoint(file, settings, names)
 
 
-def _without_prefix(name: str) -> str:
+def without_prefix(name: str) -> str:
     """Return the name of weights without what `transformers` puts before it in some classes of models."""
     for prefix in _PREFIXES:
         if name.startswith(prefix):
@@ -135,4 +137,4 @@ def _without_prefix(name: str) -> str:
     return name
 
 
-__all__ = ["IGNORED", "LONG_ROTATIONS", "ROTATIONS", "Checkpoint", "open_checkpoint"]
+__all__ = ["IGNORED", "LONG_ROTATIONS", "ROTATIONS", "Checkpoint", "open_checkpoint", "without_prefix"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, final, overload
@@ -19,11 +20,14 @@ from numpy.typing import NDArray
 from ..ir import IRModule
 from ..runtime.forks import ForkLock
 from ..runtime.records import dataclass
+from .constraints import constraint_of
+from .drafting import Drafter, Drafting
+from .exporting import export_model
 from .interrupts import interrupted_later
 from .runner import Runner
 from .sampling import Sampler
-from .stops import StopStream
 from .tokenizer import Tokenizer
+from .writing import Writer
 
 Array: TypeAlias = "NDArray[Any]"
 Prompt: TypeAlias = "str | Sequence[int]"
@@ -44,6 +48,10 @@ class Stats:
     seconds: float = 0.0
     """Time of the new tokens, those of the prompt excepted."""
     load_seconds: float = 0.0
+    drafted_tokens: int = 0
+    """Tokens that drafters proposed."""
+    accepted_tokens: int = 0
+    """Proposed tokens that became part of an answer."""
 
     @property
     def prompt_speed(self) -> float:
@@ -65,8 +73,9 @@ class LanguageModel:
     """
 
     def __init__(
-        self, mod: IRModule, runner: Runner, tokenizer: Tokenizer | None, vocabulary: int, stats: Stats
-    ) -> None:
+        self, mod: IRModule, runner: Runner, tokenizer: Tokenizer | None, vocabulary: int, stats: Stats,
+        context: int | None = None,
+    ) -> None:  # fmt: skip
         self.mod = mod
         """The program: `create_cache` and `forward`."""
         self.runner, self.vocabulary, self._stats = runner, vocabulary, stats
@@ -74,12 +83,21 @@ class LanguageModel:
         self._sequence: int | None = None
         self._tokens: list[int] = []
         """Tokens that the cache holds of the last conversation; each conversation has a list of its own."""
-        self._lock = ForkLock()
-        """Held while a text is computed, or a piece of a stream."""
+        self._adapter: str | None = None
+        """Adapter by which these were computed."""
+        self.context = min(context or runner.limits.tokens, runner.limits.tokens)
+        """Tokens of a prompt and its answer together, at most."""
+        self.lock = ForkLock()
+        """Held while the runner is used: while a text is computed, or a piece of a stream."""
 
     def stats(self) -> Stats:
         """Counts since the model was loaded."""
         return self._stats
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """True for a model with a tokenizer."""
+        return self._tokenizer is not None
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -93,36 +111,54 @@ class LanguageModel:
     @overload
     def generate(
         self, prompt: Prompt, max_new_tokens: int | None = None, *, stop: str | Sequence[str] = (),
-        stream: Literal[False] = False, sampler: Sampler | None = None, **sampling: Any,
+        stream: Literal[False] = False, sampler: Sampler | None = None,
+        json_schema: Mapping[str, Any] | bool | None = None, regex: str | None = None, grammar: str | None = None,
+        drafter: Drafter | None = None, adapter: str | None = None, **sampling: Any,
     ) -> str: ...  # fmt: skip
 
     @overload
     def generate(
         self, prompt: Prompt, max_new_tokens: int | None = None, *, stop: str | Sequence[str] = (),
-        stream: Literal[True], sampler: Sampler | None = None, **sampling: Any,
+        stream: Literal[True], sampler: Sampler | None = None,
+        json_schema: Mapping[str, Any] | bool | None = None, regex: str | None = None, grammar: str | None = None,
+        drafter: Drafter | None = None, adapter: str | None = None, **sampling: Any,
     ) -> Iterator[str]: ...  # fmt: skip
 
     def generate(
         self, prompt: Prompt, max_new_tokens: int | None = None, *, stop: str | Sequence[str] = (),
-        stream: bool = False, sampler: Sampler | None = None, **sampling: Any,
+        stream: bool = False, sampler: Sampler | None = None, json_schema: Mapping[str, Any] | bool | None = None,
+        regex: str | None = None, grammar: str | None = None, drafter: Drafter | None = None,
+        adapter: str | None = None, **sampling: Any,
     ) -> str | Iterator[str]:  # fmt: skip
         """Return the text that follows a prompt, or an iterator of its pieces if `stream`.
 
         `prompt` is a text, or tokens. Generation ends at a token that ends a turn, at one of the texts `stop` (which is
         left out), behind `max_new_tokens`, or when the context is full. `sampling` are the parameters of `Sampler`:
-        temperature (0, the default here: the likeliest token), top_p, top_k, min_p, seed, and so on. Raises ValueError
-        for an empty prompt, one that is longer than the context, and parameters out of range.
+        temperature (0, the default here: the likeliest token), top_p, top_k, min_p, seed, and so on.
+
+        `json_schema` (True: any object), `regex` or `grammar` (Lark's notation) is what the whole text keeps to, and
+        ends with; only a limit of tokens or a stop text cuts it off. A `drafter` proposes tokens, several of which are
+        computed at a time; the text stays the same. `adapter` is the name of a LoRA adapter that was loaded with the
+        model. Raises ValueError for an empty prompt, one that is longer than the context, parameters out of range,
+        schemas and grammars that are refused (`constraint_of`), a drafter with another vocabulary, and an unknown
+        adapter.
         """
         if sampler is None:
             chosen: dict[str, Any] = {"temperature": 0.0, **sampling}
             sampler = Sampler(**chosen)
         elif sampling:
             raise ValueError(f"give a sampler, or its parameters {', '.join(sampling)}")
-        tokens = self._checked(self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt)
-        pieces = self._pieces(tokens, _limit(max_new_tokens), StopStream(_stops(stop)), sampler)
+        tokens = self.checked(self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt)
+        constraint = constraint_of(self.tokenizer, json_schema=json_schema, regex=regex, grammar=grammar)
+        if drafter is not None:
+            drafter.check(self)
+        self.runner.check_adapter(adapter)
+        most = min(_limit(max_new_tokens), max(self.context - len(tokens), 1))
+        writer = Writer(self.tokenizer, tokens, sampler, most=most, constraint=constraint, stop=_stops(stop))
+        pieces = self._pieces(writer, drafter, adapter)
         if stream:
             return self._one_by_one(pieces)
-        with self._lock:
+        with self.lock:
             return "".join(pieces)
 
     @overload
@@ -156,60 +192,86 @@ class LanguageModel:
     def _one_by_one(self, pieces: Iterator[str]) -> Iterator[str]:
         """Return the pieces of a text; other threads may ask the model between them."""
         while True:
-            with self._lock:
+            with self.lock:
                 piece = next(pieces, None)
             if piece is None:
                 return
             yield piece
 
-    def _pieces(self, prompt: list[int], most: float, watched: StopStream, sampler: Sampler) -> Iterator[str]:
-        stats, ends = self._stats, self.tokenizer.eot
-        text, spelled = self.tokenizer.decode_stream(prompt), self.tokenizer.vocabulary_size
-        logits = self._fed(prompt)
-        mine = self._tokens
-        history = [*prompt]
-        count = 0
-        while count < most:
-            token = sampler.sample(logits[:spelled], history)  # rows beyond fill up the matrix, and stand for no text
-            count += 1
-            history.append(token)
-            if token in ends:
-                break
-            yield from filter(None, [watched.step(text.step(token))])
-            if watched.stopped or len(history) >= self.context or count >= most:
-                break
-            start = time.perf_counter()
-            logits = self._step([token]) if self._tokens is mine else self._fed(history)
+    def _pieces(self, writer: Writer, drafter: Drafter | None, adapter: str | None) -> Iterator[str]:
+        stats = self._stats
+        drafting = None if drafter is None else Drafting(drafter, writer.tokens)
+        try:
+            rows, drafts = self._fed(writer.tokens, adapter)[None], list[int]()
             mine = self._tokens
-            stats.seconds += time.perf_counter() - start
-            stats.new_tokens += 1
-        if not watched.stopped:
-            yield from filter(None, [watched.step(text.finish()), watched.finish()])
+            while writer.room:
+                written = writer.take(rows, drafts)
+                stats.accepted_tokens += written.accepted
+                if drafting is not None:
+                    drafting.accepted(len(drafts), written.accepted)
+                if written.text:
+                    yield written.text
+                if written.finish:
+                    break
+                start = time.perf_counter()
+                if self._tokens is mine:
+                    rows, drafts = self._next(writer, drafting)
+                else:  # other prompts were answered meanwhile
+                    rows, drafts = self._fed(writer.tokens, adapter)[None], []
+                mine = self._tokens
+                stats.seconds += time.perf_counter() - start
+                stats.new_tokens += 1 + written.accepted
+                stats.drafted_tokens += len(drafts)
+        finally:
+            if drafting is not None:
+                drafting.close()
+
+    def _next(self, writer: Writer, drafting: Drafting | None) -> tuple[Array, list[int]]:
+        """Return the logits behind the last token and behind drafts, in rows, and the drafts."""
+        known = len(writer.tokens) - 1
+        if len(self._tokens) > known:  # drafts that were not chosen
+            if not self._goes_back(known):
+                return self._fed(writer.tokens, self._adapter)[None], []
+            del self._tokens[known:]
+        drafts = [] if drafting is None else drafting.proposed(writer)
+        return self._step([writer.tokens[-1], *drafts], every=True), drafts
 
     # ------------------------------------------------------------------------------------ logits
 
-    @property
-    def context(self) -> int:
-        """Tokens of a prompt and its answer together, at most."""
-        return self.runner.limits.tokens
+    def logits(self, ids: Sequence[int], adapter: str | None = None) -> Array:
+        """Return the logits (len(ids), vocabulary), float32, behind each of the tokens.
 
-    def logits(self, ids: Sequence[int]) -> Array:
-        """Return the logits (len(ids), vocabulary), float32, behind each of the tokens."""
-        tokens = self._checked(ids)
-        with self._lock:
-            return self.runner.step([(self._fresh(), tokens)], every=True)
+        `adapter` is the name of a LoRA adapter that was loaded with the model.
+        """
+        tokens = self.checked(ids)
+        with self.lock:
+            return self.runner.step([(self._fresh(), tokens)], every=True, adapter=adapter)
 
-    def _fed(self, prompt: list[int]) -> Array:
+    def export(self, folder: str | os.PathLike[str], linker: str | Sequence[str] | None = None) -> None:
+        """Write the model to a folder for C++: ``model.so`` and ``weights.safetensors``.
+
+        The header ``relax/language_model.h`` loads it without Python. `linker` is the command that links, by default
+        one that is found. Adapters are left out. Raises ExecutableError for a program that needs Python, such as one
+        with recurrent states, ValueError for a model with an encoder, and OSError.
+        """
+        ends = sorted(self.tokenizer.eot) if self.has_tokenizer else []
+        settings = {"vocabulary": self.vocabulary, "ends": " ".join(map(str, ends))}
+        with self.lock:
+            export_model(folder, self.mod, self.runner, settings, linker)
+
+    def _fed(self, prompt: list[int], adapter: str | None) -> Array:
         """Return the logits behind a prompt, of which the cache may have the beginning."""
         tokens, shared = prompt, 0
+        if adapter != self._adapter:
+            self._tokens = []
         while shared < min(len(tokens) - 1, len(self._tokens)) and tokens[shared] == self._tokens[shared]:
             shared += 1
         start = time.perf_counter()
         if not self._goes_back(shared):
             self._fresh()
             shared = 0
-        self._tokens = tokens[:shared]
-        logits = self._step(tokens[shared:])
+        self._tokens, self._adapter = tokens[:shared], adapter
+        logits = self._step(tokens[shared:])[0]
         self._stats.prompt_seconds += time.perf_counter() - start
         self._stats.prompt_tokens += len(tokens) - shared
         self._stats.reused_tokens += shared
@@ -225,10 +287,11 @@ class LanguageModel:
             return False
         return True
 
-    def _step(self, tokens: list[int]) -> Array:
+    def _step(self, tokens: list[int], every: bool = False) -> Array:
+        """Append tokens to the conversation; return the logits behind the last one, or behind `every` one, in rows."""
         assert self._sequence is not None
         held, self._tokens = self._tokens, []  # after an interruption, nothing is known to be in the cache
-        logits = self.runner.step([(self._sequence, tokens)])[0]
+        logits = self.runner.step([(self._sequence, tokens)], every=every, adapter=self._adapter)
         held += tokens
         self._tokens = held
         return logits
@@ -236,13 +299,19 @@ class LanguageModel:
     @interrupted_later()
     def _fresh(self) -> int:
         """Forget the last conversation; return an empty sequence."""
-        old, self._sequence, self._tokens = self._sequence, None, []
-        if old is not None:
-            self.runner.remove(old)
+        self.forget()
         self._sequence = self.runner.add()
         return self._sequence
 
-    def _checked(self, prompt: Sequence[int]) -> list[int]:
+    @interrupted_later()
+    def forget(self) -> bool:
+        """Remove the last conversation from the cache; False if there is none. The caller holds `lock`."""
+        old, self._sequence, self._tokens = self._sequence, None, []
+        if old is not None:
+            self.runner.remove(old)
+        return old is not None
+
+    def checked(self, prompt: Sequence[int]) -> list[int]:
         """Return the tokens of a prompt. Raises TypeError for what are no tokens, ValueError for no prompt."""
         if isinstance(prompt, str | bytes | bytearray):
             raise TypeError(f"tokens are a sequence of whole numbers, not {type(prompt).__name__}")

@@ -107,25 +107,31 @@ class Linear(nn.Module):
 
     `names` are those of the matrices in the checkpoint, beside this layer; none: the layer's own name. The checkpoint
     has them as (out, in), or as (in, out) if `transposed`. `exact` keeps float weights in float32 where others are
-    quantised.
+    quantised. `bias` may say for each matrix whether the checkpoint has a bias of it.
     """
 
     def __init__(
-        self, in_features: int, sizes: int | Sequence[int], names: Sequence[str] = (), *, bias: bool = False,
-        transposed: bool = False, exact: bool = False,
+        self, in_features: int, sizes: int | Sequence[int], names: Sequence[str] = (), *,
+        bias: bool | Sequence[bool] = False, transposed: bool = False, exact: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.in_features, self.names, self.transposed, self.exact = in_features, tuple(names), transposed, exact
         self.sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
         self.out_features = sum(self.sizes)
         self.matrices = nn.ModuleList([Matrix(in_features, self.out_features)])
-        self.bias = nn.Parameter((self.out_features,), "float32") if bias else None
+        self.biased = (bias,) * max(len(self.names), 1) if isinstance(bias, bool) else tuple(bias)
+        self.bias = nn.Parameter((self.out_features,), "float32") if any(self.biased) else None
+        self.adapter: tuple[Tensor, Tensor] | None = None
+        """While a function with an adapter is made: A (in, rank) and B (rank, Σ sizes) of what is added to products."""
 
     def forward(self, x: Tensor | QuantizedActivations) -> Tensor:
         """Product (n, Σ sizes)."""
         rounded = x if isinstance(x, QuantizedActivations) else QuantizedActivations(x)
         parts = [cast(Tensor, matrix(rounded)) for matrix in self.matrices]
         product = parts[0] if len(parts) == 1 else op.concat(parts, dim=-1)
+        if self.adapter is not None:
+            a, b = self.adapter
+            product = product + op.matmul(op.matmul(rounded.x, a), b)
         return product if self.bias is None else product + self.bias
 
 

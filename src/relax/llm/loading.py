@@ -10,10 +10,11 @@ import json
 import operator
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
+import numpy as np
 import tvm_ffi
 
 from ..farm import packed_weights
@@ -22,17 +23,20 @@ from ..farm.versions import compiler_files
 from ..frontend import nn
 from ..frontend.gguf import GGUFFile
 from ..frontend.nn import spec
-from ..frontend.nn.llm import PagedKVCache, RopeMode
+from ..frontend.nn.llm import PagedKVCache, RNNState, RopeMode
 from ..ir import IRModule
 from ..runtime import set_num_threads
 from ..runtime.executable import Executable
+from ..runtime.tensor import tensor_of_numpy
 from ..vm import build
+from .adapters import Adapted, adapted, adapted_layers, arguments, read_adapter
 from .checkpoint import Checkpoint, open_checkpoint
-from .decoder import CacheShape
+from .decoder import CacheShape, StateShape
 from .embedding_model import EmbeddingModel
 from .language_model import LanguageModel, Stats
 from .models import model_of
 from .models.bert import BERT
+from .models.whisper import Whisper
 from .runner import PAGE, Limits, Runner
 from .settings import CONTEXT, LARGEST, Settings
 from .tokenizer import Tokenizer, tokenizer_of
@@ -68,8 +72,10 @@ def load(
     activations: Activations = "int8",
     threads: int | None = None,
     context: int | None = None,
+    cache_tokens: int | None = None,
     max_sequences: int = 16,
     cache_dtype: str = "float16",
+    adapters: Mapping[str, str | os.PathLike[str]] | None = None,
     progress: Progress | None = None,
 ) -> LanguageModel:
     """Load a language model from a GGUF file, or from a folder of Hugging Face: config.json and safetensors files.
@@ -87,17 +93,22 @@ def load(
     threads
         Number of threads of this process; None leaves it (`relax.runtime.set_num_threads`).
     context
-        Tokens of all sequences in the cache together, at most; None: those of the model's context, up to 8192.
+        Tokens of a sequence, at most; None: those of the model's context, up to 8192.
+    cache_tokens
+        Tokens of all sequences in the cache together, at most; None: as many as `context`. Memory is taken as they
+        come.
     max_sequences
         Sequences in the cache at the same time.
     cache_dtype
         Dtype of keys and values in the cache: "float16", "bfloat16" or "float32".
+    adapters
+        LoRA adapters by the names that answers choose them by: folders of PEFT, or GGUF files.
     progress
         Called with what is being done, and the part of it that is done.
 
     Raises OSError for files that are missing, DiagnosticError for corrupt ones, and ValueError for a model that no
-    family has, whose weights and settings do not fit together, or that embeds texts (`load_embedding`), and ImportError
-    without the packages of the extra ``relax[llm]`` that its tokenizer needs.
+    family has, whose weights and settings do not fit together, that embeds texts (`load_embedding`) or transcribes
+    speech (`load_speech`), and ImportError without the packages of the extra ``relax[llm]`` that its tokenizer needs.
     """
     start = time.perf_counter()
     if threads is not None:
@@ -108,16 +119,33 @@ def load(
     tokens = min(longest, DEFAULT_CONTEXT) if context is None else operator.index(context)
     if not 1 <= tokens <= LARGEST:
         raise ValueError(f"a context has from 1 to {LARGEST} tokens, found {tokens}")
+    room = tokens if cache_tokens is None else operator.index(cache_tokens)
+    if not tokens <= room <= LARGEST:
+        raise ValueError(f"cache_tokens is {room}, expected from {tokens}, one context, to {LARGEST}")
     if not 1 <= operator.index(max_sequences) <= LARGEST:
         raise ValueError(f"max_sequences is {max_sequences}, expected from 1 to {LARGEST}")
     model = model_of(Settings({**checkpoint.settings, CONTEXT: tokens}))
     if isinstance(model, BERT):
-        raise ValueError(f"{checkpoint.model_type} models embed texts: use relax.llm.load_embedding")
+        raise ValueError(
+            f"{checkpoint.model_type} models embed texts: use relax.llm.load_embedding, or relax serve --embedding"
+        )
+    if isinstance(model, Whisper):
+        raise ValueError(
+            f"{checkpoint.model_type} models transcribe speech: use relax.llm.load_speech, or relax transcribe"
+        )
     tokenizer = _tokenizer(checkpoint, path)
-    ready = prepared(model, checkpoint, lambda: program_of(model, cache_dtype), dtype, activations, progress)
-    runner = Runner(ready.executable, ready.weights, Limits(max_sequences, tokens, min(CHUNK, tokens)))
+    read = {name: read_adapter(place, checkpoint.model_type) for name, place in (adapters or {}).items()}
+    if read and isinstance(model.cache(), StateShape):
+        raise ValueError(f"adapters of {checkpoint.model_type} models are not supported")
+    layers = adapted_layers(model, read) if read else []
+    ready = prepared(model, checkpoint, lambda: program_of(model, cache_dtype, layers), dtype, activations, progress)
+    matrices = {
+        name: [*map(tensor_of_numpy, arguments(adapter, layers, named, (model.shape.heads, model.shape.kv_heads)))]
+        for name, adapter in read.items()
+    }
+    runner = Runner(ready.executable, ready.weights, Limits(max_sequences, room, min(CHUNK, room)), matrices)
     stats = Stats(weights=ready.nbytes, load_seconds=time.perf_counter() - start)
-    return LanguageModel(ready.mod, runner, tokenizer, named.integer("vocab_size"), stats)
+    return LanguageModel(ready.mod, runner, tokenizer, named.integer("vocab_size"), stats, tokens)
 
 
 def load_embedding(
@@ -177,24 +205,53 @@ def _say_nothing(doing: str, part: float) -> None:
     """Show no progress."""
 
 
-def program_of(model: Any, cache_dtype: str = "float16") -> IRModule:
-    """Return the program of a decoder: `create_cache`, and `forward` from tokens to logits."""
-    shape = cast(CacheShape, model.cache())
+def program_of(model: Any, cache_dtype: str = "float16", layers: Sequence[Adapted] = ()) -> IRModule:
+    """Return the program of a decoder: `create_cache`, and `forward` from tokens to logits; see `Runner`.
 
-    def create_cache(max_sequences: Any, total_tokens: Any, chunk: Any) -> PagedKVCache:
-        """Make the cache of attention."""
+    If adapters change some `layers`, there is `forward_adapted`, which takes their matrices behind the cache.
+    """
+    shape = cast("CacheShape | StateShape", model.cache())
+
+    def create_cache(max_sequences: Any, total_tokens: Any, chunk: Any) -> PagedKVCache | RNNState:
+        """Make the cache of attention, or the states of a recurrent model."""
+        if isinstance(shape, StateShape):
+            return RNNState.create(max_sequences, shape.layers, 1, [np.zeros(s, np.float32) for s in shape.states])
         return new_cache(shape, max_sequences, total_tokens, chunk, cache_dtype)
 
     sizes = ["max_sequences", "total_tokens", "chunk"]
-    forward = {
-        "tokens": spec.Tensor(["n"], "int32"), "last": spec.Tensor(["m"], "int32"), "cache": spec.Object(PagedKVCache),
-    }  # fmt: skip
+    forward: dict[str, Any] = {"tokens": spec.Tensor(["n"], "int32"), "last": spec.Tensor(["m"], "int32")}
+    if isinstance(shape, StateShape):
+        forward |= {"cache": spec.Object(RNNState), "ends": spec.Tensor(["b"], "int32")}
+    else:
+        forward["cache"] = spec.Object(PagedKVCache)
     methods = [
         spec.MethodSpec(create_cache, sizes, [spec.Int() for _ in sizes], "none", "none"),
         spec.MethodSpec.from_raw(forward, model.forward),
     ]
-    mod, _ = model.export_tvm(spec.ModuleSpec(model, ["create_cache", "forward"], methods))
+    names = ["create_cache", "forward"]
+    if layers:
+        names.append("forward_adapted")
+        methods.append(_adapted_method(model, forward, layers))
+    mod, _ = model.export_tvm(spec.ModuleSpec(model, names, methods))
     return mod
+
+
+def _adapted_method(model: Any, forward: Mapping[str, Any], layers: Sequence[Adapted]) -> spec.MethodSpec:
+    """Return `forward` with the matrices of an adapter, whose ranks are dynamic."""
+    names, specs = [*forward], [*forward.values()]
+    for index, (layer, *_) in enumerate(layers):
+        names += [f"a{index}", f"b{index}"]
+        specs += [
+            spec.Tensor([layer.in_features, f"r{index}"], "float32"),
+            spec.Tensor([f"r{index}", layer.out_features], "float32"),
+        ]
+
+    def forward_adapted(tokens: Any, last: Any, cache: Any, *matrices: Any) -> Any:
+        """Compute logits as `forward` does, by layers that an adapter changes."""
+        with adapted(layers, matrices):
+            return model.forward(tokens, last, cache)
+
+    return spec.MethodSpec(forward_adapted, names, specs)
 
 
 def new_cache(shape: CacheShape, max_sequences: Any, total_tokens: Any, chunk: Any, dtype: str) -> PagedKVCache:
@@ -214,8 +271,8 @@ def new_cache(shape: CacheShape, max_sequences: Any, total_tokens: Any, chunk: A
     kinds = ["mha_sliding" if windowed else "mha" for windowed in shape.windowed] or "mha"
     return PagedKVCache.create_generic(
         kinds, max_sequences, total_tokens, chunk, PAGE, shape.window, shape.layers, shape.heads, shape.kv_heads,
-        shape.head_dim, shape.head_dim, RopeMode.NORMAL if rotation.dim else RopeMode.NONE, 1.0, rotation.theta,
-        "float32", options=options,
+        shape.head_dim, shape.value_dim or shape.head_dim, RopeMode.NORMAL if rotation.dim else RopeMode.NONE, 1.0,
+        rotation.theta, "float32", options=options,
     )  # fmt: skip
 
 

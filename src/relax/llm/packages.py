@@ -1,4 +1,4 @@
-"""Packages of the extra ``relax[llm]``, imported when a tokenizer or a template first needs them."""
+"""Packages of the extras ``relax[llm]`` and ``relax[ray]``, imported when they are first needed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import importlib
 from typing import Any
 
 
-def needed(name: str, purpose: str) -> Any:
+def needed(name: str, purpose: str, extra: str = "llm") -> Any:
     """Import a package. Raises ImportError with the command that installs it if it is missing."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name != name.partition(".")[0]:
             raise
-        message = f"{purpose} needs the package {name.partition('.')[0]}: pip install relax[llm]"
+        message = f"{purpose} needs the package {name.partition('.')[0]}: pip install relax[{extra}]"
         raise ImportError(message, name=error.name) from None

@@ -12,7 +12,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 import numpy as np
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 from ..runtime import VirtualMachine, get_global_func
 from ..runtime.devices import cpu
 from ..runtime.executable import Executable
+from ..runtime.paged_kv_cache import PagedKVCache
+from ..runtime.rnn_state import RNNState
 from .interrupts import interrupted_later
 
 Array: TypeAlias = "NDArray[Any]"
@@ -40,23 +43,45 @@ class Limits(NamedTuple):
     """Tokens of a step."""
 
 
+class NoPages(ValueError):
+    """The cache has no pages for new tokens; nothing was changed."""
+
+
 @final
 class Runner:
     """A model that runs. Not safe to be used by several threads at a time."""
 
-    def __init__(self, executable: Executable, weights: Sequence[tvm_ffi.Tensor], limits: Limits) -> None:
+    def __init__(
+        self, executable: Executable, weights: Sequence[tvm_ffi.Tensor], limits: Limits,
+        adapters: Mapping[str, Sequence[tvm_ffi.Tensor]] | None = None,
+    ) -> None:  # fmt: skip
         self.machine = VirtualMachine(executable, cpu())
+        self.inputs: tuple[Any, ...] = ()
+        """Arguments of `forward` between the cache and the weights, such as the states of an encoder."""
+        self.adapters = {name: tuple(matrices) for name, matrices in (adapters or {}).items()}
+        """Matrices of adapters by name, as `forward_adapted` takes them."""
         self.weights, self.limits = tuple(weights), limits
         sizes = [(size,) for size in (limits.sequences, -(-limits.tokens // PAGE) * PAGE, limits.chunk)]
         self.cache: Any = self.machine["create_cache"](*map(tvm_ffi.Shape, sizes))
         self._forward: Callable[..., Any] = self.machine["forward"]
+        self._adapted: Callable[..., Any] | None = self.machine["forward_adapted"] if self.adapters else None
         self._ids = itertools.count()
         self._lengths: dict[int, int] = {}
+        self._discarded: deque[int] = deque()
+        self._past: dict[int, list[int]] | None = {} if isinstance(self.cache, RNNState) else None
+        """Tokens of the sequences of a recurrent model, whose states do not go back: they are computed again."""
+
+    @property
+    def is_recurrent(self) -> bool:
+        """True for a recurrent model: its sequences are computed again from their beginning to be shortened."""
+        return self._past is not None
 
     @property
     @interrupted_later()
     def free_tokens(self) -> int:
-        """Tokens for which the cache has pages left."""
+        """Tokens for which the cache has pages left; recurrent models take as many as a cache of this size would."""
+        if self._past is not None:
+            return self.limits.tokens - sum(self._lengths.values())
         return PAGE * int(_builtin("attention_kv_cache_get_num_available_pages")(self.cache))
 
     def length(self, sequence: int) -> int:
@@ -70,10 +95,38 @@ class Runner:
     @interrupted_later()
     def add(self) -> int:
         """Return the number of a new, empty sequence. Raises ValueError if the cache has no place for one more."""
+        self.remove_discarded()
         number = next(self._ids)
         _builtin("kv_state_add_sequence")(self.cache, number)
         self._lengths[number] = 0
+        if self._past is not None:
+            self._past[number] = []
         return number
+
+    @interrupted_later()
+    def add_with_prefix(self, tokens: Sequence[int], adapter: str | None = None) -> tuple[int, int]:
+        """Return the number of a new sequence, and how many of `tokens` it has already, from `register`.
+
+        One token at least is left to be computed. Raises ValueError if the cache has no place for one more.
+        """
+        if not isinstance(self.cache, PagedKVCache):
+            return self.add(), 0
+        self.remove_discarded()
+        number = next(self._ids)
+        shared = self.cache.add_sequence_with_prefix(number, self._named(tokens, adapter))
+        self._lengths[number] = shared
+        return number, shared
+
+    def register(self, sequence: int, tokens: Sequence[int], adapter: str | None = None) -> None:
+        """Say which tokens a sequence begins with: others that begin alike share its pages, even after its end."""
+        self.length(sequence)
+        if isinstance(self.cache, PagedKVCache):
+            self.cache.register_tokens(sequence, self._named(tokens, adapter))
+
+    def _named(self, tokens: Sequence[int], adapter: str | None) -> Any:
+        """Return tokens as the cache knows them: other numbers for each adapter, whose keys and values differ."""
+        number = 0 if adapter is None else 1 + list(self.adapters).index(adapter)
+        return np.asarray(tokens, np.int64) + (number << 32)
 
     @interrupted_later()
     def fork(self, parent: int, length: int | None = None) -> int:
@@ -82,12 +135,18 @@ class Runner:
         length = whole if length is None else length
         if not 0 <= length <= whole:
             raise ValueError(f"the sequence has {whole} tokens, and {length} of them are to be shared")
+        if self._past is not None and length < whole:
+            number = self.add()
+            self._compute(number, self._past[parent][:length])
+            return number
         number = next(self._ids)
         if length:
             _builtin("kv_state_fork_sequence")(self.cache, parent, number, length)
         else:
             _builtin("kv_state_add_sequence")(self.cache, number)
         self._lengths[number] = length
+        if self._past is not None:
+            self._past[number] = [*self._past[parent]]
         return number
 
     @interrupted_later()
@@ -96,6 +155,22 @@ class Runner:
         self.length(sequence)
         _builtin("kv_state_remove_sequence")(self.cache, sequence)
         del self._lengths[sequence]
+        if self._past is not None:
+            del self._past[sequence]
+
+    def discard(self, sequence: int) -> None:
+        """Forget a sequence before the next one is added, or step is made.
+
+        Any thread may call this at any time, garbage collection included. A sequence that there is not is ignored.
+        """
+        self._discarded.append(sequence)
+
+    def remove_discarded(self) -> None:
+        """Remove the sequences that were discarded."""
+        while self._discarded:
+            sequence = self._discarded.popleft()
+            if sequence in self._lengths:
+                self.remove(sequence)
 
     @interrupted_later()
     def shorten(self, sequence: int, length: int) -> None:
@@ -104,28 +179,56 @@ class Runner:
         more = whole - length
         if length < 0 or more < 0:
             raise ValueError(f"the sequence has {whole} tokens, and cannot be shortened to {length}")
-        if more:
+        if not more:
+            return
+        if self._past is None:
             _builtin("kv_state_popn")(self.cache, sequence, more)
             self._lengths[sequence] = length
+            return
+        before, self._past[sequence], self._lengths[sequence] = self._past[sequence][:length], [], 0
+        _builtin("kv_state_remove_sequence")(self.cache, sequence)
+        _builtin("kv_state_add_sequence")(self.cache, sequence)
+        self._compute(sequence, before)
+
+    def _compute(self, sequence: int, tokens: Sequence[int]) -> None:
+        """Append tokens to an empty sequence of a recurrent model."""
+        if tokens:
+            for part in self._chunks([(sequence, _numbers(tokens))], [1]):
+                self._run(part, None)
 
     # ------------------------------------------------------------------------------------ tokens
 
-    def step(self, batch: Sequence[tuple[int, Sequence[int]]], every: bool = False) -> Array:
+    def check_adapter(self, name: str | None) -> None:
+        """Raise ValueError if there is no adapter of a name; None stands for the model alone."""
+        if name is not None and name not in self.adapters:
+            raise ValueError(f"the model has no adapter {name!r}; there are {', '.join(self.adapters) or 'none'}")
+
+    def step(
+        self, batch: Sequence[tuple[int, Sequence[int]]], every: bool = False, *, rows: Sequence[int] | None = None,
+        adapter: str | None = None,
+    ) -> Array:  # fmt: skip
         """Append tokens to sequences; return the logits (m, vocabulary), float32, behind the last one of each.
 
-        `every`: behind all tokens, those of the first sequence first. Raises ValueError for an empty batch, a sequence
-        that is named twice or gets no tokens, negative tokens, and if the cache has no pages for all tokens, and
-        IndexError for a token outside of the vocabulary. After an error the sequences are as they were before; those of
-        models with windows, whose old pages are gone, may have got tokens of the first chunks.
+        `every`: behind all tokens, those of the first sequence first. `rows`: behind that many of the last tokens of
+        each sequence. All tokens of the step are computed with `adapter`. Raises ValueError for an empty batch, a
+        sequence that is named twice or gets no tokens, negative tokens, and an unknown adapter, NoPages if the cache
+        has no pages for all tokens, and IndexError for a token outside of the vocabulary. After an error the sequences
+        are as they were before; those of models with windows, whose old pages are gone, may have got tokens of the
+        first chunks.
         """
+        self.check_adapter(adapter)
+        self.remove_discarded()
         before = {sequence: self.length(sequence) for sequence, _ in batch}
         if not batch or len(before) < len(batch) or not all(len(tokens) for _, tokens in batch):
             raise ValueError("each sequence of a step is named once, and gets one token or more")
+        counts = [len(tokens) for _, tokens in batch]
+        wanted = counts if every else [1] * len(batch) if rows is None else [*rows]
+        if len(wanted) != len(batch) or not all(0 <= row <= count for row, count in zip(wanted, counts, strict=True)):
+            raise ValueError(f"rows are from 0 to the number of tokens of each sequence, {counts}, found {wanted}")
         results: list[Array] = []
         try:
-            for part in self._chunks([(sequence, _numbers(tokens)) for sequence, tokens in batch]):
-                logits = self._run(part, every)
-                results.append(logits if every else logits[[done for *_, done in part]])
+            for part in self._chunks([(sequence, _numbers(tokens)) for sequence, tokens in batch], wanted):
+                results.append(self._run(part, adapter))
         except BaseException:
             for sequence, length in before.items():
                 with contextlib.suppress(ValueError):  # a window has slid past
@@ -133,16 +236,18 @@ class Runner:
             raise
         return results[0] if len(results) == 1 else np.concatenate(results)
 
-    def _chunks(self, batch: Sequence[tuple[int, Array]]) -> Iterator[list[tuple[int, Array, bool]]]:
-        """Cut a step into parts of at most as many tokens as the cache takes; the last of a sequence is marked."""
-        part: list[tuple[int, Array, bool]] = []
+    def _chunks(
+        self, batch: Sequence[tuple[int, Array]], wanted: Sequence[int]
+    ) -> Iterator[list[tuple[int, Array, int]]]:
+        """Cut a step into parts of as many tokens as the cache takes, with the rows that each has of `wanted`."""
+        part: list[tuple[int, Array, int]] = []
         room = self.limits.chunk
-        for sequence, tokens in batch:
-            at = 0
+        for (sequence, tokens), rows in zip(batch, wanted, strict=True):
+            at, first = 0, len(tokens) - rows
             while at < len(tokens):
                 taken = tokens[at : at + room]
                 at, room = at + len(taken), room - len(taken)
-                part.append((sequence, taken, at == len(tokens)))
+                part.append((sequence, taken, min(max(at - first, 0), len(taken))))
                 if not room:
                     yield part
                     part, room = [], self.limits.chunk
@@ -150,16 +255,29 @@ class Runner:
             yield part
 
     @interrupted_later()
-    def _run(self, part: Sequence[tuple[int, Array, bool]], every: bool) -> Array:
+    def _run(self, part: Sequence[tuple[int, Array, int]], adapter: str | None) -> Array:
         counts = [len(tokens) for _, tokens, _ in part]
         tokens = np.concatenate([tokens for _, tokens, _ in part])
-        last = np.arange(len(tokens), dtype=np.int32) if every else np.cumsum(counts, dtype=np.int32) - np.int32(1)
+        ends = np.cumsum(counts, dtype=np.int32)
+        wanted = [rows for *_, rows in part]
+        last = np.concatenate([np.arange(end - n, end, dtype=np.int32) for n, end in zip(wanted, ends, strict=True)])
         sequences, lengths = (tvm_ffi.Shape(tuple(numbers)) for numbers in ([s for s, *_ in part], counts))
-        _builtin("kv_state_begin_forward")(self.cache, sequences, lengths)
+        if self._past is not None and self.free_tokens < len(tokens):
+            raise NoPages(f"the states have room for {self.free_tokens} more tokens, found {len(tokens)}")
+        try:
+            _builtin("kv_state_begin_forward")(self.cache, sequences, lengths)
+        except ValueError as error:  # all else that it refuses was refused above
+            raise NoPages(str(error)) from None
         for sequence, taken, _ in part:
             self._lengths[sequence] += len(taken)
+            if self._past is not None:
+                self._past[sequence] += taken.tolist()
         try:
-            return np.from_dlpack(self._forward(tokens, last, self.cache, *self.weights))
+            if self._past is not None:
+                return np.from_dlpack(self._forward(tokens, last, self.cache, ends, *self.weights)[0])
+            if adapter is None or self._adapted is None:
+                return np.from_dlpack(self._forward(tokens, last, self.cache, *self.inputs, *self.weights))
+            return np.from_dlpack(self._adapted(tokens, last, self.cache, *self.adapters[adapter], *self.weights))
         finally:
             _builtin("kv_state_end_forward")(self.cache)
 
@@ -185,4 +303,4 @@ def _builtin(name: str) -> Callable[..., Any]:
     return _functions[name]
 
 
-__all__ = ["PAGE", "Limits", "Runner"]
+__all__ = ["PAGE", "Limits", "NoPages", "Runner"]

@@ -140,16 +140,20 @@ class Sampler:
         self._surprise = 2 * self.mirostat_tau
         """Largest surprise in bits of a token that Mirostat keeps."""
 
-    def sample(self, logits: Any, history: Sequence[int] | Array = ()) -> int:
+    def sample(self, logits: Any, history: Sequence[int] | Array = (), allowed: Array | None = None) -> int:
         """Return the id of the next token, for logits of shape (vocabulary,) and the tokens before, prompt included.
 
-        Raises ValueError for logits of another shape, with NaN or +inf, or without a token that can be chosen, and for
-        ids outside of the vocabulary in the history or the bias.
+        `allowed`, booleans of shape (vocabulary,), is True for the tokens among which one is chosen; None: all. It may
+        be shorter than the logits, whose remainder is not allowed then. Raises ValueError for logits of another shape,
+        with NaN or +inf, or without a token that can be chosen, and for ids outside of the vocabulary in the history or
+        the bias.
         """
-        changed = self._changed(_vector(logits), history)
+        return self._sampled(_candidates(self._changed(_vector(logits), history), allowed))
+
+    def _sampled(self, candidates: _Candidates) -> int:
         if self.temperature == 0:
-            return _greatest(changed)
-        candidates = self._filtered(changed)
+            return candidates.id(_greatest(candidates.logits))
+        candidates = self._filtered(candidates)
         weights = candidates.weights()
         index = _drawn(weights, float(self._random.random()))
         if self.mirostat:
@@ -157,10 +161,13 @@ class Sampler:
             self._surprise -= self.mirostat_eta * (observed - self.mirostat_tau)
         return candidates.id(index)
 
-    def choose(self, logits: Any, history: Sequence[int] | Array = ()) -> Choice:
-        """Return the next token as `sample` does, with log-probabilities if the sampler has `logprobs`."""
+    def choose(self, logits: Any, history: Sequence[int] | Array = (), allowed: Array | None = None) -> Choice:
+        """Return the next token as `sample` does, with log-probabilities if the sampler has `logprobs`.
+
+        Log-probabilities are those of the whole vocabulary, whichever tokens are allowed.
+        """
         values = _vector(logits)
-        token = self.sample(values, history)
+        token = self.sample(values, history, allowed)
         if not self.logprobs:
             return Choice(token, math.nan, ())
         best = _top(values, min(self.logprobs, len(values)))
@@ -170,18 +177,18 @@ class Sampler:
         top = tuple((int(index), float(values[index]) - total) for index in best)
         return Choice(token, float(values[token]) - total, top)
 
-    def probabilities(self, logits: Any, history: Sequence[int] | Array = ()) -> Array:
+    def probabilities(self, logits: Any, history: Sequence[int] | Array = (), allowed: Array | None = None) -> Array:
         """Return the distribution from which `sample` would draw, float64 of shape (vocabulary,), changing no state.
 
         Raises ValueError as `sample` does.
         """
         values = _vector(logits)
-        changed = self._changed(values, history)
+        candidates = _candidates(self._changed(values, history), allowed)
         result = np.zeros(len(values))
         if self.temperature == 0:
-            result[_greatest(changed)] = 1
+            result[candidates.id(_greatest(candidates.logits))] = 1
             return result
-        candidates = self._filtered(changed)
+        candidates = self._filtered(candidates)
         weights = candidates.weights().astype(np.float64)
         result[slice(None) if candidates.ids is None else candidates.ids] = weights / weights.sum()
         return result
@@ -206,12 +213,11 @@ class Sampler:
             values[ids] = found - penalty.astype(np.float32)
         return values
 
-    def _filtered(self, values: Array) -> _Candidates:
+    def _filtered(self, candidates: _Candidates) -> _Candidates:
         """Return the tokens among which a random number chooses, with logits divided by the temperature."""
-        values = _finite(values)
-        candidates = _Candidates(None, values)
+        values = _finite(candidates.logits)
         if self.mirostat:
-            candidates = _Candidates(None, _divided(values, self.temperature))
+            candidates = _Candidates(candidates.ids, _divided(values, self.temperature))
             return (
                 _mirostat1(candidates, self._surprise) if self.mirostat == 1 else _mirostat2(candidates, self._surprise)
             )
@@ -244,6 +250,19 @@ def _vector(logits: Any) -> Array:
     if values.ndim != 1 or not len(values):
         raise ValueError(f"logits have the shape {values.shape}, expected (vocabulary,)")
     return values if values.dtype == np.float32 else values.astype(np.float32)
+
+
+def _candidates(values: Array, allowed: Array | None) -> _Candidates:
+    """Return the tokens that are allowed. Raises ValueError if there are none, and for what are no booleans of them."""
+    if allowed is None:
+        return _Candidates(None, values)
+    if allowed.dtype != np.bool_ or allowed.ndim != 1 or len(allowed) > len(values):
+        found = f"{allowed.dtype} of shape {allowed.shape}"
+        raise ValueError(f"allowed tokens are booleans of shape ({len(values)},) or shorter, found {found}")
+    ids = np.flatnonzero(allowed)
+    if not len(ids):
+        raise ValueError("no token is allowed")
+    return _Candidates(ids, values[ids])
 
 
 def _greatest(values: Array) -> int:

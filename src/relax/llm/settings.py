@@ -202,8 +202,18 @@ def _yarn(scaling: Settings, settings: Settings, base: float, dim: int) -> tuple
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, dim - 1)
     ramp = np.clip((np.arange(dim // 2) - low) / max(high - low, 0.001), 0, 1)
-    scale = scaling.number("attention_factor", 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0)
+    scale = scaling.number("attention_factor", _yarn_scale(scaling, factor))
     return tuple((1 / (ramp / factor + (1 - ramp))).tolist()), scale
+
+
+def _yarn_scale(scaling: Settings, factor: float) -> float:
+    """Return the factor of cosines and sines, of which DeepSeek's models move a part to the scores."""
+
+    def of(weight: float) -> float:
+        return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    part, moved = scaling.number("mscale", 0.0), scaling.number("mscale_all_dim", 0.0)
+    return of(part) / of(moved) if part and moved else of(1.0)
 
 
 def _long(scaling: Settings, settings: Settings, pairs: int) -> tuple[tuple[float, ...], float]:

@@ -42,6 +42,10 @@ class Tokenizer:
         self._vocabulary = vocabulary
         self._core: Any = vocabulary.core
 
+    def copy(self) -> Tokenizer:
+        """Return a tokenizer of the same vocabulary, which is not copied."""
+        return Tokenizer(self._vocabulary)
+
     @property
     def vocabulary_size(self) -> int:
         """Number of tokens; ids are smaller."""
@@ -71,6 +75,11 @@ class Tokenizer:
     def chat_template(self) -> str | None:
         """Template of conversations in Jinja's syntax, or None."""
         return self._vocabulary.chat_templates.get("default")
+
+    @property
+    def tool_template(self) -> str | None:
+        """Template of conversations with tools, `chat_template` for most models."""
+        return self._vocabulary.chat_templates.get("tool_use", self.chat_template)
 
     def token(self, index: int) -> bytes:
         """Bytes of the text that a token stands for; they need not be whole characters.
@@ -105,9 +114,14 @@ class Tokenizer:
         convert = DecodeStream(self._vocabulary, skip_special=skip_special).convert
         return b"".join(map(convert, ids)).decode("utf-8", "replace")
 
-    def decode_stream(self, prompt: Sequence[int] = (), skip_special: bool = False) -> DecodeStream:
-        """Return a decoder of ids that come one by one, of which the text follows that of the tokens `prompt`."""
-        return DecodeStream(self._vocabulary, prompt, skip_special)
+    def decode_stream(
+        self, prompt: Sequence[int] = (), skip_special: bool = False, keeps_blank: bool = False
+    ) -> DecodeStream:
+        """Return a decoder of ids that come one by one, of which the text follows that of the tokens `prompt`.
+
+        `keeps_blank` returns the bytes of all tokens, with a blank that the tokenizer would put in front of a text.
+        """
+        return DecodeStream(self._vocabulary, prompt, skip_special, keeps_blank)
 
     def apply_chat_template(
         self,
@@ -140,11 +154,14 @@ class DecodeStream:
     The concatenation of all returned texts is that of `Tokenizer.decode`. Made by `Tokenizer.decode_stream`.
     """
 
-    def __init__(self, vocabulary: Vocabulary, prompt: Sequence[int] = (), skip_special: bool = False) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, prompt: Sequence[int] = (), skip_special: bool = False, keeps_blank: bool = False
+    ) -> None:
         self._pieces, self._special, self._skip = vocabulary.pieces, vocabulary.special, skip_special
         self._characters = codecs.getincrementaldecoder("utf-8")("replace")
-        self._each = vocabulary.prefix_space == "each"
-        self._strip = bool(vocabulary.prefix_space) and not prompt
+        prefix = "" if keeps_blank else vocabulary.prefix_space
+        self._each = prefix == "each"
+        self._strip = bool(prefix) and not prompt
         if self._each and prompt and prompt[-1] in self._special:
             self._strip = True
 

@@ -112,9 +112,14 @@ class WeightPacker:
             matrices.append(matrix)
         layer.matrices = nn.ModuleList(cast(Any, matrices))
         if layer.bias is not None:
-            for name, size in zip(names, sizes, strict=True):
-                self._check(f"{name}.bias", (size,))
-            self._makers[id(layer.bias)] = f"{names} bias", partial(self._biases, names)
+            biases = [
+                (name if has_bias else None, size)
+                for name, size, has_bias in zip(names, sizes, layer.biased, strict=True)
+            ]
+            for name, size in biases:
+                if name is not None:
+                    self._check(f"{name}.bias", (size,))
+            self._makers[id(layer.bias)] = f"{biases} bias", partial(self._biases, biases)
 
     def _experts(self, layer: ExpertLinear, path: str) -> None:
         runs: list[tuple[PackedBlocks | None, list[_Stored]]] = []
@@ -254,8 +259,13 @@ class WeightPacker:
         numbers = self.checkpoint.numbers(name, index).astype(np.float32)
         return quantize_rows(np.ascontiguousarray(numbers.T if transposed else numbers), layout)
 
-    def _biases(self, names: Sequence[str]) -> Array:
-        return np.concatenate([self.checkpoint.numbers(f"{name}.bias").astype(np.float32) for name in names])
+    def _biases(self, biases: Sequence[tuple[str | None, int]]) -> Array:
+        """Return the biases of matrices, given by name and size, one behind the other; zeros where there is no name."""
+        parts = [
+            np.zeros(size, np.float32) if name is None else self.checkpoint.numbers(f"{name}.bias").astype(np.float32)
+            for name, size in biases
+        ]
+        return np.concatenate(parts)
 
     def _part(self, name: str, parameter: nn.Parameter) -> Part:
         shape = tuple(int(cast(int, dim)) for dim in parameter.shape)
