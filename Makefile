@@ -64,7 +64,7 @@ quick: $(VENV)/.installed-test
 
 test: coverage others test-torch
 
-test-slow: $(VENV)/.installed-test
+test-slow: $(VENV)/.installed-test-slow
 	$(PYTEST) -m slow tests
 
 nightly: export RELAX_EXAMPLES = new

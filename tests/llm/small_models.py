@@ -38,11 +38,12 @@ def small_model(folder: Path, *, has_tokenizer: bool = True) -> Path:
     )
     (folder / "config.json").write_text(json.dumps(SETTINGS))
     if has_tokenizer:
-        _tokenizer(folder)
+        write_tokenizer(folder)
     return folder
 
 
-def _tokenizer(folder: Path) -> None:
+def write_tokenizer(folder: Path) -> None:
+    """Write a tokenizer of 256 bytes and four control tokens, and a chat template, into a folder."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

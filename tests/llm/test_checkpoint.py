@@ -232,5 +232,5 @@ def test_broken_settings(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_an_unknown_type_of_model() -> None:
-    with pytest.raises(ValueError, match=r"no family has models of the type 'dream'; there are bert, gemma"):
+    with pytest.raises(ValueError, match=r"no family has models of the type 'dream'; there are bert, deepseek_v2"):
         model_of(Settings({"model_type": "dream"}))

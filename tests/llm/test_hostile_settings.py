@@ -27,11 +27,29 @@ NAMES = [
     "tie_word_embeddings", "model_type", "layer_types", "use_sliding_window", "final_logit_softcapping",
     "attn_logit_softcapping", "query_pre_attn_scalar", "interleaved", "norm_offset", "num_experts",
     "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob", "decoder_sparse_step", "mlp_only_layers",
+    "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "n_group", "topk_group",
+    "topk_method", "scoring_func", "routed_scaling_factor", "n_shared_experts", "first_k_dense_replace",
+    "moe_layer_freq", "num_heads", "state_size", "n_groups", "conv_kernel", "expand", "time_step_limit", "d_model",
+    "encoder_layers", "decoder_attention_heads", "max_source_positions", "num_mel_bins",
 ]  # fmt: skip
 TYPES = (
     "llama", "gemma2", "gemma3_text", "qwen3", "phi3", "olmo2", "gpt2", "gpt_neox", "stablelm", "starcoder2", "bert",
-    "qwen3_moe",
+    "qwen3_moe", "deepseek_v2", "deepseek_v3", "mamba2", "whisper",
 )  # fmt: skip
+LATENT = {
+    "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 8,
+}  # fmt: skip
+OF_FAMILIES: dict[str, dict[str, Any]] = {
+    "deepseek_v2": LATENT, "deepseek_v3": LATENT,
+    "mamba2": {"num_heads": 4, "head_dim": 16, "state_size": 4},
+    "whisper": {
+        "d_model": 32, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 8,
+        "decoder_ffn_dim": 8, "encoder_layers": 1, "decoder_layers": 1, "num_mel_bins": 8, "max_source_positions": 4,
+        "max_target_positions": 4,
+    },
+}  # fmt: skip
+"""Sizes that only some families have, with which their models can be made."""
 SCALINGS = ("llama3", "yarn", "longrope", "linear", "x")
 OF_SCALINGS = (
     "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_fast", "beta_slow",
@@ -49,6 +67,9 @@ def test_random_settings(seed: int, tmp_path: Path) -> None:
         if rng.random() < 0.4:
             settings["model_type"] = rng.choice(TYPES)
         for _ in range(rng.choice([0, 1, 1, 2])):
+            settings[rng.choice(NAMES)] = rng.choice(VALUES)
+        settings |= OF_FAMILIES.get(str(settings["model_type"]), {}) if rng.random() < 0.7 else {}
+        for _ in range(rng.choice([0, 1, 2])):
             settings[rng.choice(NAMES)] = rng.choice(VALUES)
         if rng.random() < 0.3:
             chosen = {name: rng.choice(VALUES) for name in rng.sample(OF_SCALINGS, 3)}

@@ -49,7 +49,7 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     close(m.logits(TOKENS), wanted)
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma 3", "gpt 2"])
+@pytest.mark.parametrize("name", ["llama", "gemma 3", "gpt 2", "deepseek 3", "mamba 2"])
 def test_a_batch_of_unequal_lengths_with_forks_and_steps_back(name: str, tmp_path: Path) -> None:
     model = torch_families.made(name)
     runner = opened(model, tmp_path).runner

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..llm.loading import DEFAULT_CONTEXT
 from ..llm.measuring import Speed, measured
 from ..runtime import num_threads
 from .failures import SUCCESS
@@ -27,8 +28,7 @@ ROUNDS: Final = 3
 def run(options: argparse.Namespace) -> int:
     """Measure the model that options name; returns the exit status."""
     settings = argparse.Namespace(model=options.model, dtype=None, threads=None, context=None)
-    settings.context = SEQUENCES[-1] * (PROMPT + DECODE + 16)
-    model = loaded(settings)
+    model = loaded(settings, cache_tokens=max(DEFAULT_CONTEXT, SEQUENCES[-1] * (PROMPT + DECODE + 16)))
     theirs = None if options.alone else _openvino(str(options.model))
     rows: list[list[str]] = []
     for sequences in SEQUENCES:

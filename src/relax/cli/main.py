@@ -30,6 +30,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "info": "show what is in a file of weights, GGUF or safetensors",
     "chat": "talk to a language model",
     "complete": "continue a text by a language model",
+    "serve": "answer requests to a language model over HTTP, as OpenAI's servers do",
+    "transcribe": "write down what is spoken in a file of sound",
     "quantize": "write a language model as a GGUF file with weights of few bits",
     "cache": "list, prune, export and import compiled kernels",
     "explain": "say what a diagnostic code means",

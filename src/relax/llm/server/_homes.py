@@ -1,0 +1,8 @@
+"""The names of this package, by the module that defines them. Written by tools/make_homes.py."""
+
+from __future__ import annotations
+
+HOMES = {
+    ".application": "app",
+    ".running": "run",
+}

@@ -1,0 +1,52 @@
+"""Log-probabilities of tokens in the objects of chat completions and of completions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..sampling import Choice
+from ..tokenizer import Tokenizer
+
+LEAST = -9999.0
+"""Log-probability of a token that cannot come: JSON has no infinity."""
+
+
+def text_of(tokenizer: Tokenizer, token: int) -> str:
+    """Return the text of a token; bytes that are no whole characters become U+FFFD."""
+    return tokenizer.token(token).decode("utf-8", "replace")
+
+
+def chat_logprobs(tokenizer: Tokenizer, choices: Sequence[Choice], most: int) -> list[dict[str, Any]]:
+    """Return the entry of each token, with its bytes and the `most` likeliest tokens in its place."""
+
+    def entry(token: int, logprob: float) -> dict[str, Any]:
+        data = tokenizer.token(token)
+        return {"token": data.decode("utf-8", "replace"), "logprob": _finite(logprob), "bytes": list(data)}
+
+    return [
+        {**entry(choice.token, choice.logprob), "top_logprobs": [entry(*pair) for pair in choice.top[:most]]}
+        for choice in choices
+    ]
+
+
+def text_logprobs(tokenizer: Tokenizer, choices: Sequence[Choice], most: int, offset: int) -> dict[str, Any]:
+    """Return the lists of tokens, log-probabilities, likeliest tokens, and places in the text from `offset` on."""
+    texts = [text_of(tokenizer, choice.token) for choice in choices]
+    offsets: list[int] = []
+    for text in texts:
+        offsets.append(offset)
+        offset += len(text)
+    tops = [{text_of(tokenizer, token): _finite(value) for token, value in choice.top[:most]} for choice in choices]
+    return {
+        "tokens": texts, "token_logprobs": [_finite(choice.logprob) for choice in choices],
+        "top_logprobs": tops if most else None, "text_offset": offsets,
+    }  # fmt: skip
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else LEAST
+
+
+__all__ = ["chat_logprobs", "text_logprobs", "text_of"]
