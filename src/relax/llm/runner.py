@@ -61,7 +61,8 @@ class Runner:
         self.adapters = {name: tuple(matrices) for name, matrices in (adapters or {}).items()}
         """Matrices of adapters by name, as `forward_adapted` takes them."""
         self.weights, self.limits = tuple(weights), limits
-        sizes = [(size,) for size in (limits.sequences, -(-limits.tokens // PAGE) * PAGE, limits.chunk)]
+        # One sequence more than callers may have: the conversation of the model itself, beside an engine's requests.
+        sizes = [(size,) for size in (limits.sequences + 1, -(-limits.tokens // PAGE) * PAGE, limits.chunk)]
         self.cache: Any = self.machine["create_cache"](*map(tvm_ffi.Shape, sizes))
         self._forward: Callable[..., Any] = self.machine["forward"]
         self._adapted: Callable[..., Any] | None = self.machine["forward_adapted"] if self.adapters else None

@@ -70,15 +70,24 @@ class Writer:
         choices: list[Choice] = []
         text, finish, accepted = "", None, 0
         for index in range(len(drafts) + 1):
-            allowed = None if self._constraint is None else self._constraint.mask()
-            row = logits[index][: self._size]  # rows beyond fill up the matrix, and stand for no text
-            choice = self._sampler.choose(row, self.tokens, allowed)
+            try:
+                choice = self._choice(logits[index])
+            except Exception:
+                if not index:
+                    raise
+                accepted -= 1  # what was chosen is returned; behind the same token, the next call raises again
+                break
             finish, piece = self._extend(choice, choices)
             text += piece
             if finish or index == len(drafts) or choice.token != drafts[index]:
                 break
             accepted += 1
         return Written(text + self.rest() if finish else text, tuple(choices), accepted, finish)
+
+    def _choice(self, logits: Array) -> Choice:
+        """Choose a token; rows beyond those of the tokenizer fill up the matrix, and stand for no text."""
+        allowed = None if self._constraint is None else self._constraint.mask()
+        return self._sampler.choose(logits[: self._size], self.tokens, allowed)
 
     def _extend(self, choice: Choice, choices: list[Choice]) -> tuple[Literal["stop", "length"] | None, str]:
         """Append a token; return the reason to end behind it, and the text that it completes."""

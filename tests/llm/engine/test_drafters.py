@@ -167,7 +167,8 @@ class TestDraftModel:
         assert small.runner.free_tokens == whole - 16
 
     def test_requests_without_room_get_no_proposals(self, folder: Path) -> None:
-        small = llm.load(folder, cache_dtype="float32", max_sequences=2, context=64)
+        small = llm.load(folder, cache_dtype="float32", max_sequences=1, context=64)
+        # one sequence, and that of the model's own conversation
         drafter = DraftModel(small)
         for number in range(3):
             drafter.start(number, [number])

@@ -165,22 +165,33 @@ def test_the_model_answers_others_meanwhile(model, engine):
     assert finishes(answers) == ["length"] * 3
 
 
+def test_the_model_answers_beside_as_many_requests_as_there_are_sequences(model):
+    small = with_cache(model, 256, sequences=2)
+    with Engine(small) as engine:
+        answers = [engine.add(Request("abc", max_new_tokens=60)) for _ in range(4)]
+        next(answers[1])
+        assert small.generate("Others", max_new_tokens=3) == model.generate("Others", max_new_tokens=3)
+        assert finishes(answers) == ["length"] * 4
+
+
 def test_requests_wait_while_others_have_all_sequences(model):
     small = with_cache(model, 64, sequences=1)
     with small.lock:
-        taken = small.runner.add()
+        taken = [small.runner.add() for _ in range(2)]  # that of the model's own conversation, too
     with Engine(small) as engine:
         answer = engine.add(Request("abcd", max_new_tokens=3))
         with pytest.raises(TimeoutError):
             answer.result(timeout=0.05)
         assert engine.stats().steps == 0
         with small.lock:
-            small.runner.remove(taken)
+            small.runner.remove(taken[0])
         assert answer.result().finish == "length"
 
 
 def test_a_conversation_of_the_model_gives_its_sequence_up(model):
     small = with_cache(model, 64, sequences=1)
+    with small.lock:
+        small.runner.add()
     with Engine(small) as engine:
         text = small.generate("abcd", max_new_tokens=3)
         assert engine.add(Request("abcd", max_new_tokens=3)).result().text == text

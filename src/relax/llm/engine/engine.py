@@ -45,6 +45,8 @@ STALL: Final = 0.25
 LEAST: Final = 32
 """Tokens of prompts in each step, at least."""
 
+PASSED: Final = 64
+"""Requests that others pass in a step, at most, while they wait for a prompt that begins as theirs do."""
 PAUSE: Final = 0.01
 """Seconds to wait for a sequence that other users of the model have."""
 
@@ -307,7 +309,7 @@ class Engine:
         """
         with self._changed:
             held: list[Answer] = []
-            while self._waiting and len(self._running) < self.max_sequences:
+            while self._waiting and len(self._running) < self.max_sequences and len(held) < PASSED:
                 answer = self._waiting.popleft()
                 if self._prefix_cache and waits_for(answer, self._running, 0):
                     held.append(answer)
