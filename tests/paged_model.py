@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-import relax.runtime.builtins  # noqa: F401 (registers them)
+import relax
+import relax.runtime.builtins  # registers them
 from relax.runtime.builtin_table import BUILTINS
 from relax.runtime.dtypes import NUMPY_DTYPES
 from relax.runtime.tensor import numpy_view, tensor_of_numpy
@@ -33,6 +34,31 @@ def create(
         config, (0, layers), *heads, width, value_width, kinds or (0,) * layers, False, mode, 1.0, THETA, None, tensor(0, dtype=dtype),
         *[None] * 2, *[()] * 9, *[None] * 4, kernels or (), options or {},
     )  # fmt: skip
+
+
+CACHE = """
+@I.ir_module
+class Cache:
+    @R.function(pure=False)
+    def cache(room: R.Shape(["sequences", "tokens"])) -> R.Object:
+        sequences, tokens = T.int64(), T.int64()
+        init = R.zeros((), "float32")
+        none = R.null_value()
+        state = R.call_packed(
+            "vm.builtin.paged_attention_kv_cache_create",
+            R.shape([sequences, tokens, {chunk}, 4, {window}]), R.shape([0, 2]), R.prim_value(4), R.prim_value(2),
+            R.prim_value(4), R.prim_value(4), R.shape([{kinds}]), R.prim_value(False), R.prim_value(1),
+            R.prim_value(1.0), R.prim_value(100.0), none, init, none, none, R.tuple(), R.tuple(), R.tuple(), R.tuple(),
+            R.tuple(), R.tuple(), R.tuple(), R.tuple(), R.tuple(), none, none, none, none, R.tuple(),
+            (R.str("interleaved"), R.prim_value(True), {options}), sinfo_args=R.Object,
+        )
+        return state
+"""
+
+
+def cache_function(chunk, window=0, kinds="0, 0", options=""):
+    """A function that makes a cache of two layers; `options` are names and values behind "interleaved"."""
+    return relax.script.from_source(CACHE.format(chunk=chunk, window=window, kinds=kinds, options=options))["cache"]
 
 
 def tensor(*shape, dtype="float32"):

@@ -15,31 +15,16 @@ import pytest
 
 import relax
 from cpp_programs import compile_program, needs_compiler, run
-from paged_model import builtin, tensor
+from paged_model import builtin, cache_function, tensor
 from relax.llm.exporting import write_tensors
+from relax.runtime.export import IN_HEADERS
 from relax.runtime.tensor import numpy_view, tensor_of_numpy
 
 pytestmark = needs_compiler
 
 PROGRAM = """
 @I.ir_module
-class Cache:
-    @R.function(pure=False)
-    def cache(room: R.Shape(["sequences", "tokens"])) -> R.Object:
-        sequences, tokens = T.int64(), T.int64()
-        init = R.zeros((), "float32")
-        none = R.null_value()
-        state = R.call_packed(
-            "vm.builtin.paged_attention_kv_cache_create",
-            R.shape([sequences, tokens, 16, 4, {window}]), R.shape([0, 2]), R.prim_value(4), R.prim_value(2),
-            R.prim_value(4), R.prim_value(4), R.shape([{kinds}]), R.prim_value(False), R.prim_value(1),
-            R.prim_value(1.0), R.prim_value(100.0), none, init, none, none, R.tuple(), R.tuple(), R.tuple(), R.tuple(),
-            R.tuple(), R.tuple(), R.tuple(), R.tuple(), R.tuple(), none, none, none, none, R.tuple(),
-            (R.str("interleaved"), R.prim_value(True), R.str("local_theta"), R.prim_value(7.0), R.str("page_dtype"),
-             R.str("float16")), sinfo_args=R.Object,
-        )
-        return state
-
+class Step:
     @R.function(pure=False)
     def step(qkv: R.Tensor(("n", 32), "float32"), state: R.Object) -> R.Tensor(("n", 4, 4), "float32"):
         n = T.int64()
@@ -57,6 +42,7 @@ class Cache:
             R.output(b)
         return b
 """
+OPTIONS = 'R.str("local_theta"), R.prim_value(7.0), R.str("page_dtype"), R.str("float16")'
 CASES = {"full": (0, "0, 0"), "mixed": (6, "0, 3"), "sliding": (6, "3, 3")}
 ROOM = 4, 64
 SOURCE = Path(__file__).parent / "cache_commands.cpp"
@@ -73,7 +59,9 @@ def built(case):
     folder = Path(tempfile.mkdtemp(prefix=f"relax-{case}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     window, kinds = CASES[case]
-    executable = relax.build(relax.script.from_source(PROGRAM.format(window=window, kinds=kinds)), "llvm")
+    mod = relax.script.from_source(PROGRAM)
+    mod["cache"] = cache_function(16, window, kinds, OPTIONS)
+    executable = relax.build(mod, "llvm")
     assert {"cache", "step"} <= set(executable.program.compiled)
     executable.export_library(folder / "cache.so")
     return str(folder / "cache.so"), relax.VirtualMachine(executable, relax.cpu())
@@ -178,6 +166,11 @@ def assert_same(lines, found, expected):
             np.testing.assert_allclose([*map(float, a.split())], [*map(float, b.split())], atol=2e-5, err_msg=line)
         else:
             assert a == b, line
+
+
+def test_the_headers_register_what_exports_expect(program):
+    done = run(program, "--missing", text="\n".join([*IN_HEADERS, "vm.builtin.none"]))
+    assert (done.returncode, done.stdout) == (0, "ValueError: there is no packed function vm.builtin.none\n")
 
 
 @pytest.mark.parametrize("case", CASES)

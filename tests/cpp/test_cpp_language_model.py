@@ -92,9 +92,12 @@ def test_tokens_that_do_not_fit(exported, program):
     assert outside.stderr == "IndexError: 260 is no token of a vocabulary of 260\n"
     many = run(program, folder, "3", *["5"] * 65)
     assert many.stderr == "ValueError: the new tokens need 1 pages of 16 tokens, and 0 are free\n"
-    assert run(program, folder, "3", "--temperature", "-1", "5").stderr == (
-        "ValueError: expected that temperature is at least 0\n"
-    )
+    for temperature in ("-1", "nan", "inf"):
+        assert run(program, folder, "3", "--temperature", temperature, "5").stderr == (
+            "ValueError: expected that temperature is at least 0\n"
+        )
+    none = run(program, folder, "0", "5")
+    assert (none.returncode, none.stdout) == (0, "\n")
 
 
 def test_a_folder_of_another_model(exported, program, tmp_path):

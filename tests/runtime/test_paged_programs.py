@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relax
-from paged_model import Pair, builtin, create, forward_of, tensor
+from paged_model import Pair, builtin, cache_function, create, forward_of, tensor
 from relax.runtime.tensor import numpy_view, tensor_of_numpy
 from relax.script import ir as I
 from relax.script import relax as R
@@ -17,21 +17,6 @@ from support import MODES, PLAIN_LOOPS
 @I.ir_module
 class Decoder:
     """Two layers of attention; the second one's queries, keys and values are the first one's results, twice."""
-
-    @R.function(pure=False)
-    def cache(room: R.Shape(["sequences", "tokens"])) -> R.Object:
-        sequences, tokens = T.int64(), T.int64()
-        init = R.zeros((), "float32")
-        none = R.null_value()
-        state = R.call_packed(
-            "vm.builtin.paged_attention_kv_cache_create",
-            R.shape([sequences, tokens, 32, 4]), R.shape([0, 2]), R.prim_value(4), R.prim_value(2), R.prim_value(4),
-            R.prim_value(4), R.shape([0, 0]), R.prim_value(False), R.prim_value(1), R.prim_value(1.0),
-            R.prim_value(100.0), none, init, none, none, R.tuple(), R.tuple(), R.tuple(), R.tuple(), R.tuple(),
-            R.tuple(), R.tuple(), R.tuple(), R.tuple(), none, none, none, none, R.tuple(),
-            (R.str("interleaved"), R.prim_value(True)), sinfo_args=R.Object,
-        )  # fmt: skip
-        return state
 
     @R.function(pure=False)
     def step(qkv: R.Tensor(("n", 32), "float32"), state: R.Object, ids: R.Shape, lengths: R.Shape) -> R.Tensor(
@@ -55,6 +40,9 @@ class Decoder:
             R.output(b)
         _1 = R.call_packed("vm.builtin.kv_state_end_forward", state, sinfo_args=R.Tuple())
         return b
+
+
+Decoder["cache"] = cache_function(chunk=32)
 
 
 def function(mode, name):

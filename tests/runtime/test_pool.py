@@ -426,7 +426,7 @@ def test_a_thread_begins_with_a_part_of_its_own(module):
 
     runtime.set_num_threads(2)
     # A thread that does not run for a while leaves chunks to the other.
-    assert any(apart() or time.sleep(0.05) for _ in range(100)) or len(os.sched_getaffinity(0)) == 1
+    assert any(apart() or time.sleep(0.05) for _ in range(600)) or len(os.sched_getaffinity(0)) == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the pool has one thread there")

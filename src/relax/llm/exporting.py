@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import tvm_ffi
 
+from ..frontend.safetensors import DTYPES
 from ..ir import IRModule
 from ..runtime.dtypes import canonical_dtype
 from ..runtime.files import in_place_of
@@ -30,10 +31,7 @@ WEIGHTS: Final = "weights.safetensors"
 FIRST_WEIGHT: Final = 3
 """Position of the first weight among the parameters of ``forward``, behind tokens, last and cache."""
 _ALIGNMENT: Final = 64
-_DTYPES: Final = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "bool": "BOOL",
-    **{f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)}, **{f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)},
-}  # fmt: skip
+_DTYPES: Final = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def export_model(
@@ -60,7 +58,9 @@ def export_model(
 def write_tensors(path: str | os.PathLike[str], tensors: dict[str, tvm_ffi.Tensor], metadata: dict[str, str]) -> None:
     """Write tensors in the format safetensors, in this order, each at a multiple of 64 bytes.
 
-    Bytes between two tensors are tensors of the names ``padding.0`` and so on, since the format has no gaps.
+    The package ``safetensors`` sorts tensors and leaves no space between them, so that C++ programs would have to copy
+    them to addresses that kernels accept. Here, tensors of the names ``padding.0`` and so on fill the space, since the
+    format has no gaps.
     """
     header: dict[str, Any] = {"__metadata__": metadata}
     arrays: list[Any] = []

@@ -168,7 +168,7 @@ def _require_compiled(program: Program, entry_points: list[str]) -> None:
             if entry.kind == "vm" and entry.name not in program.compiled:
                 if entry.name not in entry_points:
                     problems.append(f"{entry.name} stays bytecode, which Python carries out")
-            elif entry.name in BUILTINS and entry.name not in (BUILTIN_FORMS | REFUSALS).keys() | IN_HEADERS:
+            elif entry.name in BUILTINS and entry.name not in BUILTIN_FORMS.keys() | REFUSALS.keys() | IN_HEADERS:
                 problems.append(f"it calls {entry.name}, which is Python")
         elif isinstance(operand, Const) and not _is_plain(program.constants[operand.index]):
             problems.append(f"it has a constant of type {type(program.constants[operand.index]).__name__}")
@@ -234,13 +234,16 @@ class _Records:
 
     def native(self, form: str, second: tuple[int, int] | int = 0) -> None:
         """Add a record of a function of the support code."""
-        symbol = self.wanted.setdefault(f"{LIBRARY}{form}", 5 + len(self.wanted))
-        self.add(_NATIVE, 0, (symbol, 0), second)
+        self._symbol(f"{LIBRARY}{form}", second)
 
     def kernel(self, name: str) -> None:
         """Add a record of a kernel of the program, which is passed on as a value."""
-        symbol = self.wanted.setdefault(f"{PACKED_PREFIX}{name}", 5 + len(self.wanted))
-        self.add(_NATIVE, 0, (symbol, 0))
+        self._symbol(f"{PACKED_PREFIX}{name}")
+
+    def _symbol(self, name: str, second: tuple[int, int] | int = 0) -> None:
+        """Add a record of a function by the name of its symbol."""
+        symbol = self.wanted.setdefault(name, 5 + len(self.wanted))
+        self.add(_NATIVE, 0, (symbol, 0), second)
 
     def refusal(self, kind: str, message: str, pairs: list[tuple[tuple[int, int], tuple[int, int]]]) -> None:
         """Add a record of a function that raises an error; `pairs` are written behind the records."""

@@ -144,8 +144,8 @@ class PagedKVCache {
   void begin_forward(const std::vector<int64_t>& seq_ids, const std::vector<int64_t>& lengths) {
     check_idle("another forward cannot begin");
     std::vector<PagedSequence*> batch = batch_of(seq_ids, lengths);
-    int64_t n = 0;
-    for (int64_t length : lengths) n = std::min<int64_t>(n + std::min<int64_t>(length, INT32_MAX), INT32_MAX);
+    int64_t n = 0, most = int64_t{1} << 32;  // more than any cache takes: sums do not overflow
+    for (int64_t length : lengths) n = std::min(n + std::min(length, most), most);
     if (n > layout_.prefill_chunk)
       refuse(text(n) + " new tokens are more than the cache takes at once, " + text(layout_.prefill_chunk));
     Forward forward = buffers(n);
@@ -179,10 +179,12 @@ class PagedKVCache {
     Tensor result = fitted("out", out, {forward.n, layout_.query_heads, layout_.value_dim}, layout_.dtype);
     bool local = layout_.local_rotary != nullptr && layout_.kinds[index] == kSliding;
     const Table& tables = layout_.slides(index) ? forward.sliding : forward.full;
-    invoke(append_, {packed, local ? forward.local_angles : forward.angles, forward.slots, pages.keys, pages.values,
-                     forward.queries});
-    invoke(attend_, {forward.queries, forward.positions, forward.query_indptr, pages.keys, pages.values, tables.indptr,
-                     tables.ids, tables.positions, tables.windows, factor(scale), result, forward.lse});
+    Tensor factor = Tensor::zeros<float>({1});
+    *factor.data<float>() = static_cast<float>(scale);
+    append_.apply({packed, local ? forward.local_angles : forward.angles, forward.slots, pages.keys, pages.values,
+                   forward.queries});
+    attend_.apply({forward.queries, forward.positions, forward.query_indptr, pages.keys, pages.values, tables.indptr,
+                   tables.ids, tables.positions, tables.windows, factor, result, forward.lse});
   }
 
   // Copy the keys and values of tokens [start, end) to `k` (layers, end - start, hk, d) and `v` (…, hk, e).
@@ -239,15 +241,6 @@ class PagedKVCache {
                                                  : std::vector<int64_t>{count});
     std::copy(numbers.begin(), numbers.end(), made.data<int32_t>());
     return made;
-  }
-
-  static void invoke(const Value& kernel, const std::vector<std::reference_wrapper<const Value>>& args) {
-    std::vector<TVMFFIAny> views;
-    for (const Value& arg : args) views.push_back(arg.any());
-    TVMFFIAny result{};
-    relax_library::check(
-        TVMFFIFunctionCall(kernel.any().v_obj, views.data(), static_cast<int32_t>(views.size()), &result));
-    Value::owned(result);
   }
 
   // A tensor of this dtype, under this shape if it has as many elements.
@@ -319,7 +312,7 @@ class PagedKVCache {
     int64_t first;
   };
 
-  // Give sequences pages for new tokens, and copies of shared pages that those go to. What does not fit changes nothing.
+  // Give sequences pages for new tokens, and copies of the shared pages that get some. An error changes nothing.
   void reserve(const std::vector<PagedSequence*>& batch, const std::vector<int64_t>& lengths) {
     int64_t size = layout_.page_size, needed = 0, freed = 0;
     std::vector<Plan> plans;
@@ -438,22 +431,11 @@ class PagedKVCache {
     return {tensor_of(indptr), tensor_of(ids), tensor_of(positions), tensor_of(windows, 2)};
   }
 
-  const Tensor& factor(double scale) {
-    auto found = factors_.find(scale);
-    if (found == factors_.end()) {
-      Tensor made = Tensor::zeros<float>({1});
-      made.data<float>()[0] = static_cast<float>(scale);
-      found = factors_.emplace(scale, made).first;
-    }
-    return found->second;
-  }
-
   CacheLayout layout_;
   Value append_, attend_;
   PagePool pool_;
   std::vector<Layer> layers_;
   std::map<int64_t, PagedSequence> sequences_;
-  std::map<double, Tensor> factors_;
   std::unique_ptr<Forward> forward_;
   int64_t rows_ = 0;
   std::unique_ptr<Tensor> positions_, slots_, queries_, lse_, angles_, local_angles_;

@@ -6,29 +6,6 @@
 
 namespace relax {
 
-using Values = std::vector<Value>;
-
-// Call a packed function of the process by name.
-template <typename... Args>
-Value call(const std::string& name, const Args&... args) {
-  TVMFFIByteArray bytes{name.data(), name.size()};
-  void* function = nullptr;
-  relax_library::check(TVMFFIFunctionGetGlobal(&bytes, &function));
-  if (function == nullptr) refuse("there is no packed function " + name);
-  Value held = [&] {
-    TVMFFIAny any{};
-    any.type_index = kTVMFFIFunction;
-    any.v_obj = static_cast<TVMFFIObject*>(function);
-    return Value::owned(any);
-  }();
-  const Values passed{Value(args)...};
-  std::vector<TVMFFIAny> views;
-  for (const Value& value : passed) views.push_back(value.any());
-  TVMFFIAny result{};
-  relax_library::check(TVMFFIFunctionCall(function, views.data(), static_cast<int32_t>(views.size()), &result));
-  return Value::owned(result);
-}
-
 namespace detail {
 
 // The caches that live. A cache is a function object of tvm-ffi, which counts its users; calling it is an error.
@@ -83,42 +60,6 @@ class Caches {
   std::mutex mutex_;
   std::unordered_map<void*, Entry*> entries_;
 };
-
-inline int64_t integer(const Value& value, const std::string& subject) {
-  if (value.kind() != kTVMFFIInt) fail_type("expected an integer as " + subject);
-  return value.integer();
-}
-
-inline std::vector<int64_t> integers(const Value& value, const std::string& subject) {
-  if (value.kind() == kTVMFFIShape) return value.sizes();
-  if (value.kind() != kTVMFFIArray) fail_type("expected a shape as " + subject);
-  std::vector<int64_t> numbers;
-  for (const Value& field : value.fields()) numbers.push_back(integer(field, subject));
-  return numbers;
-}
-
-inline double number(const Value& value, const std::string& subject) {
-  if (value.kind() == kTVMFFIFloat) return value.real();
-  if (value.kind() != kTVMFFIInt) fail_type("expected a number as " + subject);
-  return static_cast<double>(value.integer());
-}
-
-// The numbers of a tuple, or of a tensor of float32 or float64.
-inline std::vector<double> numbers(const Value& value, const std::string& subject) {
-  std::vector<double> out;
-  if (value.kind() == kTVMFFIArray) {
-    for (const Value& field : value.fields()) out.push_back(number(field, subject));
-    return out;
-  }
-  if (value.kind() != kTVMFFITensor) fail_type("expected a tensor as " + subject);
-  Tensor tensor(value);
-  DLDataType dtype = tensor.dl().dtype;
-  if (!tensor.is_compact() || dtype.code != kDLFloat || (dtype.bits != 32 && dtype.bits != 64))
-    fail_type("expected a compact tensor of float32 or float64 as " + subject);
-  for (int64_t i = 0; i < tensor.size(); ++i)
-    out.push_back(dtype.bits == 32 ? static_cast<double>(tensor.data<float>()[i]) : tensor.data<double>()[i]);
-  return out;
-}
 
 inline DLDataType page_dtype(const std::string& name) {
   if (name == "float32") return {kDLFloat, 32, 1};
@@ -234,12 +175,13 @@ inline Value create(const Values& args) {
     return rest.size() > 15 && rest.back().kind() == kTVMFFIArray;
   };
   Value options, kernels;
-  if (trimmed() && !is_missing(rest.back()) && rest.back().fields()[0].is_text()) options = rest.back(), rest.pop_back();
+  if (trimmed() && !is_missing(rest.back()) && rest.back().fields()[0].is_text())
+    options = rest.back(), rest.pop_back();
   if (trimmed()) kernels = rest.back(), rest.pop_back();
   trimmed();
   if (rest.size() != 15 && rest.size() != 16)
-    fail_type("paged_attention_kv_cache_create: expected 15 or 16 functions behind the initial tensor, then kernels and "
-              "options if there are any");
+    fail_type("paged_attention_kv_cache_create: expected 15 or 16 functions behind the initial tensor, then kernels "
+              "and options if there are any");
   for (const Value& function : rest)
     if (!is_missing(function))
       refuse("kernels of TVM's contract cannot read the pages of this cache; give None or an empty list for them");
@@ -253,18 +195,7 @@ inline Value create(const Values& args) {
   return Caches::all().add(std::make_unique<PagedKVCache>(std::move(layout), pair[0], pair[1]));
 }
 
-// Register a builtin that takes from `least` to `most` arguments.
-inline void builtin(const std::string& name, size_t least, size_t most, relax_library::Packed function) {
-  std::string whole = "vm.builtin." + name;
-  relax_library::register_function(whole, [=](const Values& args) {
-    if (args.size() < least || args.size() > most)
-      fail_type(whole + " got " + text(static_cast<int64_t>(args.size())) + " arguments, expected " +
-                text(static_cast<int64_t>(least)) + (most > least ? " or more" : ""));
-    return function(args);
-  });
-}
-
-// Register a builtin whose first argument is a cache, with `more` arguments behind it, of which `optional` may be absent.
+// Register a builtin of a cache and `more` arguments, of which the last `optional` may be absent.
 template <typename Body>
 void of_cache(const std::string& name, size_t more, Body body, size_t optional = 0) {
   builtin(name, 1 + more - optional, 1 + more, [body](const Values& args) -> Value {

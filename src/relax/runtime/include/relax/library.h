@@ -96,11 +96,33 @@ class Value {
     return owned(copy);
   }
 
+  // The packed function of the process with this name.
+  static Value global(const std::string& name) {
+    TVMFFIByteArray bytes{name.data(), name.size()};
+    TVMFFIAny any{};
+    void* function = nullptr;
+    check(TVMFFIFunctionGetGlobal(&bytes, &function));
+    if (function == nullptr) throw Error("ValueError", "there is no packed function " + name);
+    any.type_index = kTVMFFIFunction;
+    any.v_obj = static_cast<TVMFFIObject*>(function);
+    return owned(any);
+  }
+
+  // Call a packed function with the values of a list.
+  Value apply(const std::vector<Value>& args) const {
+    TVMFFIObject* function = expect(kTVMFFIFunction, "a function").v_obj;
+    std::vector<TVMFFIAny> views;
+    for (const Value& arg : args) views.push_back(arg.any_);
+    TVMFFIAny result{};
+    check(TVMFFIFunctionCall(function, views.data(), static_cast<int32_t>(views.size()), &result));
+    return owned(result);
+  }
+
   // A shape, and a tuple of values.
   static Value shape(const std::vector<int64_t>& sizes) {
-    return made("ffi.Shape", std::vector<Value>(sizes.begin(), sizes.end()));
+    return global("ffi.Shape").apply(std::vector<Value>(sizes.begin(), sizes.end()));
   }
-  static Value tuple(const std::vector<Value>& fields) { return made("ffi.Array", fields); }
+  static Value tuple(const std::vector<Value>& fields) { return global("ffi.Array").apply(fields); }
 
   const TVMFFIAny& any() const { return any_; }
   int32_t kind() const { return any_.type_index; }
@@ -149,20 +171,6 @@ class Value {
   }
 
  private:
-  // What a constructor of tvm-ffi makes of values.
-  static Value made(const std::string& constructor, const std::vector<Value>& parts) {
-    TVMFFIByteArray name{constructor.data(), constructor.size()};
-    void* function = nullptr;
-    check(TVMFFIFunctionGetGlobal(&name, &function));
-    std::vector<TVMFFIAny> views;
-    for (const Value& part : parts) views.push_back(part.any_);
-    TVMFFIAny result{};
-    int status = TVMFFIFunctionCall(function, views.data(), static_cast<int32_t>(views.size()), &result);
-    TVMFFIObjectDecRef(function);
-    check(status);
-    return owned(result);
-  }
-
   TVMFFIAny any_;
 };
 

@@ -2,7 +2,7 @@
 #ifndef RELAX_PAGED_SEQUENCE_H_
 #define RELAX_PAGED_SEQUENCE_H_
 
-#include <relax/library.h>
+#include <relax/builtins.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,22 +13,7 @@
 
 namespace relax {
 
-using relax_library::Error;
-using relax_library::Tensor;
-using relax_library::Value;
-
 inline constexpr int64_t kMultiHead = 0, kLatent = 1, kLinear = 2, kSliding = 3;  // kinds of layers
-
-inline std::string text(int64_t number) { return std::to_string(number); }
-
-inline std::string dims(const std::vector<int64_t>& sizes) {
-  std::string out = "(";
-  for (size_t i = 0; i < sizes.size(); ++i) out += (i ? ", " : "") + text(sizes[i]);
-  return out + (sizes.size() == 1 ? ",)" : ")");
-}
-
-[[noreturn]] inline void refuse(const std::string& message) { throw Error("ValueError", message); }
-[[noreturn]] inline void fail_type(const std::string& message) { throw Error("TypeError", message); }
 
 inline int64_t pages_of(int64_t tokens, int64_t page_size) { return (tokens + page_size - 1) / page_size; }
 
@@ -176,7 +161,7 @@ struct PagedSequence {
   }
 };
 
-// The frequencies of a rotary embedding: the angle of pair i at position p is p * scale / (theta^(2i / dim) * factor i).
+// Frequencies of a rotary embedding: the angle of pair i at position p is p * scale / (theta^(2i / dim) * factor i).
 class Rotary {
  public:
   Rotary() = default;
@@ -201,8 +186,8 @@ class Rotary {
   // Write the cosines and sines of n positions: (n, 2, pairs).
   void write(const int32_t* positions, int64_t n, float* angles) const {
     for (int64_t i = 0; i < n; ++i) {
-      for (double frequency : frequencies_) *angles++ = static_cast<float>(std::cos(positions[i] * frequency) * scaling_);
-      for (double frequency : frequencies_) *angles++ = static_cast<float>(std::sin(positions[i] * frequency) * scaling_);
+      for (double each : frequencies_) *angles++ = static_cast<float>(std::cos(positions[i] * each) * scaling_);
+      for (double each : frequencies_) *angles++ = static_cast<float>(std::sin(positions[i] * each) * scaling_);
     }
   }
 

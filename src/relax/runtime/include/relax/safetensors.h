@@ -1,4 +1,4 @@
-// Tensors of a file in the format safetensors: eight bytes with the length of a header in JSON, the header, the elements.
+// Tensors of a file in the format safetensors: the length of a header in eight bytes, the header in JSON, the elements.
 //
 //     relax::SafeTensors file("weights.safetensors");
 //     file.tensors[0].tensor, file.tensors[0].name, file.metadata.at("vocabulary")
@@ -9,10 +9,13 @@
 
 #include <sys/mman.h>
 
+#include <cctype>
+#include <cstring>
 #include <fstream>
 #include <map>
+#include <memory>
 
-#include <relax/paged_sequence.h>
+#include <relax/builtins.h>
 
 namespace relax {
 

@@ -7,11 +7,13 @@
 #ifndef RELAX_SAMPLING_H_
 #define RELAX_SAMPLING_H_
 
-#include <relax/kv_cache_builtins.h>
+#include <relax/builtins.h>
 
+#include <algorithm>
 #include <array>
-#include <limits>
+#include <cmath>
 #include <numeric>
+#include <set>
 
 namespace relax {
 
@@ -186,7 +188,8 @@ inline std::vector<float> softmax_weights(const Tensor& logits, double temperatu
     if (std::isnan(from[i])) refuse("logits have the greatest value nan, expected a finite one");
     greatest = std::max(greatest, from[i]);
   }
-  if (!std::isfinite(greatest)) refuse("logits have the greatest value " + std::to_string(greatest) + ", expected a finite one");
+  if (!std::isfinite(greatest))
+    refuse("logits have the greatest value " + std::to_string(greatest) + ", expected a finite one");
   std::vector<float> weights;
   for (int64_t i = 0; i < logits.size(); ++i) weights.push_back(std::exp((from[i] - greatest) * inverse));
   return weights;
