@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..prim import IntImm, PrimExpr, SizeVar, Var, const, is_const, simplify
 from ..prim.intrin import floordiv, floormod
@@ -91,6 +91,20 @@ def scratch(name: str, shape: Iterable[int | PrimExpr], dtype: str, body: Callab
         return DeclBuffer(view, body(view))
 
     return alloc(f"{name}_memory", shape, dtype, "global", viewed)
+
+
+def scratches(
+    shapes: Mapping[str, tuple[Iterable[int | PrimExpr], str]], body: Callable[[Mapping[str, Buffer]], Stmt]
+) -> Stmt:
+    """Allocate a `scratch` buffer of each shape and dtype, and call `body` with the buffers by name."""
+
+    def rest(names: Sequence[str], buffers: Mapping[str, Buffer]) -> Stmt:
+        if not names:
+            return body(buffers)
+        name, *others = names
+        return scratch(name, *shapes[name], lambda buffer: rest(others, {**buffers, name: buffer}))
+
+    return rest(list(shapes), {})
 
 
 def ramp(start: int | PrimExpr, lanes: int) -> PrimExpr:

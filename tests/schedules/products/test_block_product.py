@@ -99,11 +99,17 @@ def test_rows_that_are_not_known(name):
         np.testing.assert_array_equal(result, QuantizedMatmul(name).reference(x, scales, weights))
 
 
-@pytest.mark.parametrize("name", ["q4_1", "q8_0", "q2_k", "q4_k", "q6_k", "iq4_xs", "tq2_0", "int4_g64_zero"])
-def test_a_row_has_the_same_bits_in_any_number_of_rows(name):
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        *((name, "llvm") for name in ["q4_1", "q8_0", "q2_k", "q4_k", "q6_k", "iq4_xs", "tq2_0", "int4_g64_zero"]),
+        *((name, TARGETS[key]) for name in ("q4_1", "q4_k") for key in ("vpmaddubsw", "no instruction")),
+    ],
+)
+def test_a_row_has_the_same_bits_in_any_number_of_rows(name, target):
     held, rng = format_named(name), np.random.default_rng(3)
     blocks = 6 if held.elements < 256 else 3
-    packed = BlockProduct().pack(product(name, (te.var("m", "int64"),), 53, blocks), resolve("llvm"), [2])
+    packed = BlockProduct().pack(product(name, (te.var("m", "int64"),), 53, blocks), resolve(target), [2])
     kernel = build_module(packed.func)["main"]
     x = rng.integers(-127, 128, (70, blocks * held.elements)).astype("int8")
     scales = rng.uniform(0.001, 0.1, (70, blocks)).astype("float32")

@@ -51,13 +51,13 @@ from ....topi.paged_attention import (
     attend_parameters,
     attend_to_pages,
 )
-from ...build import block, int64, let, loop, rolled, tasks, vector_load, vector_store
+from ...build import block, int64, let, loop, rolled, scratches, tasks, vector_load, vector_store
 from ...rule import ALIASED, Refusal, ScheduleRule
 from ...space import Space
 from ..tile.division import shapes_of_tiles
 from ..tile.parameters import TALLEST
 from .paged_folding import STATE, fold_row, levels, result
-from .paged_rows import PagedRows, allocated
+from .paged_rows import PagedRows
 from .paged_shapes import FEWEST_LANES, Memory, Rows, TaskShape, lanes_for
 
 ROWS: Final = 48
@@ -182,7 +182,7 @@ class _Writer:
         }  # fmt: skip
         indptr = self.of.at
         covered = And(indptr("query_indptr", 0).equal(0), indptr("query_indptr", self.b).astype("int64").equal(self.n))
-        return AssertStmt(covered, QUERIES_UNCOVERED, allocated(shapes, body))
+        return AssertStmt(covered, QUERIES_UNCOVERED, scratches(shapes, body))
 
     def _tasks(self, count: Var, heads: int, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
         return tasks("task", ["number", "head"], [count, int64(heads)], lambda parts: body(parts[0], parts[1]))
@@ -338,7 +338,7 @@ class _Writer:
                     rolled("h", heads.group, lambda h: result(self.of, memory, h, lanes, query, at(h))),
                 ])  # fmt: skip
 
-            return IfThenElse(And(run.equal(first), number > 1), allocated(shapes, folded))
+            return IfThenElse(And(run.equal(first), number > 1), scratches(shapes, folded))
 
         return _fields(kept["runs"], run, (1, 4, 5), body)
 

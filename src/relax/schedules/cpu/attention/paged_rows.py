@@ -24,7 +24,7 @@ page by page, and head by head in a page. `paged_shapes` has the sizes, `paged_v
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ....prim import GT, NE, And, Mul, Not, PrimExpr, Select, Var, const, simplify
@@ -36,7 +36,7 @@ from ....prim.intrin import max as maximum
 from ....prim.intrin import min as minimum
 from ....tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, Stmt
 from ....topi.paged_attention import Parameters, counts
-from ...build import alloc, block, int64, let, loop, rolled, scratch, spread, vector_load, vector_store
+from ...build import alloc, block, int64, let, loop, rolled, scratches, spread, vector_load, vector_store
 from ..tile import RegisterTile, number_of, register_tile
 from .paged_folding import STATE, folded, levels
 from .paged_shapes import Memory, Rows, TaskShape
@@ -85,7 +85,7 @@ class PagedRows:
                 finished(memory),
             ])  # fmt: skip
 
-        return allocated(shapes, body)
+        return scratches(shapes, body)
 
     def _with_limits(self, rows: Rows, memory: Memory, body: Callable[[_Task], Stmt]) -> Stmt:
         """Bind the least and greatest position of a query, the window and the sinks."""
@@ -157,19 +157,6 @@ class PagedRows:
         ])))  # fmt: skip
         copied = rolled("q", self.shape.queries, lambda q: IfThenElse(q < rows.count, query(q)))
         return block([*stmts, unused, copied, extremes()])
-
-
-def allocated(shapes: Mapping[str, tuple[tuple[int | PrimExpr, ...], str]], body: Callable[[Memory], Stmt]) -> Stmt:
-    """Allocate buffers of shapes and dtypes by name."""
-
-    def rest(names: Sequence[str], memory: Memory) -> Stmt:
-        if not names:
-            return body(memory)
-        name, *others = names
-        shape, dtype = shapes[name]
-        return scratch(name, shape, dtype, lambda b: rest(others, {**memory, name: b}))
-
-    return rest(list(shapes), {})
 
 
 class _Task(PagedValues):
@@ -321,7 +308,7 @@ class _Task(PagedValues):
     # ------------------------------------------------------------------ weights
 
     def _each_vector(self, tiles: Var, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        """Return `body(first token)` for the vectors of a block's tokens."""
+        """Return `body(first token)` for the vectors of a part's tokens."""
         loops = self.loops
         per_tile = loops.pages_of_tile * self.heads.page_size // self.lanes
         return rolled("jo", loops.pages // loops.pages_of_tile, lambda jo: IfThenElse(jo < tiles, loop(
@@ -368,4 +355,4 @@ class _Task(PagedValues):
             "added", (lanes,), "float32", "local", lambda added: body(level, added)))  # fmt: skip
 
 
-__all__ = ["PagedRows", "allocated"]
+__all__ = ["PagedRows"]

@@ -1,4 +1,4 @@
-"""Values of `paged_rows`: the sums of weight · value of a block of pages."""
+"""Values of `paged_rows`: the sums of weight · value of a part of the keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .paged_folding import fold_row, folded
 from .paged_shapes import Memory, Rows, TaskShape
 
 Tokens: TypeAlias = "Callable[[PrimExpr, Var, Var], Stmt]"
-"""Function from an index in the block of pages, a page's number and its used tokens to a statement."""
+"""Function from an index in the part, a page's number and its used tokens to a statement."""
 Pages: TypeAlias = "Callable[[Tokens], Stmt]"
 """Function that calls `Tokens` for some pages."""
 
@@ -56,7 +56,7 @@ class PagedValues:
         return minimum(maximum(self.greatest - start + 1, const(0, "int32")), size)
 
     def _page(self, j: PrimExpr, body: Callable[[Var], Stmt]) -> Stmt:
-        """Call `body` with the number of page `j` of the block, which is in the pool."""
+        """Call `body` with the number of page `j` of the part, which is in the pool."""
         pages = self.of["keys"].shape[0]
         return let("page", self._load("ids", j), lambda page: AssertStmt(
             And(page >= 0, page < pages), PAGE_OUTSIDE, body(page)))  # fmt: skip
@@ -163,7 +163,7 @@ class PagedValues:
         ])  # fmt: skip
 
     def _fold_added(self, r: Var) -> Stmt:
-        """Fold what was added to a row's sums, and clear it."""
+        """Fold row `r` of "added" into the sums, and clear it."""
         added, zero = self.memory["added"], const(0.0, "float32")
         cleared = loop("c", self.heads.columns, lambda c: BufferStore(added, zero, (r, c)), ForKind.VECTORIZED)
         return block([fold_row(self.memory, r, self.lanes, "sums", added, (r,)), cleared])

@@ -24,6 +24,9 @@ Rows that have experts are cut into runs, of consecutive rows of the same expert
 Numbers, in the order of `topi.packed_blocks`, are bytes from 0 to 255 as the instruction takes them; what is subtracted
 from them comes in by the sums of x. The epilogue is part of the last step.
 
+Few and many rows add the same numbers in the same order, so a row of the result has the same bits beside any number of
+other rows.
+
 Not supported: weights as files have them (the compiler packs constant ones), and other formulas.
 """
 

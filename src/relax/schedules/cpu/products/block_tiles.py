@@ -8,13 +8,13 @@
                 totals[r, j] += steps[g, j] · sums[r, j]
             acc[r, j] += scales[b, j] · scale of x[r, b] · float(totals[r, j])  (and the minimum)
 
-In formats with one group a block, `totals` is `sums`. Integers are exact, and floats are added as for few rows
-(`block_streams`), so that a result has the same bits for any number of rows.
+In formats with one group a block, `totals` is `sums`. Integers are exact, and floats are added in the order of
+`block_streams`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ....prim import PrimExpr, Var, simplify
 from ....prim.instructions import dot
@@ -22,7 +22,7 @@ from ....prim.intrin import min as minimum
 from ....runtime.records import dataclass
 from ....target import Target
 from ....tir import Buffer, BufferLoad, Stmt
-from ...build import alloc, block, int64, loop, scratch, vector_load, vector_store
+from ...build import alloc, block, int64, loop, scratches, vector_load, vector_store
 from .block_words import CHUNK, VECTORS_OF_CHUNK, BlockWords, Names, Sums, Tables, pair
 
 
@@ -82,15 +82,13 @@ class BlockTiles(BlockWords):
     ) -> Stmt:
         """Call `body` with panels `first` … whose numbers have become bytes; those past the last are the last."""
         width = vectors * self.lanes
-        buffers: dict[str, tuple[int, str]] = {
-            "words": (blocks * self.elements // 4, "int32"), "scales": (blocks, "float32"),
-        }  # fmt: skip
+        sizes = {"words": (blocks * self.elements // 4, "int32"), "scales": (blocks, "float32")}
         if self.has_minimum:
-            buffers["minima"] = blocks, "float32"
+            sizes["minima"] = blocks, "float32"
         if self.groups > 1:
-            buffers["steps"] = blocks * self.groups, "int32"
+            sizes["steps"] = blocks * self.groups, "int32"
         if self.has_minimum_steps:
-            buffers["minimum_steps"] = blocks * max(self.groups // 2, 1), "int32"
+            sizes["minimum_steps"] = blocks * max(self.groups // 2, 1), "int32"
 
         def filled(held: Bytes) -> Stmt:
             def panel(v: int) -> Stmt:
@@ -101,15 +99,11 @@ class BlockTiles(BlockWords):
 
             return block([*(panel(v) for v in range(vectors)), body(held)])
 
-        def rest(names: list[str], made: dict[str, Buffer]) -> Stmt:
-            if not names:
-                minima, steps, minimum_steps = map(made.get, ("minima", "steps", "minimum_steps"))
-                return filled(Bytes(made["words"], made["scales"], minima, steps, minimum_steps, vectors))
-            name, *left = names
-            size, dtype = buffers[name]
-            return scratch(f"{name}_of_panels", (size, width), dtype, lambda b: rest(left, {**made, name: b}))
+        def body_of(held: Mapping[str, Buffer]) -> Stmt:
+            minima, steps, minimum_steps = map(held.get, ("minima", "steps", "minimum_steps"))
+            return filled(Bytes(held["words"], held["scales"], minima, steps, minimum_steps, vectors))
 
-        return rest(list(buffers), {})
+        return scratches({name: ((size, width), dtype) for name, (size, dtype) in sizes.items()}, body_of)
 
     def _unpacked_unit(self, held: Bytes, weights: Buffer, panel: PrimExpr, b: Var, column: int) -> Stmt:
         """Store the bytes, scales, minima and steps of a block of a panel."""
@@ -205,10 +199,10 @@ class BlockTiles(BlockWords):
             return inner.around(*stmts)
 
         finished = names.around(*(of_row(p) for p in range(held.rows)))
-        return block([self._taken(held, b), finished]) if tables.pairs is not None else finished
+        return block([self._sum_minima(held, b), finished]) if tables.pairs is not None else finished
 
-    def _taken(self, held: _Tile, b: Var) -> Stmt:
-        """Set the integer sums to those of the groups of a block of x, times the steps of their minima."""
+    def _sum_minima(self, held: _Tile, b: Var) -> Stmt:
+        """Store Σ step of the minimum · Σ x over the groups of block `b` in `held.sums`, two groups a dot product."""
         steps, pairs, lanes = held.panel.minimum_steps, held.tables.pairs, self.lanes
         assert steps is not None
         assert pairs is not None

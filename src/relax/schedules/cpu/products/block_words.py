@@ -140,7 +140,8 @@ class BlockWords:
 
     def with_tables(self, x: Buffer, scales: Buffer, body: Callable[[Tables], Stmt]) -> Stmt:
         """Call `body` with the tables of the activations, filled before it."""
-        shape, pairs = ((scales.shape[0], simplify(scales.shape[1] * n)) for n in (self.groups, self.groups // 2))
+        rows, blocks = scales.shape
+        shape = rows, simplify(blocks * self.groups)
 
         def with_starts(starts: Buffer | None) -> Stmt:
             def with_sums(sums: Buffer | None, pairs: Buffer | None = None) -> Stmt:
@@ -150,7 +151,8 @@ class BlockWords:
             def with_pairs(sums: Buffer) -> Stmt:
                 if self.groups == 1:
                     return with_sums(sums)
-                return scratch("x_pairs", pairs, "int32", lambda held: with_sums(sums, held))
+                pair_shape = rows, simplify(blocks * (self.groups // 2))
+                return scratch("x_pairs", pair_shape, "int32", lambda pairs: with_sums(sums, pairs))
 
             if not self.has_minimum:
                 return with_sums(None)
@@ -279,7 +281,8 @@ class BlockWords:
     def fused(self, total: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """Return ``total + a * b``, rounded once if the target fuses them.
 
-        Few and many rows must add the same numbers in the same order; in a reduction in memory, LLVM may reorder them.
+        Bind `total` to a name before: the additions of a store to the place that they load from may be reassociated,
+        and few and many rows would add the same numbers in another order.
         """
         return fma(a, b, total) if self.has_fma else Add(total, Mul(a, b))
 
